@@ -128,12 +128,7 @@ def evaluate(inputs: EvaluationInputs, config: EvaluateConfig, recognizer: str) 
         check_texts(known.references, known.transcripts, normalizer)  # before hours of work
     (sentences, utterances), bundle = _chosen(inputs, known), read_bundle(inputs.voice)
     renderings = render(inputs.voice, inputs.trained[1], judged_variants(parity), sentences, inputs.corpus)
-    candidates, classes = timed_candidates(parity), sentence_classes(renderings.tokens)
-    timed = {
-        "first_audio": measure_first_audio(inputs.voice, renderings.variants, known.references[:FIRST_AUDIO_SENTENCES]),
-        "speed": measure(inputs.voice, inputs.trained, candidates, classes, config.latency_repeats),
-        "memory": measure_memory(inputs.voice, inputs.trained, candidates, classes["long"]),
-    }
+    timed = _timed(inputs, config, parity, renderings, known)
     if not config.hear_slower:
         slower = {variant: certainly_slower(timed["speed"], variant) for variant in renderings.variants}
         renderings = renderings.without({variant: why for variant, why in slower.items() if why})
@@ -174,6 +169,22 @@ def evaluate(inputs: EvaluationInputs, config: EvaluateConfig, recognizer: str) 
         opinions=sound.opinions,
         short_texts=short,
     )
+
+
+def _timed(
+    inputs: EvaluationInputs,
+    config: EvaluateConfig,
+    parity: dict[str, Any],
+    renderings: Renderings,
+    known: RecognizedRecordings,
+) -> dict[str, Any]:
+    """The sections of time and memory."""
+    candidates, classes = timed_candidates(parity), sentence_classes(renderings.tokens)
+    return {
+        "first_audio": measure_first_audio(inputs.voice, renderings.variants, known.references[:FIRST_AUDIO_SENTENCES]),
+        "speed": measure(inputs.voice, inputs.trained, candidates, classes, config.latency_repeats),
+        "memory": measure_memory(inputs.voice, inputs.trained, candidates, classes["long"]),
+    }
 
 
 def _check_same_recognizer(known: RecognizedRecordings, name: str, path: Path) -> None:
