@@ -3,6 +3,7 @@
 import ast
 import re
 import subprocess
+import tomllib
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -103,3 +104,11 @@ def test_a_family_is_reached_through_the_registry_alone() -> None:
     rooms = {"sonorant.families.parallel", "sonorant.families.codec_lm"}
     users = [path for path in files("sonorant", "tasks", "flows") if named_rooms(path) & rooms]
     assert [path for path in users if path.parts[:3] != ("sonorant", "families", "codec_lm")] == []
+
+
+def test_every_file_beside_the_code_is_installed_with_it() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    data = project["tool"]["setuptools"]["package-data"]
+    beside = [Path(name) for name in TRACKED if name.startswith("sonorant/") and not name.endswith(".py")]
+    missing = [path for path in beside if not any(path.match(kind) for kind in data.get(".".join(path.parts[:-1]), []))]
+    assert missing == []
