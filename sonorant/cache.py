@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import diskcache
 from tqdm import tqdm
 
+from sonorant.cluster import scheduler_address
 from sonorant.files import sha256_tree
 from sonorant.processes import spread, usable_cores
 
@@ -46,11 +47,12 @@ def compute_missing(
     processes: int | None = None,
     prepare: Callable[..., None] | None = None,
     arguments: tuple[Any, ...] = (),
+    reads: Sequence[Path] = (),
 ) -> list[Any]:
     """Apply `function` to the items whose key the cache in `folder` lacks; return the results of all items, in order.
 
     A result is plain JSON and is kept as soon as it is there. `folder`: None = compute all, keep nothing. `processes`,
-    `prepare` and `arguments` as in `spread`; few items are computed in this process.
+    `prepare`, `arguments` and `reads` as in `spread`; few items are computed in this process.
     """
     with ExitStack() as stack:
         cache: Any = stack.enter_context(_open(folder)) if folder else {}
@@ -60,8 +62,12 @@ def compute_missing(
         def keep(place: int, result: Any) -> None:
             known[missing[place]] = cache[keys[missing[place]]] = result
 
-        workers = min(processes or usable_cores(), 1 + len(missing) // _PER_PROCESS)
-        apply = _in_this_process if workers == 1 else partial(spread, processes=workers)
+        workers = 1 + len(missing) // _PER_PROCESS
+        if workers > 1 and processes is None and scheduler_address():
+            apply: Any = partial(spread, reads=reads)
+        else:
+            workers = min(processes or usable_cores(), workers)
+            apply = _in_this_process if workers == 1 else partial(spread, processes=workers)
         work = [items[place] for place in missing]
         apply(function, work, label=label, unit=unit, prepare=prepare, arguments=arguments, keep=keep)
     return known

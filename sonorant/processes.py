@@ -1,4 +1,4 @@
-"""Count usable cores, and apply a function to many items in several fresh processes."""
+"""Count usable cores, and apply a function to many items in several fresh processes: this machine's, or a cluster's."""
 
 import multiprocessing
 import os
@@ -7,8 +7,10 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
 from typing import Any, TypeVar
 
+from sonorant.cluster import scheduler_address
 from sonorant.errors import SonorantError
 
 Item = TypeVar("Item")
@@ -29,14 +31,23 @@ def spread(
     processes: int | None = None,
     prepare: Callable[..., None] | None = None,
     arguments: tuple[Any, ...] = (),
+    reads: Sequence[Path] = (),
     keep: Callable[[int, Result], None] | None = None,
 ) -> list[Result]:
     """Apply `function` to each item and return the results in order, with a progress bar on stderr.
 
     Processes are spawned, not forked: a fork would copy the locks of thread pools that torch and ONNX Runtime started.
-    Each runs `prepare(*arguments)` once before its first item. `keep` gets each place and result as it comes.
-    `processes`: None = one per usable core. Raises SonorantError if one of them dies, and whatever `function` raises.
+    Each runs `prepare(*arguments)` once before its first item, which sets the state of its own module alone. `keep`
+    gets each place and result as it comes, in any order. `processes`: None = one per usable core of this machine, or
+    the workers of the cluster that SONORANT_SCHEDULER names; a number = so many here. `reads`: files by which a worker
+    elsewhere can tell that it sees the same folders. Nothing is written but by this process. Raises SonorantError if a
+    process dies (in a cluster: an item's every worker), and whatever `function` raises.
     """
+    if processes is None and (address := scheduler_address()):
+        from sonorant.cluster.flight import spread_over
+
+        how = {"label": label, "unit": unit, "prepare": prepare, "arguments": arguments, "reads": reads, "keep": keep}
+        return spread_over(address, function, items, **how)
     from tqdm import tqdm  # here, because the doctor counts cores on machines where little is installed
 
     workers = max(1, min(processes or usable_cores(), len(items)))

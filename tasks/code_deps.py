@@ -22,7 +22,16 @@ PACKAGES = ("sonorant", "tasks", "flows")
 PLUMBING = (
     *(
         f"sonorant/{name}"
-        for name in ("__init__.py", "arrays.py", "errors.py", "files.py", "gpu.py", "registry/", "tracking/")
+        for name in (
+            "__init__.py",
+            "arrays.py",
+            "errors.py",
+            "files.py",
+            "cluster/",
+            "gpu.py",
+            "registry/",
+            "tracking/",
+        )
     ),
     *(f"sonorant/families/{name}.py" for name in ("__init__", "family")),
     *(f"tasks/{name}.py" for name in ("__init__", "fingerprint", "initial", "origin", "params", "stage", "training")),

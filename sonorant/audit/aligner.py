@@ -7,6 +7,7 @@ is judged only by an aligner that never learned it. Shapes: T frames of 20 ms, L
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import torch
@@ -98,9 +99,9 @@ def train(lessons: Sequence[Lesson], labels: int, steps: int, seed: int, progres
     return aligner.eval()
 
 
-def save(aligner: Aligner, path: Path) -> None:
+def save(aligner: Aligner, file: BinaryIO) -> None:
     """Write the weights."""
-    torch.save(aligner.state_dict(), path)
+    torch.save(aligner.state_dict(), file)
 
 
 def load(path: Path) -> Aligner:

@@ -23,6 +23,7 @@ from sonorant.audit.questions import Answer, Question, begin_weighing, weigh
 from sonorant.cache import code_of, compute_missing, key_of
 from sonorant.data.manifest import Utterance
 from sonorant.data.splits import text_key
+from sonorant.files import atomic_file
 from sonorant.processes import spread, usable_cores
 
 FOLDS = 2
@@ -48,23 +49,34 @@ def train_aligners(
     learning = code_of(*LEARNING)
     order = sorted(range(len(utterances)), key=lambda place: _order(utterances[place]))
     folds = [int(hashlib.sha256(text_key(utterance).encode()).hexdigest(), 16) % FOLDS for utterance in utterances]
-    courses = []
+    courses: dict[Path, Course] = {}
     for fold in range(FOLDS):
         learned = _sample([place for place in order if folds[place] != fold], utterances)
         name = key_of(learning, steps, fold, [_key(utterances[place], texts[place]) for place in learned])
-        courses.append(
-            Course(
-                corpus=corpus,
-                clips=tuple((utterances[place], texts[place]) for place in learned),
-                labels=1 + max(phone for text in texts for _, word in text for phone in word),
-                steps=steps,
-                fold=fold,
-                out=cache / "aligners" / f"{name}.pt",
-                threads=max(1, usable_cores() // FOLDS),
-            )
+        courses[cache / "aligners" / f"{name}.pt"] = Course(
+            corpus=corpus,
+            clips=tuple((utterances[place], texts[place]) for place in learned),
+            labels=1 + max(phone for text in texts for _, word in text for phone in word),
+            steps=steps,
+            fold=fold,
+            threads=max(1, usable_cores() // FOLDS),
         )
-    spread(train_aligner, [c for c in courses if not c.out.exists()], label="aligners", unit="aligner")
-    return [courses[fold].out for fold in folds]
+    missing = [file for file in courses if not file.exists()]
+
+    def keep(place: int, weights: bytes) -> None:
+        with atomic_file(missing[place]) as file:
+            file.write_bytes(weights)
+
+    spread(
+        train_aligner,
+        [courses[file] for file in missing],
+        label="aligners",
+        unit="aligner",
+        reads=(corpus / "manifest.jsonl",),
+        keep=keep,
+    )
+    files = list(courses)
+    return [files[fold] for fold in folds]
 
 
 def examine_clips(
@@ -91,7 +103,15 @@ def examine_clips(
     ]
     keys = [key_of(code, _key(clip.utterance, clip.words), clip.aligner.name, clip.other, pool) for clip in clips]
     return compute_missing(
-        examine, clips, keys, cache, label="auditing", unit="clip", prepare=begin, arguments=(corpus, pool)
+        examine,
+        clips,
+        keys,
+        cache,
+        label="auditing",
+        unit="clip",
+        prepare=begin,
+        arguments=(corpus, pool),
+        reads=(corpus / "manifest.jsonl", *sorted(set(aligners))),
     )
 
 
@@ -116,6 +136,7 @@ def weigh_readings(
         unit="clip",
         prepare=begin_weighing,
         arguments=(corpus,),
+        reads=(corpus / "manifest.jsonl", *sorted(set(aligners))),
     )
     return dict(zip(asked, found, strict=True))
 

@@ -1,5 +1,6 @@
 """One clip at work: its sound beside its text, and beside the faults planted into it. Runs in several processes."""
 
+import io
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -14,7 +15,6 @@ from sonorant.audit.evidence import Evidence, compare
 from sonorant.audit.planted import Said, plant
 from sonorant.data.manifest import Utterance
 from sonorant.data.sound import read_sound
-from sonorant.files import atomic_file
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,12 +38,11 @@ class Course:
     labels: int
     steps: int
     fold: int
-    out: Path
     threads: int
 
 
-def train_aligner(course: Course) -> None:
-    """Train one aligner and write its weights."""
+def train_aligner(course: Course) -> bytes:
+    """Train one aligner; the file of its weights."""
     torch.set_num_threads(course.threads)
     lessons = []
     for utterance, words in course.clips:
@@ -52,8 +51,9 @@ def train_aligner(course: Course) -> None:
         if 2 * len(labels) <= len(mel):  # more phones than frames cannot be learned
             lessons.append(Lesson(mel, labels))
     aligner = train(lessons, course.labels, course.steps, course.fold, f"aligner {course.fold + 1}")
-    with atomic_file(course.out) as file:
-        save(aligner, file)
+    file = io.BytesIO()
+    save(aligner, file)
+    return file.getvalue()
 
 
 _corpus, _pool = Path(), list[Said]()

@@ -42,6 +42,7 @@ def hear(
         unit="clip",
         prepare=_load,
         arguments=(corpus, name, languages[0]),
+        reads=(corpus / "manifest.jsonl",),
     )
 
 

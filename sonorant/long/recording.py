@@ -99,7 +99,9 @@ def place(recording: Path, name: str, text: str | None, config: LongConfig, cach
     seconds = header(recording).seconds
     parts = blocks(recording, seconds)
     keys = [key_of(key, part.first, part.last) for part in parts]
-    found = compute_missing(scan, parts, keys, cache, label=f"{name}: finding speech", unit="minute")
+    found = compute_missing(
+        scan, parts, keys, cache, label=f"{name}: finding speech", unit="minute", reads=(recording,)
+    )
     probability = np.array([value for values in found for value in values], dtype=np.float32)
     spans = stretches(probability)
     script = read_script(text or "", config.language)
@@ -142,6 +144,7 @@ def _in_text(
         unit="passage",
         prepare=begin,
         arguments=(config.recognizer, config.language, script.words),
+        reads=(recording,),
     )
     heard = _widened([tuple(word) for passage in said for stretch in passage for word in stretch], probability)
     places = place_words([word for word, _, _ in heard], script).tolist()
@@ -165,6 +168,7 @@ def _without_text(
         unit="utterance",
         prepare=begin,
         arguments=(config.recognizer, config.language, None),
+        reads=(recording,),
     )
     utterances = [
         Placed(start=start, end=end, text=text, confidence=confidence)

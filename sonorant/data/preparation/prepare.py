@@ -61,7 +61,7 @@ def prepare(
 
     `frontend` names the text frontend, loaded for each utterance's language, with the words of the file `lexicon`;
     `condition`: what is planned to be done to each recording, which stays as it is; `cache`: folder of what earlier
-    runs found, None = none; `processes`: None = one a core, with the same result for any number. Raises SonorantError
+    runs found, None = none; `processes` as in `spread`, with the same result for any number. Raises SonorantError
     if more than `config.max_rejected` are rejected; the report is then `out` with the ending .rejected.jsonl, and `out`
     is left as it was.
     """
@@ -84,6 +84,7 @@ def prepare(
         label="examining",
         unit="utterance",
         processes=processes,
+        reads=(corpus / "manifest.jsonl",),
     )
     examined = [_outcome(*of_row, config) for of_row in zip(rows, files, decided.notes, found, strict=True)]
     heard = list(without_scarce_speakers(list(without_repeated_sounds(examined)), config.min_speaker_seconds))

@@ -1,0 +1,159 @@
+"""What a worker of a cluster does with a group of items: it compares itself with the caller, prepares once, applies.
+
+A worker has one thread and does one task at a time, so the state of its process is the state of its task. It outlives
+the calls that it works for, and begins each of them as a fresh process would."""
+
+import dataclasses
+import hashlib
+import os
+import pickle
+import platform
+import socket
+import sys
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import sonorant
+from sonorant.errors import SonorantError
+from sonorant.files import sha256_tree
+
+PACKAGES = (
+    "numpy", "scipy", "scikit-learn", "numba", "soundfile", "soxr", "av", "pyloudnorm", "silero-vad", "pyworld-prebuilt",
+    "onnxruntime", "torch", "gruut", "phonemizer", "pocketsphinx", "faster-whisper", "onnx-asr", "speechmos", "resemblyzer",
+    "dask", "distributed",
+)  # fmt: skip
+"""Packages that results, or talking to each other, depend on."""
+CODE = sha256_tree([Path(path) for path in sonorant.__path__])
+"""Of the package when this process began: `sonorant worker` imports this module first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """What one call of `spread` does with every item."""
+
+    call: str
+    """Id of the call."""
+    versions: dict[str, str]
+    """Of the caller."""
+    folder: str
+    """Where the caller works; relative paths begin there."""
+    files: dict[str, int]
+    """Files that the caller reads, and their bytes: a worker must see the same."""
+    content: bytes
+    """function, prepare and arguments, pickled."""
+
+    @classmethod
+    def of(
+        cls,
+        function: Callable[[Any], Any],
+        prepare: Callable[..., None] | None,
+        arguments: tuple[Any, ...],
+        reads: Sequence[Path],
+    ) -> "Work":
+        """For the workers of this process, its folder and versions."""
+        return cls(
+            call=uuid.uuid4().hex[:12],
+            versions=versions(),
+            folder=str(Path.cwd()),
+            files={str(path.absolute()): path.stat().st_size for path in reads},
+            content=pickle.dumps((function, prepare, arguments)),
+        )
+
+
+def versions() -> dict[str, str]:
+    """Of what the results of this process depend on."""
+    found = {"Python": ".".join(platform.python_version_tuple()[:2]), "sonorant": f"code {CODE[:12]}"}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name).partition("+")[0]  # a build for another device counts as the same
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+_CALLS = 16  # remembered by a process; more than share a cluster at a time
+_calls: dict[str, tuple[Any, Any, Any]] = {}
+"""Of this process: function, prepare and arguments of the last calls, by id."""
+_prepared: dict[str, str] = {}
+"""Of this process: hash of what a module is prepared with. An initialiser sets the state of its own module alone."""
+
+
+def run(work: dict[str, Any], items: bytes) -> tuple[float, bytes]:
+    """Apply the work (a `Work` as plain values) to pickled items: seconds that they took, and the pickled results.
+
+    Raises SonorantError, which names this machine, where it differs from the caller; else whatever the function does.
+    """
+    function = _get_ready(work)
+    begin = time.perf_counter()
+    results = [function(item) for item in pickle.loads(items)]
+    return time.perf_counter() - begin, pickle.dumps(results)
+
+
+def _get_ready(work: dict[str, Any]) -> Callable[[Any], Any]:
+    call = work["call"]
+    if call not in _calls:
+        _check(Work(**work))
+        _forget()
+        if len(_calls) >= _CALLS:
+            del _calls[next(iter(_calls))]
+        _calls[call] = pickle.loads(work["content"])
+    os.chdir(work["folder"])
+    function, prepare, arguments = _calls[call]
+    if prepare:
+        _prepare(prepare, arguments, work["folder"])
+    return function
+
+
+def _forget() -> None:
+    """What was loaded by name for earlier calls: files may have changed under their names."""
+    _prepared.clear()
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] == "sonorant":
+            for value in list(vars(module).values()):
+                if callable(clear := getattr(value, "cache_clear", None)):
+                    clear()
+
+
+def _prepare(prepare: Callable[..., None], arguments: tuple[Any, ...], folder: str) -> None:
+    """Call an initialiser, unless the last one of its module was called with the same arguments."""
+    content = hashlib.sha256(pickle.dumps((prepare, arguments, folder))).hexdigest()
+    if _prepared.get(prepare.__module__) != content:
+        _prepared.pop(prepare.__module__, None)
+        prepare(*arguments)
+        _prepared[prepare.__module__] = content
+
+
+def _check(work: Work) -> None:
+    from distributed import get_worker
+
+    host, own, threads = socket.gethostname(), versions(), get_worker().state.nthreads
+    if threads != 1:
+        raise SonorantError(
+            f"worker on {host}: it has {threads} threads and may have one; start it by: sonorant worker"
+        )
+    for name, theirs in work.versions.items():
+        if own[name] != theirs:
+            raise SonorantError(
+                f"worker on {host}: {name} is {own[name]} there and {theirs} here; "
+                "install the same commit and requirements.lock on both, and start the worker again"
+            )
+    shared = "all machines must see the same files under the same path"
+    if not Path(work.folder).is_dir():
+        raise SonorantError(f"worker on {host}: the folder {work.folder} is not there; {shared}")
+    for path, size in work.files.items():
+        try:
+            found = Path(path).stat().st_size
+        except OSError as error:
+            raise SonorantError(f"worker on {host}: cannot see {path} ({error.strerror}); {shared}") from None
+        if found != size:
+            raise SonorantError(f"worker on {host}: {path} has {found} bytes there and {size} here; {shared}")
+
+
+def plain(work: Work) -> dict[str, Any]:
+    """Values that a worker of another version can unpickle too."""
+    return dataclasses.asdict(work)
