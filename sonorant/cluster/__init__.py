@@ -1,4 +1,4 @@
-"""Work spread over many machines by a Dask cluster. Dask itself is imported where a cluster is used, and nowhere else."""
+"""Work spread over many machines by a Dask cluster. Dask is imported where a cluster is used, and nowhere else."""
 
 import importlib.util
 import os

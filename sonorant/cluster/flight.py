@@ -76,9 +76,9 @@ async def _spread(
     keep: Callable[[int, Any], None] | None,
 ) -> list[Any]:
     results: list[Any] = [None] * len(items)
-    with tqdm(total=len(items), desc=label, unit=unit, file=sys.stderr) as progress:
-        async with _connected(address) as client:
-            flight = _Flight(client, address, work, items, label, unit)
+    async with _connected(address) as client:
+        flight = _Flight(client, address, work, items, label, unit)
+        with tqdm(total=len(items), desc=label, unit=unit, file=sys.stderr) as progress:
             async for group, found in flight.results():
                 for place, result in zip(group, found, strict=True):
                     results[place] = result
@@ -203,7 +203,7 @@ class _Flight:
             yield group, found
 
     async def _look(self) -> None:
-        """See how many threads there are. Raises SonorantError if the scheduler is gone, or workers are away too long."""
+        """Count the threads. Raises SonorantError if the scheduler is gone, or workers are away too long."""
         while time.monotonic() - self._looked > LOOK_SECONDS or not self._threads:
             try:
                 self._threads = sum((await self._client.nthreads()).values())

@@ -23,9 +23,9 @@ from sonorant.errors import SonorantError
 from sonorant.files import sha256_tree
 
 PACKAGES = (
-    "numpy", "scipy", "scikit-learn", "numba", "soundfile", "soxr", "av", "pyloudnorm", "silero-vad", "pyworld-prebuilt",
-    "onnxruntime", "torch", "gruut", "phonemizer", "pocketsphinx", "faster-whisper", "onnx-asr", "speechmos", "resemblyzer",
-    "dask", "distributed",
+    "numpy", "scipy", "scikit-learn", "numba", "soundfile", "soxr", "av", "pyloudnorm", "silero-vad",
+    "pyworld-prebuilt", "onnxruntime", "torch", "gruut", "phonemizer", "pocketsphinx", "faster-whisper", "onnx-asr",
+    "speechmos", "resemblyzer", "dask", "distributed",
 )  # fmt: skip
 """Packages that results, or talking to each other, depend on."""
 CODE = sha256_tree([Path(path) for path in sonorant.__path__])

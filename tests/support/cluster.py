@@ -1,0 +1,94 @@
+"""A real cluster: scheduler and workers by the commands of the documentation, on loopback or on other machines."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from sonorant.cluster import SCHEDULER
+from tests.support.imports import ROOT
+from tests.support.ports import free_port
+from tests.support.waiting import wait_until
+
+
+class Cluster:
+    """A scheduler, and the workers that were started for it."""
+
+    def __init__(self, folder: Path) -> None:
+        """`folder`: of what they print."""
+        self.folder, self.port = folder, free_port()
+        self.address = f"tcp://127.0.0.1:{self.port}"
+        self._started: list[subprocess.Popen[bytes]] = []
+        self.scheduler = self.start_scheduler()
+
+    def start_scheduler(self) -> subprocess.Popen[bytes]:
+        """At the cluster's address, ready to be connected to."""
+        ports = ("--port", str(self.port), "--dashboard-port", str(free_port()))
+        self.scheduler = self._start("scheduler", "scheduler", *ports)
+        wait_until(lambda: "Scheduler at" in self.said("scheduler"))
+        return self.scheduler
+
+    def start_workers(
+        self, name: str, processes: int, cwd: Path = ROOT, before: Sequence[str] = ()
+    ) -> subprocess.Popen[bytes]:
+        """Start worker processes, and wait until the scheduler knows them; `before`: words before the command."""
+        known = self._joined(name)
+        worker = self._start(name, "worker", self.address, "--processes", str(processes), cwd=cwd, before=before)
+        wait_until(lambda: self._joined(name) == known + processes)
+        return worker
+
+    def said(self, name: str) -> str:
+        """What a command printed."""
+        file = self.folder / f"{name}.log"
+        return file.read_text(errors="replace") if file.exists() else ""
+
+    def end(self) -> None:
+        """End all of it, whatever state it is in."""
+        for process in self._started:
+            with suppress(psutil.Error):
+                for child in psutil.Process(process.pid).children(recursive=True):
+                    with suppress(psutil.Error):
+                        child.kill()
+            process.kill()
+            process.wait()
+
+    def _joined(self, name: str) -> int:
+        return len(re.findall("Registered to", self.said(name)))
+
+    def _start(self, log: str, *words: str, cwd: Path = ROOT, before: Sequence[str] = ()) -> subprocess.Popen[bytes]:
+        with (self.folder / f"{log}.log").open("ab") as output:
+            command = [*before, sys.executable, "-m", "sonorant.cli", *words]
+            environment = outside(os.environ) | {"PYTHONPATH": str(cwd)}
+            process = subprocess.Popen(command, cwd=cwd, env=environment, stdout=output, stderr=output)
+        self._started.append(process)
+        return process
+
+
+def outside(environment: Mapping[str, str]) -> dict[str, Any]:
+    """An environment without a cluster of whoever runs the tests."""
+    return {name: value for name, value in environment.items() if name != SCHEDULER and not name.startswith("DASK_")}
+
+
+@contextmanager
+def cluster(folder: Path, workers: int = 2) -> Iterator[Cluster]:
+    """A cluster with so many worker processes; nothing of it is left afterwards."""
+    made = Cluster(folder)
+    try:
+        if workers:
+            made.start_workers("worker", workers)
+        yield made
+    finally:
+        made.end()
+
+
+def stopped(process: int, seconds: float) -> None:
+    """Stop a process, and let it go on after so many seconds, as a machine that hangs for a while."""
+    os.kill(process, signal.SIGSTOP)
+    subprocess.Popen(["sh", "-c", f"sleep {seconds}; kill -CONT {process}"])

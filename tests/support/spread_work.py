@@ -1,0 +1,75 @@
+"""Functions that tests spread over processes; workers import them from here."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+from sonorant.errors import SonorantError
+
+_prepared: list[str] = []
+"""What this process was prepared with, each time."""
+
+
+def prepare(what: str) -> None:
+    _prepared.append(what)
+
+
+def prepared(_: int) -> tuple[int, list[str]]:
+    """This process, and what it was prepared with in all its life."""
+    return os.getpid(), list(_prepared)
+
+
+def parent(_: int) -> int:
+    """The process that started this one."""
+    return os.getppid()
+
+
+def square(number: int) -> int:
+    """Early numbers take longest, so that results come out of order."""
+    time.sleep(0.3 if number < 2 else 0.001)
+    return number * number
+
+
+def nap(number: int) -> int:
+    time.sleep(0.3)
+    return number
+
+
+def refuse(number: int) -> int:
+    """Raise what it is told to, at the third."""
+    if number == 3:
+        raise SonorantError("item 3: broken; repair it")
+    if number == 103:
+        raise KeyError("item 103")
+    return number
+
+
+def read(path: Path) -> str:
+    return path.read_text()
+
+
+def die_once(work: tuple[int, Path]) -> int:
+    """Be killed the first time that item 5 is done, as by a machine that runs out of memory."""
+    number, folder = work
+    if number == 5 and not (folder / "died").exists():
+        (folder / "died").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(0.05)
+    return number
+
+
+def die_at_five(number: int) -> int:
+    """Be killed whenever item 5 is done."""
+    if number == 5:
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(0.05)
+    return number
+
+
+def sign(work: tuple[int, Path]) -> int:
+    """Leave the number of this process; take a while."""
+    number, folder = work
+    (folder / f"{os.getpid()}.pid").touch()
+    time.sleep(0.1)
+    return number
