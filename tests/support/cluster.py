@@ -26,13 +26,15 @@ class Cluster:
         self.folder, self.port = folder, free_port()
         self.address = f"tcp://127.0.0.1:{self.port}"
         self._started: list[subprocess.Popen[bytes]] = []
+        self.worker: subprocess.Popen[bytes]
         self.scheduler = self.start_scheduler()
 
     def start_scheduler(self) -> subprocess.Popen[bytes]:
         """At the cluster's address, ready to be connected to."""
+        before = self.said("scheduler").count("Scheduler at")
         ports = ("--port", str(self.port), "--dashboard-port", str(free_port()))
         self.scheduler = self._start("scheduler", "scheduler", *ports)
-        wait_until(lambda: "Scheduler at" in self.said("scheduler"))
+        wait_until(lambda: self.said("scheduler").count("Scheduler at") > before)
         return self.scheduler
 
     def start_workers(
@@ -40,9 +42,9 @@ class Cluster:
     ) -> subprocess.Popen[bytes]:
         """Start worker processes, and wait until the scheduler knows them; `before`: words before the command."""
         known = self._joined(name)
-        worker = self._start(name, "worker", self.address, "--processes", str(processes), cwd=cwd, before=before)
+        self.worker = self._start(name, "worker", self.address, "--processes", str(processes), cwd=cwd, before=before)
         wait_until(lambda: self._joined(name) == known + processes)
-        return worker
+        return self.worker
 
     def said(self, name: str) -> str:
         """What a command printed."""

@@ -1,0 +1,92 @@
+"""Recordings to prepare, and the stage `prepare` on them as a command of its own, which can be stopped and watched."""
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import soundfile
+
+from sonorant.cluster import SCHEDULER
+from sonorant.data.manifest import Utterance, write_manifest
+from tests.support.cluster import outside
+from tests.support.folders import contents
+from tests.support.imports import ROOT
+
+RATE = 16_000
+WORDS = "green apples like better many people small yellow plums because good fruit needs much sun".split()
+
+
+def write_recordings(project: Path, count: int, seconds: float = 2.0) -> None:
+    """A corpus of noises that swell and fade, each with a text of its own; every tenth file is broken or missing."""
+    random = np.random.default_rng(0)
+    time = np.arange(round(seconds * RATE)) / RATE
+    swell = 0.1 + 0.1 * np.sin(time * 2 * np.pi * 3)
+    folder = project / "corpus"
+    folder.mkdir(parents=True)
+    rows = []
+    for number in range(count):
+        samples = random.uniform(-1, 1, len(time)) * swell
+        if number % 20 != 9:
+            soundfile.write(folder / f"{number}.wav", samples, RATE)
+        if number % 20 == 19:
+            (folder / f"{number}.wav").write_bytes(b"no sound")
+        text = " ".join(random.choice(WORDS, 5, replace=False)) + "."
+        row = {"audio": f"{number}.wav", "text": text, "speaker": f"s{number % 3}", "language": "en-us"}
+        rows.append(Utterance(id=f"u{number}", **row))
+    write_manifest(folder / "manifest.jsonl", rows)
+    params = (ROOT / "params.yaml").read_text()
+    assert "max_rejected: 0.05" in params
+    (project / "params.yaml").write_text(params.replace("max_rejected: 0.05", "max_rejected: 0.2"))
+
+
+def start_prepare(project: Path, scheduler: str | None, out: str = "prepared") -> subprocess.Popen[str]:
+    """Start the stage in its project; None: on this machine's processes."""
+    command = [sys.executable, "-m", "tasks.prepare", "--corpus", "corpus", "--cache", "cache", "--out", out]
+    environment = outside(os.environ) | {"PYTHONPATH": str(ROOT), **({SCHEDULER: scheduler} if scheduler else {})}
+    return subprocess.Popen(command, cwd=project, env=environment, stderr=subprocess.PIPE, text=True)
+
+
+def finish(stage: subprocess.Popen[str]) -> str:
+    """What it printed; it must have ended well."""
+    said = stage.communicate()[1]
+    assert stage.returncode == 0, said
+    return said
+
+
+def prepare_alone(project: Path) -> dict[str, bytes]:
+    """What the stage writes on one process, without a cache."""
+    program = (
+        "import sys; from pathlib import Path; import sonorant.processes, sonorant.cache;"
+        "sonorant.cache.usable_cores = lambda: 1;"
+        "sys.argv = ['prepare', '--corpus', 'corpus', '--out', 'alone'];"
+        "from tasks.prepare import main; main()"
+    )
+    environment = outside(os.environ) | {"PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, "-c", program], cwd=project, env=environment, check=True, capture_output=True)
+    return written(project, "alone")
+
+
+def written(project: Path, out: str = "prepared") -> dict[str, bytes]:
+    """The files of the stage's output."""
+    return contents(project / out)
+
+
+def cached(project: Path) -> int:
+    """How many results the stage has kept by now."""
+    file = project / "cache/cache.db"
+    if not file.exists():
+        return 0
+    with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as database:
+        tables = database.execute("SELECT name FROM sqlite_master WHERE name = 'Cache'").fetchall()
+        return database.execute("SELECT COUNT(*) FROM Cache").fetchone()[0] if tables else 0
+
+
+def fresh(project: Path) -> None:
+    """Forget what was prepared."""
+    for name in ("cache", "prepared"):
+        shutil.rmtree(project / name, ignore_errors=True)
