@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from prefect import flow, get_run_logger, task
-from prefect.artifacts import create_markdown_artifact, create_table_artifact
+from prefect.artifacts import create_link_artifact, create_markdown_artifact, create_table_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.runtime import flow_run
 from prefect.states import Failed, State
@@ -20,7 +20,9 @@ from flows import results
 from flows.command import run_logged
 from flows.graph import read_graph, up_to_date
 from flows.nodes import Nodes, first_part, other_nodes
+from flows.workers import check_workers, cluster
 from flows.workspace import bring_back, make_workspace
+from sonorant.cluster import SCHEDULER
 from sonorant.errors import SonorantError
 from sonorant.files import read_json
 from sonorant.tracking import TrackingUnavailable, describe_execution
@@ -65,6 +67,7 @@ def train_and_export(
     nodes: int = 1,
     shared: bool = False,
     join_timeout: int = 600,
+    workers: int | str = 0,
 ) -> Any:
     """Run the pipeline of dvc.yaml in the current folder, then register its voice and let the gates judge it.
 
@@ -76,9 +79,12 @@ def train_and_export(
         nodes: Machines to train on: this one, and workers of the pool sonorant-nodes for the others.
         shared: Whether all nodes see this folder under the same path; if not, they fetch features from DVC's remote.
         join_timeout: Seconds until all nodes must have fetched their features and met.
+        workers: Processes to start on this machine for the run, which stages spread their work over, or the address of
+            a Dask scheduler whose workers see this folder under the same path; 0 = each stage's own processes.
     """
     logger = get_run_logger()
     try:
+        check_workers(workers)
         root, execution = Path.cwd(), str(flow_run.id)
         order = read_graph(root).order(stages)
         where = make_workspace(root, root / "runs" / "workspaces" / execution, overrides) if overrides else root
@@ -86,10 +92,12 @@ def train_and_export(
             logger.info("overrides: working in the copy %s", where)
         several = Nodes(count=nodes, shared=shared, join_seconds=join_timeout) if nodes > 1 else None
         seconds = {}
-        for stage in order:
-            started = time.monotonic()
-            outcome(run_stage(stage, str(where), execution, several, return_state=True))
-            seconds[stage] = round(time.monotonic() - started, 1)
+        with cluster(workers) as scheduler:
+            show_dashboard(scheduler)
+            for stage in order:
+                started = time.monotonic()
+                outcome(run_stage(stage, str(where), execution, several, scheduler, return_state=True))
+                seconds[stage] = round(time.monotonic() - started, 1)
         if overrides:
             bring_back(where, root)
         verdict, version = None, None
@@ -104,11 +112,26 @@ def train_and_export(
         return Failed(message=str(error))
 
 
+def show_dashboard(scheduler: str | None) -> None:
+    """Tell where the work of the cluster at this address can be watched. Raises SonorantError if nobody answers."""
+    if scheduler is None:
+        return
+    from sonorant.cluster.flight import dashboard
+
+    page = dashboard(scheduler)
+    get_run_logger().info("stages spread their work over %s, dashboard: %s", scheduler, page or "none")
+    if page:
+        create_link_artifact(key="workers", link=page, link_text="Dask's dashboard", description="What workers do")
+
+
 @task(task_run_name="{stage}", **STAGE)
-def run_stage(stage: str, where: str, execution: str, nodes: Nodes | None = None) -> State[Any] | None:
+def run_stage(
+    stage: str, where: str, execution: str, nodes: Nodes | None = None, scheduler: str | None = None
+) -> State[Any] | None:
     """Bring one stage of the project in the folder `where` up to date, a training on `nodes`; log its output."""
     what = f"stage '{stage}'"
     command, folder, environment = stage_command(stage, Path(where), execution)
+    environment |= {SCHEDULER: scheduler} if scheduler else {}
     try:
         if nodes is None or not stage.startswith(TRAINING) or up_to_date(folder, stage):
             run_logged(what, command, folder, environment)

@@ -71,6 +71,8 @@ def test_the_command_exists(page: str, command: str, tmp_path: Path, request: py
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         assert (tmp_path / "morning.wav").stat().st_size > 1000
+    elif words[:3] == ["python", "-m", "dask"]:
+        assert options <= options_of(*words[2:4])
     elif program == ("python", "-m"):
         assert options <= options_of(words[2])
     elif program == ("python", "-c"):
