@@ -1,16 +1,12 @@
-"""One process, this machine's processes and a cluster give the same bytes, whatever happens to the cluster meanwhile.
-"""
+"""One process, this machine's processes and a cluster give the same bytes, whatever happens to it meanwhile."""
 
-import os
 import random
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import psutil
 import pytest
 

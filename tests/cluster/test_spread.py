@@ -1,4 +1,4 @@
-"""`spread` on a real cluster does what it does on this machine's processes, and says in one line what keeps it from it."""
+"""`spread` on a real cluster does what it does on this machine, and says in one line what keeps it from it."""
 
 import json
 import os

@@ -1,6 +1,6 @@
 """Prepare a project's corpus on two machines (network namespaces), joined by a bridge where the scheduler is.
 
-    python -m tests.cluster.two_machines PROJECT LOGS none|"a machine dies"
+python -m tests.cluster.two_machines PROJECT LOGS none|"a machine dies"
 """
 
 import os

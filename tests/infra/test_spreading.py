@@ -60,14 +60,19 @@ def test_stage_scheduler_and_workers_find_each_other_and_nobody_else_does(found:
 
 
 def test_the_pods_see_the_same_folders_and_are_confined(found: dict[str, dict[str, Any]]) -> None:
-    pods = [found[f"Job {name}"]["spec"]["template"]["spec"] for name in ("sonorant-prepare", "sonorant-prepare-workers")]
+    pods = [
+        found[f"Job {name}"]["spec"]["template"]["spec"] for name in ("sonorant-prepare", "sonorant-prepare-workers")
+    ]
     stage, worker = (pod["containers"][0] for pod in pods)
     assert stage["volumeMounts"] == worker["volumeMounts"] and stage["image"] == worker["image"]
     assert {mount["mountPath"] for mount in stage["volumeMounts"]} == {"/sonorant/data", "/sonorant/runs"}
     for pod in pods:
         assert pod["securityContext"]["runAsNonRoot"] is True
         for container in [*pod["containers"], *pod.get("initContainers", [])]:
-            assert container["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "capabilities": {"drop": ["ALL"]},
+            }
 
 
 def test_the_command_is_the_stages(found: dict[str, dict[str, Any]]) -> None:

@@ -18,7 +18,23 @@ from tests.support.folders import contents
 from tests.support.imports import ROOT
 
 RATE = 16_000
-WORDS = "green apples like better many people small yellow plums because good fruit needs much sun".split()
+WORDS = [
+    "green",
+    "apples",
+    "like",
+    "better",
+    "many",
+    "people",
+    "small",
+    "yellow",
+    "plums",
+    "because",
+    "good",
+    "fruit",
+    "needs",
+    "much",
+    "sun",
+]
 
 
 def write_recordings(project: Path, count: int, seconds: float = 2.0) -> None:
