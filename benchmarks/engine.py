@@ -3,8 +3,8 @@
     python -m benchmarks.engine
 
 Tasks that do nothing are spread over two processes of a pool and over two workers of Dask, each task alone and in
-groups as `spread` sends them. Then the recordings of a person (../shared/data/kathleen) are prepared by both. All is CPU
-time, of the caller, the scheduler and all workers together, as other work on the machine cannot add to it.
+groups as `spread` sends them. Then the recordings of a person (../shared/data/kathleen) are prepared by both. All is
+CPU time, of the caller, the scheduler and all workers together, as other work on the machine cannot add to it.
 """
 
 import resource

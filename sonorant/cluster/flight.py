@@ -23,7 +23,7 @@ from sonorant.errors import SonorantError
 if TYPE_CHECKING:
     from distributed import Client
 
-CONNECT_SECONDS = 15.0
+CONNECT_SECONDS = 30.0
 """Time for a scheduler to answer."""
 WORKER_SECONDS = 120.0
 """Time without any worker after which waiting makes no sense."""
@@ -174,7 +174,8 @@ class _Flight:
 
     async def _arrived(self) -> AsyncIterator[tuple[range, list[Any] | None]]:
         """The groups that are there, after the next one is; without results if it killed its workers."""
-        from distributed import KilledWorker
+        from distributed import CancelledError, KilledWorker
+        from distributed.comm import CommClosedError
 
         done = set[Any]()
         while not done:
@@ -182,14 +183,14 @@ class _Flight:
             await self._look()
         for task in done:
             group = self._groups.pop(task)
-            if task.cancelled():  # by Dask, when it lost its scheduler
-                raise SonorantError(self._gone())
             try:
                 seconds, found = task.result()
             except KilledWorker as error:
                 self._last_worker = error.last_worker.address
                 yield group, None
                 continue
+            except (asyncio.CancelledError, CancelledError, CommClosedError):  # Dask lost its scheduler
+                raise SonorantError(self._gone()) from None
             except ModuleNotFoundError as error:
                 if (error.name or "").partition(".")[0] != "sonorant":
                     raise
