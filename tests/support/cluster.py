@@ -21,10 +21,10 @@ from tests.support.waiting import wait_until
 class Cluster:
     """A scheduler, and the workers that were started for it."""
 
-    def __init__(self, folder: Path) -> None:
-        """`folder`: of what they print."""
-        self.folder, self.port = folder, free_port()
-        self.address = f"tcp://127.0.0.1:{self.port}"
+    def __init__(self, folder: Path, tls: Mapping[str, str] | None = None) -> None:
+        """`folder`: of what they print. `tls`: Dask's settings in the environment, with which the cluster encrypts."""
+        self.folder, self.port, self._tls = folder, free_port(), tls
+        self.address = f"{'tls' if tls else 'tcp'}://127.0.0.1:{self.port}"
         self._started: list[subprocess.Popen[bytes]] = []
         self.worker: subprocess.Popen[bytes]
         self.scheduler = self.start_scheduler()
@@ -33,7 +33,7 @@ class Cluster:
         """At the cluster's address, ready to be connected to."""
         before = self.said("scheduler").count("Scheduler at")
         ports = ("--port", str(self.port), "--dashboard-port", str(free_port()))
-        self.scheduler = self._start("scheduler", "scheduler", *ports)
+        self.scheduler = self._start("scheduler", "scheduler", *ports, *(["--tls"] if self._tls else []))
         wait_until(lambda: self.said("scheduler").count("Scheduler at") > before)
         return self.scheduler
 
@@ -67,7 +67,7 @@ class Cluster:
     def _start(self, log: str, *words: str, cwd: Path = ROOT, before: Sequence[str] = ()) -> subprocess.Popen[bytes]:
         with (self.folder / f"{log}.log").open("ab") as output:
             command = [*before, sys.executable, "-m", "sonorant.cli", *words]
-            environment = outside(os.environ) | {"PYTHONPATH": str(cwd)}
+            environment = outside(os.environ) | {"PYTHONPATH": str(cwd)} | dict(self._tls or {})
             process = subprocess.Popen(command, cwd=cwd, env=environment, stdout=output, stderr=output)
         self._started.append(process)
         return process
@@ -79,9 +79,9 @@ def outside(environment: Mapping[str, str]) -> dict[str, Any]:
 
 
 @contextmanager
-def cluster(folder: Path, workers: int = 2) -> Iterator[Cluster]:
+def cluster(folder: Path, workers: int = 2, tls: Mapping[str, str] | None = None) -> Iterator[Cluster]:
     """A cluster with so many worker processes; nothing of it is left afterwards."""
-    made = Cluster(folder)
+    made = Cluster(folder, tls)
     try:
         if workers:
             made.start_workers("worker", workers)
