@@ -130,7 +130,7 @@ class _Flight:
         self._label, self._unit, self._last_worker = label, unit, ""
         self._groups: dict[asyncio.Task[tuple[float, list[Any]]], range] = {}
         self._threads, self._looked, self._had_workers = 0, -math.inf, time.monotonic()
-        self._seconds = math.inf
+        self._seconds, self._sent = math.inf, 0
 
     async def results(self) -> AsyncIterator[tuple[range, list[Any]]]:
         """Places and their results, as groups of them come. What killed its workers comes last, alone in the cluster,
@@ -163,7 +163,8 @@ class _Flight:
 
     def _send(self, group: range) -> int:
         items = pickle.dumps([self._items[place] for place in group])
-        key = f"{self._label}-{self._work['call']}-{group.start}-{len(group)}"
+        self._sent += 1  # a name is never used twice: Dask may remember how a task of that name ended
+        key = f"{self._label}-{self._work['call']}-{self._sent}"
         future = self._client.submit(run, self._work, items, key=key, pure=False)
         self._groups[asyncio.create_task(self._fetch(future))] = group
         return group.stop
