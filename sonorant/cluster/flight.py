@@ -146,12 +146,16 @@ class _Flight:
                         suspects.extend(group)
                     else:
                         yield group, found
+            killers = []
             for place in sorted(suspects):
                 self._send(range(place, place + 1))
                 async for group, found in self._arrived():
                     if found is None:
-                        raise SonorantError(self._killer(place))
-                    yield group, found
+                        killers.append(place)
+                    else:
+                        yield group, found
+            if killers:
+                raise SonorantError(self._told(killers))
         finally:
             for task in self._groups:
                 task.cancel()
@@ -230,10 +234,11 @@ class _Flight:
             "command, or unset SONORANT_SCHEDULER: what stages keep in their cache is not done again"
         )
 
-    def _killer(self, place: int) -> str:
+    def _told(self, killers: list[int]) -> str:
+        place, more = killers[0], f", and so did {len(killers) - 1} more" if len(killers) > 1 else ""
         item = self._items[place]
         name = getattr(item, "id", None) or getattr(getattr(item, "utterance", None), "id", None)
         return (
             f"{self._label}: {self._unit} {place + 1} of {len(self._items)}{f' ({name})' if name else ''} killed every "
-            f"worker that it was given to, the last at {self._last_worker}; see that worker's output, or its memory"
+            f"worker that it was given to{more}, the last at {self._last_worker}; see that worker's output, or its memory"
         )
