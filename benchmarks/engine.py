@@ -26,17 +26,13 @@ from sonorant.processes import spread
 from tests.support.cluster import Cluster, cluster
 from tests.support.prepared_corpus import finish as ended
 from tests.support.prepared_corpus import fresh, start_prepare, written
+from tests.support.spread_work import nothing
 
 PERSON = (ROOT / "../shared/data/kathleen").resolve()
 WORKERS = 2
 MOST_TASK_MS, MOST_ITEM_MS, MOST_TIMES = 10.0, 1.0, 1.25
 """Claimed: CPU of a task by itself, of an item in a group, and of preparing beside the pool's."""
 SHORT = {"tasks": 200, "recordings": 100}
-
-
-def nothing(number: int) -> int:
-    """The task."""
-    return number
 
 
 def main() -> None:

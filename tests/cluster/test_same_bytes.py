@@ -119,7 +119,7 @@ def test_audit(tmp_path: Path, two: Cluster, monkeypatch: pytest.MonkeyPatch) ->
     """Aligners are trained, clips examined and heard, and readings weighed, by workers too."""
     monkeypatch.setattr(STAGE, "LEAST_CLIPS", 4)
     monkeypatch.setattr(STAGE, "LEAST_SECONDS", 1)
-    corpus_of(tmp_path, 70, otherwise=(3, 8))
+    corpus_of(tmp_path, 70, otherwise=(4, 8))
     judges = replace(load("audit", AuditConfig, ROOT / "params.yaml"), steps=5)
     found = []
     for name, scheduler in (("pool", None), ("cluster", two.address)):

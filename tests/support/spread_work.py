@@ -20,6 +20,11 @@ def prepared(_: int) -> tuple[int, list[str]]:
     return os.getpid(), list(_prepared)
 
 
+def nothing(number: int) -> int:
+    """Nothing is done, so that what the rest costs can be measured."""
+    return number
+
+
 def parent(_: int) -> int:
     """The process that started this one."""
     return os.getppid()
