@@ -136,7 +136,10 @@ def test_audit(tmp_path: Path, two: Cluster, monkeypatch: pytest.MonkeyPatch) ->
 def test_recognition(two: Cluster, ljspeech_mini: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from sonorant.audio.wav import read_audio
 
-    clips = [Clip(*read_audio(file, 16_000)) for file in sorted(ljspeech_mini.rglob("*.wav"))[:6]]
+    clips = [
+        Clip(*read_audio(file, 16_000))
+        for file in sorted(ljspeech_mini.rglob("*.wav"), key=lambda file: file.stat().st_size)[:5]
+    ]
     here = [transcribe(clips, "pocketsphinx", "en-us", processes=count) for count in (1, 2)]
     monkeypatch.setenv(SCHEDULER, two.address)
     shuffled = random.Random(1).sample(range(len(clips)), len(clips))
