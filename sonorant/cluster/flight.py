@@ -240,5 +240,5 @@ class _Flight:
         name = getattr(item, "id", None) or getattr(getattr(item, "utterance", None), "id", None)
         return (
             f"{self._label}: {self._unit} {place + 1} of {len(self._items)}{f' ({name})' if name else ''} killed every "
-            f"worker that it was given to{more}, the last at {self._last_worker}; see that worker's output, or its memory"
+            f"worker that it was given to{more}, the last at {self._last_worker}; see that worker's output or memory"
         )
