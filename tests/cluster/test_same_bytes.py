@@ -120,6 +120,7 @@ def test_audit(tmp_path: Path, two: Cluster, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(STAGE, "LEAST_CLIPS", 4)
     monkeypatch.setattr(STAGE, "LEAST_SECONDS", 1)
     corpus_of(tmp_path, 70, otherwise=(4, 8))
+    (tmp_path / "manifest.jsonl").symlink_to(tmp_path / "prepared/manifest.jsonl")  # as an imported corpus has one
     judges = replace(load("audit", AuditConfig, ROOT / "params.yaml"), steps=5)
     found = []
     for name, scheduler in (("pool", None), ("cluster", two.address)):
