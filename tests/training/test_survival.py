@@ -202,5 +202,5 @@ def test_a_language_model_on_features_of_version_2_is_continued_with_its_own_cod
     learned = {"description": {"codec": CODEC | {"sha256": sha256}}}
     checkpoint.save(checkpoint.path_of(run / "checkpoints", 2), learned)
     content = {**job, "version": 1, "initial": None, "data": "now", "codes": "c" * 64}
-    assert (find_run(tmp_path, content, CODEC, lambda: former) == run) == adopted
+    assert (find_run(tmp_path, content, CODEC, lambda: {former}) == run) == adopted
     assert find_run(tmp_path, content, CODEC) != run
