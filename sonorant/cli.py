@@ -12,6 +12,7 @@ from pathlib import Path
 from sonorant.errors import SonorantError
 from sonorant.listen import add_listen
 from sonorant.say import add_say, add_voice, bundle_folder, end_cleanly_on_sigterm
+from sonorant.store.command import add_store
 
 PAGE_EXAMPLES = """\
 examples:
@@ -55,7 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="sonorant", description=description)
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     rest = (_add_doctor, _add_watch, _add_sync_tracking, _add_plan, _add_review, _add_tune, _add_curve)
-    for add in (add_say, _add_demo_page, add_listen, *rest):
+    for add in (add_say, _add_demo_page, add_listen, *rest, add_store):
         add(commands)
     return parser
 

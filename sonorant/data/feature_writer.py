@@ -19,7 +19,7 @@ import torch
 from sonorant.audio.mel import MelConfig
 from sonorant.data.array_file import content_hash
 from sonorant.data.feature_shards import COUNT, FRAMES, SQUARES, SUM, Job, Row, Work, shard_keys, utterance_of, write
-from sonorant.data.features import ARRAYS, HEADER, KEYS, VERSION
+from sonorant.data.features import ARRAYS, HEADER, VERSION
 from sonorant.data.grouping import leaves
 from sonorant.data.index import Rows, write_index
 from sonorant.data.manifest import SPLITS, Utterance
@@ -28,7 +28,7 @@ from sonorant.errors import SonorantError
 from sonorant.files import atomic_folder, write_json
 from sonorant.processes import spread
 from sonorant.store import StoreConfig, open_store
-from sonorant.store.marks import mark, packed
+from sonorant.store.marks import KEYS, mark, packed
 from sonorant.store.shards import Shard, find_shards
 from sonorant.text import TextConfig, frontend_description
 

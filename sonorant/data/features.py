@@ -22,6 +22,7 @@ from sonorant.data.shards import Shards
 from sonorant.errors import SonorantError
 from sonorant.files import read_json, sha256_tree
 from sonorant.store import Place
+from sonorant.store.marks import KEYS
 from sonorant.store.place import FILE as PLACE
 
 VERSION = 4
@@ -29,8 +30,6 @@ VERSION = 4
 MELS, PITCH, AUDIO, TOKENS = ARRAYS = ("mels", "pitch", "audio", "tokens")
 """Of a shard, in the order of the index."""
 HEADER = "header.json"
-KEYS = "shards.keys"
-"""Keys of the shards, 32 bytes each: what `store gc` keeps beside their arrays. As `PLACE`, no hash is taken of it."""
 FILES = (HEADER, PLACE, KEYS, *store_index.FILES)
 """Within the folder. Shards lie in the store."""
 SAID_MELS = "mels.npy"
@@ -62,7 +61,7 @@ class FeatureStore:
         self.ids, self.split, self.speaker = index.ids, index.split, index.speaker
         self.frames, self.tokens_count = index.frames, index.tokens
         self.place = Place.read(path, _REPAIR)
-        self._shards = Shards(self.place, index.shard_objects, arrays_of(self.audio), REMAKE)
+        self._shards = Shards(path, self.place, index.shard_objects, arrays_of(self.audio), REMAKE)
         self._said = SaidMels(path / SAID_MELS, index.frames, self.audio.n_mels) if SAID_BY in header else None
         self.seconds_reading = 0.0
 

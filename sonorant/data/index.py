@@ -137,9 +137,9 @@ def write_index(store: Path, rows: Rows) -> str:
     ids = [name.encode("utf-8") for name in rows.ids]
     columns = {
         "frames": rows.frames,
-        "first_frame": _begins(rows.frames, by_shard, sizes),
+        "first_frame": begins(rows.frames, by_shard, np.cumsum(sizes)),
         "tokens": rows.tokens,
-        "first_token": _begins(rows.tokens, by_shard, sizes),
+        "first_token": begins(rows.tokens, by_shard, np.cumsum(sizes)),
         "speaker": rows.speaker,
         "split": rows.split,
         "shard": shard,
@@ -155,10 +155,11 @@ def write_index(store: Path, rows: Rows) -> str:
     return content_hash([array_hash(store / file) for file in FILES])
 
 
-def _begins(counts: np.ndarray, by_shard: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Where each utterance begins in its shard, if those before it there hold `counts`."""
-    ends = np.cumsum(counts[by_shard])
-    before_shard = np.concatenate([[0], ends])[np.cumsum(sizes) - sizes]
-    begins = np.zeros(len(counts), np.int64)
-    begins[by_shard] = ends - counts[by_shard] - np.repeat(before_shard, sizes)
-    return begins
+def begins(counts: np.ndarray, by_shard: np.ndarray, shard_ends: np.ndarray) -> np.ndarray:
+    """Where each utterance begins in its shard, int64 (U,), if those before it there hold `counts` (U,)."""
+    after = np.cumsum(counts[by_shard])
+    firsts = np.concatenate([[0], shard_ends[:-1]])[: len(shard_ends)]
+    before_shard = np.concatenate([[0], after])[firsts]
+    found = np.zeros(len(counts), np.int64)
+    found[by_shard] = after - counts[by_shard] - np.repeat(before_shard, shard_ends - firsts)
+    return found

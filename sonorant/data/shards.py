@@ -19,7 +19,6 @@ from sonorant.store.shards import OBJECTS, object_name
 _OPEN = 128
 """Files that a process keeps open, of 1024 that it usually may."""
 _TRIES = 100  # another process may remove a file from a full cache before it is opened here
-CHECK = "sonorant store check --delete-damaged"
 
 
 class Shards:
@@ -30,11 +29,16 @@ class Shards:
     """
 
     def __init__(
-        self, place: Place, objects: np.ndarray, arrays: Mapping[str, tuple[Any, tuple[int, ...]]], remake: str
+        self,
+        index: Path,
+        place: Place,
+        objects: np.ndarray,
+        arrays: Mapping[str, tuple[Any, tuple[int, ...]]],
+        remake: str,
     ) -> None:
-        """`objects`: uint8 (K, F, 32), SHA-256 of the files; `arrays`: dtype and shape of a row of each of the F, by
-        name and in that order; `remake`: the command that computes what is missing."""
-        self._store = open_store(place.store)
+        """`index`: its folder, for messages; `objects`: uint8 (K, F, 32), SHA-256 of files; `arrays`: dtype and shape
+        of a row of each of the F, by name and in that order; `remake`: the command that computes what is missing."""
+        self._index, self._store = index, open_store(place.store)
         self._cache = Cache(self._store, Path(place.cache), place.cache_bytes)
         self._objects, self._arrays, self._remake = objects, dict(arrays), remake
         self._numbers = {name: number for number, name in enumerate(arrays)}
@@ -87,7 +91,7 @@ class Shards:
     def check(self) -> None:
         """Look whether all arrays are there. Raises SonorantError naming the first that is not."""
         bucket = len(self) > 0 and self._store.local(self._object(next(iter(self._arrays)), 0)) is None
-        there = {name for name, _ in self._store.sizes(OBJECTS)} if bucket else set()
+        there = {entry.name for entry in self._store.entries(OBJECTS)} if bucket else set()
         for name in self._arrays:
             for shard in range(len(self)):
                 file = self._store.local(self._object(name, shard))
@@ -145,7 +149,7 @@ class Shards:
 
     @property
     def _mend(self) -> str:
-        return f"run: {CHECK} && {self._remake}"
+        return f"run: sonorant store check --delete-damaged {self._index} && {self._remake}"
 
     def _missing(self, name: str, shard: int) -> SonorantError:
         return SonorantError(f"{self._named(name, shard)}: no such file; run: {self._remake}")

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sonorant.errors import SonorantError
+from sonorant.store.store import Entry
 
 try:
     import obstore
@@ -48,26 +49,27 @@ class Bucket:
             obstore.put(self._store, name, source)
 
     def create(self, name: str, data: bytes) -> bytes:
+        kept = self.read(name)  # first, as some servers leave out the condition below and replace what is there
+        if kept is not None:
+            return kept
         with self._named():
             try:
                 obstore.put(self._store, name, data, mode="create")
             except (AlreadyExistsError, FileExistsError):
                 return self.read(name) or data
-            except (NotSupportedError, NotImplementedError):  # a server without conditional writes
-                kept = self.read(name)
-                if kept is not None:
-                    return kept
+            except (NotSupportedError, NotImplementedError):
                 obstore.put(self._store, name, data)
         return data
 
-    def sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
+    def entries(self, prefix: str) -> Iterator[Entry]:
         with self._named():
             for some in obstore.list(self._store, prefix):
-                yield from ((found["path"], found["size"]) for found in some)
+                yield from (Entry(one["path"], one["size"], one["last_modified"].timestamp()) for one in some)
 
     def delete(self, name: str) -> None:
         with self._named():
             try:
+                obstore.head(self._store, name)  # not every server lets something be removed that is not there
                 obstore.delete(self._store, name)
             except (NotFoundError, FileNotFoundError):
                 return

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from sonorant.errors import SonorantError
 from sonorant.files import flush_to_disk
+from sonorant.store.store import Entry
 
 DRAFTS = "drafts"
 
@@ -58,13 +59,14 @@ class Folder:
             flush_to_disk(target.parent)
         return data
 
-    def sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
+    def entries(self, prefix: str) -> Iterator[Entry]:
         with self._named():
             for folder, _, files in os.walk(self.path / prefix):
                 for file in files:
                     path = Path(folder) / file
                     with suppress(FileNotFoundError):
-                        yield path.relative_to(self.path).as_posix(), path.stat().st_size
+                        found = path.stat()
+                        yield Entry(path.relative_to(self.path).as_posix(), found.st_size, found.st_mtime)
 
     def delete(self, name: str) -> None:
         with self._named():

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from sonorant.store.store import Store
 
 MARKS = "indexes"
+KEYS = "shards.keys"
+"""Beside an index: the keys of its shards, 32 bytes each. No hash is taken of it, as the code is part of a key."""
 KEY_BYTES = 32
 
 
@@ -36,10 +37,5 @@ def mark_name(data: bytes) -> str:
 
 def marked(store: Store) -> dict[str, bytes]:
     """The notes of all indexes that were made from the store, by name."""
-    names = [name for name, _ in store.sizes(MARKS)]
+    names = [entry.name for entry in store.entries(MARKS)]
     return {name: data for name in names if (data := store.read(name)) is not None}
-
-
-def keys_beside(index: Path, file: str) -> bytes:
-    """The keys that an index on this machine needs; none if its stage never wrote them."""
-    return (index / file).read_bytes() if (index / file).is_file() else b""

@@ -46,6 +46,11 @@ class Place:
     cache: str
     cache_bytes: int
 
+    @property
+    def remote(self) -> bool:
+        """Whether the store is a bucket."""
+        return self.store.startswith(REMOTE)
+
     def seen_from(self, folder: Path) -> "Place":
         """The same with relative names as `folder` sees them, so that a project may be moved."""
 

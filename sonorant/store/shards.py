@@ -65,7 +65,9 @@ def find_shards(store: Store, keys: Sequence[str]) -> list[Shard | None]:
     so that it can be written again."""
     with ThreadPoolExecutor(_AT_ONCE) as threads:
         kept = list(threads.map(lambda key: store.read(shard_name(key)), keys))
-    there = dict(store.sizes(OBJECTS))  # looked at afterwards: whoever writes the last file has written the others
+    there = {
+        entry.name: entry.size for entry in store.entries(OBJECTS)
+    }  # looked at afterwards: whoever writes the last file has written the others
     found = [_parsed(data) if data is not None else None for data in kept]
     for place, (key, data) in enumerate(zip(keys, kept, strict=True)):
         shard = found[place]

@@ -3,10 +3,20 @@
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 REMOTE = ("s3://",)
 """How the names of buckets begin; any other place is a folder."""
+
+
+class Entry(NamedTuple):
+    """What a list of objects says of one."""
+
+    name: str
+    size: int
+    """Bytes."""
+    modified: float
+    """Unix seconds."""
 
 
 class Store(Protocol):
@@ -32,8 +42,8 @@ class Store(Protocol):
     def create(self, name: str, data: bytes) -> bytes:
         """Keep `data` as an object unless there is one of this name; return what is kept."""
 
-    def sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
-        """Name and bytes of each object whose name begins with the folder `prefix`."""
+    def entries(self, prefix: str) -> Iterator[Entry]:
+        """The objects whose name begins with the folder `prefix`."""
 
     def delete(self, name: str) -> None:
         """Remove an object, if it is there."""

@@ -17,12 +17,12 @@ from sonorant.audio.mel import MelConfig, frames_of, log_mel
 from sonorant.audio.pitch import HIGHEST, REFERENCE
 from sonorant.cache import key_of
 from sonorant.data.array_file import content_hash
-from sonorant.data.features import ARRAYS, HEADER, KEYS, VERSION
+from sonorant.data.features import ARRAYS, HEADER, VERSION
 from sonorant.data.grouping import leaves
 from sonorant.data.index import Rows, write_index
 from sonorant.files import atomic_folder, write_json
 from sonorant.store import StoreConfig, open_store
-from sonorant.store.marks import mark, packed
+from sonorant.store.marks import KEYS, mark, packed
 from sonorant.store.shards import write_shard
 from sonorant.text.frontend import Phoneme, SymbolTable
 
