@@ -106,8 +106,7 @@ def in_use(train: dict[str, Any]) -> dict[str, Any]:
         idle |= {"learning_rate_batch", "learning_rate_scaling"}
     if train.get("clip_norm_fp16") is None or train.get("precision") in ("fp32", "bf16"):
         idle.add("clip_norm_fp16")
-    if train.get("patience") is None:
-        idle.add("patience")
+    idle |= {name for name in ("patience", "window_shards") if train.get(name) is None}
     idle |= {name for name in ("freeze_steps", "speaker_balance") if not train.get(name)}
     return {name: value for name, value in train.items() if name not in idle}
 

@@ -96,6 +96,11 @@ class FeatureStore:
         return len(self.frames)
 
     @property
+    def fetches(self) -> bool:
+        """Whether shards come from a bucket when they are read."""
+        return self.place.remote and not self._shards.held
+
+    @property
     def nbytes(self) -> int:
         """Size of all arrays."""
         frames, tokens = int(self.frames.sum()), int(self.tokens_count.sum())

@@ -65,6 +65,11 @@ class Shards:
             raise SonorantError(f"{self._named(name, shard)}: {len(file)} rows, more are in the index; {self._mend}")
         return rows
 
+    @property
+    def held(self) -> bool:
+        """Whether all arrays are in memory."""
+        return bool(self._held)
+
     def hold(self) -> None:
         """Read all arrays into memory, and from there on."""
         self._held = {
@@ -76,7 +81,7 @@ class Shards:
         """Have these arrays on this machine, as far as the cache has room. Of a folder, nothing has to be done."""
         for shard in shards:
             for name in names:
-                if self._store.local(self._object(name, shard)) is None and not self._held:
+                if self._store.local(self._object(name, shard)) is None and not self.held:
                     self._path(name, shard)
 
     def copy(self, target: Path) -> None:

@@ -69,10 +69,17 @@ class Bucket:
     def delete(self, name: str) -> None:
         with self._named():
             try:
-                obstore.head(self._store, name)  # not every server lets something be removed that is not there
                 obstore.delete(self._store, name)
-            except (NotFoundError, FileNotFoundError):
-                return
+            except BaseError:  # some servers answer so that the package does not understand it, and have removed it
+                if self._there(name):
+                    raise
+
+    def _there(self, name: str) -> bool:
+        try:
+            obstore.head(self._store, name)
+        except (NotFoundError, FileNotFoundError):
+            return False
+        return True
 
     @contextmanager
     def draft(self) -> Iterator[Path]:

@@ -74,7 +74,10 @@ class Cache:
     def _alone(self, lock: str) -> Iterator[None]:
         with (self._folder / "locks" / lock).open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            yield
+            try:
+                yield
+            finally:  # not left to closing it: a process that was forked meanwhile has it open too
+                fcntl.flock(file, fcntl.LOCK_UN)
 
 
 def _touched(file: Path) -> bool:

@@ -53,7 +53,7 @@ def shards_in(store: StoreConfig) -> set[str]:
 def test_a_recording_added_edited_or_removed_changes_its_shard_alone(
     corpus: Corpus, store: StoreConfig, tmp_path: Path
 ) -> None:
-    folder, all_ = corpus
+    all_ = corpus[1]
     few, made = written(corpus, store, tmp_path / "few", all_[:-1])
     assert made == len(shards_in(store)) >= 6
     more, made = written(corpus, store, tmp_path / "more")
