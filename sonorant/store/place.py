@@ -71,4 +71,6 @@ class Place:
             store, cache, size = str(kept["store"]), str(kept["cache"]), int(kept["cache_bytes"])
         except (SonorantError, KeyError, TypeError, ValueError):
             raise SonorantError(f"{folder / FILE}: missing or damaged; {repair}") from None
-        return cls(store if store.startswith(REMOTE) else str(folder / store), str(folder / cache), size)
+        # By name, as they were written: `folder` may be reached through a link.
+        here, there = (os.path.normpath(folder / name) for name in (store, cache))
+        return cls(store if store.startswith(REMOTE) else here, there, size)
