@@ -12,7 +12,7 @@ from pathlib import Path
 from sonorant.errors import SonorantError
 from sonorant.listen import add_listen
 from sonorant.say import add_say, add_voice, bundle_folder, end_cleanly_on_sigterm
-from sonorant.store.command import add_store
+from sonorant.store_command import add_store
 
 PAGE_EXAMPLES = """\
 examples:

@@ -122,7 +122,8 @@ class FeatureStore:
 
     def fetch(self, items: Iterable[int] | np.ndarray, names: tuple[str, ...] = ARRAYS) -> None:
         """Have the shards of these utterances on this machine before they are read; see `Shards.fetch`."""
-        self._shards.fetch(np.unique(self.index.shard[np.asarray(items, dtype=np.int64)]).tolist(), names)
+        shards = np.unique(self.index.shard[np.asarray(items, dtype=np.int64)]).tolist()
+        self._shards.fetch(shards, [name for name in names if not (self._said and name == MELS)])
 
     def mel(self, i: int, start: int = 0, frames: int | None = None) -> np.ndarray:
         """Log-mel float16 (T, M) of utterance `i`: all of it, or `frames` frames from `start` on."""

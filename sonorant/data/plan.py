@@ -6,6 +6,7 @@ earlier ones, and any number of ranks can share one plan.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import count
 
 import numpy as np
 
@@ -42,6 +43,10 @@ class Plan:
     """Of an epoch; see `sonorant.data.windows`."""
     fetch: Callable[[int], None] | None = None
     """Brings what an epoch reads onto this machine, before it is read; None: it is there."""
+
+    def first(self) -> list[MicroBatch]:
+        """The micro-batches of the first epoch that has any: nothing may be trained on in a window."""
+        return next(batches for batches in map(self.micro_batches, count()) if batches)
 
     def steps(self, epoch: int) -> list[list[MicroBatch]]:
         """The optimizer steps of an epoch; every sample of the epoch is in exactly one."""

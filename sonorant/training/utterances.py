@@ -90,7 +90,7 @@ class Utterances(ABC):
         assert self.budget is not None
         longest = self.items[np.argsort(self.store.frames[self.items], kind="stable")[::-1]]
         count = max(1, self.budget // int(self.store.frames[longest[0]]))
-        plan, tokens = self.plan.micro_batches(0), self.store.tokens_count
+        plan, tokens = self.plan.first(), self.store.tokens_count
         return [
             MicroBatch(0, 0, longest[:count]),
             max(plan, key=lambda batch: len(batch.items) * int(tokens[batch.items].max())),

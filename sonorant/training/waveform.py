@@ -221,7 +221,7 @@ class WaveformRecipe:
 
     def heaviest(self) -> list[MicroBatch]:
         """Any one: all micro-batches are of equal size."""
-        return self.plan.micro_batches(0)[:1]
+        return self.plan.first()[:1]
 
     def dataset(self, batches: list[MicroBatch]) -> Dataset[Batch]:
         """Segments of equal length."""
