@@ -18,7 +18,19 @@ import torch
 
 from sonorant.audio.mel import MelConfig
 from sonorant.data.array_file import content_hash
-from sonorant.data.feature_shards import COUNT, FRAMES, SQUARES, SUM, Job, Row, Work, shard_keys, utterance_of, write
+from sonorant.data.feature_shards import (
+    COUNT,
+    FRAMES,
+    SQUARES,
+    SUM,
+    Job,
+    Row,
+    Work,
+    shard_keys,
+    use_one_thread,
+    utterance_of,
+    write,
+)
 from sonorant.data.features import ARRAYS, HEADER, VERSION
 from sonorant.data.grouping import leaves
 from sonorant.data.index import Rows, write_index
@@ -131,7 +143,7 @@ def _apply(job: Job, missing: list[Work], processes: int | None) -> list[Shard]:
     todo: list[Work] = [missing[place] for place in order]
     made: list[Shard] = spread(
         partial(write, job), todo, label="features", unit="shard", processes=processes,
-        prepare=torch.set_num_threads, arguments=(1,),
+        prepare=use_one_thread,
     )  # fmt: skip
     return [shard for _, shard in sorted(zip(order, made, strict=True), key=lambda pair: pair[0])]
 
@@ -142,9 +154,9 @@ def _seconds(work: Work) -> float:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """As a worker computes: not all of torch's sums are the same to the bit on any number of threads."""
+    """As a worker computes."""
     before = torch.get_num_threads()
-    torch.set_num_threads(1)
+    use_one_thread()
     try:
         yield
     finally:
