@@ -123,9 +123,15 @@ class Rows:
     @classmethod
     def of(cls, index: Index) -> Rows:
         """Those that an index was written from."""
-        shards = [np.array(index.in_shard(shard)) for shard in range(len(index.shard_ends))]
-        columns = (np.array(column) for column in (index.split, index.speaker, index.frames, index.tokens))
-        return cls(index.ids[:], *columns, shards, np.array(index.shard_objects))
+        return cls(
+            ids=index.ids[:],
+            split=np.array(index.split),
+            speaker=np.array(index.speaker),
+            frames=np.array(index.frames),
+            tokens=np.array(index.tokens),
+            shards=[np.array(index.in_shard(shard)) for shard in range(len(index.shard_ends))],
+            objects=np.array(index.shard_objects),
+        )
 
 
 def write_index(store: Path, rows: Rows) -> str:

@@ -139,9 +139,8 @@ def header_before(features: Path) -> dict[str, Any]:
     read = (store.mel, store.pitch, store.samples, store.tokens)
     whole = [np.concatenate([array(i) for i in range(len(store))]) for array in read]
     content = content_hash([hashlib.sha256(array.tobytes()).hexdigest() for array in whole])
-    return {
-        key: value for key, value in {**store.header, "content": content}.items() if key not in ("version", "index")
-    }
+    kept = {key: value for key, value in store.header.items() if key not in ("version", "index")}
+    return kept | {"content": content}
 
 
 def of_version_2(features: Path) -> str:
@@ -165,15 +164,8 @@ def of_version_3(features: Path) -> str:
     """The hash of a store as its header was when its index had columns, and places in one file for all."""
     rows = rows_of(features)
     ids = [row["id"].encode() for row in rows]
-    frames, tokens, speaker, lengths = (
-        np.array([of(row) for row in rows], np.int64)
-        for of in (
-            lambda r: r["frames"],
-            lambda r: r["tokens"],
-            lambda r: r["speaker"],
-            lambda r: len(r["id"].encode()),
-        )
-    )
+    frames, tokens, speaker = (np.array([row[name] for row in rows]) for name in ("frames", "tokens", "speaker"))
+    lengths = np.array([len(name) for name in ids])
     columns = [frames, np.cumsum(frames) - frames, tokens, np.cumsum(tokens) - tokens, speaker]
     columns += [np.array([row["split"] for row in rows], np.uint8), np.cumsum(lengths)]
     data = [*(column.tobytes() for column in columns), b"".join(ids)]
