@@ -120,19 +120,6 @@ class Rows:
     objects: np.ndarray
     """uint8 (K, F, 32)."""
 
-    @classmethod
-    def of(cls, index: Index) -> Rows:
-        """Those that an index was written from."""
-        return cls(
-            ids=index.ids[:],
-            split=np.array(index.split),
-            speaker=np.array(index.speaker),
-            frames=np.array(index.frames),
-            tokens=np.array(index.tokens),
-            shards=[np.array(index.in_shard(shard)) for shard in range(len(index.shard_ends))],
-            objects=np.array(index.shard_objects),
-        )
-
 
 def write_index(store: Path, rows: Rows) -> str:
     """Write the index of a new store; return its hash."""

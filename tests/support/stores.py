@@ -18,14 +18,28 @@ _NAMES = ("id", "split", "speaker", "frames", "tokens")
 
 def rows_of(store: Path) -> list[dict[str, Any]]:
     """What a store's index says of each utterance: id, split, speaker, frames and tokens."""
-    rows = Rows.of(Index.open(store, read_json(store / "header.json")["index"]))
+    rows = _rows(store)
     columns = rows.split.tolist(), rows.speaker.tolist(), rows.frames.tolist(), rows.tokens.tolist()
     return [dict(zip(_NAMES, row, strict=True)) for row in zip(rows.ids, *columns, strict=True)]
 
 
+def _rows(store: Path) -> Rows:
+    """What a store's index was written from."""
+    index = Index.open(store, read_json(store / "header.json")["index"])
+    return Rows(
+        ids=index.ids[:],
+        split=np.array(index.split),
+        speaker=np.array(index.speaker),
+        frames=np.array(index.frames),
+        tokens=np.array(index.tokens),
+        shards=[np.array(index.in_shard(shard)) for shard in range(len(index.shard_ends))],
+        objects=np.array(index.shard_objects),
+    )
+
+
 def edit_index(store: Path, change: Callable[[list[dict[str, Any]]], list[dict[str, Any]]], **header: Any) -> None:
     """Write the index as `change` makes it of `rows_of`, and `header` over the keys of the header."""
-    before = Rows.of(Index.open(store, read_json(store / "header.json")["index"]))
+    before = _rows(store)
     changed = change(rows_of(store))
     ids, *columns = ([row[name] for row in changed] for name in _NAMES)
     rows = Rows(ids, *map(np.array, columns), before.shards, before.objects)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from sonorant.data.batches import prefetched
 from sonorant.data.features import FeatureStore
 from sonorant.store import StoreConfig
 from sonorant.training import checkpoint
@@ -117,6 +118,17 @@ def test_from_a_bucket_with_a_small_cache_it_is_the_same_training_to_the_bit(
         states.append(trainer.state())
     assert_same(*states)
     assert 0 < held(remote) <= remote.room
+
+
+def test_loader_processes_fetch_too(corpus: Path, remote: Remote) -> None:
+    """After this process has fetched: its client would not survive a fork."""
+    wanted, found = (tiny_recipe("acoustic", features, window_shards=WINDOW) for features in (corpus, remote.features))
+    assert found.plan.fetch
+    found.plan.fetch(1)
+    planned = wanted.plan.micro_batches(0)
+    batches = prefetched(found.dataset(found.plan.micro_batches(0)), 1, pin=False, fresh=found.store.fetches)
+    for place, batch in enumerate(batches):
+        assert_same(wanted.dataset(planned)[place], batch)
 
 
 @pytest.mark.long
