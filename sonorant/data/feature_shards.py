@@ -93,7 +93,7 @@ def _described(corpus: Path, row: Row) -> list[Any]:
     file = corpus / str(utterance.audio)
     sha256 = utterance.sha256 or (sha256_file(file) if file.is_file() else None)
     conditioning = utterance.conditioning and dataclasses.asdict(utterance.conditioning)
-    described = [sha256, utterance.start, utterance.end, conditioning, utterance.text, utterance.language]
+    described: list[Any] = [sha256, utterance.start, utterance.end, conditioning, utterance.text, utterance.language]
     if isinstance(row, ShortClip):
         described += [row.words.start, row.words.stop, row.before, row.after]
     return described
