@@ -41,8 +41,16 @@ def edit_index(store: Path, change: Callable[[list[dict[str, Any]]], list[dict[s
     """Write the index as `change` makes it of `rows_of`, and `header` over the keys of the header."""
     before = _rows(store)
     changed = change(rows_of(store))
-    ids, *columns = ([row[name] for row in changed] for name in _NAMES)
-    rows = Rows(ids, *map(np.array, columns), before.shards, before.objects)
+    columns = {name: [row[name] for row in changed] for name in _NAMES}
+    rows = Rows(
+        ids=columns["id"],
+        split=np.array(columns["split"]),
+        speaker=np.array(columns["speaker"]),
+        frames=np.array(columns["frames"]),
+        tokens=np.array(columns["tokens"]),
+        shards=before.shards,
+        objects=before.objects,
+    )
     shutil.rmtree(store / FOLDER)
     index = {"index": write_index(store, rows)}
     write_json(store / "header.json", read_json(store / "header.json") | header | index)
