@@ -1,6 +1,7 @@
 """The feature store: whole, the same however it is made, and refused when it is not what a reader expects."""
 
 import pickle
+import shutil
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -232,9 +233,12 @@ def test_the_stage_makes_a_store_from_real_recordings(ljspeech_mini: Path, tmp_p
     ]
     write_manifest(tmp_path / "prepared" / "manifest.jsonl", utterances)
     places = {"--corpus": ljspeech_mini, "--prepared": tmp_path / "prepared", "--out": tmp_path / "features"}
-    done = run_command("tasks.features", *(word for place in places.items() for word in place), cwd=ROOT)
+    shutil.copy(ROOT / "params.yaml", tmp_path)
+    done = run_command("tasks.features", *(word for place in places.items() for word in place), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    features = FeatureStore.open(tmp_path / "features")
+    moved = tmp_path.rename(tmp_path.with_name("moved"))
+    features = FeatureStore.open(moved / "features")
+    assert features.place.store == str(moved / "runs/store"), "a project may be moved"
     features.verify()
     assert len(features) == len(rows)
     frames_per_token = features.frames / features.tokens_count
