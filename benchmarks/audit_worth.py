@@ -39,6 +39,7 @@ from sonorant.training.recipe import utterances_of
 from tasks.params import load
 from tasks.stage import run
 from tasks.training import train
+from tests.support.synthetic_corpus import store_beside
 
 CLEAN, FAULTY, AUDITED = "clean", "faulty", "audited"
 RESAMPLES = 2000
@@ -94,7 +95,7 @@ def measure(folder: Path, cache: Path, arguments: Namespace) -> tuple[dict[str, 
     features = {name: folder / "features" / name for name in data}
     audio, text = load("audio", MelConfig), load("text", TextConfig)
     for name, own in data.items():
-        write_features(own.corpus, own.utterances, features[name], audio, text)
+        write_features(own.corpus, own.utterances, features[name], audio, text, store=store_beside(features[name], 128))
     vocoder = trained("vocoder", arguments.vocoder_steps, features[CLEAN], cache, folder / "models/vocoder")
     models = {
         name: trained("acoustic", arguments.acoustic_steps, features[name], cache, folder / "models" / name)

@@ -30,6 +30,7 @@ from sonorant.errors import SonorantError
 from sonorant.text import TextConfig, load_frontend
 from tasks.params import load
 from tasks.stage import run
+from tests.support.synthetic_corpus import store_beside
 
 PROMPTS = (
     "The old lighthouse keeper counted {} ships before the fog came in.",
@@ -93,7 +94,8 @@ def measure(folder: Path, utterances: list[Utterance], out: Path) -> tuple[dict[
     pairs = zip(mels, references, strict=True)
     difference = max(float(np.abs(mel.numpy() - reference).max()) for mel, reference in pairs)
     training = [replace(u, split="train") for u in utterances]  # the first of a corpus may all be of another split
-    whole, _ = timed(lambda _: write_features(folder, training, out, audio, text, processes=1), [None])
+    store = store_beside(out, 128)
+    whole, _ = timed(lambda _: write_features(folder, training, out, audio, text, 1, store=store), [None])
     parts = {"read": reading, **{name: median(all_) for name, all_ in took.items()}, "stage": whole}
     faster = {
         name: round(median(plain / ours for ours, plain in zip(took[name], took[than], strict=True)), 2)

@@ -21,6 +21,7 @@ from sonorant.data.plan import utterance_plan
 from sonorant.data.preparation import PrepareConfig, prepare
 from sonorant.text import TextConfig
 from tasks.params import load
+from tests.support.synthetic_corpus import store_beside
 
 RATE = 8000
 SECONDS = 0.5
@@ -58,7 +59,8 @@ def features(folder: Path, utterances: int) -> Work:
     """The feature store."""
     rows = read_manifest(folder / "prepared/manifest.jsonl")
     text = TextConfig(frontend="gruut")
-    return lambda: write_features(folder / "corpus", rows, folder / "features", AUDIO, text)
+    store = store_beside(folder / "features", 128)
+    return lambda: write_features(folder / "corpus", rows, folder / "features", AUDIO, text, store=store)
 
 
 def features_verified(folder: Path, utterances: int) -> Work:

@@ -16,7 +16,9 @@ from benchmarks.processes import ROOT
 from sonorant.audio.conditioning import ConditionConfig, Conditioning, Level
 from sonorant.audio.measures import Measures
 from sonorant.data.code_batches import Prompts
-from sonorant.data.index import Index, write_index
+from sonorant.data.features import ARRAYS
+from sonorant.data.grouping import leaves
+from sonorant.data.index import Index, Rows, write_index
 from sonorant.data.manifest import SPLITS, Utterance, read_manifest, write_manifest
 from sonorant.data.plan import MicroBatch, Plan, utterance_plan
 from sonorant.data.preparation.speakers import summarize_speakers
@@ -30,6 +32,7 @@ from tasks.params import load
 SETTINGS = ROOT / "params.yaml"
 PER_SPEAKER = 108
 """Utterances, as in LibriTTS-R."""
+PER_SHARD = 1024
 BUDGET = 8000
 """Frames of a micro-batch; an utterance has 100 to 1000."""
 Work = Callable[[], object]
@@ -112,18 +115,26 @@ def summary(folder: Path, utterances: int) -> Work:
     return work
 
 
-def index_rows(utterances: int) -> Iterator[dict[str, Any]]:
+def index_rows(utterances: int) -> Rows:
     """The index of a feature store, 1 in 50 held out."""
-    random = np.random.default_rng(3)
-    for number in range(utterances):
-        split, frames = SPLITS.index("test" if number % 50 == 0 else "train"), int(random.integers(100, 1001))
-        numbers = {"speaker": number // PER_SPEAKER, "split": split, "frames": frames, "tokens": frames // 8}
-        yield {"id": f"u{number:08d}", **numbers}
+    numbers = np.arange(utterances)
+    frames = np.random.default_rng(3).integers(100, 1001, utterances)
+    ids = [f"u{number:08d}" for number in range(utterances)]
+    shards = leaves(ids, PER_SHARD)
+    return Rows(
+        ids=ids,
+        split=np.where(numbers % 50 == 0, SPLITS.index("test"), SPLITS.index("train")),
+        speaker=numbers // PER_SPEAKER,
+        frames=frames,
+        tokens=frames // 8,
+        shards=shards,
+        objects=np.zeros((len(shards), len(ARRAYS), 32), np.uint8),
+    )
 
 
 def index_written(folder: Path, utterances: int) -> Work:
     """The columns of a feature store."""
-    rows = list(index_rows(utterances))
+    rows = index_rows(utterances)
 
     def work() -> None:
         with atomic_folder(folder / "rows") as store:

@@ -12,6 +12,7 @@ from pathlib import Path
 from sonorant.errors import SonorantError
 from sonorant.listen import add_listen
 from sonorant.say import add_say, add_voice, bundle_folder, end_cleanly_on_sigterm
+from sonorant.store_command import add_store
 from sonorant.workers import add_scheduler, add_worker
 
 PAGE_EXAMPLES = """\
@@ -65,6 +66,7 @@ def _parser() -> argparse.ArgumentParser:
         _add_curve,
         add_scheduler,
         add_worker,
+        add_store,
     )
     for add in (add_say, _add_demo_page, add_listen, *rest):
         add(commands)

@@ -3,7 +3,7 @@
 Settings, voice bundles of schema version 3, trained models and checkpoints from before 2026-11 call codebooks `streams`
 and a receptive field `context`. Every function that reads returns current data unchanged.
 
-Feature stores of before version 3 are not read, but their hash names trainings: it is told of a store of today.
+Feature stores of before version 4 are not read, but their hash names trainings: it is told of a store of today.
 """
 
 import hashlib
@@ -68,6 +68,13 @@ def store_hash_of_version_2(header: dict[str, Any], rows: Iterable[dict[str, Any
     index.update(b"\n]\n")
     names = {"header.json": hashlib.sha256(described.encode()).hexdigest(), "index.json": index.hexdigest()}
     return hashlib.sha256("".join(f"{name}\0{digest}\n" for name, digest in names.items()).encode()).hexdigest()
+
+
+def store_hash_of_version_3(header: dict[str, Any], index: str) -> str:
+    """The same of a store of one file an array; `index`: hash of its columns as they were then."""
+    kept = ("audio", "frontend", "symbols", "speakers", "splits", "mel_mean", "mel_std", "content")
+    described = _json({"version": 3, **{key: header[key] for key in kept}, "index": index}) + "\n"
+    return hashlib.sha256(f"header.json\0{hashlib.sha256(described.encode()).hexdigest()}\n".encode()).hexdigest()
 
 
 def _json(value: Any) -> str:

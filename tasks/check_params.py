@@ -22,6 +22,7 @@ from sonorant.quantization.quantize import QuantizeConfig
 from sonorant.recognizers import RecognizerConfig
 from sonorant.registry import PromoteConfig, RegisterConfig
 from sonorant.report.page import ReportConfig
+from sonorant.store import StoreConfig
 from sonorant.tensorrt.key import EngineConfig
 from sonorant.text import TextConfig
 from sonorant.training.adaptation import AdaptConfig
@@ -36,6 +37,7 @@ OWNERS: dict[str, type] = {
     "prepare": PrepareConfig,
     "audit": AuditConfig,
     "features": FeaturesConfig,
+    "store": StoreConfig,
     "condition": ConditionConfig,
     "audio": MelConfig,
     "decoding": DecodingConfig,

@@ -1,5 +1,5 @@
-"""Stage `features`: mels, samples and phonemes of the accepted utterances, and of words cut out of them where asked,
-memory-mapped."""
+"""Stage `features`: mels, samples and phonemes of the accepted utterances, and of words cut out of them where asked, in
+shards."""
 
 import argparse
 from pathlib import Path
@@ -9,6 +9,7 @@ from sonorant.audit.short_clips import FeaturesConfig, read_short_clips
 from sonorant.data.feature_writer import write_features
 from sonorant.data.manifest import Utterance, read_manifest
 from sonorant.data.subset import first_minutes, minutes_of
+from sonorant.store import StoreConfig
 from sonorant.text import TextConfig
 from tasks.params import load
 from tasks.stage import add_inputs, run
@@ -18,7 +19,7 @@ def main() -> None:
     """Read what the stage `audit` left and write the feature store."""
     parser = argparse.ArgumentParser(prog="python -m tasks.features", description=__doc__)
     add_inputs(parser, "corpus", "prepared")
-    parser.add_argument("--out", type=Path, required=True, help="folder to write the feature store to")
+    parser.add_argument("--out", type=Path, required=True, help="folder to write the index of the feature store to")
     processes = "worker processes (default: one a core); the result does not depend on it"
     parser.add_argument("--processes", type=int, help=processes)
     arguments = parser.parse_args()
@@ -32,7 +33,8 @@ def main() -> None:
     if share:
         training = sum(utterance.split == "train" for utterance in utterances)
         print(f"{len(clips)} short clips are cut out of {training} training utterances; {share:g} of them are wanted")
-    write_features(arguments.corpus, utterances, arguments.out, audio, text, arguments.processes, clips)
+    store = load("store", StoreConfig)
+    write_features(arguments.corpus, utterances, arguments.out, audio, text, arguments.processes, clips, store=store)
 
 
 def chosen(utterances: list[Utterance], minutes: float | None) -> list[Utterance]:

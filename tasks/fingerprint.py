@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,10 @@ def code_in_use() -> str:
 
 
 def find_run(
-    folder: Path, content: dict[str, Any], codec: dict[str, Any] | None, former_data: Callable[[], str] | None = None
+    folder: Path,
+    content: dict[str, Any],
+    codec: dict[str, Any] | None,
+    former_data: Callable[[], Collection[str]] | None = None,
 ) -> Path:
     """The run directory below `folder` for a training of `content`; it may not exist yet.
 
@@ -46,7 +49,10 @@ def find_run(
 
 
 def _trains(
-    job_file: Path, content: dict[str, Any], codec: dict[str, Any] | None, former_data: Callable[[], str] | None
+    job_file: Path,
+    content: dict[str, Any],
+    codec: dict[str, Any] | None,
+    former_data: Callable[[], Collection[str]] | None,
 ) -> bool:
     """Whether the training that `job_file` describes is the one of `content`."""
     try:
@@ -65,7 +71,7 @@ def _trains(
     if found | {"data": content["data"], "codes": content["codes"]} != content:
         return False
     former = data != content["data"]
-    if former and not (former_data and data == former_data()):
+    if former and not (former_data and data in former_data()):
         return False
     if content["codes"] and (former or not codes) and _learned(job_file.parent, codec):
         return True
@@ -100,8 +106,7 @@ def in_use(train: dict[str, Any]) -> dict[str, Any]:
         idle |= {"learning_rate_batch", "learning_rate_scaling"}
     if train.get("clip_norm_fp16") is None or train.get("precision") in ("fp32", "bf16"):
         idle.add("clip_norm_fp16")
-    if train.get("patience") is None:
-        idle.add("patience")
+    idle |= {name for name in ("patience", "window_shards") if train.get(name) is None}
     idle |= {name for name in ("freeze_steps", "speaker_balance") if not train.get(name)}
     return {name: value for name, value in train.items() if name not in idle}
 

@@ -12,9 +12,9 @@ from sonorant.formerly import current_settings
 
 PARAMS = Path("params.yaml")
 SECTIONS = (
-    "voice", "corpus", "text", "prepare", "audit", "condition", "features", "audio", "decoding", "data", "machine",
-    "adapt", "quantize", "export", "verify", "recognizer", "evaluate", "choose", "engine", "report", "register",
-    "promote",
+    "voice", "corpus", "text", "prepare", "audit", "condition", "features", "store", "audio", "decoding", "data",
+    "machine", "adapt", "quantize", "export", "verify", "recognizer", "evaluate", "choose", "engine", "report",
+    "register", "promote",
 )  # fmt: skip
 """Those that no family brings."""
 

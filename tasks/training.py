@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from sonorant.data.codes import CodeStore, code_hash
-from sonorant.data.features import FeatureStore, former_hash, store_hash
+from sonorant.data.features import FeatureStore, store_hash
+from sonorant.data.former import former_hashes
 from sonorant.families import all_families, model_kind
 from sonorant.families.family import ModelKind
 from sonorant.tracking import stage_run
@@ -91,7 +92,7 @@ def train(
     # By content, not by name: an alias of the registry moves, and a file may change.
     initial_hash = initial.content() if initial else None
     content = _content(recipe, model, settings, hash_of(features), codes_hash, initial_hash)
-    node, run = Node.of(os.environ), find_run(runs / name, content, codec, cache(partial(former_hash, features)))
+    node, run = Node.of(os.environ), find_run(runs / name, content, codec, cache(partial(former_hashes, features)))
     if fresh and node.first:
         run = _start_anew(run, content)
     job = Job(
@@ -168,8 +169,11 @@ def _provenance(key: str, content: Fields, initial: Initial | None) -> Fields:
 
 
 def hash_of(features: Path) -> str:
-    """`store_hash` of a feature store. Raises SonorantError, here and in one line, if it is damaged."""
-    FeatureStore.open(features)
+    """`store_hash` of a feature store.
+
+    Raises SonorantError, here and in one line, if its index is damaged or a shard is missing.
+    """
+    FeatureStore.open(features).check()
     return store_hash(features)
 
 

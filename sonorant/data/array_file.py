@@ -35,7 +35,6 @@ class ArrayFile:
                 raise ValueError(f"{there} bytes of data, {self.nbytes} expected")
             self._descriptor = os.dup(file.fileno())
         weakref.finalize(self, os.close, self._descriptor)
-        self._held: np.ndarray | None = None
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -51,8 +50,6 @@ class ArrayFile:
         Raises SonorantError if the file has been cut off since it was opened.
         """
         rows = slice(*slice(first, first + count).indices(len(self)))
-        if self._held is not None:
-            return self._held[rows].copy()
         found = np.empty((max(0, rows.stop - rows.start), *self.shape[1:]), dtype=self.dtype)
         wanted, place = found.reshape(-1).view(np.uint8), self._offset + rows.start * self._row_bytes
         done = 0
@@ -64,9 +61,9 @@ class ArrayFile:
             done += len(data)
         return found
 
-    def hold(self) -> None:
-        """Read all rows into memory, and from there on."""
-        self._held = self.read(0, len(self))
+    def read_all(self) -> np.ndarray:
+        """All rows."""
+        return self.read(0, len(self))
 
 
 class ArrayWriter:

@@ -85,8 +85,11 @@ class SegmentBatches(Dataset[Batch]):
         }
 
 
-def prefetched(dataset: Dataset[Batch], workers: int, pin: bool) -> Iterator[Batch]:
-    """The dataset's batches in order, prefetched by `workers` processes (0 = in this one)."""
+def prefetched(dataset: Dataset[Batch], workers: int, pin: bool, fresh: bool = False) -> Iterator[Batch]:
+    """The dataset's batches in order, prefetched by `workers` processes (0 = in this one).
+
+    `fresh`: they are started anew and open the data themselves, for a client of a bucket does not survive a fork.
+    """
     loader = DataLoader(
         dataset,
         batch_size=None,
@@ -94,6 +97,7 @@ def prefetched(dataset: Dataset[Batch], workers: int, pin: bool) -> Iterator[Bat
         num_workers=workers,
         pin_memory=pin,
         prefetch_factor=4 if workers else None,
+        multiprocessing_context="spawn" if workers and fresh else None,
     )
     with _sigterm_blocked():
         return iter(loader)

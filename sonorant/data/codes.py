@@ -1,14 +1,16 @@
 """Write and read the token store: a codec's codes of each utterance of a feature store.
 
-A folder: `header.json`, `codes.npy` int16 (sum F, G) and `frames.npy` int64 (U,), in the order of the feature store.
+A folder: `header.json`, `frames.npy` int64 (U,) in the order of the feature store, and `objects.npy` uint8 (K, 1, 32),
+the SHA-256 of the codes of each of its shards, int16 (sum F, G), which lie in the same store as the features' arrays.
 Without codes it holds only a header that never changes, so no stage that depends on the folder runs again.
 
-Shapes: U utterances, F code frames of one utterance, G codebooks."""
+Shapes: U utterances, K shards, F code frames of one utterance, G codebooks."""
 
 from __future__ import annotations
 
 import math
-from contextlib import ExitStack
+import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,16 +18,27 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from sonorant.data.array_file import ArrayFile, ArrayWriter, array_hash, content_hash
-from sonorant.data.features import FeatureStore, store_hash
+from sonorant.cache import code_of, key_of
+from sonorant.data.array_file import ArrayWriter, array_hash, content_hash
+from sonorant.data.features import ARRAYS, AUDIO, MELS, PITCH, FeatureStore, store_hash
+from sonorant.data.index import begins
+from sonorant.data.shards import Shards
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_folder, read_json, sha256_tree, write_json
 from sonorant.formerly import current_model
+from sonorant.store import Place, open_store
+from sonorant.store.marks import KEYS, mark, packed
+from sonorant.store.shards import Shard, find_shards, write_shard
 
-VERSION = 1
+VERSION = 2
 """Version of the store's layout; a reader refuses any other."""
-CODES, FRAMES = "codes.npy", "frames.npy"
+_WITHOUT = 1
+"""That of a store without codes, which never changes."""
+CODES, FRAMES, OBJECTS = "codes", "frames.npy", "objects.npy"
 _REPAIR = "run: dvc repro train_waveform"
+_FRAMES, _USED = "frames", "used"
+"""What a shard says: code frames of each utterance, and how often each code of each codebook occurs."""
+_REMAKE = "dvc repro --force --single-item train_waveform"
 
 
 class Encodes(Protocol):
@@ -69,12 +82,14 @@ class CodeStore:
         self._features = features
         try:
             self.frames: NDArray[np.int64] = np.load(path / FRAMES, mmap_mode="r").view(np.ndarray)
-            self._codes = ArrayFile(path / CODES)
         except (OSError, ValueError, EOFError) as error:
             raise SonorantError(f"{path}: truncated or damaged ({' '.join(str(error).split())}); {_REPAIR}") from None
-        if self.frames.shape != (len(features),) or self._codes.shape != (int(self.frames.sum()), self.codebooks):
+        index, objects = features.index, self.objects_of(path)
+        if self.frames.shape != (len(features),) or objects.shape != (len(index.shard_ends), 1, 32):
             raise SonorantError(f"{path}: arrays and header do not belong together; {_REPAIR}")
-        self._first = np.cumsum(self.frames) - self.frames
+        self._shard, self._first = index.shard, begins(self.frames, index.by_shard, index.shard_ends)
+        arrays = {CODES: (np.int16, (self.codebooks,))}
+        self._shards = Shards(path, Place.read(path, _REPAIR), objects, arrays, _REMAKE)
 
     @classmethod
     def open(cls, path: Path, features: FeatureStore) -> CodeStore:
@@ -90,6 +105,15 @@ class CodeStore:
             raise SonorantError(f"{path}: codes of other features than {features.path}; {_REPAIR}")
         return cls(path, header, features)
 
+    @staticmethod
+    def objects_of(path: Path) -> NDArray[np.uint8]:
+        """SHA-256 of the codes of each shard, uint8 (K, 1, 32). Raises SonorantError if the file is damaged."""
+        try:
+            objects: NDArray[np.uint8] = np.load(path / OBJECTS, mmap_mode="r").view(np.ndarray)
+        except (OSError, ValueError, EOFError) as error:
+            raise SonorantError(f"{path}: truncated or damaged ({' '.join(str(error).split())}); {_REPAIR}") from None
+        return objects
+
     def __reduce__(self) -> tuple[Any, ...]:
         return CodeStore.open, (self.path, self._features)
 
@@ -98,12 +122,18 @@ class CodeStore:
 
     def codes(self, i: int) -> np.ndarray:
         """Codes int16 (F, G) of utterance `i`."""
-        return self._codes.read(int(self._first[i]), int(self.frames[i]))
+        return self._shards.read(CODES, int(self._shard[i]), int(self._first[i]), int(self.frames[i]))
+
+    def fetch(self, items: Iterable[int] | np.ndarray) -> None:
+        """Have the codes of these utterances on this machine before they are read; see `Shards.fetch`."""
+        self._shards.fetch(np.unique(self._shard[np.asarray(items, dtype=np.int64)]).tolist(), (CODES,))
 
     def verify(self) -> None:
-        """Read everything and compare it with the header's hash. Raises SonorantError if a byte has changed."""
-        if content_hash([array_hash(self.path / name) for name in (CODES, FRAMES)]) != self.header["content"]:
+        """As `FeatureStore.verify`."""
+        if content_hash([array_hash(self.path / name) for name in (OBJECTS, FRAMES)]) != self.header["content"]:
             raise SonorantError(f"{self.path}: the arrays are not those the header was written for; {_REPAIR}")
+        self._shards.check()
+        self._shards.verify()
 
 
 def code_hash(path: Path) -> str:
@@ -115,7 +145,8 @@ def read_header(path: Path) -> dict[str, Any]:
     """The header.json of the store at `path`. Raises SonorantError if it is missing or of another version."""
     header = read_json(path / "header.json")
     header = current_model(header, path) if isinstance(header, dict) else header
-    if not isinstance(header, dict) or header.get("version") != VERSION or "family" not in header:
+    wanted = VERSION if isinstance(header, dict) and "codec" in header else _WITHOUT
+    if not isinstance(header, dict) or header.get("version") != wanted or "family" not in header:
         found = header.get("version") if isinstance(header, dict) else None
         raise SonorantError(f"{path}: token store of version {found}, this code reads {VERSION}; {_REPAIR}")
     return header
@@ -124,43 +155,81 @@ def read_header(path: Path) -> dict[str, Any]:
 def write_no_codes(out: Path, family: str) -> None:
     """Write the store of a family without codes: a header that never changes."""
     with atomic_folder(out) as folder:
-        write_json(folder / "header.json", {"version": VERSION, "family": family})
+        write_json(folder / "header.json", {"version": _WITHOUT, "family": family})
 
 
 def write_codes(out: Path, family: str, features: FeatureStore, codec: Encodes, sha256: str) -> None:
-    """Encode every utterance of `features` and write the store `out`, atomically. `sha256`: of the codec's weights.
+    """Encode every utterance of `features`, shard by shard, and write the store `out`, atomically. `sha256`: of the
+    codec's weights.
 
-    Codes are written as they come, so memory does not grow with the corpus. Raises SonorantError naming an utterance
+    Shards that the store of the features holds are found, not encoded again. Raises SonorantError naming an utterance
     whose number of code frames does not match the codec's stride.
     """
     from tqdm import tqdm  # not needed where codes are only read
 
+    described = {
+        "codebooks": codec.codebooks,
+        "codes": codec.codes,
+        "stride": codec.stride,
+        "samples_per_frame": codec.samples_per_frame,
+        "silence": codec.silence.tolist(),
+        "sha256": sha256,
+    }
+    keys = _keys(features, codec, described)
+    store = open_store(features.place.store)
+    mark(store, keys)
+    frames_U = np.zeros(len(features), dtype=np.int64)
     used_GK = np.zeros((codec.codebooks, codec.codes), dtype=np.int64)
-    with atomic_folder(out) as folder, ExitStack() as stack:
-        codes = stack.enter_context(ArrayWriter(folder / CODES, np.int16, (codec.codebooks,)))
-        frames = stack.enter_context(ArrayWriter(folder / FRAMES, np.int64))
-        for i in tqdm(range(len(features)), desc="codes", unit="utterance"):
-            codes_FG = _encoded(codec, features, i)
-            used_GK += [np.bincount(stream_F, minlength=codec.codes) for stream_F in codes_FG.T]
-            codes.append(codes_FG)
-            frames.append(np.array([len(codes_FG)]))
-        stack.close()
+    objects = np.zeros((len(keys), 1, 32), dtype=np.uint8)
+    found = find_shards(store, keys)
+    for number in tqdm(range(len(keys)), desc="codes", unit="shard"):
+        shard = found[number] or _encode(features, codec, number, keys[number])
+        frames_U[features.index.in_shard(number)] = shard.rows[_FRAMES]
+        used_GK += np.array(shard.rows[_USED])
+        objects[number, 0] = list(bytes.fromhex(shard.objects[CODES]))
+    with atomic_folder(out) as folder:
+        for name, array in ((FRAMES, frames_U), (OBJECTS, objects)):
+            np.save(folder / name, array)
+        (folder / KEYS).write_bytes(packed(keys))
+        features.place.seen_from(out).write(folder)
         header = {
             "version": VERSION,
             "family": family,
             "features": store_hash(features.path),
-            "content": content_hash([codes.sha256, frames.sha256]),
-            "codec": {
-                "codebooks": codec.codebooks,
-                "codes": codec.codes,
-                "stride": codec.stride,
-                "samples_per_frame": codec.samples_per_frame,
-                "silence": codec.silence.tolist(),
-                "sha256": sha256,
-            },
+            "content": content_hash([array_hash(folder / name) for name in (OBJECTS, FRAMES)]),
+            "codec": described,
             "report": _report(used_GK, codec.samples_per_frame / features.audio.sample_rate),
         }
         write_json(folder / "header.json", header)
+
+
+def _keys(features: FeatureStore, codec: Encodes, described: dict[str, Any]) -> list[str]:
+    """Name the codes of each shard by what is encoded, the codec, and its code."""
+    import sonorant.layers
+
+    shared = key_of(VERSION, described, code_of(sys.modules[type(codec).__module__], sonorant.layers))
+    heard = [number for number, name in enumerate(ARRAYS) if name in (MELS, PITCH, AUDIO)]
+    return [
+        key_of(shared, [objects[number].tobytes().hex() for number in heard])
+        for objects in features.index.shard_objects
+    ]
+
+
+def _encode(features: FeatureStore, codec: Encodes, shard: int, key: str) -> Shard:
+    """Encode the utterances of a shard and keep it in the store."""
+    store = open_store(features.place.store)
+    rows: dict[str, list[Any]] = {_FRAMES: [], _USED: []}
+    used_GK = np.zeros((codec.codebooks, codec.codes), dtype=np.int64)
+    with store.draft() as folder:
+        file = folder / f"{CODES}.npy"
+        with ArrayWriter(file, np.int16, (codec.codebooks,)) as codes:
+            for i in features.index.in_shard(shard).tolist():
+                codes_FG = _encoded(codec, features, i)
+                used_GK += [np.bincount(stream_F, minlength=codec.codes) for stream_F in codes_FG.T]
+                codes.append(codes_FG)
+                rows[_FRAMES].append(len(codes_FG))
+        rows[_USED] = used_GK.tolist()
+        return write_shard(store, key, {CODES: file}, rows)
 
 
 def _encoded(codec: Encodes, features: FeatureStore, i: int) -> NDArray[np.int16]:

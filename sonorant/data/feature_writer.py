@@ -1,56 +1,50 @@
-"""Compute the features of accepted utterances in several processes, and write the feature store.
+"""Compute the features of accepted utterances shard by shard, and write the index that names the shards.
 
-The arrays are streamed to disk in the manifest's order: memory does not grow with the corpus, and the store does not
-depend on the number of processes.
+Shards that the store already holds are found, not computed: a stage that was killed goes on where it was, and an
+utterance that was added, edited or removed changes its own shard alone. No byte depends on how the work was divided.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import multiprocessing
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
-from tqdm import tqdm
 
-from sonorant.audio.mel import MelConfig, frames_of, log_mel
-from sonorant.audio.pitch import ROWS, track_pitch
-from sonorant.data.array_file import ArrayWriter, content_hash
-from sonorant.data.features import AUDIO, MELS, PITCH, TOKENS, VERSION
-from sonorant.data.index import IndexWriter
+from sonorant.audio.mel import MelConfig
+from sonorant.data.array_file import content_hash
+from sonorant.data.feature_shards import (
+    COUNT,
+    FRAMES,
+    SQUARES,
+    SUM,
+    Job,
+    Row,
+    Work,
+    shard_keys,
+    use_one_thread,
+    utterance_of,
+    write,
+)
+from sonorant.data.features import ARRAYS, HEADER, VERSION
+from sonorant.data.grouping import leaves
+from sonorant.data.index import Rows, write_index
 from sonorant.data.manifest import SPLITS, Utterance
-from sonorant.data.short_clips import ShortClip, cut, phonemes_of
-from sonorant.data.sound import read_sound
+from sonorant.data.short_clips import ShortClip
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_folder, write_json
-from sonorant.processes import usable_cores
-from sonorant.text import Frontend, SymbolTable, TextConfig, frontend_description
+from sonorant.processes import spread
+from sonorant.store import StoreConfig, open_store
+from sonorant.store.marks import KEYS, mark, packed
+from sonorant.store.shards import Shard, find_shards
+from sonorant.text import TextConfig, frontend_description
 
-_IN_FLIGHT_PER_PROCESS = 8
-_Row = Utterance | ShortClip
-
-
-@dataclass(frozen=True)
-class _Job:
-    corpus: Path
-    audio: MelConfig
-    text: TextConfig
-
-
-@dataclass(frozen=True)
-class _Features:
-    mel: np.ndarray  # float16 (T, M)
-    pitch: np.ndarray  # float16 (T, 2)
-    samples: np.ndarray  # int16 (T * hop,)
-    tokens: np.ndarray  # int16 (N, 3)
+_FEW = 32  # utterances that are computed sooner than a process starts
 
 
 def write_features(
@@ -61,42 +55,45 @@ def write_features(
     text: TextConfig,
     processes: int | None = None,
     short_clips: Sequence[ShortClip] = (),
+    *,
+    store: StoreConfig,
 ) -> None:
     """Write the feature store `out` of `utterances`, whose audio lies in the folder `corpus`, and after them of
-    `short_clips` of theirs, atomically.
+    `short_clips` of theirs: what is missing of their shards into `store`, then the index, atomically.
 
     `processes`: None = one per usable core. Raises SonorantError naming the utterance whose audio cannot be read, whose
     text is silent or whose split is missing, and for a corpus without a training split or with two languages.
     """
     language = _check(utterances)
     frontend = text.load(language)
+    rows: list[Row] = [*utterances, *short_clips]
+    shards = leaves([row.id for row in rows], store.utterances_per_shard)
+    job = Job(corpus, store.place, audio, text)
+    work = [[rows[place] for place in members] for members in shards]
+    keys = shard_keys(job, work, frontend)
+    mark(open_store(store.place), keys)
+    whole = _computed(job, [Work(key, members) for key, members in zip(keys, work, strict=True)], processes)
+
+    splits = np.array([SPLITS.index(str(utterance_of(row).split)) for row in rows], dtype=np.uint8)
     speakers = sorted({utterance.speaker for utterance in utterances})
     speaker_ids = {speaker: number for number, speaker in enumerate(speakers)}
-    job = _Job(corpus, audio, text)
-    statistics = _Statistics()
-    with atomic_folder(out) as folder, ExitStack() as stack:
-        index = stack.enter_context(IndexWriter(folder))
-        mels = stack.enter_context(ArrayWriter(folder / MELS, np.float16, (audio.n_mels,)))
-        pitch = stack.enter_context(ArrayWriter(folder / PITCH, np.float16, (ROWS,)))
-        samples = stack.enter_context(ArrayWriter(folder / AUDIO, np.int16))
-        tokens = stack.enter_context(ArrayWriter(folder / TOKENS, np.int16, (3,)))
-        rows: list[_Row] = [*utterances, *short_clips]
-        for row, features in zip(rows, _computed(job, rows, processes), strict=True):
-            utterance = _utterance_of(row)
-            index.append(
-                id=row.id,
-                split=SPLITS.index(str(utterance.split)),
-                speaker=speaker_ids[utterance.speaker],
-                frames=len(features.mel),
-                tokens=len(features.tokens),
-            )
-            if utterance.split == "train":
-                statistics.add(features.mel)
-            mels.append(features.mel)
-            pitch.append(features.pitch)
-            samples.append(features.samples)
-            tokens.append(features.tokens)
-        stack.close()
+    frames = _column(whole, shards, FRAMES, np.int64)
+    objects = np.array([[list(bytes.fromhex(shard.objects[name])) for name in ARRAYS] for shard in whole], np.uint8)
+    training = splits == SPLITS.index("train")
+    mean, std = _statistics(
+        int(frames[training].sum()) * audio.n_mels,
+        *(_column(whole, shards, name, np.float64)[training] for name in (SUM, SQUARES)),
+    )
+    index = Rows(
+        ids=[row.id for row in rows],
+        split=splits,
+        speaker=np.array([speaker_ids[utterance_of(row).speaker] for row in rows], dtype=np.int64),
+        frames=frames,
+        tokens=_column(whole, shards, COUNT, np.int64),
+        shards=shards,
+        objects=objects,
+    )
+    with atomic_folder(out) as folder:
         header = {
             "version": VERSION,
             "audio": dataclasses.asdict(audio),
@@ -104,12 +101,14 @@ def write_features(
             "symbols": list(frontend.symbols),
             "speakers": speakers,
             "splits": list(SPLITS),
-            "mel_mean": statistics.mean,
-            "mel_std": statistics.std,
-            "content": content_hash([array.sha256 for array in (mels, pitch, samples, tokens)]),
-            "index": index.content,
+            "mel_mean": mean,
+            "mel_std": std,
+            "content": content_hash([name.tobytes().hex() for name in objects]),
+            "index": write_index(folder, index),
         }
-        write_json(folder / "header.json", header)
+        write_json(folder / HEADER, header)
+        (folder / KEYS).write_bytes(packed(keys))
+        store.as_place().seen_from(out).write(folder)
 
 
 def _check(utterances: list[Utterance]) -> str:
@@ -125,91 +124,58 @@ def _check(utterances: list[Utterance]) -> str:
     return languages[0]
 
 
-def _utterance_of(row: _Row) -> Utterance:
-    return row.utterance if isinstance(row, ShortClip) else row
+def _computed(job: Job, work: list[Work], processes: int | None) -> list[Shard]:
+    """All shards: those that the store holds, and the others computed."""
+    found = find_shards(open_store(job.store), [shard.key for shard in work])
+    missing = [shard for shard, there in zip(work, found, strict=True) if there is None]
+    if len(missing) < len(work):
+        print(f"features: {len(work) - len(missing)} of {len(work)} shards are in {job.store}", flush=True)
+    computed = iter(_apply(job, missing, processes))
+    return [there if there is not None else next(computed) for there in found]
 
 
-def _computed(job: _Job, rows: list[_Row], processes: int | None) -> Iterator[_Features]:
-    """Features in the order of the rows, few of them pending per process, so that memory stays small."""
-    processes = min(processes or usable_cores(), len(rows))
-    seconds = [_utterance_of(row).seconds or 0 for row in rows]
-    with tqdm(total=sum(seconds) or None, unit=" audio s", unit_scale=True, desc="features") as bar:
-        for read, features in zip(seconds, _in_order(job, rows, processes), strict=True):
-            yield features
-            bar.update(read)
+def _apply(job: Job, missing: list[Work], processes: int | None) -> list[Shard]:
+    if processes == 1 or sum(len(work.rows) for work in missing) <= _FEW:
+        with _one_thread():
+            return [write(job, work) for work in missing]
+    # The largest first, so that none is begun when the others are done.
+    order = sorted(range(len(missing)), key=lambda place: -_seconds(missing[place]))
+    todo: list[Work] = [missing[place] for place in order]
+    made: list[Shard] = spread(
+        partial(write, job), todo, label="features", unit="shard", processes=processes,
+        prepare=use_one_thread,
+    )  # fmt: skip
+    return [shard for _, shard in sorted(zip(order, made, strict=True), key=lambda pair: pair[0])]
 
 
-def _in_order(job: _Job, rows: Iterable[_Row], processes: int) -> Iterator[_Features]:
-    if processes == 1:
-        yield from (_worker(job, row) for row in rows)
-        return
-    # Spawned, not forked: a fork copies the locks of torch's threads, but not the threads.
-    context = multiprocessing.get_context("spawn")
-    pending: deque[Future[_Features]] = deque()
-    with ProcessPoolExecutor(processes, mp_context=context, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        try:
-            for row in rows:
-                pending.append(pool.submit(_worker, job, row))
-                if len(pending) >= processes * _IN_FLIGHT_PER_PROCESS:
-                    yield pending.popleft().result()
-            while pending:
-                yield pending.popleft().result()
-        except BrokenProcessPool:
-            raise SonorantError("features: a worker died (out of memory?); run again with fewer --processes") from None
-        finally:
-            pool.shutdown(cancel_futures=True)
+def _seconds(work: Work) -> float:
+    return sum(utterance_of(row).seconds or 0 for row in work.rows)
 
 
-def _worker(job: _Job, row: _Row) -> _Features:
-    return _features_of(job.corpus, row, job.audio, _frontend(job.text, _utterance_of(row).language))
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """As a worker computes."""
+    before = torch.get_num_threads()
+    use_one_thread()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
-@lru_cache
-def _frontend(text: TextConfig, language: str) -> tuple[Frontend, SymbolTable]:
-    frontend = text.load(language)
-    return frontend, SymbolTable(frontend.symbols)
+def _column(whole: list[Shard], shards: list[np.ndarray], name: str, dtype: Any) -> np.ndarray:
+    """What the shards say of their utterances, in the order of the rows."""
+    column = np.zeros(sum(map(len, shards)), dtype)
+    for shard, members in zip(whole, shards, strict=True):
+        column[members] = shard.rows[name]
+    return column
 
 
-def _features_of(corpus: Path, row: _Row, audio: MelConfig, speaking: tuple[Frontend, SymbolTable]) -> _Features:
-    """Features of one utterance or short clip; the mel is computed from the stored 16-bit samples."""
-    frontend, symbols = speaking
-    utterance = _utterance_of(row)
-    named, repair = f"features: utterance '{utterance.id}'", "run: dvc repro prepare"
-    phonemes = frontend.speak(utterance.text).phonemes
-    if not phonemes:
-        raise SonorantError(f"{named}: nothing in {utterance.text!r} can be spoken; {repair}")
-    heard, _ = read_sound(corpus, utterance, audio.sample_rate)
-    if not len(heard) or not np.isfinite(heard).all():
-        raise SonorantError(f"{named}: {utterance.audio} is empty or not finite; {repair}")
-    if isinstance(row, ShortClip):
-        heard = cut(heard, audio.sample_rate, row)
-        try:
-            phonemes = phonemes_of(phonemes, row.words)
-        except ValueError as error:
-            raise SonorantError(f"{named}: {error} as the audit found; run: dvc repro audit") from None
-    samples = np.zeros(frames_of(len(heard), audio) * audio.hop, dtype=np.int16)
-    samples[: len(heard)] = np.clip(np.rint(heard * 32768.0), -32768, 32767)
-    mel = log_mel(torch.from_numpy(samples.astype(np.float32) / 32768.0), audio)
-    pitch = track_pitch(heard, audio.sample_rate, audio.hop, mel.shape[1])
-    return _Features(mel.T.numpy().astype(np.float16), pitch.astype(np.float16), samples, symbols.to_tokens(phonemes))
+def _statistics(count: int, sums: np.ndarray, squares: np.ndarray) -> tuple[float, float]:
+    """Mean and standard deviation of `count` values, by sum and sum of squares of each utterance (U,).
 
-
-class _Statistics:
-    """Mean and standard deviation over all values of the mels added."""
-
-    def __init__(self) -> None:
-        self._count, self._sum, self._squares = 0, 0.0, 0.0
-
-    def add(self, mel: np.ndarray) -> None:
-        values = mel.astype(np.float64)
-        self._count += values.size
-        self._sum += float(values.sum())
-        self._squares += float(np.square(values).sum())
-
-    @property
-    def mean(self) -> float:
-        return self._sum / self._count
-
-    @property
-    def std(self) -> float:
-        return max(self._squares / self._count - self.mean**2, 0.0) ** 0.5
+    Added one after the other in the order of the rows, so that no bit depends on shards.
+    """
+    total, of_squares = (float(np.cumsum(values)[-1]) for values in (sums, squares))
+    mean = total / count
+    return mean, max(of_squares / count - mean**2, 0.0) ** 0.5

@@ -1,4 +1,4 @@
-"""The feature store: mels, pitch, samples and tokens of a corpus in arrays on disk, and copies of it on a local disk.
+"""The feature store: mels, pitch, samples and tokens of a corpus, in an index and the shards that it names.
 
 Shapes, all of one utterance: T frames, M mel bins, S samples, N tokens. U is the number of utterances.
 """
@@ -6,11 +6,8 @@ Shapes, all of one utterance: T frames, M mel bins, S samples, N tokens. U is th
 from __future__ import annotations
 
 import dataclasses
-import fcntl
-import shutil
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +16,29 @@ import numpy as np
 from sonorant.audio.mel import MelConfig
 from sonorant.audio.pitch import ROWS
 from sonorant.data import index as store_index
-from sonorant.data.array_file import ArrayFile, array_hash, content_hash
+from sonorant.data.array_file import ArrayFile, array_hash
 from sonorant.data.index import Index
+from sonorant.data.shards import Shards
 from sonorant.errors import SonorantError
-from sonorant.files import atomic_folder, read_json, sha256_tree
-from sonorant.formerly import store_hash_of_version_2
+from sonorant.files import read_json, sha256_tree
+from sonorant.store import Place
+from sonorant.store.marks import KEYS
+from sonorant.store.place import FILE as PLACE
 
-VERSION = 3
+VERSION = 4
 """Version of the store's layout; a reader refuses any other."""
-MELS, PITCH, AUDIO, TOKENS = ARRAYS = ("mels.npy", "pitch.npy", "audio.npy", "tokens.npy")
+MELS, PITCH, AUDIO, TOKENS = ARRAYS = ("mels", "pitch", "audio", "tokens")
+"""Of a shard, in the order of the index."""
 HEADER = "header.json"
-FILES = (HEADER, *store_index.FILES, *ARRAYS)
-"""Of a store, within its folder."""
+FILES = (HEADER, PLACE, KEYS, *store_index.FILES)
+"""Within the folder. Shards lie in the store."""
+SAID_MELS = "mels.npy"
+"""Float16 (sum T, M), utterance by utterance: in a store of predicted mels, in the place of the shards'."""
+SAID_BY = "mels_said_by"
+"""Key of the header that ordinary stores lack, see `sonorant.data.predicted`."""
 _REPAIR = "run: dvc repro features"
+REMAKE = "dvc repro --force --single-item features"
+"""Computes what is missing of a store whose index is there."""
 _HEADER_KEYS = (
     "version", "audio", "frontend", "symbols", "speakers", "splits", "mel_mean", "mel_std", "content", "index",
 )  # fmt: skip
@@ -40,32 +47,30 @@ _HEADER_KEYS = (
 class FeatureStore:
     """The utterances of a store, by index 0..U-1 in the manifest's order. Cheap to open and to send to other processes.
 
-    Attributes: `header` (contents of header.json), `audio` (its MelConfig), `ids` (U strings), `split` (uint8 (U,):
-    place in `header["splits"]`), `speaker` (int64 (U,): place in `header["speakers"]`), `frames` and `tokens_count`
-    (int64 (U,)), `seconds_reading` (time this process has spent reading).
+    Attributes: `header` (contents of header.json), `audio` (its MelConfig), `index`, and of it `ids` (U strings),
+    `split` (uint8 (U,): place in `header["splits"]`), `speaker` (int64 (U,): place in `header["speakers"]`), `frames`
+    and `tokens_count` (int64 (U,)); `place` (where the shards lie), `seconds_reading` (time this process has spent
+    reading).
     """
 
     def __init__(self, path: Path, header: dict[str, Any], index: Index) -> None:
         self.path = path
         self.header = header
         self.audio = MelConfig(**header["audio"])
+        self.index = index
         self.ids, self.split, self.speaker = index.ids, index.split, index.speaker
         self.frames, self.tokens_count = index.frames, index.tokens
-        self._first_frame, self._first_token = index.first_frame, index.first_token
-        total = int(self._first_frame[-1] + self.frames[-1])
-        tokens = int(self._first_token[-1] + self.tokens_count[-1])
-        self._mels = _open_array(path / MELS, np.float16, (total, self.audio.n_mels))
-        self._pitch = _open_array(path / PITCH, np.float16, (total, ROWS))
-        self._audio = _open_array(path / AUDIO, np.int16, (total * self.audio.hop,))
-        self._tokens = _open_array(path / TOKENS, np.int16, (tokens, 3))
+        self.place = Place.read(path, _REPAIR)
+        self._shards = Shards(path, self.place, index.shard_objects, arrays_of(self.audio), REMAKE)
+        self._said = SaidMels(path / SAID_MELS, index.frames, self.audio.n_mels) if SAID_BY in header else None
         self.seconds_reading = 0.0
 
     @classmethod
     def open(cls, path: Path, audio: MelConfig | None = None) -> FeatureStore:
         """Open the store at `path`; refuse it if `audio` is given and differs from its settings.
 
-        Raises SonorantError, saying to run the stage again, for another version, another mel, and missing or truncated
-        files.
+        Raises SonorantError, saying to run the stage again, for another version, another mel, and missing or damaged
+        files. Shards are looked at when they are read, or by `verify`.
         """
         header = read_json(path / HEADER)
         if not isinstance(header, dict) or header.get("version") != VERSION:
@@ -90,46 +95,72 @@ class FeatureStore:
     def __len__(self) -> int:
         return len(self.frames)
 
+    @property
+    def fetches(self) -> bool:
+        """Whether shards come from a bucket when they are read."""
+        return self.place.remote and not self._shards.held
+
+    @property
+    def nbytes(self) -> int:
+        """Size of all arrays."""
+        frames, tokens = int(self.frames.sum()), int(self.tokens_count.sum())
+        return frames * 2 * (self.audio.n_mels + ROWS + self.audio.hop) + tokens * 2 * 3
+
     def read_into_memory(self, room: int) -> None:
         """Hold all arrays in this process; worker processes forked from it share them.
 
         Raises SonorantError if they exceed `room` bytes, this rank's share of free memory: each rank holds them all.
         """
-        arrays = self._mels, self._pitch, self._audio, self._tokens
-        needed = sum(array.nbytes for array in arrays)
-        if needed > room:
+        if self.nbytes > room:
             raise SonorantError(
-                f"{self.path}: {needed / 2**30:.1f} GiB of features do not fit into this rank's share of free memory, "
-                f"{room / 2**30:.1f} GiB; set data.preload to none or folder"
+                f"{self.path}: {self.nbytes / 2**30:.1f} GiB of features do not fit into this rank's share of free "
+                f"memory, {room / 2**30:.1f} GiB; set data.preload to none or folder"
             )
-        for array in arrays:
-            array.hold()
+        self._shards.hold()
+        if self._said:
+            self._said.hold()
+
+    def fetch(self, items: Iterable[int] | np.ndarray, names: tuple[str, ...] = ARRAYS) -> None:
+        """Have the shards of these utterances on this machine before they are read; see `Shards.fetch`."""
+        shards = np.unique(self.index.shard[np.asarray(items, dtype=np.int64)]).tolist()
+        self._shards.fetch(shards, [name for name in names if not (self._said and name == MELS)])
 
     def mel(self, i: int, start: int = 0, frames: int | None = None) -> np.ndarray:
         """Log-mel float16 (T, M) of utterance `i`: all of it, or `frames` frames from `start` on."""
-        return self._read(self._mels, self._first_frame[i] + start, self._frames_of(i, start, frames))
+        count = self._frames_of(i, start, frames)
+        if self._said:
+            return self._timed(self._said.read, i, start, count)
+        return self._read(MELS, i, self.index.first_frame[i] + start, count)
 
     def mel_and_pitch(self, i: int, start: int = 0, frames: int | None = None) -> np.ndarray:
         """Log-mel, then the rows of `sonorant.audio.pitch.track_pitch`, float16 (T, M + 2), of the same frames."""
-        first, count = self._first_frame[i] + start, self._frames_of(i, start, frames)
-        return np.concatenate([self._read(self._mels, first, count), self._read(self._pitch, first, count)], axis=1)
+        pitch = self._read(PITCH, i, self.index.first_frame[i] + start, self._frames_of(i, start, frames))
+        return np.concatenate([self.mel(i, start, frames), pitch], axis=1)
+
+    def pitch(self, i: int) -> np.ndarray:
+        """The rows of `sonorant.audio.pitch.track_pitch`, float16 (T, 2), of utterance `i`."""
+        return self._read(PITCH, i, self.index.first_frame[i], int(self.frames[i]))
 
     def samples(self, i: int, start: int = 0, frames: int | None = None) -> np.ndarray:
         """Samples int16 (T * hop,), full scale 32768, of the same frames; the end of an utterance is zeros."""
         hop = self.audio.hop
-        return self._read(self._audio, (self._first_frame[i] + start) * hop, self._frames_of(i, start, frames) * hop)
+        first, count = self.index.first_frame[i] + start, self._frames_of(i, start, frames)
+        return self._read(AUDIO, i, first * hop, count * hop)
 
     def tokens(self, i: int) -> np.ndarray:
         """Tokens int16 (N, 3) of utterance `i`: symbol, stress, word start (see `SymbolTable`)."""
-        return self._read(self._tokens, self._first_token[i], self.tokens_count[i])
+        return self._read(TOKENS, i, self.index.first_token[i], self.tokens_count[i])
 
     def _frames_of(self, i: int, start: int, frames: int | None) -> int:
         left = int(self.frames[i]) - start
         return left if frames is None else min(frames, left)
 
-    def _read(self, array: ArrayFile, first: int, count: int) -> np.ndarray:
+    def _read(self, name: str, i: int, first: int, count: int) -> np.ndarray:
+        return self._timed(self._shards.read, name, int(self.index.shard[i]), int(first), int(count))
+
+    def _timed(self, read: Callable[..., np.ndarray], *arguments: Any) -> np.ndarray:
         before = time.perf_counter()
-        rows = array.read(int(first), int(count))
+        rows = read(*arguments)
         self.seconds_reading += time.perf_counter() - before
         return rows
 
@@ -137,35 +168,67 @@ class FeatureStore:
         """Indices int64 of the utterances of a split, ascending."""
         return np.flatnonzero(self.split == self.header["splits"].index(split))
 
+    def check(self) -> None:
+        """Look whether every shard is there, without reading it. Raises SonorantError naming the first that is not."""
+        self._shards.check()
+
     def verify(self) -> None:
-        """Read everything and compare it with the header's hash. Raises SonorantError if a byte has changed."""
-        if content_hash([array_hash(self.path / name) for name in ARRAYS]) != self.header["content"]:
-            raise SonorantError(f"{self.path}: the arrays are not those the header was written for; {_REPAIR}")
+        """Read everything and compare it with its hashes; shards of a bucket are compared whenever they are fetched,
+        and only have to be there. Raises SonorantError if a byte has changed."""
+        self._shards.check()
+        self._shards.verify()
+        if self._said and self._said.sha256 != self.header[SAID_MELS]:
+            raise SonorantError(f"{self.path}: the mels are not those the header was written for; delete the folder")
+
+    def copy_shards(self, folder: Path) -> None:
+        """Write all shards into `folder`, which becomes a store of its own."""
+        self._shards.copy(folder)
+
+
+class SaidMels:
+    """Mels that a model predicted, in one file. Raises SonorantError if it is missing, or not as long as `frames`."""
+
+    def __init__(self, path: Path, frames: np.ndarray, bins: int) -> None:
+        self._first = np.cumsum(frames) - frames
+        self._held: np.ndarray | None = None
+        try:
+            self._file = ArrayFile(path)
+        except (OSError, ValueError, EOFError) as error:
+            raise SonorantError(
+                f"{path}: missing or damaged ({' '.join(str(error).split())}); delete its folder"
+            ) from None
+        wanted = (int(frames.sum()), bins)
+        if self._file.shape != wanted or self._file.dtype != np.float16:
+            raise SonorantError(f"{path}: holds {self._file.shape}, the index says {wanted}; delete its folder")
+
+    def read(self, i: int, start: int, count: int) -> np.ndarray:
+        """Frames float16 (count, M) of utterance `i`."""
+        first = int(self._first[i]) + start
+        return self._file.read(first, count) if self._held is None else self._held[first : first + count].copy()
+
+    def hold(self) -> None:
+        """Read all into memory, and from there on."""
+        self._held = self._file.read_all()
+
+    @property
+    def sha256(self) -> str:
+        """Of the frames."""
+        return array_hash(self._file.path)
+
+
+def arrays_of(audio: MelConfig) -> dict[str, tuple[Any, tuple[int, ...]]]:
+    """dtype and shape of a row of each array of a shard: a frame, but of audio a sample, and of tokens a token."""
+    return {
+        MELS: (np.float16, (audio.n_mels,)),
+        PITCH: (np.float16, (ROWS,)),
+        AUDIO: (np.int16, ()),
+        TOKENS: (np.int16, (3,)),
+    }
 
 
 def store_hash(path: Path) -> str:
-    """Hex SHA-256 of the store at `path`: of its header, which holds the hashes of the arrays and of the index."""
+    """Hex SHA-256 of the store at `path`: of its header, which holds the hashes of the shards and of the index."""
     return sha256_tree([path / HEADER])
-
-
-def former_hash(path: Path) -> str:
-    """The hash that the store at `path` had when stores had version 2: its content is the same."""
-    header = read_json(path / HEADER)
-    index = Index.open(path, header["index"])
-    return store_hash_of_version_2(header, (index.row(i) | index.place(i) for i in range(len(index))))
-
-
-def _open_array(path: Path, dtype: type, shape: tuple[int, ...]) -> ArrayFile:
-    try:
-        array = ArrayFile(path)
-    except FileNotFoundError:
-        raise SonorantError(f"{path}: no such file; {_REPAIR}") from None
-    except (OSError, ValueError, EOFError) as error:
-        raise SonorantError(f"{path}: truncated or damaged ({' '.join(str(error).split())}); {_REPAIR}") from None
-    if array.dtype != dtype or array.shape != shape:
-        expected = f"{np.dtype(dtype).name} {shape}"
-        raise SonorantError(f"{path}: holds {array.dtype.name} {array.shape}, the index says {expected}; {_REPAIR}")
-    return array
 
 
 def _difference(found: Any, wanted: dict[str, Any]) -> str:
@@ -173,60 +236,3 @@ def _difference(found: Any, wanted: dict[str, Any]) -> str:
         return "no audio settings"
     keys = [key for key in {**found, **wanted} if found.get(key) != wanted.get(key)]
     return ", ".join(f"audio.{key} {found.get(key)} (now {wanted.get(key)})" for key in keys)
-
-
-_NO_ROOM = "make room there, name another folder or set data.preload to none"
-
-
-def copy_path(features: Path, folder: Path) -> Path:
-    """The place in `folder` for a copy of these features, named by their content."""
-    return folder / store_hash(features)[:32]
-
-
-def local_copy(features: Path, folder: Path) -> Path:
-    """The copy of a feature store in `folder`, made if it is absent or damaged; it is either complete or not there.
-
-    Processes that ask at the same time wait for the first. Raises SonorantError if the disk is full or not writable, or
-    the features themselves are damaged.
-    """
-    target = copy_path(features, folder)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with alone(folder / f"{target.name}.lock"):
-            if not _whole(target):
-                _copy(features, target)
-    except OSError as error:
-        raise SonorantError(f"data.preload_folder {folder}: {error.strerror}; {_NO_ROOM}") from None
-    return target
-
-
-def _copy(features: Path, target: Path) -> None:
-    for abandoned in target.parent.glob(f".{target.name}.*.tmp"):  # by a killed process, as we hold the lock
-        shutil.rmtree(abandoned)
-    needed, free = sum((features / name).stat().st_size for name in FILES), shutil.disk_usage(target.parent).free
-    if needed > free:
-        sizes = f"{needed / 2**30:.2f} GiB of features, {free / 2**30:.2f} GiB free"
-        raise SonorantError(f"data.preload_folder {target.parent}: {sizes}; {_NO_ROOM}")
-    with atomic_folder(target) as copy:
-        for name in FILES:
-            (copy / name).parent.mkdir(exist_ok=True)
-            shutil.copyfile(features / name, copy / name)
-        FeatureStore.open(copy)
-        if not _whole(copy):
-            FeatureStore.open(features).verify()  # names the features if they are the damaged ones
-            raise SonorantError(f"data.preload_folder {target.parent}: the copy there is damaged; name another disk")
-
-
-def _whole(store: Path) -> bool:
-    try:
-        FeatureStore.open(store).verify()
-    except SonorantError:
-        return False
-    return True
-
-
-@contextmanager
-def alone(lock: Path) -> Iterator[None]:
-    with lock.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield

@@ -1,35 +1,40 @@
-"""The index of a feature store: what is known of each utterance, in columns.
+"""The index of a feature store: what is known of each utterance, and the shards that its arrays lie in, in columns.
 
 A folder of .npy files that are mapped into memory: opening it takes no memory of its own, and the ranks of a machine
-share what the system holds of it. U is the number of utterances.
+share what the system holds of it. U is the number of utterances, K of shards, F of the arrays of each shard.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
 
-from sonorant.data.array_file import ArrayWriter, array_hash, content_hash
+from sonorant.data.array_file import array_hash, content_hash
 from sonorant.errors import SonorantError
 
-COLUMNS = {
+COLUMNS: dict[str, Any] = {
     "frames": np.int64,
     "first_frame": np.int64,
     "tokens": np.int64,
     "first_token": np.int64,
     "speaker": np.int64,
     "split": np.uint8,
+    "shard": np.int32,
+    "by_shard": np.int64,
+    "shard_ends": np.int64,
+    "shard_objects": np.uint8,
     "id_ends": np.int64,
     "id_bytes": np.uint8,
 }
-"""Their types. All are (U,) but `id_bytes`, the UTF-8 of all ids, of which `id_ends` says where each ends."""
+"""Their types. All are (U,) but `shard_ends` (K,), which says where each shard ends in `by_shard`, `shard_objects`
+(K, F, 32), the SHA-256 of its arrays, and `id_bytes`, the UTF-8 of all ids, of which `id_ends` says where each ends."""
 FOLDER = "index"
 FILES = tuple(f"{FOLDER}/{name}.npy" for name in COLUMNS)
-"""Within the store."""
+"""Beside the header."""
 _REPAIR = "run: dvc repro features"
 
 
@@ -58,13 +63,17 @@ class Index:
     """The columns in memory-mapped arrays.
 
     Attributes: `frames`, `first_frame`, `tokens`, `first_token` (int64 (U,): how many of each utterance, and where they
-    begin), `speaker` (int64 (U,): place in the header's speakers), `split` (uint8 (U,): in its splits), `ids`.
+    begin in its shard), `speaker` (int64 (U,): place in the header's speakers), `split` (uint8 (U,): in its splits),
+    `shard` (int32 (U,): which one), `by_shard` (int64 (U,): the utterances shard by shard, as they lie there),
+    `shard_ends` (int64 (K,)), `shard_objects` (uint8 (K, F, 32)), `ids`.
     """
 
     def __init__(self, columns: dict[str, np.ndarray]) -> None:
         self.frames, self.first_frame = columns["frames"], columns["first_frame"]
         self.tokens, self.first_token = columns["tokens"], columns["first_token"]
         self.speaker, self.split = columns["speaker"], columns["split"]
+        self.shard, self.by_shard = columns["shard"], columns["by_shard"]
+        self.shard_ends, self.shard_objects = columns["shard_ends"], columns["shard_objects"]
         self.ids = Ids(columns["id_bytes"], columns["id_ends"])
 
     @classmethod
@@ -81,14 +90,10 @@ class Index:
     def __len__(self) -> int:
         return len(self.frames)
 
-    def row(self, i: int) -> dict[str, Any]:
-        """What is known of utterance `i`, as `write_index` takes it."""
-        numbers = ("split", "speaker", "frames", "tokens")
-        return {"id": self.ids[i], **{name: int(getattr(self, name)[i]) for name in numbers}}
-
-    def place(self, i: int) -> dict[str, int]:
-        """Where utterance `i` begins."""
-        return {"first_frame": int(self.first_frame[i]), "first_token": int(self.first_token[i])}
+    def in_shard(self, shard: int) -> np.ndarray:
+        """The utterances of a shard, int64, as they lie there."""
+        first = int(self.shard_ends[shard - 1]) if shard else 0
+        return self.by_shard[first : int(self.shard_ends[shard])]
 
 
 def _mapped(column: Path) -> np.ndarray:
@@ -101,48 +106,53 @@ def _mapped(column: Path) -> np.ndarray:
         raise SonorantError(f"{column}: truncated or damaged ({reason}); {_REPAIR}") from None
 
 
-class IndexWriter:
-    """Writes an index into the folder of a new store, utterance by utterance, in memory that does not grow."""
+@dataclass(frozen=True)
+class Rows:
+    """What an index is written from; numbers as in `Index`."""
 
-    def __init__(self, store: Path) -> None:
-        self._store = store
-
-    def __enter__(self) -> IndexWriter:
-        (self._store / FOLDER).mkdir()
-        with ExitStack() as stack:
-            self._columns = {
-                name: stack.enter_context(ArrayWriter(self._store / file, COLUMNS[name]))
-                for name, file in zip(COLUMNS, FILES, strict=True)
-            }
-            self._open = stack.pop_all()
-        self._frames = self._tokens = 0
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._open.close()
-
-    def append(self, *, id: str, split: int, speaker: int, frames: int, tokens: int) -> None:
-        """Add the next utterance, whose frames and tokens follow those of the one before."""
-        values = {
-            "frames": frames, "first_frame": self._frames, "tokens": tokens, "first_token": self._tokens,
-            "speaker": speaker, "split": split,
-        }  # fmt: skip
-        data = np.frombuffer(id.encode("utf-8"), dtype=np.uint8)
-        self._columns["id_bytes"].append(data)
-        values["id_ends"] = self._columns["id_bytes"].rows
-        for name, value in values.items():
-            self._columns[name].append(np.array([value], dtype=COLUMNS[name]))
-        self._frames, self._tokens = self._frames + frames, self._tokens + tokens
-
-    @property
-    def content(self) -> str:
-        """The hash to open it with."""
-        return content_hash([column.sha256 for column in self._columns.values()])
+    ids: Sequence[str]
+    split: np.ndarray
+    speaker: np.ndarray
+    frames: np.ndarray
+    tokens: np.ndarray
+    shards: Sequence[np.ndarray]
+    """Of each shard, its utterances as they lie there."""
+    objects: np.ndarray
+    """uint8 (K, F, 32)."""
 
 
-def write_index(store: Path, rows: Iterable[dict[str, Any]]) -> str:
-    """Write rows with the fields of `IndexWriter.append` as the index of a new store; return its hash."""
-    with IndexWriter(store) as writer:
-        for row in rows:
-            writer.append(**row)
-    return writer.content
+def write_index(store: Path, rows: Rows) -> str:
+    """Write the index of a new store; return its hash."""
+    sizes = np.array([len(members) for members in rows.shards], dtype=np.int64)
+    by_shard = np.concatenate(rows.shards) if len(rows.shards) else np.zeros(0, np.int64)
+    shard = np.zeros(len(by_shard), np.int32)
+    shard[by_shard] = np.repeat(np.arange(len(sizes)), sizes)
+    ids = [name.encode("utf-8") for name in rows.ids]
+    columns = {
+        "frames": rows.frames,
+        "first_frame": begins(rows.frames, by_shard, np.cumsum(sizes)),
+        "tokens": rows.tokens,
+        "first_token": begins(rows.tokens, by_shard, np.cumsum(sizes)),
+        "speaker": rows.speaker,
+        "split": rows.split,
+        "shard": shard,
+        "by_shard": by_shard,
+        "shard_ends": np.cumsum(sizes),
+        "shard_objects": rows.objects,
+        "id_ends": np.cumsum(np.fromiter(map(len, ids), np.int64, len(ids))),
+        "id_bytes": np.frombuffer(b"".join(ids), np.uint8),
+    }
+    (store / FOLDER).mkdir()
+    for name, file in zip(COLUMNS, FILES, strict=True):
+        np.save(store / file, np.ascontiguousarray(columns[name], dtype=COLUMNS[name]))
+    return content_hash([array_hash(store / file) for file in FILES])
+
+
+def begins(counts: np.ndarray, by_shard: np.ndarray, shard_ends: np.ndarray) -> np.ndarray:
+    """Where each utterance begins in its shard, int64 (U,), if those before it there hold `counts` (U,)."""
+    after = np.cumsum(counts[by_shard])
+    firsts = np.concatenate([[0], shard_ends[:-1]])[: len(shard_ends)]
+    before_shard = np.concatenate([[0], after])[firsts]
+    found = np.zeros(len(counts), np.int64)
+    found[by_shard] = after - counts[by_shard] - np.repeat(before_shard, shard_ends - firsts)
+    return found

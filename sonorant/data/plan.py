@@ -6,6 +6,7 @@ earlier ones, and any number of ranks can share one plan.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import count
 
 import numpy as np
 
@@ -29,12 +30,23 @@ class MicroBatch:
 
 @dataclass(frozen=True)
 class Plan:
-    """An endless training plan, epoch by epoch."""
+    """An endless training plan, epoch by epoch; of a large corpus, window by window of each epoch.
+
+    With windows, what its methods call an epoch is one of them, a round, counted on over the epochs.
+    """
 
     micro_batches_per_step: int
     """Micro-batches of one optimizer step on all ranks together; the last step of an epoch may have fewer."""
     micro_batches: Callable[[int], list[MicroBatch]]
     """The micro-batches of an epoch, in order."""
+    windows: int = 1
+    """Of an epoch; see `sonorant.data.windows`."""
+    fetch: Callable[[int], None] | None = None
+    """Brings what an epoch reads onto this machine, before it is read; None: it is there."""
+
+    def first(self) -> list[MicroBatch]:
+        """The micro-batches of the first epoch that has any: nothing may be trained on in a window."""
+        return next(batches for batches in map(self.micro_batches, count()) if batches)
 
     def steps(self, epoch: int) -> list[list[MicroBatch]]:
         """The optimizer steps of an epoch; every sample of the epoch is in exactly one."""
@@ -54,11 +66,22 @@ def balanced(
     Args:
         items: int64 indices; speakers, frames: (U,) of the whole store.
     """
+    times_B = times_heard(items, speakers, frames, balance)
+    return items if times_B is None else repeated(items, times_B, seed=seed, epoch=epoch)
+
+
+def times_heard(items: np.ndarray, speakers: np.ndarray, frames: np.ndarray, balance: float) -> np.ndarray | None:
+    """How often an epoch of `balanced` takes each item, float64 (B,); None: once each."""
     if balance == 0:
-        return items
+        return None
     _, place_B = np.unique(speakers[items], return_inverse=True)
     total_S = np.bincount(place_B, frames[items])
-    times_B = ((total_S.max() / total_S) ** balance)[place_B]
+    times_B: np.ndarray = ((total_S.max() / total_S) ** balance)[place_B]
+    return times_B
+
+
+def repeated(items: np.ndarray, times_B: np.ndarray, *, seed: int, epoch: int) -> np.ndarray:
+    """Each of `items` (B,) as often as `times_B` says; what is left of whole times is drawn from (seed, epoch)."""
     whole_B = np.floor(times_B)
     drawn_B = np.random.default_rng([seed, epoch, 1]).random(len(items)) < times_B - whole_B
     return np.repeat(items, whole_B.astype(np.int64) + drawn_B)

@@ -1,12 +1,11 @@
 """A feature store in which a trained model says the mels: what a waveform model is given when a voice speaks.
 
-It is a store like any other, so a training reads, divides, copies and resumes it as such. Index, pitch, samples and
-tokens are those of the recordings. Shapes: T frames, M mel bins.
+It is a store like any other, so a training reads, divides, copies and resumes it as such. Index and shards are those of
+the recordings, of which it reads all but the mels. Shapes: T frames, M mel bins.
 """
 
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,16 +13,14 @@ from pathlib import Path
 import numpy as np
 
 from sonorant.arrays import Floats
-from sonorant.data.array_file import ArrayWriter, array_hash, content_hash
-from sonorant.data.features import ARRAYS, FILES, HEADER, MELS, FeatureStore, alone, store_hash
+from sonorant.data.array_file import ArrayWriter
+from sonorant.data.features import FILES, HEADER, SAID_BY, SAID_MELS, FeatureStore, store_hash
+from sonorant.data.local_copy import alone
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_folder, read_json, sha256_file, write_json
 
 VERSION = 1
 """Version of how mels are predicted; raise it when the same model says others of the same recordings."""
-SAID_BY = "mels_said_by"
-"""Key of header.json that ordinary stores lack: hash of the recordings' store, the model and `VERSION`."""
-
 Says = Callable[[FeatureStore], Iterator[Floats]]
 """A feature store -> of each utterance in turn, the log-mel (T, M) that a model says, as long as the recording's."""
 
@@ -70,7 +67,7 @@ def _write(features: Path, target: Path, key: str, says: Says) -> None:
     store.verify()  # or its damage would be taken over under a new hash
     bins = store.audio.n_mels
     with atomic_folder(target) as new:
-        with ArrayWriter(new / MELS, np.float16, (bins,)) as mels:
+        with ArrayWriter(new / SAID_MELS, np.float16, (bins,)) as mels:
             said = tqdm(says(store), desc="predicted mels", unit="utterance", total=len(store))
             for i, mel_TM in zip(range(len(store)), said, strict=True):
                 if mel_TM.shape != (store.frames[i], bins) or not np.isfinite(mel_TM).all():
@@ -78,16 +75,7 @@ def _write(features: Path, target: Path, key: str, says: Says) -> None:
                     raise SonorantError(f"utterance '{store.ids[i]}': the predictor's mel {mel_TM.shape} is {wanted}")
                 mels.append(mel_TM.astype(np.float16))
         for name in FILES:
-            if name not in (HEADER, MELS):
-                _link(features / name, new / name)
-        content = content_hash([array_hash(new / name) for name in ARRAYS])
-        write_json(new / HEADER, store.header | {"content": content, SAID_BY: key})
-
-
-def _link(source: Path, target: Path) -> None:
-    """Another name of the same file where the disk knows such, since sound is large; a copy where it does not."""
-    target.parent.mkdir(exist_ok=True)
-    try:
-        os.link(source.resolve(), target)
-    except OSError:
-        shutil.copyfile(source, target)
+            (new / name).parent.mkdir(exist_ok=True)
+            shutil.copyfile(features / name, new / name)
+        store.place.seen_from(target).write(new)
+        write_json(new / HEADER, store.header | {SAID_MELS: mels.sha256, SAID_BY: key})

@@ -13,6 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from sonorant.doctor.findings import Finding, not_run, ok, problem, warning
+from sonorant.store.place import FILE as PLACE
+from sonorant.store.place import Place
 
 AREA = "storage"
 MIB = 2**20
@@ -32,11 +34,21 @@ NETWORK_FILE_SYSTEMS = ("nfs", "cifs", "smb", "fuse", "ceph", "lustre", "gpfs", 
 
 
 def examine_read(folder: Path) -> Iterator[Finding]:
-    """Findings of a folder that training reads (features). Reads its largest file, writes nothing."""
+    """Findings of a folder that training reads (features): of the store of its shards. Reads the largest file, writes
+    nothing."""
     name = str(folder)
     if not folder.is_dir():
         yield problem(AREA, name, "no such folder", "run the stage that makes it (dvc repro features), or name another")
         return
+    if (folder / PLACE).is_file():  # an index: what is read are the shards that it names
+        place = Place.read(folder, "run: dvc repro features")
+        if place.remote:
+            yield not_run(AREA, f"{name} reading", f"its shards are in {place.store}")
+            return
+        folder = Path(place.store)
+        if not folder.is_dir():
+            yield problem(AREA, name, f"its shards are not in {folder}", "mount the store there (docs/scale.md)")
+            return
     yield file_system(name, folder)
     files = [file for file in folder.rglob("*") if file.is_file()]
     largest = max(files, key=lambda file: file.stat().st_size, default=None)

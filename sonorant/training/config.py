@@ -59,6 +59,9 @@ class TrainConfig:
     speaker_balance: float = 0.0
     """How much more often than once an epoch takes the recordings of speakers who have fewer: 0 not at all, 1 until all
     speakers are heard alike, see `sonorant.data.plan.balanced`. The default is for settings of before."""
+    window_shards: int | None = None
+    """Shards of features that are planned and shuffled at a time, for a large corpus; None: the whole corpus is. See
+    `sonorant.data.windows`. The default is for settings of before."""
     betas: list[float] = field(default_factory=lambda: [0.9, 0.98])
     """AdamW's two. The default is for settings of before."""
     init_from: str | None = None
@@ -84,6 +87,8 @@ class TrainConfig:
             raise ValueError(f"speaker_balance must be from 0 to 1, not {self.speaker_balance}")
         if self.patience is not None and self.patience < 1:
             raise ValueError(f"patience must be at least 1 or null, not {self.patience}")
+        if self.window_shards is not None and self.window_shards < 1:
+            raise ValueError(f"window_shards must be at least 1 or null, not {self.window_shards}")
         if self.learning_rate_batch is not None and self.learning_rate_batch < 1:
             raise ValueError(f"learning_rate_batch must be at least 1 or null, not {self.learning_rate_batch}")
 

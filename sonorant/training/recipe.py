@@ -1,5 +1,6 @@
 """What the training loop must know of a model."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -11,7 +12,8 @@ from torch.utils.data import Dataset
 
 from sonorant.data.batches import Batch
 from sonorant.data.features import FeatureStore
-from sonorant.data.plan import MicroBatch, Plan, balanced
+from sonorant.data.plan import MicroBatch, Plan, balanced, times_heard
+from sonorant.data.windows import Windows
 from sonorant.errors import SonorantError
 from sonorant.training.config import TrainConfig
 from sonorant.training.initial import Initial, Taken
@@ -120,10 +122,34 @@ def utterances_of(store: FeatureStore, split: str) -> np.ndarray:
     return items
 
 
-def balanced_items(store: FeatureStore, items: np.ndarray, config: TrainConfig, epoch: int) -> np.ndarray:
-    """What an epoch takes of `items`, int64 indices into `store`; see `sonorant.data.plan.balanced`."""
-    how: dict[str, Any] = {"balance": config.speaker_balance, "seed": config.seed, "epoch": epoch}
-    return balanced(items, store.speaker, store.frames, **how)
+def plan_of(
+    store: FeatureStore,
+    items: np.ndarray,
+    config: TrainConfig,
+    make: Callable[[np.ndarray, int], list[MicroBatch]],
+    fetch: Callable[[np.ndarray], None],
+) -> Plan:
+    """The plan of a training on `items`, int64 indices into `store`: of the whole corpus, or by windows of shards.
+
+    Args:
+        make: plans the micro-batches of some items in an epoch.
+        fetch: brings what is read of some items onto this machine.
+    """
+    if config.window_shards is None or not len(items):
+
+        def whole(epoch: int) -> list[MicroBatch]:
+            how: dict[str, Any] = {"balance": config.speaker_balance, "seed": config.seed, "epoch": epoch}
+            return make(balanced(items, store.speaker, store.frames, **how), epoch)
+
+        return Plan(config.micro_batches_per_step, whole)
+    times = times_heard(items, store.speaker, store.frames, config.speaker_balance)
+    windows = Windows(store.index, items, times, shards=config.window_shards, seed=config.seed)
+
+    def planned(number: int) -> list[MicroBatch]:
+        taken = windows.items(number)
+        return make(taken, number) if len(taken) else []
+
+    return Plan(config.micro_batches_per_step, planned, windows.count, lambda number: fetch(windows.items(number)))
 
 
 def weighted(phase: Phase, losses: Tensors, totals: dict[str, float]) -> torch.Tensor:

@@ -2,7 +2,9 @@
 
 import math
 import signal
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from sonorant.data.batches import Batch, prefetched
@@ -124,7 +126,8 @@ class Trainer:
 
     def _log_step(self, taken: dict[str, Tensors], progress: Progress) -> None:
         with self.stopwatch("logging"):
-            row = self.meter.read(self.step, self.epoch, taken["losses"], taken["norms"])
+            epoch = self.epoch // self.recipe.plan.windows
+            row = self.meter.read(self.step, epoch, taken["losses"], taken["norms"])
             progress.show(self.step, row)
             self._log(row)
             if self.ranks.first and self.meter.judgement.changed:
@@ -171,6 +174,7 @@ class Trainer:
         """The rest of the plan, step by step: the global batch, and an iterator over this rank's tensors."""
         while not self.ended:
             steps = self.recipe.plan.steps(self.epoch)[self.step_in_epoch :]
+            self._fetch_ahead()
             batches = self.load(steps)
             for micro_batches in steps:
                 yield micro_batches, batches
@@ -178,11 +182,24 @@ class Trainer:
                     return
             self.epoch, self.step_in_epoch = self.epoch + 1, 0
 
+    def _fetch_ahead(self) -> None:
+        """Bring the next window onto this machine while this one is trained on."""
+        fetch, number = self.recipe.plan.fetch, self.epoch + 1
+        if fetch is None or not self.recipe.store.fetches:
+            return
+
+        def work() -> None:
+            with suppress(SonorantError):  # whoever reads it says it again
+                fetch(number)
+
+        threading.Thread(target=work, name="fetch-ahead", daemon=True).start()
+
     def load(self, steps: list[list[MicroBatch]]) -> Iterator[Batch]:
         """This rank's share of some steps, in order, as it is needed."""
         own = [batch for step in steps for batch, _ in shard(step, self.ranks.rank, self.ranks.world_size)]
         dataset = MeasuredDataset(self.recipe.dataset(own), self.recipe.store)
-        batches = prefetched(dataset, loader_workers(self.data), pin=self.ranks.device.type == "cuda")
+        fresh, pin = self.recipe.store.fetches, self.ranks.device.type == "cuda"
+        batches = prefetched(dataset, loader_workers(self.data), pin=pin, fresh=fresh)
         return map(self.meter.cost.take, batches)
 
     def validate(self) -> dict[str, float]:

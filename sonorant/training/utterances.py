@@ -10,14 +10,14 @@ import torch
 from torch import nn
 
 from sonorant.data.batches import FRAMES_MULTIPLE, Batch
-from sonorant.data.features import FeatureStore
-from sonorant.data.plan import MicroBatch, Plan, utterance_plan
+from sonorant.data.features import MELS, PITCH, TOKENS, FeatureStore
+from sonorant.data.plan import MicroBatch, utterance_plan
 from sonorant.errors import SonorantError
 from sonorant.layers.phoneme_encoder import PhonemeEncoder
 from sonorant.training.config import TrainConfig
 from sonorant.training.initial import Initial, Taken, take_over
 from sonorant.training.newcomers import Newcomers
-from sonorant.training.recipe import Phase, balanced_items, utterances_of
+from sonorant.training.recipe import Phase, plan_of, utterances_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,15 +64,15 @@ class Utterances(ABC):
         self.budget = None if config.frames_per_micro_batch == "auto" else config.frames_per_micro_batch
         self.items = self._trainable("train")
         self.validation_items = self._trainable("validation")
-        self.plan = Plan(
-            config.micro_batches_per_step,
-            lambda epoch: self._plan(balanced_items(self.store, self.items, config, epoch), epoch),
-        )
+        self.plan = plan_of(self.store, self.items, config, self._plan, self._fetch)
 
     def _plan(self, items: np.ndarray, epoch: int) -> list[MicroBatch]:
         if self.budget is None:
             raise SonorantError(f"{self.section}.frames_per_micro_batch is auto and not yet found: no plan without it")
         return utterance_plan(self.store.frames, items, budget=self.budget, seed=self.seed, epoch=epoch)
+
+    def _fetch(self, items: np.ndarray) -> None:
+        self.store.fetch(items, (MELS, PITCH, TOKENS))
 
     @property
     def notes(self) -> list[str]:
@@ -90,7 +90,7 @@ class Utterances(ABC):
         assert self.budget is not None
         longest = self.items[np.argsort(self.store.frames[self.items], kind="stable")[::-1]]
         count = max(1, self.budget // int(self.store.frames[longest[0]]))
-        plan, tokens = self.plan.micro_batches(0), self.store.tokens_count
+        plan, tokens = self.plan.first(), self.store.tokens_count
         return [
             MicroBatch(0, 0, longest[:count]),
             max(plan, key=lambda batch: len(batch.items) * int(tokens[batch.items].max())),

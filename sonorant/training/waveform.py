@@ -19,14 +19,14 @@ from sonorant.audio.mel import MelConfig, log_mel
 from sonorant.audio.pitch import SourceRows
 from sonorant.audio.wav import write_wav
 from sonorant.data.batches import Batch, SegmentBatches
-from sonorant.data.features import FeatureStore
-from sonorant.data.plan import MicroBatch, Plan, segment_plan
+from sonorant.data.features import AUDIO, MELS, PITCH, FeatureStore
+from sonorant.data.plan import MicroBatch, segment_plan
 from sonorant.errors import SonorantError
 from sonorant.layers.discriminators import LONGEST_TRANSFORM, Discriminators
 from sonorant.models import build, describe
 from sonorant.training.config import TrainConfig
 from sonorant.training.initial import Initial, Taken, take_over
-from sonorant.training.recipe import Phase, Term, balanced_items, utterances_of
+from sonorant.training.recipe import Phase, Term, plan_of, utterances_of
 from sonorant.training.spectra import RESOLUTIONS, mel_distance, spectral_distance
 
 SPECTRAL, ADVERSARIAL = ("mel", "spectrum"), ("adversarial", "features")
@@ -192,9 +192,11 @@ class WaveformRecipe:
         self.budget = None if self.config.segments_per_micro_batch == "auto" else self.config.segments_per_micro_batch
         self.items = utterances_of(self.store, "train")
         self.validation_items = utterances_of(self.store, "validation")
-        self.plan = Plan(
-            self.config.micro_batches_per_step,
-            lambda epoch: self._plan(balanced_items(self.store, self.items, self.config, epoch), epoch),
+        # A window may have none that is long enough, of which `segment_plan` would say that the corpus has none.
+        long_enough = self.items[self.store.frames[self.items] >= self.config.segment_frames]
+        items = self.items if self.config.window_shards is None else long_enough
+        self.plan = plan_of(
+            self.store, items, self.config, self._plan, lambda read: self.store.fetch(read, (MELS, PITCH, AUDIO))
         )
 
     def _plan(self, items: np.ndarray, epoch: int) -> list[MicroBatch]:
@@ -219,7 +221,7 @@ class WaveformRecipe:
 
     def heaviest(self) -> list[MicroBatch]:
         """Any one: all micro-batches are of equal size."""
-        return self.plan.micro_batches(0)[:1]
+        return self.plan.first()[:1]
 
     def dataset(self, batches: list[MicroBatch]) -> Dataset[Batch]:
         """Segments of equal length."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from sonorant.data.features import copy_path, local_copy
+from sonorant.data.local_copy import copy_path, local_copy
 from sonorant.errors import SonorantError
 from sonorant.families import model_kind
 from sonorant.files import read_json, write_json, write_text

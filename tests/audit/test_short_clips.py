@@ -18,6 +18,7 @@ from sonorant.errors import SonorantError
 from sonorant.text import SymbolTable, TextConfig, load_frontend
 from tasks.params import load
 from tests.support.imports import ROOT
+from tests.support.synthetic_corpus import store_beside
 
 RATE = 16000
 AUDIO = load("audio", MelConfig, ROOT / "params.yaml")
@@ -122,8 +123,10 @@ def test_clips_stand_after_the_utterances_in_the_store(tmp_path: Path) -> None:
     assert [clip.id for clip in clips] == ["a words 1 to 1", "c words 1 to 1"]
     text = TextConfig(frontend="gruut")
     for processes in (1, 2):
-        write_features(tmp_path, utterances, tmp_path / f"with-{processes}", AUDIO, text, processes, clips)
-    write_features(tmp_path, utterances, tmp_path / "without", AUDIO, text, 1)
+        out = tmp_path / f"with-{processes}"
+        write_features(tmp_path, utterances, out, AUDIO, text, processes, clips, store=store_beside(out))
+    out = tmp_path / "without"
+    write_features(tmp_path, utterances, out, AUDIO, text, 1, store=store_beside(out))
     store, plain = FeatureStore.open(tmp_path / "with-1"), FeatureStore.open(tmp_path / "without")
     assert store.header["content"] == FeatureStore.open(tmp_path / "with-2").header["content"]
     assert list(store.ids) == ["a", "b", "c", "a words 1 to 1", "c words 1 to 1"]

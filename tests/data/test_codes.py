@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 import torch
 
-from sonorant.data.codes import CODES, FRAMES, CodeStore, write_codes, write_no_codes
+from sonorant.data.codes import FRAMES, OBJECTS, CodeStore, write_codes, write_no_codes
 from sonorant.data.features import FeatureStore
 from sonorant.errors import SonorantError
 from sonorant.families.codec_lm.codec import Codec, CodecConfig
 from sonorant.files import read_json, write_json
+from sonorant.store.shards import object_name
 from tests.support.folders import contents
-from tests.support.stores import edit_index
+from tests.support.stores import edit_index, own_copy
 from tests.support.tiny_training import tiny_features
 
 SIZES = CodecConfig(
@@ -101,13 +102,14 @@ def truncate(path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "damage", "message"),
     [
-        (CODES, truncate, r"damaged.*; run: dvc repro train_waveform"),
+        (OBJECTS, truncate, r"damaged.*; run: dvc repro train_waveform"),
+        ("place.json", Path.unlink, r"missing or damaged; run: dvc repro train_waveform"),
         (FRAMES, truncate, r"damaged.*; run: dvc repro train_waveform"),
         (FRAMES, lambda path: np.save(path, np.append(np.load(path), 3)), "do not belong together"),
         (
             "header.json",
             lambda path: write_json(path, read_json(path) | {"version": 99}),
-            "version 99, this code reads 1",
+            "version 99, this code reads 2",
         ),
     ],
 )
@@ -124,8 +126,8 @@ def test_a_codec_of_another_frame_rate_than_it_says_is_refused(
 ) -> None:
     encode = codec.encode_utterance
     monkeypatch.setattr(codec, "encode_utterance", lambda mel_MT, samples_S: encode(mel_MT, samples_S)[:-1])
-    with pytest.raises(SonorantError, match=rf"utterance '{features.ids[0]}'.*cannot be used with these features"):
-        write_codes(tmp_path / "codes", "codec_lm", features, codec, "a" * 64)
+    with pytest.raises(SonorantError, match=r"utterance 'u\d+'.*cannot be used with these features"):
+        write_codes(tmp_path / "codes", "codec_lm", features, codec, "b" * 64)
     assert not (tmp_path / "codes").exists()
 
 
@@ -139,7 +141,7 @@ class Wide:
         return np.full((-(-known_DT.shape[1] // 2), 512), 3)
 
 
-def test_codes_are_written_as_they_come_in_memory_of_one_utterance(features: FeatureStore, tmp_path: Path) -> None:
+def test_codes_are_written_as_they_come_in_memory_of_one_shard(features: FeatureStore, tmp_path: Path) -> None:
     tracemalloc.start()
     write_codes(tmp_path / "codes", "codec_lm", features, Wide(), "a" * 64)
     peak = tracemalloc.get_traced_memory()[1]
@@ -147,4 +149,37 @@ def test_codes_are_written_as_they_come_in_memory_of_one_utterance(features: Fea
     codes = CodeStore.open(tmp_path / "codes", features)
     codes.verify()
     assert codes.report["use"] == [0.25] * 512
-    assert peak < 0.6 * (tmp_path / "codes" / CODES).stat().st_size
+    assert peak < 0.6 * int(codes.frames.sum()) * 512 * 2
+
+
+def test_codes_that_are_there_are_not_made_again(features: FeatureStore, codec: Codec, tmp_path: Path) -> None:
+    """So a stage that was killed goes on where it was; those of a codec of other weights are made."""
+    encoded: list[int] = []
+
+    class Counting(Codec):
+        def encode_utterance(self, known_DT: np.ndarray, samples_S: np.ndarray) -> np.ndarray:
+            encoded.append(1)
+            return super().encode_utterance(known_DT, samples_S)
+
+    codec.__class__ = Counting
+    write_codes(tmp_path / "one", "codec_lm", features, codec, "c" * 64)
+    assert len(encoded) == len(features)
+    write_codes(tmp_path / "two", "codec_lm", features, codec, "c" * 64)
+    assert len(encoded) == len(features)
+    assert contents(tmp_path / "one") == contents(tmp_path / "two")
+    write_codes(tmp_path / "other", "codec_lm", features, codec, "d" * 64)
+    assert len(encoded) == 2 * len(features)
+
+
+def test_a_missing_shard_of_codes_is_named_with_the_command_that_makes_it(
+    features: FeatureStore, codec: Codec, tmp_path: Path
+) -> None:
+    own = FeatureStore.open(own_copy(features.path, tmp_path))
+    write_codes(tmp_path / "codes", "codec_lm", own, codec, "e" * 64)
+    codes = CodeStore.open(tmp_path / "codes", own)
+    lost = Path(own.place.store) / object_name(CodeStore.objects_of(codes.path)[0, 0].tobytes().hex())
+    lost.unlink()
+    with pytest.raises(SonorantError, match=r"no such file; run: dvc repro --force --single-item train_waveform$"):
+        codes.verify()
+    write_codes(tmp_path / "codes", "codec_lm", own, codec, "e" * 64)
+    assert lost.exists()

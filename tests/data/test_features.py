@@ -1,6 +1,7 @@
 """The feature store: whole, the same however it is made, and refused when it is not what a reader expects."""
 
 import pickle
+import shutil
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -17,11 +18,13 @@ from sonorant.data.features import FeatureStore
 from sonorant.data.manifest import Utterance, write_manifest
 from sonorant.errors import SonorantError
 from sonorant.files import read_json, write_json
+from sonorant.store import StoreConfig
 from sonorant.text import SymbolTable, TextConfig, load_frontend
 from tests.support.command import run_command
 from tests.support.folders import contents
 from tests.support.imports import ROOT
-from tests.support.stores import edit_index
+from tests.support.stores import damage, object_of
+from tests.support.synthetic_corpus import store_beside
 
 AUDIO = MelConfig(sample_rate=16000, n_fft=1024, hop=256, n_mels=80, f_min=0.0, f_max=8000.0)
 TEXT = TextConfig(frontend="gruut")
@@ -56,10 +59,14 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     return make_corpus(tmp_path_factory.mktemp("corpus"))
 
 
+def write(corpus: Corpus, out: Path, processes: int = 1, store: StoreConfig | None = None) -> Path:
+    write_features(*corpus, out, AUDIO, TEXT, processes, store=store or store_beside(out, 2))
+    return out
+
+
 @pytest.fixture
 def store(corpus: Corpus, tmp_path: Path) -> Path:
-    write_features(*corpus, tmp_path / "features", AUDIO, TEXT, processes=1)
-    return tmp_path / "features"
+    return write(corpus, tmp_path / "features")
 
 
 def test_what_is_read_is_what_was_recorded_and_written(corpus: Corpus, store: Path) -> None:
@@ -104,14 +111,15 @@ def test_the_number_of_processes_changes_no_byte(corpus: Corpus, tmp_path: Path)
     folder, utterances = corpus
     many = [replace(u, id=f"{u.id}-{copy}") for copy in range(8) for u in utterances]  # more than may be under way
     for processes in (1, 2):
-        write_features(folder, many, tmp_path / str(processes), AUDIO, TEXT, processes)
-    assert contents(tmp_path / "1") == contents(tmp_path / "2")
+        write((folder, many), tmp_path / str(processes) / "features", processes)
+    one, two = ({**contents(tmp_path / folder), "features/place.json": b""} for folder in ("1", "2"))
+    assert one == two
 
 
 def test_the_content_hash_tells_data_apart(corpus: Corpus, store: Path, tmp_path: Path) -> None:
     folder, utterances = corpus
     changed = [replace(utterances[0], text="One small leap."), *utterances[1:]]
-    write_features(folder, changed, tmp_path / "other", AUDIO, TEXT, processes=1)
+    write((folder, changed), tmp_path / "other")
     assert FeatureStore.open(tmp_path / "other").header["content"] != FeatureStore.open(store).header["content"]
 
 
@@ -126,11 +134,6 @@ def truncate(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-2])
 
 
-def last_byte(path: Path) -> None:
-    data = path.read_bytes()
-    path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
-
-
 def edit(change: Callable[[Any], object]) -> Callable[[Path], None]:
     def edit_json(path: Path) -> None:
         value = read_json(path)
@@ -143,18 +146,14 @@ def edit(change: Callable[[Any], object]) -> Callable[[Path], None]:
 @pytest.mark.parametrize(
     ("name", "damage", "message"),
     [
-        ("mels.npy", truncate, "mels.npy: truncated or damaged"),
-        ("audio.npy", truncate, "audio.npy: truncated or damaged"),
-        ("tokens.npy", truncate, "tokens.npy: truncated or damaged"),
-        ("audio.npy", Path.unlink, "audio.npy: no such file"),
-        ("mels.npy", lambda path: path.write_bytes(b"not numpy"), "mels.npy: truncated or damaged"),
         ("index/frames.npy", Path.unlink, "index/frames.npy: no such file"),
         ("index/id_ends.npy", truncate, "index/id_ends.npy: truncated or damaged"),
-        ("index/speaker.npy", last_byte, "index: not what the header was written for"),
-        ("index/split.npy", last_byte, "index: not what the header was written for"),
-        ("header.json", edit(lambda header: header.update(version=2)), "version 2, this code reads 3"),
+        ("index/speaker.npy", damage, "index: not what the header was written for"),
+        ("index/split.npy", damage, "index: not what the header was written for"),
+        ("header.json", edit(lambda header: header.update(version=2)), "version 2, this code reads 4"),
         ("header.json", edit(lambda header: header.pop("speakers")), "header.json: key 'speakers' is missing"),
-        (".", lambda store: edit_index(store, lambda rows: rows[:-1]), "mels.npy: holds float16 .*, the index says"),
+        ("place.json", Path.unlink, "place.json: missing or damaged"),
+        ("place.json", edit(lambda place: place.pop("store")), "place.json: missing or damaged"),
     ],
 )
 def test_a_damaged_store_is_refused(store: Path, name: str, damage: Callable[[Path], object], message: str) -> None:
@@ -162,6 +161,32 @@ def test_a_damaged_store_is_refused(store: Path, name: str, damage: Callable[[Pa
     with pytest.raises(SonorantError, match=message) as raised:
         FeatureStore.open(store)
     assert "dvc repro" in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "spoil", "message"),
+    [
+        ("mels", truncate, "truncated or damaged"),
+        ("audio", lambda path: path.write_bytes(b"not numpy"), "truncated or damaged"),
+        ("tokens", Path.unlink, r"\(tokens of shard 0\): no such file"),
+        ("pitch", damage, r"\(pitch of shard 0\): not what was written"),
+    ],
+)
+def test_a_shard_that_is_damaged_or_missing_is_named_with_the_command_that_makes_it_anew(
+    store: Path, name: str, spoil: Callable[[Path], object], message: str
+) -> None:
+    spoil(object_of(store, name))
+    features = FeatureStore.open(store)
+
+    def read_all() -> None:
+        for i in range(len(features)):
+            features.mel_and_pitch(i), features.samples(i), features.tokens(i)
+        features.verify()
+
+    with pytest.raises(SonorantError, match=message) as raised:
+        read_all()
+    assert str(raised.value).endswith("dvc repro --force --single-item features")
     assert "\n" not in str(raised.value)
 
 
@@ -185,8 +210,8 @@ def test_useless_utterances_leave_nothing(corpus: Corpus, tmp_path: Path, change
     folder, utterances = corpus
     changed = [replace(u, **change) if u.id == "u0" or "split" in change else u for u in utterances]
     with pytest.raises(SonorantError, match=message):
-        write_features(folder, changed, tmp_path / "features", AUDIO, TEXT, processes=1)
-    assert list(tmp_path.iterdir()) == []
+        write((folder, changed), tmp_path / "features")
+    assert not (tmp_path / "features").exists()
 
 
 def test_a_failing_worker_process_leaves_the_former_store_as_it_was(corpus: Corpus, store: Path) -> None:
@@ -194,9 +219,10 @@ def test_a_failing_worker_process_leaves_the_former_store_as_it_was(corpus: Corp
     before = contents(store)
     broken = [replace(u, audio="audio/none.wav") if u.id == "u3" else u for u in utterances]
     with pytest.raises(SonorantError, match=r"none\.wav: no such audio file"):
-        write_features(folder, broken, store, AUDIO, TEXT, processes=2)
+        write((folder, broken), store, processes=2)
     assert contents(store) == before
-    assert list(store.parent.iterdir()) == [store]
+    FeatureStore.open(store).verify()
+    assert list((store.parent / "features-store" / "drafts").iterdir()) == []
 
 
 def test_the_stage_makes_a_store_from_real_recordings(ljspeech_mini: Path, tmp_path: Path) -> None:
@@ -207,9 +233,12 @@ def test_the_stage_makes_a_store_from_real_recordings(ljspeech_mini: Path, tmp_p
     ]
     write_manifest(tmp_path / "prepared" / "manifest.jsonl", utterances)
     places = {"--corpus": ljspeech_mini, "--prepared": tmp_path / "prepared", "--out": tmp_path / "features"}
-    done = run_command("tasks.features", *(word for place in places.items() for word in place), cwd=ROOT)
+    shutil.copy(ROOT / "params.yaml", tmp_path)
+    done = run_command("tasks.features", *(word for place in places.items() for word in place), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    features = FeatureStore.open(tmp_path / "features")
+    moved = tmp_path.rename(tmp_path.with_name("moved"))
+    features = FeatureStore.open(moved / "features")
+    assert features.place.store == str(moved / "runs/store"), "a project may be moved"
     features.verify()
     assert len(features) == len(rows)
     frames_per_token = features.frames / features.tokens_count

@@ -1,7 +1,6 @@
 """Wherever features are read from, training sees the same batches; a copy of them is whole or not there."""
 
 import multiprocessing
-import os
 import shutil
 from pathlib import Path
 
@@ -10,12 +9,13 @@ import pytest
 import torch
 
 from sonorant.data.batches import SegmentBatches, UtteranceBatches, prefetched
-from sonorant.data.features import FeatureStore, copy_path, local_copy
+from sonorant.data.features import FeatureStore
+from sonorant.data.local_copy import copy_path, local_copy
 from sonorant.data.plan import MicroBatch
 from sonorant.errors import SonorantError
 from sonorant.training import memory
 from sonorant.training.telemetry.loading import COST, Cost, MeasuredDataset
-from tests.support.stores import edit_index
+from tests.support.stores import damage, edit_index, object_of, own_copy
 from tests.support.tiny_training import tiny_features
 
 
@@ -37,21 +37,13 @@ def same(some: list[dict[str, torch.Tensor]], others: list[dict[str, torch.Tenso
     return all(a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a) for a, b in pairs)
 
 
-def damage(store: Path, name: str) -> None:
-    with (store / name).open("r+b") as file:
-        file.seek(-1, os.SEEK_END)
-        file.write(b"\x7f")
-
-
 @pytest.mark.parametrize("workers", [0, 2])
 def test_batches_from_memory_and_from_a_copy_are_those_from_disk(features: Path, tmp_path: Path, workers: int) -> None:
     wanted = batches(FeatureStore.open(features))
     copied = FeatureStore.open(local_copy(features, tmp_path / "copies"))
     held = FeatureStore.open(local_copy(features, tmp_path / "gone"))
     held.read_into_memory(2**30)
-    for array in ("mels.npy", "audio.npy", "tokens.npy"):  # nothing is read from there any more, by the workers neither
-        with (held.path / array).open("r+b") as file:
-            file.write(bytes((held.path / array).stat().st_size))
+    shutil.rmtree(held.path / "shards")  # nothing is read from there any more, by the workers neither
     assert same(batches(copied, workers), wanted)
     assert same(batches(held, workers), wanted)
 
@@ -69,10 +61,10 @@ def test_ranks_of_one_machine_share_what_is_free(monkeypatch: pytest.MonkeyPatch
 
 def test_a_copy_is_made_once_and_made_again_when_it_is_damaged(features: Path, tmp_path: Path) -> None:
     copy = local_copy(features, tmp_path)
-    made = (copy / "mels.npy").stat().st_mtime_ns
+    made = object_of(copy, "mels").stat().st_mtime_ns
     assert local_copy(features, tmp_path) == copy == copy_path(features, tmp_path)
-    assert (copy / "mels.npy").stat().st_mtime_ns == made
-    damage(copy, "mels.npy")
+    assert object_of(copy, "mels").stat().st_mtime_ns == made
+    damage(object_of(copy, "mels"))
     local_copy(features, tmp_path)
     FeatureStore.open(copy).verify()
 
@@ -84,9 +76,9 @@ def test_other_splits_are_another_copy(features: Path, tmp_path: Path) -> None:
 
 
 def test_damaged_features_are_named_and_leave_no_copy(features: Path, tmp_path: Path) -> None:
-    damaged = Path(shutil.copytree(features, tmp_path / "damaged"))
-    damage(damaged, "audio.npy")
-    with pytest.raises(SonorantError, match=r"not those the header was written for; run: dvc repro features"):
+    damaged = own_copy(features, tmp_path)
+    damage(object_of(damaged, "audio"))
+    with pytest.raises(SonorantError, match=r"not what was written; run: .* dvc repro --force --single-item features"):
         local_copy(damaged, tmp_path / "copies")
     assert [path.suffix for path in (tmp_path / "copies").iterdir()] == [".lock"]
 
@@ -95,7 +87,7 @@ def test_processes_that_ask_at_once_get_one_whole_copy(features: Path, tmp_path:
     target = copy_path(features, tmp_path)
     abandoned = tmp_path / f".{target.name}.99999.tmp"  # by a process that was killed; it is removed
     abandoned.mkdir()
-    (abandoned / "mels.npy").write_bytes(b"half")
+    (abandoned / "header.json").write_bytes(b"half")
     with multiprocessing.get_context("spawn").Pool(3) as pool:
         assert pool.starmap(local_copy, [(features, tmp_path)] * 3) == [target] * 3
     FeatureStore.open(target).verify()

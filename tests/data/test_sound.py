@@ -36,6 +36,7 @@ from tests.audio.conftest import in_room, noisy
 from tests.evaluation.conftest import SENTENCES, speak_with_flite
 from tests.support.conditions import UNCONDITIONED
 from tests.support.imports import ROOT
+from tests.support.synthetic_corpus import store_beside
 
 CONDITION = ConditionConfig(margin=0.1, longest_pause=0.3, remove_dc=True, loudness=-23.0, true_peak=-1.0)
 USUAL = Measures(
@@ -70,7 +71,7 @@ def prepared(
 def test_features_are_of_the_sound_as_planned(corpus: Path, tmp_path: Path, prepare_config: PrepareConfig) -> None:
     utterances = prepared(corpus, tmp_path / "out", prepare_config)
     mel, text = load("audio", MelConfig, ROOT / "params.yaml"), load("text", TextConfig, ROOT / "params.yaml")
-    write_features(corpus, utterances, tmp_path / "features", mel, text, processes=1)
+    write_features(corpus, utterances, tmp_path / "features", mel, text, 1, store=store_beside(tmp_path / "features"))
     store = FeatureStore.open(tmp_path / "features")
     for number, utterance in enumerate(utterances):
         planned = utterance.conditioning

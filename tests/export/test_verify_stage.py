@@ -20,6 +20,7 @@ from tasks.params import load
 from tests.export.planted import CONSTANT, plant
 from tests.support.command import run_command
 from tests.support.stores import rows_of
+from tests.support.synthetic_corpus import store_beside
 
 ROOT = Path(__file__).parents[2]
 TEXTS = [
@@ -40,7 +41,8 @@ def features(murmur: Callable[..., np.ndarray], tmp_path_factory: pytest.TempPat
         words = {"text": text, "spoken": text, "speaker": "anna", "language": "en-us", "split": "train"}
         utterances.append(Utterance(id=str(number), audio=f"{number}.wav", **words))
     audio = load("audio", MelConfig, ROOT / "params.yaml")
-    write_features(folder, utterances, folder / "features", audio, TextConfig(frontend="gruut"), 1)
+    store = store_beside(folder / "features")
+    write_features(folder, utterances, folder / "features", audio, TextConfig(frontend="gruut"), 1, store=store)
     return folder / "features"
 
 

@@ -1,26 +1,75 @@
-"""Feature stores that a test changes: the index written anew, and the header to match."""
+"""Feature stores that a test changes: the index written anew, and the header to match; a shard damaged."""
 
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sonorant.data.index import FOLDER, Index, write_index
+import numpy as np
+
+from sonorant.data.features import ARRAYS, FeatureStore
+from sonorant.data.index import FOLDER, Index, Rows, write_index
+from sonorant.data.local_copy import local_copy
 from sonorant.files import read_json, write_json
+from sonorant.store.shards import object_name
 
-Rows = list[dict[str, Any]]
-"""As `sonorant.data.index.write_index` takes them."""
+_NAMES = ("id", "split", "speaker", "frames", "tokens")
 
 
-def rows_of(store: Path) -> Rows:
-    """The rows of a store's index."""
+def rows_of(store: Path) -> list[dict[str, Any]]:
+    """What a store's index says of each utterance: id, split, speaker, frames and tokens."""
+    rows = _rows(store)
+    columns = rows.split.tolist(), rows.speaker.tolist(), rows.frames.tolist(), rows.tokens.tolist()
+    return [dict(zip(_NAMES, row, strict=True)) for row in zip(rows.ids, *columns, strict=True)]
+
+
+def _rows(store: Path) -> Rows:
+    """What a store's index was written from."""
     index = Index.open(store, read_json(store / "header.json")["index"])
-    return [index.row(i) for i in range(len(index))]
+    return Rows(
+        ids=index.ids[:],
+        split=np.array(index.split),
+        speaker=np.array(index.speaker),
+        frames=np.array(index.frames),
+        tokens=np.array(index.tokens),
+        shards=[np.array(index.in_shard(shard)) for shard in range(len(index.shard_ends))],
+        objects=np.array(index.shard_objects),
+    )
 
 
-def edit_index(store: Path, change: Callable[[Rows], Rows], **header: Any) -> None:
-    """Write the index as `change` makes it of its rows, and `header` over the keys of the header."""
-    rows = change(rows_of(store))
+def edit_index(store: Path, change: Callable[[list[dict[str, Any]]], list[dict[str, Any]]], **header: Any) -> None:
+    """Write the index as `change` makes it of `rows_of`, and `header` over the keys of the header."""
+    before = _rows(store)
+    changed = change(rows_of(store))
+    columns = {name: [row[name] for row in changed] for name in _NAMES}
+    rows = Rows(
+        ids=columns["id"],
+        split=np.array(columns["split"]),
+        speaker=np.array(columns["speaker"]),
+        frames=np.array(columns["frames"]),
+        tokens=np.array(columns["tokens"]),
+        shards=before.shards,
+        objects=before.objects,
+    )
     shutil.rmtree(store / FOLDER)
-    changed = header | {"index": write_index(store, rows)}
-    write_json(store / "header.json", read_json(store / "header.json") | changed)
+    index = {"index": write_index(store, rows)}
+    write_json(store / "header.json", read_json(store / "header.json") | header | index)
+
+
+def own_copy(features: Path, folder: Path) -> Path:
+    """A copy of a feature store in `folder` with shards of its own, which a test may damage."""
+    return local_copy(features, folder).rename(folder / "own")
+
+
+def object_of(features: Path, name: str, shard: int = 0) -> Path:
+    """The file of an array of a shard; `name` of `ARRAYS`."""
+    store = FeatureStore.open(features)
+    sha256 = store.index.shard_objects[shard, ARRAYS.index(name)].tobytes().hex()
+    return Path(store.place.store) / object_name(sha256)
+
+
+def damage(file: Path) -> None:
+    """Change the last byte of a file."""
+    data = file.read_bytes()
+    file.chmod(0o644)
+    file.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))

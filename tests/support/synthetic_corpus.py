@@ -15,10 +15,15 @@ import torch
 
 from sonorant.audio.mel import MelConfig, frames_of, log_mel
 from sonorant.audio.pitch import HIGHEST, REFERENCE
-from sonorant.data.array_file import array_hash, content_hash
-from sonorant.data.features import ARRAYS, VERSION
-from sonorant.data.index import write_index
+from sonorant.cache import key_of
+from sonorant.data.array_file import content_hash
+from sonorant.data.features import ARRAYS, HEADER, VERSION
+from sonorant.data.grouping import leaves
+from sonorant.data.index import Rows, write_index
 from sonorant.files import atomic_folder, write_json
+from sonorant.store import StoreConfig, open_store
+from sonorant.store.marks import KEYS, mark, packed
+from sonorant.store.shards import write_shard
 from sonorant.text.frontend import Phoneme, SymbolTable
 
 SPEECH = MelConfig(sample_rate=22050, n_fft=1024, hop=256, n_mels=80, f_min=0.0, f_max=8000.0)
@@ -32,31 +37,55 @@ VALIDATION = 0.2
 """Share of the utterances to validate with, at least one and at most 100."""
 
 
-def write_corpus(out: Path, audio: MelConfig, utterances: int, seconds: tuple[float, float], seed: int = 0) -> None:
-    """Write a feature store of `utterances`, lengths drawn evenly from `seconds`, spoken by two voices in turn."""
+def write_corpus(
+    out: Path,
+    audio: MelConfig,
+    utterances: int,
+    seconds: tuple[float, float],
+    seed: int = 0,
+    config: StoreConfig | None = None,
+) -> None:
+    """Write a feature store of `utterances`, lengths drawn evenly from `seconds`, spoken by two voices in turn; its
+    shards beside it if `config` names no store."""
+    config = config or store_beside(out)
     random = np.random.default_rng(seed)
     table = SymbolTable(SYMBOLS)
     held_out = min(100, max(1, round(VALIDATION * utterances)))
-    mels, pitch, samples, tokens, index = [], [], [], [], []
-    for number in range(utterances):
+    mels, pitch, samples, tokens = [], [], [], []
+    for _ in range(utterances):
         spoken = random.integers(0, len(SYMBOLS), max(2, round(random.uniform(*seconds) * TONES_PER_SECOND)))
         wave, hertz = _tones(spoken, audio, random)
         mel = log_mel(torch.from_numpy(wave.astype(np.float32) / 32768.0), audio).T.numpy().astype(np.float16)
         phonemes = [Phoneme(SYMBOLS[symbol], place % 3, place % 4 == 0) for place, symbol in enumerate(spoken)]
         ids = table.to_tokens(phonemes)
-        index.append({
-            "id": f"u{number:05d}", "split": int(number >= utterances - held_out), "speaker": number % 2,
-            "frames": len(mel), "tokens": len(ids),
-        })  # fmt: skip
         mels.append(mel)
         octaves = np.log2(np.minimum(hertz[:: audio.hop], HIGHEST) / REFERENCE)
         pitch.append(np.stack([octaves, np.ones(len(mel))], axis=1).astype(np.float16))
         samples.append(wave)
         tokens.append(ids)
     train = np.concatenate(mels[: utterances - held_out]).astype(np.float64)
+    names, numbers = [f"u{number:05d}" for number in range(utterances)], np.arange(utterances)
+    shards = leaves(names, config.utterances_per_shard)
+    keys = [key_of(audio.sample_rate, seconds, seed, utterances, members.tolist()) for members in shards]
+    store, written = open_store(config.place), []
+    mark(store, keys)
+    for key, members in zip(keys, shards, strict=True):
+        with store.draft() as draft:
+            files = {name: draft / f"{name}.npy" for name in ARRAYS}
+            for name, arrays in zip(ARRAYS, (mels, pitch, samples, tokens), strict=True):
+                np.save(files[name], np.ascontiguousarray(np.concatenate([arrays[place] for place in members])))
+            written.append(write_shard(store, key, files, {}))
+    objects = np.array([[list(bytes.fromhex(shard.objects[name])) for name in ARRAYS] for shard in written], np.uint8)
+    index = Rows(
+        ids=names,
+        split=(numbers >= utterances - held_out).astype(np.uint8),
+        speaker=numbers % 2,
+        frames=np.array([len(mel) for mel in mels]),
+        tokens=np.array([len(ids) for ids in tokens]),
+        shards=shards,
+        objects=objects,
+    )
     with atomic_folder(out) as folder:
-        for name, arrays in zip(ARRAYS, (mels, pitch, samples, tokens), strict=True):
-            np.save(folder / name, np.ascontiguousarray(np.concatenate(arrays)))
         header = {
             "version": VERSION,
             "audio": dataclasses.asdict(audio),
@@ -66,10 +95,19 @@ def write_corpus(out: Path, audio: MelConfig, utterances: int, seconds: tuple[fl
             "splits": ["train", "validation", "test"],
             "mel_mean": float(train.mean()),
             "mel_std": float(train.std()),
-            "content": content_hash([array_hash(folder / name) for name in ARRAYS]),
+            "content": content_hash([name.tobytes().hex() for name in objects]),
             "index": write_index(folder, index),
         }
-        write_json(folder / "header.json", header)
+        write_json(folder / HEADER, header)
+        (folder / KEYS).write_bytes(packed(keys))
+        config.as_place().seen_from(out).write(folder)
+
+
+def store_beside(out: Path, utterances: int = 8) -> StoreConfig:
+    """A store in a folder beside `out`, with shards of a few `utterances`."""
+    beside = out.parent.absolute()
+    place, cache = str(beside / f"{out.name}-store"), str(beside / "cache")
+    return StoreConfig(place=place, utterances_per_shard=utterances, cache=cache, cache_gib=1.0)
 
 
 def _tones(spoken: np.ndarray, audio: MelConfig, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

@@ -54,9 +54,11 @@ if name in ('prepare', 'features'):
     path('data', 'prepared' if name == 'prepare' else name).mkdir(parents=True)
     path('data', 'prepared' if name == 'prepare' else name, 'made').write_text(str(settings['corpus']['sentences']))
 if name == 'features':
-    from sonorant.data.index import write_index
+    import numpy as np
+    from sonorant.data.index import Rows, write_index
     frames = round(6000 * min(60, settings['features']['minutes'] or 60))
-    rows = [{'id': str(n), 'split': n, 'speaker': 0, 'frames': [frames, 6000][n], 'tokens': 1} for n in range(2)]
+    two, none = np.arange(2), np.zeros(2, int)
+    rows = Rows(['0', '1'], two, none, np.array([frames, 6000]), none + 1, [two], np.zeros((1, 4, 32), np.uint8))
     header = {'audio': {'hop': 160, 'sample_rate': 16000}, 'splits': ['train', 'test'], 'minutes': frames / 6000}
     header['index'] = write_index(path('data/features'), rows)
     path('data/features/header.json').write_text(json.dumps(header))

@@ -12,7 +12,7 @@ from sonorant.audio.wav import write_wav
 from sonorant.data.feature_writer import write_features
 from sonorant.data.manifest import Utterance
 from sonorant.text import TextConfig
-from tests.support.synthetic_corpus import TINY
+from tests.support.synthetic_corpus import TINY, store_beside
 
 TEXTS = ("a red fox", "the blue sea", "seven old men", "go home now", "we like tea", "it may rain", "no, thank you",
          "look at me")  # fmt: skip
@@ -38,7 +38,8 @@ def features(tmp_path_factory: pytest.TempPathFactory) -> Path:
             Utterance(id=f"u{number:02d}", audio=path, text=text, spoken=text, speaker=f"s{number % 2}", split=split,
                       language="en-us", seconds=seconds, sample_rate=rate, sha256="")
         )  # fmt: skip
-    write_features(folder, utterances, folder / "features", TINY, TextConfig(frontend="gruut"), processes=1)
+    store, text = store_beside(folder / "features"), TextConfig(frontend="gruut")
+    write_features(folder, utterances, folder / "features", TINY, text, 1, store=store)
     return folder / "features"
 
 

@@ -23,6 +23,7 @@ from sonorant.training.run_directory import RunDirectory, read_metrics
 from sonorant.training.worker import Job
 from tests.support.imports import ROOT
 from tests.support.ports import free_port
+from tests.support.stores import damage, object_of, own_copy
 from tests.support.tiny_training import tiny_codes, tiny_job
 from tests.support.waiting import PATIENCE, wait_until
 from tests.training.trainings import assert_same, newest_state, with_splits
@@ -214,10 +215,8 @@ def test_a_node_that_never_comes_is_waited_for_only_so_long(features: Path, tmp_
 
 
 def test_every_difference_between_two_nodes_has_its_mend(features: Path, tmp_path: Path) -> None:
-    flipped = Path(shutil.copytree(features, tmp_path / "flipped"))
-    with (flipped / "mels.npy").open("r+b") as file:
-        file.seek(-1, os.SEEK_END)
-        file.write(b"\x7f")
+    flipped = own_copy(features, tmp_path / "copies")
+    damage(object_of(flipped, "mels"))
     codes = tiny_codes(features)
     other = Path(shutil.copytree(codes, tmp_path / "other-codes"))
     (other / "header.json").write_text((codes / "header.json").read_text() + " ")
@@ -226,7 +225,7 @@ def test_every_difference_between_two_nodes_has_its_mend(features: Path, tmp_pat
     cases: list[tuple[dict[str, Any], list[str]]] = [
         ({}, []),
         ({"features": split, "codes": None}, ["its features (", f"there: dvc pull {features}"]),
-        ({"features": flipped, "codes": None}, ["the arrays are not those the header was written for", "dvc pull"]),
+        ({"features": flipped, "codes": None}, ["not what was written; run: sonorant store check", "dvc pull"]),
         ({"fingerprint": "g"}, ["its settings (fingerprint g)"]),
         ({"code": "other code"}, ["its code (hash other code)", "check out the same commit"]),
         ({"features": tmp_path}, ["header.json: no such file"]),

@@ -1,6 +1,7 @@
 """A training survives its code: other code goes on with it, and a finished one only writes its model again."""
 
 import contextlib
+import hashlib
 import json
 import shutil
 import tarfile
@@ -8,9 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tasks.training
+from sonorant.data.array_file import content_hash
+from sonorant.data.features import FeatureStore
 from sonorant.families import model_kind
 from sonorant.files import sha256_tree, write_json
 from sonorant.training import checkpoint
@@ -129,28 +133,54 @@ def test_a_run_directory_of_before_is_found_and_continued(
     assert provenance(tmp_path / "model")["fingerprint"] == OLD_KEY, "voice bundles lead to a run by it"
 
 
+def header_before(features: Path) -> dict[str, Any]:
+    """The header of a store without version and index, when its arrays were one file each for all utterances."""
+    store = FeatureStore.open(features)
+    read = (store.mel, store.pitch, store.samples, store.tokens)
+    whole = [np.concatenate([array(i) for i in range(len(store))]) for array in read]
+    content = content_hash([hashlib.sha256(array.tobytes()).hexdigest() for array in whole])
+    kept = {key: value for key, value in store.header.items() if key not in ("version", "index")}
+    return kept | {"content": content}
+
+
 def of_version_2(features: Path) -> str:
     """The hash of a store as its files were when its index was JSON."""
-    header, rows = json.loads((features / "header.json").read_text()), rows_of(features)
-    kept = {key: value for key, value in header.items() if key not in ("version", "splits", "index")}
+    header, rows = header_before(features), rows_of(features)
+    splits = header.pop("splits")
     index, frames, tokens = [], 0, 0
     for row in rows:
         index.append({
-            "id": row["id"], "split": header["splits"][row["split"]], "speaker": row["speaker"], "language": "en-us",
+            "id": row["id"], "split": splits[row["split"]], "speaker": row["speaker"], "language": "en-us",
             "first_frame": frames, "frames": row["frames"], "first_token": tokens, "tokens": row["tokens"],
         })  # fmt: skip
         frames, tokens = frames + row["frames"], tokens + row["tokens"]
     old = features.with_name("version-2")
-    write_json(old / "header.json", {"version": 2, **kept})
+    write_json(old / "header.json", {"version": 2, **header})
     write_json(old / "index.json", index)
     return sha256_tree([old / "header.json", old / "index.json"])
 
 
-def test_a_training_on_features_of_version_2_is_found_and_continued(
-    train: Train, before: Path, features: Path, tmp_path: Path
+def of_version_3(features: Path) -> str:
+    """The hash of a store as its header was when its index had columns, and places in one file for all."""
+    rows = rows_of(features)
+    ids = [row["id"].encode() for row in rows]
+    frames, tokens, speaker = (np.array([row[name] for row in rows]) for name in ("frames", "tokens", "speaker"))
+    lengths = np.array([len(name) for name in ids])
+    columns = [frames, np.cumsum(frames) - frames, tokens, np.cumsum(tokens) - tokens, speaker]
+    columns += [np.array([row["split"] for row in rows], np.uint8), np.cumsum(lengths)]
+    data = [*(column.tobytes() for column in columns), b"".join(ids)]
+    index = content_hash([hashlib.sha256(column).hexdigest() for column in data])
+    old = features.with_name("version-3")
+    write_json(old / "header.json", {"version": 3, **header_before(features), "index": index})
+    return sha256_tree([old / "header.json"])
+
+
+@pytest.mark.parametrize("hash_before", [of_version_2, of_version_3])
+def test_a_training_on_features_of_before_is_found_and_continued(
+    train: Train, before: Path, features: Path, tmp_path: Path, hash_before: Callable[[Path], str]
 ) -> None:
     job = json.loads((before / "job.json").read_text())
-    job["provenance"]["data"] = of_version_2(Path(shutil.copytree(features, tmp_path / "features")))
+    job["provenance"]["data"] = hash_before(Path(shutil.copytree(features, tmp_path / "features")))
     (before / "job.json").write_text(json.dumps(job))
     assert Path(train("new").run) == before
 
@@ -202,5 +232,5 @@ def test_a_language_model_on_features_of_version_2_is_continued_with_its_own_cod
     learned = {"description": {"codec": CODEC | {"sha256": sha256}}}
     checkpoint.save(checkpoint.path_of(run / "checkpoints", 2), learned)
     content = {**job, "version": 1, "initial": None, "data": "now", "codes": "c" * 64}
-    assert (find_run(tmp_path, content, CODEC, lambda: former) == run) == adopted
+    assert (find_run(tmp_path, content, CODEC, lambda: {former}) == run) == adopted
     assert find_run(tmp_path, content, CODEC) != run

@@ -186,6 +186,10 @@ class LanguageModelRecipe(Utterances):
         frames_U = self.codes.frames[self.items] / self.store.tokens_count[self.items]
         return {"frames_per_phoneme": {"median": float(np.median(frames_U)), "p99": float(np.quantile(frames_U, 0.99))}}
 
+    def _fetch(self, items: np.ndarray) -> None:
+        super()._fetch(items)
+        self.codes.fetch(items)
+
     def dataset(self, batches: list[MicroBatch]) -> Dataset[Batch]:
         """Whole utterances with their codes."""
         return CodeBatches(self.store, self.codes, batches, self.prompts)

@@ -94,7 +94,7 @@ class Ledger:
                 raise AllRanksError(f"step {first + number} (epoch {epoch}): {fault}; {HINT}")
 
     def _turned(self) -> tuple[int, int]:
-        if self._place == len(self._steps):
+        while self._place == len(self._steps):  # a window without anything to train on has no step
             self._epoch, self._place = self._epoch + 1, 0
             self._steps = self._plan.steps(self._epoch)
         return self._epoch, self._place

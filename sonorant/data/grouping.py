@@ -1,0 +1,33 @@
+"""Which utterances form a shard: a leaf of a trie over the hashes of their ids.
+
+The grouping is a function of the set alone, whatever its order. An utterance that comes or goes changes the leaf that
+its id belongs to, and seldom splits it or joins it with its neighbour; no other leaf moves.
+"""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+_BITS = 256
+
+
+def leaves(ids: Sequence[str], most: int) -> list[np.ndarray]:
+    """Places int64 in `ids`, leaf by leaf, in the order of the hashes; a leaf has at most `most`."""
+    digests = np.frombuffer(b"".join(hashlib.sha256(name.encode("utf-8")).digest() for name in ids), np.uint8)
+    digests = digests.reshape(-1, 32)
+    order = np.lexsort(digests.view(">u8").T[::-1])
+    return [order[first:end] for first, end in _split(digests[order], 0, len(ids), 0, most)]
+
+
+def _split(digests: np.ndarray, first: int, end: int, bit: int, most: int) -> Iterator[tuple[int, int]]:
+    """Ranges of sorted digests (U, 32) that agree in all bits before `bit`, halved by further bits while too large."""
+    if first == end:
+        return
+    if end - first <= most or bit == _BITS:
+        yield first, end
+        return
+    byte = digests[first:end, bit // 8]
+    middle = first + int(np.count_nonzero(byte >> (7 - bit % 8) & 1 == 0))
+    yield from _split(digests, first, middle, bit + 1, most)
+    yield from _split(digests, middle, end, bit + 1, most)

@@ -1,0 +1,160 @@
+"""The arrays of an index's shards, read from the store that they lie in."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sonorant.data.array_file import ArrayFile
+from sonorant.errors import SonorantError
+from sonorant.files import sha256_file
+from sonorant.store import Place, open_store
+from sonorant.store.cache import Cache
+from sonorant.store.shards import OBJECTS, object_name
+
+_OPEN = 128
+"""Files that a process keeps open, of 1024 that it usually may."""
+_TRIES = 100  # another process may remove a file from a full cache before it is opened here
+
+
+class Shards:
+    """Rows of arrays by shard and place. K shards, F arrays of each.
+
+    In a folder they are read where they lie. Of a bucket, an array is fetched whole when a row of it is first asked
+    for, and compared with its hash; see `sonorant.store.cache`.
+    """
+
+    def __init__(
+        self,
+        index: Path,
+        place: Place,
+        objects: np.ndarray,
+        arrays: Mapping[str, tuple[Any, tuple[int, ...]]],
+        remake: str,
+    ) -> None:
+        """`index`: its folder, for messages; `objects`: uint8 (K, F, 32), SHA-256 of files; `arrays`: dtype and shape
+        of a row of each of the F, by name and in that order; `remake`: the command that computes what is missing."""
+        self._index, self._store = index, open_store(place.store)
+        self._cache = Cache(self._store, Path(place.cache), place.cache_bytes)
+        self._objects, self._arrays, self._remake = objects, dict(arrays), remake
+        self._numbers = {name: number for number, name in enumerate(arrays)}
+        self._open: OrderedDict[tuple[str, int], ArrayFile] = OrderedDict()
+        self._held: dict[str, list[np.ndarray]] = {}
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def read(self, name: str, shard: int, first: int, count: int) -> np.ndarray:
+        """A copy of `count` rows from `first` on of the array `name` of a shard.
+
+        Raises SonorantError if it is missing, damaged or too short.
+        """
+        if self._held:
+            return self._held[name][shard][first : first + count].copy()
+        file = self._open.get((name, shard))
+        if file is None:
+            file = self._opened(name, shard)
+        else:
+            self._open.move_to_end((name, shard))
+        rows = file.read(first, count)
+        if len(rows) != count:
+            raise SonorantError(f"{self._named(name, shard)}: {len(file)} rows, more are in the index; {self._mend}")
+        return rows
+
+    @property
+    def held(self) -> bool:
+        """Whether all arrays are in memory."""
+        return bool(self._held)
+
+    def hold(self) -> None:
+        """Read all arrays into memory, and from there on."""
+        self._held = {
+            name: [self._opened(name, shard).read_all() for shard in range(len(self))] for name in self._arrays
+        }
+        self._open.clear()
+
+    def fetch(self, shards: Iterable[int], names: Sequence[str]) -> None:
+        """Have these arrays on this machine, as far as the cache has room. Of a folder, nothing has to be done."""
+        for shard in shards:
+            for name in names:
+                if self._store.local(self._object(name, shard)) is None and not self.held:
+                    self._path(name, shard)
+
+    def copy(self, target: Path) -> None:
+        """Write all objects into the folder `target`, which becomes a store of its own."""
+        for name in self._arrays:
+            for shard in range(len(self)):
+                file = target / self._object(name, shard)
+                file.parent.mkdir(parents=True, exist_ok=True)
+                if not file.exists() and not self._store.fetch(self._object(name, shard), file):
+                    raise self._missing(name, shard)
+
+    def check(self) -> None:
+        """Look whether all arrays are there. Raises SonorantError naming the first that is not."""
+        bucket = len(self) > 0 and self._store.local(self._object(next(iter(self._arrays)), 0)) is None
+        there = {entry.name for entry in self._store.entries(OBJECTS)} if bucket else set()
+        for name in self._arrays:
+            for shard in range(len(self)):
+                file = self._store.local(self._object(name, shard))
+                if not (file.exists() if file else self._object(name, shard) in there):
+                    raise self._missing(name, shard)
+
+    def verify(self) -> None:
+        """Read all arrays through and compare them with their hashes. Those of a bucket are compared as they are
+        fetched. Raises SonorantError naming the first that is damaged."""
+        for name in self._arrays:
+            for shard in range(len(self)):
+                file = self._store.local(self._object(name, shard))
+                if file is None:
+                    return
+                if sha256_file(file) != file.name:
+                    raise SonorantError(f"{self._named(name, shard)}: not what was written; {self._mend}")
+
+    def _opened(self, name: str, shard: int) -> ArrayFile:
+        for _ in range(_TRIES):
+            path = self._path(name, shard)
+            try:
+                file = ArrayFile(path)
+            except FileNotFoundError:
+                if self._store.local(self._object(name, shard)) is not None:
+                    raise self._missing(name, shard) from None
+                continue
+            except (OSError, ValueError, EOFError) as error:
+                reason = " ".join(str(error).split())
+                raise SonorantError(f"{path}: truncated or damaged ({reason}); {self._mend}") from None
+            break
+        else:
+            raise SonorantError(f"{self._named(name, shard)}: pushed out of the cache again and again; raise cache_gib")
+        dtype, row_shape = self._arrays[name]
+        if file.dtype != dtype or file.shape[1:] != row_shape:
+            raise SonorantError(f"{path}: holds {file.dtype.name} {file.shape}, not {name}; {self._mend}")
+        self._open[name, shard] = file
+        if len(self._open) > _OPEN:
+            self._open.popitem(last=False)
+        return file
+
+    def _path(self, name: str, shard: int) -> Path:
+        local = self._store.local(self._object(name, shard))
+        if local is not None:
+            return local
+        try:
+            return self._cache.path(self._object(name, shard))
+        except SonorantError as error:
+            raise SonorantError(f"{error}; {self._mend}") from None
+
+    def _object(self, name: str, shard: int) -> str:
+        return object_name(self._objects[shard, self._numbers[name]].tobytes().hex())
+
+    def _named(self, name: str, shard: int) -> str:
+        return f"{self._store.place}/{self._object(name, shard)} ({name} of shard {shard})"
+
+    @property
+    def _mend(self) -> str:
+        return f"run: sonorant store check --delete-damaged {self._index} && {self._remake}"
+
+    def _missing(self, name: str, shard: int) -> SonorantError:
+        return SonorantError(f"{self._named(name, shard)}: no such file; run: {self._remake}")

@@ -1,0 +1,89 @@
+"""A folder of bounded size with objects of a bucket; processes and ranks of one machine share it."""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from sonorant.errors import SonorantError
+from sonorant.files import sha256_file
+from sonorant.store.store import Store
+
+_LOCKS = 64  # files; processes that want different objects seldom wait for each other
+
+
+class Cache:
+    """Fetches an object when it is first asked for, and compares it with its hash; what was used least goes first.
+
+    An object larger than the bound is kept alone. A file that another process has open stays readable after it went.
+    """
+
+    def __init__(self, store: Store, folder: Path, most: int) -> None:
+        self._store, self._folder, self._most = store, folder, most
+
+    def path(self, name: str) -> Path:
+        """The file of the object `name`, whose last part is its SHA-256.
+
+        Raises SonorantError if the store has none, or another content than its name says.
+        """
+        sha256 = name.rsplit("/", 1)[-1]
+        file = self._folder / "objects" / sha256
+        try:
+            if _touched(file):
+                return file
+            for part in ("objects", "locks"):
+                (self._folder / part).mkdir(parents=True, exist_ok=True)
+            with self._alone(f"fetch-{int(sha256[:8], 16) % _LOCKS}"):
+                if not _touched(file):
+                    self._fetch(name, sha256, file)
+        except OSError as error:
+            where = error.filename or self._folder
+            raise SonorantError(f"store.cache {where}: {error.strerror}; make room there or name another") from None
+        return file
+
+    def _fetch(self, name: str, sha256: str, file: Path) -> None:
+        arriving = file.with_name(f".{sha256}.{os.getpid()}.tmp")
+        try:
+            if not self._store.fetch(name, arriving):
+                raise SonorantError(f"{self._store.place}/{name}: no such object")
+            if sha256_file(arriving) != sha256:
+                raise SonorantError(f"{self._store.place}/{name}: damaged, its content is not what its name says")
+            with self._alone("room"):
+                self._make_room(arriving.stat().st_size)
+                arriving.replace(file)
+        finally:
+            arriving.unlink(missing_ok=True)
+
+    def _make_room(self, wanted: int) -> None:
+        """Remove what was used least recently until `wanted` more bytes fit."""
+        kept = []
+        for entry in os.scandir(self._folder / "objects"):
+            with suppress(FileNotFoundError):
+                if not entry.name.startswith("."):
+                    found = entry.stat()
+                    kept.append((found.st_mtime_ns, found.st_size, entry.path))
+        held = sum(size for _, size, _ in kept)
+        for _, size, path in sorted(kept):
+            if held + wanted <= self._most:
+                return
+            Path(path).unlink(missing_ok=True)
+            held -= size
+
+    @contextmanager
+    def _alone(self, lock: str) -> Iterator[None]:
+        with (self._folder / "locks" / lock).open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            try:
+                yield
+            finally:  # not left to closing it: a process that was forked meanwhile has it open too
+                fcntl.flock(file, fcntl.LOCK_UN)
+
+
+def _touched(file: Path) -> bool:
+    """Note that the file is used now; False if it is not there."""
+    try:
+        os.utime(file)
+    except FileNotFoundError:
+        return False
+    return True

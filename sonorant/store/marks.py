@@ -1,0 +1,41 @@
+"""Which shards an index needs, as the store itself knows it, so that `gc` never removes them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+
+from sonorant.store.store import Store
+
+MARKS = "indexes"
+KEYS = "shards.keys"
+"""Beside an index: the keys of its shards, 32 bytes each. No hash is taken of it, as the code is part of a key."""
+KEY_BYTES = 32
+
+
+def packed(keys: Sequence[str]) -> bytes:
+    """Keys, hex, as the bytes of a file."""
+    return bytes.fromhex("".join(keys))
+
+
+def unpacked(data: bytes) -> Iterator[str]:
+    """The keys in the bytes of such a file."""
+    return (data[first : first + KEY_BYTES].hex() for first in range(0, len(data), KEY_BYTES))
+
+
+def mark(store: Store, keys: Sequence[str]) -> None:
+    """Note in the store that an index needs the shards with these keys. Before they are computed, so that what a
+    killed stage has done is kept as well."""
+    data = packed(keys)
+    store.create(mark_name(data), data)
+
+
+def mark_name(data: bytes) -> str:
+    """The name of the note of an index with these keys."""
+    return f"{MARKS}/{hashlib.sha256(data).hexdigest()}.keys"
+
+
+def marked(store: Store) -> dict[str, bytes]:
+    """The notes of all indexes that were made from the store, by name."""
+    names = [entry.name for entry in store.entries(MARKS)]
+    return {name: data for name in names if (data := store.read(name)) is not None}

@@ -1,0 +1,193 @@
+"""A store keeps what it is given, in a folder and in a bucket alike, and is kept in order."""
+
+import hashlib
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sonorant.cli import main
+from sonorant.data.features import ARRAYS, FeatureStore
+from sonorant.errors import SonorantError
+from sonorant.store import StoreConfig, open_store
+from sonorant.store.cache import Cache
+from sonorant.store.shards import object_name
+from sonorant.store.store import Store
+from tests.support.object_store import object_store
+from tests.support.stores import damage, object_of
+from tests.support.synthetic_corpus import TINY, write_corpus
+
+
+@pytest.fixture(scope="module")
+def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with object_store(tmp_path_factory.mktemp("bucket") / "s3") as running, pytest.MonkeyPatch.context() as patch:
+        for name, value in running.environment.items():
+            patch.setenv(name, value)
+        yield f"s3://{running.bucket}"
+
+
+@pytest.fixture(params=["folder", "bucket"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "folder":
+        return str(tmp_path / "store")
+    return f"{request.getfixturevalue('bucket')}/{tmp_path.name}"
+
+
+def kept(store: Store, data: bytes) -> str:
+    """Keep an object under its hash."""
+    name = object_name(hashlib.sha256(data).hexdigest())
+    with store.draft() as folder:
+        (folder / "new").write_bytes(data)
+        store.put(folder / "new", name)
+    return name
+
+
+def test_what_was_put_is_what_is_read(place: str, tmp_path: Path) -> None:
+    store = open_store(place)
+    assert store.read("objects/none") is None
+    assert not store.fetch("objects/none", tmp_path / "none")
+    assert list(store.entries("objects")) == []
+    data = os.urandom(3_000_000)
+    name = kept(store, data)
+    assert store.read(name) == data
+    assert store.fetch(name, tmp_path / "fetched") and (tmp_path / "fetched").read_bytes() == data
+    (entry,) = store.entries("objects")
+    assert (entry.name, entry.size) == (name, len(data))
+    assert abs(entry.modified - time.time()) < 3600
+    assert store.create("shards/a.json", b"one") == store.create("shards/a.json", b"two") == b"one"
+    for _ in range(2):
+        store.delete(name)
+    assert store.read(name) is None
+
+
+def test_a_cache_holds_no_more_than_it_may_and_keeps_what_was_used_last(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path / "store"))
+    names = [kept(store, bytes([number]) * 1000) for number in range(5)]
+    cache = Cache(store, tmp_path / "cache", 2500)
+    for number in (0, 1, 0, 2, 0, 3):
+        time.sleep(0.01)  # the clock of a file system may be coarse
+        assert cache.path(names[number]).read_bytes() == bytes([number]) * 1000
+        assert sum(file.stat().st_size for file in (tmp_path / "cache/objects").iterdir()) <= 2500
+    assert {file.name for file in (tmp_path / "cache/objects").iterdir()} == {names[n][-64:] for n in (0, 3)}
+
+
+def test_what_is_fetched_is_compared_with_its_hash(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path / "store"))
+    name = kept(store, b"as it was")
+    damage(tmp_path / "store" / name)
+    with pytest.raises(SonorantError, match="damaged, its content is not what its name says"):
+        Cache(store, tmp_path / "cache", 10**6).path(name)
+    with pytest.raises(SonorantError, match="no such object"):
+        Cache(store, tmp_path / "cache", 10**6).path(object_name("0" * 64))
+    assert list((tmp_path / "cache/objects").iterdir()) == []
+
+
+def config(folder: Path, place: str) -> StoreConfig:
+    return StoreConfig(place=place, utterances_per_shard=3, cache=str(folder / "cache"), cache_gib=1.0)
+
+
+def features(out: Path, place: str, seed: int = 0) -> Path:
+    write_corpus(out, TINY, 8, (0.3, 0.5), seed=seed, config=config(out.parent, place))
+    return out
+
+
+def read_all(path: Path) -> list[np.ndarray]:
+    store = FeatureStore.open(path)
+    return [read(i) for i in range(len(store)) for read in (store.mel_and_pitch, store.samples, store.tokens)]
+
+
+def test_features_are_the_same_from_a_bucket(bucket: str, tmp_path: Path) -> None:
+    local, remote = features(tmp_path / "local", str(tmp_path / "store")), tmp_path / "remote"
+    features(remote, f"{bucket}/same")
+    assert (local / "header.json").read_bytes() == (remote / "header.json").read_bytes()
+    for one, other in zip(read_all(local), read_all(remote), strict=True):
+        np.testing.assert_array_equal(one, other)
+    FeatureStore.open(remote).verify()
+    lost = object_name(FeatureStore.open(remote).index.shard_objects[1, 0].tobytes().hex())
+    open_store(f"{bucket}/same").delete(lost)
+    with pytest.raises(SonorantError, match=r"\(mels of shard 1\): no such file; run: dvc repro --force"):
+        FeatureStore.open(remote).check()
+
+
+def test_gc_removes_what_no_index_names_and_nothing_else(
+    place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old, new = features(tmp_path / "old", place, seed=1), features(tmp_path / "new", place, seed=2)
+    store = open_store(place)
+    orphan = kept(store, b"of a shard that was never finished")
+    everything = names_in(store)
+
+    main(["store", "gc", str(new)])
+    assert "removed 0 shards, 0 arrays" in capsys.readouterr().out, "what is young may be a stage's that is at work"
+    assert names_in(store) == everything
+    main(["store", "gc", str(new), "--hours", "0", "--dry-run", "--only"])
+    shards = len(FeatureStore.open(old).index.shard_ends)
+    assert f"would remove {shards} shards, {shards * len(ARRAYS) + 1} arrays" in capsys.readouterr().out
+    assert names_in(store) == everything
+    main(["store", "gc", str(new), "--hours", "0"])
+    assert names_in(store) == everything - {orphan}, "the old index was made from the store and may be used again"
+    read_all(old)
+    main(["store", "gc", str(new), "--hours", "0", "--only"])
+    FeatureStore.open(new).verify()
+    read_all(new)
+    assert len(names_in(store)) == shards * (len(ARRAYS) + 1) + 1
+    with pytest.raises(SonorantError, match="no such file; run: dvc repro --force --single-item features"):
+        FeatureStore.open(old).check()
+
+
+def names_in(store: Store) -> set[str]:
+    return {entry.name for folder in ("objects", "shards", "indexes") for entry in store.entries(folder)}
+
+
+def test_check_finds_what_is_damaged_and_removes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = features(tmp_path / "features", str(tmp_path / "store"))
+    main(["store", "check", str(made)])
+    assert "are what their names say" in capsys.readouterr().out
+    spoilt, lost = object_of(made, "audio", 1), object_of(made, "tokens", 0)
+    damage(spoilt)
+    lost.unlink()
+    with pytest.raises(SystemExit, match="1"):
+        main(["store", "check", str(made)])
+    said = capsys.readouterr()
+    assert f"{spoilt.name}: damaged" in said.out and f"{lost.name}: missing" in said.out
+    assert said.err.startswith("error: 2 of ") and "--delete-damaged" in said.err
+    assert spoilt.exists()
+    main(["store", "check", str(made), "--delete-damaged"])
+    assert not spoilt.exists()
+    assert "dvc repro --force --single-item features" in capsys.readouterr().out
+
+
+def test_copied_shards_are_found_at_the_new_place(place: str, tmp_path: Path) -> None:
+    made = features(tmp_path / "features", str(tmp_path / "here"))
+    wanted = read_all(made)
+    main(["store", "copy", str(made), "--to", place])
+    shutil.rmtree(tmp_path / "here")
+    config(tmp_path, place).as_place().write(made)
+    FeatureStore.open(made).verify()
+    for one, other in zip(wanted, read_all(made), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_store_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(SonorantError, match=r"store .*file.*; make room there or name another store.place"):
+        features(tmp_path / "features", str(tmp_path / "file"))
+    assert not (tmp_path / "features").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"place": "ftp://host/x"}, "place must be a folder or s3://bucket/prefix, not 'ftp://host/x'"),
+        ({"utterances_per_shard": 0}, "utterances_per_shard must be at least 1, not 0"),
+        ({"cache_gib": 0.0}, "cache_gib must be above 0, not 0.0"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(change: dict[str, object], message: str) -> None:
+    settings = {"place": "store", "utterances_per_shard": 3, "cache": "cache", "cache_gib": 1.0}
+    with pytest.raises(ValueError, match=message):
+        StoreConfig(**{**settings, **change})  # type: ignore[arg-type]

@@ -1,0 +1,150 @@
+"""Training by windows of shards: every utterance once an epoch, exact to resume, the same for any number of ranks, and
+from a bucket as from a folder."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sonorant.data.batches import prefetched
+from sonorant.data.features import FeatureStore
+from sonorant.store import StoreConfig
+from sonorant.training import checkpoint
+from tests.support.object_store import ObjectStore, object_store
+from tests.support.synthetic_corpus import TINY, write_corpus
+from tests.support.tiny_training import RECIPES, tiny_recipe
+from tests.support.trainings import Training
+from tests.training.trainings import assert_resumes, assert_same, newest_state, trainer_of
+
+WINDOW = 2
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """24 utterances in shards of at most 4, so of some 8 shards."""
+    out = tmp_path_factory.mktemp("windows") / "features"
+    write_corpus(out, TINY, 24, (1.0, 1.6), config=config_of(out.parent))
+    return out
+
+
+def config_of(folder: Path, place: str | None = None, cache_bytes: int = 2**30) -> StoreConfig:
+    where, cache = place or str(folder / "store"), str(folder / "cache")
+    return StoreConfig(place=where, utterances_per_shard=4, cache=cache, cache_gib=cache_bytes / 2**30)
+
+
+@pytest.mark.parametrize("kind", ["acoustic", "vocoder"])
+@pytest.mark.parametrize("window", [1, 2, 3, 100])
+def test_an_epoch_takes_every_training_utterance_once(kind: str, corpus: Path, window: int) -> None:
+    recipe = tiny_recipe(kind, corpus, window_shards=window, segments_per_micro_batch=1)
+    store, plan = recipe.store, recipe.plan
+    shards = len(store.index.shard_ends)
+    assert plan.windows == -(-shards // window)
+    orders = []
+    for epoch in range(2):
+        rounds = range(epoch * plan.windows, (epoch + 1) * plan.windows)
+        taken = [np.concatenate([b.items for b in plan.micro_batches(r)] or [np.zeros(0, int)]) for r in rounds]
+        assert sorted(np.concatenate(taken).tolist()) == store.indices("train").tolist()
+        assert max(len(np.unique(store.index.shard[items])) for items in taken) <= window
+        orders.append([items.tolist() if plan.windows == 1 else sorted(items.tolist()) for items in taken])
+    assert orders[0] != orders[1], "no window meets others in the next epoch"
+
+
+def test_speakers_are_balanced_over_the_whole_corpus(corpus: Path) -> None:
+    """Not within a window, where the one who has least may be another."""
+    recipe = tiny_recipe("acoustic", corpus, window_shards=1, speaker_balance=1.0)
+    store, plan = recipe.store, recipe.plan
+    heard = np.zeros(2)
+    for number in range(40 * plan.windows):
+        for batch in plan.micro_batches(number):
+            heard += np.bincount(store.speaker[batch.items], store.frames[batch.items], minlength=2)
+    assert heard[0] / heard[1] == pytest.approx(1.0, abs=0.05)
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("kind", RECIPES)
+def test_resumed_within_a_window_is_uninterrupted(kind: str, corpus: Path, tmp_path: Path) -> None:
+    small: dict[str, Any] = {"window_shards": 3, "segments_per_micro_batch": 1, "frames_per_micro_batch": 250}
+    made = assert_resumes(lambda run: trainer_of(tiny_recipe(kind, corpus, **small), run), tmp_path, 6)
+    state = checkpoint.load(checkpoint.path_of(made.run.checkpoints, 6))
+    assert state["epoch"] == 1 and 0 < state["step_in_epoch"] < len(made.recipe.plan.steps(1)), "not within a window"
+
+
+@pytest.fixture(scope="module")
+def bucket(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    with object_store(tmp_path_factory.mktemp("bucket") / "s3") as running, pytest.MonkeyPatch.context() as patch:
+        for name, value in running.environment.items():
+            patch.setenv(name, value)
+        yield running
+
+
+@dataclass(frozen=True)
+class Remote:
+    """The corpus in a bucket."""
+
+    features: Path
+    cache: Path
+    room: int
+    """Bytes that the cache may hold: less than the corpus."""
+
+
+@pytest.fixture
+def remote(corpus: Path, bucket: ObjectStore, tmp_path: Path) -> Remote:
+    sizes = [path.stat().st_size for path in Path(FeatureStore.open(corpus).place.store).glob("objects/*/*")]
+    room = max(sizes) + sum(sizes) // 3
+    out = tmp_path / "remote" / "features"
+    write_corpus(out, TINY, 24, (1.0, 1.6), config=config_of(tmp_path, f"s3://{bucket.bucket}/{tmp_path.name}", room))
+    assert (out / "header.json").read_bytes() == (corpus / "header.json").read_bytes()
+    assert room < sum(sizes)
+    return Remote(out, tmp_path / "cache", room)
+
+
+def held(remote: Remote) -> int:
+    """Bytes in the cache."""
+    return sum(path.stat().st_size for path in (remote.cache / "objects").iterdir())
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("kind", ["acoustic", "vocoder"])
+def test_from_a_bucket_with_a_small_cache_it_is_the_same_training_to_the_bit(
+    kind: str, corpus: Path, remote: Remote, tmp_path: Path
+) -> None:
+    states = []
+    for name, features in (("local", corpus), ("remote", remote.features)):
+        recipe = tiny_recipe(kind, features, window_shards=WINDOW, steps=6, segments_per_micro_batch=2)
+        trainer = trainer_of(recipe, tmp_path / name)
+        assert trainer.train() == "finished"
+        states.append(trainer.state())
+    assert_same(*states)
+    assert 0 < held(remote) <= remote.room
+
+
+def test_loader_processes_fetch_too(corpus: Path, remote: Remote) -> None:
+    """After this process has fetched: its client would not survive a fork."""
+    wanted, found = (tiny_recipe("acoustic", features, window_shards=WINDOW) for features in (corpus, remote.features))
+    assert found.plan.fetch
+    found.plan.fetch(1)
+    planned = wanted.plan.micro_batches(0)
+    batches = prefetched(found.dataset(found.plan.micro_batches(0)), 1, pin=False, fresh=found.store.fetches)
+    for place, batch in enumerate(batches):
+        assert_same(wanted.dataset(planned)[place], batch)
+
+
+@pytest.mark.long
+def test_two_ranks_from_a_bucket_train_as_from_a_folder_and_as_one(
+    corpus: Path, remote: Remote, tmp_path: Path
+) -> None:
+    """To the bit on as many ranks, to rounding on others; loader processes fetch too."""
+    states = {}
+    for name, features, ranks in (("folder", corpus, 1), ("folder", corpus, 2), ("bucket", remote.features, 2)):
+        job = {"data": {"workers": 1}} if name == "bucket" else {}
+        changes = {"window_shards": WINDOW, "steps": 6, "checkpoint_every": 6}
+        training = Training("acoustic", features, tmp_path / f"{name}-{ranks}", job, **changes)
+        training.finish(ranks)
+        states[name, ranks] = newest_state(training.run.path)
+    assert_same(states["folder", 2]["phases"], states["bucket", 2]["phases"])
+    assert_same(states["folder", 2]["ema"], states["bucket", 2]["ema"])
+    assert 0 < held(remote) <= remote.room
+    for name, weights in states["folder", 1]["ema"].items():
+        np.testing.assert_allclose(weights.numpy(), states["folder", 2]["ema"][name].numpy(), rtol=1e-3, atol=1e-4)
