@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from sonorant.errors import SonorantError
+from sonorant.say import add_voice, end_cleanly_on_sigterm
 
 EXAMPLES = """\
 examples:
@@ -79,12 +80,14 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.new_key is not None:
         _make_key(arguments.keys, arguments.new_key)
         return
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # the end that was asked for, and nothing was lost
     given = {name: value for name, value in vars(arguments).items() if name not in ("voices", "new_key", "run")}
     _serve(arguments.voices, "speaks at {url}v1 (ctrl-C ends it)", **given)
 
 
 def run_demo_page(arguments: argparse.Namespace) -> None:
     """Serve one voice and its page."""
+    end_cleanly_on_sigterm()
     where = arguments.voice if "=" in arguments.voice else f"voice={arguments.voice}"
     _serve([where], "open {url} (ctrl-C ends it)", port=arguments.port, workers=arguments.workers)
 
@@ -95,7 +98,6 @@ def _serve(voices: list[str], says: str, **given: object) -> None:
         from sonorant.serving.voices import Offer
     except ModuleNotFoundError as error:
         raise SonorantError(f"needs '{error.name}'; run: pip install 'sonorant[serve]'") from None
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # the end that was asked for; what was spoken is over by then
     config = ServeConfig(offers=tuple(Offer.parse(voice) for voice in voices), **given)  # type: ignore[arg-type]
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     if config.log_texts:
