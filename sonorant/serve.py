@@ -59,7 +59,6 @@ def add_serve(commands: argparse._SubParsersAction) -> None:
 
 
 def add_demo_page(commands: argparse._SubParsersAction) -> None:
-    from sonorant.say import add_voice
 
     page = commands.add_parser(
         "demo-page",

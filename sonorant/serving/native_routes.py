@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request
+from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from sonorant.families import load_family
@@ -58,7 +59,7 @@ def native_routes(service: Service) -> APIRouter:
     routes = APIRouter(prefix="/v1", tags=["Sonorant"])
     spoken = {200: {"description": "Lines of JSON, as the speech is made", "content": {LINES: {"example": ANSWER}}}}
 
-    @routes.post("/speech", response_class=SpeechResponse, responses=spoken | ERRORS)
+    @routes.post("/speech", response_class=StreamingResponse, responses=spoken | ERRORS)
     async def speak(request: Request, asked: Speech, authorization: Authorization = None) -> SpeechResponse:
         """Speak a text. Each line has some of `audio` (base64; joined, they are the sound), `words` that are over with
         it, `unknown` characters that were left out, `bad` reasons why sentences went wrong. The last is

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Request
+from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from sonorant.serving.answers import Pieces, SpeechResponse, begun
@@ -56,7 +57,7 @@ def openai_routes(service: Service) -> APIRouter:
     sounds: dict[str, Any] = {encoding.media_type: {} for encoding in ENCODINGS.values()}
     spoken = {200: {"description": "The speech, as it is made", "content": sounds | {"text/event-stream": {}}}}
 
-    @routes.post("/audio/speech", response_class=SpeechResponse, responses=spoken | ERRORS)
+    @routes.post("/audio/speech", response_class=StreamingResponse, responses=spoken | ERRORS)
     async def speak(request: Request, asked: OpenAiSpeech, authorization: Authorization = None) -> SpeechResponse:
         """Speak a text. The answer grows while the rest is computed."""
         caller = service.keys.caller(authorization) if service.keys else None

@@ -12,7 +12,7 @@ from importlib.resources import files
 from typing import Any
 
 from fastapi import APIRouter, Request
-from fastapi.responses import Response
+from fastapi.responses import Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict
 
 from sonorant.errors import SonorantError
@@ -99,7 +99,7 @@ def page_routes(service: Service) -> APIRouter:
         """What the page must know."""
         return _voice(service.voices.first.description, service.limits.characters)
 
-    @routes.post("/speech", response_class=SpeechResponse)
+    @routes.post("/speech", response_class=StreamingResponse)
     async def speak(request: Request, asked: Typed) -> SpeechResponse:
         """Speak: lines of JSON without empty keys, {"pcm": base64 of 16-bit samples, "unknown": characters left out,
         "bad": finish reasons of sentences that went wrong, "words": [first character, the one after the last, start,

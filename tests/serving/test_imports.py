@@ -10,9 +10,7 @@ SERVER = {"fastapi", "starlette", "uvicorn", "prometheus_client"}
 def importers() -> set[str]:
     files = [path for top in ("sonorant", "tasks", "flows") for path in (ROOT / top).rglob("*.py")]
     return {
-        str(path.relative_to(ROOT))
-        for path in files
-        if SERVER & {name.split(".")[0] for name in imported_names(path)}
+        str(path.relative_to(ROOT)) for path in files if SERVER & {name.split(".")[0] for name in imported_names(path)}
     }
 
 

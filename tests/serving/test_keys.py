@@ -47,9 +47,7 @@ def test_a_key_that_is_taken_out_is_refused_from_then_on(file: Path) -> None:
 
 def test_each_limit_of_a_key_holds_for_its_minute(file: Path) -> None:
     secret, now = new_key(file, "app"), [0.0]
-    key = replace(
-        Key(**read_json(file)["keys"][0]), requests_a_minute=3, characters_a_minute=100, concurrent=2
-    )
+    key = replace(Key(**read_json(file)["keys"][0]), requests_a_minute=3, characters_a_minute=100, concurrent=2)
     write_json(file, asdict(KeyFile(keys=(key,))))
     caller = Keys(file, clock=lambda: now[0]).caller(f"Bearer {secret}")
 

@@ -4,7 +4,6 @@ import asyncio
 import json
 import re
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -15,7 +14,7 @@ from http.client import HTTPConnection, HTTPResponse
 from typing import Any
 from urllib.parse import urlsplit
 
-from sonorant.serving.server import ServeConfig, living, server_of
+from sonorant.serving.server import ServeConfig, listen, living, server_of
 from sonorant.serving.service import Service
 from tests.support.processes import start
 from tests.support.waiting import PATIENCE, wait_until
@@ -37,7 +36,7 @@ def running(config: ServeConfig) -> Iterator[Running]:
     found: dict[str, Any] = {}
 
     async def work() -> None:
-        with socket.create_server(("127.0.0.1", 0)) as listener:
+        with listen("127.0.0.1", 0) as listener:
             async with living(config) as service:
                 server = server_of(config, service, lambda: None)
                 found.update(url=f"http://127.0.0.1:{listener.getsockname()[1]}/", service=service, server=server)
