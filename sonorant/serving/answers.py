@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 from sonorant.errors import SonorantError
 from sonorant.serving.gate import error_body
 from sonorant.serving.keys import LimitReached, RefusedKey
-from sonorant.serving.processes import SpeechFailed, WorkerDied
+from sonorant.serving.processes import NotSpoken
 from sonorant.serving.turns import BusyError
 from sonorant.serving.wish import Ended, Piece
 
@@ -78,7 +78,7 @@ class SpeechResponse(StreamingResponse):
     async def stream_response(self, send: Callable[..., AsyncIterator[None]]) -> None:  # type: ignore[override]
         try:
             await super().stream_response(send)  # type: ignore[arg-type]
-        except (SonorantError, SpeechFailed) as error:
+        except SonorantError as error:
             _log.warning("a speech broke off: %s", error)
             if self._error_line:
                 body = self._error_line(str(error))
@@ -98,10 +98,9 @@ def add_error_handlers(app: FastAPI) -> None:
     async def refused(_: Request, error: SonorantError) -> Response:
         return answer(HTTPStatus.BAD_REQUEST, str(error).encode(errors="replace").decode())
 
-    @app.exception_handler(WorkerDied)
-    @app.exception_handler(SpeechFailed)
-    async def failed(_: Request, error: Exception) -> Response:
-        return answer(HTTPStatus.SERVICE_UNAVAILABLE, str(error), retry_after="1")
+    @app.exception_handler(NotSpoken)
+    async def failed(_: Request, error: NotSpoken) -> Response:
+        return answer(HTTPStatus.SERVICE_UNAVAILABLE, str(error), **{"Retry-After": "1"})
 
     @app.exception_handler(BusyError)
     async def busy(_: Request, error: BusyError) -> Response:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from pathlib import Path
+from tempfile import mkdtemp
 
 from sonorant.errors import SonorantError
 from sonorant.serving.voices import REGISTRY, Offer, Offered, Voices
@@ -32,8 +33,8 @@ async def follow(voices: Voices, folder: Path, seconds: float) -> None:
             name = one.offer.name
             try:
                 version = await asyncio.to_thread(_version_of, one.offer.where)
-            except SonorantError as error:
-                one.trouble = str(error)
+            except Exception as error:  # whatever becomes of the registry, the voices speak on
+                one.trouble = str(error) if isinstance(error, SonorantError) else f"{name}: {type(error).__name__}"
                 continue
             if version == one.version:
                 refused.pop(name, None)
@@ -41,19 +42,18 @@ async def follow(voices: Voices, folder: Path, seconds: float) -> None:
             elif refused.get(name) != version:
                 try:
                     await _take(voices, one, version, folder)
-                except SonorantError as error:
+                except Exception as error:
                     refused[name] = version
                     one.trouble = f"{REGISTRY}{version} is not spoken with, {one.version} stays: {error}"
                     _log.error("%s", one.trouble)
 
 
 async def _take(voices: Voices, one: Offered, version: str, folder: Path) -> None:
-    """Take another version, after it has spoken if the one before is loaded."""
+    """Take another version, once it has spoken; meanwhile the one before answers."""
     bundle = await asyncio.to_thread(_download, version, folder)
-    async with one.loading:
-        loaded = await voices.start(bundle) if one.loaded else None
-        _log.warning("%s is %s%s from now on", one.offer.name, REGISTRY, version)
-        voices.replace(one, bundle, version, loaded)
+    loaded = await voices.start(bundle)
+    _log.warning("%s is %s%s from now on", one.offer.name, REGISTRY, version)
+    voices.replace(one, bundle, version, loaded)
 
 
 def _version_of(uri: str) -> str:
@@ -67,4 +67,4 @@ def _version_of(uri: str) -> str:
 def _download(version: str, folder: Path) -> Path:
     from sonorant.registry.download import download_bundle
 
-    return download_bundle(f"{REGISTRY}{version}", folder / version)
+    return download_bundle(f"{REGISTRY}{version}", Path(mkdtemp(dir=folder)))

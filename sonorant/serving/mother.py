@@ -25,6 +25,8 @@ from sonorant.serving.worker import Worker
 
 CHECK = "1, 2, 3."
 """What a voice must say before it answers: numbers are words in every language."""
+SPEAKERS = 8
+"""That say it, where a voice has more."""
 QUIETEST = 1e-4
 """Full scale is 1: a peak below is silence."""
 SHORTEST = 0.1
@@ -48,8 +50,8 @@ class Variants:
 
 
 def check(voice: Voice) -> None:
-    """Let every speaker say the check sentence. Raises SonorantError if one does not."""
-    for speaker in voice.speakers:
+    """Let speakers say the check sentence. Raises SonorantError if one does not."""
+    for speaker in voice.speakers[:SPEAKERS]:
         try:
             samples = voice.say(CHECK, speaker)
         except SonorantError as error:

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import aclosing, contextmanager, suppress
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -32,7 +32,11 @@ Told = asyncio.Queue[tuple[Any, ...]]
 _log = logging.getLogger(__name__)
 
 
-class WorkerDied(SonorantError):
+class NotSpoken(SonorantError):
+    """A fault of the server's, not of the request: it may be spoken later."""
+
+
+class WorkerDied(NotSpoken):
     """The process that spoke is gone."""
 
 
@@ -124,18 +128,17 @@ class LoadedVoice:
         finally:
             self.users -= 1
 
-    async def speak(
-        self, wish: Wish, told: asyncio.Queue[tuple[Any, ...]] | None = None
-    ) -> AsyncIterator[Piece | Ended]:
+    async def speak(self, wish: Wish, told: Told | None = None) -> AsyncGenerator[Piece | Ended, None]:
         """Yield the speech as it is computed, its end last. `told`: what is told of a text that arrives: ("text", str),
         ("pause",), ("close",). A speech whose process dies is taken up by another, which gives the rest. Raises
         SonorantError for what cannot be spoken."""
         given = 0
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                async for piece in self._attempt(replace(wish, skip=given), told):
-                    given += 1
-                    yield piece
+                async with aclosing(self._attempt(replace(wish, skip=given), told)) as pieces:
+                    async for piece in pieces:
+                        given += 1
+                        yield piece
                 return
             except WorkerDied:
                 if wish.arrives or attempt == ATTEMPTS:
@@ -160,7 +163,7 @@ class LoadedVoice:
                 elif what == "died":
                     raise WorkerDied("died")
                 else:
-                    raise (SonorantError if what == "refused" else SpeechFailed)(value)
+                    raise (SonorantError if what == "refused" else NotSpoken)(value)
         finally:
             if passing:
                 passing.cancel()
@@ -234,10 +237,6 @@ class LoadedVoice:
                 _log.error("%s", error)
         if not self._ended:
             self._hire()
-
-
-class SpeechFailed(Exception):
-    """A fault of the server's own."""
 
 
 async def _pass_on(told: Told, worker: _Worker, number: int) -> None:

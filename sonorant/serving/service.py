@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import aclosing, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,11 +13,17 @@ from sonorant.errors import SonorantError
 from sonorant.runtime.speaking import Limits
 from sonorant.serving.keys import Caller, Keys, LimitReached
 from sonorant.serving.metrics import Metrics
+from sonorant.serving.processes import NotSpoken
 from sonorant.serving.turns import BusyError, Turns
 from sonorant.serving.voices import Offered, Voices
 from sonorant.serving.wish import LIMITS, Ended, Piece, Wish
 
-_OUTCOMES: dict[type[Exception], str] = {SonorantError: "refused", BusyError: "busy", LimitReached: "limited"}
+_OUTCOMES: dict[type[Exception], str] = {
+    NotSpoken: "failed",
+    SonorantError: "refused",
+    BusyError: "busy",
+    LimitReached: "limited",
+}
 _log = logging.getLogger(__name__)
 
 
@@ -47,23 +53,27 @@ class Service:
         name, began = one.offer.name, time.perf_counter()
         self.metrics.characters.labels(name).inc(len(wish.text))
         with self._counted(name, wish) as count, caller.asking(len(wish.text)) if caller else nullcontext():
-            async with self.turns.place(), self.voices.use(one) as voice:
-                async for piece in voice.speak(wish, told):
-                    if isinstance(piece, Piece):
-                        if piece.sound and not count.heard:
-                            count.heard = True
-                            self.metrics.first_audio.labels(name).observe(time.perf_counter() - began)
-                        self.metrics.runaways.labels(name).inc(len(piece.bad))
-                    else:
-                        self._ended(name, piece)
-                        count.outcome = "spoken"
+            async with (
+                self.turns.place(),
+                self.voices.use(one) as voice,
+                aclosing(voice.speak(wish, told)) as pieces,
+            ):
+                async for piece in pieces:
+                    self._count(name, piece, count, began)
                     yield piece
 
-    def _ended(self, name: str, ended: Ended) -> None:
-        self.metrics.audio.labels(name).inc(ended.audio_seconds)
-        self.metrics.late.labels(name).inc(ended.late)
-        if ended.audio_seconds:
-            self.metrics.real_time.labels(name).observe(ended.work_seconds / ended.audio_seconds)
+    def _count(self, name: str, piece: Piece | Ended, count: _Count, began: float) -> None:
+        if isinstance(piece, Piece):
+            if piece.sound and not count.heard:
+                count.heard = True
+                self.metrics.first_audio.labels(name).observe(time.perf_counter() - began)
+            self.metrics.runaways.labels(name).inc(len(piece.bad))
+            return
+        count.outcome = "spoken"
+        self.metrics.audio.labels(name).inc(piece.audio_seconds)
+        self.metrics.late.labels(name).inc(piece.late)
+        if piece.audio_seconds:
+            self.metrics.real_time.labels(name).observe(piece.work_seconds / piece.audio_seconds)
 
     @contextmanager
     def _counted(self, name: str, wish: Wish) -> Iterator[_Count]:

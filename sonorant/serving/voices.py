@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import shutil
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -14,7 +15,7 @@ from pathlib import Path
 
 from sonorant.errors import SonorantError
 from sonorant.runtime.bundle import VoiceDescription, read_bundle
-from sonorant.serving.processes import LoadedVoice
+from sonorant.serving.processes import LoadedVoice, NotSpoken
 
 REGISTRY = "models:/"
 _log = logging.getLogger(__name__)
@@ -90,31 +91,46 @@ class Voices:
 
     @asynccontextmanager
     async def use(self, one: Offered) -> AsyncIterator[LoadedVoice]:
-        """The voice, loaded, for one request. Raises SonorantError if it cannot be loaded."""
+        """The voice, loaded, for one request. Raises NotSpoken if it cannot be loaded."""
         async with one.loading:
-            if one.loaded is None:
-                one.loaded = await self.start(one.bundle)
-            loaded = one.loaded
+            new = one.loaded is None
+            while one.loaded is None:
+                await self._load(one)
             one.used = time.monotonic()
-            using = loaded.used()
-            using.__enter__()  # before another request may find the voice idle and unload it
+            using = one.loaded.used()
+            loaded = using.__enter__()  # before another request may find the voice idle and unload it
         try:
-            self.keep_to_memory(but=one)
+            if new:
+                self.keep_to_memory(but=one)
             yield loaded
         finally:
             using.__exit__(None, None, None)
+
+    async def _load(self, one: Offered) -> None:
+        bundle = one.bundle
+        try:
+            loaded = await self.start(bundle)
+        except SonorantError as error:
+            one.trouble = str(error)
+            raise NotSpoken(f"the voice {one.offer.name} is not loaded: {error}") from None
+        if one.bundle == bundle:
+            one.loaded = loaded
+        else:  # another version was taken meanwhile
+            loaded.close()
 
     async def start(self, bundle: Path) -> LoadedVoice:
         """A bundle loaded, and heard. Raises SonorantError if it does not speak."""
         return await LoadedVoice.start(bundle, self._workers, log=self._log, died=self._died)
 
-    def replace(self, one: Offered, bundle: Path, version: str, loaded: LoadedVoice | None) -> None:
-        """Take another version. The one before speaks its requests to their end."""
-        before, one.loaded = one.loaded, loaded
-        one.bundle, one.version, one.trouble, one.since = bundle, version, "", time.time()
-        one.description = read_bundle(bundle).description
-        if before is not None:
-            self._later(before)
+    def replace(self, one: Offered, bundle: Path, version: str, loaded: LoadedVoice) -> None:
+        """Take another version. The one before speaks its requests to their end, and then its download is removed."""
+        before, former = one.loaded, one.bundle
+        one.bundle, one.version, one.loaded, one.trouble, one.since = bundle, version, loaded, "", time.time()
+        one.description = loaded.description
+        task = asyncio.create_task(_retire(before, former))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        self.keep_to_memory(but=one)
 
     def keep_to_memory(self, *, but: Offered | None = None) -> None:
         """Unload idle voices, the one that was used least lately first, until all keep to the limit."""
@@ -137,7 +153,8 @@ class Voices:
             if one.loaded:
                 one.loaded.close()
 
-    def _later(self, before: LoadedVoice) -> None:
-        task = asyncio.create_task(before.retire())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+
+async def _retire(before: LoadedVoice | None, downloaded: Path) -> None:
+    if before is not None:
+        await before.retire()
+    await asyncio.to_thread(shutil.rmtree, downloaded, ignore_errors=True)

@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -76,7 +76,8 @@ def test_a_text_that_kills_each_time_is_given_up(voice_bundle: Path) -> None:
                 while True:
                     for worker in voice._workers:
                         if worker.speeches and worker.pid and not worker.dead:
-                            os.kill(worker.pid, signal.SIGKILL)
+                            with suppress(ProcessLookupError):
+                                os.kill(worker.pid, signal.SIGKILL)
                     await asyncio.sleep(0)
 
             killing = asyncio.create_task(kill())
@@ -87,7 +88,7 @@ def test_a_text_that_kills_each_time_is_given_up(voice_bundle: Path) -> None:
     asyncio.run(work())
 
 
-def test_a_voice_that_says_nothing_is_not_loaded(voice_bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_voice_that_is_not_there_is_not_loaded() -> None:
     with pytest.raises(SonorantError, match="no voice bundle here"):
         asyncio.run(LoadedVoice.start(Path("nowhere"), 1, died=lambda: None))
 
