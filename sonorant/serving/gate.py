@@ -10,6 +10,8 @@ from typing import Any
 
 BODY_SECONDS = 10.0
 """In which a whole body must have come."""
+HEAD_BYTES = 32 * 1024
+"""Of all headers."""
 JSON = "application/json"
 
 Message = dict[str, Any]
@@ -49,6 +51,8 @@ class Gate:
             await _answer(send, *refused)
 
     def _refusal(self, headers: dict[str, str]) -> tuple[HTTPStatus, str] | None:
+        if sum(len(name) + len(value) for name, value in headers.items()) > HEAD_BYTES:
+            return HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"the headers are larger than {HEAD_BYTES} bytes"
         host, origin = headers.get("host", ""), headers.get("origin")
         if self._hosts is not None and host.rpartition(":")[0] not in self._hosts and host not in self._hosts:
             return HTTPStatus.FORBIDDEN, "this server is for this machine alone; call it 127.0.0.1 or localhost"

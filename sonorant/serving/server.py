@@ -21,6 +21,7 @@ from sonorant.errors import SonorantError
 from sonorant.processes import usable_cores
 from sonorant.serving.app import application
 from sonorant.serving.following import fetch, follow
+from sonorant.serving.gate import HEAD_BYTES
 from sonorant.serving.keys import Keys
 from sonorant.serving.metrics import Metrics
 from sonorant.serving.service import Service
@@ -34,7 +35,6 @@ STALL_SECONDS = 30.0
 """In which a listener must take what is kept for them, some 50 KB."""
 SEND_BUFFER = 128 * 1024
 """Bytes that the system keeps for a listener, beside those that wait here."""
-HEAD_BYTES = 32 * 1024
 CONNECTIONS = 2_000
 """At a time; more get status 503."""
 _log = logging.getLogger(__name__)

@@ -3,7 +3,7 @@
 import json
 import socket
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -67,7 +67,6 @@ def until_closed(client: socket.socket) -> bytes:
         (GOOD, JSON | {"Origin": "http://example.com"}, 403),
         (GOOD, JSON | {"Origin": "null"}, 403),
         (GOOD, JSON | {"Host": "example.com"}, 403),
-        (GOOD, JSON | {"X-Long": "x" * 60_000}, 400),
     ],
     ids=lambda value: str(value)[:40],
 )
@@ -76,6 +75,17 @@ def test_nonsense_gets_a_status_and_a_line(server: Running, body: bytes, headers
     assert response.status == status
     assert len(response.read().splitlines()) == 1
     assert "Access-Control-Allow-Origin" not in response.headers
+
+
+@pytest.mark.parametrize("length", [40_000, 1_000_000])
+def test_huge_headers_are_refused(server: Running, length: int) -> None:
+    with connected(server) as client:
+        client.sendall(HEAD + b"X-Long: ")
+        with suppress(ConnectionError):  # it is closed before all is sent
+            client.sendall(b"x" * length + b"\r\nContent-Length: 0\r\n\r\n")
+        answer = until_closed(client)
+    # Of the larger one the rest is not read, which may take the answer with it.
+    assert answer.split(b" ")[1] in (b"400", b"431") if answer or length < 100_000 else answer == b""
 
 
 def test_ten_megabytes_are_refused_before_they_are_read(server: Running) -> None:
