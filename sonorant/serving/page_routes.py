@@ -12,7 +12,7 @@ from importlib.resources import files
 from typing import Any
 
 from fastapi import APIRouter, Request
-from fastapi.responses import Response, StreamingResponse
+from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict
 
 from sonorant.errors import SonorantError
@@ -95,9 +95,10 @@ def page_routes(service: Service) -> APIRouter:
         routes.get(path)(partial(_file, name, kind))
 
     @routes.get("/voice")
-    async def voice() -> dict[str, Any]:
+    async def voice() -> JSONResponse:
         """What the page must know."""
-        return _voice(service.voices.first.description, service.limits.characters)
+        told = _voice(service.voices.first.description, service.limits.characters)
+        return JSONResponse(told, headers=HEADERS)
 
     @routes.post("/speech", response_class=StreamingResponse)
     async def speak(request: Request, asked: Typed) -> SpeechResponse:

@@ -87,7 +87,9 @@ def test_a_voice_of_codes_takes_seed_and_temperature_but_no_speed(codec_lm_page:
         ({"temperature": -1}, "temperature must be at least 0"),
         ({"seed": -1}, "seed must be 0 to"),
     ):
-        assert speak(codec_lm_page, text=text, **wish)[-1]["error"].startswith(line)
+        response = ask(codec_lm_page, "/speech", json.dumps({"text": text} | wish).encode())
+        assert response.status == 400
+        assert json.loads(response.read())["error"]["message"].startswith(line)
 
 
 def test_tells_of_the_voice(page: str) -> None:
