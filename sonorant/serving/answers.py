@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from http import HTTPStatus
 
@@ -12,6 +12,7 @@ from fastapi import FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.exceptions import HTTPException as StarletteHTTPException
+from starlette.types import Send
 
 from sonorant.errors import SonorantError
 from sonorant.serving.gate import error_body
@@ -75,14 +76,14 @@ class SpeechResponse(StreamingResponse):
         super().__init__(self._encoded, media_type=media_type, headers={"Cache-Control": "no-store"} | (headers or {}))
         self._pieces, self._error_line = pieces, error_line
 
-    async def stream_response(self, send: Callable[..., AsyncIterator[None]]) -> None:  # type: ignore[override]
+    async def stream_response(self, send: Send) -> None:
         try:
-            await super().stream_response(send)  # type: ignore[arg-type]
+            await super().stream_response(send)
         except SonorantError as error:
             _log.warning("a speech broke off: %s", error)
             if self._error_line:
                 body = self._error_line(str(error))
-                await send({"type": "http.response.body", "body": body, "more_body": False})  # type: ignore[misc]
+                await send({"type": "http.response.body", "body": body, "more_body": False})
         finally:
             await self._encoded.aclose()
             await self._pieces.aclose()

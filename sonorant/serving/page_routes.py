@@ -72,9 +72,11 @@ class Arriving:
         self._wait()
 
     def add(self, more: More) -> None:
-        for what in ([("text", more.text)], [("pause",)] * more.pause, [("close",)] * more.end):
-            for message in what:
-                self.told.put_nowait(message)
+        self.told.put_nowait(("text", more.text))
+        if more.pause:
+            self.told.put_nowait(("pause",))
+        if more.end:
+            self.told.put_nowait(("close",))
         self._wait()
 
     def forget(self) -> None:

@@ -58,8 +58,9 @@ def running(config: ServeConfig) -> Iterator[Running]:
 def started(*words: Any, **settings: Any) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """`sonorant serve` on a free port as a process, and its address; the process is killed if it still runs."""
     command = [sys.executable, "-m", "sonorant.cli", "serve", *map(str, words), "--port", "0"]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with start(command, **pipes, **settings) as process:
+        assert process.stdout is not None and process.stderr is not None
         try:
             line = process.stdout.readline()
             found = re.search(r"http://[\d.]+:\d+/", line)
