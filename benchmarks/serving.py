@@ -92,13 +92,13 @@ async def load(url: str, listeners: int, seconds: float) -> dict[str, Any]:
     heard, numbers, began = Heard(), count(), time.perf_counter()
     await asyncio.gather(*(listen(url, heard, numbers, began + seconds) for _ in range(listeners)))
     took = time.perf_counter() - began
-    p50, p95, p99 = np.percentile(heard.first, [50, 95, 99]) * 1000.0
+    p50, p95, p99 = (round(float(np.percentile(heard.first, share)) * 1000.0, 1) for share in (50, 95, 99))
     return {
         "listeners": listeners,
         "requests": len(heard.first),
         "lost": heard.lost,
         "requests_a_second": round(len(heard.first) / took, 2),
-        "first_audio_ms": {"p50": round(p50, 1), "p95": round(p95, 1), "p99": round(p99, 1)},
+        "first_audio_ms": {"p50": p50, "p95": p95, "p99": p99},
         "speech_a_second": round(heard.audio / took, 2),
         "memory_mib": round(metrics(url)["sonorant_voice_memory_bytes"] / 2**20, 1),
         "load_average": round(os.getloadavg()[0], 1),

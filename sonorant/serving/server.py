@@ -6,6 +6,7 @@ import asyncio
 import errno
 import ipaddress
 import logging
+import math
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -229,6 +230,6 @@ def server_of(config: ServeConfig, service: Service, started: Callable[[], None]
         proxy_headers=False,
         limit_concurrency=CONNECTIONS,
         h11_max_incomplete_event_size=HEAD_BYTES,
-        timeout_graceful_shutdown=config.drain_seconds,  # type: ignore[arg-type]
+        timeout_graceful_shutdown=math.ceil(config.drain_seconds),
     )
     return Server(options, service, started)

@@ -37,6 +37,8 @@ def test_no_request_finds_a_fault(server: Running, mode: GenerationMode) -> None
             case.call_and_validate(checks=[not_a_server_error])
             asked.add(case.path)
 
-        if mode is GenerationMode.POSITIVE or operation.body or operation.path_parameters:
+        if (
+            mode is GenerationMode.POSITIVE or operation.method.upper() == "POST"
+        ):  # a text without a rule has no opposite
             ask()
     assert {"/v1/audio/speech", "/v1/speech"} <= asked
