@@ -1,4 +1,4 @@
-"""The command `sonorant` and its subcommands; `say` and `listen` are in modules of their own."""
+"""The command `sonorant` and its subcommands; `say`, `serve` and `listen` are in modules of their own."""
 
 import argparse
 import logging
@@ -6,20 +6,16 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 
 from sonorant.errors import SonorantError
 from sonorant.listen import add_listen
-from sonorant.say import add_say, add_voice, bundle_folder, end_cleanly_on_sigterm
+from sonorant.say import add_say, end_cleanly_on_sigterm
+from sonorant.serve import add_demo_page, add_serve
 from sonorant.store_command import add_store
 from sonorant.workers import add_scheduler, add_worker
 
-PAGE_EXAMPLES = """\
-examples:
-  sonorant demo-page --voice artifacts/voice
-  sonorant demo-page --voice models:/sonorant-demo@champion --port 0
-"""
 WATCH_EXAMPLES = """\
 examples:
   sonorant watch                                     the training at work below runs/, or the newest
@@ -68,38 +64,9 @@ def _parser() -> argparse.ArgumentParser:
         add_worker,
         add_store,
     )
-    for add in (add_say, _add_demo_page, add_listen, *rest):
+    for add in (add_say, add_serve, add_demo_page, add_listen, *rest):
         add(commands)
     return parser
-
-
-def _add_demo_page(commands: argparse._SubParsersAction) -> None:
-    page = commands.add_parser(
-        "demo-page",
-        help="a page on this machine: type a text and hear it",
-        description="Serve a page to this machine alone (127.0.0.1): type a text and hear it while it is computed.",
-        epilog=PAGE_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add_voice(page)
-    port = "port to listen on; 0 takes any that is free; default 8765"
-    page.add_argument("--port", type=int, default=8765, metavar="N", help=port)
-    page.add_argument("--workers", type=int, metavar="N", help="requests computed at a time (default: one a core)")
-    page.set_defaults(run=_serve_demo_page)
-
-
-def _serve_demo_page(arguments: argparse.Namespace) -> None:
-    from sonorant.page.server import PageServer
-    from sonorant.page.synthesis import Synthesis
-
-    end_cleanly_on_sigterm()
-    with (
-        bundle_folder(arguments.voice) as bundle,
-        closing(Synthesis(bundle, workers=arguments.workers)) as synthesis,
-        PageServer(synthesis, arguments.port) as server,
-    ):
-        print(f"open {server.url} (ctrl-C ends it)", flush=True)
-        server.serve_forever()
 
 
 def _add_doctor(commands: argparse._SubParsersAction) -> None:

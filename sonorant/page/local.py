@@ -1,4 +1,5 @@
-"""An HTTP server for a page of this machine alone; what the demo page, the review and the listening test share.
+"""An HTTP server for a page of this machine alone, which the review and the listening test share; the demo page takes
+its headers.
 
 It listens on loopback and refuses what another site's page could make the browser send: a foreign Host (DNS
 rebinding), a foreign Origin, a body that is not JSON.

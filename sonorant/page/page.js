@@ -204,7 +204,7 @@ async function speak(arrives = false) {
   showText(wish.text);
   try {
     const response = await fetch("speech", { ...asJson(wish), signal: request.signal });
-    if (!response.ok) throw new Error((await response.json()).error);
+    if (!response.ok) throw new Error((await response.json()).error.message);
     await listen(response);
   } catch (error) {
     if (request.signal.aborted) return;

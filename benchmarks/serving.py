@@ -1,0 +1,157 @@
+"""The server under load: `python -m benchmarks.serving`.
+
+1, 8, 32 and 128 listeners ask `sonorant serve` over HTTP, each again as soon as the speech before is there, so the
+server is never idle. They run in one process on the same machine and take their share of its cores.
+"""
+
+import asyncio
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from benchmarks.random_voice import shipped, voice_of
+from benchmarks.report import command, finish, options
+from benchmarks.speaking import TEXTS
+from sonorant.errors import SonorantError
+from tasks.stage import run
+
+LISTENERS = (1, 8, 32, 128)
+KEPT = 0.8
+"""Of the speech that 8 listeners get made in a second, at least so much is made for 32 and for 128."""
+GROWTH = 1.1
+"""Memory after the last round is at most so many times that after 8 listeners, when all processes have spoken."""
+SHORT = {"seconds": 3.0}
+
+
+def main() -> None:
+    """Ask, print, judge."""
+    parser = command(__doc__)
+    parser.add_argument("--voice", type=Path, help="voice bundle; default: what the pipeline made, else random weights")
+    parser.add_argument("--seconds", type=float, default=60.0, help="of each number of listeners (default 60)")
+    given = options(parser, SHORT)
+    with voice_of(given.voice or shipped("parallel"), "parallel") as (voice, weights), served(voice["bundle"]) as url:
+        rows = []
+        for listeners in LISTENERS:
+            rows.append(asyncio.run(load(url, listeners, given.seconds)))
+            print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
+        counted = metrics(url)
+    made = {row["listeners"]: row["speech_a_second"] for row in rows}
+    claims = {
+        "every request is answered whole, at 1, 8, 32 and 128 listeners": not any(row["lost"] for row in rows),
+        f"32 and 128 listeners get at least {KEPT:g} times the speech a second of 8": (
+            min(made[32], made[128]) >= KEPT * made[8]
+        ),
+        f"memory after the last round is at most {GROWTH:g} times that after 8 listeners": (
+            rows[-1]["memory_mib"] <= GROWTH * rows[1]["memory_mib"]
+        ),
+    }
+    result = {"weights": weights, "seconds": given.seconds, "rounds": rows}
+    result["worker_deaths"] = counted["sonorant_worker_deaths_total"]
+    finish("serving", result, claims, given)
+
+
+@contextmanager
+def served(bundle: str) -> Iterator[str]:
+    """A server's address."""
+    words = [sys.executable, "-m", "sonorant.cli", "serve", f"voice={bundle}", "--port", "0"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            found = re.search(r"http://[\d.:]+/", process.stdout.readline())
+            if found is None:
+                raise SonorantError("the server did not start; its message is above")
+            yield found[0]
+        finally:
+            process.terminate()
+
+
+@dataclass
+class Heard:
+    """What the listeners of one round got."""
+
+    first: list[float] = field(default_factory=list)
+    """Seconds to the first sound, of each request."""
+    audio: float = 0.0
+    lost: int = 0
+
+
+async def load(url: str, listeners: int, seconds: float) -> dict[str, Any]:
+    """One round: its figures."""
+    heard, numbers, began = Heard(), count(), time.perf_counter()
+    await asyncio.gather(*(listen(url, heard, numbers, began + seconds) for _ in range(listeners)))
+    took = time.perf_counter() - began
+    p50, p95, p99 = (round(float(np.percentile(heard.first, share)) * 1000.0, 1) for share in (50, 95, 99))
+    return {
+        "listeners": listeners,
+        "requests": len(heard.first),
+        "lost": heard.lost,
+        "requests_a_second": round(len(heard.first) / took, 2),
+        "first_audio_ms": {"p50": p50, "p95": p95, "p99": p99},
+        "speech_a_second": round(heard.audio / took, 2),
+        "memory_mib": round(metrics(url)["sonorant_voice_memory_bytes"] / 2**20, 1),
+        "load_average": round(os.getloadavg()[0], 1),
+    }
+
+
+async def listen(url: str, heard: Heard, numbers: Iterator[int], until: float) -> None:
+    """One listener, until the time is over."""
+    texts = list(TEXTS.values())
+    while time.perf_counter() < until:
+        began = time.perf_counter()
+        lines = await ask(url, {"text": texts[next(numbers) % len(texts)], "format": "pcm", "timings": False})
+        first = None
+        last: dict[str, Any] = {}
+        async for line in lines:
+            last = json.loads(line)
+            if first is None and "audio" in last:
+                first = time.perf_counter() - began
+        if first is None or not last.get("end"):
+            heard.lost += 1
+        else:
+            heard.first.append(first)
+            heard.audio += last["seconds"]
+
+
+async def ask(url: str, wish: dict[str, Any]) -> Any:
+    """The lines of an answer, as they come; HTTP/1.0, so that they come as they are."""
+    address = urlsplit(url)
+    reader, writer = await asyncio.open_connection(address.hostname, address.port, limit=2**20)
+    body = json.dumps(wish).encode()
+    head = f"POST /v1/speech HTTP/1.0\r\nHost: {address.netloc}\r\nContent-Type: application/json\r\n"
+    writer.write(head.encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+
+    async def lines() -> Any:
+        try:
+            while (await reader.readline()).strip():
+                pass
+            while line := await reader.readline():
+                yield line
+        finally:
+            writer.close()
+
+    return lines()
+
+
+def metrics(url: str) -> dict[str, float]:
+    """The server's counters without labels."""
+    from urllib.request import urlopen
+
+    text = urlopen(f"{url}metrics").read().decode()
+    rows = (line.split(" ") for line in text.splitlines() if not line.startswith("#") and "{" not in line)
+    return {name: float(value) for name, value in rows}
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,1 @@
+"""`sonorant serve`: an HTTP server in front of voices."""

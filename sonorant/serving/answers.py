@@ -1,0 +1,130 @@
+"""Speech as an HTTP answer: its first piece decides the status, the rest follows as it is made; errors as JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable
+from contextlib import suppress
+from http import HTTPStatus
+
+from fastapi import FastAPI, HTTPException, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response, StreamingResponse
+from starlette.exceptions import HTTPException as StarletteHTTPException
+from starlette.types import Send
+
+from sonorant.errors import SonorantError
+from sonorant.serving.gate import error_body
+from sonorant.serving.keys import LimitReached, RefusedKey
+from sonorant.serving.processes import NotSpoken
+from sonorant.serving.turns import BusyError
+from sonorant.serving.wish import Ended, Piece
+
+Pieces = AsyncGenerator[Piece | Ended, None]
+GONE = 499
+"""The status, which nobody sees, of a request whose client has gone."""
+_log = logging.getLogger(__name__)
+
+
+async def begun(request: Request, pieces: Pieces) -> Pieces:
+    """The same pieces once the first is there, so that what cannot be spoken has a status of its own; the work ends if
+    the client goes before. Raises what `pieces` raises."""
+    first = asyncio.ensure_future(anext(pieces))
+    gone = asyncio.ensure_future(_gone(request))
+    try:
+        await asyncio.wait({first, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not first.done():
+            raise HTTPException(GONE)
+        return _all(first.result(), pieces)
+    finally:
+        gone.cancel()
+        if not first.done():
+            first.cancel()
+            with suppress(asyncio.CancelledError, Exception):
+                await first
+
+
+async def _all(first: Piece | Ended, rest: Pieces) -> Pieces:
+    try:
+        yield first
+        async for piece in rest:
+            yield piece
+    finally:
+        await rest.aclose()
+
+
+async def _gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+class SpeechResponse(StreamingResponse):
+    """An answer that grows. Whatever ends it ends the work. Where the speech fails after its beginning, `error_line`
+    gives its last bytes; without one the connection breaks off, so that nobody takes a part for the whole."""
+
+    def __init__(
+        self,
+        pieces: Pieces,
+        encode: Callable[[Pieces], AsyncGenerator[bytes, None]],
+        media_type: str,
+        *,
+        headers: dict[str, str] | None = None,
+        error_line: Callable[[str], bytes] | None = None,
+    ) -> None:
+        self._encoded = encode(pieces)
+        super().__init__(self._encoded, media_type=media_type, headers={"Cache-Control": "no-store"} | (headers or {}))
+        self._pieces, self._error_line = pieces, error_line
+
+    async def stream_response(self, send: Send) -> None:
+        try:
+            await super().stream_response(send)
+        except SonorantError as error:
+            _log.warning("a speech broke off: %s", error)
+            if self._error_line:
+                body = self._error_line(str(error))
+                await send({"type": "http.response.body", "body": body, "more_body": False})
+        finally:
+            await self._encoded.aclose()
+            await self._pieces.aclose()
+
+
+def add_error_handlers(app: FastAPI) -> None:
+    """Every error is a status and a line; none repeats what was sent."""
+
+    def answer(status: int, line: str, param: str | None = None, **headers: str) -> Response:
+        return JSONResponse(error_body(status, line, param), status, headers=headers)
+
+    @app.exception_handler(SonorantError)
+    async def refused(_: Request, error: SonorantError) -> Response:
+        return answer(HTTPStatus.BAD_REQUEST, str(error).encode(errors="replace").decode())
+
+    @app.exception_handler(NotSpoken)
+    async def failed(_: Request, error: NotSpoken) -> Response:
+        return answer(HTTPStatus.SERVICE_UNAVAILABLE, str(error), **{"Retry-After": "1"})
+
+    @app.exception_handler(BusyError)
+    async def busy(_: Request, error: BusyError) -> Response:
+        line = "too many are speaking; try again in a moment"
+        return answer(HTTPStatus.SERVICE_UNAVAILABLE, line, **{"Retry-After": "1"})
+
+    @app.exception_handler(LimitReached)
+    async def limited(_: Request, error: LimitReached) -> Response:
+        return answer(HTTPStatus.TOO_MANY_REQUESTS, str(error), **{"Retry-After": str(max(1, round(error.seconds)))})
+
+    @app.exception_handler(RefusedKey)
+    async def unknown(_: Request, error: RefusedKey) -> Response:
+        line = "give a key of this server: Authorization: Bearer <key>"
+        return answer(HTTPStatus.UNAUTHORIZED, line, **{"WWW-Authenticate": "Bearer"})
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(_: Request, error: RequestValidationError) -> Response:
+        problem = error.errors()[0]
+        place = ".".join(str(part) for part in problem["loc"][1:]) or "the request"
+        place = place.encode(errors="replace").decode()
+        return answer(HTTPStatus.UNPROCESSABLE_ENTITY, f"{place}: {problem['msg']}", place)
+
+    @app.exception_handler(StarletteHTTPException)
+    async def other(_: Request, error: StarletteHTTPException) -> Response:
+        line = "there is no such page" if error.status_code == HTTPStatus.NOT_FOUND else str(error.detail)
+        return answer(error.status_code, line, **(error.headers or {}))

@@ -1,0 +1,70 @@
+"""Voices of MLflow's registry: downloaded, and followed to the version that their alias names."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from tempfile import mkdtemp
+
+from sonorant.errors import SonorantError
+from sonorant.serving.voices import REGISTRY, Offer, Offered, Voices
+
+_log = logging.getLogger(__name__)
+
+
+def fetch(offer: Offer, folder: Path) -> Offered:
+    """A voice as it is offered now; one of the registry is downloaded below `folder`. Raises SonorantError if there is
+    none, or no registry."""
+    if not offer.where.startswith(REGISTRY):
+        return Offered(offer, Path(offer.where), "")
+    version = _version_of(offer.where)
+    return Offered(offer, _download(version, folder), version)
+
+
+async def follow(voices: Voices, folder: Path, seconds: float) -> None:
+    """Ask the registry every so many seconds, for ever; a version that does not speak is tried once."""
+    followed = [one for one in voices.by_name.values() if one.offer.where.startswith(REGISTRY)]
+    refused: dict[str, str] = {}
+    while True:
+        await asyncio.sleep(seconds)
+        voices.keep_to_memory()
+        for one in followed:
+            name = one.offer.name
+            try:
+                version = await asyncio.to_thread(_version_of, one.offer.where)
+            except Exception as error:  # whatever becomes of the registry, the voices speak on
+                one.trouble = str(error) if isinstance(error, SonorantError) else f"{name}: {type(error).__name__}"
+                continue
+            if version == one.version:
+                refused.pop(name, None)
+                one.trouble = ""
+            elif refused.get(name) != version:
+                try:
+                    await _take(voices, one, version, folder)
+                except Exception as error:
+                    refused[name] = version
+                    one.trouble = f"{REGISTRY}{version} is not spoken with, {one.version} stays: {error}"
+                    _log.error("%s", one.trouble)
+
+
+async def _take(voices: Voices, one: Offered, version: str, folder: Path) -> None:
+    """Take another version, once it has spoken; meanwhile the one before answers."""
+    bundle = await asyncio.to_thread(_download, version, folder)
+    loaded = await voices.start(bundle)
+    _log.warning("%s is %s%s from now on", one.offer.name, REGISTRY, version)
+    voices.replace(one, bundle, version, loaded)
+
+
+def _version_of(uri: str) -> str:
+    try:
+        from sonorant.registry.download import version_of  # needs mlflow, which a folder does not
+    except ModuleNotFoundError as error:
+        raise SonorantError(f"{uri}: needs '{error.name}'; run: pip install 'sonorant[pipeline]'") from None
+    return version_of(uri)
+
+
+def _download(version: str, folder: Path) -> Path:
+    from sonorant.registry.download import download_bundle
+
+    return download_bundle(f"{REGISTRY}{version}", Path(mkdtemp(dir=folder)))

@@ -1,0 +1,46 @@
+"""What an operator's programs ask: is it alive, may it be given requests, what has it counted?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi.responses import JSONResponse, PlainTextResponse
+
+from sonorant.serving.service import Service
+
+PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def health_routes(service: Service) -> APIRouter:
+    """The routes of one server; none asks for a key, none tells of texts."""
+    routes = APIRouter(tags=["Operation"])
+
+    @routes.get("/healthz")
+    async def healthz() -> dict[str, str]:
+        """Whether the server answers at all."""
+        return {"status": "alive"}
+
+    @routes.get("/readyz", responses={503: {"description": "No voice speaks, or the server is about to end"}})
+    async def readyz() -> JSONResponse:
+        """Whether requests are welcome, and how each voice stands: why a newer version is not spoken with, too."""
+        voices: dict[str, Any] = {
+            name: {
+                "version": one.version or None,
+                "loaded": one.loaded is not None,
+                "processes": one.loaded.alive if one.loaded else 0,
+                "trouble": one.trouble or None,
+            }
+            for name, one in service.voices.by_name.items()
+        }
+        dead = any(told["loaded"] and not told["processes"] for told in voices.values())
+        ready = not service.draining and not dead
+        status = "draining" if service.draining else "ready" if ready else "not ready"
+        return JSONResponse({"status": status, "voices": voices}, 200 if ready else 503)
+
+    @routes.get("/metrics", response_class=PlainTextResponse)
+    async def metrics() -> PlainTextResponse:
+        """All counters, for Prometheus."""
+        return PlainTextResponse(service.metrics.text(), media_type=PROMETHEUS)
+
+    return routes

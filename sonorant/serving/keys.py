@@ -1,0 +1,134 @@
+"""API keys: kept as hashes, compared in constant time, each with limits of its own.
+
+A key is 32 bytes of chance, so nobody finds one by trying, and one round of SHA-256 keeps it as well as many would.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from sonorant.errors import SonorantError
+from sonorant.files import parse_checked, read_json, write_json
+
+MINUTE = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Key:
+    """One caller's key and limits."""
+
+    name: str
+    sha256: str
+    """Of the key, hexadecimal."""
+    requests_a_minute: int = 120
+    characters_a_minute: int = 100_000
+    concurrent: int = 8
+    """Requests at a time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyFile:
+    keys: tuple[Key, ...] = ()
+
+
+class RefusedKey(Exception):
+    """No key, or none of this server's."""
+
+
+class LimitReached(Exception):
+    """A key's limit; `seconds` until it may be tried again."""
+
+    def __init__(self, line: str, seconds: float) -> None:
+        super().__init__(line)
+        self.seconds = seconds
+
+
+class Caller:
+    """One key's requests of the last minute."""
+
+    def __init__(self, key: Key, clock: Callable[[], float]) -> None:
+        self.key, self._clock = key, clock
+        self._asked: list[tuple[float, int]] = []
+        self._speaking = 0
+
+    @contextmanager
+    def asking(self, characters: int) -> Iterator[None]:
+        """Count one request of so many characters. Raises LimitReached."""
+        now, key = self._clock(), self.key
+        self._asked = [(when, count) for when, count in self._asked if when > now - MINUTE]
+        again = self._asked[0][0] + MINUTE - now if self._asked else MINUTE
+        if self._speaking >= key.concurrent:
+            raise LimitReached(f"the key '{key.name}' has {key.concurrent} requests at work, its limit", 1.0)
+        if len(self._asked) >= key.requests_a_minute:
+            raise LimitReached(f"the key '{key.name}' has {key.requests_a_minute} requests a minute", again)
+        if sum(count for _, count in self._asked) + characters > key.characters_a_minute:
+            raise LimitReached(f"the key '{key.name}' has {key.characters_a_minute} characters a minute", again)
+        self._asked.append((now, characters))
+        self._speaking += 1
+        try:
+            yield
+        finally:
+            self._speaking -= 1
+
+
+class Keys:
+    """The keys of a file, read again when it changes: a key that is taken out is refused from then on."""
+
+    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        """Raises SonorantError if the file cannot be read or holds no key."""
+        self._path, self._clock = path, clock
+        self._callers: dict[str, Caller] = {}
+        self._read_at = -1
+        self._read()
+        if not self._callers:
+            raise SonorantError(f"{path}: holds no key; make one with --new-key")
+
+    def caller(self, authorization: str | None) -> Caller:
+        """Whose key a header `Bearer <key>` gives. Raises RefusedKey."""
+        self._read()
+        kind, _, key = (authorization or "").partition(" ")
+        given = _hash(key.strip())
+        found = None
+        for sha256, caller in self._callers.items():
+            if hmac.compare_digest(sha256, given):  # all are compared, so time tells nothing
+                found = caller
+        if found is None or kind.lower() != "bearer":
+            raise RefusedKey
+        return found
+
+    def _read(self) -> None:
+        try:
+            changed = self._path.stat().st_mtime_ns
+        except OSError as error:
+            raise SonorantError(f"{self._path}: cannot be read ({error.strerror}); make one with --new-key") from None
+        if changed != self._read_at:
+            keys = parse_checked(read_json(self._path), KeyFile, self._path).keys
+            kept = self._callers
+            self._callers = {key.sha256: Caller(key, self._clock) for key in keys}
+            for sha256, caller in kept.items():
+                if sha256 in self._callers and self._callers[sha256].key == caller.key:
+                    self._callers[sha256] = caller
+            self._read_at = changed
+
+
+def new_key(path: Path, name: str) -> str:
+    """Add a key to a file, made if it is absent and then readable by its owner alone. Returns the key, which is kept
+    nowhere. Raises SonorantError if the name is taken."""
+    keys = parse_checked(read_json(path), KeyFile, path).keys if path.exists() else ()
+    if not name or any(key.name == name for key in keys):
+        raise SonorantError(f"{path}: has a key named '{name}'; give another name")
+    secret = f"sk-{secrets.token_urlsafe(32)}"
+    write_json(path, asdict(KeyFile(keys=(*keys, Key(name=name, sha256=_hash(secret))))))
+    path.chmod(0o600)
+    return secret
+
+
+def _hash(key: str) -> str:
+    return hashlib.sha256(key.encode(errors="replace")).hexdigest()

@@ -1,0 +1,43 @@
+"""What the server counts, for Prometheus."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from sonorant.serving.turns import Turns
+from sonorant.serving.voices import Voices
+
+FIRST_AUDIO = (0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+REAL_TIME = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
+
+
+class Metrics:
+    """Counters and gauges of one server. The label `voice` is a voice's name, never text or key."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = self._counter("requests", "Requests to speak, by how they ended", "voice", "outcome")
+        self.first_audio = self._histogram("first_audio_seconds", "Request to first sound", FIRST_AUDIO)
+        self.real_time = self._histogram("real_time_factor", "Seconds of work a second of speech", REAL_TIME)
+        self.audio = self._counter("audio_seconds", "Speech that was made", "voice")
+        self.characters = self._counter("characters", "Characters that were asked for", "voice")
+        self.late = self._counter("late_compilations", "Shapes compiled while a request waited", "voice")
+        self.runaways = self._counter("runaways", "Sentences that a guard had to end", "voice")
+        self.deaths = self._counter("worker_deaths", "Processes that died and were replaced")
+
+    def watch(self, turns: Turns, voices: Voices) -> None:
+        """Show how full the queue is, and what the voices take."""
+        self._gauge("queue", "Requests that wait for a place").set_function(lambda: turns.waiting)
+        self._gauge("speaking", "Requests that have one").set_function(lambda: turns.speaking)
+        self._gauge("voice_memory_bytes", "Memory of the processes that speak").set_function(voices.memory)
+
+    def text(self) -> bytes:
+        """All of it in Prometheus' text format."""
+        return generate_latest(self.registry)
+
+    def _counter(self, name: str, says: str, *labels: str) -> Counter:
+        return Counter(f"sonorant_{name}", says, labels, registry=self.registry)
+
+    def _histogram(self, name: str, says: str, buckets: tuple[float, ...]) -> Histogram:
+        return Histogram(f"sonorant_{name}", says, ("voice",), buckets=buckets, registry=self.registry)
+
+    def _gauge(self, name: str, says: str) -> Gauge:
+        return Gauge(f"sonorant_{name}", says, registry=self.registry)

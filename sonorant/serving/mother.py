@@ -1,0 +1,99 @@
+"""The process that loads a voice once and forks those that speak: they share its weights, its lexicon and its code, and
+a new one is there at once. `python -m sonorant.serving.mother <socket> <bundle>`; knows nothing of HTTP.
+
+It has one thread and its graphs run without a pool of threads, so a fork copies all there is. Its children answer to
+the server on pipes of their own; when the server ends, their pipes close, and so they end.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import numpy as np
+
+from sonorant.errors import SonorantError
+from sonorant.runtime.voice import Voice
+from sonorant.serving.worker import Worker
+
+CHECK = "1, 2, 3."
+"""What a voice must say before it answers: numbers are words in every language."""
+SPEAKERS = 8
+"""That say it, where a voice has more."""
+QUIETEST = 1e-4
+"""Full scale is 1: a peak below is silence."""
+SHORTEST = 0.1
+"""Seconds that anything said takes."""
+
+
+class Variants:
+    """A voice and its variants, each loaded when it is first asked for."""
+
+    def __init__(self, bundle: Path) -> None:
+        self._bundle = bundle
+        self._loaded: dict[str | None, Voice] = {}
+
+    def load(self, variant: str | None = None) -> Voice:
+        if variant not in self._loaded:
+            voice = Voice.load(self._bundle, threads=1, variant=variant)
+            if None in self._loaded:
+                voice.__dict__["frontend"] = self._loaded[None].frontend
+            self._loaded[variant] = voice
+        return self._loaded[variant]
+
+
+def check(voice: Voice) -> None:
+    """Let speakers say the check sentence. Raises SonorantError if one does not."""
+    for speaker in voice.speakers[:SPEAKERS]:
+        try:
+            samples = voice.say(CHECK, speaker)
+        except SonorantError as error:
+            raise SonorantError(f"does not say its check sentence ({speaker}: {error})") from None
+        if len(samples) < SHORTEST * voice.sample_rate or np.abs(samples).max() < QUIETEST:
+            raise SonorantError(f"does not say its check sentence ({speaker}: silence)")
+
+
+def main() -> None:
+    """Load, check, tell so in a line, then fork a process for each pipe that is sent."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # the server is told, and lets what is spoken come to its end
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no zombies
+    logging.basicConfig(format="%(levelname)s: %(message)s", level=os.environ.get("SONORANT_LOG", "ERROR"))
+    control = socket.socket(fileno=int(sys.argv[1]))
+    variants = Variants(Path(sys.argv[2]))
+    try:
+        check(variants.load())
+    except SonorantError as error:
+        control.sendall(json.dumps({"error": str(error)}).encode() + b"\n")
+        return
+    except Exception as error:
+        logging.getLogger(__name__).exception("the voice was not loaded")
+        control.sendall(json.dumps({"error": f"cannot be loaded ({type(error).__name__})"}).encode() + b"\n")
+        return
+    gc.collect()
+    gc.freeze()  # else a collection in a child would copy the pages of all objects
+    control.sendall(b'{"ready": true}\n')
+    while True:
+        _, pipes, _, _ = socket.recv_fds(control, 1, 1)
+        if not pipes:
+            return
+        if os.fork() == 0:
+            try:
+                control.close()
+                pipe = Connection(pipes[0])
+                pipe.send(("pid", os.getpid()))
+                Worker(pipe, variants.load).run()
+            finally:
+                os._exit(1)
+        os.close(pipes[0])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""Sonorant's own interface: speech with the time of each word and phoneme, with seed, lexicon and all else a voice
+takes."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import AsyncGenerator
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Request
+from fastapi.responses import StreamingResponse
+from pydantic import BaseModel, ConfigDict, Field
+
+from sonorant.families import load_family
+from sonorant.runtime.speaking import FASTEST, MOST_ENERGY, MOST_PITCH, SLOWEST
+from sonorant.runtime.subtitles import as_json
+from sonorant.serving.answers import Pieces, SpeechResponse, begun
+from sonorant.serving.openai_routes import ERRORS, Authorization
+from sonorant.serving.service import Service
+from sonorant.serving.wish import Ended, Piece, Wish
+from sonorant.text.user_lexicon import LONGEST_WORD
+
+LINES = "application/x-ndjson"
+EXAMPLE = {"text": "Call Siobhan.", "speaker": "anna", "lexicon": {"Siobhan": "ʃ ɪ v ˈɔ n"}, "format": "wav"}
+ANSWER = (
+    '{"audio": "UklGR...", "words": [{"text": "Call", "start": 0.05, "end": 0.31, "first": 0, "last": 4, '
+    '"phonemes": [{"symbol": "k", "start": 0.05, "end": 0.14}]}]}\n{"end": true, "seconds": 0.93}\n'
+)
+MOST_WORDS = 200
+"""Of a request's lexicon; more belong into the voice's."""
+
+Word = Annotated[str, Field(pattern=r"^[^\s\x00-\x1f](.*\S)?$", max_length=LONGEST_WORD)]
+Phonemes = Annotated[str, Field(min_length=1, max_length=10 * LONGEST_WORD)]
+
+
+class Speech(BaseModel):
+    """One text and how it shall be spoken; docs/serving.md says which voices take what."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [EXAMPLE]})
+
+    text: str
+    voice: str | None = Field(default=None, description="A voice of this server; without one, the first")
+    speaker: str | None = Field(default=None, description="One of the voice's; without one, the first")
+    speed: float = Field(default=1.0, ge=SLOWEST, le=FASTEST)
+    pitch: float = Field(default=0.0, ge=-MOST_PITCH, le=MOST_PITCH, description="Semitones higher")
+    energy: float = Field(default=0.0, ge=-MOST_ENERGY, le=MOST_ENERGY, description="dB louder")
+    seed: int | None = Field(default=None, ge=0, lt=2**63, description="For voices that draw codes")
+    temperature: float | None = Field(default=None, ge=0.0, le=10.0, description="For voices that draw codes")
+    variant: str | None = Field(default=None, description="Precision of the graphs, such as int8")
+    markup: bool = Field(default=True, description="Whether SSML and double brackets are read as such")
+    lexicon: dict[Word, Phonemes] = Field(default={}, max_length=MOST_WORDS, description="Words with their phonemes")
+    format: Literal["wav", "pcm", "mp3", "opus", "flac"] = Field(default="wav", description="At the voice's own rate")
+    timings: bool = Field(default=True, description="Whether words and phonemes come with their times")
+
+
+def native_routes(service: Service) -> APIRouter:
+    """The routes of one server."""
+    routes = APIRouter(prefix="/v1", tags=["Sonorant"])
+    spoken = {200: {"description": "Lines of JSON, as the speech is made", "content": {LINES: {"example": ANSWER}}}}
+
+    @routes.post("/speech", response_class=StreamingResponse, responses=spoken | ERRORS)
+    async def speak(request: Request, asked: Speech, authorization: Authorization = None) -> SpeechResponse:
+        """Speak a text. Each line has some of `audio` (base64; joined, they are the sound), `words` that are over with
+        it, `unknown` characters that were left out, `bad` reasons why sentences went wrong. The last is
+        `{"end": true, "seconds": ...}`, or `{"error": ...}` where the speech broke off."""
+        caller = service.keys.caller(authorization) if service.keys else None
+        one = service.voices.named(asked.voice)
+        how = asked.model_dump(exclude={"voice", "format", "timings"})
+        timed = asked.timings and not load_family(one.description.family).why_untimed(one.description)
+        wish = Wish(**how, timings=timed, encoding=asked.format, limits=service.limits)
+        pieces = await begun(request, service.speak(one, wish, caller))
+        rate = {"X-Sample-Rate": str(one.description.audio.sample_rate)}
+        return SpeechResponse(pieces, _lines, LINES, headers=rate, error_line=lambda line: _line({"error": line}))
+
+    return routes
+
+
+async def _lines(pieces: Pieces) -> AsyncGenerator[bytes, None]:
+    async for piece in pieces:
+        if isinstance(piece, Ended):
+            yield _line({"end": True, "seconds": round(piece.audio_seconds, 4)})
+        elif told := _told(piece):
+            yield _line(told)
+
+
+def _told(piece: Piece) -> dict[str, Any]:
+    told = {
+        "audio": base64.b64encode(piece.sound).decode(),
+        "words": [as_json(word) for word in piece.words],
+        "unknown": piece.unknown,
+        "bad": piece.bad,
+    }
+    return {key: value for key, value in told.items() if value}
+
+
+def _line(value: dict[str, Any]) -> bytes:
+    return json.dumps(value, allow_nan=False).encode() + b"\n"

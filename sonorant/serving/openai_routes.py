@@ -1,0 +1,130 @@
+"""OpenAI's interface: `POST /v1/audio/speech` and `GET /v1/models`, so that the clients people have speak at once."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import AsyncGenerator
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Header, Request
+from fastapi.responses import StreamingResponse
+from pydantic import BaseModel, ConfigDict, Field
+
+from sonorant.serving.answers import Pieces, SpeechResponse, begun
+from sonorant.serving.encoding import ENCODINGS
+from sonorant.serving.gate import error_body
+from sonorant.serving.service import Service
+from sonorant.serving.voices import Offered
+from sonorant.serving.wish import Piece, Wish
+
+PCM_RATE = 24_000
+"""Hz of `pcm` in OpenAI's interface, which its clients take for granted."""
+EXAMPLE = {"model": "voice", "input": "Good morning.", "voice": "anna", "response_format": "wav"}
+Authorization = Annotated[str | None, Header(description="Bearer <key>, where the server asks for keys")]
+ERRORS: dict[int | str, dict[str, Any]] = {
+    status: {"description": says, "content": {"application/json": {"example": error_body(status, line)}}}
+    for status, says, line in (
+        (400, "It cannot be spoken", "no speaker 'carl'; the voice has: anna, ben"),
+        (401, "No key, or none of this server's", "give a key of this server: Authorization: Bearer <key>"),
+        (403, "A page of another site asks", "pages of other sites may not ask this server"),
+        (413, "Too large", "the request is larger than 76000 bytes; shorten it"),
+        (415, "Not JSON", "the request must be application/json"),
+        (422, "A field is missing, unknown or wrong", "speed: Input should be less than or equal to 4"),
+        (429, "A limit of the key", "the key 'app' has 120 requests a minute"),
+        (503, "Too many are waiting", "too many are speaking; try again in a moment"),
+    )
+}
+
+
+class OpenAiSpeech(BaseModel):
+    """As OpenAI documents it; what a voice cannot do is refused by it in a line."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLE]})
+
+    model: str = Field(description="A voice of this server, by its name in `GET /v1/models`")
+    input: str = Field(description="The text; SSML, and phonemes and pauses between double brackets, are read as such")
+    voice: str = Field(description="A speaker of the voice")
+    response_format: Literal["mp3", "opus", "flac", "wav", "pcm"] = "mp3"
+    speed: float = Field(default=1.0, ge=0.25, le=4.0, allow_inf_nan=False)
+    stream_format: Literal["audio", "sse"] = "audio"
+    instructions: str | None = Field(default=None, description="Taken and not followed")
+
+
+def openai_routes(service: Service) -> APIRouter:
+    """The routes of one server."""
+    routes = APIRouter(prefix="/v1", tags=["OpenAI"])
+    sounds: dict[str, Any] = {encoding.media_type: {} for encoding in ENCODINGS.values()}
+    spoken = {200: {"description": "The speech, as it is made", "content": sounds | {"text/event-stream": {}}}}
+
+    @routes.post("/audio/speech", response_class=StreamingResponse, responses=spoken | ERRORS)
+    async def speak(request: Request, asked: OpenAiSpeech, authorization: Authorization = None) -> SpeechResponse:
+        """Speak a text. The answer grows while the rest is computed."""
+        caller = service.keys.caller(authorization) if service.keys else None
+        wish = Wish(
+            text=asked.input,
+            speaker=asked.voice,
+            speed=asked.speed,
+            encoding=asked.response_format,
+            sample_rate=PCM_RATE if asked.response_format == "pcm" else None,
+            limits=service.limits,
+        )
+        pieces = await begun(request, service.speak(service.voices.named(asked.model), wish, caller))
+        if asked.stream_format == "sse":
+            return SpeechResponse(pieces, _events, "text/event-stream", error_line=_error_event)
+        return SpeechResponse(pieces, _sound, ENCODINGS[asked.response_format].media_type)
+
+    @routes.get("/models")
+    async def models(authorization: Authorization = None) -> dict[str, Any]:
+        """The voices of this server."""
+        if service.keys:
+            service.keys.caller(authorization)
+        return {"object": "list", "data": [_model(one) for one in service.voices.by_name.values()]}
+
+    @routes.get("/models/{model}", responses={400: ERRORS[400]})
+    async def one_model(model: str, authorization: Authorization = None) -> dict[str, Any]:
+        """A voice of this server."""
+        if service.keys:
+            service.keys.caller(authorization)
+        return _model(service.voices.named(model))
+
+    return routes
+
+
+def _model(one: Offered) -> dict[str, Any]:
+    """As OpenAI's, and what else there is to know."""
+    description = one.description
+    return {
+        "id": one.offer.name,
+        "object": "model",
+        "created": int(one.since),
+        "owned_by": "sonorant",
+        "version": one.version or None,
+        "family": description.family,
+        "language": description.frontend.language,
+        "speakers": list(description.speakers),
+        "sample_rate": description.audio.sample_rate,
+        "loaded": one.loaded is not None,
+    }
+
+
+async def _sound(pieces: Pieces) -> AsyncGenerator[bytes, None]:
+    async for piece in pieces:
+        if isinstance(piece, Piece) and piece.sound:
+            yield piece.sound
+
+
+async def _events(pieces: Pieces) -> AsyncGenerator[bytes, None]:
+    async for piece in pieces:
+        if not isinstance(piece, Piece):
+            yield _event({"type": "speech.audio.done", "usage": None})
+        elif piece.sound:
+            yield _event({"type": "speech.audio.delta", "audio": base64.b64encode(piece.sound).decode()})
+
+
+def _error_event(line: str) -> bytes:
+    return _event({"type": "error", **error_body(500, line)})
+
+
+def _event(value: dict[str, Any]) -> bytes:
+    return b"data: " + json.dumps(value).encode() + b"\n\n"

@@ -1,0 +1,253 @@
+"""A loaded voice as the server sees it: processes that speak, replaced when one dies."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import logging
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing, contextmanager, suppress
+from dataclasses import replace
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from sonorant.errors import SonorantError
+from sonorant.runtime.bundle import read_bundle
+from sonorant.serving.wish import Ended, Piece, Wish
+
+ATTEMPTS = 3
+"""How often a request is begun where the process that speaks it dies: a text that kills shall not kill for ever."""
+AGAIN_SECONDS = 0.5
+"""Until a process that died is replaced again, where its successor died too."""
+
+Told = asyncio.Queue[tuple[Any, ...]]
+
+_log = logging.getLogger(__name__)
+
+
+class NotSpoken(SonorantError):
+    """A fault of the server's, not of the request: it may be spoken later."""
+
+
+class WorkerDied(NotSpoken):
+    """The process that spoke is gone."""
+
+
+class _Worker:
+    """One process that speaks, and what it is to speak."""
+
+    def __init__(self, pipe: Connection, died: Callable[[_Worker], None]) -> None:
+        self.pid: int | None = None
+        self.dead = False
+        self.speeches: dict[int, asyncio.Queue[tuple[str, Any]]] = {}
+        self._pipe, self._died = pipe, died
+        self._loop = asyncio.get_running_loop()
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def tell(self, *message: Any) -> None:
+        with suppress(OSError):  # its death is told by the thread that listens
+            self._pipe.send(message)
+
+    def close(self) -> None:
+        """Let the process end."""
+        with suppress(OSError):
+            socket.socket(fileno=os.dup(self._pipe.fileno())).shutdown(socket.SHUT_RDWR)
+
+    def _listen(self) -> None:
+        with suppress(EOFError, OSError):
+            while True:
+                self._call(self._deliver, self._pipe.recv())
+        self._call(self._end)
+
+    def _call(self, function: Callable[..., None], *arguments: Any) -> None:
+        with suppress(RuntimeError):  # the server has ended
+            self._loop.call_soon_threadsafe(function, *arguments)
+
+    def _deliver(self, message: tuple[Any, ...]) -> None:
+        what, number, *rest = message
+        if what == "pid":
+            self.pid = number
+        elif number in self.speeches:
+            self.speeches[number].put_nowait((what, rest[0]))
+
+    def _end(self) -> None:
+        self.dead = True
+        self._pipe.close()
+        for speech in self.speeches.values():
+            speech.put_nowait(("died", None))
+        self._died(self)
+
+
+class LoadedVoice:
+    """A voice that speaks, in processes of its own. `start` makes one."""
+
+    def __init__(self, bundle: Path, workers: int, log: str, died: Callable[[], None]) -> None:
+        self.bundle = bundle
+        self.description = read_bundle(bundle).description
+        self.users = 0
+        """Requests at work."""
+        self._workers: list[_Worker] = []
+        self._wanted, self._log, self._died = workers, log, died
+        self._numbers = itertools.count()
+        self._ended = False
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @classmethod
+    async def start(cls, bundle: Path, workers: int, *, log: str = "ERROR", died: Callable[[], None]) -> LoadedVoice:
+        """Load the voice, let it say its check sentence, and start `workers` processes. `log`: the level of their logs;
+        `died` is called whenever one dies. Raises SonorantError if the voice cannot be loaded or does not speak."""
+        voice = cls(bundle, workers, log, died)
+        await voice._start_mother()
+        for _ in range(workers):
+            voice._hire()
+        return voice
+
+    @property
+    def alive(self) -> int:
+        """Processes that speak."""
+        return sum(not worker.dead for worker in self._workers)
+
+    @property
+    def pids(self) -> list[int]:
+        """The process that loaded the voice, and those that speak."""
+        return [self._mother.pid, *(worker.pid for worker in self._workers if worker.pid and not worker.dead)]
+
+    @contextmanager
+    def used(self) -> Iterator[LoadedVoice]:
+        """Keep the voice while a request is at work."""
+        self.users += 1
+        try:
+            yield self
+        finally:
+            self.users -= 1
+
+    async def speak(self, wish: Wish, told: Told | None = None) -> AsyncGenerator[Piece | Ended, None]:
+        """Yield the speech as it is computed, its end last. `told`: what is told of a text that arrives: ("text", str),
+        ("pause",), ("close",). A speech whose process dies is taken up by another, which gives the rest. Raises
+        SonorantError for what cannot be spoken."""
+        given = 0
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                async with aclosing(self._attempt(replace(wish, skip=given), told)) as pieces:
+                    async for piece in pieces:
+                        given += 1
+                        yield piece
+                return
+            except WorkerDied:
+                if wish.arrives or attempt == ATTEMPTS:
+                    raise WorkerDied("the process that spoke has died; ask again") from None
+
+    async def _attempt(self, wish: Wish, told: Told | None) -> AsyncGenerator[Piece | Ended, None]:
+        worker = await self._least_busy()
+        number = next(self._numbers)
+        heard: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
+        worker.speeches[number] = heard
+        worker.tell("speak", number, wish)
+        passing = asyncio.create_task(_pass_on(told, worker, number)) if told else None
+        try:
+            while True:
+                what, value = await heard.get()
+                if what == "piece":
+                    yield value
+                    worker.tell("more", number)
+                elif what == "ended":
+                    yield value
+                    return
+                elif what == "died":
+                    raise WorkerDied("died")
+                else:
+                    raise (SonorantError if what == "refused" else NotSpoken)(value)
+        finally:
+            if passing:
+                passing.cancel()
+            del worker.speeches[number]
+            worker.tell("cancel", number)
+
+    async def _least_busy(self) -> _Worker:
+        while not (able := [worker for worker in self._workers if not worker.dead]):
+            if self._ended:
+                raise WorkerDied("the voice has been unloaded; ask again")
+            await asyncio.sleep(0.05)
+        return min(able, key=lambda worker: len(worker.speeches))
+
+    async def retire(self) -> None:
+        """End the processes once the last request is over."""
+        while self.users:
+            await asyncio.sleep(0.1)
+        self.close()
+
+    def close(self) -> None:
+        """End the processes now."""
+        self._ended = True
+        self._control.close()
+        for worker in self._workers:
+            worker.close()
+        threading.Thread(target=self._mother.wait, daemon=True).start()
+
+    def memory(self) -> int:
+        """Bytes of all processes; a page that several share is counted once, in shares."""
+        return sum(_proportional(pid) for pid in self.pids)
+
+    async def _start_mother(self) -> None:
+        self._control, theirs = socket.socketpair()
+        with theirs:
+            words = [sys.executable, "-m", "sonorant.serving.mother", str(theirs.fileno()), str(self.bundle)]
+            environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "SONORANT_LOG": self._log}
+            self._mother = subprocess.Popen(words, env=environment, pass_fds=[theirs.fileno()], start_new_session=True)
+        try:
+            answer = await asyncio.to_thread(self._control.makefile("rb").readline)
+        except asyncio.CancelledError:
+            self._mother.kill()
+            raise
+        told = json.loads(answer) if answer else {"error": "the process that loads it died"}
+        if "error" in told:
+            self._control.close()
+            await asyncio.to_thread(self._mother.wait)
+            raise SonorantError(f"{self.bundle}: {told['error']}" if "the process" in told["error"] else told["error"])
+
+    def _hire(self) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs, suppress(OSError):  # the mother is dead: the pipe closes, and so the worker counts as dead
+            socket.send_fds(self._control, [b"+"], [theirs.fileno()])
+        self._workers = [worker for worker in self._workers if not worker.dead]
+        self._workers.append(_Worker(Connection(ours.detach()), self._replace))
+
+    def _replace(self, dead: _Worker) -> None:
+        if self._ended:
+            return
+        _log.warning("a process that speaks has died (%s); another takes its place", dead.pid)
+        self._died()
+        task = asyncio.ensure_future(self._hire_again(soon=dead.pid is not None))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _hire_again(self, *, soon: bool) -> None:
+        await asyncio.sleep(0 if soon else AGAIN_SECONDS)
+        if self._mother.poll() is not None and not self._ended:
+            try:
+                await self._start_mother()
+            except SonorantError as error:
+                _log.error("%s", error)
+        if not self._ended:
+            self._hire()
+
+
+async def _pass_on(told: Told, worker: _Worker, number: int) -> None:
+    while True:
+        what, *rest = await told.get()
+        worker.tell(what, number, *rest)
+
+
+def _proportional(pid: int) -> int:
+    with suppress(OSError):
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) * 1024
+    return 0

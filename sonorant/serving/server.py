@@ -1,0 +1,235 @@
+"""The server's process: voices loaded, HTTP by uvicorn, an end in which nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import ipaddress
+import logging
+import math
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from sonorant.errors import SonorantError
+from sonorant.processes import usable_cores
+from sonorant.serving.app import application
+from sonorant.serving.following import fetch, follow
+from sonorant.serving.gate import HEAD_BYTES
+from sonorant.serving.keys import Keys
+from sonorant.serving.metrics import Metrics
+from sonorant.serving.service import Service
+from sonorant.serving.turns import Turns
+from sonorant.serving.voices import Offer, Voices
+from sonorant.serving.wish import LIMITS
+
+HEAD_SECONDS = 10.0
+"""In which the head of a request must have come."""
+STALL_SECONDS = 30.0
+"""In which a listener must take what is kept for them, some 50 KB."""
+SEND_BUFFER = 128 * 1024
+"""Bytes that the system keeps for a listener, beside those that wait here."""
+CONNECTIONS = 2_000
+"""At a time; more get status 503."""
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServeConfig:
+    """How a server is run."""
+
+    offers: tuple[Offer, ...]
+    host: str = "127.0.0.1"
+    port: int = 8000
+    """0 = any free one."""
+    workers: int | None = None
+    """Processes that speak of each voice; None = one a core."""
+    streams: int = 16
+    """Requests that each of them speaks in turns."""
+    queue: int = 128
+    """Requests that may wait beyond those."""
+    characters: int = LIMITS.characters
+    """Of one request."""
+    memory_mib: int | None = None
+    """That all voices may take; None = any."""
+    poll_seconds: float = 5.0
+    """Between two questions to the registry."""
+    keys: Path | None = None
+    """File of API keys; None = whoever reaches the server may speak."""
+    log_texts: bool = False
+    page: bool = True
+    """Whether there is a page to type a text and hear it; never beside keys, as it has none."""
+    drain_seconds: float = 300.0
+    """At most, for what is spoken when the server is told to end."""
+
+    def __post_init__(self) -> None:
+        least = {"workers": 1, "streams": 1, "queue": 0, "characters": 1, "memory_mib": 1}
+        for name, smallest in least.items():
+            value = getattr(self, name)
+            if value is not None and value < smallest:
+                raise SonorantError(f"{name.replace('_', '-')} must be at least {smallest}, not {value}")
+        if not self.poll_seconds > 0 or not self.drain_seconds >= 0:
+            raise SonorantError("poll-seconds must be above 0, and drain-seconds at least 0")
+        if not self.offers:
+            raise SonorantError("name a voice: a folder, or models:/<name>@<alias>")
+
+    @property
+    def loopback(self) -> bool:
+        """Whether only this machine reaches the server."""
+        with suppress(ValueError):
+            return ipaddress.ip_address(self.host).is_loopback
+        return self.host == "localhost"
+
+
+class PatientProtocol(H11Protocol):
+    """uvicorn's protocol with deadlines: whoever sends a head slowly, or takes an answer slowly, is let go."""
+
+    _head: asyncio.TimerHandle | None = None
+    _stall: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._expect_head()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._expect_head()
+
+    def _expect_head(self) -> None:
+        at_work = self.cycle is not None and not self.cycle.response_complete
+        if at_work and self._head:
+            self._head.cancel()
+            self._head = None
+        elif not at_work and self._head is None:
+            self._head = self.loop.call_later(HEAD_SECONDS, self.transport.abort)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._stall = self.loop.call_later(STALL_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._stall:
+            self._stall.cancel()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.transport.is_closing():
+            self.loop.call_later(STALL_SECONDS, self.transport.abort)
+
+    def timeout_keep_alive_handler(self) -> None:
+        super().timeout_keep_alive_handler()
+        self.loop.call_later(STALL_SECONDS, self.transport.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        for timer in (self._head, self._stall):
+            if timer:
+                timer.cancel()
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server, which tells where it listens, and loses nothing when it ends."""
+
+    GRACE_SECONDS = 0.5
+    """For requests whose connections were accepted just before the end."""
+
+    def __init__(self, config: uvicorn.Config, service: Service, started: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._service, self._tell_started = service, started
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._tell_started()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._service.draining = True
+        for server in self.servers:
+            server.close()
+        await asyncio.sleep(self.GRACE_SECONDS)
+        await super().shutdown(sockets)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A bound socket. Raises SonorantError if the port is taken or not allowed."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        reason = "is taken" if error.errno == errno.EADDRINUSE else f"cannot be listened on ({error.strerror})"
+        raise SonorantError(f"port {port} {reason}; give another with --port, or 0 for any free one") from None
+    except OverflowError:
+        listener.close()
+        raise SonorantError(f"port must be 0 to 65535, not {port}") from None
+    return listener
+
+
+@asynccontextmanager
+async def living(config: ServeConfig) -> AsyncIterator[Service]:
+    """A service whose first voice is loaded and whose registry is followed; its voices end with the block. Raises
+    SonorantError if a voice is not there, or the first does not speak."""
+    workers = config.workers or usable_cores()
+    metrics = Metrics()
+    log = "INFO" if config.log_texts else "ERROR"
+    with TemporaryDirectory(prefix="sonorant-serve-") as folder:
+        offered = [await asyncio.to_thread(fetch, offer, Path(folder)) for offer in config.offers]
+        memory = config.memory_mib * 2**20 if config.memory_mib else None
+        voices = Voices(offered, workers=workers, memory=memory, log=log, died=metrics.deaths.inc)
+        service = Service(
+            voices=voices,
+            turns=Turns(workers * config.streams, config.queue),
+            metrics=metrics,
+            keys=Keys(config.keys) if config.keys else None,
+            limits=replace(LIMITS, characters=config.characters),
+            log_texts=config.log_texts,
+        )
+        following = asyncio.create_task(follow(voices, Path(folder), config.poll_seconds))
+        try:
+            async with voices.use(voices.first):
+                pass
+            yield service
+        finally:
+            following.cancel()
+            voices.close()
+
+
+def serve(config: ServeConfig, tell: Callable[[str], None]) -> None:
+    """Serve until SIGTERM or Ctrl-C, which let what is spoken come to its end; `tell` is given the address once the
+    server listens. Raises SonorantError if it cannot start."""
+    asyncio.run(_serve(config, tell))
+
+
+async def _serve(config: ServeConfig, tell: Callable[[str], None]) -> None:
+    with listen(config.host, config.port) as listener:
+        async with living(config) as service:
+            host = f"[{config.host}]" if ":" in config.host else config.host
+            url = f"http://{host}:{listener.getsockname()[1]}/"
+            await server_of(config, service, lambda: tell(url)).serve(sockets=[listener])
+
+
+def server_of(config: ServeConfig, service: Service, started: Callable[[], None]) -> Server:
+    """The HTTP server of a service."""
+    options = uvicorn.Config(
+        application(service, loopback=config.loopback, page=config.page and service.keys is None),
+        http=PatientProtocol,
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=CONNECTIONS,
+        h11_max_incomplete_event_size=HEAD_BYTES,
+        timeout_graceful_shutdown=math.ceil(config.drain_seconds),
+    )
+    return Server(options, service, started)

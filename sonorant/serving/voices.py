@@ -1,0 +1,160 @@
+"""The voices that a server offers: loaded when they are first asked for, unloaded when memory is short, replaced when
+the registry's alias moves."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import shutil
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from sonorant.errors import SonorantError
+from sonorant.runtime.bundle import VoiceDescription, read_bundle
+from sonorant.serving.processes import LoadedVoice, NotSpoken
+
+REGISTRY = "models:/"
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Offer:
+    """A voice to be offered."""
+
+    name: str
+    """What requests call it."""
+    where: str
+    """Folder of a bundle, or models:/<name>@<alias> or models:/<name>/<version>."""
+
+    @classmethod
+    def parse(cls, text: str) -> Offer:
+        """Read `<name>=<where>` or `<where>`, which is then named as its folder or its registered model. Raises
+        SonorantError for a name that a request cannot give."""
+        name, found, where = text.partition("=")
+        if not found:
+            where = text
+            name = re.split("[@/]", where.removeprefix(REGISTRY))[0] if where.startswith(REGISTRY) else ""
+            name = name or Path(where).resolve().name
+        if not re.fullmatch(r"[\w.-]{1,100}", name):
+            raise SonorantError(
+                f"{text}: '{name}' is no name of a voice; give letters, digits, . _ or -: <name>={where}"
+            )
+        return cls(name=name, where=where)
+
+
+class Offered:
+    """A voice of the server, loaded or not."""
+
+    def __init__(self, offer: Offer, bundle: Path, version: str) -> None:
+        self.offer, self.bundle, self.version = offer, bundle, version
+        """`version`: <model>/<number> of the registry; empty for a folder."""
+        self.description: VoiceDescription = read_bundle(bundle).description
+        self.loaded: LoadedVoice | None = None
+        self.trouble = ""
+        """Why a newer version is not spoken with, or the registry not followed."""
+        self.since = time.time()
+        """When this version was taken."""
+        self.used = 0.0
+        self.loading = asyncio.Lock()
+
+
+class Voices:
+    """All voices of a server by name. Reads folders; the registry is `sonorant.serving.following`'s."""
+
+    def __init__(self, offered: list[Offered], *, workers: int, memory: int | None, log: str, died: Callable[[], None]):
+        """`workers`: processes that speak of each voice; `memory`: bytes that all may take, None = any; the rest as
+        `LoadedVoice.start`. Raises SonorantError if two voices have one name."""
+        self.by_name: dict[str, Offered] = {}
+        for one in offered:
+            if one.offer.name in self.by_name:
+                raise SonorantError(f"two voices are named '{one.offer.name}'; name one: <name>={one.offer.where}")
+            self.by_name[one.offer.name] = one
+        self._workers, self._memory, self._log, self._died = workers, memory, log, died
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def first(self) -> Offered:
+        """The voice that is spoken with where none is named."""
+        return next(iter(self.by_name.values()))
+
+    def named(self, name: str | None) -> Offered:
+        """A voice by name, None = the first. Raises SonorantError if there is none."""
+        if name is None:
+            return self.first
+        if name not in self.by_name:
+            raise SonorantError(f"no voice '{name}'; there are: {', '.join(self.by_name)}")
+        return self.by_name[name]
+
+    @asynccontextmanager
+    async def use(self, one: Offered) -> AsyncIterator[LoadedVoice]:
+        """The voice, loaded, for one request. Raises NotSpoken if it cannot be loaded."""
+        async with one.loading:
+            new = one.loaded is None
+            while one.loaded is None:
+                await self._load(one)
+            one.used = time.monotonic()
+            using = one.loaded.used()
+            loaded = using.__enter__()  # before another request may find the voice idle and unload it
+        try:
+            if new:
+                self.keep_to_memory(but=one)
+            yield loaded
+        finally:
+            using.__exit__(None, None, None)
+
+    async def _load(self, one: Offered) -> None:
+        bundle = one.bundle
+        try:
+            loaded = await self.start(bundle)
+        except SonorantError as error:
+            one.trouble = str(error)
+            raise NotSpoken(f"the voice {one.offer.name} is not loaded: {error}") from None
+        if one.bundle == bundle:
+            one.loaded = loaded
+        else:  # another version was taken meanwhile
+            loaded.close()
+
+    async def start(self, bundle: Path) -> LoadedVoice:
+        """A bundle loaded, and heard. Raises SonorantError if it does not speak."""
+        return await LoadedVoice.start(bundle, self._workers, log=self._log, died=self._died)
+
+    def replace(self, one: Offered, bundle: Path, version: str, loaded: LoadedVoice) -> None:
+        """Take another version. The one before speaks its requests to their end, and then its download is removed."""
+        before, former = one.loaded, one.bundle
+        one.bundle, one.version, one.loaded, one.trouble, one.since = bundle, version, loaded, "", time.time()
+        one.description = loaded.description
+        task = asyncio.create_task(_retire(before, former))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        self.keep_to_memory(but=one)
+
+    def keep_to_memory(self, *, but: Offered | None = None) -> None:
+        """Unload idle voices, the one that was used least lately first, until all keep to the limit."""
+        if self._memory is None:
+            return
+        for one in sorted(self.by_name.values(), key=lambda one: one.used):
+            if self.memory() <= self._memory:
+                return
+            if one is not but and one.loaded is not None and not one.loaded.users:
+                _log.warning("the voice %s is unloaded: memory is short", one.offer.name)
+                one.loaded.close()
+                one.loaded = None
+
+    def memory(self) -> int:
+        """Bytes that the voices take."""
+        return sum(one.loaded.memory() for one in self.by_name.values() if one.loaded)
+
+    def close(self) -> None:
+        for one in self.by_name.values():
+            if one.loaded:
+                one.loaded.close()
+
+
+async def _retire(before: LoadedVoice | None, downloaded: Path) -> None:
+    if before is not None:
+        await before.retire()
+    await asyncio.to_thread(shutil.rmtree, downloaded, ignore_errors=True)

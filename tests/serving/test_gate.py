@@ -1,0 +1,142 @@
+"""Whoever sends nonsense, sends slowly or takes slowly: a status and a line, and nothing is held for them."""
+
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from sonorant.serving.server import ServeConfig
+from sonorant.serving.voices import Offer
+from tests.support.serving import JSON, Running, ask, running
+from tests.support.waiting import PATIENCE, wait_until
+
+GOOD = b'{"text": "Hi."}'
+LONG = json.dumps({"text": "The rain had stopped, and nobody came. " * 120, "speed": 0.5}).encode()
+HEAD = b"POST /v1/speech HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+
+
+@pytest.fixture
+def impatient(voice_bundle: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
+    """A server of two places that waits for nobody."""
+    monkeypatch.setattr("sonorant.serving.server.HEAD_SECONDS", 0.5)
+    monkeypatch.setattr("sonorant.serving.server.STALL_SECONDS", 0.5)
+    monkeypatch.setattr("sonorant.serving.gate.BODY_SECONDS", 0.5)
+    offers = (Offer(name="tiny", where=str(voice_bundle)),)
+    with running(ServeConfig(offers=offers, workers=1, streams=2, queue=0)) as served:
+        yield served
+
+
+@contextmanager
+def connected(server: Running) -> Iterator[socket.socket]:
+    """A client with a small buffer, so that what it does not take stays with the server."""
+    with closing(socket.socket()) as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.settimeout(PATIENCE)
+        address = urlsplit(server.url)
+        client.connect((address.hostname, address.port))
+        yield client
+
+
+def until_closed(client: socket.socket) -> bytes:
+    received = b""
+    try:
+        while part := client.recv(65536):
+            received += part
+    except ConnectionResetError:
+        pass
+    return received
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "status"),
+    [
+        (GOOD, {}, 415),
+        (GOOD, {"Content-Type": "text/plain"}, 415),
+        (b"{", JSON, 400),
+        (b"[" * 50_000, JSON, 400),
+        (b"\xff", JSON, 400),
+        (b"[1]", JSON, 422),
+        (b'{"text": "Hi.", "\\ud83d": 1}', JSON, 422),
+        (b'{"text": "Hi.", "speed": NaN}', JSON, 422),
+        (b'{"text": "Hi.", "speed": ' + b"1" * 5_000 + b"}", JSON, 400),
+        (b" " * 100_000, JSON, 413),
+        (GOOD, JSON | {"Origin": "http://example.com"}, 403),
+        (GOOD, JSON | {"Origin": "null"}, 403),
+        (GOOD, JSON | {"Host": "example.com"}, 403),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_nonsense_gets_a_status_and_a_line(server: Running, body: bytes, headers: dict[str, str], status: int) -> None:
+    response = ask(server.url, "/v1/speech", body, headers)
+    assert response.status == status
+    assert len(response.read().splitlines()) == 1
+    assert "Access-Control-Allow-Origin" not in response.headers
+
+
+@pytest.mark.parametrize("length", [40_000, 1_000_000])
+def test_huge_headers_are_refused(server: Running, length: int) -> None:
+    with connected(server) as client:
+        client.sendall(HEAD + b"X-Long: ")
+        with suppress(ConnectionError):  # it is closed before all is sent
+            client.sendall(b"x" * length + b"\r\nContent-Length: 0\r\n\r\n")
+        answer = until_closed(client)
+    # Of the larger one the rest is not read, which may take the answer with it.
+    assert answer.split(b" ")[1] in (b"400", b"431") if answer or length < 100_000 else answer == b""
+
+
+def test_ten_megabytes_are_refused_before_they_are_read(server: Running) -> None:
+    with connected(server) as client:
+        client.sendall(HEAD + b"Content-Length: 10000000\r\n\r\n{")
+        assert b" 413 " in until_closed(client).splitlines()[0]
+
+
+def test_ten_megabytes_without_a_length_are_refused_once_they_are_too_many(server: Running) -> None:
+    with connected(server) as client:
+        client.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + b"20000\r\n" + b" " * 0x20000 + b"\r\n")
+        assert b" 413 " in until_closed(client).splitlines()[0]
+
+
+def test_a_head_that_does_not_come_ends_its_connection(impatient: Running) -> None:
+    with connected(impatient) as client:
+        client.sendall(b"POST /v1/speech HTTP/1.1\r\nHo")
+        assert until_closed(client) == b""
+
+
+def test_a_body_that_does_not_come_is_refused(impatient: Running) -> None:
+    with connected(impatient) as client:
+        client.sendall(HEAD + b"Content-Length: 100\r\n\r\n{")
+        assert b" 408 " in until_closed(client).splitlines()[0]
+
+
+def test_a_listener_who_stalls_holds_nothing(impatient: Running) -> None:
+    with connected(impatient) as client:
+        client.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(LONG) + LONG)
+        assert client.recv(20).startswith(b"HTTP/1.1 200")
+        wait_until(lambda: impatient.service.turns.speaking == 0)
+    assert ask(impatient.url, "/v1/speech", GOOD).status == 200
+
+
+def test_a_listener_who_leaves_ends_the_work_and_is_counted(impatient: Running) -> None:
+    with connected(impatient) as client:
+        client.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(LONG) + LONG)
+        assert client.recv(20).startswith(b"HTTP/1.1 200")
+    wait_until(lambda: impatient.service.turns.speaking == 0)
+    assert b'sonorant_requests_total{outcome="cancelled",voice="tiny"} 1.0' in ask(impatient.url, "/metrics").read()
+
+
+def test_too_many_are_turned_away_and_told_when_to_come_again(server: Running) -> None:
+    with connected(server) as one, connected(server) as two, connected(server) as waiting:
+        for client in (one, two):
+            client.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(LONG) + LONG)
+            assert client.recv(20).startswith(b"HTTP/1.1 200")
+        waiting.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(GOOD) + GOOD)
+        wait_until(lambda: server.service.turns.waiting == 1)
+        response = ask(server.url, "/v1/speech", GOOD)
+        assert (response.status, response.headers["Retry-After"]) == (503, "1")
+        one.close()
+        assert waiting.recv(20).startswith(b"HTTP/1.1 200")
+    wait_until(lambda: server.service.turns.speaking == 0)

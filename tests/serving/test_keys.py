@@ -1,0 +1,86 @@
+"""API keys: hashed, each with its limits, taken out of use by a change of the file."""
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from sonorant.errors import SonorantError
+from sonorant.files import read_json, write_json
+from sonorant.serving.keys import Key, KeyFile, Keys, LimitReached, RefusedKey, new_key
+from sonorant.serving.server import ServeConfig
+from sonorant.serving.voices import Offer
+from tests.support.serving import JSON, ask, running
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "keys.json"
+
+
+def test_a_key_is_kept_as_its_hash_alone(file: Path) -> None:
+    secret = new_key(file, "app")
+    assert secret not in file.read_text()
+    assert file.stat().st_mode & 0o077 == 0
+    assert Keys(file).caller(f"Bearer {secret}").key.name == "app"
+    with pytest.raises(SonorantError, match="has a key named 'app'"):
+        new_key(file, "app")
+
+
+@pytest.mark.parametrize("header", [None, "", "Bearer", "Bearer x", "Basic {key}", "{key}"])
+def test_no_other_key_is_taken(file: Path, header: str | None) -> None:
+    secret = new_key(file, "app")
+    with pytest.raises(RefusedKey):
+        Keys(file).caller(header and header.format(key=secret))
+
+
+def test_a_key_that_is_taken_out_is_refused_from_then_on(file: Path) -> None:
+    first, second = new_key(file, "one"), new_key(file, "two")
+    keys = Keys(file)
+    keys.caller(f"Bearer {first}")
+    write_json(file, {"keys": read_json(file)["keys"][1:]})
+    with pytest.raises(RefusedKey):
+        keys.caller(f"Bearer {first}")
+    keys.caller(f"Bearer {second}")
+
+
+def test_each_limit_of_a_key_holds_for_its_minute(file: Path) -> None:
+    secret, now = new_key(file, "app"), [0.0]
+    key = replace(Key(**read_json(file)["keys"][0]), requests_a_minute=3, characters_a_minute=100, concurrent=2)
+    write_json(file, asdict(KeyFile(keys=(key,))))
+    caller = Keys(file, clock=lambda: now[0]).caller(f"Bearer {secret}")
+
+    def refused(characters: int) -> str:
+        with pytest.raises(LimitReached) as error, caller.asking(characters):
+            pass
+        return str(error.value)
+
+    with caller.asking(40), caller.asking(40):
+        assert "2 requests at work" in refused(1)
+    assert "100 characters a minute" in refused(21)
+    with caller.asking(20):
+        pass
+    assert "3 requests a minute" in refused(0)
+    now[0] = 61.0
+    with caller.asking(100):
+        pass
+
+
+def test_a_server_with_keys_speaks_to_nobody_without_one(file: Path, voice_bundle: Path) -> None:
+    secret = new_key(file, "app")
+    offers = (Offer(name="tiny", where=str(voice_bundle)),)
+    body = json.dumps({"text": "Hi."}).encode()
+    with running(ServeConfig(offers=offers, workers=1, keys=file)) as server:
+        for path, sent in (("/v1/speech", body), ("/v1/models", None)):
+            assert ask(server.url, path, sent).status == 401
+            assert ask(server.url, path, sent, JSON | {"Authorization": f"Bearer {secret}"}).status == 200
+        assert ask(server.url, "/").status == 404  # the page has no key
+        assert ask(server.url, "/healthz").status == 200
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"keys": []}', '{"keys": [{"name": "app"}]}'])
+def test_a_file_that_is_no_list_of_keys_is_refused_by_name(file: Path, text: str) -> None:
+    file.write_text(text)
+    with pytest.raises(SonorantError, match=r"keys\.json"):
+        Keys(file)

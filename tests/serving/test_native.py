@@ -1,0 +1,105 @@
+"""The server's own interface: times, phonemes, lexicon, seed; and what an operator asks."""
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sonorant.audio.wav import pcm16
+from sonorant.runtime import Voice
+from sonorant.runtime.subtitles import as_json
+from tests.support.serving import Running, ask, lines_of
+
+TEXT = "One apple. Two pears, and what else?"
+
+
+def speak(server: Running, **wish: Any) -> list[dict[str, Any]]:
+    lines = lines_of(server.url, "/v1/speech", **{"text": TEXT, "format": "pcm"} | wish)
+    assert lines[-1].get("end"), lines[-1]
+    return lines
+
+
+def heard(lines: list[dict[str, Any]]) -> np.ndarray:
+    return np.frombuffer(b"".join(base64.b64decode(line.get("audio", "")) for line in lines), "<i2")
+
+
+def words(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [word for line in lines for word in line.get("words", [])]
+
+
+def test_words_and_phonemes_come_with_their_times(server: Running, voice_bundle: Path) -> None:
+    lines = speak(server, speaker="ben", speed=1.2, pitch=2.0)
+    samples, told = Voice.load(voice_bundle, threads=1).say_timed(TEXT, "ben", 1.2, pitch=2.0)
+    np.testing.assert_allclose(heard(lines), pcm16(samples), atol=1)
+    assert words(lines) == [as_json(word) for word in told]
+    assert lines[-1]["seconds"] == round(len(samples) / 16000, 4)
+
+
+def test_a_lexicon_is_for_its_request_alone(server: Running) -> None:
+    def symbols(**wish: Any) -> list[str]:
+        [word] = [word for word in words(speak(server, **wish)) if word["text"] == "apple"]
+        return [phoneme["symbol"] for phoneme in word["phonemes"]]
+
+    own = symbols()
+    given = symbols(lexicon={"apple": "ʃ ɪ v ˈɔ n"})
+    assert given == ["ʃ", "ɪ", "v", "ɔ", "n"]
+    assert own != given
+    assert symbols() == own
+
+
+def test_a_seed_says_the_same_again(server: Running) -> None:
+    def said(seed: int) -> bytes:
+        return heard(speak(server, voice="codes", seed=seed, temperature=1.0)).tobytes()
+
+    assert said(1) == said(1)
+    assert said(1) != said(2)
+
+
+@pytest.mark.parametrize(
+    ("wish", "status", "line"),
+    [
+        ({"text": "Hi.", "lexicon": {"Hi": "q q q"}}, 400, "'Hi'"),
+        ({"text": "Hi.", "lexicon": {" ": "h"}}, 422, "lexicon"),
+        ({"text": "Hi.", "speaker": "carl"}, 400, "no speaker 'carl'"),
+        ({"text": "Hi.", "seed": 1}, 400, "seed"),
+        ({"text": "Hi.", "speed": 9}, 422, "speed"),
+        ({"text": "Hi.", "colour": 1}, 422, "colour"),
+        ({"text": "Hi.", "variant": "int3"}, 400, "no variant 'int3'"),
+        ({"text": "Hi.", "format": "aiff"}, 422, "format"),
+        ({"speaker": "anna"}, 422, "text"),
+    ],
+)
+def test_what_cannot_be_spoken_is_a_status_and_a_line(
+    server: Running, wish: dict[str, Any], status: int, line: str
+) -> None:
+    response = ask(server.url, "/v1/speech", json.dumps(wish).encode())
+    error = json.loads(response.read())["error"]
+    assert response.status == status
+    assert line in error["message"]
+    assert "\n" not in error["message"]
+
+
+def test_an_operator_sees_how_it_stands(server: Running) -> None:
+    speak(server)
+    assert json.loads(ask(server.url, "/healthz").read()) == {"status": "alive"}
+    told = json.loads(ask(server.url, "/readyz").read())
+    assert (told["status"], told["voices"]["tiny"]["processes"]) == ("ready", 1)
+    text = ask(server.url, "/metrics").read().decode()
+    counted = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+    assert float(counted['sonorant_requests_total{outcome="spoken",voice="tiny"}']) >= 1
+    assert float(counted['sonorant_first_audio_seconds_count{voice="tiny"}']) >= 1
+    assert float(counted['sonorant_real_time_factor_count{voice="tiny"}']) >= 1
+    assert {"sonorant_queue", "sonorant_speaking", "sonorant_worker_deaths_total"} <= set(counted)
+    names = ("late_compilations", "runaways", "characters", "audio_seconds")
+    assert all(f'sonorant_{name}_total{{voice="tiny"}}' in counted for name in names)
+    assert "pears" not in text
+
+
+def test_the_description_of_the_interface_has_an_example_of_each_request(server: Running) -> None:
+    described = json.loads(ask(server.url, "/openapi.json").read())
+    for name in ("OpenAiSpeech", "Speech"):
+        assert described["components"]["schemas"][name]["examples"]
+    assert {"/v1/audio/speech", "/v1/models", "/v1/speech", "/readyz", "/metrics"} <= set(described["paths"])

@@ -1,0 +1,132 @@
+"""OpenAI's own client speaks with the server, in every format, whole and streamed."""
+
+import base64
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import av
+import numpy as np
+import openai
+import pytest
+import soxr
+
+from sonorant.audio.wav import pcm16, wav_header
+from sonorant.runtime import Voice
+from tests.support.serving import Running
+
+TEXT = "One apple. Two pears, and what else?"
+
+
+@pytest.fixture(scope="module")
+def voice(voice_bundle: Path) -> Voice:
+    return Voice.load(voice_bundle, threads=1)
+
+
+@pytest.fixture(scope="module")
+def client(server: Running) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"{server.url}v1", api_key="none", max_retries=0) as made:
+        yield made
+
+
+def decoded(sound: bytes, rate: int) -> np.ndarray:
+    """Samples float (S,) of any container, at a rate."""
+    with av.open(io.BytesIO(sound)) as container:
+        resample = av.AudioResampler(format="flt", layout="mono", rate=rate).resample
+        frames = [part for frame in [*container.decode(audio=0), None] for part in resample(frame)]
+    return np.concatenate([frame.to_ndarray()[0] for frame in frames])
+
+
+def test_lists_the_voices(client: openai.OpenAI) -> None:
+    models = {model.id: model for model in client.models.list()}
+    assert set(models) == {"tiny", "codes"}
+    assert models["tiny"].model_extra["speakers"] == ["anna", "ben"]
+    assert client.models.retrieve("codes").model_extra["family"] == "codec_lm"
+
+
+@pytest.mark.parametrize(("speaker", "speed"), [("anna", 1.0), ("ben", 1.4)])
+def test_wav_is_what_say_speaks(client: openai.OpenAI, voice: Voice, speaker: str, speed: float) -> None:
+    how = {"model": "tiny", "voice": speaker, "input": TEXT, "speed": speed, "response_format": "wav"}
+    sound = client.audio.speech.create(**how).read()
+    head = len(wav_header(16000, None))
+    assert sound[:head] == wav_header(16000, None)
+    np.testing.assert_allclose(np.frombuffer(sound[head:], "<i2"), pcm16(voice.say(TEXT, speaker, speed)), atol=1)
+
+
+def test_a_stream_gives_the_same_bytes_in_parts(client: openai.OpenAI) -> None:
+    how = {"model": "tiny", "voice": "anna", "input": TEXT * 3, "response_format": "wav"}
+    whole = client.audio.speech.create(**how).read()
+    with client.audio.speech.with_streaming_response.create(**how) as response:
+        parts = list(response.iter_bytes())
+    assert b"".join(parts) == whole
+    assert len(parts) > 3
+
+
+def test_pcm_has_the_rate_that_clients_take_for_granted(client: openai.OpenAI, voice: Voice) -> None:
+    sound = client.audio.speech.create(model="tiny", voice="anna", input=TEXT, response_format="pcm").read()
+    expected = pcm16(soxr.resample(voice.say(TEXT), 16000, 24000))
+    given = np.frombuffer(sound, "<i2")
+    assert abs(len(given) - len(expected)) <= 1
+    count = min(len(given), len(expected))
+    np.testing.assert_allclose(given[:count], expected[:count], atol=3)
+
+
+def test_flac_loses_nothing(client: openai.OpenAI, voice: Voice) -> None:
+    sound = client.audio.speech.create(model="tiny", voice="anna", input=TEXT, response_format="flac").read()
+    np.testing.assert_allclose(decoded(sound, 16000) * 32768, pcm16(voice.say(TEXT)), atol=1)
+
+
+@pytest.mark.parametrize("encoding", ["mp3", "opus"])
+def test_compressed_sound_is_the_same_speech(client: openai.OpenAI, encoding: str) -> None:
+    """Of a tone-like voice of chance, spectra differ by what the codec leaves out; its loudness over time stays."""
+    text = TEXT * 2
+    how = {"model": "tiny", "voice": "anna", "input": text}
+    plain = decoded(client.audio.speech.create(**how, response_format="flac").read(), 16000)
+    given = decoded(client.audio.speech.create(**how, response_format=encoding).read(), 16000)
+    assert 0 <= len(given) - len(plain) < 0.15 * 16000  # what the encoder looks ahead, and its last frame
+    lags = np.correlate(given, plain, "valid")
+    best = int(np.abs(lags).argmax())
+    matched = given[best : best + len(plain)]
+    assert np.corrcoef(matched, plain)[0, 1] > 0.5
+
+
+def test_events_carry_the_same_sound(client: openai.OpenAI) -> None:
+    how = {"model": "tiny", "voice": "anna", "input": TEXT, "response_format": "wav"}
+    whole = client.audio.speech.create(**how).read()
+    with client.audio.speech.with_streaming_response.create(**how, stream_format="sse") as response:
+        assert response.headers["content-type"].startswith("text/event-stream")
+        events = [json.loads(line.removeprefix("data: ")) for line in response.iter_lines() if line]
+    assert [event["type"] for event in events[-2:]] == ["speech.audio.delta", "speech.audio.done"]
+    assert b"".join(base64.b64decode(event.get("audio", "")) for event in events) == whole
+
+
+def test_a_voice_is_loaded_when_it_is_first_asked_for(
+    client: openai.OpenAI, server: Running, codec_lm_bundle: Path
+) -> None:
+    how = {"model": "codes", "voice": "ben", "input": TEXT, "response_format": "wav"}
+    sound = client.audio.speech.create(**how).read()
+    assert server.service.voices.named("codes").loaded
+    expected = np.concatenate(list(Voice.load(codec_lm_bundle, threads=1).stream(TEXT, "ben")))
+    np.testing.assert_allclose(np.frombuffer(sound[44:], "<i2"), pcm16(expected), atol=1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"model": "nobody"}, "no voice 'nobody'; there are: tiny, codes"),
+        ({"voice": "alloy"}, "no speaker 'alloy'; the voice has: anna, ben"),
+        ({"input": ""}, "the text is empty"),
+        ({"input": "a " * 5000}, "more than 5000 characters"),
+        ({"speed": 4.0}, "speed must be 0.5 to 2.0"),
+        ({"model": "codes", "speed": 2.0}, "this voice speaks at its own pace"),
+    ],
+)
+def test_what_cannot_be_spoken_is_an_error_with_a_line(
+    client: openai.OpenAI, changes: dict[str, str], line: str
+) -> None:
+    how = {"model": "tiny", "voice": "anna", "input": TEXT} | changes
+    with pytest.raises(openai.BadRequestError) as refused:
+        client.audio.speech.create(**how)
+    assert line in refused.value.body["message"]
+    assert "\n" not in refused.value.body["message"]

@@ -1,0 +1,130 @@
+"""Processes that speak: they share what they speak with, die unheard, and end with the server."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from sonorant.errors import SonorantError
+from sonorant.serving.processes import LoadedVoice
+from sonorant.serving.wish import Piece, Wish
+from tests.support.serving import JSON, ask, started
+from tests.support.waiting import PATIENCE, wait_until
+
+TEXT = "The rain had stopped, and nobody came. " * 5
+
+
+@asynccontextmanager
+async def loaded(bundle: Path, workers: int) -> AsyncIterator[LoadedVoice]:
+    voice = await LoadedVoice.start(bundle, workers, died=lambda: None)
+    try:
+        yield voice
+    finally:
+        voice.close()
+
+
+async def spoken(voice: LoadedVoice, wish: Wish, kill_at: int | None = None) -> bytes:
+    """The sound; the process that speaks it is killed after so many pieces."""
+    sound, count = b"", 0
+    async for piece in voice.speak(wish):
+        if isinstance(piece, Piece):
+            sound += piece.sound
+            count += 1
+        if count == kill_at:
+            [pid] = [worker.pid for worker in voice._workers if worker.speeches and not worker.dead]
+            os.kill(pid, signal.SIGKILL)
+            kill_at = None
+    assert kill_at is None
+    return sound
+
+
+@pytest.mark.parametrize("encoding", ["wav", "mp3", "opus", "flac"])
+def test_a_process_that_is_killed_loses_nothing_of_what_it_spoke(voice_bundle: Path, encoding: str) -> None:
+    async def work() -> None:
+        async with loaded(voice_bundle, 2) as voice:
+            wish = Wish(text=TEXT, encoding=encoding)
+            whole = await spoken(voice, wish)
+            assert await spoken(voice, wish, kill_at=3) == whole
+            while voice.alive < 2:
+                await asyncio.sleep(0.05)
+
+    asyncio.run(work())
+
+
+def test_the_last_process_is_replaced_also_when_the_one_that_loaded_the_voice_is_dead(voice_bundle: Path) -> None:
+    async def work() -> None:
+        async with loaded(voice_bundle, 1) as voice:
+            whole = await spoken(voice, Wish(text=TEXT))
+            mother = voice.pids[0]
+            os.kill(mother, signal.SIGKILL)
+            assert await spoken(voice, Wish(text=TEXT), kill_at=2) == whole
+            assert voice.pids[0] != mother
+
+    asyncio.run(work())
+
+
+def test_a_text_that_kills_each_time_is_given_up(voice_bundle: Path) -> None:
+    async def work() -> None:
+        async with loaded(voice_bundle, 1) as voice:
+
+            async def kill() -> None:
+                while True:
+                    for worker in voice._workers:
+                        if worker.speeches and worker.pid and not worker.dead:
+                            with suppress(ProcessLookupError):
+                                os.kill(worker.pid, signal.SIGKILL)
+                    await asyncio.sleep(0)
+
+            killing = asyncio.create_task(kill())
+            with pytest.raises(SonorantError, match="has died; ask again"):
+                await spoken(voice, Wish(text=TEXT * 5))
+            killing.cancel()
+
+    asyncio.run(work())
+
+
+def test_a_voice_that_is_not_there_is_not_loaded() -> None:
+    with pytest.raises(SonorantError, match="no voice bundle here"):
+        asyncio.run(LoadedVoice.start(Path("nowhere"), 1, died=lambda: None))
+
+
+def test_processes_share_the_pages_of_the_voice(voice_bundle: Path) -> None:
+    """One more process costs less than half of what one alone takes."""
+
+    async def work() -> None:
+        async with loaded(voice_bundle, 1) as one, loaded(voice_bundle, 4) as four:
+            for voice in (one, four):
+                await spoken(voice, Wish(text="Hi."))
+            await asyncio.sleep(0.5)
+            assert four.memory() < one.memory() * 2.5
+
+    asyncio.run(work())
+
+
+def test_sigterm_lets_what_is_spoken_come_to_its_end(voice_bundle: Path) -> None:
+    body = ('{"text": "' + TEXT + '", "format": "pcm"}').encode()
+    with started(f"tiny={voice_bundle}", "--workers", "1") as (process, url):
+        whole = ask(url, "/v1/speech", body, JSON).read()
+        children = psutil.Process(process.pid).children(recursive=True)
+        assert children
+        response = ask(url, "/v1/speech", body, JSON)
+        first = response.read(100)
+        process.terminate()
+        assert first + response.read() == whole
+        assert process.wait(PATIENCE) == 0
+        assert process.stderr.read() == ""
+    wait_until(lambda: not any(child.is_running() for child in children))
+
+
+def test_processes_end_when_the_server_is_killed(voice_bundle: Path) -> None:
+    with started(f"tiny={voice_bundle}", "--workers", "2") as (process, _):
+        children = psutil.Process(process.pid).children(recursive=True)
+        assert len(children) == 3
+        process.kill()
+        process.wait()
+    wait_until(lambda: not any(child.is_running() for child in children))

@@ -1,0 +1,152 @@
+"""Several voices: named, unloaded when memory is short, and replaced when the registry's alias moves."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+from sonorant.audio.wav import pcm16
+from sonorant.errors import SonorantError
+from sonorant.files import sha256_file
+from sonorant.registry import RegisterConfig, register
+from sonorant.runtime import Voice
+from sonorant.serving.server import ServeConfig
+from sonorant.serving.voices import Offer, Voices
+from sonorant.tracking import open_store
+from tests.support.serving import Running, ask, lines_of, running
+from tests.support.waiting import wait_until
+
+LONG = "The rain had stopped, and nobody came. " * 60
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [("voices/anna", "anna"), ("a=voices/anna", "a"), ("models:/demo@champion", "demo"), ("models:/demo/3", "demo")],
+)
+def test_a_voice_is_named_as_it_is_given(text: str, name: str) -> None:
+    assert Offer.parse(text).name == name
+
+
+@pytest.mark.parametrize("text", ["a b=voices/anna", "=voices/anna", "a/b=voices/anna"])
+def test_a_name_that_no_request_can_give_is_refused(text: str) -> None:
+    with pytest.raises(SonorantError, match="is no name of a voice"):
+        Offer.parse(text)
+
+
+def test_two_voices_of_one_name_are_refused(voice_bundle: Path) -> None:
+    offers = (Offer(name="a", where=str(voice_bundle)),) * 2
+    from sonorant.serving.following import fetch
+
+    with pytest.raises(SonorantError, match="two voices are named 'a'"):
+        Voices([fetch(offer, Path()) for offer in offers], workers=1, memory=None, log="ERROR", died=lambda: None)
+
+
+def test_idle_voices_are_unloaded_when_memory_is_short(voice_bundle: Path) -> None:
+    offers = tuple(Offer(name=name, where=str(voice_bundle)) for name in ("one", "two"))
+    with running(ServeConfig(offers=offers, workers=1, memory_mib=1)) as server:
+        voices = server.service.voices
+        assert voices.named("one").loaded
+        assert lines_of(server.url, "/v1/speech", text="Hi.", voice="two")[-1].get("end")
+        assert voices.named("one").loaded is None
+        assert lines_of(server.url, "/v1/speech", text="Hi.", voice="one")[-1].get("end")
+        assert voices.named("two").loaded is None
+
+
+@pytest.fixture
+def registry(voice_bundle: Path, tracked_project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working folder, with a registry: version 1 of `tiny`, version 2 half as loud, version 3 silent."""
+    shutil.copytree(tracked_project, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    for number, loudness in enumerate((1.0, 0.5, 0.0), 1):
+        bundle = louder(voice_bundle, tmp_path / f"bundle{number}", loudness)
+        register(bundle, {}, tmp_path / "no report", RegisterConfig(model="tiny"), {})
+    champion(1)
+    return tmp_path
+
+
+def champion(version: int) -> None:
+    open_store().client.set_registered_model_alias("tiny", "champion", str(version))
+
+
+def louder(bundle: Path, out: Path, by: float) -> Path:
+    """A copy of a bundle whose vocoder's output is multiplied."""
+    shutil.copytree(bundle, out)
+    graph = out / "vocoder.fp32.onnx"
+    model = onnx.load(graph)
+    output = model.graph.output[0].name
+    for node in model.graph.node:
+        node.output[:] = ["whole" if name == output else name for name in node.output]
+    model.graph.node.append(onnx.helper.make_node("Mul", ["whole", "by"], [output]))
+    model.graph.initializer.append(numpy_helper.from_array(np.array(by, np.float32), "by"))
+    onnx.save(model, graph)
+    voice = json.loads((out / "voice.json").read_text())
+    file = voice["graphs"]["vocoder"]["variants"]["fp32"]
+    file.update(bytes=graph.stat().st_size, sha256=sha256_file(graph))
+    (out / "voice.json").write_text(json.dumps(voice))
+    return out
+
+
+@pytest.fixture
+def server(registry: Path) -> Iterator[Running]:
+    offers = (Offer(name="tiny", where="models:/tiny@champion"),)
+    with running(ServeConfig(offers=offers, workers=1, poll_seconds=0.1)) as served:
+        yield served
+
+
+def loudest(server: Running, text: str = "Hi.") -> int:
+    response = ask(server.url, "/v1/audio/speech", body(text))
+    return int(np.abs(np.frombuffer(response.read()[44:], "<i2").astype(int)).max())
+
+
+def body(text: str) -> bytes:
+    return json.dumps({"model": "tiny", "voice": "anna", "input": text, "response_format": "wav"}).encode()
+
+
+def version(server: Running) -> str:
+    return server.service.voices.named("tiny").version
+
+
+def test_a_promotion_and_a_rollback_are_heard_by_the_next_request_and_cut_no_sentence(
+    server: Running, registry: Path
+) -> None:
+    plain = loudest(server)
+    expected = pcm16(Voice.load(registry / "bundle1", threads=1).say(LONG))
+    response = ask(server.url, "/v1/audio/speech", body(LONG))
+    heard = [response.read(44 + 2 * 1000)[44:]]
+    champion(2)
+    wait_until(lambda: version(server) == "tiny/2")
+    assert abs(loudest(server) - plain / 2) <= 1
+    heard.append(response.read())  # the old voice speaks on
+    np.testing.assert_allclose(np.frombuffer(b"".join(heard), "<i2"), expected, atol=1)
+    champion(1)
+    wait_until(lambda: version(server) == "tiny/1")
+    assert loudest(server) == plain
+
+
+def test_a_version_that_says_nothing_is_not_spoken_with_and_readyz_says_why(server: Running) -> None:
+    plain = loudest(server)
+    champion(3)
+    wait_until(lambda: server.service.voices.named("tiny").trouble)
+    told = ask(server.url, "/readyz")
+    trouble = json.loads(told.read())["voices"]["tiny"]["trouble"]
+    assert told.status == 200
+    assert "models:/tiny/3 is not spoken with, tiny/1 stays: does not say its check sentence" in trouble
+    assert (version(server), loudest(server)) == ("tiny/1", plain)
+    champion(2)
+    wait_until(lambda: version(server) == "tiny/2")
+    assert json.loads(ask(server.url, "/readyz").read())["voices"]["tiny"]["trouble"] is None
+
+
+def test_a_registry_that_is_away_changes_nothing(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = loudest(server)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+    wait_until(lambda: "does not answer" in server.service.voices.named("tiny").trouble)
+    assert loudest(server) == plain
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    wait_until(lambda: not server.service.voices.named("tiny").trouble)

@@ -1,0 +1,84 @@
+"""Servers of voices: as a person starts one, and in this process, where a test sees what it does."""
+
+import asyncio
+import json
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPResponse
+from typing import Any
+from urllib.parse import urlsplit
+
+from sonorant.serving.server import ServeConfig, listen, living, server_of
+from sonorant.serving.service import Service
+from tests.support.processes import start
+from tests.support.waiting import PATIENCE, wait_until
+
+JSON = {"Content-Type": "application/json"}
+
+
+@dataclass
+class Running:
+    """A server in this process, on a thread of its own."""
+
+    url: str
+    service: Service
+
+
+@contextmanager
+def running(config: ServeConfig) -> Iterator[Running]:
+    """Serve in this process; what is spoken at the end of the block comes to its end."""
+    found: dict[str, Any] = {}
+
+    async def work() -> None:
+        with listen("127.0.0.1", 0) as listener:
+            async with living(config) as service:
+                server = server_of(config, service, lambda: None)
+                found.update(url=f"http://127.0.0.1:{listener.getsockname()[1]}/", service=service, server=server)
+                await server.serve(sockets=[listener])
+
+    thread = threading.Thread(target=asyncio.run, args=(work(),))
+    thread.start()
+    try:
+        wait_until(lambda: not thread.is_alive() or (found and found["server"].started))
+        assert thread.is_alive()
+        yield Running(found["url"], found["service"])
+    finally:
+        if found:
+            found["server"].should_exit = True
+        thread.join()
+
+
+@contextmanager
+def started(*words: Any, **settings: Any) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """`sonorant serve` on a free port as a process, and its address; the process is killed if it still runs."""
+    command = [sys.executable, "-m", "sonorant.cli", "serve", *map(str, words), "--port", "0"]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with start(command, **pipes, **settings) as process:
+        assert process.stdout is not None and process.stderr is not None
+        try:
+            line = process.stdout.readline()
+            found = re.search(r"http://[\d.]+:\d+/", line)
+            assert found, process.stderr.read() if process.poll() is not None else line
+            yield process, found[0].replace("0.0.0.0", "127.0.0.1")
+        finally:
+            if process.poll() is None:
+                process.send_signal(signal.SIGKILL)
+
+
+def ask(url: str, path: str, body: bytes | None = None, headers: dict[str, str] = JSON) -> HTTPResponse:
+    """One request on a connection of its own."""
+    connection = HTTPConnection(urlsplit(url).netloc, timeout=PATIENCE)
+    connection.request("GET" if body is None else "POST", path, body, headers)
+    return connection.getresponse()
+
+
+def lines_of(url: str, path: str, **wish: Any) -> list[dict[str, Any]]:
+    """What the server answers to a wish, in lines of JSON; a refusal as one of them."""
+    response = ask(url, path, json.dumps(wish).encode())
+    return [json.loads(line) for line in response.read().splitlines()]
