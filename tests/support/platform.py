@@ -1,0 +1,192 @@
+"""The platform of `make serve STACK=full` with a small project beside it: real servers, stages of a line each."""
+
+import dataclasses
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from infra.platform.env_file import read_env
+from infra.platform.programs import juicefs, postgres_program
+from infra.platform.services import PORTS
+from sonorant.errors import SonorantError
+from tests.flows.conftest import dvc
+from tests.registry.planted import GATES, figures, more_errors, of_bundle, write_report
+from tests.support.imports import ROOT
+from tests.support.pipeline import git
+from tests.support.ports import free_port
+from tests.support.processes import TOKEN, processes_of
+
+GRAPH = """\
+stages:
+  train_predictor:
+    cmd: python trainer.py
+    params: [train_acoustic.steps]
+    outs: [models/predictor]
+  export:
+    cmd: mkdir -p artifacts && cp -r corpora/voice artifacts/voice
+    deps: [corpora/voice, models/predictor]
+    outs: [artifacts/voice]
+  evaluate:
+    cmd:
+      - mkdir -p reports && cp corpora/metrics.json reports && cp -r corpora/evaluation reports/evaluation
+      - echo '<!doctype html><title>page</title>' > reports/index.html
+    deps: [artifacts/voice, corpora/metrics.json, corpora/evaluation]
+    outs: [reports/evaluation, reports/index.html]
+    metrics: [reports/metrics.json: {cache: false}]
+"""
+TRAINER = '''\
+"""A training whose run MLflow keeps as of any other: a step is a line in metrics.jsonl, and a file says to wait."""
+
+import json
+import time
+from pathlib import Path
+
+import yaml
+
+from sonorant.tracking import stage_run
+
+steps = yaml.safe_load(Path("params.yaml").read_text())["train_acoustic"]["steps"]
+Path("models/predictor").mkdir(parents=True, exist_ok=True)
+run = Path("runs/train_acoustic") / str(steps)
+run.mkdir(parents=True, exist_ok=True)
+with stage_run("train_acoustic", {}, run_directory=run, tags={}):
+    with (run / "metrics.jsonl").open("w") as file:
+        for step in range(1, steps + 1):
+            file.write(json.dumps({"step": step, "time": time.time(), "metrics": {"train/loss": 1 / step}}) + "\\n")
+            file.flush()
+            while step == steps // 2 and Path("runs/hold").exists():
+                Path("runs/held").touch()
+                time.sleep(0.05)
+Path("models/predictor/steps").write_text(str(steps))
+'''
+SETTINGS: dict[str, Any] = {
+    "train_acoustic": {"steps": 20},
+    "register": {"model": "platform-voice"},
+    "promote": dataclasses.asdict(GATES),
+}
+
+
+@dataclass
+class Stack:
+    """A project and its platform."""
+
+    root: Path
+    folder: Path
+    """Where the platform keeps all it has."""
+    environment: dict[str, str]
+
+    def module(self, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
+        """Run `python -m <words>` in the project, as somebody who is signed in."""
+        command, environment = [sys.executable, "-m", *words], self.environment | self.client | more
+        return subprocess.run(command, cwd=self.root, env=environment, capture_output=True, text=True, timeout=500)
+
+    def run(self, *words: str, **more: str) -> str:
+        """As `module`; returns what it printed, and fails unless it succeeds."""
+        done = self.module(*words, **more)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def start(self) -> subprocess.CompletedProcess[str]:
+        return self.module("infra.platform.native", "start")
+
+    @property
+    def client(self) -> dict[str, str]:
+        """What `make serve STACK=full` tells a shell to read."""
+        file = self.folder / "client.env"
+        return read_env(file) if file.exists() else {}
+
+    @property
+    def secrets(self) -> dict[str, str]:
+        return read_env(self.folder / "secrets.env")
+
+    def process(self, name: str) -> psutil.Process:
+        return psutil.Process(json.loads((self.folder / "processes" / f"{name}.json").read_text())["pid"])
+
+    def kill(self, name: str) -> None:
+        """`kill -9` a server with all its processes, as when memory runs out or power is cut."""
+        found = self.process(name)
+        dead = [*found.children(recursive=True), found]
+        for each in dead:
+            each.kill()
+        psutil.wait_procs(dead, timeout=30)
+
+    def begin(self, **parameters: object) -> str:
+        """Id of a new run of the deployment."""
+        given = [f"--param={name}={json.dumps(value)}" for name, value in parameters.items()]
+        said = self.run("prefect", "deployment", "run", "train-and-export/local", *given)
+        return next(line for line in said.splitlines() if "UUID" in line).split()[-1]
+
+    def state(self, run: str) -> str:
+        """Type of the run's state; empty while the server is away."""
+        done = self.module("prefect", "flow-run", "inspect", run, "--output", "json")
+        return str(json.loads(done.stdout)["state"]["type"]) if done.returncode == 0 else ""
+
+    def logs(self, run: str) -> str:
+        return self.run("prefect", "flow-run", "logs", run, "--num-logs", "500")
+
+
+def why_not() -> str | None:
+    """Why there can be no platform here; None where there can."""
+    try:
+        import boto3  # noqa: F401
+        import flask_wtf  # noqa: F401
+
+        postgres_program("initdb")
+        juicefs()
+    except (ImportError, SonorantError) as error:
+        return f"not run: {error}"
+    return None
+
+
+def write_project(root: Path, voice: Path) -> None:
+    """A project that trains for a moment, exports `voice`, and has figures with which it passes the gates."""
+    for package in ("flows", "tasks", "sonorant", "infra"):
+        shutil.copytree(ROOT / package, root / package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "prefect.yaml", root)
+    shutil.copytree(voice, root / "corpora" / "voice")
+    (root / "corpora" / "metrics.json").write_text(json.dumps(of_bundle(voice, figures(more_errors(0.6)))))
+    write_report(root / "corpora", more_errors(0.6))
+    (root / "dvc.yaml").write_text(GRAPH)
+    (root / "trainer.py").write_text(TRAINER)
+    (root / "params.yaml").write_text(json.dumps(SETTINGS))
+    (root / ".gitignore").write_text("/runs/\n/models/\n/artifacts/\n/reports/\n__pycache__/\n")
+    (root / "runs").mkdir()
+    git(root, "init", "-q")
+    dvc(root, "init", "-q")
+    git(root, "add", "-A")
+    git(root, "-c", "user.name=test", "-c", "user.email=test@localhost", "commit", "-qm", "project")
+
+
+@contextmanager
+def platform(voice: Path) -> Iterator[Stack]:
+    """A running platform; nothing of it is left behind."""
+    with tempfile.TemporaryDirectory(prefix="sonorant-platform-") as name:
+        folder = Path(name)
+        folder.chmod(0o711)  # PostgreSQL's user has to get through
+        root = folder / "project"
+        write_project(root, voice)
+        outside = ("PREFECT", "MLFLOW", "AWS_", "PG", "SONORANT_")
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(outside)}
+        environment |= {f"SONORANT_{name.upper()}_PORT": str(free_port()) for name in PORTS}
+        environment |= {"SONORANT_PLATFORM": str(folder / "platform"), "DO_NOT_TRACK": "1", "DVC_NO_ANALYTICS": "1"}
+        environment |= {TOKEN: str(root), "PYTHONPATH": str(root), "PREFECT_HOME": str(folder / "client")}
+        environment |= {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+        stack = Stack(root, folder / "platform", environment)
+        try:
+            done = stack.start()
+            assert done.returncode == 0, done.stderr
+            yield stack
+        finally:
+            stack.module("infra.platform.native", "stop")
+            for process in processes_of(root):
+                process.kill()
