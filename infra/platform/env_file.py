@@ -18,8 +18,6 @@ from sonorant.errors import SonorantError
 from sonorant.files import atomic_file
 from tasks.stage import run
 
-EXAMPLE = Path(__file__).parents[1] / ".env.example"
-
 
 def random_secrets() -> dict[str, str]:
     """A value for each of SECRETS, of letters and digits alone, so that it needs no quotes anywhere."""

@@ -11,7 +11,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ from pathlib import Path
 from infra.background import Background, call, check_free, port_from_environment
 from infra.platform.env_file import make_env, write_env
 from infra.platform.programs import as_postgres, postgres_program, program
-from infra.platform.services import CLIENT, MLFLOW_SIGN_IN, PORTS, SERVICES, Service, filled
+from infra.platform.services import CLIENT, MLFLOW_SIGN_IN, PORTS, SERVICES, Service, filled, needed_by
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_file, read_json, write_json
 from sonorant.tracking.store import locked
@@ -27,6 +27,7 @@ from tasks.stage import run
 
 START = "make serve STACK=full"
 NATIVE = {name: service for name, service in SERVICES.items() if service.native}
+JOBS = {name for name, service in NATIVE.items() if service.job}
 OF_SERVERS = ("PG", "AWS_", "PREFECT_", "MLFLOW_", "MINIO_")
 """Variables of the user's own servers, which would otherwise reach ours."""
 
@@ -93,8 +94,8 @@ class Platform:
         silent = subprocess.DEVNULL
         return subprocess.run(command, stdin=silent, stdout=silent, stderr=silent, check=False).returncode == 0
 
-    def start(self) -> None:
-        """Start what does not run, in the table's order, and return once all answer.
+    def start(self, only: Collection[str] = NATIVE) -> None:
+        """Start what does not run, in the table's order, and return once all answer; `only` these with their jobs.
 
         Raises SonorantError if a port is in use or a service does not start; what was started by this call is stopped
         again.
@@ -103,9 +104,9 @@ class Platform:
         try:
             with self.alone():
                 self.prepare()
-                down = {name for name, service in NATIVE.items() if not (service.job or self.servers.alive(name))}
+                down = {name for name in only if not (NATIVE[name].job or self.servers.alive(name))}
                 for name, service in NATIVE.items():
-                    if service.job and not down & related(name):
+                    if not needed_by(name) <= {*only, *JOBS} or (service.job and not down & related(name)):
                         continue
                     self.wait_for(service.needs)  # and only for these: MLflow and Prefect make their tables meanwhile
                     if service.job:
@@ -153,12 +154,6 @@ class Platform:
         self.folder.mkdir(parents=True, exist_ok=True)
         with locked(self.folder / "start.lock"):
             yield
-
-
-def needed_by(name: str) -> set[str]:
-    """Names of all that a service needs, directly or not."""
-    direct = set(SERVICES[name].needs)
-    return direct | {each for needed in direct for each in needed_by(needed)}
 
 
 def related(job: str) -> set[str]:

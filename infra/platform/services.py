@@ -192,6 +192,12 @@ SERVICES: dict[str, Service] = {
 """By name, each after those that it needs."""
 
 
+def needed_by(name: str) -> set[str]:
+    """Names of all that a service needs, directly or not."""
+    direct = set(SERVICES[name].needs)
+    return direct | {each for needed in direct for each in needed_by(needed)}
+
+
 def filled(text: str, words: Mapping[str, str]) -> str:
     """`text` with its words in braces replaced. A word that is not known is a KeyError: the table is wrong."""
     return text.format_map(words)
