@@ -1,7 +1,6 @@
 """`make serve STACK=full`: real PostgreSQL, S3 store, MLflow, Prefect and worker, and who is let in."""
 
 import base64
-import json
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -86,10 +85,8 @@ def test_jobs_made_databases_buckets_pools_and_deployments_and_may_run_again(sta
         stack.run("infra.platform.buckets")
     listed = stack.run("-c", "import boto3\nfor b in boto3.client('s3').list_buckets()['Buckets']: print(b['Name'])")
     assert set(listed.split()) == set(BUCKETS)
-    deployments = json.loads(stack.run("prefect", "deployment", "ls", "--output", "json"))
-    assert {each["name"] for each in deployments} == {"local", "node"}
-    pools = json.loads(stack.run("prefect", "work-pool", "ls", "--output", "json"))
-    assert {each["name"] for each in pools} >= {"sonorant", "sonorant-nodes"}
+    assert {each["name"] for each in stack.prefect("deployments/filter", {})} == {"local", "node"}
+    assert {each["name"] for each in stack.prefect("work_pools/filter", {})} >= {"sonorant", "sonorant-nodes"}
 
 
 def test_a_port_in_use_is_one_line_and_starts_nothing(stack: Stack, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The platform of `make serve STACK=full` with a small project beside it: real servers, stages of a line each."""
 
+import base64
 import dataclasses
 import json
 import os
@@ -7,8 +8,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ from infra.platform.programs import juicefs, postgres_program
 from infra.platform.services import PORTS
 from sonorant.errors import SonorantError
 from tests.flows.conftest import dvc
-from tests.registry.planted import GATES, figures, more_errors, of_bundle, write_report
+from tests.registry.planted import GATES, figures, more_errors, of_bundle, renamed, write_report
 from tests.support.imports import ROOT
 from tests.support.pipeline import git
 from tests.support.ports import free_port
@@ -75,6 +77,23 @@ SETTINGS: dict[str, Any] = {
     "promote": dataclasses.asdict(GATES),
 }
 
+MODEL = "platform-voice"
+REGISTRY = f"""
+import hashlib, tempfile
+from pathlib import Path
+import mlflow
+client = mlflow.MlflowClient()
+found = {{"aliases": {{}}, "versions": {{}}}}
+for model in client.search_registered_models(f"name='{MODEL}'"):
+    found["aliases"] = dict(model.aliases)
+for version in client.search_model_versions("name='{MODEL}'"):
+    with tempfile.TemporaryDirectory() as folder:
+        place = mlflow.artifacts.download_artifacts(f"models:/{MODEL}/{{version.version}}", dst_path=folder)
+        files = sorted(path for path in Path(place).rglob("*") if path.is_file())
+        hashes = [(str(path.relative_to(place)), hashlib.sha256(path.read_bytes()).hexdigest()) for path in files]
+    found["versions"][version.version] = {{"tags": dict(version.tags), "run": version.run_id, "files": hashes}}
+"""
+
 
 @dataclass
 class Stack:
@@ -95,6 +114,41 @@ class Stack:
         done = self.module(*words, **more)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
+
+    def begin_module(self, *words: str) -> subprocess.Popen[str]:
+        """Start `python -m <words>` as `module` does, and return while it runs."""
+        command, environment = [sys.executable, "-m", *words], self.environment | self.client
+        pipe = subprocess.PIPE
+        return subprocess.Popen(command, cwd=self.root, env=environment, stdout=pipe, stderr=pipe, text=True)
+
+    def python(self, code: str) -> Any:
+        """What the code assigns to `found`, run in the project as somebody who is signed in."""
+        command = [sys.executable, "-c", f"import json\n{code}\nprint(json.dumps(found))"]
+        environment = self.environment | self.client
+        done = subprocess.run(command, cwd=self.root, env=environment, capture_output=True, text=True, timeout=500)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout.splitlines()[-1])
+
+    def registry(self) -> dict[str, Any]:
+        """The versions of the voice with tags and files, and the aliases: all that must outlive an accident."""
+        return dict(self.python(REGISTRY))
+
+    def place_voice(self, note: str = "first") -> None:
+        """Put a voice and its figures where the stages would, for the tasks `register` and `promote`. Voices of another
+        note are other voices."""
+        for name in ("artifacts", "reports"):
+            shutil.rmtree(self.root / name, ignore_errors=True)
+        (self.root / "artifacts").mkdir()
+        voice = renamed(self.root / "corpora" / "voice", self.root / "artifacts" / note)
+        voice.rename(self.root / "artifacts" / "voice")
+        write_report(self.root / "reports", more_errors(0.6))
+        found = of_bundle(self.root / "artifacts" / "voice", figures(more_errors(0.6)))
+        (self.root / "reports" / "metrics.json").write_text(json.dumps(found))
+
+    def set_steps(self, steps: int) -> None:
+        """Edit params.yaml: how long the training is."""
+        settings = SETTINGS | {"train_acoustic": {"steps": steps}}
+        (self.root / "params.yaml").write_text(json.dumps(settings))
 
     def start(self) -> subprocess.CompletedProcess[str]:
         return self.module("infra.platform.native", "start")
@@ -120,19 +174,35 @@ class Stack:
             each.kill()
         psutil.wait_procs(dead, timeout=30)
 
+    def prefect(self, path: str, body: Any = None) -> Any:
+        """What Prefect's API answers to a GET, or to a POST of `body`; its command line takes seconds to start."""
+        client = self.client
+        header = base64.b64encode(client["PREFECT_API_AUTH_STRING"].encode()).decode()
+        request = urllib.request.Request(f"{client['PREFECT_API_URL']}/{path}")
+        request.add_header("Authorization", f"Basic {header}")
+        request.add_header("Content-Type", "application/json")
+        data = None if body is None else json.dumps(body).encode()
+        with urllib.request.urlopen(request, data, timeout=60) as reply:
+            return json.load(reply)
+
     def begin(self, **parameters: object) -> str:
         """Id of a new run of the deployment."""
-        given = [f"--param={name}={json.dumps(value)}" for name, value in parameters.items()]
-        said = self.run("prefect", "deployment", "run", "train-and-export/local", *given)
-        return next(line for line in said.splitlines() if "UUID" in line).split()[-1]
+        deployment = self.prefect("deployments/name/train-and-export/local")["id"]
+        return str(self.prefect(f"deployments/{deployment}/create_flow_run", {"parameters": parameters})["id"])
 
     def state(self, run: str) -> str:
         """Type of the run's state; empty while the server is away."""
-        done = self.module("prefect", "flow-run", "inspect", run, "--output", "json")
-        return str(json.loads(done.stdout)["state"]["type"]) if done.returncode == 0 else ""
+        with suppress(OSError):
+            return str(self.prefect(f"flow_runs/{run}")["state"]["type"])
+        return ""
+
+    def ended(self, run: str) -> bool:
+        return self.state(run) in ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
 
     def logs(self, run: str) -> str:
-        return self.run("prefect", "flow-run", "logs", run, "--num-logs", "500")
+        """What the run said, a line each."""
+        found = self.prefect("logs/filter", {"logs": {"flow_run_id": {"any_": [run]}}, "sort": "TIMESTAMP_ASC"})
+        return "\n".join(each["message"] for each in found)
 
 
 def why_not() -> str | None:
