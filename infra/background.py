@@ -62,14 +62,14 @@ class Background:
                 return process
         return None
 
-    def wait_for(self, name: str, ready: Callable[[], bool]) -> None:
-        """Raises SonorantError if the server ends or is not ready in time."""
+    def wait_for(self, name: str, ready: Callable[[], bool], pause: float = 0.3) -> None:
+        """Ask every `pause` seconds. Raises SonorantError if the server ends or is not ready in time."""
         deadline = time.monotonic() + START_SECONDS
         while not ready():
             if self.alive(name) is None or time.monotonic() > deadline:
                 log = self.folder / f"{name}.log"
                 raise SonorantError(f"{name} did not start; {log} ends: {last_line(log.read_text(errors='replace'))}")
-            time.sleep(0.3)
+            time.sleep(pause)
 
     def stop(self, name: str, stop_signal: signal.Signals = signal.SIGTERM) -> None:
         """End the server with all that runs in it, and nothing else: a pid that now is another process's is left

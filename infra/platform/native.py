@@ -124,7 +124,7 @@ class Platform:
         for name in names:
             service = NATIVE[name]
             if not service.job:
-                self.servers.wait_for(name, lambda service=service: self.healthy(service))  # type: ignore[misc]
+                self.servers.wait_for(name, lambda service=service: self.healthy(service), pause=1.0)  # type: ignore[misc]
 
     def prepare(self) -> None:
         """Folders, secrets, and a PostgreSQL cluster; of what is there already, nothing changes."""

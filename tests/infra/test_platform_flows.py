@@ -18,9 +18,7 @@ def objects(stack: Stack, bucket: str) -> int:
     return int(stack.python(f"{code}found = sum(1 for _ in objects(boto3.client('s3'), '{bucket}'))"))
 
 
-def test_a_deployment_run_ends_in_a_champion_whose_files_came_through_the_proxy(
-    stack: Stack, voice_bundle: Path
-) -> None:
+def test_a_deployment_run_ends_in_a_champion_whose_files_came_through_the_proxy(stack: Stack) -> None:
     run = stack.begin()
     wait_until(lambda: stack.ended(run))
     assert stack.state(run) == "COMPLETED", stack.logs(run)
