@@ -8,7 +8,6 @@ import pytest
 from tests.flows.conftest import dvc
 from tests.support.platform import MODEL, Stack
 from tests.support.processes import start
-from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]  # minutes on a busy machine
 
@@ -20,8 +19,7 @@ def objects(stack: Stack, bucket: str) -> int:
 
 def test_a_deployment_run_ends_in_a_champion_whose_files_came_through_the_proxy(stack: Stack) -> None:
     run = stack.begin()
-    wait_until(lambda: stack.ended(run))
-    assert stack.state(run) == "COMPLETED", stack.logs(run)
+    assert stack.ended(run) == {run: "COMPLETED"}, stack.logs(run)
     registry = stack.registry()
     assert registry["aliases"]["champion"] == max(registry["versions"])
     champion = registry["versions"][registry["aliases"]["champion"]]
@@ -64,14 +62,9 @@ def test_four_flows_of_two_workers_are_each_done_once(stack: Stack) -> None:
     environment = stack.environment | stack.client
     second = start([*command, "--name", "second"], cwd=stack.root, env=environment, stdout=log, stderr=log)
     try:
-        steps = {
-            stack.begin(overrides={"train_acoustic.steps": 30 + number}, register=False): 30 + number
-            for number in range(4)
-        }
-        wait_until(lambda: all(stack.ended(run) for run in steps))
-        assert {run: stack.state(run) for run in steps} == dict.fromkeys(steps, "COMPLETED"), stack.logs(
-            next(iter(steps))
-        )
+        settings = {steps: {"train_acoustic.steps": steps} for steps in range(30, 34)}
+        runs = [stack.begin(overrides=each, register=False) for each in settings.values()]
+        assert stack.ended(*runs) == dict.fromkeys(runs, "COMPLETED"), stack.logs(runs[0])
     finally:
         second.terminate()
         second.wait(60)
@@ -81,4 +74,4 @@ def test_four_flows_of_two_workers_are_each_done_once(stack: Stack) -> None:
         "search_all_experiments=True, output_format='list') "
         "if run.data.tags.get('stage') == 'train_acoustic' and run.data.metrics['train/loss'] < 1 / 29.5)"
     )
-    assert trained == sorted(1 / number for number in steps.values()), "a run for each training, with its last step"
+    assert trained == sorted(1 / steps for steps in settings), "a run for each training, with its last step"

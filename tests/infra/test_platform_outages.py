@@ -29,7 +29,7 @@ def test_a_training_outlives_every_server(stack: Stack) -> None:
     stack.set_steps(50)
     try:
         run = stack.begin(stages=["train_predictor"])
-        wait_until(held.exists)
+        wait_until(held.exists, patience=1500)
         for server in SERVERS:
             stack.kill(server)
             started = stack.start()
@@ -37,8 +37,7 @@ def test_a_training_outlives_every_server(stack: Stack) -> None:
             assert f"starting {server}" in started.stderr
     finally:
         hold.unlink()
-    wait_until(lambda: stack.ended(run))
-    assert stack.state(run) == "COMPLETED", stack.logs(run)
+    assert stack.ended(run) == {run: "COMPLETED"}, stack.logs(run)
     assert stack.python(STEPS) == [list(range(1, 51))], "each step once, in one run"
 
 

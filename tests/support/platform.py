@@ -27,6 +27,7 @@ from tests.support.imports import ROOT
 from tests.support.pipeline import git
 from tests.support.ports import free_port
 from tests.support.processes import TOKEN, processes_of
+from tests.support.waiting import wait_until
 
 GRAPH = """\
 stages:
@@ -196,8 +197,11 @@ class Stack:
             return str(self.prefect(f"flow_runs/{run}")["state"]["type"])
         return ""
 
-    def ended(self, run: str) -> bool:
-        return self.state(run) in ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
+    def ended(self, *runs: str) -> dict[str, str]:
+        """The runs' states once they have ended, of which each asks the server, so not all the time."""
+        over = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
+        wait_until(lambda: all(self.state(run) in over for run in runs), patience=1500, pause=2)
+        return {run: self.state(run) for run in runs}
 
     def logs(self, run: str) -> str:
         """What the run said, a line each."""
