@@ -5,6 +5,7 @@ It asks as a client does, with the variables that `make serve STACK=full` names,
 
 from __future__ import annotations
 
+import argparse
 import base64
 import json
 import os
@@ -74,6 +75,7 @@ CHECKS: list[Callable[[], str]] = [
 
 def main() -> None:
     """All checks, whichever fail; exit status 1 if any did."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
     failed = False
     for check in CHECKS:
         try:

@@ -77,6 +77,8 @@ MLFLOW_CLIENT = {
     "MLFLOW_TRACKING_URI": "http://{mlflow_host}:{mlflow_port}",
     "MLFLOW_TRACKING_USERNAME": "admin",
     "MLFLOW_TRACKING_PASSWORD": "{MLFLOW_ADMIN_PASSWORD}",
+    # an upload is answered once the server has handed it to the S3 store; the 5 s of a store of files are too few
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "120",
 }
 CLIENT = PREFECT_CLIENT | MLFLOW_CLIENT | S3_CLIENT
 """What a person, a flow or a CI needs to use the platform."""
