@@ -103,7 +103,7 @@ class Platform:
         started: list[str] = []
         try:
             with self.alone():
-                self.prepare()
+                self.prepare(cluster="postgres" in only)
                 down = {name for name in only if not (NATIVE[name].job or self.servers.alive(name))}
                 for name, service in NATIVE.items():
                     if not needed_by(name) <= {*only, *JOBS} or (service.job and not down & related(name)):
@@ -126,8 +126,8 @@ class Platform:
             if not service.job:
                 self.servers.wait_for(name, lambda service=service: self.healthy(service), pause=1.0)  # type: ignore[misc]
 
-    def prepare(self) -> None:
-        """Folders, secrets, and a PostgreSQL cluster; of what is there already, nothing changes."""
+    def prepare(self, cluster: bool = True) -> None:
+        """Folders, secrets, and PostgreSQL's `cluster`; of what is there already, nothing changes."""
         self.folder.mkdir(parents=True, exist_ok=True)
         ports = self.folder / "ports.json"
         if not any(self.servers.alive(name) for name in NATIVE):
@@ -140,7 +140,8 @@ class Platform:
         with atomic_file(self.folder / "mlflow_sign_in.ini") as file:
             file.write_text(filled(MLFLOW_SIGN_IN, words), encoding="utf-8")
         write_env(self.client_file, {name: filled(value, words) for name, value in CLIENT.items()})
-        make_cluster(self.folder / "postgres", words["POSTGRES_PASSWORD"])
+        if cluster:
+            make_cluster(self.folder / "postgres", words["POSTGRES_PASSWORD"])
 
     def stop(self, names: list[str] | None = None) -> None:
         """End the services, or those of these names, in the order opposite to their start."""
