@@ -33,8 +33,12 @@ MLFLOW_SIGN_IN = """\
 default_permission = READ
 database_uri = postgresql+psycopg://mlflow@{postgres_host}:{postgres_port}/mlflow_auth
 authorization_function = mlflow.server.auth:authenticate_request_basic_auth
+auth_cache_ttl_seconds = 60
 """
-"""Settings of MLflow's basic-auth: who is signed in reads all, and changes what is his."""
+"""Settings of MLflow's basic-auth: who is signed in reads all, and changes what is his.
+
+A version is hundreds of files, each a request; without the cache, the password's slow hash is computed for each.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
