@@ -1,6 +1,6 @@
 """The phoneme encoder in which both the parallel acoustic model and the codec language model begin."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -8,17 +8,30 @@ from torch import Tensor, nn
 from sonorant.layers.convnext import ConvNeXtStack
 
 
-class PhonemeEncoder(nn.Module):
-    """Tokens (symbol, stress, word start) and a speaker -> a state for each token, and its mel prior."""
+class Phonemes(NamedTuple):
+    """What is known of each token. Shapes: B items, N tokens, C channels, M mel bins."""
 
+    states_BNC: Tensor
+    prior_BNM: Tensor
+    """The mel frame each token stands for, normalised; what the alignment search compares with."""
+    mask_BN: Tensor
+    """Bool: whether there is a token."""
+
+
+class PhonemeEncoder(nn.Module):
+    """Tokens (symbol, stress, word start) and a speaker -> a state for each token, and the mel frame it stands for."""
+
+    float_parts: tuple[str, ...] = ("near",)
+    """What int8 leaves alone: no graph holds it."""
     mel_mean: Tensor
     mel_std: Tensor
 
     def __init__(
         self, config: Any, *, symbols: int, speakers: int, mels: int, mel_mean: float = 0.0, mel_std: float = 1.0
     ) -> None:
-        """`config`: sizes `channels`, `expansion`, `encoder_kernel`, `encoder_blocks` and `dropout`. `symbols`,
-        `speakers` and `mels` are counts. `mel_mean` and `mel_std` are the corpus' statistics, kept with the weights."""
+        """`config`: sizes `channels`, `expansion`, `encoder_kernel`, `encoder_blocks`, `prior_kernel` and `dropout`.
+        `symbols`, `speakers` and `mels` are counts. `mel_mean` and `mel_std` are the corpus' statistics, kept with the
+        weights."""
         super().__init__()
         channels = config.channels
         self.symbol = nn.Embedding(symbols, channels)
@@ -30,18 +43,31 @@ class PhonemeEncoder(nn.Module):
         self.encoder = ConvNeXtStack(
             channels, config.expansion, config.encoder_kernel, config.encoder_blocks, config.dropout
         )
+        self.near = (
+            ConvNeXtStack(channels, config.expansion, config.prior_kernel, 1, config.dropout)
+            if config.prior_kernel
+            else None
+        )
         self.prior = nn.Linear(channels, mels)
         self.register_buffer("mel_mean", torch.tensor(mel_mean))
         self.register_buffer("mel_std", torch.tensor(mel_std))
 
-    def encode_phonemes(self, tokens_BN3: Tensor, lengths_B: Tensor, speaker_B: Tensor) -> tuple[Tensor, Tensor]:
-        """Tokens (B, N, 3) int64, lengths, speaker (B,) -> states (B, N, C), mask (B, N) bool. `prior` of the states is
-        each token's normalised mel frame, which the alignment search compares with."""
+    def encode_phonemes(self, tokens_BN3: Tensor, lengths_B: Tensor, speaker_B: Tensor) -> Phonemes:
+        """Tokens (B, N, 3) int64, lengths, speaker (B,) int64 -> Phonemes."""
         mask_BN = torch.arange(tokens_BN3.shape[1], device=tokens_BN3.device)[None] < lengths_B[:, None]
         x_BNC = self.symbol(tokens_BN3[..., 0]) + self.stress(tokens_BN3[..., 1]) + self.word_start(tokens_BN3[..., 2])
         x_BNC = x_BNC + self.speaker(speaker_B)[:, None]
-        return self.encoder(x_BNC, mask_BN[..., None].to(x_BNC.dtype)), mask_BN
+        mask_BN1 = mask_BN[..., None].to(x_BNC.dtype)
+        states_BNC = self.encoder(x_BNC, mask_BN1)
+        near_BNC = states_BNC if self.near is None else self.near(x_BNC, mask_BN1)
+        return Phonemes(states_BNC, self.prior(near_BNC), mask_BN)
 
     def normalize(self, mel_BTM: Tensor) -> Tensor:
         """Normalise a log-mel (B, T, M) by the corpus' statistics."""
         return (mel_BTM - self.mel_mean) / self.mel_std
+
+
+def check_prior_kernel(kernel: int) -> None:
+    """Raise ValueError for a setting `prior_kernel` that is neither 0 nor odd."""
+    if kernel < 0 or (kernel and kernel % 2 == 0):
+        raise ValueError(f"prior_kernel must be 0 or odd, not {kernel}")

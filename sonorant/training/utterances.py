@@ -119,7 +119,8 @@ class Utterances(ABC):
         """Take over what fits, with the mel statistics that the weights were trained with."""
         taken = take_over(self.model, self._description, initial)
         self._description |= {key: initial.description[key] for key in ("mel_mean", "mel_std")}
-        if taken.whole("symbol", "encoder", "prior"):  # it can align: the pull to the diagonal would only disturb
+        # Then it can align, and the pull to the diagonal would only disturb.
+        if taken.whole("symbol", "encoder", "near", "prior"):
             self.diagonal_steps = 0
             self.phases = [self.losses(self.model)]
         if self.freeze_steps:

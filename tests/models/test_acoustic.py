@@ -77,8 +77,33 @@ def test_expand_repeats_each_token_for_its_frames(model: AcousticModel) -> None:
 
 
 def test_contradictions_are_refused() -> None:
-    with pytest.raises(ValueError, match="odd"):
-        replace(CONFIG, encoder_kernel=4)
+    for name in ("encoder_kernel", "prior_kernel"):
+        with pytest.raises(ValueError, match=f"{name}.* odd"):
+            replace(CONFIG, **{name: 4})
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("kernel", [0, 1, 3])
+def test_a_token_finds_its_place_by_itself_and_its_neighbours_alone(kernel: int) -> None:
+    """Where its prior knows more, it may stand for the sound of a neighbour."""
+    model = AcousticModel(replace(CONFIG, prior_kernel=kernel), symbols=12, speakers=1, mels=8).eval()
+    text, lengths, speaker = tokens(1, 15), torch.tensor([15]), torch.tensor([0])
+    before = model.encode(text, lengths, speaker)
+    text[0, 7, 0] = (text[0, 7, 0] + 1) % 12
+    after = model.encode(text, lengths, speaker)
+    moved = [bool((a != b).any()) for a, b in zip(before.prior_BNM[0], after.prior_BNM[0], strict=True)]
+    reach = kernel // 2 if kernel else 2
+    assert moved == [abs(place - 7) <= reach for place in range(15)]
+    assert (before.states_BNC[0, 5] != after.states_BNC[0, 5]).any(), "what the decoder is told knows more"
+
+
+def test_what_predicts_prosody_leaves_the_encoder_as_it_is() -> None:
+    model = AcousticModel(replace(CONFIG, prosody=True), symbols=12, speakers=1, mels=8)
+    encoded = model.encode(tokens(1, 9), torch.tensor([9]), torch.tensor([0]))
+    assert encoded.prosody_BN2 is not None
+    (encoded.log_duration_BN.sum() + encoded.prosody_BN2.sum()).backward()
+    trained = {name.split(".")[0] for name, each in model.named_parameters() if each.grad is not None}
+    assert trained == {"prosody"}
 
 
 @torch.no_grad()

@@ -27,12 +27,14 @@ INT8 = {
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "acoustic": ("acoustic", {}),
     "acoustic, flow": ("acoustic", {"decoder": "flow"}),
+    "acoustic, aligned by neighbours": ("acoustic", {"prior_kernel": 3}),
     "acoustic, int8": ("acoustic", {"quantization": INT8}),
     "vocoder": ("vocoder", {}),
     "vocoder, adversarial": ("vocoder", {"adversarial": True}),
     "codec": ("codec", {}),
     "codec, source": ("codec", {"kind": "source_filter"}),
     "language_model": ("language_model", {}),
+    "language_model, aligned by neighbours": ("language_model", {"prior_kernel": 3}),
 }
 """Recipe and changes to the tiny training's settings."""
 TOLERANCE = {"fp32": 1e-3, "bf16": 1e-2}

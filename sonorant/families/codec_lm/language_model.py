@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from sonorant.layers.attention import Kind
 from sonorant.layers.cache import Cache
-from sonorant.layers.phoneme_encoder import PhonemeEncoder
+from sonorant.layers.phoneme_encoder import PhonemeEncoder, check_prior_kernel
 from sonorant.layers.transformer import Packing, Transformer
 
 AGES = 32
@@ -32,6 +32,8 @@ class LanguageModelConfig:
     """ConvNeXt blocks over phonemes."""
     encoder_kernel: int
     """Their kernel, in phonemes; odd."""
+    prior_kernel: int = 0
+    """As of the parallel family's acoustic model."""
     layers: int
     """Transformer layers over code frames."""
     heads: int
@@ -55,6 +57,7 @@ class LanguageModelConfig:
     def __post_init__(self) -> None:
         if self.encoder_kernel % 2 == 0:
             raise ValueError("encoder_kernel must be odd")
+        check_prior_kernel(self.prior_kernel)
         if not 0.0 <= self.dropout < 1.0:
             raise ValueError(f"dropout must be at least 0 and below 1, not {self.dropout}")
         for name in (
@@ -78,8 +81,8 @@ class LanguageModelConfig:
 class LanguageModel(PhonemeEncoder):
     """Decoder-only transformer over code frames; codebook g is delayed by g steps (Copet et al. 2023, "MusicGen")."""
 
-    float_parts = ("prior", "advance")
-    """What int8 leaves alone: no graph holds the prior, and a few weights decide how long everything lasts."""
+    float_parts = (*PhonemeEncoder.float_parts, "prior", "advance")
+    """No graph holds the prior, and a few weights decide how long everything lasts."""
 
     def __init__(self, config: LanguageModelConfig, *, codebooks: int, codes: int, **of_corpus: Any) -> None:
         """`codebooks` and `codes` are those of the codec; `of_corpus` as in `PhonemeEncoder`."""
@@ -107,7 +110,7 @@ class LanguageModel(PhonemeEncoder):
 
     def encode_speech(self, tokens_BN3: Tensor, lengths_B: Tensor, speaker_B: Tensor) -> Tensor:
         """Tokens (B, N, 3) int64, lengths, speaker (B,) int64 -> states (B, N, C) float32, zero past each length."""
-        states_BNC, mask_BN = self.encode_phonemes(tokens_BN3, lengths_B, speaker_B)
+        states_BNC, _, mask_BN = self.encode_phonemes(tokens_BN3, lengths_B, speaker_B)
         return self.spoken(states_BNC, mask_BN, speaker_B)
 
     def spoken(self, states_BNC: Tensor, mask_BN: Tensor, speaker_B: Tensor) -> Tensor:

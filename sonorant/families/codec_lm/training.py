@@ -92,8 +92,10 @@ class LanguageModelLosses(nn.Module):
         may bring `durations` (B, N) int64, in mel frames, to use instead of aligning."""
         model, config = self.model, self.model.config
         lengths = batch["token_lengths"], batch["mel_lengths"]
-        states_BNC, mask_BN = model.encode_phonemes(batch["tokens"], batch["token_lengths"], batch["speaker"])
-        prior_BNM = model.prior(states_BNC).float()
+        states_BNC, prior_BNM, mask_BN = model.encode_phonemes(
+            batch["tokens"], batch["token_lengths"], batch["speaker"]
+        )
+        prior_BNM = prior_BNM.float()
         durations_BN = batch.get("durations")
         if durations_BN is None:
             durations_BN = align(prior_BNM, model.normalize(batch["mel"]), *lengths, step, self.diagonal_steps)

@@ -21,7 +21,7 @@ from sonorant.families.parallel.prosody import (
     nepers,
     token_means,
 )
-from sonorant.layers.phoneme_encoder import PhonemeEncoder
+from sonorant.layers.phoneme_encoder import PhonemeEncoder, check_prior_kernel
 
 MOST_OCTAVES = 1.5
 """Pitch is kept within so many octaves of its reference: 71 to 566 Hz."""
@@ -48,6 +48,9 @@ class AcousticConfig:
     """ConvNeXt blocks over tokens."""
     encoder_kernel: int
     """Their kernel, in tokens; odd."""
+    prior_kernel: int = 0
+    """Tokens by which a token's place in the sound is found: 1: itself, 3: its neighbours too; odd. 0: the encoder's
+    states, which know what stands around so well that a token may own its neighbour's sound: models of before."""
     decoder_blocks: int
     """ConvNeXt blocks over frames."""
     decoder_kernel: int
@@ -66,6 +69,7 @@ class AcousticConfig:
     def __post_init__(self) -> None:
         if self.encoder_kernel % 2 == 0 or self.decoder_kernel % 2 == 0:
             raise ValueError("encoder_kernel and decoder_kernel must be odd")
+        check_prior_kernel(self.prior_kernel)
         for name in ("dropout", "prosody_dropout"):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise ValueError(f"{name} must be at least 0 and below 1, not {getattr(self, name)}")
@@ -118,11 +122,11 @@ class AcousticModel(PhonemeEncoder):
 
     def encode(self, tokens_BN3: Tensor, lengths_B: Tensor, speaker_B: Tensor) -> Encoded:
         """Tokens (B, N, 3) int64 (symbol, stress, word start), lengths (B,), speaker ids (B,) -> Encoded."""
-        states_BNC, mask_BN = self.encode_phonemes(tokens_BN3, lengths_B, speaker_B)
+        states_BNC, prior_BNM, mask_BN = self.encode_phonemes(tokens_BN3, lengths_B, speaker_B)
         mask_BN1 = mask_BN[..., None].to(states_BNC.dtype)
-        prior_BNM = self.prior(states_BNC)
         if self.config.prosody:
-            log_duration_BN, prosody_BN2 = self.prosody(states_BNC, mask_BN1, lengths_B)
+            # It learns by heart long before the decoder is done, and would take the encoder along: words get lost then.
+            log_duration_BN, prosody_BN2 = self.prosody(states_BNC.detach(), mask_BN1, lengths_B)
             return Encoded(states_BNC, prior_BNM, log_duration_BN, prosody_BN2, mask_BN)
         return Encoded(states_BNC, prior_BNM, self.duration(states_BNC.detach(), mask_BN1), None, mask_BN)
 

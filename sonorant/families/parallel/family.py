@@ -31,7 +31,7 @@ class Acoustic(ModelKind):
     """Tokens to frames of log-mel and pitch."""
 
     name, title = "acoustic", "acoustic model"
-    VERSION = 2
+    VERSION = 3
 
     def sizes(self) -> type:
         from sonorant.families.parallel.acoustic import AcousticConfig

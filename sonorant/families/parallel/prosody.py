@@ -35,7 +35,8 @@ class DurationPredictor(nn.Module):
 
 
 class ProsodyPredictor(nn.Module):
-    """Length, pitch and energy of each token, from encoder states and where in the utterance it stands."""
+    """Length, pitch and energy of each token, from encoder states that it does not train and where in the utterance it
+    stands."""
 
     def __init__(self, width: int, dropout: float) -> None:
         super().__init__()
