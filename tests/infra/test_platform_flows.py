@@ -1,13 +1,11 @@
 """Flows, artifacts and DVC's remote on PostgreSQL and S3: from a deployment to the champion."""
 
 import shutil
-import sys
 
 import pytest
 
 from tests.flows.conftest import dvc
 from tests.support.platform import MODEL, Stack
-from tests.support.processes import start
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]  # minutes on a busy machine
 
@@ -54,24 +52,3 @@ def test_dvc_pushes_to_the_store_and_pulls_from_it_what_is_lost(stack: Stack) ->
     )
     assert refused.returncode != 0 and "Traceback" not in refused.stderr
     assert stack.client["AWS_SECRET_ACCESS_KEY"] not in (stack.root / ".dvc" / "config").read_text()
-
-
-def test_four_flows_of_two_workers_are_each_done_once(stack: Stack) -> None:
-    command = [sys.executable, "-m", "prefect", "worker", "start", "--pool", "sonorant", "--type", "process"]
-    log = (stack.root / "runs" / "second.log").open("w")
-    environment = stack.environment | stack.client
-    second = start([*command, "--name", "second"], cwd=stack.root, env=environment, stdout=log, stderr=log)
-    try:
-        settings = {steps: {"train_acoustic.steps": steps} for steps in range(30, 34)}
-        runs = [stack.begin(overrides=each, register=False) for each in settings.values()]
-        assert stack.ended(*runs) == dict.fromkeys(runs, "COMPLETED"), stack.logs(runs[0])
-    finally:
-        second.terminate()
-        second.wait(60)
-        log.close()
-    trained = stack.python(
-        "import mlflow\nfound = sorted(run.data.metrics['train/loss'] for run in mlflow.search_runs("
-        "search_all_experiments=True, output_format='list') "
-        "if run.data.tags.get('stage') == 'train_acoustic' and run.data.metrics['train/loss'] < 1 / 29.5)"
-    )
-    assert trained == sorted(1 / steps for steps in settings), "a run for each training, with its last step"

@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from infra.platform.env_file import read_env
 from infra.platform.programs import juicefs, postgres_program
 from infra.platform.services import PORTS
@@ -48,7 +46,7 @@ stages:
     metrics: [reports/metrics.json: {cache: false}]
 """
 TRAINER = '''\
-"""A training whose run MLflow keeps as of any other: a step is a line in metrics.jsonl, and a file says to wait."""
+"""A training whose run MLflow keeps as of any other: a step is a line in metrics.jsonl."""
 
 import json
 import time
@@ -67,9 +65,6 @@ with stage_run("train_acoustic", {}, run_directory=run, tags={}):
         for step in range(1, steps + 1):
             file.write(json.dumps({"step": step, "time": time.time(), "metrics": {"train/loss": 1 / step}}) + "\\n")
             file.flush()
-            while step == steps // 2 and Path("runs/hold").exists():
-                Path("runs/held").touch()
-                time.sleep(0.05)
 Path("models/predictor/steps").write_text(str(steps))
 '''
 SETTINGS: dict[str, Any] = {
@@ -116,12 +111,6 @@ class Stack:
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    def begin_module(self, *words: str) -> subprocess.Popen[str]:
-        """Start `python -m <words>` as `module` does, and return while it runs."""
-        command, environment = [sys.executable, "-m", *words], self.environment | self.client
-        pipe = subprocess.PIPE
-        return subprocess.Popen(command, cwd=self.root, env=environment, stdout=pipe, stderr=pipe, text=True)
-
     def python(self, code: str) -> Any:
         """What the code assigns to `found`, run in the project as somebody who is signed in."""
         command = [sys.executable, "-c", f"import json\n{code}\nprint(json.dumps(found))"]
@@ -146,11 +135,6 @@ class Stack:
         found = of_bundle(self.root / "artifacts" / "voice", figures(more_errors(0.6)))
         (self.root / "reports" / "metrics.json").write_text(json.dumps(found))
 
-    def set_steps(self, steps: int) -> None:
-        """Edit params.yaml: how long the training is."""
-        settings = SETTINGS | {"train_acoustic": {"steps": steps}}
-        (self.root / "params.yaml").write_text(json.dumps(settings))
-
     def start(self) -> subprocess.CompletedProcess[str]:
         return self.module("infra.platform.native", "start")
 
@@ -163,17 +147,6 @@ class Stack:
     @property
     def secrets(self) -> dict[str, str]:
         return read_env(self.folder / "secrets.env")
-
-    def process(self, name: str) -> psutil.Process:
-        return psutil.Process(json.loads((self.folder / "processes" / f"{name}.json").read_text())["pid"])
-
-    def kill(self, name: str) -> None:
-        """`kill -9` a server with all its processes, as when memory runs out or power is cut."""
-        found = self.process(name)
-        dead = [*found.children(recursive=True), found]
-        for each in dead:
-            each.kill()
-        psutil.wait_procs(dead, timeout=30)
 
     def prefect(self, path: str, body: Any = None) -> Any:
         """What Prefect's API answers to a GET, or to a POST of `body`; its command line takes seconds to start."""
