@@ -144,10 +144,6 @@ class Stack:
         file = self.folder / "client.env"
         return read_env(file) if file.exists() else {}
 
-    @property
-    def secrets(self) -> dict[str, str]:
-        return read_env(self.folder / "secrets.env")
-
     def prefect(self, path: str, body: Any = None) -> Any:
         """What Prefect's API answers to a GET, or to a POST of `body`; its command line takes seconds to start."""
         client = self.client
