@@ -40,11 +40,12 @@ check: $(READY) ## linting, formatting, types
 	@mypy
 	@python -m benchmarks.staleness
 
-serve: $(READY) ## start Prefect server, worker and MLflow server on loopback (SONORANT_PREFECT_PORT, SONORANT_MLFLOW_PORT)
-	@python -m infra.local_servers start
+serve: $(READY) ## start Prefect server, worker and MLflow server on loopback; STACK=full: on PostgreSQL and S3, with sign-in
+	@$(if $(filter full,$(STACK)),sh infra/install_system_packages.sh postgresql && python -m infra.platform.native,python -m infra.local_servers) start
 
 stop: $(READY) ## end what `make serve` started
 	@python -m infra.local_servers stop
+	@python -m infra.platform.native stop
 
 bench: $(READY) ## run the benchmarks and keep their results
 	@for name in features scale engine written_forms training arithmetic quantization latency first_audio streaming arriving_text decoding attention overhead tracking_outage two_nodes links ddp_faults world_size exact_resume alignment audit audit_worth long_recordings timings serving; do python -m benchmarks.$$name --save; done

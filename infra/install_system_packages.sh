@@ -1,7 +1,7 @@
 #!/bin/sh
 # Install what pip cannot: flite, which speaks the demo corpus, and, where asked for by name, chromium, which the tests of the pages
-# look through. Does nothing where they are there already; otherwise it uses the package manager if it may without asking for a
-# password, and says in one line what to install if it may not.
+# look through, and postgresql, on which `make serve STACK=full` runs. Does nothing where they are there already; otherwise it uses the
+# package manager if it may without asking for a password, and says in one line what to install if it may not.
 #
 #   sh infra/install_system_packages.sh             # flite
 #   sh infra/install_system_packages.sh flite chromium
@@ -10,6 +10,8 @@ set -eu
 installed() {
     case $1 in
     chromium) command -v chromedriver >/dev/null 2>&1 && { command -v chromium || command -v google-chrome; } >/dev/null 2>&1 ;;
+    # Debian keeps the server's programs off PATH, so that each version has its own
+    postgresql) command -v initdb >/dev/null 2>&1 || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 ;;
     *) command -v "$1" >/dev/null 2>&1 ;;
     esac
 }
@@ -39,12 +41,15 @@ for name in "$@"; do
     case $name in
     flite) packages="flite" ;;
     chromium) packages="chromium chromium-driver" ;; # as Debian calls them
-    *) echo "error: '$name' is not known here; flite and chromium are" >&2 && exit 1 ;;
+    postgresql) packages="postgresql" ;;
+    *) echo "error: '$name' is not known here; flite, chromium and postgresql are" >&2 && exit 1 ;;
     esac
     ! installed "$name" || continue
     if command -v apt-get >/dev/null 2>&1; then
         # shellcheck disable=SC2086 # one word a package
         apt_install $packages
+    elif [ "$(uname -s)" = Darwin ] && [ "$name" = postgresql ]; then
+        refuse "run: brew install postgresql@17, and put its programs on PATH"
     elif [ "$(uname -s)" = Darwin ] && [ "$name" = flite ]; then
         command -v brew >/dev/null 2>&1 || refuse "install Homebrew (https://brew.sh) and run: brew install flite"
         brew install flite || refuse "run: brew install flite"

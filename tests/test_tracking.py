@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from infra.local_servers import answers
+from infra.background import answers
 from sonorant.cli import main
 from sonorant.errors import SonorantError, Stopped
 from sonorant.tracking import open_store, stage_run, sync, tracked_runs

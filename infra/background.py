@@ -1,0 +1,137 @@
+"""Servers that outlive the command that starts them: started, waited for, found again and ended.
+
+Knows nothing of what they serve.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from sonorant.errors import SonorantError
+from sonorant.files import read_json, write_json
+
+START_SECONDS, STOP_SECONDS = 400.0, 35.0
+"""A first start makes tables for a minute, and longer beside other work."""
+
+
+@dataclass(frozen=True)
+class Background:
+    """Servers whose process ids and logs lie in one folder."""
+
+    folder: Path
+    """Holds `<name>.json`, which process a server is, and `<name>.log`, what it printed."""
+
+    def launch(self, name: str, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        """Start a server that outlives this process; its output goes to its log."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        print(f"starting {name}", file=sys.stderr)
+        with (self.folder / f"{name}.log").open("w") as log:
+            child = subprocess.Popen(
+                command,
+                env=dict(environment),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        known = {"pid": child.pid, "created": psutil.Process(child.pid).create_time()}
+        write_json(self.folder / f"{name}.json", known)
+
+    def alive(self, name: str) -> psutil.Process | None:
+        """The server's process if it runs; a process of the same pid that started at another time is not it."""
+        file = self.folder / f"{name}.json"
+        if not file.exists():
+            return None
+        known = read_json(file)
+        with suppress(psutil.Error):
+            process = psutil.Process(known["pid"])
+            if process.create_time() == known["created"] and process.status() != psutil.STATUS_ZOMBIE:
+                return process
+        return None
+
+    def wait_for(self, name: str, ready: Callable[[], bool], pause: float = 0.3) -> None:
+        """Ask every `pause` seconds. Raises SonorantError if the server ends or is not ready in time."""
+        deadline = time.monotonic() + START_SECONDS
+        while not ready():
+            if self.alive(name) is None or time.monotonic() > deadline:
+                log = self.folder / f"{name}.log"
+                raise SonorantError(f"{name} did not start; {log} ends: {last_line(log.read_text(errors='replace'))}")
+            time.sleep(pause)
+
+    def stop(self, name: str, stop_signal: signal.Signals = signal.SIGTERM) -> None:
+        """End the server with all that runs in it, and nothing else: a pid that now is another process's is left
+        alone."""
+        process = self.alive(name)
+        if process is not None:
+            print(f"stopping {name}", file=sys.stderr)
+            end(process, stop_signal)
+        (self.folder / f"{name}.json").unlink(missing_ok=True)
+
+
+def end(process: psutil.Process, stop_signal: signal.Signals = signal.SIGTERM) -> None:
+    """Signal a server, with SIGTERM its children too; a flow among them needs time to end its stage. SIGKILL to what is
+    left."""
+    descendants = process.children(recursive=True)
+    for each in [process, *(process.children() if stop_signal == signal.SIGTERM else [])]:
+        with suppress(psutil.Error):
+            each.send_signal(stop_signal)
+    _, left = psutil.wait_procs([process, *descendants], timeout=STOP_SECONDS)
+    for each in left:
+        with suppress(psutil.Error):
+            each.kill()
+    psutil.wait_procs(left, timeout=5)
+
+
+def call(command: Sequence[str], environment: Mapping[str, str]) -> None:
+    """Run a client command. Raises SonorantError with its last line if it fails."""
+    done = subprocess.run(
+        command, env=dict(environment), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        shown = command[2:] if list(command[:2]) == [sys.executable, "-m"] else command
+        raise SonorantError(f"{shlex.join(shown)} failed: {last_line(done.stdout + done.stderr)}")
+
+
+def last_line(text: str) -> str:
+    """The last line that is not blank; nothing where there is none."""
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
+
+
+def answers(url: str) -> bool:
+    """Whether a GET of the address succeeds."""
+    try:
+        with urllib.request.urlopen(url, timeout=5) as reply:
+            return bool(reply.status == 200)
+    except OSError:
+        return False
+
+
+def port_from_environment(variable: str, default: int) -> int:
+    """Raises SonorantError for what is no port."""
+    text = os.environ.get(variable) or str(default)
+    if not text.isdecimal() or not 0 < int(text) < 65536:
+        raise SonorantError(f"{variable}: '{text}' is no port; give a number from 1 to 65535")
+    return int(text)
+
+
+def check_free(port: int, variable: str, command: str) -> None:
+    """Raises SonorantError naming the port of loopback that something else uses, and the variable that moves it."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            raise SonorantError(f"port {port} is in use; choose another: {variable}=<port> {command}") from None

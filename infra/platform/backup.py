@@ -1,0 +1,157 @@
+"""Backup and restore of the platform: every database by pg_dump, every object of the S3 store by S3.
+
+    python -m infra.platform.backup save backups/monday
+    python -m infra.platform.backup restore backups/monday
+
+Databases come first: what they name is in the store by then, so no version in a backup lacks its files. A backup is
+checked whole before anything is restored. Where libpq's and S3's variables are set, as in compose.yaml's service
+`backup`, they say what to save; else it is the platform of `make serve STACK=full`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from infra.platform import buckets
+from infra.platform.native import Platform
+from infra.platform.programs import postgres_program
+from infra.platform.services import BUCKETS, DATABASES, S3_CLIENT, SERVICES, filled
+from sonorant.errors import SonorantError
+from sonorant.files import atomic_file, atomic_folder, read_json, sha256_file, write_json
+from tasks.stage import run
+
+NAMES = [name for names in DATABASES.values() for name in names]
+CONTENT, SECRETS_FILE = "content.json", "secrets.env"
+STORES = ("postgres", "s3")
+
+
+def save(folder: Path, environment: Mapping[str, str], secrets: Path | None = None) -> None:
+    """Write a backup to the new `folder`, whole or not at all, for its owner alone.
+
+    Args:
+        environment: libpq's and S3's variables.
+        secrets: the secrets file, kept too where there is one: MLflow's users know their passwords by it.
+
+    Raises SonorantError if the folder exists, or a store does not answer.
+    """
+    if folder.exists():
+        raise SonorantError(f"{folder} exists; give a new folder")
+    with atomic_folder(folder) as new:
+        new.chmod(0o700)
+        for name in NAMES:
+            postgres("pg_dump", ["--format", "custom", "--file", str(new / f"{name}.dump"), name], environment)
+        store = buckets.client(environment)
+        for bucket in BUCKETS:
+            with buckets.answering(f"bucket '{bucket}'"):
+                for key, _ in buckets.objects(store, bucket):
+                    file = inside(new / "objects" / bucket, key)
+                    file.parent.mkdir(parents=True, exist_ok=True)
+                    store.download_file(bucket, key, str(file))
+        if secrets:
+            (new / SECRETS_FILE).touch(mode=0o600)
+            (new / SECRETS_FILE).write_text(secrets.read_text(encoding="utf-8"), encoding="utf-8")
+        write_json(new / CONTENT, content_of(new))
+
+
+def content_of(folder: Path) -> dict[str, str]:
+    """SHA-256 of every file of a backup but the list itself, by path within it."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != CONTENT)
+    return {str(path.relative_to(folder)): sha256_file(path) for path in files}
+
+
+def checked(folder: Path) -> Path:
+    """`folder` if it is a whole backup. Raises SonorantError naming the first file that is not as it was saved."""
+    if not (folder / CONTENT).is_file():
+        raise SonorantError(f"{folder} is no backup: it has no {CONTENT}")
+    known, found = read_json(folder / CONTENT), content_of(folder)
+    for name in sorted(known.keys() | found.keys()):
+        if known.get(name) != found.get(name):
+            raise SonorantError(f"{folder}: {name} is not as it was saved; nothing was restored")
+    return folder
+
+
+def restore(folder: Path, environment: Mapping[str, str]) -> None:
+    """Bring databases and objects back to what they were; other objects stay.
+
+    Raises SonorantError if the backup is damaged, a store does not answer, or a server still uses a database.
+    """
+    for name in NAMES:
+        clean = ["--clean", "--if-exists", "--exit-on-error", "--single-transaction"]
+        postgres("pg_restore", [*clean, "--dbname", name, str(folder / f"{name}.dump")], environment)
+    store = buckets.client(environment)
+    for bucket in BUCKETS:
+        top = folder / "objects" / bucket
+        with buckets.answering(f"bucket '{bucket}'"):
+            for file in sorted(path for path in top.rglob("*") if path.is_file()):
+                store.upload_file(str(file), bucket, file.relative_to(top).as_posix())
+
+
+def inside(top: Path, key: str) -> Path:
+    """Where an object goes. Raises SonorantError for a key that would leave the folder."""
+    if ".." in key.split("/") or key.startswith("/"):
+        raise SonorantError(f"the key '{key}' of an object leaves its bucket's folder; remove the object")
+    return top / key
+
+
+def postgres(program: str, words: list[str], environment: Mapping[str, str]) -> None:
+    """Run a client of PostgreSQL. Raises SonorantError with its reason."""
+    own = {**os.environ, **environment, "LC_ALL": "C.UTF-8"}
+    done = subprocess.run([postgres_program(program), *words], env=own, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise SonorantError(f"{program} of {words[-1]} failed: {' '.join(done.stderr.split())[:300]}")
+
+
+@contextmanager
+def natively(platform: Platform) -> Iterator[dict[str, str]]:
+    """Variables of the platform of `make serve STACK=full`, whose two stores run meanwhile."""
+    before = [name for name in STORES if platform.servers.alive(name)]
+    platform.start(only=STORES)
+    try:
+        words = platform.words()
+        variables = SERVICES["databases"].environment | S3_CLIENT
+        yield {name: filled(value, words) for name, value in variables.items()}
+    finally:
+        platform.stop([name for name in STORES if name not in before])
+
+
+def save_natively(folder: Path, platform: Platform) -> None:
+    if not (platform.folder / SECRETS_FILE).exists():
+        raise SonorantError(f"{platform.folder}: there is no platform here; start it: make serve STACK=full")
+    with natively(platform) as environment:
+        save(folder, environment, platform.folder / SECRETS_FILE)
+
+
+def restore_natively(folder: Path, platform: Platform) -> None:
+    """Also where nothing is left of the platform's folder: its secrets come from the backup."""
+    running = [name for name in SERVICES if name not in STORES and platform.servers.alive(name)]
+    if running:
+        raise SonorantError(f"{', '.join(running)} would write meanwhile; end the platform first: make stop")
+    secrets, kept = platform.folder / SECRETS_FILE, folder / SECRETS_FILE
+    if kept.exists() and not secrets.exists():
+        with atomic_file(secrets) as temporary:
+            temporary.touch(mode=0o600)
+            temporary.write_text(kept.read_text(encoding="utf-8"), encoding="utf-8")
+    with natively(platform) as environment:
+        restore(folder, environment)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("action", choices=("save", "restore"))
+    parser.add_argument("folder", type=Path)
+    given: Any = parser.parse_args()
+    folder = checked(given.folder) if given.action == "restore" else given.folder
+    if "PGHOST" in os.environ and "AWS_ENDPOINT_URL_S3" in os.environ:
+        (save if given.action == "save" else restore)(folder, os.environ)
+    else:
+        (save_natively if given.action == "save" else restore_natively)(folder, Platform.here())
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,80 @@
+"""The buckets of the S3 store: made where they are absent, looked for, and read object by object.
+
+Address and keys come from the variables that every S3 client reads (AWS_ENDPOINT_URL_S3, AWS_ACCESS_KEY_ID,
+AWS_SECRET_ACCESS_KEY), so it may be any store that speaks S3.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from infra.platform.services import BUCKETS
+from sonorant.errors import SonorantError
+from tasks.stage import run
+
+REMEDIES = {
+    "InvalidAccessKeyId": "the access key is not known there; see S3_ACCESS_KEY",
+    "SignatureDoesNotMatch": "the secret key is wrong; see S3_SECRET_KEY",
+    "ExpiredToken": "the session token has expired; sign in again, or unset AWS_SESSION_TOKEN",
+    "InvalidTokenId": "the session token is not valid; sign in again, or unset AWS_SESSION_TOKEN",
+    "InvalidToken": "the session token is not valid; sign in again, or unset AWS_SESSION_TOKEN",
+    "404": "there is no such bucket; make it: python -m infra.platform.buckets",
+    "NoSuchBucket": "there is no such bucket; make it: python -m infra.platform.buckets",
+    "403": "the store refuses the access key, its secret or the session token",
+    "XMinioStorageFull": "the store's disk or quota is full; make room and repeat",
+}
+"""What to do about an error code of S3."""
+
+
+def client(environment: Mapping[str, str] = os.environ) -> Any:
+    """A client of the store that asks twice at most and waits for seconds, not minutes."""
+    settings = Config(connect_timeout=5, read_timeout=60, retries={"total_max_attempts": 2})
+    return boto3.client(
+        "s3",
+        endpoint_url=environment.get("AWS_ENDPOINT_URL_S3"),
+        aws_access_key_id=environment.get("AWS_ACCESS_KEY_ID"),
+        aws_secret_access_key=environment.get("AWS_SECRET_ACCESS_KEY"),
+        aws_session_token=environment.get("AWS_SESSION_TOKEN"),
+        region_name=environment.get("AWS_DEFAULT_REGION", "us-east-1"),
+        config=settings,
+    )
+
+
+@contextmanager
+def answering(what: str) -> Iterator[None]:
+    """Turn errors of the store into a SonorantError of one line that names `what` and the remedy."""
+    try:
+        yield
+    except ClientError as error:
+        code = str(error.response["Error"]["Code"])
+        raise SonorantError(f"{what}: {REMEDIES.get(code, ' '.join(str(error).split())[:300])}") from None
+    except BotoCoreError as error:
+        raise SonorantError(f"{what}: {' '.join(str(error).split())[:300]}") from None
+
+
+def make_buckets() -> None:
+    """Raises SonorantError if the store does not answer or refuses the keys."""
+    store = client()
+    with answering("S3 store"):
+        known = {bucket["Name"] for bucket in store.list_buckets()["Buckets"]}
+        for name in sorted(set(BUCKETS) - known):
+            store.create_bucket(Bucket=name)
+
+
+def objects(store: Any, bucket: str) -> Iterator[tuple[str, int]]:
+    """Key and bytes of every object of a bucket; folders, which some stores list too, are left out."""
+    for page in store.get_paginator("list_objects_v2").paginate(Bucket=bucket):
+        for each in page.get("Contents", []):
+            if not each["Key"].endswith("/"):
+                yield each["Key"], each["Size"]
+
+
+if __name__ == "__main__":
+    run(make_buckets)

@@ -1,0 +1,177 @@
+"""`infra/compose.yaml` from the table of services: `python -m infra.platform.compose --write`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from infra.platform.services import MLFLOW_SIGN_IN, PORTS, S3_CLIENT, SECRETS, SERVICES, Service, filled
+from sonorant.files import atomic_file
+from tasks.stage import run
+
+FILE = Path(__file__).parents[1] / "compose.yaml"
+HEADER = """\
+# The platform in containers: PostgreSQL, an S3 store, MLflow and Prefect with sign-in, workers: docs/platform.md.
+# Written from the table in infra/platform/services.py: python -m infra.platform.compose --write
+"""
+SIGN_IN = "/etc/mlflow/sign_in.ini"
+POSTGRES_VERSION = "15.14-bookworm"
+"""The major version that Debian 12 has too, so that the table is tested on it, and whose clients the image brings."""
+IMAGES: dict[str, dict[str, Any]] = {
+    "postgres": {"image": f"postgres:{POSTGRES_VERSION}"},
+    "platform": {
+        "image": "sonorant-platform:0.1.0",
+        "build": {"context": "..", "dockerfile": "infra/platform/Dockerfile"},
+        "cap_drop": ["ALL"],
+    },
+    "train": {
+        "image": "sonorant-train:0.1.0",
+        "build": {"context": "..", "dockerfile": "infra/Dockerfile"},
+        "cap_drop": ["ALL"],
+        "user": "${SONORANT_UID:-1000}:${SONORANT_GID:-1000}",
+        "working_dir": "/sonorant",
+        "shm_size": "8gb",  # through which the processes of a training hand each other batches
+    },
+}
+VOLUMES = {
+    "postgres": ["postgres-data:/var/lib/postgresql/data"],
+    "s3-volume": ["s3-data:/data"],
+    "s3": ["s3-data:/data"],
+    "worker-nodes": ["node-project:/sonorant"],  # a project folder of its own; Docker fills it from the image
+}
+PROFILES = {"worker-nodes": ["nodes"]}
+"""What `docker compose up` leaves out unless its profile is asked for."""
+WORDS = {
+    **{name: f"${{{name}:?set {name} in infra/.env}}" for name in SECRETS},
+    **{f"{name}_host": name for name in PORTS},
+    **{f"{name}_port": str(port) for name, port in PORTS.items()},
+    "listen": "0.0.0.0",  # in a container; on the machine, only loopback is published
+    "postgres_data": "/var/lib/postgresql/data/pgdata",
+    "postgres_socket": "/var/run/postgresql",
+    "s3_data": "/data",
+    "mlflow_workers": "2",
+    "mlflow_hosts": "mlflow:5000,localhost:*,127.0.0.1:*,${SONORANT_MLFLOW_HOST:-localhost}",
+    "mlflow_sign_in": SIGN_IN,
+    "prefect_public": "${SONORANT_PREFECT_URL:-http://127.0.0.1:4200}",
+    "worker_name": "${SONORANT_WORKER_NAME:-compose}",
+}
+
+
+def document() -> dict[str, Any]:
+    """The content of compose.yaml."""
+    services = {name: service_entry(name, service) for name, service in SERVICES.items()}
+    return {
+        "name": "sonorant",
+        "services": {**services, "backup": backup_entry(), "proxy": proxy_entry()},
+        "networks": {"inside": {"internal": True}, "outside": {}},
+        "volumes": {name: {} for name in ("postgres-data", "s3-data", "node-project", "proxy-data")},
+        "configs": {"mlflow-sign-in": {"content": filled(MLFLOW_SIGN_IN, WORDS)}},
+    }
+
+
+def service_entry(name: str, service: Service) -> dict[str, Any]:
+    """One service of the table as Compose wants it."""
+    entry = {
+        **IMAGES[service.image],
+        "command": [filled(word, WORDS) for word in service.command],
+        "environment": {key: filled(value, WORDS) for key, value in service.environment.items()},
+        "security_opt": ["no-new-privileges:true"],
+        "restart": "no" if service.job else "unless-stopped",
+        "stop_signal": service.stop_signal,
+        "stop_grace_period": "40s",
+        "networks": ["inside"] if service.image == "postgres" else ["inside", "outside"],
+    }
+    if service.needs:
+        entry["depends_on"] = {needed: {"condition": condition(SERVICES[needed])} for needed in service.needs}
+    if service.health:
+        test = ["CMD", *(filled(word, WORDS) for word in service.health)]
+        entry["healthcheck"] = {"test": test, "interval": "10s", "timeout": "8s", "retries": 6, "start_period": "300s"}
+    if service.port:
+        port = PORTS[service.port]
+        entry["ports"] = [f"127.0.0.1:${{SONORANT_{service.port.upper()}_PORT:-{port}}}:{port}"]
+    volumes = VOLUMES.get(name) or (["${SONORANT_PROJECT:-..}:/sonorant"] if service.image == "train" else [])
+    if volumes:
+        entry["volumes"] = volumes
+    if name == "mlflow":
+        entry["configs"] = [{"source": "mlflow-sign-in", "target": SIGN_IN}]
+    if name in PROFILES:
+        entry["profiles"] = PROFILES[name]
+    return entry
+
+
+def condition(needed: Service) -> str:
+    return "service_completed_successfully" if needed.job else "service_healthy"
+
+
+def backup_entry() -> dict[str, Any]:
+    """`docker compose run --rm backup save /backup/<name>`; of Compose alone, natively it is a command."""
+    variables = SERVICES["databases"].environment | S3_CLIENT
+    return {
+        **IMAGES["platform"],
+        "entrypoint": ["python", "-m", "infra.platform.backup"],
+        "command": ["--help"],
+        "environment": {key: filled(value, WORDS) for key, value in variables.items()},
+        "security_opt": ["no-new-privileges:true"],
+        "networks": ["inside"],
+        "depends_on": {needed: {"condition": condition(SERVICES[needed])} for needed in ("databases", "buckets")},
+        "volumes": ["${SONORANT_BACKUPS:-./backups}:/backup"],
+        "profiles": ["maintenance"],
+    }
+
+
+def proxy_entry() -> dict[str, Any]:
+    """Caddy, which has certificates and answers to others than this machine; asked for by its profile."""
+    return {
+        "image": "caddy:2.10.0-alpine",
+        "environment": {
+            "SONORANT_PREFECT_HOST": "${SONORANT_PREFECT_HOST:-localhost}",
+            "SONORANT_MLFLOW_HOST": "${SONORANT_MLFLOW_HOST:-localhost}",
+            "SONORANT_S3_HOST": "${SONORANT_S3_HOST:-localhost}",
+        },
+        "security_opt": ["no-new-privileges:true"],
+        "restart": "unless-stopped",
+        "networks": ["inside", "outside"],
+        "depends_on": {name: {"condition": "service_healthy"} for name in ("s3", "mlflow", "prefect")},
+        "ports": ["${SONORANT_BIND:-127.0.0.1}:443:443"],
+        "volumes": ["./platform/Caddyfile:/etc/caddy/Caddyfile:ro", "proxy-data:/data"],
+        "profiles": ["tls"],
+    }
+
+
+class Plain(yaml.SafeDumper):
+    """Writes what occurs twice twice: a reader of the file wants to see it, not to look for it."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def written() -> str:
+    """The text of compose.yaml."""
+    return HEADER + yaml.dump(document(), Dumper=Plain, sort_keys=False, width=110)
+
+
+def example() -> str:
+    """The text of .env.example: every secret, without a value."""
+    lines = [
+        "# Copy nothing from here: python -m infra.platform.env_file infra/.env makes the file with random secrets."
+    ]
+    lines += [f"\n# {purpose}\n{name}=" for name, purpose in SECRETS.items()]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true", help="write infra/compose.yaml and infra/.env.example")
+    if not parser.parse_args().write:
+        print(written(), end="")
+        return
+    for file, text in ((FILE, written()), (FILE.with_name(".env.example"), example())):
+        with atomic_file(file) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    run(main)

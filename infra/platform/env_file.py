@@ -1,0 +1,71 @@
+"""Files of secrets and addresses, NAME=value a line, that only their owner may read.
+
+python -m infra.platform.env_file infra/.env   # random secrets for `docker compose`
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import secrets
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+
+from infra.platform.services import SECRETS
+from sonorant.errors import SonorantError
+from sonorant.files import atomic_file
+from tasks.stage import run
+
+
+def random_secrets() -> dict[str, str]:
+    """A value for each of SECRETS, of letters and digits alone, so that it needs no quotes anywhere."""
+    values = {name: secrets.token_hex(24) for name in SECRETS}
+    return values | {
+        "S3_ACCESS_KEY": f"sonorant-{secrets.token_hex(4)}",
+        "PREFECT_AUTH": f"sonorant:{values['PREFECT_AUTH']}",
+    }
+
+
+def write_env(path: Path, values: Mapping[str, str]) -> None:
+    """Write the file whole or not at all; it is never readable by others, not for a moment."""
+    with atomic_file(path) as temporary:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.writelines(f"{name}={shlex.quote(value)}\n" for name, value in values.items())
+
+
+def read_env(path: Path) -> dict[str, str]:
+    """Raises SonorantError naming the line that is not NAME=value, or a file that others may read."""
+    if path.stat().st_mode & 0o077:
+        raise SonorantError(f"{path}: others may read these secrets: chmod 600 {path}")
+    values = {}
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        found = re.fullmatch(r"([A-Z][A-Z0-9_]*)=(.*)", line)
+        words = shlex.split(found[2]) if found else ["", ""]
+        if not found or len(words) > 1:
+            raise SonorantError(f"{path}:{number}: no NAME=value; quote a value that has spaces")
+        values[found[1]] = "".join(words)
+    return values
+
+
+def make_env(path: Path) -> dict[str, str]:
+    """The secrets that `path` holds; random ones for those that it lacks are added to it."""
+    known = read_env(path) if path.exists() else {}
+    values = random_secrets() | {name: value for name, value in known.items() if value}
+    if values != known:
+        write_env(path, values)
+    return values
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", type=Path, help="written with mode 600; what it holds already stays")
+    make_env(parser.parse_args().file)
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,212 @@
+"""The platform on loopback without containers: `make serve STACK=full` and `make stop`.
+
+All it keeps lies in one folder, runs/platform or SONORANT_PLATFORM: databases, objects, logs, secrets. What runs is the
+table of services.py. What was killed is started again by the same command.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from infra.background import Background, call, check_free, port_from_environment
+from infra.platform.env_file import make_env, write_env
+from infra.platform.programs import as_postgres, postgres_program, program
+from infra.platform.services import CLIENT, MLFLOW_SIGN_IN, PORTS, SERVICES, Service, filled, needed_by
+from sonorant.errors import SonorantError
+from sonorant.files import atomic_file, read_json, write_json
+from sonorant.tracking.store import locked
+from tasks.stage import run
+
+START = "make serve STACK=full"
+NATIVE = {name: service for name, service in SERVICES.items() if service.native}
+JOBS = {name for name, service in NATIVE.items() if service.job}
+OF_SERVERS = ("PG", "AWS_", "PREFECT_", "MLFLOW_", "MINIO_")
+"""Variables of the user's own servers, which would otherwise reach ours."""
+
+
+@dataclass(frozen=True)
+class Platform:
+    """A platform whose files lie in one folder."""
+
+    folder: Path
+
+    @classmethod
+    def here(cls) -> Platform:
+        """The one that the environment names."""
+        return cls(Path(os.environ.get("SONORANT_PLATFORM") or "runs/platform").resolve())
+
+    @property
+    def servers(self) -> Background:
+        return Background(self.folder / "processes")
+
+    @property
+    def client_file(self) -> Path:
+        """Addresses and sign-in for clients, to be read by a shell."""
+        return self.folder / "client.env"
+
+    def words(self) -> dict[str, str]:
+        """What fills the table's words in braces here; the ports are those of the first start."""
+        file = self.folder / "ports.json"
+        ports = read_json(file) if file.exists() else ports_from_environment()
+        words = make_env(self.folder / "secrets.env")
+        for name, port in ports.items():
+            words |= {f"{name}_host": "127.0.0.1", f"{name}_port": str(port)}
+        return words | {
+            "listen": "127.0.0.1",
+            "postgres_data": str(self.folder / "postgres" / "data"),
+            "postgres_socket": "",
+            "s3_data": str(self.folder / "s3"),
+            "mlflow_workers": "1",
+            "mlflow_hosts": "127.0.0.1:*,localhost:*",
+            "mlflow_sign_in": str(self.folder / "mlflow_sign_in.ini"),
+            "prefect_public": f"http://127.0.0.1:{ports['prefect']}",
+            "worker_name": "local",
+        }
+
+    def command(self, service: Service) -> list[str]:
+        first, *others = service.command
+        words = self.words()
+        command = [program(first), *(filled(word, words) for word in others)]
+        return [*as_postgres(self.folder / "postgres"), *command] if service.image == "postgres" else command
+
+    def environment(self, service: Service) -> dict[str, str]:
+        """The service's own variables and those of this process that are not about other servers."""
+        words = self.words()
+        own = {name: filled(value, words) for name, value in service.environment.items()}
+        outside = {name: value for name, value in os.environ.items() if not name.startswith(OF_SERVERS)}
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        always = {"PREFECT_HOME": str(self.folder / "prefect"), "PYTHONUNBUFFERED": "1", "PATH": path}
+        return outside | always | {name: value for name, value in own.items() if value}
+
+    def healthy(self, service: Service) -> bool:
+        """Whether the service's health check succeeds."""
+        first, *others = service.health
+        words = self.words()
+        command = [program(first), *(filled(word, words) for word in others)]
+        silent = subprocess.DEVNULL
+        return subprocess.run(command, stdin=silent, stdout=silent, stderr=silent, check=False).returncode == 0
+
+    def start(self, only: Collection[str] = NATIVE) -> None:
+        """Start what does not run, in the table's order, and return once all answer; `only` these with their jobs.
+
+        Raises SonorantError if a port is in use or a service does not start; what was started by this call is stopped
+        again.
+        """
+        started: list[str] = []
+        try:
+            with self.alone():
+                self.prepare(cluster="postgres" in only)
+                down = {name for name in only if not (NATIVE[name].job or self.servers.alive(name))}
+                for name, service in NATIVE.items():
+                    if not needed_by(name) <= {*only, *JOBS} or (service.job and not down & related(name)):
+                        continue
+                    self.wait_for(service.needs)  # and only for these: MLflow and Prefect make their tables meanwhile
+                    if service.job:
+                        call(self.command(service), self.environment(service))
+                    elif name in down:
+                        started.append(name)
+                        self.servers.launch(name, self.command(service), self.environment(service))
+                self.wait_for(started)
+        except BaseException:
+            self.stop(started)
+            raise
+
+    def wait_for(self, names: Iterable[str]) -> None:
+        """Return once the servers among these answer; jobs are done when their turn is over."""
+        for name in names:
+            service = NATIVE[name]
+            if not service.job:
+                self.servers.wait_for(name, lambda service=service: self.healthy(service), pause=1.0)  # type: ignore[misc]
+
+    def prepare(self, cluster: bool = True) -> None:
+        """Folders, secrets, and PostgreSQL's `cluster`; of what is there already, nothing changes."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        ports = self.folder / "ports.json"
+        if not any(self.servers.alive(name) for name in NATIVE):
+            write_json(ports, ports_from_environment())
+            for name, port in read_json(ports).items():
+                check_free(port, f"SONORANT_{name.upper()}_PORT", START)
+        words = self.words()
+        for folder in (self.folder / "prefect", self.folder / "s3"):
+            folder.mkdir(exist_ok=True, mode=0o700)
+        with atomic_file(self.folder / "mlflow_sign_in.ini") as file:
+            file.write_text(filled(MLFLOW_SIGN_IN, words), encoding="utf-8")
+        write_env(self.client_file, {name: filled(value, words) for name, value in CLIENT.items()})
+        if cluster:
+            make_cluster(self.folder / "postgres", words["POSTGRES_PASSWORD"])
+
+    def stop(self, names: list[str] | None = None) -> None:
+        """End the services, or those of these names, in the order opposite to their start."""
+        for name in reversed(NATIVE):
+            if names is None or name in names:
+                self.servers.stop(name, signal.Signals[NATIVE[name].stop_signal])
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Only one process starts services at a time."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with locked(self.folder / "start.lock"):
+            yield
+
+
+def related(job: str) -> set[str]:
+    """Names of all that a job needs, and of all that need it: only for these it runs again."""
+    return needed_by(job) | {name for name in SERVICES if job in needed_by(name)}
+
+
+def ports_from_environment() -> dict[str, int]:
+    """SONORANT_<SERVICE>_PORT, or the usual one. Raises SonorantError for two services on one port."""
+    ports = {name: port_from_environment(f"SONORANT_{name.upper()}_PORT", port) for name, port in PORTS.items()}
+    for name, port in ports.items():
+        others = [other for other, taken in ports.items() if taken == port and other != name]
+        if others:
+            raise SonorantError(f"SONORANT_{name.upper()}_PORT: {port} is also the port of {others[0]}")
+    return ports
+
+
+def make_cluster(folder: Path, password: str) -> None:
+    """PostgreSQL's data, with a password for its superuser, unless they are there already."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if (folder / "data" / "PG_VERSION").exists():
+        return
+    prefix, secret = as_postgres(folder), folder / "password"
+    secret.unlink(missing_ok=True)
+    write_private(secret, password, folder)
+    command = [*prefix, postgres_program("initdb"), "-D", str(folder / "data"), "-U", "postgres", "-E", "UTF8"]
+    command += ["--locale=C.UTF-8", "--auth=scram-sha-256", f"--pwfile={secret}"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, cwd="/", check=False)
+    finally:
+        secret.unlink()
+    if done.returncode != 0:
+        raise SonorantError(f"PostgreSQL's initdb failed: {' '.join(done.stderr.split())[-300:]}")
+
+
+def write_private(path: Path, text: str, beside: Path) -> None:
+    """A new file that the owner of the folder `beside` may read, and nobody else, not for a moment."""
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        os.fchown(file.fileno(), beside.stat().st_uid, beside.stat().st_gid)
+        file.write(text)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("action", choices=("start", "stop"))
+    platform = Platform.here()
+    if parser.parse_args().action == "stop":
+        platform.stop()
+        return
+    platform.start()
+    print(f"set -a; . {platform.client_file}; set +a")
+
+
+if __name__ == "__main__":
+    run(main)

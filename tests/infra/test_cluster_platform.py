@@ -1,0 +1,127 @@
+"""The platform on Kubernetes: overlays by the official kustomize, Prefect's job template, values of the charts, all
+against strict schemas. No cluster ran them."""
+
+import copy
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from sonorant.training.distributed.launch import Node
+from tests.infra.test_kubernetes import documents, pod_of, refusals
+from tests.support.imports import ROOT
+
+INFRA = ROOT / "infra"
+TEMPLATE = json.loads((INFRA / "kubernetes/base-job-template.json").read_text(encoding="utf-8"))
+VALUES = sorted((INFRA / "kubernetes/values").glob("*.yaml"))
+SECRET = re.compile(r"password|secret_?key|auth_?string|token", re.IGNORECASE)
+
+
+@pytest.mark.parametrize("name", ["cpu", "gpu"])
+def test_kustomize_makes_overlays_that_kubernetes_knows(name: str) -> None:
+    if shutil.which("kubectl") is None:
+        pytest.skip("kubectl, which has the official kustomize, is not installed")
+    command = ["kubectl", "kustomize", str(INFRA / "overlays" / name)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    made = list(yaml.safe_load_all(done.stdout))
+    assert sorted(each["kind"] for each in made) == sorted(
+        ["Job", "Service", "PersistentVolumeClaim", *["NetworkPolicy"] * 3]
+    )
+    assert [refusals(each) for each in made] == [[]] * len(made)
+    pod, container, env = pod_of(next(each for each in made if each["kind"] == "Job"))
+    assert Node.of(env | {"PET_NODE_RANK": "0"}).count == 2, "what an overlay leaves out stays"
+    assert container["image"] == "sonorant-train:0.1.0" == pod["initContainers"][0]["image"]
+    limits = container["resources"]["limits"]
+    processes = limits.get("nvidia.com/gpu") if name == "gpu" else limits["cpu"]
+    assert processes == env["PET_NPROC_PER_NODE"], "a process a GPU, or a core"
+    assert ("nvidia.com/gpu" in limits) is ("tolerations" in pod) is (name == "gpu")
+
+
+def rendered(**values: Any) -> dict[str, Any]:
+    """The job that Prefect's worker would make of the template, with these values."""
+    templating = pytest.importorskip("prefect.utilities.templating")
+    properties = TEMPLATE["variables"]["properties"]
+    defaults = {name: each["default"] for name, each in properties.items() if "default" in each}
+    own = {"name": "run", "command": ["prefect", "flow-run", "execute"]} | values
+    return dict(templating.apply_values(TEMPLATE["job_configuration"]["job_manifest"], defaults | own))
+
+
+def as_kubernetes_takes_it(job: dict[str, Any]) -> dict[str, Any]:
+    """Without two fields that Prefect's worker demands in a pod and Kubernetes ignores there, and with variables as a
+    list, which the worker makes of them."""
+    job = copy.deepcopy(job)
+    pod = job["spec"]["template"]["spec"]
+    assert (pod.pop("parallelism"), pod.pop("completions")) == (1, 1)
+    container = pod["containers"][0]
+    container["env"] = [{"name": name, "value": value} for name, value in container["env"].items()]
+    return job
+
+
+@pytest.mark.parametrize("values", [{}, {"gpus": "0", "env": {"A": "b"}, "shared_memory": "1Gi"}])
+def test_the_job_of_prefects_worker_is_one_that_kubernetes_knows(values: dict[str, Any]) -> None:
+    job = as_kubernetes_takes_it(rendered(**values))
+    assert refusals(job) == []
+    pod = job["spec"]["template"]["spec"]
+    volumes = {volume["name"]: volume for volume in pod["volumes"]}
+    claim = documents("volume.yaml")["PersistentVolumeClaim"]["metadata"]["name"]
+    assert volumes["shared"]["persistentVolumeClaim"]["claimName"] == claim
+    memory = {"medium": "Memory", "sizeLimit": values.get("shared_memory", "8Gi")}
+    assert volumes["shm"]["emptyDir"] == memory
+    container = pod["containers"][0]
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == values.get("gpus", "1")
+    assert pod["securityContext"]["runAsNonRoot"] and container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    labels = job["spec"]["template"]["metadata"]["labels"]
+    policy = next(each for each in policies() if each["metadata"]["name"] == "sonorant-flows")
+    assert policy["spec"]["podSelector"]["matchLabels"] == labels, "the network policy is for these pods"
+
+
+def test_each_placeholder_is_a_variable_and_each_variable_is_used() -> None:
+    used = set(re.findall(r"\{\{ (\w+) \}\}", json.dumps(TEMPLATE["job_configuration"])))
+    assert used == set(TEMPLATE["variables"]["properties"])
+
+
+def policies() -> Iterator[dict[str, Any]]:
+    return yaml.safe_load_all((INFRA / "kubernetes/network-policies.yaml").read_text(encoding="utf-8"))
+
+
+def test_kubernetes_knows_the_network_policies() -> None:
+    found = list(policies())
+    assert [refusals(each) for each in found] == [[], []]
+    flows = next(each["spec"] for each in found if each["metadata"]["name"] == "sonorant-flows")
+    assert flows["ingress"] == [] and flows["policyTypes"] == ["Ingress", "Egress"]
+
+
+def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else []
+    for key, each in items:
+        yield from leaves(each, f"{path}.{key}")
+    if not isinstance(value, (dict, list)):
+        yield path, value
+
+
+@pytest.mark.parametrize("file", VALUES, ids=lambda file: file.name)
+def test_values_name_secrets_and_hold_none(file: Any) -> None:
+    values = yaml.safe_load(file.read_text(encoding="utf-8"))
+    for path, value in leaves(values):
+        if SECRET.search(path):
+            assert value is False or str(value).startswith("sonorant-") or path.endswith(".key"), f"{path}: {value}"
+        assert "://" not in str(value) or "@" not in str(value), path
+
+
+def test_values_and_policies_agree_on_labels_and_versions() -> None:
+    values = {file.stem: yaml.safe_load(file.read_text(encoding="utf-8")) for file in VALUES}
+    lock = dict(re.findall(r"^([\w-]+)==(\S+)$", (ROOT / "requirements.lock").read_text(), flags=re.MULTILINE))
+    assert values["prefect-server"]["global"]["prefect"]["image"]["prefectTag"].startswith(f"{lock['prefect']}-")
+    assert values["prefect-worker"]["worker"]["image"]["prefectTag"].startswith(f"{lock['prefect']}-")
+    assert values["mlflow"]["image"]["tag"].startswith(f"v{lock['mlflow']}")
+    servers = next(each["spec"] for each in policies() if each["metadata"]["name"] == "sonorant-servers")
+    label = servers["podSelector"]["matchLabels"]
+    assert values["prefect-server"]["server"]["podLabels"] == values["mlflow"]["podLabels"] == label
+    client = values["prefect-worker"]["worker"]["podLabels"]
+    assert {"podSelector": {"matchLabels": client}} in servers["ingress"][0]["from"]

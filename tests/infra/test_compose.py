@@ -1,0 +1,119 @@
+"""infra/compose.yaml against Compose's own schema and the table, and what a schema does not see: who can reach what."""
+
+import copy
+import re
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from infra.platform.compose import WORDS, example, written
+from infra.platform.env_file import make_env
+from infra.platform.services import BUCKETS, POOLS, SECRETS, SERVICES, filled, needed_by
+from tests.support.imports import ROOT
+
+INFRA = ROOT / "infra"
+FILES = ("compose.yaml", "compose.gpu.yaml")
+
+
+@pytest.fixture
+def document() -> dict[str, Any]:
+    return yaml.safe_load((INFRA / "compose.yaml").read_text(encoding="utf-8"))
+
+
+def refusals(document: dict[str, Any]) -> list[str]:
+    """What the schema of the Compose specification says against it."""
+    schemas = pytest.importorskip("check_jsonschema.builtin_schemas", reason="check-jsonschema is not installed")
+    jsonschema = pytest.importorskip("jsonschema")
+    schema = schemas.get_builtin_schema("vendor.compose-spec")
+    return [error.message for error in jsonschema.validators.validator_for(schema)(schema).iter_errors(document)]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_compose_knows_every_field(name: str) -> None:
+    document = yaml.safe_load((INFRA / name).read_text(encoding="utf-8"))
+    assert refusals(document) == []
+    wrong = copy.deepcopy(document)
+    wrong["services"]["worker"]["notAField"] = True
+    assert refusals(wrong)
+
+
+def test_the_files_are_what_the_table_says() -> None:
+    remedy = "python -m infra.platform.compose --write"
+    assert (INFRA / "compose.yaml").read_text(encoding="utf-8") == written(), remedy
+    assert (INFRA / ".env.example").read_text(encoding="utf-8") == example(), remedy
+
+
+def test_commands_and_variables_are_the_tables(document: dict[str, Any]) -> None:
+    assert document["services"].keys() - SERVICES.keys() == {"backup", "proxy"}
+    for name, service in SERVICES.items():
+        entry = document["services"][name]
+        assert entry["command"] == [filled(word, WORDS) for word in service.command]
+        assert entry["environment"] == {key: filled(value, WORDS) for key, value in service.environment.items()}
+        assert entry.get("depends_on", {}).keys() == set(service.needs)
+        for needed, how in entry.get("depends_on", {}).items():
+            assert how["condition"] == ("service_completed_successfully" if SERVICES[needed].job else "service_healthy")
+
+
+def test_only_loopback_is_published_and_the_stores_are_not_at_all(document: dict[str, Any]) -> None:
+    services = document["services"]
+    ports = {name: port for name, entry in services.items() for port in entry.get("ports", [])}
+    assert ports.keys() == {"s3", "mlflow", "prefect", "proxy"}
+    assert ports.pop("proxy").startswith("${SONORANT_BIND:-127.0.0.1}:")
+    assert all(re.fullmatch(r"127\.0\.0\.1:\$\{SONORANT_\w+_PORT:-\d+\}:\d+", port) for port in ports.values())
+    assert services["postgres"]["networks"] == ["inside"] and document["networks"]["inside"]["internal"]
+    assert not any(entry.get("privileged") or entry.get("network_mode") for entry in services.values())
+
+
+def test_every_version_is_pinned(document: dict[str, Any]) -> None:
+    images = {entry["image"] for entry in document["services"].values()}
+    assert all(re.fullmatch(r"[\w-]+:\d+\.\d+(\.\d+)?(-\w+)?", image) for image in images), images
+    assert re.search(r"^FROM python:3\.11-slim-bookworm$", (INFRA / "platform/Dockerfile").read_text(), re.MULTILINE)
+
+
+def test_no_secret_has_a_default_or_is_in_a_command(document: dict[str, Any]) -> None:
+    for entry in document["services"].values():
+        words = [*entry["command"], *entry.get("healthcheck", {}).get("test", [])] if "command" in entry else []
+        assert [word for word in words for name in SECRETS if f"{{{name}" in word] == []
+    text = (INFRA / "compose.yaml").read_text(encoding="utf-8")
+    assert all(re.findall(rf"\$\{{{name}(.)", text) == [":"] * text.count(f"${{{name}") for name in SECRETS)
+    assert all(f"${{{name}:?" in text and f"${{{name}:-" not in text for name in SECRETS)
+    assert re.findall(r"=(.+)", example()) == []
+
+
+def test_every_service_that_stays_says_whether_it_is_well_and_comes_back(document: dict[str, Any]) -> None:
+    for name, service in SERVICES.items():
+        entry = document["services"][name]
+        assert (entry["restart"] == "unless-stopped") is ("healthcheck" in entry) is not service.job
+
+
+def test_each_pool_has_a_worker_and_jobs_come_before_what_needs_them() -> None:
+    commands = {name: " ".join(service.command) for name, service in SERVICES.items()}
+    for pool in POOLS:
+        assert sum(f"worker start --pool {pool} " in command for command in commands.values()) == 1
+    assert {"databases", "buckets"} <= needed_by("mlflow") and "databases" in needed_by("prefect")
+    assert {"deployments", *(f"pool-{pool}" for pool in POOLS)} <= needed_by("worker")
+    assert "s3://mlflow" in commands["mlflow"] and set(BUCKETS) == {"mlflow", "dvc"}
+    order = list(SERVICES)
+    assert all(order.index(needed) < order.index(name) for name in order for needed in SERVICES[name].needs)
+
+
+def test_the_env_file_that_compose_reads_has_every_secret_for_its_owner_alone(tmp_path: Path) -> None:
+    file = tmp_path / ".env"
+    make_env(file)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert {line.split("=")[0] for line in file.read_text().splitlines()} == SECRETS.keys()
+    assert "infra/.env" in (INFRA / "Dockerfile.dockerignore").read_text().splitlines(), "an image would have it"
+    assert "/infra/.env" in (ROOT / ".gitignore").read_text().splitlines()
+
+
+def test_what_the_platforms_image_installs_is_in_the_lock() -> None:
+    text = (INFRA / "platform/Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
+    lock = {line.split("==")[0].lower() for line in (ROOT / "requirements.lock").read_text().splitlines()}
+    words = re.search(r"pip install --no-cache-dir -c requirements.lock +(.+?) +&&", text)
+    assert words
+    assert {re.sub(r'"|\[.*', "", word).lower() for word in words[1].split()} <= lock
+    for copied in re.findall(r"^COPY (\S+)", text, flags=re.MULTILINE):
+        assert (ROOT / copied).exists()

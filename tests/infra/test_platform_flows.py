@@ -1,0 +1,54 @@
+"""Flows, artifacts and DVC's remote on PostgreSQL and S3: from a deployment to the champion."""
+
+import shutil
+
+import pytest
+
+from tests.flows.conftest import dvc
+from tests.support.platform import MODEL, Stack
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]  # minutes on a busy machine
+
+
+def objects(stack: Stack, bucket: str) -> int:
+    code = "import boto3\nfrom infra.platform.buckets import objects\n"
+    return int(stack.python(f"{code}found = sum(1 for _ in objects(boto3.client('s3'), '{bucket}'))"))
+
+
+def test_a_deployment_run_ends_in_a_champion_whose_files_came_through_the_proxy(stack: Stack) -> None:
+    run = stack.begin()
+    assert stack.ended(run) == {run: "COMPLETED"}, stack.logs(run)
+    registry = stack.registry()
+    assert registry["aliases"]["champion"] == max(registry["versions"])
+    champion = registry["versions"][registry["aliases"]["champion"]]
+    assert any(name.endswith("voice.json") for name, _ in champion["files"])
+    where = f"import mlflow\nfound = mlflow.get_run('{champion['run']}').info.artifact_uri"
+    assert stack.python(where).startswith("mlflow-artifacts:"), "clients need no key of the store"
+    assert objects(stack, "mlflow") >= len(champion["files"])
+    without_keys = {name: "" for name in stack.client if name.startswith("AWS_")}
+    said = ["say", "Good morning.", "--voice", f"models:/{MODEL}@champion", "-o", "morning.wav"]
+    assert stack.module("sonorant.cli", *said, **without_keys).returncode == 0
+    assert (stack.root / "morning.wav").stat().st_size > 1000
+    assert not (stack.root / "mlartifacts").exists() and not list((stack.root / "runs").glob("mlflow.db*"))
+
+
+def test_dvc_pushes_to_the_store_and_pulls_from_it_what_is_lost(stack: Stack) -> None:
+    data = stack.root / "corpora" / "recordings"
+    data.mkdir(exist_ok=True)
+    for number in range(20):
+        (data / f"{number:02d}.wav").write_bytes(bytes([number]) * 5000)
+    before = {file.name: file.read_bytes() for file in data.iterdir()}
+    dvc(stack.root, "remote", "add", "-f", "-d", "platform", "s3://dvc")
+    dvc(stack.root, "remote", "modify", "platform", "endpointurl", stack.client["AWS_ENDPOINT_URL_S3"])
+    dvc(stack.root, "add", "corpora/recordings")
+    stack.run("dvc", "push", "corpora/recordings.dvc")
+    assert objects(stack, "dvc") >= 21, "the files and the list of them"
+    shutil.rmtree(data)
+    shutil.rmtree(stack.root / ".dvc" / "cache")
+    stack.run("dvc", "pull", "corpora/recordings.dvc")
+    assert {file.name: file.read_bytes() for file in data.iterdir()} == before
+    refused = stack.module(
+        "dvc", "push", "corpora/recordings.dvc", "--remote", "platform", AWS_SECRET_ACCESS_KEY="wrong"
+    )
+    assert refused.returncode != 0 and "Traceback" not in refused.stderr
+    assert stack.client["AWS_SECRET_ACCESS_KEY"] not in (stack.root / ".dvc" / "config").read_text()

@@ -1,0 +1,235 @@
+"""The platform of `make serve STACK=full` with a small project beside it: real servers, stages of a line each."""
+
+import base64
+import dataclasses
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from infra.platform.env_file import read_env
+from infra.platform.programs import juicefs, postgres_program
+from infra.platform.services import PORTS
+from sonorant.errors import SonorantError
+from tests.flows.conftest import dvc
+from tests.registry.planted import GATES, figures, more_errors, of_bundle, renamed, write_report
+from tests.support.imports import ROOT
+from tests.support.pipeline import git
+from tests.support.ports import free_port
+from tests.support.processes import TOKEN, processes_of
+from tests.support.waiting import wait_until
+
+GRAPH = """\
+stages:
+  train_predictor:
+    cmd: python trainer.py
+    params: [train_acoustic.steps]
+    outs: [models/predictor]
+  export:
+    cmd: mkdir -p artifacts && cp -r corpora/voice artifacts/voice
+    deps: [corpora/voice, models/predictor]
+    outs: [artifacts/voice]
+  evaluate:
+    cmd:
+      - mkdir -p reports && cp corpora/metrics.json reports && cp -r corpora/evaluation reports/evaluation
+      - echo '<!doctype html><title>page</title>' > reports/index.html
+    deps: [artifacts/voice, corpora/metrics.json, corpora/evaluation]
+    outs: [reports/evaluation, reports/index.html]
+    metrics: [reports/metrics.json: {cache: false}]
+"""
+TRAINER = '''\
+"""A training whose run MLflow keeps as of any other: a step is a line in metrics.jsonl."""
+
+import json
+import time
+from pathlib import Path
+
+import yaml
+
+from sonorant.tracking import stage_run
+
+steps = yaml.safe_load(Path("params.yaml").read_text())["train_acoustic"]["steps"]
+Path("models/predictor").mkdir(parents=True, exist_ok=True)
+run = Path("runs/train_acoustic") / str(steps)
+run.mkdir(parents=True, exist_ok=True)
+with stage_run("train_acoustic", {}, run_directory=run, tags={}):
+    with (run / "metrics.jsonl").open("w") as file:
+        for step in range(1, steps + 1):
+            file.write(json.dumps({"step": step, "time": time.time(), "metrics": {"train/loss": 1 / step}}) + "\\n")
+            file.flush()
+Path("models/predictor/steps").write_text(str(steps))
+'''
+SETTINGS: dict[str, Any] = {
+    "train_acoustic": {"steps": 20},
+    "register": {"model": "platform-voice"},
+    "promote": dataclasses.asdict(GATES),
+}
+
+MODEL = "platform-voice"
+REGISTRY = f"""
+import hashlib, tempfile
+from pathlib import Path
+import mlflow
+client = mlflow.MlflowClient()
+found = {{"aliases": {{}}, "versions": {{}}}}
+for model in client.search_registered_models(f"name='{MODEL}'"):
+    found["aliases"] = dict(model.aliases)
+for version in client.search_model_versions("name='{MODEL}'"):
+    with tempfile.TemporaryDirectory() as folder:
+        place = mlflow.artifacts.download_artifacts(f"models:/{MODEL}/{{version.version}}", dst_path=folder)
+        files = sorted(path for path in Path(place).rglob("*") if path.is_file())
+        hashes = [(str(path.relative_to(place)), hashlib.sha256(path.read_bytes()).hexdigest()) for path in files]
+    found["versions"][version.version] = {{"tags": dict(version.tags), "run": version.run_id, "files": hashes}}
+"""
+
+
+@dataclass
+class Stack:
+    """A project and its platform."""
+
+    root: Path
+    folder: Path
+    """Where the platform keeps all it has."""
+    environment: dict[str, str]
+
+    def module(self, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
+        """Run `python -m <words>` in the project, as somebody who is signed in."""
+        command, environment = [sys.executable, "-m", *words], self.environment | self.client | more
+        return subprocess.run(command, cwd=self.root, env=environment, capture_output=True, text=True, timeout=500)
+
+    def run(self, *words: str, **more: str) -> str:
+        """As `module`; returns what it printed, and fails unless it succeeds."""
+        done = self.module(*words, **more)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def python(self, code: str) -> Any:
+        """What the code assigns to `found`, run in the project as somebody who is signed in."""
+        command = [sys.executable, "-c", f"import json\n{code}\nprint(json.dumps(found))"]
+        environment = self.environment | self.client
+        done = subprocess.run(command, cwd=self.root, env=environment, capture_output=True, text=True, timeout=500)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout.splitlines()[-1])
+
+    def registry(self) -> dict[str, Any]:
+        """The versions of the voice with tags and files, and the aliases: all that must outlive an accident."""
+        return dict(self.python(REGISTRY))
+
+    def place_voice(self, note: str = "first") -> None:
+        """Put a voice and its figures where the stages would, for the tasks `register` and `promote`. Voices of another
+        note are other voices."""
+        for name in ("artifacts", "reports"):
+            shutil.rmtree(self.root / name, ignore_errors=True)
+        (self.root / "artifacts").mkdir()
+        voice = renamed(self.root / "corpora" / "voice", self.root / "artifacts" / note)
+        voice.rename(self.root / "artifacts" / "voice")
+        write_report(self.root / "reports", more_errors(0.6))
+        found = of_bundle(self.root / "artifacts" / "voice", figures(more_errors(0.6)))
+        (self.root / "reports" / "metrics.json").write_text(json.dumps(found))
+
+    def start(self) -> subprocess.CompletedProcess[str]:
+        return self.module("infra.platform.native", "start")
+
+    @property
+    def client(self) -> dict[str, str]:
+        """What `make serve STACK=full` tells a shell to read."""
+        file = self.folder / "client.env"
+        return read_env(file) if file.exists() else {}
+
+    def prefect(self, path: str, body: Any = None) -> Any:
+        """What Prefect's API answers to a GET, or to a POST of `body`; its command line takes seconds to start."""
+        client = self.client
+        header = base64.b64encode(client["PREFECT_API_AUTH_STRING"].encode()).decode()
+        request = urllib.request.Request(f"{client['PREFECT_API_URL']}/{path}")
+        request.add_header("Authorization", f"Basic {header}")
+        request.add_header("Content-Type", "application/json")
+        data = None if body is None else json.dumps(body).encode()
+        with urllib.request.urlopen(request, data, timeout=60) as reply:
+            return json.load(reply)
+
+    def begin(self, **parameters: object) -> str:
+        """Id of a new run of the deployment."""
+        deployment = self.prefect("deployments/name/train-and-export/local")["id"]
+        return str(self.prefect(f"deployments/{deployment}/create_flow_run", {"parameters": parameters})["id"])
+
+    def state(self, run: str) -> str:
+        """Type of the run's state; empty while the server is away."""
+        with suppress(OSError):
+            return str(self.prefect(f"flow_runs/{run}")["state"]["type"])
+        return ""
+
+    def ended(self, *runs: str) -> dict[str, str]:
+        """The runs' states once they have ended, of which each asks the server, so not all the time."""
+        over = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
+        wait_until(lambda: all(self.state(run) in over for run in runs), patience=1500, pause=2)
+        return {run: self.state(run) for run in runs}
+
+    def logs(self, run: str) -> str:
+        """What the run said, a line each."""
+        found = self.prefect("logs/filter", {"logs": {"flow_run_id": {"any_": [run]}}, "sort": "TIMESTAMP_ASC"})
+        return "\n".join(each["message"] for each in found)
+
+
+def why_not() -> str | None:
+    """Why there can be no platform here; None where there can."""
+    try:
+        import boto3  # noqa: F401
+        import flask_wtf  # noqa: F401
+
+        postgres_program("initdb")
+        juicefs()
+    except (ImportError, SonorantError) as error:
+        return f"not run: {error}"
+    return None
+
+
+def write_project(root: Path, voice: Path) -> None:
+    """A project that trains for a moment, exports `voice`, and has figures with which it passes the gates."""
+    for package in ("flows", "tasks", "sonorant", "infra"):
+        shutil.copytree(ROOT / package, root / package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "prefect.yaml", root)
+    shutil.copytree(voice, root / "corpora" / "voice")
+    (root / "corpora" / "metrics.json").write_text(json.dumps(of_bundle(voice, figures(more_errors(0.6)))))
+    write_report(root / "corpora", more_errors(0.6))
+    (root / "dvc.yaml").write_text(GRAPH)
+    (root / "trainer.py").write_text(TRAINER)
+    (root / "params.yaml").write_text(json.dumps(SETTINGS))
+    (root / ".gitignore").write_text("/runs/\n/models/\n/artifacts/\n/reports/\n__pycache__/\n")
+    (root / "runs").mkdir()
+    git(root, "init", "-q")
+    dvc(root, "init", "-q")
+    git(root, "add", "-A")
+    git(root, "-c", "user.name=test", "-c", "user.email=test@localhost", "commit", "-qm", "project")
+
+
+@contextmanager
+def platform(voice: Path) -> Iterator[Stack]:
+    """A running platform; nothing of it is left behind."""
+    with tempfile.TemporaryDirectory(prefix="sonorant-platform-") as name:
+        folder = Path(name)
+        folder.chmod(0o711)  # PostgreSQL's user has to get through
+        root = folder / "project"
+        write_project(root, voice)
+        outside = ("PREFECT", "MLFLOW", "AWS_", "PG", "SONORANT_")
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(outside)}
+        environment |= {f"SONORANT_{name.upper()}_PORT": str(free_port()) for name in PORTS}
+        environment |= {"SONORANT_PLATFORM": str(folder / "platform"), "DO_NOT_TRACK": "1", "DVC_NO_ANALYTICS": "1"}
+        environment |= {TOKEN: str(root), "PYTHONPATH": str(root), "PREFECT_HOME": str(folder / "client")}
+        environment |= {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+        stack = Stack(root, folder / "platform", environment)
+        try:
+            done = stack.start()
+            assert done.returncode == 0, done.stderr
+            yield stack
+        finally:
+            stack.module("infra.platform.native", "stop")
+            for process in processes_of(root):
+                process.kill()
