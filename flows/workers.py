@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from sonorant.cluster import checked_address, require_dask
 from sonorant.errors import SonorantError
@@ -35,7 +36,7 @@ def cluster(workers: int | str) -> Iterator[str | None]:
         return
     command = [sys.executable, "-m", "flows.workers", str(workers)]
     # in a session of its own, so that Ctrl-C ends the stage first, and the workers with this process's end of the pipe
-    own = {"cwd": Path(__file__).parents[1], "start_new_session": True, "text": True}
+    own: dict[str, Any] = {"cwd": Path(__file__).parents[1], "start_new_session": True, "text": True}
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, **own) as process:
         assert process.stdout is not None
         address = process.stdout.readline().strip()

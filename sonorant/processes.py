@@ -46,8 +46,17 @@ def spread(
     if processes is None and (address := scheduler_address()):
         from sonorant.cluster.flight import spread_over
 
-        how = {"label": label, "unit": unit, "prepare": prepare, "arguments": arguments, "reads": reads, "keep": keep}
-        return spread_over(address, function, items, **how)
+        return spread_over(
+            address,
+            function,
+            items,
+            label=label,
+            unit=unit,
+            prepare=prepare,
+            arguments=arguments,
+            reads=reads,
+            keep=keep,
+        )
     from tqdm import tqdm  # here, because the doctor counts cores on machines where little is installed
 
     workers = max(1, min(processes or usable_cores(), len(items)))

@@ -61,6 +61,7 @@ def dashboard(address: str) -> str | None:
 
     async def ask() -> str | None:
         async with _connected(address) as client:
+            assert client.scheduler is not None
             info = await client.scheduler.identity(n_workers=0)
             return client.dashboard_link if "dashboard" in info["services"] else None
 

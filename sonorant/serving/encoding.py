@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 
 from sonorant.arrays import Floats
 from sonorant.audio.wav import pcm16, wav_header
 from sonorant.errors import SonorantError
+
+if TYPE_CHECKING:
+    from av import AudioStream
 
 OPUS_RATES = (8000, 12000, 16000, 24000, 48000)
 """Hz, all that Opus has."""
@@ -129,7 +132,7 @@ class _Compressed:
         self._sink = _Sink()
         self._container: Any = av.open(self._sink, "w", format=encoding.container, options=encoding.options)
         coded = min((known for known in rates if known >= out_rate), default=rates[-1])
-        self._stream = self._container.add_stream(encoding.codec, rate=coded)
+        self._stream = cast("AudioStream", self._container.add_stream(encoding.codec, rate=coded))
         self._stream.layout = "mono"
         if encoding.bits_per_second:
             self._stream.bit_rate = encoding.bits_per_second

@@ -22,7 +22,12 @@ from sonorant.serving.wish import Ended, Piece, Wish
 from sonorant.text.user_lexicon import LONGEST_WORD
 
 LINES = "application/x-ndjson"
-EXAMPLE = {"text": "Call Siobhan.", "speaker": "anna", "lexicon": {"Siobhan": "ʃ ɪ v ˈɔ n"}, "format": "wav"}
+EXAMPLE: dict[str, Any] = {
+    "text": "Call Siobhan.",
+    "speaker": "anna",
+    "lexicon": {"Siobhan": "ʃ ɪ v ˈɔ n"},
+    "format": "wav",
+}
 ANSWER = (
     '{"audio": "UklGR...", "words": [{"text": "Call", "start": 0.05, "end": 0.31, "first": 0, "last": 4, '
     '"phonemes": [{"symbol": "k", "start": 0.05, "end": 0.14}]}]}\n{"end": true, "seconds": 0.93}\n'
@@ -57,7 +62,9 @@ class Speech(BaseModel):
 def native_routes(service: Service) -> APIRouter:
     """The routes of one server."""
     routes = APIRouter(prefix="/v1", tags=["Sonorant"])
-    spoken = {200: {"description": "Lines of JSON, as the speech is made", "content": {LINES: {"example": ANSWER}}}}
+    spoken: dict[int | str, dict[str, Any]] = {
+        200: {"description": "Lines of JSON, as the speech is made", "content": {LINES: {"example": ANSWER}}}
+    }
 
     @routes.post("/speech", response_class=StreamingResponse, responses=spoken | ERRORS)
     async def speak(request: Request, asked: Speech, authorization: Authorization = None) -> SpeechResponse:

@@ -20,7 +20,7 @@ from sonorant.serving.wish import Piece, Wish
 
 PCM_RATE = 24_000
 """Hz of `pcm` in OpenAI's interface, which its clients take for granted."""
-EXAMPLE = {"model": "voice", "input": "Good morning.", "voice": "anna", "response_format": "wav"}
+EXAMPLE: dict[str, Any] = {"model": "voice", "input": "Good morning.", "voice": "anna", "response_format": "wav"}
 Authorization = Annotated[str | None, Header(description="Bearer <key>, where the server asks for keys")]
 ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"description": says, "content": {"application/json": {"example": error_body(status, line)}}}
@@ -55,7 +55,9 @@ def openai_routes(service: Service) -> APIRouter:
     """The routes of one server."""
     routes = APIRouter(prefix="/v1", tags=["OpenAI"])
     sounds: dict[str, Any] = {encoding.media_type: {} for encoding in ENCODINGS.values()}
-    spoken = {200: {"description": "The speech, as it is made", "content": sounds | {"text/event-stream": {}}}}
+    spoken: dict[int | str, dict[str, Any]] = {
+        200: {"description": "The speech, as it is made", "content": sounds | {"text/event-stream": {}}}
+    }
 
     @routes.post("/audio/speech", response_class=StreamingResponse, responses=spoken | ERRORS)
     async def speak(request: Request, asked: OpenAiSpeech, authorization: Authorization = None) -> SpeechResponse:

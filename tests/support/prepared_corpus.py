@@ -7,6 +7,7 @@ import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import soundfile
@@ -52,7 +53,7 @@ def write_recordings(project: Path, count: int, seconds: float = 2.0) -> None:
         if number % 20 == 19:
             (folder / f"{number}.wav").write_bytes(b"no sound")
         text = " ".join(random.choice(WORDS, 5, replace=False)) + "."
-        row = {"audio": f"{number}.wav", "text": text, "speaker": f"s{number % 3}", "language": "en-us"}
+        row: dict[str, Any] = {"audio": f"{number}.wav", "text": text, "speaker": f"s{number % 3}", "language": "en-us"}
         rows.append(Utterance(id=f"u{number}", **row))
     write_manifest(folder / "manifest.jsonl", rows)
     params = (ROOT / "params.yaml").read_text()
