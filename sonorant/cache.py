@@ -8,14 +8,14 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar
-
-import diskcache
-from tqdm import tqdm
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sonorant.cluster import scheduler_address
 from sonorant.files import sha256_tree
 from sonorant.processes import spread, usable_cores
+
+if TYPE_CHECKING:
+    import diskcache
 
 Item = TypeVar("Item")
 _PER_PROCESS = 32  # fewer items are done sooner than a process starts
@@ -73,8 +73,10 @@ def compute_missing(
     return known
 
 
-def _open(folder: Path) -> diskcache.Cache:
+def _open(folder: Path) -> "diskcache.Cache":
     """JSON, not the package's pickles: a cache may come from elsewhere. Nothing is evicted."""
+    import diskcache  # here, as training needs the keys of this module and has little installed
+
     return diskcache.Cache(str(folder), disk=diskcache.JSONDisk, eviction_policy="none")
 
 
@@ -88,6 +90,8 @@ def _in_this_process(
     arguments: tuple[Any, ...],
     keep: Callable[[int, Any], None],
 ) -> None:
+    from tqdm import tqdm  # as diskcache above
+
     if prepare and items:
         prepare(*arguments)
     for place, item in enumerate(tqdm(items, desc=label, unit=unit)):

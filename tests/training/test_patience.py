@@ -22,7 +22,7 @@ from tests.support.trainings import Training
 from tests.training.trainings import assert_resumes, assert_same, logged, newest_state, trainer_of
 
 EARLY: dict[str, Any] = {
-    "patience": 2, "steps": 60, "validate_every": 3, "checkpoint_every": 4, "learning_rate": 3e-2, "warmup_steps": 20,
+    "patience": 2, "steps": 200, "validate_every": 3, "checkpoint_every": 4, "learning_rate": 3e-2, "warmup_steps": 20,
     "ema_decay": 0.2,
 }  # fmt: skip
 """A learning rate that rises until the loss does."""
@@ -47,13 +47,13 @@ def test_a_training_that_ended_early_and_is_resumed_ends_with_the_same_bits(
 ) -> None:
     monkeypatch.setattr(checkpoint, "KEEP", 100)  # to resume from one of before the end
     whole = assert_resumes(lambda run: trainer_of(tiny_recipe(kind, many, **EARLY), run), tmp_path, 4)
-    assert 4 < whole.step < 60 and whole.step % 3 == 0, "it ended at a validation"
+    assert 4 < whole.step < 200 and whole.step % 3 == 0, "it ended at a validation"
     assert whole.patience is not None and whole.patience.best_step < whole.step
     best = checkpoint.load(whole.run.checkpoints / checkpoint.BEST)
     assert_same(best["ema"], {name: value.cpu() for name, value in whole.trained.ema.module.state_dict().items()})
     assert best["loss"] == min(logged(whole.run.path, "validation/loss"))
     said = capsys.readouterr().out
-    assert f"ended at step {whole.step} of 60: 2 validations in a row were not certainly better" in said
+    assert f"ended at step {whole.step} of 200: 2 validations in a row were not certainly better" in said
     assert f"the model has the weights of step {best['step']}" in said
     again = trainer_of(tiny_recipe(kind, many, **EARLY), whole.run.path)
     assert again.train() == "finished" and again.step == whole.step, "what has ended stays ended"
@@ -90,7 +90,7 @@ def test_two_processes_end_at_the_step_of_one_and_the_run_says_why(many: Path, t
         state, model = newest_state(training.run.path), read_json(Path(training.job.out) / "model.json")
         ended[processes] = state["step"], state["patience"]["best_step"], state["patience"]["waited"]
         status = training.run.status()
-        assert status["state"] == "finished" and status["step"] == state["step"] < 60
+        assert status["state"] == "finished" and status["step"] == state["step"] < 200
         assert status["message"] == model["provenance"]["ended"] and "not certainly better" in status["message"]
     assert ended[1] == ended[2]
 
