@@ -76,12 +76,14 @@ def test_stages_use_a_cluster_that_is_there(project: Path, run_flow: Run, tmp_pa
     [
         (-1, "workers is -1; give a number of processes, or the address of a scheduler"),
         ("10.0.0.1", "workers: '10.0.0.1' is no address of a scheduler"),
-        (f"tcp://127.0.0.1:{free_port()}", "no scheduler answers at tcp://127.0.0.1:"),
+        ("tcp://127.0.0.1:{free}", "no scheduler answers at tcp://127.0.0.1:"),
     ],
 )
 def test_bad_workers_are_one_line_before_anything_runs(
     workers: int | str, says: str, project: Path, run_flow: Run
 ) -> None:
+    if isinstance(workers, str):
+        workers = workers.format(free=free_port())
     state = run_flow(project, register=False, workers=workers)
     assert state.is_failed() and says in state.message and "\n" not in state.message
     assert not (project / "runs/where").exists()
