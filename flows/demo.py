@@ -58,8 +58,9 @@ def main() -> None:
     if arguments.corpus is not None:
         found, model = find_recordings(arguments.corpus), params.load("register", RegisterConfig).model
         overrides = {"register.model": model} | (overrides or {})
-        overrides |= overrides_for(found, overrides["register.model"])
-        print(expected_time(found), flush=True)
+        family = arguments.family or params.load("voice", VoiceConfig).family
+        overrides |= overrides_for(found, overrides["register.model"], family)
+        print(expected_time(found, family), flush=True)
     if arguments.changes:
         overrides = (overrides or {}) | parse_overrides(arguments.changes, "--set")
     use_own_prefect()

@@ -44,10 +44,10 @@ def find_recordings(folder: Path) -> Recordings:
     return Recordings(folder, sorted(rates)[len(rates) // 100], seconds / 3600)
 
 
-def overrides_for(found: Recordings, model: str) -> dict[str, Any]:
-    """Settings in place of those of params.yaml. `model`: the registered model of the demo's voice, after which that of
-    these recordings is named."""
-    known = yaml.safe_load(SETTINGS.read_text(encoding="utf-8"))
+def overrides_for(found: Recordings, model: str, family: str) -> dict[str, Any]:
+    """Settings in place of those of params.yaml, for a voice of a family. `model`: the registered model of the demo's
+    voice, after which that of these recordings is named."""
+    known = _known()
     rates = [rate for rate in known["mels"] if rate <= found.sample_rate]
     if not rates:
         least = min(known["mels"])
@@ -62,16 +62,26 @@ def overrides_for(found: Recordings, model: str) -> dict[str, Any]:
         "audio.f_max": rate / 2,
         "register.model": model.replace("demo", name) if "demo" in model else f"{model}-{name}",
         **known["settings"],
+        **known["families"].get(family, {}),
     }
 
 
-def expected_time(found: Recordings) -> str:
-    """A sentence on how long the voice takes."""
-    minutes = yaml.safe_load(SETTINGS.read_text(encoding="utf-8"))["minutes"]
+def expected_time(found: Recordings, family: str) -> str:
+    """A sentence on how long a voice of the family takes. Raises SonorantError if nothing is known of it."""
+    minutes = _known()["minutes"]
+    if family not in minutes["trainings"]:
+        raise SonorantError(f"{SETTINGS}: no settings for family {family}; it has {', '.join(minutes['trainings'])}")
+    trainings = minutes["trainings"][family]
     other = minutes["other"] + minutes["an_hour_of_recordings"] * found.hours
     cores = usable_cores()
     return (
-        f"{found.hours:.1f} hours of recordings at {found.sample_rate} Hz: about {minutes['trainings'] + other:.0f} "
-        f"minutes on two quiet cores of an AMD EPYC, {minutes['trainings']:g} of them trainings; here "
+        f"{found.hours:.1f} hours of recordings at {found.sample_rate} Hz: about {trainings + other:.0f} "
+        f"minutes on two quiet cores of an AMD EPYC, {trainings:g} of them trainings; here "
         f"{'is one core' if cores == 1 else f'are {cores}'}. Stopped, the same command goes on from there."
     )
+
+
+def _known() -> dict[str, Any]:
+    """What the file of settings holds."""
+    known: dict[str, Any] = yaml.safe_load(SETTINGS.read_text(encoding="utf-8"))
+    return known

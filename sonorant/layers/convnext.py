@@ -44,15 +44,15 @@ class DepthwiseConv(nn.Conv1d):
 
     def forward(self, x_BTC: Tensor) -> Tensor:
         """(B, T, C) float -> (B, T, C), in autocast's dtype if it is on."""
-        return self.convolve(x_BTC, self.weight)
+        return self.convolve(x_BTC, self.weight, self.bias)
 
-    def convolve(self, x_BTC: Tensor, weight_C1K: Tensor) -> Tensor:
-        """`forward` with other weights of the same shape."""
+    def convolve(self, x_BTC: Tensor, weight_C1K: Tensor, bias_C: Tensor | None) -> Tensor:
+        """`forward` with another weight and bias of the same shapes."""
         if not self.training or x_BTC.device.type != "cpu":
-            return self._conv_forward(x_BTC.transpose(1, 2), weight_C1K, self.bias).transpose(1, 2)
+            return self._conv_forward(x_BTC.transpose(1, 2), weight_C1K, bias_C).transpose(1, 2)
         if torch.is_autocast_enabled("cpu"):
             x_BTC = x_BTC.to(torch.get_autocast_dtype("cpu"))
-        return _ChannelsLast.apply(x_BTC, weight_C1K, self.bias)
+        return _ChannelsLast.apply(x_BTC, weight_C1K, bias_C)
 
 
 class _ChannelsLast(torch.autograd.Function):

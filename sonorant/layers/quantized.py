@@ -2,7 +2,9 @@
 exported.
 
 Symmetric int8 with zero-point 0, as TensorRT requires: weights with a scale an output channel, activations with one a
-tensor, biases unchanged. Gradients pass straight through the rounding, and are zero where a value is clipped (Bengio et
+tensor. Biases stay float; those of layers that give integers lie on the grid of the sums that they are added to, to
+which ONNX Runtime rounds them (left off it, each such layer was up to half a sum's unit off, and a decoder of six 1 %).
+Gradients pass straight through the rounding, and are zero where a value is clipped (Bengio et
 al. 2013, section 3; Krishnamoorthi 2018, section 2.4). How scales are found and which layers are quantised is decided
 in `sonorant.quantization`."""
 
@@ -25,11 +27,13 @@ class Quantized(nn.Module):
     are buffers that calibration sets; those of weights follow from the weights."""
 
     weight: Tensor
+    bias: Tensor | None
     input_scale: Tensor
     output_scale: Tensor
     stored_weight: Tensor
     weight_scale: Tensor
     grid_weight: Tensor
+    grid_bias: Tensor
     channel_axis = 0
     """Axis of the output channels in the weight."""
     quantizes_output = False
@@ -41,6 +45,8 @@ class Quantized(nn.Module):
         self.register_buffer("input_scale", torch.ones((), device=device))
         if self.quantizes_output:
             self.register_buffer("output_scale", torch.ones((), device=device))
+            if self.bias is not None:
+                self.register_buffer("grid_bias", torch.zeros_like(self.bias, dtype=torch.float32), persistent=False)
         self.register_buffer(
             "weight_scale", torch.ones(self.weight.shape[self.channel_axis], device=device), persistent=False
         )
@@ -52,11 +58,14 @@ class Quantized(nn.Module):
 
     @torch.no_grad()
     def store(self) -> None:
-        """Update the int8 weights, their scales and their dequantised values from the weights."""
+        """Update the int8 weights, their scales and their dequantised values, and the bias that goes with them, from
+        weights, bias and the input's scale."""
         self.weight_scale.copy_(self._scale_of_weight())
         shape = [-1 if axis == self.channel_axis else 1 for axis in range(self.weight.ndim)]
         self.stored_weight.copy_((self.weight / self.weight_scale.reshape(shape)).round())
         self.grid_weight.copy_(self.stored_weight * self.weight_scale.reshape(shape))
+        if hasattr(self, "grid_bias"):
+            self.grid_bias.copy_(_rounded(self.bias, self.input_scale * self.weight_scale))
 
     def train(self, mode: bool = True) -> Any:
         """As in torch; evaluation mode also updates the int8 weights."""
@@ -83,6 +92,14 @@ class Quantized(nn.Module):
         return torch.fake_quantize_per_channel_affine(
             self.weight.float(), scale, zero, self.channel_axis, -LARGEST, LARGEST
         )
+
+    def quantized_bias(self) -> Tensor | None:
+        """The bias (out,) rounded to a product of one step of the input and one of the weight, float32; its gradient
+        passes straight through."""
+        if self.bias is None or torch.compiler.is_exporting() or not (self.training or torch.is_grad_enabled()):
+            return None if self.bias is None else self.grid_bias
+        bias = self.bias.float()
+        return bias + (_rounded(bias, self.input_scale * self._scale_of_weight()) - bias).detach()
 
     def stored(self, weight: Tensor, axis: int) -> Tensor:
         """int8 weights as an exported graph reads them, float32."""
@@ -116,7 +133,7 @@ class QuantizedConv1d(Quantized, nn.Conv1d):
     def forward(self, x_BCT: Tensor) -> Tensor:
         """(B, in, T) float -> (B, out, T')."""
         return self.quantized_output(
-            self._conv_forward(self.quantized_input(x_BCT), self.quantized_weight(), self.bias)
+            self._conv_forward(self.quantized_input(x_BCT), self.quantized_weight(), self.quantized_bias())
         )
 
 
@@ -127,7 +144,8 @@ class QuantizedDepthwiseConv(Quantized, DepthwiseConv):
 
     def forward(self, x_BTC: Tensor) -> Tensor:
         """(B, T, C) float -> (B, T, C)."""
-        return self.quantized_output(self.convolve(self.quantized_input(x_BTC), self.quantized_weight()))
+        bias = self.quantized_bias()
+        return self.quantized_output(self.convolve(self.quantized_input(x_BTC), self.quantized_weight(), bias))
 
 
 class QuantizedConvTranspose1d(Quantized, nn.ConvTranspose1d):
@@ -142,10 +160,10 @@ class QuantizedConvTranspose1d(Quantized, nn.ConvTranspose1d):
             raise NotImplementedError(
                 "a quantised transposed convolution has one output size, that of its own settings"
             )
-        x_BCT, weight = self.quantized_input(x_BCT), self.quantized_weight()
+        x_BCT, weight, bias = self.quantized_input(x_BCT), self.quantized_weight(), self.quantized_bias()
         padding: Any = self.padding  # a string in torch's type, never in this layer
         y = F.conv_transpose1d(
-            x_BCT, weight, self.bias, self.stride, padding, self.output_padding, self.groups, self.dilation
+            x_BCT, weight, bias, self.stride, padding, self.output_padding, self.groups, self.dilation
         )
         return self.quantized_output(y)
 
@@ -190,6 +208,11 @@ def quantize_layers(model: nn.Module, names: Iterable[str]) -> None:
 def _grouped_transposed(layer: nn.Module) -> bool:
     """Whether the weights of an output channel have no axis of their own."""
     return isinstance(layer, nn.ConvTranspose1d) and layer.groups != 1
+
+
+def _rounded(bias: Tensor, step: Tensor) -> Tensor:
+    """A bias (out,) to the nearest multiples of its steps (out,)."""
+    return (bias.detach().float() / step).round() * step
 
 
 def _on_grid(x: Tensor, scale: Tensor) -> Tensor:

@@ -41,6 +41,7 @@ def set_scales(model: nn.Module, scales: Scales) -> None:
         layer.input_scale.fill_(scales[name]["input_scale"])
         if layer.quantizes_output:
             layer.output_scale.fill_(scales[name]["output_scale"])
+        layer.store()  # the bias follows the input's scale
 
 
 @contextmanager

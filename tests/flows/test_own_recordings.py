@@ -9,6 +9,7 @@ import soundfile
 from flows.own_recordings import expected_time, find_recordings, overrides_for
 from flows.workspace import check_overrides
 from sonorant.errors import SonorantError
+from sonorant.families import family_names
 from tests.support.imports import ROOT
 
 
@@ -28,8 +29,11 @@ def recordings(folder: Path, *rates: int, seconds: float = 0.1) -> Path:
 @pytest.mark.parametrize(
     ("recorded", "rate"), [(16000, 16000), (22050, 22050), (24000, 24000), (44100, 24000), (48000, 24000)]
 )
-def test_a_voice_is_as_wide_as_its_recordings_and_no_wider(recorded: int, rate: int, tmp_path: Path) -> None:
-    found = overrides_for(find_recordings(recordings(tmp_path / "My Voice", recorded)), "sonorant-demo")
+@pytest.mark.parametrize("family", family_names())
+def test_a_voice_is_as_wide_as_its_recordings_and_no_wider(
+    family: str, recorded: int, rate: int, tmp_path: Path
+) -> None:
+    found = overrides_for(find_recordings(recordings(tmp_path / "My Voice", recorded)), "sonorant-demo", family)
     assert found["audio.sample_rate"] == rate and found["audio.f_max"] == rate / 2
     assert found["register.model"] == "sonorant-my-voice"
     assert Path(found["corpus.path"]).is_absolute(), "the run works in another folder"
@@ -47,7 +51,7 @@ def test_other_files_are_left_aside_and_hours_are_counted(tmp_path: Path) -> Non
     (folder / "notes.md").write_text("no sound either")
     found = find_recordings(folder)
     assert found.hours == pytest.approx(18.0 / 3600)
-    assert "0.0 hours of recordings at 16000 Hz: about " in expected_time(found)
+    assert "0.0 hours of recordings at 16000 Hz: about " in expected_time(found, "parallel")
 
 
 @pytest.mark.parametrize(
@@ -55,12 +59,20 @@ def test_other_files_are_left_aside_and_hours_are_counted(tmp_path: Path) -> Non
 )
 def test_what_cannot_become_a_voice_is_one_line(rates: tuple[int, ...], why: str, tmp_path: Path) -> None:
     with pytest.raises(SonorantError, match=why):
-        overrides_for(find_recordings(recordings(tmp_path / "corpus", *rates)), "sonorant-demo")
+        overrides_for(find_recordings(recordings(tmp_path / "corpus", *rates)), "sonorant-demo", "parallel")
     with pytest.raises(SonorantError, match="no such folder"):
         find_recordings(tmp_path / "nowhere")
 
 
 def test_a_family_keeps_its_own_registered_model(tmp_path: Path) -> None:
     found = find_recordings(recordings(tmp_path / "anna", 16000))
-    assert overrides_for(found, "sonorant-demo-codec_lm")["register.model"] == "sonorant-anna-codec_lm"
-    assert overrides_for(found, "mine")["register.model"] == "mine-anna"
+    assert overrides_for(found, "sonorant-demo-codec_lm", "codec_lm")["register.model"] == "sonorant-anna-codec_lm"
+    assert overrides_for(found, "mine", "parallel")["register.model"] == "mine-anna"
+
+
+def test_what_is_known_of_a_family_goes_to_that_family_alone(tmp_path: Path) -> None:
+    found = find_recordings(recordings(tmp_path / "anna", 16000))
+    assert not any(".codec" in f".{key}" or "train_codec" in key for key in overrides_for(found, "mine", "parallel"))
+    assert not any("train_vocoder" in key for key in overrides_for(found, "mine", "codec_lm"))
+    with pytest.raises(SonorantError, match="no settings for family whistle; it has parallel, codec_lm"):
+        expected_time(found, "whistle")

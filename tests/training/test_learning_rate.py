@@ -37,7 +37,8 @@ def of_the_project(kind: str, changes: dict[str, Any]) -> tuple[TrainConfig, int
 @pytest.mark.parametrize("kind", RECIPES)
 def test_the_project_trains_at_the_rate_that_it_sets_to_the_bit(kind: str, file: str | None) -> None:
     """Whoever changes a budget in these files chooses anew what batch their learning rate is for."""
-    changes = yaml.safe_load((ROOT / file).read_text(encoding="utf-8"))["settings"] if file else {}
+    found = yaml.safe_load((ROOT / file).read_text(encoding="utf-8"))["families"].values() if file else [{}]
+    changes = {key: value for family in found for key, value in family.items()}
     config, budget = of_the_project(kind, changes)
     assert config.learning_rate_batch == config.micro_batches_per_step * budget
     fixed = replace(config, learning_rate_batch=None)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from sonorant.audio.mel import MelConfig
 from sonorant.export.candidate import Expected
-from sonorant.export.comparison import Arrays, Case, Difference, check_ends, difference
+from sonorant.export.comparison import Arrays, Case, Difference, check_comparable, check_ends, difference
 from sonorant.export.tolerance import Fault, Tolerance
 from sonorant.families.parallel.synthesis import vocoder_frames
 from sonorant.runtime.bundle import ReceptiveField, VoiceDescription
@@ -78,7 +78,10 @@ def _encoder_values(
 def _compare_encoder(runtime: Runtime, case: Case, audio: MelConfig, tolerance: Tolerance, name: str) -> dict[str, Any]:
     states, ends = runtime.encode(**case.inputs)
     where = where_of("encoder", "states", case.tokens, case.batch)
-    found = compare(where, "states", states, case.states, audio, tolerance, name)
+    check_comparable(states, case.states, where)
+    # What stands in padding is nobody's: in int8 it errs by several times as much.
+    real_BN1 = (np.arange(case.tokens) < case.inputs["lengths"][:, None])[:, :, None]
+    found = compare(where, "states", states * real_BN1, case.states * real_BN1, audio, tolerance, name)
     off = check_ends(ends, case.ends, tolerance, where_of("encoder", "ends", case.tokens, case.batch), name)
     return row_of(case.tokens, case.batch, found) | {"frames_off": off}
 
