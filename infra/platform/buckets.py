@@ -29,6 +29,7 @@ REMEDIES = {
     "NoSuchBucket": "there is no such bucket; make it: python -m infra.platform.buckets",
     "403": "the store refuses the access key, its secret or the session token",
     "XMinioStorageFull": "the store's disk or quota is full; make room and repeat",
+    "InternalError": "the store failed inside, as JuiceFS does when its disk or quota is full; see its log, make room",
 }
 """What to do about an error code of S3."""
 

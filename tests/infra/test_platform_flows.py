@@ -5,8 +5,9 @@ import shutil
 
 import pytest
 
+from infra.background import Background
 from tests.flows.conftest import dvc
-from tests.support.platform import MODEL, Stack
+from tests.support.platform import CURVES, MODEL, Stack
 
 ASKED = "SONORANT_PLATFORM_FLOWS"
 pytestmark = [
@@ -58,3 +59,25 @@ def test_dvc_pushes_to_the_store_and_pulls_from_it_what_is_lost(stack: Stack) ->
     )
     assert refused.returncode != 0 and "Traceback" not in refused.stderr
     assert stack.client["AWS_SECRET_ACCESS_KEY"] not in (stack.root / ".dvc" / "config").read_text()
+
+
+def test_eight_flows_at_once_from_two_workers_are_one_version_and_eight_trainings(stack: Stack) -> None:
+    before = stack.registry()["versions"]
+    Background(stack.folder / "processes").stop("worker")
+    start = ["prefect", "worker", "start", "--pool", "sonorant", "--type", "process", "--limit", "4", "--name"]
+    workers = [stack.begun(*start, name) for name in ("one", "two")]
+    steps = range(31, 39)
+    try:
+        runs = [stack.begin(overrides={"train_acoustic.steps": each}) for each in steps]
+        assert set(stack.ended(*runs).values()) == {"COMPLETED"}, "\n".join(map(stack.logs, runs))
+    finally:
+        for worker in workers:
+            worker.terminate()
+            worker.communicate(timeout=120)
+        assert stack.start().returncode == 0
+    took = {stack.prefect(f"flow_runs/{run}")["labels"]["prefect.worker.name"] for run in runs}
+    assert took == {"one", "two"}
+    new = stack.registry()["versions"].keys() - before.keys()
+    assert len(new) <= 1, "all exported the same voice"
+    lengths = sorted(len(points) for points in stack.python(CURVES))
+    assert [length for length in lengths if length in steps] == list(steps)

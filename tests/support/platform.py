@@ -31,7 +31,7 @@ GRAPH = """\
 stages:
   train_predictor:
     cmd: python trainer.py
-    params: [train_acoustic.steps]
+    params: [train_acoustic]
     outs: [models/predictor]
   export:
     cmd: mkdir -p artifacts && cp -r corpora/voice artifacts/voice
@@ -56,7 +56,8 @@ import yaml
 
 from sonorant.tracking import stage_run
 
-steps = yaml.safe_load(Path("params.yaml").read_text())["train_acoustic"]["steps"]
+settings = yaml.safe_load(Path("params.yaml").read_text())["train_acoustic"]
+steps = settings["steps"]
 Path("models/predictor").mkdir(parents=True, exist_ok=True)
 run = Path("runs/train_acoustic") / str(steps)
 run.mkdir(parents=True, exist_ok=True)
@@ -65,10 +66,11 @@ with stage_run("train_acoustic", {}, run_directory=run, tags={}):
         for step in range(1, steps + 1):
             file.write(json.dumps({"step": step, "time": time.time(), "metrics": {"train/loss": 1 / step}}) + "\\n")
             file.flush()
+            time.sleep(settings["pause"])
 Path("models/predictor/steps").write_text(str(steps))
 '''
 SETTINGS: dict[str, Any] = {
-    "train_acoustic": {"steps": 20},
+    "train_acoustic": {"steps": 20, "pause": 0.0},
     "register": {"model": "platform-voice"},
     "promote": dataclasses.asdict(GATES),
 }
@@ -90,6 +92,15 @@ for version in client.search_model_versions("name='{MODEL}'"):
     found["versions"][version.version] = {{"tags": dict(version.tags), "run": version.run_id, "files": hashes}}
 """
 
+CURVES = """
+import mlflow
+client = mlflow.MlflowClient()
+runs = client.search_runs([each.experiment_id for each in client.search_experiments()], max_results=1000)
+histories = [client.get_metric_history(run.info.run_id, "train/loss") for run in runs]
+found = [[point.step for point in points] for points in histories if points]
+"""
+"""Steps of the points of every training that MLflow knows."""
+
 
 @dataclass
 class Stack:
@@ -104,6 +115,12 @@ class Stack:
         """Run `python -m <words>` in the project, as somebody who is signed in."""
         command, environment = [sys.executable, "-m", *words], self.environment | self.client | more
         return subprocess.run(command, cwd=self.root, env=environment, capture_output=True, text=True, timeout=500)
+
+    def begun(self, *words: str) -> subprocess.Popen[str]:
+        """As `module`, not waited for."""
+        command, environment = [sys.executable, "-m", *words], self.environment | self.client
+        pipe = subprocess.PIPE
+        return subprocess.Popen(command, cwd=self.root, env=environment, stdout=pipe, stderr=pipe, text=True)
 
     def run(self, *words: str, **more: str) -> str:
         """As `module`; returns what it printed, and fails unless it succeeds."""
