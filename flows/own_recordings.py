@@ -76,9 +76,9 @@ def expected_time(found: Recordings, family: str) -> str:
     cores = usable_cores()
     return (
         f"{found.hours:.1f} hours of recordings at {found.sample_rate} Hz: about {trainings + other:.0f} "
-        f"minutes on two quiet cores of an AMD EPYC with AVX-512, {trainings:g} of them trainings, without AVX-512 up to "
-        f"twice as long; here "
-        f"{'is one core' if cores == 1 else f'are {cores}'}. Stopped, the same command goes on from there."
+        f"minutes on two quiet cores of an AMD EPYC with AVX-512, {trainings:g} of them trainings, without AVX-512 up "
+        f"to twice as long; here {'is one core' if cores == 1 else f'are {cores}'}. Stopped, the same command goes on "
+        "from there."
     )
 
 

@@ -1,0 +1,64 @@
+"""Words and their phonemes, for programs that have no frontend: every word of gruut's lexicon of the language, those of
+the voice's own lexicon, and words of a file."""
+
+from __future__ import annotations
+
+import importlib.util
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+from tqdm import tqdm
+
+from sonorant.errors import SonorantError
+from sonorant.text.frontend import PAUSES, Frontend, Phoneme
+
+Word = tuple[Phoneme, ...]
+
+
+def pronunciations(frontend: Frontend, words: Path | None = None) -> dict[str, Word]:
+    """Phonemes of each word as the frontend speaks it alone, by the word in lower case, in order.
+
+    A word that is pronounced by its place in a sentence ("read") has one pronunciation here. `words`: a file of more
+    words, parted by white space. Raises SonorantError if there is no word at all, or the file cannot be read.
+    """
+    of_user = list(frontend.lexicon.entries) if frontend.lexicon else []
+    wanted = dict.fromkeys([*of_user, *_words_of(words), *_words_of_gruut(frontend)])
+    if not wanted:
+        raise SonorantError(
+            f"the frontend {frontend.name} has no list of the words of {frontend.language}; give a file of them: "
+            "--words"
+        )
+    found: dict[str, Word] = {}
+    for word in tqdm(wanted, desc="words", unit="word", disable=None):
+        key = word.lower()
+        phonemes = tuple(each for each in frontend.speak(word).phonemes if each.symbol not in PAUSES)
+        if phonemes and key not in found and not key.isspace() and len(key.split()) == 1:
+            found[key] = phonemes
+    return dict(sorted(found.items()))
+
+
+def distinct(words: Iterable[Word]) -> list[Phoneme]:
+    """Every phoneme with its stress and place that the words have, each once, in order."""
+    found = {phoneme for word in words for phoneme in word}
+    return sorted(found, key=lambda each: (each.symbol, each.stress, each.word_start))
+
+
+def _words_of(file: Path | None) -> Iterator[str]:
+    if file is None:
+        return
+    try:
+        yield from file.read_text(encoding="utf-8").split()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SonorantError(f"{file}: cannot be read as a list of words in UTF-8: {error}") from None
+
+
+def _words_of_gruut(frontend: Frontend) -> Iterator[str]:
+    """Nothing for another frontend."""
+    package = importlib.util.find_spec(f"gruut_lang_{frontend.language.split('-')[0]}")
+    if frontend.name != "gruut" or package is None or not package.submodule_search_locations:
+        return
+    file = Path(package.submodule_search_locations[0]) / "lexicon.db"
+    with closing(sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro&immutable=1", uri=True)) as database:
+        yield from (word for (word,) in database.execute("SELECT DISTINCT word FROM word_phonemes ORDER BY word"))

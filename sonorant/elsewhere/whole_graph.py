@@ -1,0 +1,151 @@
+"""A voice of the family parallel as one ONNX graph: token ids in, samples out.
+
+Sonorant's own runtimes compute encoder, decoder and vocoder one after the other, so that speech begins before all of it
+is computed. Where a program takes a single graph, these three are joined, with the little that Python does between
+them: which frames there are, and the source that drives a vocoder by pitch (`sonorant.audio.pitch.SourceRows`).
+Shapes: N tokens, T frames, S samples; one utterance at a time.
+"""
+
+from __future__ import annotations
+
+import onnx
+from onnx import ModelProto, compose, parser
+
+from sonorant.audio.pitch import NOISE_FRAMES, REFERENCE
+from sonorant.errors import SonorantError
+from sonorant.families.parallel.synthesis import vocoder_rows
+from sonorant.runtime.bundle import Bundle
+
+GRAPHS = ("encoder", "decoder", "vocoder")
+TIME = """
+<ir_version: {ir}, opset_import: ["": {opset}]>
+time (int64[one, tokens] ends) => (int64[frames] time, int64[one] lengths, int64[one, tokens] told) {{
+    zero = Constant <value = int64 {{0}}> ()
+    step = Constant <value = int64 {{1}}> ()
+    last = ReduceMax <keepdims = 0> (ends)
+    time = Range (zero, last, step)
+    shape = Constant <value = int64[1] {{1}}> ()
+    lengths = Reshape (last, shape)
+    told = Identity (ends)
+}}
+"""
+"""The numbers of an utterance's frames, and how many there are."""
+SOURCE = """
+<ir_version: {ir}, opset_import: ["": {opset}]>
+source (float[one, rows, frames] mel) => (float[one, all, frames] frames) {{
+    from = Constant <value = int64[1] {{-2}}> ()
+    to = Constant <value = int64[1] {{-1}}> ()
+    rows_axis = Constant <value = int64[1] {{1}}> ()
+    octaves_float = Slice (mel, from, to, rows_axis)
+    octaves = Cast <to = 11> (octaves_float)
+    two = Constant <value = double {{2.0}}> ()
+    reference = Constant <value = double {{{reference}}}> ()
+    times = Pow (two, octaves)
+    hertz = Mul (reference, times)
+    first = Constant <value = int64[1] {{0}}> ()
+    second = Constant <value = int64[1] {{1}}> ()
+    end = Constant <value = int64[1] {{9223372036854775807}}> ()
+    time_axis = Constant <value = int64[1] {{2}}> ()
+    begin = Slice (hertz, first, second, time_axis)
+    before = Slice (hertz, first, to, time_axis)
+    after = Slice (hertz, second, end, time_axis)
+    sum = Add (before, after)
+    half = Constant <value = double {{{half_seconds}}}> ()
+    cycles = Mul (sum, half)
+    none = Sub (begin, begin)
+    all_cycles = Concat <axis = 2> (none, cycles)
+    axis = Constant <value = int64 {{2}}> ()
+    phase = CumSum (all_cycles, axis)
+    whole = Constant <value = double {{1.0}}> ()
+    fraction_double = Mod <fmod = 1> (phase, whole)
+    fraction = Cast <to = 1> (fraction_double)
+    zero = Constant <value = int64 {{0}}> ()
+    step = Constant <value = int64 {{1}}> ()
+    shape = Shape <start = 2, end = 3> (mel)
+    count = Squeeze (shape)
+    counted = Range (zero, count, step)
+    turn = Constant <value = int64 {{{noise_frames}}}> ()
+    number = Mod (counted, turn)
+    number_float = Cast <to = 1> (number)
+    as_fraction = Shape (fraction)
+    numbers = Expand (number_float, as_fraction)
+    frames = Concat <axis = 1> (mel, fraction, numbers)
+}}
+"""
+"""The decoder's frames with the rows that `SourceRows` appends; pitch is summed in float64, as there."""
+
+
+def whole_graph(bundle: Bundle, variant: str | None = None) -> ModelProto:
+    """Join the graphs of one variant of a voice, None = what it ships.
+
+    Inputs: tokens (1, N, 3) int64, speaker (1,) int64, speed (1,) float32 (2.0 is twice as fast), and where the voice
+    predicts them pitch (1,) float32 semitones and energy (1,) float32 dB. Output: samples (1, S) float32, full scale 1.
+
+    Raises SonorantError for a voice of another family, and as `Bundle.graph_file`.
+    """
+    description = bundle.description
+    if tuple(bundle.graphs) != GRAPHS:
+        raise SonorantError(
+            f"{bundle.folder}: a voice of the family {description.family} decodes step by step and is no single graph; "
+            "only voices of the family parallel are"
+        )
+    encoder, decoder, vocoder = (_prefixed(onnx.load(bundle.graph_file(name, variant)), name) for name in GRAPHS)
+    facts = {"ir": encoder.ir_version, "opset": opset_of(encoder)}
+    time = _prefixed(parser.parse_model(TIME.format(**facts)), "time")
+    joined = _joined(encoder, time, [("encoder/ends", "time/ends")], kept=["encoder/states"])
+    inner = [("encoder/states", "decoder/states"), ("time/told", "decoder/ends"), ("time/time", "decoder/time")]
+    joined = _joined(joined, decoder, inner, kept=["time/lengths"])
+    frames = "decoder/mel"
+    if vocoder_rows(description) != description.graphs["decoder"].outputs[0].shape[1]:
+        seconds = description.audio.hop / description.audio.sample_rate
+        facts |= {"reference": REFERENCE, "half_seconds": repr(seconds / 2), "noise_frames": NOISE_FRAMES}
+        source = _prefixed(parser.parse_model(SOURCE.format(**facts)), "source")
+        joined = _joined(joined, source, [("decoder/mel", "source/mel")], kept=["time/lengths"])
+        frames = "source/frames"
+    joined = _joined(joined, vocoder, [(frames, "vocoder/mel"), ("time/lengths", "vocoder/lengths")], kept=[])
+    return _finished(joined)
+
+
+def _prefixed(model: ModelProto, name: str) -> ModelProto:
+    """With the graph's name before every name in it."""
+    return compose.add_prefix(model, f"{name}/")
+
+
+def _joined(first: ModelProto, second: ModelProto, links: list[tuple[str, str]], kept: list[str]) -> ModelProto:
+    """Both, where outputs of the first are inputs of the second; `kept`: outputs of the first that are needed later."""
+    outputs = [*kept, *(each.name for each in second.graph.output)]
+    return compose.merge_models(first, second, links, outputs=outputs)
+
+
+def _finished(model: ModelProto) -> ModelProto:
+    """With the names of the inputs and the output that `whole_graph` promises, and one utterance: `lengths` follow from
+    the tokens."""
+    graph = model.graph
+    names = {"encoder/tokens": "tokens", "vocoder/samples": "samples"}
+    names |= {f"encoder/{name}": name for name in ("speaker", "speed", "pitch", "energy")}
+    kept = [each for each in graph.input if each.name != "encoder/lengths"]
+    count = parser.parse_model(
+        f'<ir_version: {model.ir_version}, opset_import: ["": {opset_of(model)}]>'
+        "count (int64[one, tokens, 3] tokens) => (int64[1] lengths) "
+        "{ lengths = Shape <start = 1, end = 2> (tokens) }"
+    )
+    [shape] = count.graph.node
+    shape.input[0], shape.output[0] = "tokens", "encoder/lengths"
+    graph.node.insert(0, shape)
+    for node in graph.node:
+        node.input[:] = [names.get(name, name) for name in node.input]
+        node.output[:] = [names.get(name, name) for name in node.output]
+    for each in (*kept, *graph.output):
+        each.name = names.get(each.name, each.name)
+    del graph.input[:]
+    graph.input.extend(kept)
+    versions = {each.domain: each.version for each in model.opset_import}  # merging lists them once a graph
+    del model.opset_import[:]
+    model.opset_import.extend(onnx.helper.make_opsetid(domain, version) for domain, version in versions.items())
+    onnx.checker.check_model(model, full_check=True)
+    return model
+
+
+def opset_of(model: ModelProto) -> int:
+    """Version of ONNX' own operators."""
+    return next(each.version for each in model.opset_import if each.domain in ("", "ai.onnx"))
