@@ -9,7 +9,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from sonorant.elsewhere.command import add_export_sherpa
+from sonorant.elsewhere.command import add_export_page, add_export_sherpa
 from sonorant.errors import SonorantError
 from sonorant.listen import add_listen
 from sonorant.say import add_say, end_cleanly_on_sigterm
@@ -65,6 +65,7 @@ def _parser() -> argparse.ArgumentParser:
         add_worker,
         add_store,
         add_export_sherpa,
+        add_export_page,
     )
     for add in (add_say, add_serve, add_demo_page, add_listen, *rest):
         add(commands)

@@ -1,6 +1,6 @@
 """A trial against the project's own settings, each trained anew under fresh seeds, as the project would train it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -8,6 +8,7 @@ from typing import Any
 
 from optuna.trial import FrozenTrial, TrialState
 
+from flows.tuning.figures import Figure
 from flows.tuning.study import ARM, SETTINGS, TuningStudy, make_comparison
 from sonorant.errors import SonorantError
 from sonorant.families import load_family
@@ -44,7 +45,7 @@ def begin_comparison(study: TuningStudy, trial: FrozenTrial, seeds: int) -> Tuni
     name = f"{study.name}-trial-{trial.number}"
     tried = {key: trial.user_attrs[SETTINGS][key] for key in study.search.space}
     arms = {
-        f"{arm} {seed}": {**settings, **seed_settings(seed)}
+        f"{arm} {seed}": {**settings, **seed_settings(seed, study.search.objectives)}
         for seed in range(FIRST_SEED, FIRST_SEED + seeds)
         for arm, settings in ((DEFAULTS, study.defaults), (OURS, tried))
     }
@@ -54,10 +55,14 @@ def begin_comparison(study: TuningStudy, trial: FrozenTrial, seeds: int) -> Tuni
     return make_comparison(study.search, name, arms, base)
 
 
-def seed_settings(seed: int) -> dict[str, Any]:
-    """Settings that give all trainings of the voice's family this seed."""
+def seed_settings(seed: int, figures: Iterable[str] = ()) -> dict[str, Any]:
+    """Settings that give all trainings of the voice's family this seed; where all `figures` are of trainings, those
+    alone, so that the others, as a vocoder before an acoustic model, stay what they are and are not repeated."""
     there = params.read()
     kinds = load_family(params.load("voice", VoiceConfig).family).kinds if "voice" in there else ()
+    asked = {Figure(name).kind for name in figures}
+    if asked and None not in asked:
+        return {f"train_{kind}.seed": seed for kind in sorted(filter(None, asked))}
     named = [f"train_{kind.name}" for kind in kinds] or [section for section in there if section.startswith("train_")]
     return {f"{section}.seed": seed for section in named if "seed" in there.get(section, {})}
 

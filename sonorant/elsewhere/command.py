@@ -20,6 +20,13 @@ sherpa-onnx (pip install sherpa-onnx, or its libraries for phones) is told of th
   speech = sherpa.OfflineTts(sherpa.OfflineTtsConfig(model=model)).generate("Good morning.")
   sherpa.write_wave("morning.wav", speech.samples, speech.sample_rate)
 """
+PAGE = """\
+examples:
+  sonorant export-page --voice artifacts/voice -o voice.html
+  sonorant export-page --voice models:/sonorant-demo@champion --variant int8 -o voice.html
+
+Open the file in a browser; it needs no server and no network. Numbers have to be written as words.
+"""
 
 
 def add_export_sherpa(commands: argparse._SubParsersAction) -> None:
@@ -34,6 +41,22 @@ def add_export_sherpa(commands: argparse._SubParsersAction) -> None:
     command.set_defaults(run=_run_sherpa)
     _add_shared(command)
     command.add_argument("-o", "--out", type=Path, required=True, metavar="FOLDER", help="the folder to write")
+
+
+def add_export_page(commands: argparse._SubParsersAction) -> None:
+    command = commands.add_parser(
+        "export-page",
+        help="write a voice as a page that speaks in a browser, without a server",
+        description="Write a voice as one HTML file that holds all it needs: the voice, the language's words, and ONNX "
+        "Runtime for browsers, which npm brings the first time. Family parallel.",
+        epilog=PAGE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.set_defaults(run=_run_page)
+    _add_shared(command)
+    command.add_argument("-o", "--out", type=Path, required=True, metavar="FILE", help="the HTML file to write")
+    runtime = "folder `dist` of the npm package onnxruntime-web (default: npm brings it)"
+    command.add_argument("--browser-runtime", type=Path, metavar="FOLDER", help=runtime)
 
 
 def _add_shared(command: argparse.ArgumentParser) -> None:
@@ -56,6 +79,21 @@ def _run_sherpa(arguments: argparse.Namespace) -> None:
         words = pronunciations(voice.frontend, arguments.words)
         export_sherpa(voice.bundle, arguments.out, voice.symbols, words, arguments.variant)
     print(f"{arguments.out}: {len(words)} words; sonorant export-sherpa --help says how to speak with it")
+
+
+def _run_page(arguments: argparse.Namespace) -> None:
+    _need_onnx()
+    from sonorant.elsewhere.browser_runtime import browser_runtime
+    from sonorant.elsewhere.page import export_page
+    from sonorant.elsewhere.pronunciations import pronunciations
+    from sonorant.runtime import Voice
+
+    with bundle_folder(arguments.voice) as folder:
+        voice, runtime = Voice.load(folder, variant=arguments.variant), browser_runtime(arguments.browser_runtime)
+        words = pronunciations(voice.frontend, arguments.words)
+        export_page(voice.bundle, arguments.out, voice.symbols, words, runtime, arguments.variant)
+    size = arguments.out.stat().st_size / 2**20
+    print(f"{arguments.out}: {len(words)} words, {size:.1f} MiB; open it in a browser")
 
 
 def _need_onnx() -> None:

@@ -16,7 +16,7 @@ from optuna.exceptions import TrialPruned
 from optuna.trial import Trial, TrialState
 
 from flows.tuning import study as studies
-from flows.tuning.compare import differences, verdict
+from flows.tuning.compare import differences, seed_settings, verdict
 from flows.tuning.results import best_trials, chosen, counts, summary
 from flows.tuning.search import Search
 from flows.tuning.study import AGAIN, SETTINGS, TrialFailed, TuningStudy, load_study, make_study, open_storage
@@ -312,6 +312,14 @@ def test_a_comparison_is_paired_by_seed(here: Path) -> None:
 def _planned(pairs: dict[str, tuple[float, float]], trial: Trial) -> Sequence[float]:
     arm, seed = trial.user_attrs["arm"].split()
     return (pairs[seed][arm == "defaults"],)
+
+
+def test_a_training_that_no_figure_is_of_is_not_repeated_for_each_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    assert seed_settings(7, ["train_acoustic/validation/loss"]) == {"train_acoustic.seed": 7}
+    every = {"train_vocoder.seed": 7, "train_acoustic.seed": 7}
+    assert seed_settings(7, ["train_acoustic/validation/loss", "intelligibility.fp32.wer"]) == every
+    assert seed_settings(7) == every
 
 
 def test_waiting_for_others_ends_with_them(here: Path) -> None:

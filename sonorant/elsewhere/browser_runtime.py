@@ -1,0 +1,86 @@
+"""ONNX Runtime for browsers: two files of the npm package onnxruntime-web, which a speaking page holds."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from sonorant.errors import SonorantError
+from sonorant.files import atomic_folder
+
+VERSION = "1.30.0"
+FILES = {
+    "ort.wasm.bundle.min.mjs": "11e64bd8ffe11bd1a2a2f0d6275fdfbbba7262f0b76b99b53d228a8a22ef3d90",
+    "ort-wasm-simd-threaded.wasm": "3398c10d07d229bd91b364548e130e0e51a8e5704b88c7c083ebbeb78842dee2",
+}
+"""What a page needs of the package's folder `dist`, and the SHA-256 of each in this version."""
+INSTALL = (
+    f"install npm, which brings onnxruntime-web {VERSION}, or give the folder `dist` of that package: "
+    "--browser-runtime FOLDER"
+)
+
+
+@dataclass(frozen=True)
+class BrowserRuntime:
+    """The two files."""
+
+    script: bytes
+    """A JavaScript module."""
+    program: bytes
+    """WebAssembly."""
+
+
+def browser_runtime(folder: Path | None = None) -> BrowserRuntime:
+    """The files from a folder, None = from the user's cache, to which npm brings them the first time.
+
+    Raises SonorantError if they can be had neither way, or are not those of `VERSION`.
+    """
+    found = folder or _cached()
+    contents = []
+    for name, known in FILES.items():
+        path = found / name
+        try:
+            content = path.read_bytes()
+        except OSError:
+            raise SonorantError(f"{path}: missing; {INSTALL}") from None
+        if hashlib.sha256(content).hexdigest() != known:
+            raise SonorantError(f"{path}: not the file of onnxruntime-web {VERSION}; {INSTALL}")
+        contents.append(content)
+    return BrowserRuntime(*contents)
+
+
+def _cached() -> Path:
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sonorant"
+    folder = caches / f"onnxruntime-web-{VERSION}"
+    caches.mkdir(parents=True, exist_ok=True)
+    with (caches / "onnxruntime-web.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            _fetch(folder)
+    return folder
+
+
+def _fetch(folder: Path) -> None:
+    """With npm, as it is set up here; of the archive the two files alone are taken."""
+    npm = shutil.which("npm")
+    if npm is None:
+        raise SonorantError(f"a page that speaks needs ONNX Runtime for browsers: {INSTALL}")
+    with tempfile.TemporaryDirectory(prefix="sonorant-npm-") as name:
+        command = [npm, "pack", "--silent", f"onnxruntime-web@{VERSION}"]
+        done = subprocess.run(command, cwd=name, capture_output=True, text=True, check=False)
+        archives = list(Path(name).glob("*.tgz"))
+        if done.returncode != 0 or len(archives) != 1:
+            why = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+            raise SonorantError(f"npm could not bring onnxruntime-web {VERSION}: {why}")
+        with tarfile.open(archives[0]) as archive, atomic_folder(folder) as temporary:
+            for each in FILES:
+                member = archive.extractfile(f"package/dist/{each}")
+                assert member is not None
+                (temporary / each).write_bytes(member.read())

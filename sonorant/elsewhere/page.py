@@ -1,0 +1,69 @@
+"""A voice as one page that speaks in a browser, without a server: `sonorant export-page`.
+
+The page holds the voice's graph, ONNX Runtime for browsers, and a lexicon, each as base64 of gzip. It reads words by
+the lexicon alone: numbers and abbreviations have to be written out, and a word is pronounced the same everywhere.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from pathlib import Path
+
+from sonorant.elsewhere.browser_runtime import BrowserRuntime
+from sonorant.elsewhere.pronunciations import Word, distinct
+from sonorant.elsewhere.whole_graph import whole_graph
+from sonorant.families.parallel.synthesis import takes_prosody
+from sonorant.files import atomic_file
+from sonorant.runtime.bundle import Bundle
+from sonorant.text.frontend import END, PAUSES, START, Phoneme, SymbolTable
+
+HERE = Path(__file__).parent
+
+
+def export_page(
+    bundle: Bundle,
+    out: Path,
+    symbols: SymbolTable,
+    words: dict[str, Word],
+    runtime: BrowserRuntime,
+    variant: str | None = None,
+) -> None:
+    """Write the page `out`, whole or not at all. Raises SonorantError as `whole_graph`."""
+    graph = whole_graph(bundle, variant).SerializeToString()
+    phonemes = distinct(words.values())
+    numbers = {phoneme: str(number) for number, phoneme in enumerate(phonemes)}
+    lexicon = "\n".join(f"{word} {' '.join(numbers[each] for each in found)}" for word, found in words.items())
+    data = {
+        "voice": json.dumps(description(bundle, symbols, phonemes)).encode(),
+        "lexicon": lexicon.encode(),
+        "graph": graph,
+        "runtime-script": runtime.script,
+        "runtime-program": runtime.program,
+    }
+    page = (HERE / "speaking.html").read_text(encoding="utf-8")
+    page = page.replace("/*SCRIPT*/", (HERE / "speaking.js").read_text(encoding="utf-8"))
+    page = page.replace("<!--DATA-->", "\n".join(_in_page(name, content) for name, content in data.items()))
+    with atomic_file(out) as file:
+        file.write_text(page, encoding="utf-8")
+
+
+def description(bundle: Bundle, symbols: SymbolTable, phonemes: list[Phoneme]) -> dict[str, object]:
+    """What the page's script is told; tokens are rows (symbol, stress, word start)."""
+    pauses = symbols.to_tokens(Phoneme(pause) for pause in PAUSES)[1:-1].tolist()
+    return {
+        "sampleRate": bundle.description.audio.sample_rate,
+        "speakers": list(bundle.description.speakers),
+        "prosody": takes_prosody(bundle.description),
+        "tokens": symbols.to_tokens(phonemes)[1:-1].tolist(),
+        "pauses": dict(zip(PAUSES, pauses, strict=True)),
+        "start": [START, 0, 0],
+        "end": [END, 0, 0],
+    }
+
+
+def _in_page(name: str, content: bytes) -> str:
+    """The same content gives the same bytes, so that the same voice gives the same page."""
+    packed = base64.b64encode(gzip.compress(content, mtime=0)).decode()
+    return f'<script type="application/gzip" id="{name}">{packed}</script>'
