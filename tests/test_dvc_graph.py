@@ -49,3 +49,9 @@ def test_the_cache_links_and_copies_only_where_it_cannot() -> None:
     config = configparser.ConfigParser()
     config.read(ROOT / ".dvc" / "config")
     assert config["cache"]["type"].strip('"') == "reflink,hardlink,copy"
+
+
+def test_figures_of_another_commit_are_in_the_cache() -> None:
+    """Neither git nor the cache had them, so `dvc exp show` and `dvc metrics diff` had nothing to compare with."""
+    kept = [each for stage in GRAPH.values() for each in stage.get("metrics", [])]
+    assert kept == ["reports/metrics.json"]
