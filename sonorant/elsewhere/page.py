@@ -13,8 +13,7 @@ from pathlib import Path
 
 from sonorant.elsewhere.browser_runtime import BrowserRuntime
 from sonorant.elsewhere.pronunciations import Word, distinct
-from sonorant.elsewhere.whole_graph import whole_graph
-from sonorant.families.parallel.synthesis import takes_prosody
+from sonorant.families import load_family
 from sonorant.files import atomic_file
 from sonorant.runtime.bundle import Bundle
 from sonorant.text.frontend import END, PAUSES, START, Phoneme, SymbolTable
@@ -30,8 +29,8 @@ def export_page(
     runtime: BrowserRuntime,
     variant: str | None = None,
 ) -> None:
-    """Write the page `out`, whole or not at all. Raises SonorantError as `whole_graph`."""
-    graph = whole_graph(bundle, variant).SerializeToString()
+    """Write the page `out`, whole or not at all. Raises SonorantError as `Family.whole_graph`."""
+    graph = load_family(bundle.description.family).whole_graph(bundle, variant).SerializeToString()
     phonemes = distinct(words.values())
     numbers = {phoneme: str(number) for number, phoneme in enumerate(phonemes)}
     lexicon = "\n".join(f"{word} {' '.join(numbers[each] for each in found)}" for word, found in words.items())
@@ -55,7 +54,7 @@ def description(bundle: Bundle, symbols: SymbolTable, phonemes: list[Phoneme]) -
     return {
         "sampleRate": bundle.description.audio.sample_rate,
         "speakers": list(bundle.description.speakers),
-        "prosody": takes_prosody(bundle.description),
+        "prosody": any(each.name == "pitch" for each in bundle.description.graphs["encoder"].inputs),
         "tokens": symbols.to_tokens(phonemes)[1:-1].tolist(),
         "pauses": dict(zip(PAUSES, pauses, strict=True)),
         "start": [START, 0, 0],

@@ -14,8 +14,9 @@ import onnx
 from onnx import ModelProto, compose, helper, numpy_helper, parser
 
 from sonorant.elsewhere.pronunciations import Word, distinct
-from sonorant.elsewhere.whole_graph import opset_of, whole_graph
 from sonorant.errors import SonorantError
+from sonorant.export.graph_files import opset_of
+from sonorant.families import load_family
 from sonorant.files import atomic_folder
 from sonorant.runtime.bundle import Bundle, content_hash
 from sonorant.text.frontend import END, PAUSES, START, Phoneme, SymbolTable
@@ -52,7 +53,7 @@ def export_sherpa(
 ) -> None:
     """Write `model.onnx`, `tokens.txt` and `lexicon.txt` into the folder `out`, whole or not at all.
 
-    Raises SonorantError as `whole_graph`, and for a language that sherpa-onnx does not read by a lexicon.
+    Raises SonorantError as `Family.whole_graph`, and for a language that sherpa-onnx does not read by a lexicon.
     """
     code = bundle.description.frontend.language.split("-")[0]
     if code not in LANGUAGES:
@@ -60,7 +61,11 @@ def export_sherpa(
     phonemes = [*(Phoneme(pause) for pause in PAUSES), *distinct(words.values())]
     ids = {phoneme: number for number, phoneme in enumerate(phonemes, BLANK + 1)}
     table = np.concatenate([np.zeros((1, 3), np.int16), symbols.to_tokens(phonemes)[1:-1]])
-    model = with_front(whole_graph(bundle, variant), table.astype(np.int64), len(bundle.description.speakers))
+    model = with_front(
+        load_family(bundle.description.family).whole_graph(bundle, variant),
+        table.astype(np.int64),
+        len(bundle.description.speakers),
+    )
     helper.set_model_props(model, {key: str(value) for key, value in metadata(bundle, LANGUAGES[code]).items()})
     with atomic_folder(out) as folder:
         onnx.save(model, folder / "model.onnx")

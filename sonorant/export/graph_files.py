@@ -131,3 +131,8 @@ def _optimized(graph: str, file: Path) -> onnx.ModelProto:
                 f"graph {graph}: ONNX Runtime does not load it ({' '.join(str(error).split())[:200]})"
             ) from None
         return onnx.load(options.optimized_model_filepath)
+
+
+def opset_of(model: onnx.ModelProto) -> int:
+    """Version of ONNX' own operators."""
+    return next(each.version for each in model.opset_import if each.domain in ("", "ai.onnx"))

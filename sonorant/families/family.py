@@ -19,6 +19,7 @@ from sonorant.errors import SonorantError
 
 if TYPE_CHECKING:  # a family is asked by rooms that it is itself built on
     import torch
+    from onnx import ModelProto
 
     from sonorant.audio.mel import MelConfig
     from sonorant.data.features import FeatureStore
@@ -143,6 +144,15 @@ class Family(ABC):
     @abstractmethod
     def models(self, predictor: Path, waveform: Path) -> Models:
         """Both trained folders, ready to be written as graphs."""
+
+    def whole_graph(self, bundle: Bundle, variant: str | None = None) -> ModelProto:
+        """The voice as one graph of one utterance, for programs that take no more. Inputs: tokens (1, N, 3) int64,
+        speaker (1,) int64, speed (1,) float32, and where the voice predicts them pitch (1,) float32 semitones and
+        energy (1,) float32 dB; output: samples (1, S) float32. `variant`: None = what ships."""
+        raise SonorantError(
+            f"{bundle.folder}: a voice of the family {self.name} decodes step by step and is no single graph; those of "
+            "the family parallel are"
+        )
 
     @abstractmethod
     def interface(self, description: VoiceDescription) -> Interface:

@@ -27,7 +27,6 @@ class Quantized(nn.Module):
     are buffers that calibration sets; those of weights follow from the weights."""
 
     weight: Tensor
-    bias: Tensor | None
     input_scale: Tensor
     output_scale: Tensor
     stored_weight: Tensor
@@ -45,8 +44,8 @@ class Quantized(nn.Module):
         self.register_buffer("input_scale", torch.ones((), device=device))
         if self.quantizes_output:
             self.register_buffer("output_scale", torch.ones((), device=device))
-            if self.bias is not None:
-                self.register_buffer("grid_bias", torch.zeros_like(self.bias, dtype=torch.float32), persistent=False)
+            if (bias := self._bias()) is not None:
+                self.register_buffer("grid_bias", torch.zeros_like(bias, dtype=torch.float32), persistent=False)
         self.register_buffer(
             "weight_scale", torch.ones(self.weight.shape[self.channel_axis], device=device), persistent=False
         )
@@ -64,8 +63,8 @@ class Quantized(nn.Module):
         shape = [-1 if axis == self.channel_axis else 1 for axis in range(self.weight.ndim)]
         self.stored_weight.copy_((self.weight / self.weight_scale.reshape(shape)).round())
         self.grid_weight.copy_(self.stored_weight * self.weight_scale.reshape(shape))
-        if hasattr(self, "grid_bias"):
-            self.grid_bias.copy_(_rounded(self.bias, self.input_scale * self.weight_scale))
+        if self.quantizes_output and (bias := self._bias()) is not None:
+            self.grid_bias.copy_(_rounded(bias, self.input_scale * self.weight_scale))
 
     def train(self, mode: bool = True) -> Any:
         """As in torch; evaluation mode also updates the int8 weights."""
@@ -96,9 +95,12 @@ class Quantized(nn.Module):
     def quantized_bias(self) -> Tensor | None:
         """The bias (out,) rounded to a product of one step of the input and one of the weight, float32; its gradient
         passes straight through."""
-        if self.bias is None or torch.compiler.is_exporting() or not (self.training or torch.is_grad_enabled()):
-            return None if self.bias is None else self.grid_bias
-        bias = self.bias.float()
+        bias = self._bias()
+        if bias is None:
+            return None
+        if torch.compiler.is_exporting() or not (self.training or torch.is_grad_enabled()):
+            return self.grid_bias
+        bias = bias.float()
         return bias + (_rounded(bias, self.input_scale * self._scale_of_weight()) - bias).detach()
 
     def stored(self, weight: Tensor, axis: int) -> Tensor:
@@ -106,6 +108,11 @@ class Quantized(nn.Module):
         from sonorant.layers.onnx_operators import dequantize
 
         return dequantize(weight, self.weight_scale, torch.zeros_like(self.weight_scale, dtype=torch.int8), axis)
+
+    def _bias(self) -> Tensor | None:
+        """The float layer's; its type differs between torch's layers."""
+        bias: Any = self.bias
+        return None if bias is None else torch.as_tensor(bias)
 
     def _scale_of_weight(self) -> Tensor:
         others = [axis for axis in range(self.weight.ndim) if axis != self.channel_axis]

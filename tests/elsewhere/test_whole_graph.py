@@ -11,8 +11,8 @@ import pytest
 from sonorant.cli import main
 from sonorant.elsewhere.pronunciations import pronunciations
 from sonorant.elsewhere.sherpa import export_sherpa
-from sonorant.elsewhere.whole_graph import whole_graph
 from sonorant.errors import SonorantError
+from sonorant.families import load_family
 from sonorant.runtime import Voice
 from sonorant.runtime.bundle import read_bundle
 from sonorant.text.frontend import load_frontend
@@ -47,7 +47,7 @@ def test_one_graph_speaks_as_three(text: str, speed: float, pitch: float, energy
     inputs = {"tokens": tokens, "speaker": np.zeros(1, np.int64)}
     manner = {"speed": speed, "pitch": pitch, "energy": energy}
     inputs |= {name: np.array([value], np.float32) for name, value in manner.items()}
-    [samples] = session(whole_graph(voice.bundle)).run(None, inputs)
+    [samples] = session(load_family("parallel").whole_graph(voice.bundle)).run(None, inputs)
     expected = voice.say(text, **manner)
     assert samples.shape == (1, len(expected))
     assert np.abs(samples[0] - expected).max() < 1e-5
@@ -55,7 +55,7 @@ def test_one_graph_speaks_as_three(text: str, speed: float, pitch: float, energy
 
 def test_a_voice_that_decodes_step_by_step_is_no_single_graph(codec_lm_bundle: Path) -> None:
     with pytest.raises(SonorantError, match="family codec_lm decodes step by step and is no single graph"):
-        whole_graph(read_bundle(codec_lm_bundle))
+        load_family("codec_lm").whole_graph(read_bundle(codec_lm_bundle))
 
 
 @pytest.mark.usefixtures("few_words")

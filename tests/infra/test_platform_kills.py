@@ -11,7 +11,7 @@ import pytest
 
 from infra.background import Background
 from tests.support.platform import CURVES, MODEL, Stack
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 ASKED = "SONORANT_PLATFORM_FLOWS"
 pytestmark = [
@@ -29,10 +29,12 @@ def kill(stack: Stack, server: str) -> None:
     """End a server and what it has started as a crash would; `make serve STACK=full` brings it back."""
     process = Background(stack.folder / "processes").alive(server)
     assert process is not None, f"{server} does not run"
-    for each in [process, *process.children(recursive=True)]:
+    all_of_it = [process, *process.children(recursive=True)]
+    for each in all_of_it:
         with suppress(psutil.NoSuchProcess):
             each.kill()
-    wait_until(lambda: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE)
+    _, left = psutil.wait_procs(all_of_it, timeout=PATIENCE)  # PostgreSQL refuses to start beside a last process
+    assert left == []
 
 
 def bring_back(stack: Stack) -> None:

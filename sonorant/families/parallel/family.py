@@ -13,6 +13,7 @@ from sonorant.errors import SonorantError
 from sonorant.families.family import Family, Hear, ModelKind
 
 if TYPE_CHECKING:
+    from onnx import ModelProto
     from torch import nn
 
     from sonorant.data.features import FeatureStore
@@ -123,6 +124,11 @@ class Parallel(Family):
         from sonorant.families.parallel.graphs import ParallelModels
 
         return ParallelModels.load(predictor, waveform)
+
+    def whole_graph(self, bundle: Bundle, variant: str | None = None) -> ModelProto:
+        from sonorant.families.parallel.whole_graph import whole_graph
+
+        return whole_graph(bundle, variant)
 
     def interface(self, description: VoiceDescription) -> Interface:
         from sonorant.families.parallel.synthesis import takes_prosody

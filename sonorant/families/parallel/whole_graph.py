@@ -12,7 +12,7 @@ import onnx
 from onnx import ModelProto, compose, parser
 
 from sonorant.audio.pitch import NOISE_FRAMES, REFERENCE
-from sonorant.errors import SonorantError
+from sonorant.export.graph_files import opset_of
 from sonorant.families.parallel.synthesis import vocoder_rows
 from sonorant.runtime.bundle import Bundle
 
@@ -81,16 +81,11 @@ def whole_graph(bundle: Bundle, variant: str | None = None) -> ModelProto:
     Inputs: tokens (1, N, 3) int64, speaker (1,) int64, speed (1,) float32 (2.0 is twice as fast), and where the voice
     predicts them pitch (1,) float32 semitones and energy (1,) float32 dB. Output: samples (1, S) float32, full scale 1.
 
-    Raises SonorantError for a voice of another family, and as `Bundle.graph_file`.
+    Raises SonorantError as `Bundle.graph_file`.
     """
     description = bundle.description
-    if tuple(bundle.graphs) != GRAPHS:
-        raise SonorantError(
-            f"{bundle.folder}: a voice of the family {description.family} decodes step by step and is no single graph; "
-            "only voices of the family parallel are"
-        )
     encoder, decoder, vocoder = (_prefixed(onnx.load(bundle.graph_file(name, variant)), name) for name in GRAPHS)
-    facts = {"ir": encoder.ir_version, "opset": opset_of(encoder)}
+    facts: dict[str, object] = {"ir": encoder.ir_version, "opset": opset_of(encoder)}
     time = _prefixed(parser.parse_model(TIME.format(**facts)), "time")
     joined = _joined(encoder, time, [("encoder/ends", "time/ends")], kept=["encoder/states"])
     inner = [("encoder/states", "decoder/states"), ("time/told", "decoder/ends"), ("time/time", "decoder/time")]
@@ -144,8 +139,3 @@ def _finished(model: ModelProto) -> ModelProto:
     model.opset_import.extend(onnx.helper.make_opsetid(domain, version) for domain, version in versions.items())
     onnx.checker.check_model(model, full_check=True)
     return model
-
-
-def opset_of(model: ModelProto) -> int:
-    """Version of ONNX' own operators."""
-    return next(each.version for each in model.opset_import if each.domain in ("", "ai.onnx"))
