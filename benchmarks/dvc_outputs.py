@@ -56,7 +56,7 @@ def measure(utterances: int, rows_per_file: int) -> dict[str, Any]:
         root = Path(name) / "project"
         root.mkdir()
         dvc(root, "init", "-q", "--no-scm")
-        dvc(root, "config", "cache.type", "reflink,hardlink,symlink,copy")
+        dvc(root, "config", "cache.type", "reflink,hardlink,copy")
         dvc(root, "remote", "add", "-d", "remote", str(Path(name) / "remote"))
         files = write(root / "data", utterances, rows_per_file)
         before = sum(path.stat().st_size for path in (root / "data").iterdir())

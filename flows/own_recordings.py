@@ -46,8 +46,10 @@ def find_recordings(folder: Path) -> Recordings:
 
 def overrides_for(found: Recordings, model: str, family: str) -> dict[str, Any]:
     """Settings in place of those of params.yaml, for a voice of a family. `model`: the registered model of the demo's
-    voice, after which that of these recordings is named."""
+    voice, after which that of these recordings is named. Raises SonorantError if nothing is known of the family."""
     known = _known()
+    if family not in known["families"]:
+        raise SonorantError(f"{SETTINGS}: no settings for family {family}; it has {', '.join(known['families'])}")
     rates = [rate for rate in known["mels"] if rate <= found.sample_rate]
     if not rates:
         least = min(known["mels"])
@@ -62,15 +64,13 @@ def overrides_for(found: Recordings, model: str, family: str) -> dict[str, Any]:
         "audio.f_max": rate / 2,
         "register.model": model.replace("demo", name) if "demo" in model else f"{model}-{name}",
         **known["settings"],
-        **known["families"].get(family, {}),
+        **known["families"][family],
     }
 
 
 def expected_time(found: Recordings, family: str) -> str:
-    """A sentence on how long a voice of the family takes. Raises SonorantError if nothing is known of it."""
+    """A sentence on how long a voice of a family that is known takes."""
     minutes = _known()["minutes"]
-    if family not in minutes["trainings"]:
-        raise SonorantError(f"{SETTINGS}: no settings for family {family}; it has {', '.join(minutes['trainings'])}")
     trainings = minutes["trainings"][family]
     other = minutes["other"] + minutes["an_hour_of_recordings"] * found.hours
     cores = usable_cores()

@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import errno
+import fcntl
 import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from itertools import chain, islice
@@ -115,6 +116,19 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     finally:
         _unfinished.discard(unfinished)
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def user_cache(name: str, fill: Callable[[Path], None]) -> Path:
+    """A folder of the user's cache (XDG_CACHE_HOME). Where it is not there `fill` is given an empty one to fill, in one
+    process at a time; if that fails, there is none."""
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sonorant"
+    caches.mkdir(parents=True, exist_ok=True)
+    with (caches / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (caches / name).exists():
+            with atomic_folder(caches / name) as folder:
+                fill(folder)
+    return caches / name
 
 
 def write_text(path: Path, text: str) -> None:

@@ -58,11 +58,11 @@ def begin_comparison(study: TuningStudy, trial: FrozenTrial, seeds: int) -> Tuni
 def seed_settings(seed: int, figures: Iterable[str] = ()) -> dict[str, Any]:
     """Settings that give all trainings of the voice's family this seed; where all `figures` are of trainings, those
     alone, so that the others, as a vocoder before an acoustic model, stay what they are and are not repeated."""
-    there = params.read()
-    kinds = load_family(params.load("voice", VoiceConfig).family).kinds if "voice" in there else ()
     asked = {Figure(name).kind for name in figures}
     if asked and None not in asked:
         return {f"train_{kind}.seed": seed for kind in sorted(filter(None, asked))}
+    there = params.read()
+    kinds = load_family(params.load("voice", VoiceConfig).family).kinds if "voice" in there else ()
     named = [f"train_{kind.name}" for kind in kinds] or [section for section in there if section.startswith("train_")]
     return {f"{section}.seed": seed for section in named if "seed" in there.get(section, {})}
 

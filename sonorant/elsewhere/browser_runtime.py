@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
-import os
 import shutil
 import subprocess
 import tarfile
@@ -13,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sonorant.errors import SonorantError
-from sonorant.files import atomic_folder
+from sonorant.files import user_cache
 
 VERSION = "1.30.0"
 FILES = {
@@ -42,7 +40,7 @@ def browser_runtime(folder: Path | None = None) -> BrowserRuntime:
 
     Raises SonorantError if they can be had neither way, or are not those of `VERSION`.
     """
-    found = folder or _cached()
+    found = folder or user_cache(f"onnxruntime-web-{VERSION}", _fetch)
     contents = []
     for name, known in FILES.items():
         path = found / name
@@ -54,17 +52,6 @@ def browser_runtime(folder: Path | None = None) -> BrowserRuntime:
             raise SonorantError(f"{path}: not the file of onnxruntime-web {VERSION}; {INSTALL}")
         contents.append(content)
     return BrowserRuntime(*contents)
-
-
-def _cached() -> Path:
-    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sonorant"
-    folder = caches / f"onnxruntime-web-{VERSION}"
-    caches.mkdir(parents=True, exist_ok=True)
-    with (caches / "onnxruntime-web.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not folder.exists():
-            _fetch(folder)
-    return folder
 
 
 def _fetch(folder: Path) -> None:
@@ -79,8 +66,8 @@ def _fetch(folder: Path) -> None:
         if done.returncode != 0 or len(archives) != 1:
             why = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
             raise SonorantError(f"npm could not bring onnxruntime-web {VERSION}: {why}")
-        with tarfile.open(archives[0]) as archive, atomic_folder(folder) as temporary:
+        with tarfile.open(archives[0]) as archive:
             for each in FILES:
                 member = archive.extractfile(f"package/dist/{each}")
                 assert member is not None
-                (temporary / each).write_bytes(member.read())
+                (folder / each).write_bytes(member.read())

@@ -12,9 +12,10 @@ import json
 from pathlib import Path
 
 from sonorant.elsewhere.browser_runtime import BrowserRuntime
-from sonorant.elsewhere.pronunciations import Word, distinct
+from sonorant.elsewhere.pronunciations import distinct, pronunciations
 from sonorant.families import load_family
 from sonorant.files import atomic_file
+from sonorant.runtime import Voice
 from sonorant.runtime.bundle import Bundle
 from sonorant.text.frontend import END, PAUSES, START, Phoneme, SymbolTable
 
@@ -22,20 +23,17 @@ HERE = Path(__file__).parent
 
 
 def export_page(
-    bundle: Bundle,
-    out: Path,
-    symbols: SymbolTable,
-    words: dict[str, Word],
-    runtime: BrowserRuntime,
-    variant: str | None = None,
-) -> None:
-    """Write the page `out`, whole or not at all. Raises SonorantError as `Family.whole_graph`."""
-    graph = load_family(bundle.description.family).whole_graph(bundle, variant).SerializeToString()
+    voice: Voice, out: Path, runtime: BrowserRuntime, words_file: Path | None = None, variant: str | None = None
+) -> int:
+    """Write the page `out`, whole or not at all; returns the number of words. `words_file`: as `pronunciations`;
+    `variant`: None = what the voice ships. Raises SonorantError as `Family.whole_graph` and `pronunciations`."""
+    graph = load_family(voice.description.family).whole_graph(voice.bundle, variant).SerializeToString()
+    words = pronunciations(voice.frontend, words_file)
     phonemes = distinct(words.values())
     numbers = {phoneme: str(number) for number, phoneme in enumerate(phonemes)}
     lexicon = "\n".join(f"{word} {' '.join(numbers[each] for each in found)}" for word, found in words.items())
     data = {
-        "voice": json.dumps(description(bundle, symbols, phonemes)).encode(),
+        "voice": json.dumps(description(voice.bundle, voice.symbols, phonemes)).encode(),
         "lexicon": lexicon.encode(),
         "graph": graph,
         "runtime-script": runtime.script,
@@ -46,6 +44,7 @@ def export_page(
     page = page.replace("<!--DATA-->", "\n".join(_in_page(name, content) for name, content in data.items()))
     with atomic_file(out) as file:
         file.write_text(page, encoding="utf-8")
+    return len(words)
 
 
 def description(bundle: Bundle, symbols: SymbolTable, phonemes: list[Phoneme]) -> dict[str, object]:

@@ -13,13 +13,14 @@ import numpy as np
 import onnx
 from onnx import ModelProto, compose, helper, numpy_helper, parser
 
-from sonorant.elsewhere.pronunciations import Word, distinct
+from sonorant.elsewhere.pronunciations import Word, distinct, pronunciations
 from sonorant.errors import SonorantError
 from sonorant.export.graph_files import opset_of
 from sonorant.families import load_family
 from sonorant.files import atomic_folder
+from sonorant.runtime import Voice
 from sonorant.runtime.bundle import Bundle, content_hash
-from sonorant.text.frontend import END, PAUSES, START, Phoneme, SymbolTable
+from sonorant.text.frontend import END, PAUSES, START, Phoneme
 
 LANGUAGES = {"en": "English", "de": "German", "es": "Spanish", "fr": "French"}
 """Those that sherpa-onnx reads by a lexicon, as it calls them."""
@@ -48,29 +49,29 @@ front (int64[one, L] x, int64[one] x_length, float[one] noise_scale, float[one] 
 """Inputs as sherpa-onnx names them; a length scale of 0.5 is twice as fast. The noise scales do nothing here."""
 
 
-def export_sherpa(
-    bundle: Bundle, out: Path, symbols: SymbolTable, words: dict[str, Word], variant: str | None = None
-) -> None:
-    """Write `model.onnx`, `tokens.txt` and `lexicon.txt` into the folder `out`, whole or not at all.
+def export_sherpa(voice: Voice, out: Path, words_file: Path | None = None, variant: str | None = None) -> int:
+    """Write `model.onnx`, `tokens.txt` and `lexicon.txt` into the new folder `out`, whole or not at all; returns the
+    number of words. `words_file`: as `pronunciations`; `variant`: None = what the voice ships.
 
-    Raises SonorantError as `Family.whole_graph`, and for a language that sherpa-onnx does not read by a lexicon.
+    Raises SonorantError as `Family.whole_graph` and `pronunciations`, and for a language that sherpa-onnx does not read
+    by a lexicon.
     """
+    bundle = voice.bundle
     code = bundle.description.frontend.language.split("-")[0]
     if code not in LANGUAGES:
         raise SonorantError(f"sherpa-onnx reads {', '.join(LANGUAGES)} by a lexicon, not {code}")
+    whole = load_family(bundle.description.family).whole_graph(bundle, variant)
+    words = pronunciations(voice.frontend, words_file)
     phonemes = [*(Phoneme(pause) for pause in PAUSES), *distinct(words.values())]
     ids = {phoneme: number for number, phoneme in enumerate(phonemes, BLANK + 1)}
-    table = np.concatenate([np.zeros((1, 3), np.int16), symbols.to_tokens(phonemes)[1:-1]])
-    model = with_front(
-        load_family(bundle.description.family).whole_graph(bundle, variant),
-        table.astype(np.int64),
-        len(bundle.description.speakers),
-    )
+    table = np.concatenate([np.zeros((1, 3), np.int16), voice.symbols.to_tokens(phonemes)[1:-1]])
+    model = with_front(whole, table.astype(np.int64), len(bundle.description.speakers))
     helper.set_model_props(model, {key: str(value) for key, value in metadata(bundle, LANGUAGES[code]).items()})
     with atomic_folder(out) as folder:
         onnx.save(model, folder / "model.onnx")
         (folder / "tokens.txt").write_text(tokens_file(ids), encoding="utf-8")
         (folder / "lexicon.txt").write_text(lexicon_file(words), encoding="utf-8")
+    return len(words)
 
 
 def with_front(model: ModelProto, table: np.ndarray, speakers: int) -> ModelProto:

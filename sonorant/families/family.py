@@ -146,9 +146,12 @@ class Family(ABC):
         """Both trained folders, ready to be written as graphs."""
 
     def whole_graph(self, bundle: Bundle, variant: str | None = None) -> ModelProto:
-        """The voice as one graph of one utterance, for programs that take no more. Inputs: tokens (1, N, 3) int64,
-        speaker (1,) int64, speed (1,) float32, and where the voice predicts them pitch (1,) float32 semitones and
-        energy (1,) float32 dB; output: samples (1, S) float32. `variant`: None = what ships."""
+        """The voice as one graph of one utterance, for programs that take no more; `variant`: None = what ships.
+
+        Inputs: tokens (1, N, 3) int64, speaker (1,) int64, speed (1,) float32 (2.0 is twice as fast), and where the
+        voice predicts them pitch (1,) float32 semitones and energy (1,) float32 dB. Output: samples (1, S) float32,
+        full scale 1. Raises SonorantError for a family whose voices are no single graph, and as `Bundle.graph_file`.
+        """
         raise SonorantError(
             f"{bundle.folder}: a voice of the family {self.name} decodes step by step and is no single graph; those of "
             "the family parallel are"

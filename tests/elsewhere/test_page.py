@@ -10,7 +10,6 @@ import pytest
 from sonorant.cli import main
 from sonorant.elsewhere.browser_runtime import BrowserRuntime, browser_runtime
 from sonorant.elsewhere.page import export_page
-from sonorant.elsewhere.pronunciations import pronunciations
 from sonorant.errors import SonorantError
 from sonorant.runtime import Voice
 from tests.support.browser import Browser, start_browser
@@ -46,9 +45,8 @@ def page(voice_bundle: Path, runtime: BrowserRuntime, tmp_path_factory: pytest.T
     voice = Voice.load(voice_bundle)
     with pytest.MonkeyPatch.context() as patched:  # gruut's lexicon takes half a minute
         patched.setattr("sonorant.elsewhere.pronunciations._words_of_gruut", lambda frontend: [])
-        words = pronunciations(voice.frontend, folder / "words.txt")
-    for name in ("voice.html", "again.html"):
-        export_page(voice.bundle, folder / name, voice.symbols, words, runtime)
+        for name in ("voice.html", "again.html"):
+            export_page(voice, folder / name, runtime, folder / "words.txt")
     return folder / "voice.html"
 
 

@@ -64,8 +64,7 @@ def test_sherpa_onnx_speaks_a_text_as_we_do_sentence_by_sentence(
 ) -> None:
     sherpa = pytest.importorskip("sherpa_onnx", reason="sherpa-onnx is not installed: pip install sherpa-onnx")
     voice = Voice.load(voice_bundle)
-    words = pronunciations(voice.frontend, words_file)
-    export_sherpa(voice.bundle, tmp_path / "sherpa", voice.symbols, words)
+    export_sherpa(voice, tmp_path / "sherpa", words_file)
     files = {name: str(tmp_path / "sherpa" / f"{name}.txt") for name in ("lexicon", "tokens")}
     model = sherpa.OfflineTtsVitsModelConfig(model=str(tmp_path / "sherpa" / "model.onnx"), **files)
     speaker = sherpa.OfflineTts(sherpa.OfflineTtsConfig(model=sherpa.OfflineTtsModelConfig(vits=model, num_threads=1)))
@@ -77,8 +76,11 @@ def test_sherpa_onnx_speaks_a_text_as_we_do_sentence_by_sentence(
             found = np.array(speaker.generate(text, how).samples)
             expected = voice.say(text, speed=speed)
             assert len(found) == len(expected) and np.abs(found - expected).max() < ROUNDING
+        how.sid = 1
         both = np.array(speaker.generate(" ".join(TEXTS[:2]), how).samples)
-        assert len(both) == sum(len(voice.say(text, speed=speed)) for text in TEXTS[:2])
+        expected = np.concatenate([voice.say(text, speaker=voice.speakers[1], speed=speed) for text in TEXTS[:2]])
+        assert len(both) == len(expected) and np.abs(both - expected).max() < ROUNDING
+        how.sid = 0
 
 
 @pytest.mark.usefixtures("few_words")
@@ -111,3 +113,12 @@ def test_a_language_without_words_says_what_to_give(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(frontend, "name", "espeak")
     with pytest.raises(SonorantError, match="has no list of the words of en-us; give a file of them: --words"):
         pronunciations(frontend)
+
+
+def test_a_voice_that_cannot_be_exported_is_refused_before_a_word_is_looked_up(
+    codec_lm_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sonorant.elsewhere.sherpa.pronunciations", lambda *_: pytest.fail("it takes half a minute"))
+    with pytest.raises(SystemExit):
+        main(["export-sherpa", "--voice", str(codec_lm_bundle), "-o", str(tmp_path / "out")])
+    assert "family codec_lm decodes step by step" in capsys.readouterr().err and not (tmp_path / "out").exists()

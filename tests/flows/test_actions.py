@@ -28,7 +28,7 @@ stages:
       - echo '<!doctype html><title>page</title>' > reports/index.html
     deps: [artifacts/voice, corpora/metrics.json, corpora/evaluation]
     outs: [reports/evaluation, reports/index.html]
-    metrics: [reports/metrics.json: {cache: false}]
+    metrics: [reports/metrics.json]
 """
 SETTINGS = {"register": {"model": "flow-voice"}, "promote": dataclasses.asdict(GATES)}
 

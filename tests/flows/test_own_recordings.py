@@ -75,4 +75,4 @@ def test_what_is_known_of_a_family_goes_to_that_family_alone(tmp_path: Path) -> 
     assert not any(".codec" in f".{key}" or "train_codec" in key for key in overrides_for(found, "mine", "parallel"))
     assert not any("train_vocoder" in key for key in overrides_for(found, "mine", "codec_lm"))
     with pytest.raises(SonorantError, match="no settings for family whistle; it has parallel, codec_lm"):
-        expected_time(found, "whistle")
+        overrides_for(found, "mine", "whistle")

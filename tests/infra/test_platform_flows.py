@@ -1,20 +1,12 @@
 """Flows, artifacts and DVC's remote on PostgreSQL and S3: from a deployment to the champion."""
 
-import os
 import shutil
-
-import pytest
 
 from infra.background import Background
 from tests.flows.conftest import dvc
-from tests.support.platform import CURVES, MODEL, Stack
+from tests.support.platform import ASKED_FOR, CURVES, MODEL, Stack
 
-ASKED = "SONORANT_PLATFORM_FLOWS"
-pytestmark = [
-    pytest.mark.long,
-    pytest.mark.timeout(1800),
-    pytest.mark.skipif(not os.environ.get(ASKED), reason=f"takes up to 20 minutes on two busy cores: set {ASKED}=1"),
-]
+pytestmark = ASKED_FOR
 
 
 def objects(stack: Stack, bucket: str) -> int:

@@ -37,7 +37,7 @@ stages:
     deps: [stage.py, models/predictor]
     params: [evaluate]
     outs: [reports/evaluation]
-    metrics: [reports/metrics.json: {cache: false}]
+    metrics: [reports/metrics.json]
 """
 # A training counts its steps in its run directory, resumes there, and waits before step 3 while runs/hold exists
 # and is empty or names its channels. Its loss is least at a learning rate of 1e-3 and 192 channels, and depends

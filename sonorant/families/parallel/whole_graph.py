@@ -16,17 +16,15 @@ from sonorant.export.graph_files import opset_of
 from sonorant.families.parallel.synthesis import vocoder_rows
 from sonorant.runtime.bundle import Bundle
 
-GRAPHS = ("encoder", "decoder", "vocoder")
 TIME = """
 <ir_version: {ir}, opset_import: ["": {opset}]>
-time (int64[one, tokens] ends) => (int64[frames] time, int64[one] lengths, int64[one, tokens] told) {{
+time (int64[one, tokens] ends) => (int64[frames] time, int64[one] lengths) {{
     zero = Constant <value = int64 {{0}}> ()
     step = Constant <value = int64 {{1}}> ()
     last = ReduceMax <keepdims = 0> (ends)
     time = Range (zero, last, step)
     shape = Constant <value = int64[1] {{1}}> ()
     lengths = Reshape (last, shape)
-    told = Identity (ends)
 }}
 """
 """The numbers of an utterance's frames, and how many there are."""
@@ -76,19 +74,13 @@ source (float[one, rows, frames] mel) => (float[one, all, frames] frames) {{
 
 
 def whole_graph(bundle: Bundle, variant: str | None = None) -> ModelProto:
-    """Join the graphs of one variant of a voice, None = what it ships.
-
-    Inputs: tokens (1, N, 3) int64, speaker (1,) int64, speed (1,) float32 (2.0 is twice as fast), and where the voice
-    predicts them pitch (1,) float32 semitones and energy (1,) float32 dB. Output: samples (1, S) float32, full scale 1.
-
-    Raises SonorantError as `Bundle.graph_file`.
-    """
+    """As `Family.whole_graph`. Raises SonorantError as `Bundle.graph_file`."""
     description = bundle.description
-    encoder, decoder, vocoder = (_prefixed(onnx.load(bundle.graph_file(name, variant)), name) for name in GRAPHS)
+    encoder, decoder, vocoder = (_prefixed(onnx.load(bundle.graph_file(name, variant)), name) for name in bundle.graphs)
     facts: dict[str, object] = {"ir": encoder.ir_version, "opset": opset_of(encoder)}
     time = _prefixed(parser.parse_model(TIME.format(**facts)), "time")
-    joined = _joined(encoder, time, [("encoder/ends", "time/ends")], kept=["encoder/states"])
-    inner = [("encoder/states", "decoder/states"), ("time/told", "decoder/ends"), ("time/time", "decoder/time")]
+    joined = _joined(encoder, time, [("encoder/ends", "time/ends")], kept=["encoder/states", "encoder/ends"])
+    inner = [("encoder/states", "decoder/states"), ("encoder/ends", "decoder/ends"), ("time/time", "decoder/time")]
     joined = _joined(joined, decoder, inner, kept=["time/lengths"])
     frames = "decoder/mel"
     if vocoder_rows(description) != description.graphs["decoder"].outputs[0].shape[1]:
@@ -119,14 +111,7 @@ def _finished(model: ModelProto) -> ModelProto:
     names = {"encoder/tokens": "tokens", "vocoder/samples": "samples"}
     names |= {f"encoder/{name}": name for name in ("speaker", "speed", "pitch", "energy")}
     kept = [each for each in graph.input if each.name != "encoder/lengths"]
-    count = parser.parse_model(
-        f'<ir_version: {model.ir_version}, opset_import: ["": {opset_of(model)}]>'
-        "count (int64[one, tokens, 3] tokens) => (int64[1] lengths) "
-        "{ lengths = Shape <start = 1, end = 2> (tokens) }"
-    )
-    [shape] = count.graph.node
-    shape.input[0], shape.output[0] = "tokens", "encoder/lengths"
-    graph.node.insert(0, shape)
+    graph.node.insert(0, onnx.helper.make_node("Shape", ["tokens"], ["encoder/lengths"], start=1, end=2))
     for node in graph.node:
         node.input[:] = [names.get(name, name) for name in node.input]
         node.output[:] = [names.get(name, name) for name in node.output]
