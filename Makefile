@@ -1,6 +1,6 @@
 # Commands of the project; `make` alone lists them. Each sets up what it needs.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-bench test-long test-programs check serve stop bench gpu-check clean
+.PHONY: help demo test test-bench test-long test-programs check serve stop tour bench gpu-check clean
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 
@@ -46,6 +46,10 @@ serve: $(READY) ## start Prefect server, worker and MLflow server on loopback; S
 stop: $(READY) ## end what `make serve` started
 	@python -m infra.local_servers stop
 	@python -m infra.platform.native stop
+
+tour: demo ## after the demo, a walk through the platform: deployment, registry, server, OpenAI's client, rollback
+	@sh infra/install_system_packages.sh postgresql
+	@python -m infra.tour
 
 bench: $(READY) ## run the benchmarks and keep their results
 	@for name in features scale dvc_outputs engine written_forms training arithmetic quantization latency first_audio streaming arriving_text decoding attention overhead tracking_outage two_nodes links ddp_faults world_size exact_resume alignment audit audit_worth long_recordings timings serving; do python -m benchmarks.$$name --save; done

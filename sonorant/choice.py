@@ -3,10 +3,12 @@
 The choice is a pure function of the figures of every candidate (`<runtime>/<variant>`). fp32 ships unless another
 passes every parity check, is understood about as well, and is certainly faster: by the interval of ratios measured in
 turn with fp32, not by two medians, either of which may be noise. Where no recogniser had the language, nothing is known
-to be understood as well as fp32. The shipped bundle holds the variants that passed; the chosen one is the default.
+to be understood as well as fp32. Nor is a variant chosen that the gates of `champion` would refuse where they let fp32
+pass: what is faster and refused serves nobody. The shipped bundle holds the variants that passed; the chosen one is the
+default.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -74,8 +76,12 @@ class CandidateRow:
         return runtime_row(self.runtime).standalone
 
 
-def choose(metrics: Mapping[str, Any], config: ChooseConfig) -> dict[str, Any]:
+def choose(
+    metrics: Mapping[str, Any], config: ChooseConfig, gates: Callable[[str], str] = lambda _: ""
+) -> dict[str, Any]:
     """The content of reports/choice.json from that of reports/metrics.json, which holds the results of `verify`.
+
+    `gates`: why a candidate would not be champion; empty: it would.
 
     Raises SonorantError if fp32 under ONNX Runtime, which ships if nothing else does, did not pass.
     """
@@ -86,7 +92,10 @@ def choose(metrics: Mapping[str, Any], config: ChooseConfig) -> dict[str, Any]:
         raise SonorantError(f"not what the stage evaluate writes ({error}); run it again") from None
     if not rows[0].passed:
         raise SonorantError(f"{BASELINE}: {rows[0].reason}; there is no voice to ship")
-    fast = [row for row in rows if row.passed and row.standalone and _certainly_faster(row, config)]
+    able = [row for row in rows if row.passed and row.standalone]
+    refused = {} if gates(BASELINE) else {row.candidate: why for row in able if (why := gates(row.candidate))}
+    rows = [_kept_back(row, refused.get(row.candidate, "")) for row in rows]
+    fast = [row for row in able if row.candidate not in refused and _certainly_faster(row, config)]
     best = max(fast, key=lambda row: row.speedup or 0.0, default=rows[0])
     return {
         "variant": best.variant,
@@ -151,6 +160,11 @@ def _refused(candidate: str, parity: Any, heard: Any, everyone: Any, speed: Any,
     if not isinstance(speed, dict):
         return speed or "not run: evaluate did not time it"
     return None
+
+
+def _kept_back(row: CandidateRow, refused: str) -> CandidateRow:
+    """A row with why the gates keep its candidate from being chosen. The bundle holds it all the same."""
+    return replace(row, reason=f"fp32 may be champion and this may not: {refused}") if refused else row
 
 
 def _where_heard(candidate: str) -> str:

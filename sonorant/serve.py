@@ -47,8 +47,10 @@ def add_serve(commands: argparse._SubParsersAction) -> None:
     add("--characters", type=int, default=5_000, metavar="N", help="of one request at most; default 5000")
     memory = "unload voices that are idle where all take more (default: never)"
     add("--memory-mib", type=int, metavar="N", help=memory)
-    poll = "between two questions to the registry whether an alias has moved; default 5"
-    add("--poll-seconds", type=float, default=5.0, metavar="X", help=poll)
+    poll = "between two questions to the registry whether an alias has moved; default 5, with --webhook 60"
+    add("--poll-seconds", type=float, metavar="X", help=poll)
+    webhook = "address at which MLflow's server reaches this one, https://<host>, to call it when an alias moves"
+    add("--webhook", metavar="URL", help=webhook)
     add("--keys", type=Path, metavar="FILE", help="API keys, as hashes, with limits; without it no key is asked for")
     add("--new-key", metavar="NAME", help="add a key of this name to the file of --keys, print it, and end")
     add("--no-page", dest="page", action="store_false", help="without the page to type a text and hear it")

@@ -6,6 +6,8 @@ from pathlib import Path
 from sonorant.choice import ChooseConfig, choose, ship
 from sonorant.errors import SonorantError
 from sonorant.files import read_json, write_json
+from sonorant.registry import PromoteConfig
+from sonorant.registry.gates import judge_candidate
 from sonorant.runtime.bundle import read_bundle
 from tasks.params import load
 from tasks.stage import add_inputs, run
@@ -15,8 +17,8 @@ def main() -> None:
     """Read section `choose`, choose, write the bundle and the reasons."""
     parser = argparse.ArgumentParser(
         prog="python -m tasks.choose",
-        description="Choose the fastest variant that passed verify and is understood as well as fp32, and write the "
-        "bundle that ships. Settings: params.yaml, section 'choose'.",
+        description="Choose the fastest variant that passed verify, is understood as well as fp32 and may be champion "
+        "where fp32 may, and write the bundle that ships. Settings: params.yaml, sections 'choose' and 'promote'.",
         epilog='Next: sonorant say "Hello." --voice <the bundle> -o hello.wav',
     )
     parser.add_argument("--variants", type=Path, required=True, help="bundle of all variants, from the stage export")
@@ -25,8 +27,14 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="the bundle to write; an older one is replaced")
     arguments = parser.parse_args()
     bundle, config = read_bundle(arguments.variants), load("choose", ChooseConfig)
+    metrics, limits = read_json(arguments.metrics), load("promote", PromoteConfig)
+
+    def gates(candidate: str) -> str:
+        judged = judge_candidate(metrics, bundle.description.family, candidate, limits)
+        return "; ".join(f"{gate.name}: {gate.reason}" for gate in judged if not gate.passed)
+
     try:
-        choice = choose(read_json(arguments.metrics), config)
+        choice = choose(metrics, config, gates)
     except SonorantError as error:
         raise SonorantError(f"{arguments.metrics}: {error}") from None
     ship(bundle, choice, arguments.out)

@@ -8,15 +8,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from infra.background import answers
 from sonorant.cli import main
 from sonorant.errors import SonorantError, Stopped
 from sonorant.tracking import open_store, stage_run, sync, tracked_runs
@@ -26,6 +23,7 @@ from sonorant.tracking.run import RunSpec
 from sonorant.tracking.stage import describe_execution
 from sonorant.tracking.store import shown
 from tests.support.imports import ROOT
+from tests.support.mlflow_server import mlflow_server
 from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -331,20 +329,3 @@ def test_tail_reads_whole_lines_once_and_skips_damaged_ones(tmp_path: Path) -> N
 
 def test_addresses_are_shown_without_passwords() -> None:
     assert shown("failed:\n http://me:pass@host:5000/api") == "failed: http://host:5000/api"
-
-
-@contextmanager
-def mlflow_server(project: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
-    """A real server on loopback over an sqlite file of the test."""
-    command = [sys.executable, "-m", "mlflow", "server", "--port", str(port), "--workers", "1"]
-    command += [f"--backend-store-uri=sqlite:///{project}/server.db", f"--artifacts-destination={project}/artifacts"]
-    with (project / "server.log").open("a") as output:
-        process = subprocess.Popen(command, start_new_session=True, stdout=output, stderr=output)
-    try:
-        wait_until(lambda: process.poll() is not None or answers(f"http://127.0.0.1:{port}/health"))
-        assert process.poll() is None, (project / "server.log").read_text()
-        yield process
-    finally:
-        os.killpg(process.pid, signal.SIGTERM)
-        process.wait(PATIENCE)
-        wait_until(lambda: not answers(f"http://127.0.0.1:{port}/health"))

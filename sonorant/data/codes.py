@@ -9,6 +9,7 @@ Shapes: U utterances, K shards, F code frames of one utterance, G codebooks."""
 from __future__ import annotations
 
 import math
+import pickle
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -26,6 +27,7 @@ from sonorant.data.shards import Shards
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_folder, read_json, sha256_tree, write_json
 from sonorant.formerly import current_model
+from sonorant.processes import spread
 from sonorant.store import Place, open_store
 from sonorant.store.marks import KEYS, mark, packed
 from sonorant.store.shards import Shard, find_shards, write_shard
@@ -34,6 +36,8 @@ VERSION = 2
 """Version of the store's layout; a reader refuses any other."""
 _WITHOUT = 1
 """That of a store without codes, which never changes."""
+FEW = 32
+"""Utterances that are encoded sooner than a process starts."""
 CODES, FRAMES, OBJECTS = "codes", "frames.npy", "objects.npy"
 _REPAIR = "run: dvc repro train_waveform"
 _FRAMES, _USED = "frames", "used"
@@ -158,15 +162,15 @@ def write_no_codes(out: Path, family: str) -> None:
         write_json(folder / "header.json", {"version": _WITHOUT, "family": family})
 
 
-def write_codes(out: Path, family: str, features: FeatureStore, codec: Encodes, sha256: str) -> None:
+def write_codes(
+    out: Path, family: str, features: FeatureStore, codec: Encodes, sha256: str, processes: int | None = None
+) -> None:
     """Encode every utterance of `features`, shard by shard, and write the store `out`, atomically. `sha256`: of the
-    codec's weights.
+    codec's weights. `processes`: as of `spread`; with a GPU this process encodes alone.
 
     Shards that the store of the features holds are found, not encoded again. Raises SonorantError naming an utterance
     whose number of code frames does not match the codec's stride.
     """
-    from tqdm import tqdm  # not needed where codes are only read
-
     described = {
         "codebooks": codec.codebooks,
         "codes": codec.codes,
@@ -181,9 +185,7 @@ def write_codes(out: Path, family: str, features: FeatureStore, codec: Encodes, 
     frames_U = np.zeros(len(features), dtype=np.int64)
     used_GK = np.zeros((codec.codebooks, codec.codes), dtype=np.int64)
     objects = np.zeros((len(keys), 1, 32), dtype=np.uint8)
-    found = find_shards(store, keys)
-    for number in tqdm(range(len(keys)), desc="codes", unit="shard"):
-        shard = found[number] or _encode(features, codec, number, keys[number])
+    for number, shard in enumerate(_encoded_shards(features, codec, keys, processes)):
         frames_U[features.index.in_shard(number)] = shard.rows[_FRAMES]
         used_GK += np.array(shard.rows[_USED])
         objects[number, 0] = list(bytes.fromhex(shard.objects[CODES]))
@@ -213,6 +215,42 @@ def _keys(features: FeatureStore, codec: Encodes, described: dict[str, Any]) -> 
         key_of(shared, [objects[number].tobytes().hex() for number in heard])
         for objects in features.index.shard_objects
     ]
+
+
+def _encoded_shards(features: FeatureStore, codec: Encodes, keys: list[str], processes: int | None) -> list[Shard]:
+    """All shards: those that the store holds, and the others encoded, in other processes where that is sooner."""
+    found = find_shards(open_store(features.place.store), keys)
+    missing = [(number, keys[number]) for number, shard in enumerate(found) if shard is None]
+    few = sum(len(features.index.in_shard(number)) for number, _ in missing) <= FEW
+    if few or processes == 1 or torch.cuda.is_available():
+        from tqdm import tqdm  # not needed where codes are only read
+
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)  # as a worker does
+        made = [_encode(features, codec, *shard) for shard in tqdm(missing, desc="codes", unit="shard")]
+        torch.set_num_threads(threads)
+    else:
+        content = pickle.dumps((features, codec))  # whole: torch would lend a worker memory of this machine
+        made = spread(
+            _encode_in_worker, missing, label="codes", unit="shard", processes=processes, prepare=_prepare_worker,
+            arguments=(content,), reads=(features.path / "header.json",),
+        )  # fmt: skip
+    computed = iter(made)
+    return [shard if shard is not None else next(computed) for shard in found]
+
+
+_given: tuple[FeatureStore, Encodes]
+"""Of a worker."""
+
+
+def _prepare_worker(content: bytes) -> None:
+    global _given
+    torch.set_num_threads(1)  # not all of torch's sums are the same to the bit on any number of threads
+    _given = pickle.loads(content)
+
+
+def _encode_in_worker(shard: tuple[int, str]) -> Shard:
+    return _encode(*_given, *shard)
 
 
 def _encode(features: FeatureStore, codec: Encodes, shard: int, key: str) -> Shard:

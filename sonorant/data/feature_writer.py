@@ -141,9 +141,10 @@ def _apply(job: Job, missing: list[Work], processes: int | None) -> list[Shard]:
     # The largest first, so that none is begun when the others are done.
     order = sorted(range(len(missing)), key=lambda place: -_seconds(missing[place]))
     todo: list[Work] = [missing[place] for place in order]
+    known = [path for path in (job.corpus / "manifest.jsonl",) if path.exists()]
     made: list[Shard] = spread(
         partial(write, job), todo, label="features", unit="shard", processes=processes,
-        prepare=use_one_thread,
+        prepare=use_one_thread, reads=known,
     )  # fmt: skip
     return [shard for _, shard in sorted(zip(order, made, strict=True), key=lambda pair: pair[0])]
 

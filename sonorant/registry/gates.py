@@ -83,13 +83,21 @@ class Gate:
 
 def judge_alone(voice: Evidence, config: PromoteConfig) -> tuple[Gate, ...]:
     """The gates that need no comparison."""
-    family, metrics, variant = voice.bundle.description.family, voice.metrics, voice.shipped.variant
+    return judge_candidate(voice.metrics, voice.bundle.description.family, voice.shipped.candidate, config)
+
+
+def judge_candidate(metrics: Any, family: str, candidate: str, config: PromoteConfig) -> tuple[Gate, ...]:
+    """These gates of a candidate `<runtime>/<variant>`, by metrics.json, whether or not it ships."""
+    variant = candidate.split("/", 1)[1]
     wer = wer_above_recordings(metrics, variant, config.max_wer_above_recordings[family])
     sound = naturalness_below_recordings(metrics, variant, config.naturalness_below_recordings[family])
-    short = _faults(voice, "faulty_short_texts", "short", config.max_faulty_short_texts[family])
-    sentences = _faults(voice, "faulty_sentences", "sentences", config.max_faulty_sentences[family])
-    gates = (wer, sound, _rtf(voice, config.max_rtf[family]), _parity(voice), short, sentences)
-    return (*gates, _runaways(voice, config.max_runaways)) if load_family(family).autoregressive else gates
+    short = _faults(metrics, variant, "faulty_short_texts", "short", config.max_faulty_short_texts[family])
+    sentences = _faults(metrics, variant, "faulty_sentences", "sentences", config.max_faulty_sentences[family])
+    rtf, parity = _rtf(metrics, candidate, config.max_rtf[family]), _parity(metrics, candidate)
+    gates = (wer, sound, rtf, parity, short, sentences)
+    if not load_family(family).autoregressive:
+        return gates
+    return (*gates, _runaways(metrics, variant, config.max_runaways))
 
 
 def not_compared(name: str, why: str) -> Gate:
@@ -120,9 +128,8 @@ def naturalness_below_recordings(metrics: Any, variant: str, limits: Naturalness
     return Gate(name="naturalness_below_recordings", passed=passed, reason=f"{variant}: {reason}")
 
 
-def _rtf(voice: Evidence, limit: float) -> Gate:
-    candidate = voice.shipped.candidate
-    found = entry(voice.metrics, "speed", candidate)
+def _rtf(metrics: Any, candidate: str, limit: float) -> Gate:
+    found = entry(metrics, "speed", candidate)
     rtf = number(found, "medium", "threads_1", "rtf")
     if rtf is None:
         why = f": {found}" if isinstance(found, str) else ""
@@ -131,9 +138,9 @@ def _rtf(voice: Evidence, limit: float) -> Gate:
     return Gate(name="rtf", passed=rtf <= limit, reason=reason, value=rtf, limit=limit)
 
 
-def _faults(voice: Evidence, name: str, kind: str, limit: float) -> Gate:
+def _faults(metrics: Any, variant: str, name: str, kind: str, limit: float) -> Gate:
     """Texts of a kind in which a word was skipped, repeated or babbled, as counted by the stage `evaluate`."""
-    figures = entry(voice.metrics, "short_texts", voice.shipped.variant)
+    figures = entry(metrics, "short_texts", variant)
     if isinstance(figures, str) and figures.startswith("not run: "):  # for want of texts or a listener in the language
         return Gate(name=name, passed=True, reason=figures, limit=limit)
     found = entry(figures, kind)
@@ -141,7 +148,7 @@ def _faults(voice: Evidence, name: str, kind: str, limit: float) -> Gate:
     faulty, texts = number(found, "faulty"), number(found, "texts")
     if rate is None or bounds is None or faulty is None or texts is None:
         why = f": {figures}" if isinstance(figures, str) else "; run evaluate again"
-        return Gate(name=name, passed=False, reason=f"not measured for {voice.shipped.variant}{why}", limit=limit)
+        return Gate(name=name, passed=False, reason=f"not measured for {variant}{why}", limit=limit)
     low, high = (100 * bound for bound in bounds)
     reason = (
         f"a word was skipped, repeated or babbled in {faulty:.0f} of {texts:.0f} texts (95 % interval {low:.1f} - "
@@ -150,13 +157,13 @@ def _faults(voice: Evidence, name: str, kind: str, limit: float) -> Gate:
     return Gate(name=name, passed=bounds[1] <= limit, reason=reason, value=rate, interval=bounds, limit=limit)
 
 
-def _runaways(voice: Evidence, limit: float) -> Gate:
+def _runaways(metrics: Any, variant: str, limit: float) -> Gate:
     """First attempts that a guard had to end, as counted by the stage `evaluate`."""
-    name, found = "runaways", entry(voice.metrics, "decoding", voice.shipped.variant)
+    name, found = "runaways", entry(metrics, "decoding", variant)
     rate, bounds = number(found, "runaway_rate"), interval(found, "runaway_rate_ci95")
     runaways, sentences = number(found, "runaways"), number(found, "sentences")
     if rate is None or bounds is None or runaways is None or sentences is None:
-        return Gate(name=name, passed=False, reason=f"not measured for {voice.shipped.variant}", limit=limit)
+        return Gate(name=name, passed=False, reason=f"not measured for {variant}", limit=limit)
     low, high = (100 * bound for bound in bounds)
     reason = (
         f"{runaways:.0f} of {sentences:.0f} sentences ran away (95 % interval {low:.1f} - {high:.1f} %), "
@@ -165,10 +172,9 @@ def _runaways(voice: Evidence, limit: float) -> Gate:
     return Gate(name=name, passed=bounds[1] <= limit, reason=reason, value=rate, interval=bounds, limit=limit)
 
 
-def _parity(voice: Evidence) -> Gate:
-    """The result of the stage `verify` for the shipped candidate; its limits are in section `verify`."""
-    candidate = voice.shipped.candidate
-    found = entry(voice.metrics, "parity", candidate)
+def _parity(metrics: Any, candidate: str) -> Gate:
+    """The result of the stage `verify` for a candidate; its limits are in section `verify`."""
+    found = entry(metrics, "parity", candidate)
     passed = entry(found, "passed")
     if not isinstance(passed, bool):
         why = f": {found}" if isinstance(found, str) else ""

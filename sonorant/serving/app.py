@@ -13,6 +13,7 @@ from sonorant.serving.native_routes import native_routes
 from sonorant.serving.openai_routes import openai_routes
 from sonorant.serving.page_routes import page_routes
 from sonorant.serving.service import Service
+from sonorant.serving.webhook import webhook_routes
 
 LOOPBACK = frozenset(("127.0.0.1", "localhost", "[::1]"))
 BYTES_A_CHARACTER = 12
@@ -27,6 +28,8 @@ def application(service: Service, *, loopback: bool, page: bool) -> FastAPI:
     app = FastAPI(title="Sonorant", description=SAYS, version=version("sonorant"), docs_url=None, redoc_url=None)
     for routes in (openai_routes, native_routes, health_routes):
         app.include_router(routes(service))
+    if service.webhook:
+        app.include_router(webhook_routes(service.webhook, service.moved))
     if page:
         app.include_router(page_routes(service))
     add_error_handlers(app)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -22,12 +23,15 @@ def fetch(offer: Offer, folder: Path) -> Offered:
     return Offered(offer, _download(version, folder), version)
 
 
-async def follow(voices: Voices, folder: Path, seconds: float) -> None:
-    """Ask the registry every so many seconds, for ever; a version that does not speak is tried once."""
+async def follow(voices: Voices, folder: Path, seconds: float, moved: asyncio.Event) -> None:
+    """Ask the registry every so many seconds and whenever `moved` is set, for ever; a version that does not speak is
+    tried once."""
     followed = [one for one in voices.by_name.values() if one.offer.where.startswith(REGISTRY)]
     refused: dict[str, str] = {}
     while True:
-        await asyncio.sleep(seconds)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(moved.wait(), seconds)
+        moved.clear()
         voices.keep_to_memory()
         for one in followed:
             name = one.offer.name

@@ -7,6 +7,8 @@ import errno
 import ipaddress
 import logging
 import math
+import os
+import secrets
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -28,6 +30,7 @@ from sonorant.serving.metrics import Metrics
 from sonorant.serving.service import Service
 from sonorant.serving.turns import Turns
 from sonorant.serving.voices import Offer, Voices
+from sonorant.serving.webhook import subscribe
 from sonorant.serving.wish import LIMITS
 
 HEAD_SECONDS = 10.0
@@ -36,6 +39,9 @@ STALL_SECONDS = 30.0
 """In which a listener must take what is kept for them, some 50 KB."""
 SEND_BUFFER = 128 * 1024
 """Bytes that the system keeps for a listener, beside those that wait here."""
+POLL_SECONDS, POLL_SECONDS_CALLED = 5.0, 60.0
+WEBHOOK_SECRET = "SONORANT_WEBHOOK_SECRET"
+"""Environment variable; needed where several servers stand behind one address. Without it each start draws one."""
 CONNECTIONS = 2_000
 """At a time; more get status 503."""
 _log = logging.getLogger(__name__)
@@ -59,8 +65,10 @@ class ServeConfig:
     """Of one request."""
     memory_mib: int | None = None
     """That all voices may take; None = any."""
-    poll_seconds: float = 5.0
-    """Between two questions to the registry."""
+    poll_seconds: float | None = None
+    """Between two questions to the registry; None = 5, and 60 where it calls."""
+    webhook: str | None = None
+    """Address at which the registry reaches this server, to call it when an alias moves."""
     keys: Path | None = None
     """File of API keys; None = whoever reaches the server may speak."""
     log_texts: bool = False
@@ -75,7 +83,7 @@ class ServeConfig:
             value = getattr(self, name)
             if value is not None and value < smallest:
                 raise SonorantError(f"{name.replace('_', '-')} must be at least {smallest}, not {value}")
-        if not self.poll_seconds > 0 or not self.drain_seconds >= 0:
+        if not (self.poll_seconds is None or self.poll_seconds > 0) or not self.drain_seconds >= 0:
             raise SonorantError("poll-seconds must be above 0, and drain-seconds at least 0")
         if not self.offers:
             raise SonorantError("name a voice: a folder, or models:/<name>@<alias>")
@@ -194,7 +202,11 @@ async def living(config: ServeConfig) -> AsyncIterator[Service]:
             limits=replace(LIMITS, characters=config.characters),
             log_texts=config.log_texts,
         )
-        following = asyncio.create_task(follow(voices, Path(folder), config.poll_seconds))
+        seconds = config.poll_seconds or POLL_SECONDS
+        if config.webhook:
+            service.webhook = await asyncio.to_thread(_subscribed, config.webhook, seconds)
+            seconds = (config.poll_seconds or POLL_SECONDS_CALLED) if service.webhook else seconds
+        following = asyncio.create_task(follow(voices, Path(folder), seconds, service.moved))
         try:
             async with voices.use(voices.first):
                 pass
@@ -202,6 +214,17 @@ async def living(config: ServeConfig) -> AsyncIterator[Service]:
         finally:
             following.cancel()
             voices.close()
+
+
+def _subscribed(address: str, seconds: float) -> str | None:
+    """The secret that the registry signs with, None if it does not call: then it is asked."""
+    secret = os.environ.get(WEBHOOK_SECRET) or secrets.token_urlsafe(32)
+    try:
+        subscribe(address, secret)
+    except SonorantError as error:
+        _log.warning("%s; it is asked every %g seconds instead", error, seconds)
+        return None
+    return secret
 
 
 def serve(config: ServeConfig, tell: Callable[[str], None]) -> None:

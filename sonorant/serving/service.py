@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sonorant.errors import SonorantError
@@ -41,6 +42,10 @@ class Service:
     log_texts: bool = False
     draining: bool = False
     """Whether the server is about to end; what still reaches it is spoken."""
+    moved: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the registry says that an alias has moved."""
+    webhook: str | None = None
+    """What the registry signs with when it calls; None = it does not call."""
 
     def __post_init__(self) -> None:
         self.metrics.watch(self.turns, self.voices)

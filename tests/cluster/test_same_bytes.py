@@ -12,6 +12,8 @@ import pytest
 
 from sonorant.audit.audit import AuditConfig, audit
 from sonorant.cluster import SCHEDULER
+from sonorant.data.codes import write_codes
+from sonorant.data.features import FeatureStore
 from sonorant.errors import SonorantError
 from sonorant.processes import spread
 from sonorant.recognizers import Clip, transcribe
@@ -24,6 +26,7 @@ from tests.support.folders import contents
 from tests.support.imports import ROOT
 from tests.support.machines import why_not
 from tests.support.prepared_corpus import cached, finish, fresh, prepare_alone, start_prepare, write_recordings, written
+from tests.support.tiny_training import tiny_codec, tiny_features
 from tests.support.waiting import wait_until
 
 pytest.importorskip("distributed", reason="distributed is not installed (the extra cluster)")
@@ -132,6 +135,17 @@ def test_audit(tmp_path: Path, two: Cluster, monkeypatch: pytest.MonkeyPatch) ->
         found.append(contents(out) | contents(cache / "aligners"))
     assert found[0] == found[1]
     assert sum(name.endswith(".pt") for name in found[0]) == 2
+
+
+def test_codes(tmp_path: Path, two: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    codec, found = tiny_codec(features := FeatureStore.open(tiny_features(tmp_path))), []
+    monkeypatch.setattr("sonorant.data.codes.FEW", 0)
+    for name, scheduler, processes in (("one", None, 1), ("pool", None, 2), ("cluster", two.address, None)):
+        if scheduler:
+            monkeypatch.setenv(SCHEDULER, scheduler)
+        write_codes(tmp_path / name, "codec_lm", features, codec, name * 8, processes)
+        found.append([(tmp_path / name / file).read_bytes() for file in ("objects.npy", "frames.npy")])
+    assert found[0] == found[1] == found[2]
 
 
 def test_recognition(two: Cluster, ljspeech_mini: Path, monkeypatch: pytest.MonkeyPatch) -> None:

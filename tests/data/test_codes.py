@@ -152,7 +152,9 @@ def test_codes_are_written_as_they_come_in_memory_of_one_shard(features: Feature
     assert peak < 0.6 * int(codes.frames.sum()) * 512 * 2
 
 
-def test_codes_that_are_there_are_not_made_again(features: FeatureStore, codec: Codec, tmp_path: Path) -> None:
+def test_codes_that_are_there_are_not_made_again(
+    features: FeatureStore, codec: Codec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """So a stage that was killed goes on where it was; those of a codec of other weights are made."""
     encoded: list[int] = []
 
@@ -161,7 +163,7 @@ def test_codes_that_are_there_are_not_made_again(features: FeatureStore, codec: 
             encoded.append(1)
             return super().encode_utterance(known_DT, samples_S)
 
-    codec.__class__ = Counting
+    monkeypatch.setattr(codec, "__class__", Counting)
     write_codes(tmp_path / "one", "codec_lm", features, codec, "c" * 64)
     assert len(encoded) == len(features)
     write_codes(tmp_path / "two", "codec_lm", features, codec, "c" * 64)
@@ -169,6 +171,16 @@ def test_codes_that_are_there_are_not_made_again(features: FeatureStore, codec: 
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
     write_codes(tmp_path / "other", "codec_lm", features, codec, "d" * 64)
     assert len(encoded) == 2 * len(features)
+
+
+def test_several_processes_write_what_one_does(
+    features: FeatureStore, codec: Codec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sonorant.data.codes.FEW", 0)
+    for processes in (1, 2):
+        write_codes(tmp_path / str(processes), "codec_lm", features, codec, f"{processes}" * 64, processes)
+    for name in ("objects.npy", "frames.npy"):
+        assert (tmp_path / "1" / name).read_bytes() == (tmp_path / "2" / name).read_bytes()
 
 
 def test_a_missing_shard_of_codes_is_named_with_the_command_that_makes_it(

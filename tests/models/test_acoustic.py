@@ -1,13 +1,15 @@
 """The acoustic model: what padding, batching, speed and speakers may and may not change."""
 
+import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 
 from sonorant.audio.pitch import PITCH_STD
 from sonorant.families.parallel.acoustic import SILENCE, AcousticConfig, AcousticModel
-from sonorant.families.parallel.prosody import nepers
+from sonorant.families.parallel.prosody import ProsodyFlow, nepers
 
 CONFIG = AcousticConfig(
     decoder="regression", channels=16, expansion=2, encoder_blocks=2, encoder_kernel=3, decoder_blocks=2,
@@ -15,11 +17,18 @@ CONFIG = AcousticConfig(
 )  # fmt: skip
 
 
-@pytest.fixture(params=[("regression", False), ("regression", True), ("flow", True)], ids=str)
+KINDS: dict[str, dict[str, Any]] = {
+    "regression": {},
+    "prosody": {"prosody": True},
+    "flow": {"prosody": True, "decoder": "flow"},
+    "prosody flow": {"prosody": True, "prosody_kind": "flow"},
+}
+
+
+@pytest.fixture(params=KINDS)
 def model(request: pytest.FixtureRequest) -> AcousticModel:
     torch.manual_seed(0)
-    decoder, prosody = request.param
-    config = replace(CONFIG, decoder=decoder, prosody=prosody)
+    config = replace(CONFIG, **KINDS[request.param])
     return AcousticModel(config, symbols=12, speakers=3, mels=8, mel_mean=-5.0, mel_std=2.0).eval()
 
 
@@ -80,6 +89,10 @@ def test_contradictions_are_refused() -> None:
     for name in ("encoder_kernel", "prior_kernel"):
         with pytest.raises(ValueError, match=f"{name}.* odd"):
             replace(CONFIG, **{name: 4})
+    with pytest.raises(ValueError, match="prosody_kind flow needs prosody true"):
+        replace(CONFIG, prosody_kind="flow")
+    with pytest.raises(ValueError, match=r"prosody_temperature must be at least 0, not -0\.5"):
+        replace(CONFIG, prosody_temperature=-0.5)
 
 
 @torch.no_grad()
@@ -97,13 +110,48 @@ def test_a_token_finds_its_place_by_itself_and_its_neighbours_alone(kernel: int)
     assert (before.states_BNC[0, 5] != after.states_BNC[0, 5]).any(), "what the decoder is told knows more"
 
 
-def test_what_predicts_prosody_leaves_the_encoder_as_it_is() -> None:
-    model = AcousticModel(replace(CONFIG, prosody=True), symbols=12, speakers=1, mels=8)
+@pytest.mark.parametrize("kind", ["regression", "flow"])
+def test_what_predicts_prosody_leaves_the_encoder_as_it_is(kind: str) -> None:
+    model = AcousticModel(replace(CONFIG, prosody=True, prosody_kind=kind), symbols=12, speakers=1, mels=8)
     encoded = model.encode(tokens(1, 9), torch.tensor([9]), torch.tensor([0]))
-    assert encoded.prosody_BN2 is not None
-    (encoded.log_duration_BN.sum() + encoded.prosody_BN2.sum()).backward()
+    model.predictor.errors(*encoded.heard, torch.full((1, 9), 4), torch.zeros(1, 9, 2)).sum().backward()
     trained = {name.split(".")[0] for name, each in model.named_parameters() if each.grad is not None}
     assert trained == {"prosody"}
+
+
+def learned(kind: str, spread: float) -> AcousticModel:
+    """A model that has learned tokens of 4 frames on the geometric mean, their logarithms spread by `spread`, and a
+    pitch of 0.5, spread by 0.3."""
+    torch.manual_seed(0)
+    config = replace(CONFIG, prosody=True, prosody_kind=kind, prosody_dropout=0.0, flow_steps=8)
+    model = AcousticModel(config, symbols=12, speakers=1, mels=8)
+    heard = model.encode(tokens(8, 40), torch.full((8,), 40), torch.zeros(8, dtype=torch.int64)).heard
+    optimizer = torch.optim.Adam(model.predictor.parameters(), 3e-3)
+    for _ in range(400):
+        frames = (torch.randn(8, 40) * spread).exp() * 4
+        prosody = torch.stack([0.5 + 0.3 * torch.randn(8, 40), torch.zeros(8, 40)], dim=2)
+        model.predictor.errors(*heard, frames, prosody).mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return model.eval()
+
+
+def test_a_flow_speaks_as_unevenly_as_the_recordings_and_a_regression_evenly() -> None:
+    told = {}
+    for kind in ("regression", "flow"):
+        model = learned(kind, 0.5)
+        heard = model.encode(tokens(8, 40), torch.full((8,), 40), torch.zeros(8, dtype=torch.int64)).heard
+        told[kind] = model.predictor(*heard).detach()
+        assert abs(float(told[kind][..., 1].mean()) - 0.5) < 0.1
+    assert told["regression"].std(dim=(0, 1))[:2].max() < 0.1
+    assert told["flow"].std(dim=(0, 1))[0] == pytest.approx(0.5, abs=0.15)
+    assert told["flow"].std(dim=(0, 1))[1] == pytest.approx(0.3, abs=0.1)
+    # The mean of lengths, not of their logarithms, so that speech is neither hurried nor dragged.
+    assert told["regression"][..., 0].exp().mean() == pytest.approx(4 * math.exp(0.5**2 / 2), rel=0.06)
+    assert told["flow"][..., 0].exp().mean() == pytest.approx(4 * math.exp(0.5**2 / 2), rel=0.08)
+    assert isinstance(model.predictor, ProsodyFlow)
+    model.predictor.flow.temperature = 0.0
+    assert model.predictor(*heard).std(dim=(0, 1))[:2].max() < 0.15, "the most typical way is one"
 
 
 @torch.no_grad()

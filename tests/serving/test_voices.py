@@ -6,18 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import onnx
 import pytest
-from onnx import numpy_helper
 
 from sonorant.audio.wav import pcm16
 from sonorant.errors import SonorantError
-from sonorant.files import sha256_file
 from sonorant.registry import RegisterConfig, register
 from sonorant.runtime import Voice
 from sonorant.serving.server import ServeConfig
 from sonorant.serving.voices import Offer, Voices
 from sonorant.tracking import open_store
+from tests.support.loudness import body, louder, loudest
 from tests.support.serving import Running, ask, lines_of, running
 from tests.support.waiting import wait_until
 
@@ -74,38 +72,11 @@ def champion(version: int) -> None:
     open_store().client.set_registered_model_alias("tiny", "champion", str(version))
 
 
-def louder(bundle: Path, out: Path, by: float) -> Path:
-    """A copy of a bundle whose vocoder's output is multiplied."""
-    shutil.copytree(bundle, out)
-    graph = out / "vocoder.fp32.onnx"
-    model = onnx.load(graph)
-    output = model.graph.output[0].name
-    for node in model.graph.node:
-        node.output[:] = ["whole" if name == output else name for name in node.output]
-    model.graph.node.append(onnx.helper.make_node("Mul", ["whole", "by"], [output]))
-    model.graph.initializer.append(numpy_helper.from_array(np.array(by, np.float32), "by"))
-    onnx.save(model, graph)
-    voice = json.loads((out / "voice.json").read_text())
-    file = voice["graphs"]["vocoder"]["variants"]["fp32"]
-    file.update(bytes=graph.stat().st_size, sha256=sha256_file(graph))
-    (out / "voice.json").write_text(json.dumps(voice))
-    return out
-
-
 @pytest.fixture
 def server(registry: Path) -> Iterator[Running]:
     offers = (Offer(name="tiny", where="models:/tiny@champion"),)
     with running(ServeConfig(offers=offers, workers=1, poll_seconds=0.1)) as served:
         yield served
-
-
-def loudest(server: Running, text: str = "Hi.") -> int:
-    response = ask(server.url, "/v1/audio/speech", body(text))
-    return int(np.abs(np.frombuffer(response.read()[44:], "<i2").astype(int)).max())
-
-
-def body(text: str) -> bytes:
-    return json.dumps({"model": "tiny", "voice": "anna", "input": text, "response_format": "wav"}).encode()
 
 
 def version(server: Running) -> str:

@@ -31,12 +31,12 @@ class Running:
 
 
 @contextmanager
-def running(config: ServeConfig) -> Iterator[Running]:
+def running(config: ServeConfig, port: int = 0) -> Iterator[Running]:
     """Serve in this process; what is spoken at the end of the block comes to its end."""
     found: dict[str, Any] = {}
 
     async def work() -> None:
-        with listen("127.0.0.1", 0) as listener:
+        with listen("127.0.0.1", port) as listener:
             async with living(config) as service:
                 server = server_of(config, service, lambda: None)
                 found.update(url=f"http://127.0.0.1:{listener.getsockname()[1]}/", service=service, server=server)

@@ -6,7 +6,10 @@ from typing import Any
 
 import torch
 
+from sonorant.data.codes import write_codes
+from sonorant.data.features import FeatureStore
 from sonorant.families import BUILT_IN, load_family, model_kind
+from sonorant.families.codec_lm.codec import Codec, CodecConfig
 from sonorant.training.recipe import Recipe
 from sonorant.training.worker import Job, recipe_of
 from tests.support.synthetic_corpus import TINY, write_corpus
@@ -21,23 +24,22 @@ def tiny_features(folder: Path) -> Path:
     return folder / "features"
 
 
+def tiny_codec(store: FeatureStore) -> Codec:
+    """A codec of the features' sound that has not learned to speak."""
+    sizes = CodecConfig(
+        channels=16, expansion=2, kernel=3, encoder_blocks=1, decoder_blocks=1, stride=2, codebooks=2,
+        levels=[3, 3], codebook_dropout=0.0, pretrained=None,
+    )  # fmt: skip
+    torch.manual_seed(1)
+    return Codec(sizes, mels=store.audio.n_mels, n_fft=store.audio.n_fft, hop=store.audio.hop).eval()
+
+
 def tiny_codes(features: Path) -> Path:
-    """The token store beside `features`, made there if it is not yet, by a tiny codec that has not learned to speak."""
+    """The token store beside `features`, made there by `tiny_codec` if it is not yet."""
     out = features.with_name(f"{features.name}-codes")
     if not out.exists():
-        from sonorant.data.codes import write_codes
-        from sonorant.data.features import FeatureStore
-        from sonorant.families.codec_lm.codec import Codec, CodecConfig
-
         store = FeatureStore.open(features)
-        audio = store.audio
-        sizes = CodecConfig(
-            channels=16, expansion=2, kernel=3, encoder_blocks=1, decoder_blocks=1, stride=2, codebooks=2,
-            levels=[3, 3], codebook_dropout=0.0, pretrained=None,
-        )  # fmt: skip
-        torch.manual_seed(1)
-        codec = Codec(sizes, mels=audio.n_mels, n_fft=audio.n_fft, hop=audio.hop).eval()
-        write_codes(out, "codec_lm", store, codec, "of a codec never saved")
+        write_codes(out, "codec_lm", store, tiny_codec(store), "of a codec never saved")
     return out
 
 

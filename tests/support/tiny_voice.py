@@ -25,11 +25,12 @@ def write_trained(
     folder: Path, decoder: str = "regression", audio: dict[str, Any] | None = None, *, prosody: bool = True
 ) -> tuple[Path, Path]:
     """Write trained folders of an acoustic model with two speakers and of a vocoder, without `prosody` one that knows
-    the mel alone; always the same weights."""
+    the mel alone; always the same weights. A flow tells prosody as well as frames."""
     common = _common(audio or AUDIO)
     sizes = {
         "decoder": decoder, "channels": 16, "expansion": 2, "encoder_blocks": 1, "encoder_kernel": 5,
         "decoder_blocks": 2, "decoder_kernel": 7, "dropout": 0.05, "flow_steps": 2, "prosody": prosody,
+        "prosody_kind": decoder if prosody else "regression",
     }  # fmt: skip
     acoustic = {**common, "kind": "acoustic", "config": sizes}
     kind = "source_filter" if prosody else "vocos"

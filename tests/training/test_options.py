@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("alone")
     ("kind", "changes", "part"),
     [
         ("acoustic", {"dropout": 0.3}, 0.7),
-        ("acoustic", {"decoder": "flow"}, 0.7),
+        ("acoustic", {"decoder": "flow", "prosody_kind": "flow"}, 0.7),
         ("vocoder", {}, 0.9),
         ("language_model", {"dropout": 0.3, "layers": 6}, 0.7),
     ],

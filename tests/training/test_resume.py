@@ -18,7 +18,7 @@ from tests.training.trainings import assert_resumes, assert_same, logged, newest
 
 CASES: list[tuple[str, dict[str, Any]]] = [
     ("acoustic", {}),
-    ("acoustic", {"decoder": "flow"}),
+    ("acoustic", {"decoder": "flow", "prosody_kind": "flow"}),
     ("acoustic", {"precision": "bf16"}),
     ("vocoder", {}),
     ("vocoder", {"adversarial": True}),

@@ -68,7 +68,12 @@ def test_a_sample_is_seen_only_when_it_is_whole(features: Path, tmp_path: Path, 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
 @pytest.mark.parametrize(
     ("kind", "changes"),
-    [("acoustic", {}), ("acoustic", {"decoder": "flow"}), ("vocoder", {}), ("vocoder", {"adversarial": True})],
+    [
+        ("acoustic", {}),
+        ("acoustic", {"decoder": "flow", "prosody_kind": "flow"}),
+        ("vocoder", {}),
+        ("vocoder", {"adversarial": True}),
+    ],
 )
 def test_everything_trains_validates_and_resumes_on_a_gpu(
     kind: str, changes: dict[str, Any], precision: str, features: Path, tmp_path: Path, alone_on_a_gpu: None

@@ -13,14 +13,16 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sonorant.audio.pitch import PITCH_STD, ROWS
-from sonorant.families.parallel.decoders import DECODERS, FlowDecoder, RegressionDecoder
+from sonorant.families.parallel.decoders import DECODERS, RegressionDecoder
 from sonorant.families.parallel.prosody import (
     PROSODY,
     DurationPredictor,
+    ProsodyFlow,
     ProsodyPredictor,
     nepers,
     token_means,
 )
+from sonorant.layers.flow import FlowMatching
 from sonorant.layers.phoneme_encoder import PhonemeEncoder, check_prior_kernel
 
 MOST_OCTAVES = 1.5
@@ -58,13 +60,18 @@ class AcousticConfig:
     dropout: float
     """Dropout inside the blocks, 0 to below 1."""
     flow_steps: int
-    """Euler steps of the flow decoder at synthesis."""
+    """Euler steps of a flow at synthesis: of the decoder, of prosody."""
     prosody: bool = False
     """Whether pitch and energy of each token are predicted, and may be changed, and the decoder tells pitch and voicing
     of each frame, which a vocoder with a source needs. The default is for models of before."""
     prosody_dropout: float = 0.4
     """Dropout of what predicts length, pitch and energy, 0 to below 1. Much: an hour of speech has melodies enough to
     be learned by heart, and few to learn from."""
+    prosody_kind: Literal["regression", "flow"] = "regression"
+    """How length, pitch and energy of a token are predicted. `regression`: the mean of all ways to say it; `flow`: one
+    of them, as uneven as the person."""
+    prosody_temperature: float = 1.0
+    """`flow` only: how far it strays from what is most typical, 0: not at all; 1: as the person does."""
 
     def __post_init__(self) -> None:
         if self.encoder_kernel % 2 == 0 or self.decoder_kernel % 2 == 0:
@@ -73,6 +80,10 @@ class AcousticConfig:
         for name in ("dropout", "prosody_dropout"):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise ValueError(f"{name} must be at least 0 and below 1, not {getattr(self, name)}")
+        if self.prosody_kind == "flow" and not self.prosody:
+            raise ValueError("prosody_kind flow needs prosody true")
+        if self.prosody_temperature < 0.0:
+            raise ValueError(f"prosody_temperature must be at least 0, not {self.prosody_temperature}")
         if min(self.channels, self.expansion, self.encoder_blocks, self.decoder_blocks, self.flow_steps) < 1:
             raise ValueError("channels, expansion, encoder_blocks, decoder_blocks and flow_steps must be at least 1")
 
@@ -84,10 +95,14 @@ class Encoded:
     states_BNC: Tensor
     prior_BNM: Tensor
     """The mel frame each token stands for, normalised; what the alignment search compares with."""
-    log_duration_BN: Tensor
-    prosody_BN2: Tensor | None
-    """Pitch and energy of each token, normalised; None of a model without prosody."""
     mask_BN: Tensor
+    lengths_B: Tensor
+
+    @property
+    def heard(self) -> tuple[Tensor, Tensor, Tensor]:
+        """What predicts prosody is given: states, which it does not train, mask (B, N, 1), lengths. It learns by heart
+        long before the decoder is done, and would take the encoder along: words get lost then."""
+        return self.states_BNC.detach(), self.mask_BN[..., None].to(self.states_BNC.dtype), self.lengths_B
 
 
 @dataclass(frozen=True)
@@ -104,7 +119,7 @@ class Expanded:
 class AcousticModel(PhonemeEncoder):
     """Tokens -> encoder -> durations, pitch, energy -> frames -> decoder -> log-mel and pitch."""
 
-    decoder: RegressionDecoder | FlowDecoder
+    decoder: RegressionDecoder | FlowMatching
 
     def __init__(self, config: AcousticConfig, *, mels: int, **of_corpus: Any) -> None:
         """`mels` and `of_corpus` as in `PhonemeEncoder`."""
@@ -112,7 +127,7 @@ class AcousticModel(PhonemeEncoder):
         self.config = config
         width = config.channels
         if config.prosody:
-            self.prosody = ProsodyPredictor(width, config.prosody_dropout)
+            self.prosody = _prosody(config)
             self.melody = nn.Linear(PROSODY, width)
         else:
             self.duration = DurationPredictor(width)
@@ -123,12 +138,12 @@ class AcousticModel(PhonemeEncoder):
     def encode(self, tokens_BN3: Tensor, lengths_B: Tensor, speaker_B: Tensor) -> Encoded:
         """Tokens (B, N, 3) int64 (symbol, stress, word start), lengths (B,), speaker ids (B,) -> Encoded."""
         states_BNC, prior_BNM, mask_BN = self.encode_phonemes(tokens_BN3, lengths_B, speaker_B)
-        mask_BN1 = mask_BN[..., None].to(states_BNC.dtype)
-        if self.config.prosody:
-            # It learns by heart long before the decoder is done, and would take the encoder along: words get lost then.
-            log_duration_BN, prosody_BN2 = self.prosody(states_BNC.detach(), mask_BN1, lengths_B)
-            return Encoded(states_BNC, prior_BNM, log_duration_BN, prosody_BN2, mask_BN)
-        return Encoded(states_BNC, prior_BNM, self.duration(states_BNC.detach(), mask_BN1), None, mask_BN)
+        return Encoded(states_BNC, prior_BNM, mask_BN, lengths_B)
+
+    @property
+    def predictor(self) -> DurationPredictor | ProsodyPredictor | ProsodyFlow:
+        """What tells how long each token is and, with prosody, how high and how loud."""
+        return self.prosody if self.config.prosody else self.duration
 
     def expand(self, states_BNP: Tensor, ends_BN: Tensor, time_T: Tensor) -> Expanded:
         """Repeat each token's state for its frames, and add where in the token each frame stands.
@@ -173,13 +188,14 @@ class AcousticModel(PhonemeEncoder):
         constant over padded tokens. A model without prosody leaves pitch and energy aside.
         """
         encoded = self.encode(tokens_BN3, lengths_B, speaker_B)
-        duration_BN = encoded.log_duration_BN.float().exp().clamp(max=LONGEST_TOKEN) / speed_B[:, None]
+        told_BNR = self.predictor(*encoded.heard).float()
+        duration_BN = told_BNR[..., 0].exp().clamp(max=LONGEST_TOKEN) / speed_B[:, None]
         duration_BN = duration_BN.clamp(min=1.0) * encoded.mask_BN
         ends_BN = (duration_BN.cumsum(1) + 0.5).floor().long()
-        prosody_BN2 = encoded.prosody_BN2
+        prosody_BN2 = told_BNR[..., 1:] if self.config.prosody else None
         if prosody_BN2 is not None and pitch_B is not None and energy_B is not None:
             shift_B2 = torch.stack([pitch_B / (12 * PITCH_STD), nepers(energy_B) / self.mel_std], dim=1)
-            prosody_BN2 = prosody_BN2.float() + shift_B2[:, None]
+            prosody_BN2 = prosody_BN2 + shift_B2[:, None]
         return self.states(encoded, speaker_B, prosody_BN2), ends_BN
 
     def states(self, encoded: Encoded, speaker_B: Tensor, prosody_BN2: Tensor | None) -> Tensor:
@@ -235,3 +251,9 @@ class AcousticModel(PhonemeEncoder):
         states_BNP, ends_BN = self.encode_speech(*inputs)
         time_T = torch.arange(int(ends_BN[:, -1].max()), device=ends_BN.device)
         return self.decode(states_BNP, ends_BN, time_T), ends_BN[:, -1]
+
+
+def _prosody(config: AcousticConfig) -> ProsodyPredictor | ProsodyFlow:
+    if config.prosody_kind == "regression":
+        return ProsodyPredictor(config.channels, config.prosody_dropout)
+    return ProsodyFlow(config.channels, config.prosody_dropout, config.flow_steps, config.prosody_temperature)

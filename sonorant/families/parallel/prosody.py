@@ -7,11 +7,14 @@ import torch
 from torch import Tensor, nn
 
 from sonorant.layers.convnext import ConvNeXtStack, Dropout
+from sonorant.layers.flow import FlowMatching
 
 PROSODY = 2
 """Pitch and energy."""
 TYPICAL = 1.5
 """Log frames of a token, about which predictors begin."""
+SPREAD = 0.6
+"""How far they are spread about it."""
 NEAR_TOKENS = 16.0
 """Tokens from the beginning and the end of an utterance that count for its melody."""
 
@@ -19,6 +22,13 @@ NEAR_TOKENS = 16.0
 def nepers(decibels: Tensor) -> Tensor:
     """Decibels as natural log of an amplitude, in which a log-mel is."""
     return decibels * (math.log(10) / 20)
+
+
+def length_errors(log_BN: Tensor, frames_BN: Tensor) -> Tensor:
+    """Poisson deviance of log frames: unlike a squared error of the logarithm its mean is right, so speech is not
+    shortened. Eighths, to be of the size of the other errors."""
+    wanted_BN = frames_BN.clamp(min=1)
+    return (log_BN.exp() - wanted_BN + wanted_BN * (wanted_BN.log() - log_BN)) / 8.0
 
 
 class DurationPredictor(nn.Module):
@@ -29,31 +39,87 @@ class DurationPredictor(nn.Module):
         self.stack = ConvNeXtStack(width, expansion=1, kernel=3, blocks=2)
         self.out = nn.Linear(width, 1)
 
-    def forward(self, states_BNC: Tensor, mask_BN1: Tensor) -> Tensor:
-        """(B, N, C), mask (B, N, 1) -> (B, N) log frames."""
-        return self.out(self.stack(states_BNC, mask_BN1))[..., 0] + TYPICAL
+    def forward(self, states_BNC: Tensor, mask_BN1: Tensor, lengths_B: Tensor) -> Tensor:
+        """(B, N, C), mask (B, N, 1) -> (B, N, 1) log frames; lengths are left aside."""
+        return self.out(self.stack(states_BNC, mask_BN1)) + TYPICAL
+
+    def errors(
+        self, states_BNC: Tensor, mask_BN1: Tensor, lengths_B: Tensor, frames_BN: Tensor, prosody_BN2: Tensor | None
+    ) -> Tensor:
+        """What is wrong with each token (B, N, 1) against its frames (B, N) int64, zero where none is real."""
+        log_BN1 = self(states_BNC, mask_BN1, lengths_B).float()
+        return length_errors(log_BN1, frames_BN[..., None]) * mask_BN1
 
 
-class ProsodyPredictor(nn.Module):
-    """Length, pitch and energy of each token, from encoder states that it does not train and where in the utterance it
-    stands."""
+class _Place(nn.Module):
+    """Encoder states, some left out, and where in the utterance each stands."""
 
     def __init__(self, width: int, dropout: float) -> None:
         super().__init__()
         self.dropout = Dropout(dropout)
         self.place = nn.Linear(3, width)
-        self.stack = ConvNeXtStack(width, expansion=1, kernel=7, blocks=3, dropout=dropout)
-        self.out = nn.Linear(width, 1 + PROSODY)
 
-    def forward(self, states_BNC: Tensor, mask_BN1: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
-        """(B, N, C), mask (B, N, 1), lengths (B,) -> log frames (B, N); pitch and energy (B, N, 2), normalised."""
+    def placed(self, states_BNC: Tensor, mask_BN1: Tensor, lengths_B: Tensor) -> Tensor:
+        """(B, N, C), mask (B, N, 1), lengths (B,) -> (B, N, C)."""
         since_BN = (mask_BN1[..., 0].cumsum(1) - 0.5).to(states_BNC.dtype)
         length_B1 = lengths_B[:, None].to(states_BNC.dtype)
         near_BN2 = (torch.stack([since_BN, length_B1 - since_BN], dim=2) / NEAR_TOKENS).clamp(0.0, 1.0)
         place_BN3 = torch.cat([(since_BN / length_B1)[..., None], near_BN2], dim=2)
-        x_BNC = (self.dropout(states_BNC) + self.place(place_BN3)) * mask_BN1
-        told_BN3 = self.out(self.stack(x_BNC, mask_BN1))
-        return told_BN3[..., 0] + TYPICAL, told_BN3[..., 1:]
+        return (self.dropout(states_BNC) + self.place(place_BN3)) * mask_BN1
+
+
+class ProsodyPredictor(_Place):
+    """Length, pitch and energy of each token, the mean of all ways to say it, from encoder states that it does not
+    train."""
+
+    def __init__(self, width: int, dropout: float) -> None:
+        super().__init__(width, dropout)
+        self.stack = _stack(width, dropout)
+        self.out = nn.Linear(width, 1 + PROSODY)
+
+    def forward(self, states_BNC: Tensor, mask_BN1: Tensor, lengths_B: Tensor) -> Tensor:
+        """(B, N, C), mask (B, N, 1), lengths (B,) -> (B, N, 3): log frames; pitch and energy, normalised."""
+        told_BN3 = self.out(self.stack(self.placed(states_BNC, mask_BN1, lengths_B), mask_BN1))
+        return torch.cat([told_BN3[..., :1] + TYPICAL, told_BN3[..., 1:]], dim=2)
+
+    def errors(
+        self, states_BNC: Tensor, mask_BN1: Tensor, lengths_B: Tensor, frames_BN: Tensor, prosody_BN2: Tensor | None
+    ) -> Tensor:
+        """What is wrong with each token (B, N, 3) against its frames (B, N) int64, pitch and energy (B, N, 2), zero
+        where none is real."""
+        assert prosody_BN2 is not None
+        told_BN3 = self(states_BNC, mask_BN1, lengths_B).float()
+        length_BN1 = length_errors(told_BN3[..., :1], frames_BN[..., None])
+        return torch.cat([length_BN1, (told_BN3[..., 1:] - prosody_BN2).square()], dim=2) * mask_BN1
+
+
+class ProsodyFlow(_Place):
+    """The same, but one of the ways to say it, with a person's variance (Mehta et al. 2024, "Should you use a
+    probabilistic duration model in TTS? Probably!", 2.3, which draws lengths alone)."""
+
+    def __init__(self, width: int, dropout: float, steps: int, temperature: float) -> None:
+        super().__init__(width, dropout)
+        self.flow = FlowMatching(_stack(width, dropout), width, 1 + PROSODY, steps, temperature)
+
+    def forward(self, states_BNC: Tensor, mask_BN1: Tensor, lengths_B: Tensor) -> Tensor:
+        """As `ProsodyPredictor.forward`."""
+        number_N = torch.arange(states_BNC.shape[1], device=states_BNC.device)
+        told_BN3 = self.flow(self.placed(states_BNC, mask_BN1, lengths_B), mask_BN1, number_N)
+        return torch.cat([told_BN3[..., :1] * SPREAD + TYPICAL, told_BN3[..., 1:]], dim=2)
+
+    def errors(
+        self, states_BNC: Tensor, mask_BN1: Tensor, lengths_B: Tensor, frames_BN: Tensor, prosody_BN2: Tensor | None
+    ) -> Tensor:
+        """As `ProsodyPredictor.errors`, of the flow's velocity."""
+        assert prosody_BN2 is not None
+        log_BN1 = (frames_BN[..., None].clamp(min=1).log() - TYPICAL) / SPREAD
+        wanted_BN3 = torch.cat([log_BN1, prosody_BN2], dim=2)
+        errors_BN3 = self.flow.errors(self.placed(states_BNC, mask_BN1, lengths_B), mask_BN1, wanted_BN3)
+        return torch.cat([errors_BN3[..., :1] / 4.0, errors_BN3[..., 1:]], dim=2)  # of the size of `length_errors`
+
+
+def _stack(width: int, dropout: float) -> ConvNeXtStack:
+    return ConvNeXtStack(width, expansion=1, kernel=7, blocks=3, dropout=dropout)
 
 
 def token_means(frames_BTK: Tensor, durations_BN: Tensor) -> Tensor:

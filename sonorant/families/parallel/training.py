@@ -51,13 +51,14 @@ class AcousticLosses(nn.Module):
         lengths = batch["token_lengths"], batch["mel_lengths"]
         durations_BN = align(prior_BNM, mel_BTM, *lengths, step, self.diagonal_steps)
         time_T = torch.arange(mel_BTM.shape[1], device=mel_BTM.device)
+        losses = {"prior": prior_loss(prior_BNM, mel_BTM, durations_BN, *lengths)}
         prosody_BN2 = None
-        prior = prior_loss(prior_BNM, mel_BTM, durations_BN, *lengths)
-        losses = {"prior": prior}
-        if encoded.prosody_BN2 is not None:
+        if model.config.prosody:
             prosody_BN2, heard_BN = model.prosody_of(batch["mel"], batch["pitch"], durations_BN)
-            wrong_BN2 = (encoded.prosody_BN2.float() - prosody_BN2).square() * encoded.mask_BN[..., None]
-            losses["prosody"] = (wrong_BN2[..., 0] * heard_BN + wrong_BN2[..., 1]).sum()
+        told_BNR = model.predictor.errors(*encoded.heard, durations_BN, prosody_BN2)
+        losses["duration"] = told_BNR[..., 0].sum()
+        if model.config.prosody:
+            losses["prosody"] = (told_BNR[..., 1] * heard_BN + told_BNR[..., 2]).sum()
         states_BNP = model.states(encoded, batch["speaker"], prosody_BN2)
         expanded = model.expand(states_BNP, durations_BN.cumsum(1), time_T)
         wanted_BTD = model.normalized_frames(batch["mel"], batch["pitch"], expanded.prosody_BT2)
@@ -66,12 +67,7 @@ class AcousticLosses(nn.Module):
         if expanded.prosody_BT2 is not None:
             heard_BT = UNVOICED + (1 - UNVOICED) * batch["pitch"][..., 1]
             losses["pitch"] = (errors_BTD[..., model.mels] * heard_BT + errors_BTD[..., model.mels + 1]).sum()
-        log_BN = encoded.log_duration_BN.float()
-        # Poisson deviance: unlike a squared error of the logarithm its mean is right, so speech is not shortened.
-        wanted_BN = durations_BN.clamp(min=1)
-        deviance_BN = log_BN.exp() - wanted_BN + wanted_BN * (wanted_BN.log() - log_BN)
-        duration = (deviance_BN / 8.0 * encoded.mask_BN).sum()
-        return losses | {"duration": duration}
+        return losses
 
 
 class AcousticRecipe(Utterances):
@@ -146,8 +142,8 @@ def say_in_time(model: AcousticModel, batch: Batch) -> Tensor:
     lengths = batch["token_lengths"], batch["mel_lengths"]
     encoded = model.encode(batch["tokens"], batch["token_lengths"], batch["speaker"])
     durations_BN = align(encoded.prior_BNM.float(), model.normalize(batch["mel"]), *lengths)
-    prosody_BN2 = encoded.prosody_BN2
-    if prosody_BN2 is not None:
+    prosody_BN2 = None
+    if model.config.prosody:
         prosody_BN2, _ = model.prosody_of(batch["mel"], batch["pitch"], durations_BN)
     states_BNP = model.states(encoded, batch["speaker"], prosody_BN2)
     time_T = torch.arange(batch["mel"].shape[1], device=durations_BN.device)

@@ -1,0 +1,176 @@
+"""A walk through the platform with the voice that `make demo` made: python -m infra.tour, or `make tour` for both.
+
+It starts the platform (PostgreSQL, S3 store, MLflow, Prefect, a worker), registers the voice by a deployment run, looks
+at the registry, serves the champion, speaks with OpenAI's client, has another voice trained and made champion while
+the server runs, and rolls it back. What is said each time lies in runs/tour. It ends with the platform stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from infra.platform.env_file import read_env
+from infra.platform.native import Platform
+from sonorant.errors import SonorantError
+from sonorant.files import atomic_file
+from sonorant.registry import RegisterConfig
+from tasks import params
+from tasks.stage import run
+
+OUT = Path("runs/tour")
+TEXT = "Good morning. This is the champion."
+OTHER = {"train_acoustic.seed": 2}
+"""Settings of the other voice: the same training from other first weights, so another voice as good as this one."""
+PATIENCE = 120.0
+"""Seconds in which the server must have taken up a version that the registry names."""
+
+
+def walk() -> None:
+    """All steps, each told in a line. Raises SonorantError for the first that does not end as it should."""
+    if not Path("artifacts/voice/voice.json").exists():
+        raise SonorantError("artifacts/voice: there is no voice; make one first: make demo")
+    model = params.load("register", RegisterConfig).model
+    with platform():
+        first = deployed(model, {})
+        reign(model, first)
+        look_at_registry(model)
+        with served(model) as url:
+            heard = [speak(url, 1)]
+            second = deployed(model, OTHER)
+            if second == first:
+                raise SonorantError(f"the run with {OTHER} registered no other version than {first}")
+            reign(model, second)
+            heard.append(spoken_anew(url, heard[0], 2))
+            command("tasks.rollback", "--reason", "the walk through the platform")
+            heard.append(spoken_anew(url, heard[1], 3))
+        if heard[2] != heard[0]:
+            raise SonorantError(f"{OUT}: after the rollback the voice does not say what it said before (1.wav, 3.wav)")
+    tell(f"done: version {first} spoke, then {second}, then {first} again, in one server: {OUT}/1.wav to 3.wav")
+
+
+@contextmanager
+def platform() -> Iterator[None]:
+    """The platform, with this process signed in."""
+    tell("make serve STACK=full")
+    subprocess.run(["make", "serve", "STACK=full"], check=True, stdout=subprocess.DEVNULL)
+    try:
+        os.environ.update(read_env(Platform.here().client_file))
+        command("infra.platform.check")
+        yield
+    finally:
+        subprocess.run(["make", "stop"], check=True, stdout=subprocess.DEVNULL)
+
+
+def deployed(model: str, overrides: dict[str, Any]) -> int:
+    """Run the deployment with these settings; the newest version of the model after it."""
+    words = ["--param", f"overrides={json.dumps(overrides)}"] if overrides else []
+    command("prefect", "deployment", "run", "train-and-export/local", "--watch", *words)
+    versions = client().search_model_versions(f"name='{model}'")
+    return max(int(version.version) for version in versions)
+
+
+def reign(model: str, version: int) -> None:
+    """Make a version the champion: by the gates, or, where they refuse it, by hand, which the walk says."""
+    aliases = client().get_registered_model(model).aliases
+    if int(aliases.get("champion", 0)) != version:
+        tell(f"the gates keep version {version} from being champion; the walk moves the aliases by hand")
+        if "champion" in aliases:
+            client().set_registered_model_alias(model, "previous", aliases["champion"])
+        client().set_registered_model_alias(model, "champion", str(version))
+
+
+def look_at_registry(model: str) -> None:
+    """Open the registry's page and the model on it, signed in, as a browser does."""
+    address = os.environ["MLFLOW_TRACKING_URI"]
+    sign_in = f"{os.environ['MLFLOW_TRACKING_USERNAME']}:{os.environ['MLFLOW_TRACKING_PASSWORD']}"
+    header = {"Authorization": f"Basic {base64.b64encode(sign_in.encode()).decode()}"}
+
+    def get(path: str) -> bytes:
+        with urllib.request.urlopen(urllib.request.Request(f"{address}{path}", headers=header), timeout=60) as reply:
+            return bytes(reply.read())
+
+    if b"<html" not in get("/").lower():
+        raise SonorantError(f"{address}: is no page")
+    found = json.loads(get(f"/api/2.0/mlflow/registered-models/get?name={model}"))["registered_model"]
+    aliases = ", ".join(f"{one['alias']} {one['version']}" for one in found["aliases"])
+    tell(f"{address}/#/models/{model}: {aliases}")
+
+
+@contextmanager
+def served(model: str) -> Iterator[str]:
+    """`sonorant serve` of the champion; its address."""
+    words = ["serve", f"models:/{model}@champion", "--port", "0", "--poll-seconds", "1"]
+    tell(f"sonorant {' '.join(words)}")
+    command = [sys.executable, "-m", "sonorant.cli", *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            said = re.search(r"http://\S+/v1", server.stdout.readline())
+            if said is None:
+                raise SonorantError("sonorant serve: did not start, see above")
+            yield said[0]
+        finally:
+            server.terminate()
+
+
+def speak(url: str, number: int) -> bytes:
+    """What OpenAI's client is given for the text, kept as `<number>.wav`."""
+    from openai import OpenAI
+
+    with OpenAI(base_url=url, api_key="none") as asking:
+        (voice,) = asking.models.list().data
+        speaker = (voice.model_extra or {})["speakers"][0]
+        sound = asking.audio.speech.create(model=voice.id, voice=speaker, input=TEXT, response_format="wav").read()
+    OUT.mkdir(parents=True, exist_ok=True)
+    with atomic_file(OUT / f"{number}.wav") as file:
+        file.write_bytes(sound)
+    return sound
+
+
+def spoken_anew(url: str, before: bytes, number: int) -> bytes:
+    """As `speak`, once the server speaks otherwise than before. Raises SonorantError if it does not."""
+    deadline = time.monotonic() + PATIENCE
+    while (sound := speak(url, number)) == before:
+        if time.monotonic() > deadline:
+            raise SonorantError(f"{url}: still speaks as before, {PATIENCE:g} s after the alias moved")
+        time.sleep(1.0)
+    tell(f"{OUT}/{number}.wav: the server speaks with another version")
+    return sound
+
+
+def command(*words: str) -> None:
+    """Run `python -m <words>`. Raises SonorantError if it fails."""
+    tell(f"python -m {' '.join(words)}")
+    if subprocess.run([sys.executable, "-m", *words], check=False).returncode != 0:
+        raise SonorantError(f"{words[0]} failed, see above")
+
+
+def client() -> Any:
+    import mlflow
+
+    return mlflow.MlflowClient()
+
+
+def tell(line: str) -> None:
+    print(f"tour: {line}", flush=True)
+
+
+def main() -> None:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    walk()
+
+
+if __name__ == "__main__":
+    run(main)
