@@ -71,13 +71,18 @@ def stage_params(stage: str) -> dict[str, Any]:
     return {section: settings[section] for section in stage_of_graph(stage)["params"]}
 
 
+def names_of(outputs: list[Any]) -> list[str]:
+    """Paths of outputs as dvc.yaml lists them: a path, or a path with its options."""
+    return [output if isinstance(output, str) else next(iter(output)) for output in outputs]
+
+
 def _tracked(main: Callable[[], None], stage: str) -> None:
     with stage_run(stage, stage_params(stage), origin_tags()) as kept:
         main()
         graph = stage_of_graph(stage)
-        for metrics in graph.get("metrics", []):
-            kept.log_metrics(read_json(Path(next(iter(metrics)))))
-        for out in graph["outs"]:
+        for metrics in names_of(graph.get("metrics", [])):
+            kept.log_metrics(read_json(Path(metrics)))
+        for out in names_of(graph["outs"]):
             pages = [Path(out)] if out.endswith(".html") else sorted(Path(out).glob("*.html"))
             for page in pages:
                 kept.log_file(page, page.parent.name)
