@@ -1,0 +1,47 @@
+"""What a stage's MLflow run keeps follows dvc.yaml, however an output is listed there."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+from sonorant.tracking import open_store
+from tasks.stage import names_of, run, stage_of_graph
+from tests.support.imports import ROOT
+
+pytest.importorskip("mlflow")
+
+
+@pytest.mark.parametrize("metrics", ["reports/metrics.json", {"reports/metrics.json": {"cache": False}}], ids=type)
+def test_figures_of_a_stage_reach_mlflow(
+    metrics: object, tracked_project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(tracked_project, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.setenv("SONORANT_EXECUTION", "test-execution")
+    graph = {"stages": {"evaluate": {"params": ["evaluate"], "metrics": [metrics], "outs": ["reports/page"]}}}
+    Path("dvc.yaml").write_text(yaml.dump(graph))
+    Path("params.yaml").write_text("evaluate: {sentences: 3}")
+
+    def main() -> None:
+        Path("reports/page").mkdir(parents=True)
+        Path("reports/page/index.html").write_text("<!doctype html>")
+        Path("reports/metrics.json").write_text(json.dumps({"intelligibility": {"fp32": {"wer": 12.5}}}))
+
+    run(main, stage="evaluate")
+    client = open_store().client
+    runs = client.search_runs([each.experiment_id for each in client.search_experiments()])
+    key = "intelligibility.fp32.wer"
+    assert [each.data.metrics[key] for each in runs if key in each.data.metrics] == [12.5]
+
+
+def test_every_output_of_the_pipeline_has_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    stages = yaml.safe_load(Path("dvc.yaml").read_text())["stages"]
+    for stage in stages:
+        outputs = stage_of_graph(stage)
+        names = [*names_of(outputs["outs"]), *names_of(outputs.get("metrics", []))]
+        assert all(name.split("/")[0] in ("data", "models", "artifacts", "reports") for name in names), stage
