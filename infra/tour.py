@@ -26,6 +26,7 @@ from infra.platform.native import Platform
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_file
 from sonorant.registry import RegisterConfig
+from sonorant.tracking import open_store
 from tasks import params
 from tasks.stage import run
 
@@ -158,9 +159,8 @@ def command(*words: str) -> None:
 
 
 def client() -> Any:
-    import mlflow
-
-    return mlflow.MlflowClient()
+    """MLflow's, of the platform."""
+    return open_store().client
 
 
 def tell(line: str) -> None:

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = ("sonorant", "tasks", "flows")
 REGISTERING = (
     "__init__", "aliases", "champion_gates", "download", "evidence", "promotion", "registration", "side_by_side",
-    "speaker_gates",
+    "speaker_gates", "webhooks",
 )  # fmt: skip
 """Of the registry, all but the gates that `choose` asks."""
 PLUMBING = (

@@ -30,7 +30,7 @@ from sonorant.serving.metrics import Metrics
 from sonorant.serving.service import Service
 from sonorant.serving.turns import Turns
 from sonorant.serving.voices import Offer, Voices
-from sonorant.serving.webhook import subscribe
+from sonorant.serving.webhook import PATH
 from sonorant.serving.wish import LIMITS
 
 HEAD_SECONDS = 10.0
@@ -220,7 +220,11 @@ def _subscribed(address: str, seconds: float) -> str | None:
     """The secret that the registry signs with, None if it does not call: then it is asked."""
     secret = os.environ.get(WEBHOOK_SECRET) or secrets.token_urlsafe(32)
     try:
-        subscribe(address, secret)
+        from sonorant.registry.webhooks import subscribe  # needs mlflow, which voices in folders do not
+
+        subscribe(address, PATH, secret)
+    except ModuleNotFoundError as error:
+        raise SonorantError(f"--webhook: needs '{error.name}'; run: pip install 'sonorant[pipeline]'") from None
     except SonorantError as error:
         _log.warning("%s; it is asked every %g seconds instead", error, seconds)
         return None

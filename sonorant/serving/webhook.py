@@ -9,17 +9,11 @@ import asyncio
 import base64
 import hashlib
 import hmac
-import re
 import time
-from typing import Any
-from urllib.parse import urlsplit
 
 from fastapi import APIRouter, HTTPException, Request
 
-from sonorant.errors import SonorantError
-
 PATH = "/v1/registry"
-EVENTS: tuple[Any, ...] = ("model_version_alias.created", "model_version_alias.deleted")
 FRESH_SECONDS = 300.0
 """A message that is older, or as far in the future, is not believed."""
 DELIVERY, MOMENT, SIGNATURE = "x-mlflow-delivery-id", "x-mlflow-timestamp", "x-mlflow-signature"
@@ -51,27 +45,3 @@ def webhook_routes(secret: str, moved: asyncio.Event) -> APIRouter:
         moved.set()
 
     return routes
-
-
-def subscribe(server: str, secret: str) -> None:
-    """Have the registry call the server of this address, such as https://voices.example; done again, it changes the
-    secret. Raises SonorantError if it has no webhooks, or does not take this address."""
-    from mlflow.exceptions import MlflowException
-
-    from sonorant.tracking.store import answering
-
-    url = server.rstrip("/") + PATH
-    if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
-        raise SonorantError(f"{server}: give the address at which the registry reaches this server, https://<host>")
-    with answering(url) as store:
-        if not store.uri.startswith("http"):
-            raise SonorantError("webhooks are sent by an MLflow server, and MLFLOW_TRACKING_URI names none")
-        try:
-            known = [webhook for webhook in store.client.list_webhooks() if webhook.url == url]
-            for webhook in known:
-                store.client.update_webhook(webhook.webhook_id, events=list(EVENTS), secret=secret, status="ACTIVE")
-            if not known:
-                name = "sonorant-" + re.sub(r"[^A-Za-z0-9]+", "-", urlsplit(url).netloc)[:50].strip("-")
-                store.client.create_webhook(name, url, list(EVENTS), secret=secret)
-        except MlflowException as error:
-            raise SonorantError(f"the registry takes no webhook to {url}: {' '.join(str(error).split())}") from None
