@@ -4,6 +4,7 @@ gives the mean of them all (Lipman et al. 2023, 4.1; Mehta et al. 2024, "Matcha-
 Shapes: B items, T places in a row (frames or tokens), C channels, D rows of what is drawn."""
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -22,14 +23,16 @@ class FlowMatching(nn.Module):
     noise_TD: Tensor
     frequency: Tensor
 
-    def __init__(self, stack: ConvNeXtStack, channels: int, rows: int, steps: int, temperature: float = 1.0) -> None:
-        """`stack`: of `channels`; `rows`: D; `steps`: Euler steps from noise to data; `temperature`: spread of the
-        noise, 0: what is most typical."""
+    def __init__(
+        self, stack: Callable[[], ConvNeXtStack], channels: int, rows: int, steps: int, temperature: float = 1.0
+    ) -> None:
+        """`stack`: makes one of `channels`, in its turn, so that a seed gives the weights it always gave; `rows`: D;
+        `steps`: Euler steps from noise to data; `temperature`: spread of the noise, 0: what is most typical."""
         super().__init__()
         self.steps, self.temperature = steps, temperature
         self.enter = nn.Linear(rows + channels, channels)
         self.time = nn.Sequential(nn.Linear(64, channels), nn.SiLU(), nn.Linear(channels, channels))
-        self.stack = stack
+        self.stack = stack()
         self.out = nn.Linear(channels, rows)
         generator = torch.Generator().manual_seed(0)
         self.register_buffer("noise_TD", torch.randn(NOISE_PLACES, rows, generator=generator))

@@ -5,6 +5,7 @@ Each has `forward(hidden, mask, time) -> frames` and `errors(hidden, mask, frame
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
@@ -40,7 +41,7 @@ def _stack(config: AcousticConfig) -> ConvNeXtStack:
 
 
 def _flow(config: AcousticConfig, rows: int) -> FlowMatching:
-    return FlowMatching(_stack(config), config.channels, rows, config.flow_steps)
+    return FlowMatching(partial(_stack, config), config.channels, rows, config.flow_steps)
 
 
 DECODERS: dict[str, Callable[[AcousticConfig, int], RegressionDecoder | FlowMatching]] = {

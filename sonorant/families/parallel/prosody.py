@@ -2,6 +2,7 @@
 2021, "FastPitch", section 2). Shapes: B items, N tokens, T frames, C channels."""
 
 import math
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -99,7 +100,7 @@ class ProsodyFlow(_Place):
 
     def __init__(self, width: int, dropout: float, steps: int, temperature: float) -> None:
         super().__init__(width, dropout)
-        self.flow = FlowMatching(_stack(width, dropout), width, 1 + PROSODY, steps, temperature)
+        self.flow = FlowMatching(partial(_stack, width, dropout), width, 1 + PROSODY, steps, temperature)
 
     def forward(self, states_BNC: Tensor, mask_BN1: Tensor, lengths_B: Tensor) -> Tensor:
         """As `ProsodyPredictor.forward`."""
