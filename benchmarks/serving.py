@@ -7,12 +7,9 @@ server is never idle. They run in one process on the same machine and take their
 import asyncio
 import json
 import os
-import re
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -24,7 +21,7 @@ import numpy as np
 from benchmarks.random_voice import shipped, voice_of
 from benchmarks.report import command, finish, options
 from benchmarks.speaking import TEXTS
-from sonorant.errors import SonorantError
+from infra.speaking_server import served
 from tasks.stage import run
 
 LISTENERS = (1, 8, 32, 128)
@@ -41,7 +38,10 @@ def main() -> None:
     parser.add_argument("--voice", type=Path, help="voice bundle; default: what the pipeline made, else random weights")
     parser.add_argument("--seconds", type=float, default=60.0, help="of each number of listeners (default 60)")
     given = options(parser, SHORT)
-    with voice_of(given.voice or shipped("parallel"), "parallel") as (voice, weights), served(voice["bundle"]) as url:
+    with (
+        voice_of(given.voice or shipped("parallel"), "parallel") as (voice, weights),
+        served(f"voice={voice['bundle']}") as url,
+    ):
         rows = []
         for listeners in LISTENERS:
             rows.append(asyncio.run(load(url, listeners, given.seconds)))
@@ -60,21 +60,6 @@ def main() -> None:
     result = {"weights": weights, "seconds": given.seconds, "rounds": rows}
     result["worker_deaths"] = counted["sonorant_worker_deaths_total"]
     finish("serving", result, claims, given)
-
-
-@contextmanager
-def served(bundle: str) -> Iterator[str]:
-    """A server's address."""
-    words = [sys.executable, "-m", "sonorant.cli", "serve", f"voice={bundle}", "--port", "0"]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        try:
-            found = re.search(r"http://[\d.:]+/", process.stdout.readline())
-            if found is None:
-                raise SonorantError("the server did not start; its message is above")
-            yield found[0]
-        finally:
-            process.terminate()
 
 
 @dataclass

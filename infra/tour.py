@@ -11,7 +11,6 @@ import argparse
 import base64
 import json
 import os
-import re
 import subprocess
 import sys
 import time
@@ -23,6 +22,7 @@ from typing import Any
 
 from infra.platform.env_file import read_env
 from infra.platform.native import Platform
+from infra.speaking_server import served
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_file
 from sonorant.registry import RegisterConfig
@@ -47,7 +47,10 @@ def walk() -> None:
         first = deployed(model, {})
         reign(model, first)
         look_at_registry(model)
-        with served(model) as url:
+        words = [f"models:/{model}@champion", "--poll-seconds", "1"]
+        tell(f"sonorant serve {' '.join(words)}")
+        with served(*words) as address:
+            url = f"{address}v1"
             heard = [speak(url, 1)]
             second = deployed(model, OTHER)
             if second == first:
@@ -107,23 +110,6 @@ def look_at_registry(model: str) -> None:
     found = json.loads(get(f"/api/2.0/mlflow/registered-models/get?name={model}"))["registered_model"]
     aliases = ", ".join(f"{one['alias']} {one['version']}" for one in found["aliases"])
     tell(f"{address}/#/models/{model}: {aliases}")
-
-
-@contextmanager
-def served(model: str) -> Iterator[str]:
-    """`sonorant serve` of the champion; its address."""
-    words = ["serve", f"models:/{model}@champion", "--port", "0", "--poll-seconds", "1"]
-    tell(f"sonorant {' '.join(words)}")
-    command = [sys.executable, "-m", "sonorant.cli", *words]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
-        try:
-            assert server.stdout is not None
-            said = re.search(r"http://\S+/v1", server.stdout.readline())
-            if said is None:
-                raise SonorantError("sonorant serve: did not start, see above")
-            yield said[0]
-        finally:
-            server.terminate()
 
 
 def speak(url: str, number: int) -> bytes:

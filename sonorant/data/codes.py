@@ -24,6 +24,7 @@ from sonorant.data.array_file import ArrayWriter, array_hash, content_hash
 from sonorant.data.features import ARRAYS, AUDIO, MELS, PITCH, FeatureStore, store_hash
 from sonorant.data.index import begins
 from sonorant.data.shards import Shards
+from sonorant.data.threads import one_thread, use_one_thread
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_folder, read_json, sha256_tree, write_json
 from sonorant.formerly import current_model
@@ -225,10 +226,8 @@ def _encoded_shards(features: FeatureStore, codec: Encodes, keys: list[str], pro
     if few or processes == 1 or torch.cuda.is_available():
         from tqdm import tqdm  # not needed where codes are only read
 
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)  # as a worker does
-        made = [_encode(features, codec, *shard) for shard in tqdm(missing, desc="codes", unit="shard")]
-        torch.set_num_threads(threads)
+        with one_thread():
+            made = [_encode(features, codec, *shard) for shard in tqdm(missing, desc="codes", unit="shard")]
     else:
         content = pickle.dumps((features, codec))  # whole: torch would lend a worker memory of this machine
         made = spread(
@@ -245,7 +244,7 @@ _given: tuple[FeatureStore, Encodes]
 
 def _prepare_worker(content: bytes) -> None:
     global _given
-    torch.set_num_threads(1)  # not all of torch's sums are the same to the bit on any number of threads
+    use_one_thread()
     _given = pickle.loads(content)
 
 

@@ -99,11 +99,6 @@ def _described(corpus: Path, row: Row) -> list[Any]:
     return described
 
 
-def use_one_thread() -> None:
-    """Prepare a worker: not all of torch's sums are the same to the bit on any number of threads."""
-    torch.set_num_threads(1)
-
-
 def write(job: Job, work: Work) -> Shard:
     """Compute a shard, keep it in the store and say what the store holds.
 

@@ -7,14 +7,12 @@ utterance that was added, edited or removed changes its own shard alone. No byte
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from sonorant.audio.mel import MelConfig
 from sonorant.data.array_file import content_hash
@@ -27,7 +25,6 @@ from sonorant.data.feature_shards import (
     Row,
     Work,
     shard_keys,
-    use_one_thread,
     utterance_of,
     write,
 )
@@ -36,6 +33,7 @@ from sonorant.data.grouping import leaves
 from sonorant.data.index import Rows, write_index
 from sonorant.data.manifest import SPLITS, Utterance
 from sonorant.data.short_clips import ShortClip
+from sonorant.data.threads import one_thread, use_one_thread
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_folder, write_json
 from sonorant.processes import spread
@@ -80,10 +78,8 @@ def write_features(
     frames = _column(whole, shards, FRAMES, np.int64)
     objects = np.array([[list(bytes.fromhex(shard.objects[name])) for name in ARRAYS] for shard in whole], np.uint8)
     training = splits == SPLITS.index("train")
-    mean, std = _statistics(
-        int(frames[training].sum()) * audio.n_mels,
-        *(_column(whole, shards, name, np.float64)[training] for name in (SUM, SQUARES)),
-    )
+    sums, squares = (_column(whole, shards, name, np.float64)[training] for name in (SUM, SQUARES))
+    mean, std = _statistics(int(frames[training].sum()) * audio.n_mels, sums, squares)
     index = Rows(
         ids=[row.id for row in rows],
         split=splits,
@@ -136,7 +132,7 @@ def _computed(job: Job, work: list[Work], processes: int | None) -> list[Shard]:
 
 def _apply(job: Job, missing: list[Work], processes: int | None) -> list[Shard]:
     if processes == 1 or sum(len(work.rows) for work in missing) <= _FEW:
-        with _one_thread():
+        with one_thread():
             return [write(job, work) for work in missing]
     # The largest first, so that none is begun when the others are done.
     order = sorted(range(len(missing)), key=lambda place: -_seconds(missing[place]))
@@ -151,17 +147,6 @@ def _apply(job: Job, missing: list[Work], processes: int | None) -> list[Shard]:
 
 def _seconds(work: Work) -> float:
     return sum(utterance_of(row).seconds or 0 for row in work.rows)
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """As a worker computes."""
-    before = torch.get_num_threads()
-    use_one_thread()
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _column(whole: list[Shard], shards: list[np.ndarray], name: str, dtype: Any) -> np.ndarray:
