@@ -67,14 +67,13 @@ def walk() -> None:
 @contextmanager
 def platform() -> Iterator[None]:
     """The platform, with this process signed in."""
-    tell("make serve STACK=full")
-    subprocess.run(["make", "serve", "STACK=full"], check=True, stdout=subprocess.DEVNULL)
+    make("serve", "STACK=full")
     try:
         os.environ.update(read_env(Platform.here().client_file))
         command("infra.platform.check")
         yield
     finally:
-        subprocess.run(["make", "stop"], check=True, stdout=subprocess.DEVNULL)
+        make("stop")
 
 
 def deployed(model: str, overrides: dict[str, Any]) -> int:
@@ -141,7 +140,14 @@ def command(*words: str) -> None:
     """Run `python -m <words>`. Raises SonorantError if it fails."""
     tell(f"python -m {' '.join(words)}")
     if subprocess.run([sys.executable, "-m", *words], check=False).returncode != 0:
-        raise SonorantError(f"{words[0]} failed, see above")
+        raise SonorantError(f"python -m {words[0]} failed, see above")
+
+
+def make(*words: str) -> None:
+    """Run `make <words>`, whose output nobody is to paste here. Raises SonorantError if it fails."""
+    tell(f"make {' '.join(words)}")
+    if subprocess.run(["make", *words], check=False, stdout=subprocess.DEVNULL).returncode != 0:
+        raise SonorantError(f"make {words[0]} failed, see above")
 
 
 def client() -> Any:
