@@ -105,7 +105,7 @@ def choose_codes(
 
 def penalise(logits_BGK: Array, state: State, rules: Rules, xp: Any) -> Array:
     """Make recent codes less likely (Keskar et al. 2019, section 4.1)."""
-    recent_BGK = state.step - state.used_BGK <= rules.recent_B[:, None, None]
+    recent_BGK = state.step_B[:, None, None] - state.used_BGK <= rules.recent_B[:, None, None]
     penalty_B11 = rules.penalty_B[:, None, None]
     penalised_BGK = xp.where(logits_BGK > 0, logits_BGK / penalty_B11, logits_BGK * penalty_B11)
     return xp.where(recent_BGK, penalised_BGK, logits_BGK)
@@ -175,7 +175,7 @@ def advance(
     arrays' namespace, `array_api_compat.array_namespace(logits_BGK)`; `sampled`, `penalised`: `draws(rules)`,
     `penalises(rules)`; False skips work that no row needs.
     """
-    noise_BG = xp.take(rules.noise_BSG, xp.reshape(state.step, (1,)), axis=1)[:, 0]
+    noise_BG = xp.take_along_axis(rules.noise_BSG, state.step_B[:, None, None], axis=1)[:, 0]
     codebooks = logits_BGK.shape[1]
     codes_BG, log_probability_BG = choose_codes(
         state, rules, logits_BGK, noise_BG[:, :codebooks], xp, sampled=sampled, penalised=penalised
@@ -187,9 +187,9 @@ def advance(
     codes_BG = xp.where(real_BG, codes_BG, logits_BGK.shape[2])
     watched = watch(state, rules, codes_BG, advance_B == 0, xp)
     moved = move(state, rules, xp.where(watched.pushed_B, likeliest_B, advance_B), log_survival_B, watched, xp)
-    rows_S = xp.arange(state.grid_BSG.shape[1], device=logits_BGK.device)
+    now_BS = xp.arange(state.grid_BSG.shape[1], device=logits_BGK.device) == state.step_B[:, None]
     return moved._replace(
-        step=state.step + 1,
+        step_B=state.step_B + 1,
         codes_BG=codes_BG,
         position_B=state.position_B + 1,
         log_probability_B=state.log_probability_B + xp.sum(xp.where(real_BG, log_probability_BG, 0.0), axis=-1),
@@ -197,15 +197,15 @@ def advance(
         recent_BRG=watched.recent_BRG,
         repeats_BR=watched.repeats_BR,
         used_BGK=mark_used(state, codes_BG, xp) if penalised else state.used_BGK,
-        grid_BSG=xp.where((rows_S == state.step)[:, None], codes_BG[:, None, :], state.grid_BSG),
-        pointers_BS=xp.where(rows_S == state.step, state.pointer_B[:, None], state.pointers_BS),
+        grid_BSG=xp.where(now_BS[:, :, None], codes_BG[:, None, :], state.grid_BSG),
+        pointers_BS=xp.where(now_BS, state.pointer_B[:, None], state.pointers_BS),
     )
 
 
 def is_real(state: State, xp: Any) -> Array:
     """bool (B, G): whether the codebook has a code in this step. Later codebooks begin and end later."""
-    frames_G = state.step - xp.arange(state.codes_BG.shape[1], device=state.codes_BG.device)
-    return (frames_G >= 0) & ((state.ended_B < 0)[:, None] | (frames_G < state.ended_B[:, None]))
+    frames_BG = state.step_B[:, None] - xp.arange(state.codes_BG.shape[1], device=state.codes_BG.device)
+    return (frames_BG >= 0) & ((state.ended_B < 0)[:, None] | (frames_BG < state.ended_B[:, None]))
 
 
 def move(state: State, rules: Rules, advance_B: Array, log_survival_B: Array, watched: Watch, xp: Any) -> State:
@@ -213,7 +213,7 @@ def move(state: State, rules: Rules, advance_B: Array, log_survival_B: Array, wa
     alive_B = state.ended_B < 0
     arrived_B = state.pointer_B + advance_B
     finished_B = alive_B & (arrived_B >= rules.phonemes_B)
-    spent_B = alive_B & ~finished_B & (state.step + 1 >= rules.budget_B)
+    spent_B = alive_B & ~finished_B & (state.step_B + 1 >= rules.budget_B)
     left_B = finished_B | spent_B
     moved_B = alive_B & ~left_B & (advance_B > 0)
     reason_B = watched.finish_reason_B
@@ -222,7 +222,7 @@ def move(state: State, rules: Rules, advance_B: Array, log_survival_B: Array, wa
         pointer_B=xp.where(moved_B, arrived_B, state.pointer_B),
         age_B=xp.where(moved_B, 0, state.age_B + 1),
         log_survival_B=xp.where(moved_B, 0.0, log_survival_B),
-        ended_B=xp.where(left_B, state.step + 1, state.ended_B),
+        ended_B=xp.where(left_B, state.step_B + 1, state.ended_B),
         finish_reason_B=xp.where(spent_B & (reason_B == 0), int(FinishReason.BUDGET), reason_B),
     )
 
@@ -230,7 +230,7 @@ def move(state: State, rules: Rules, advance_B: Array, log_survival_B: Array, wa
 def mark_used(state: State, codes_BG: Array, xp: Any) -> Array:
     """`used_BGK` with this step entered for each of the codes."""
     numbers_K = xp.arange(state.used_BGK.shape[2], device=codes_BG.device)
-    return xp.where(codes_BG[:, :, None] == numbers_K, state.step, state.used_BGK)
+    return xp.where(codes_BG[:, :, None] == numbers_K, state.step_B[:, None, None], state.used_BGK)
 
 
 def looked_at(state: State, states_BNC: Array, xp: Any) -> Array:
@@ -240,4 +240,4 @@ def looked_at(state: State, states_BNC: Array, xp: Any) -> Array:
 
 def complete(state: State, xp: Any) -> Array:
     """bool (B,): the row has ended and all its codebooks are complete."""
-    return (state.ended_B >= 0) & ((state.ended_B == 0) | (state.step >= state.ended_B + state.codes_BG.shape[1] - 1))
+    return (state.ended_B >= 0) & ((state.ended_B == 0) | (state.step_B >= state.ended_B + state.codes_BG.shape[1] - 1))

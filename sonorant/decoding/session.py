@@ -25,7 +25,8 @@ class Stepper(Protocol):
 
     def run(self, state: State, steps: int) -> State:
         """Make `steps` steps from the last state, each `advance(state, rules, logits, advance)`. A stepper that need
-        not wait for a device may stop earlier, once all rows are complete."""
+        not wait for a device may stop earlier, once all rows are complete; one whose steps are computed together with
+        others' may be ahead."""
 
 
 class Prompt(NamedTuple):
@@ -64,24 +65,24 @@ class Session:
 
     def more(self, frames: int) -> Ints:
         """Codes of the next frames (B, f, G): f is `frames`, less where the longest row ends, 0 after that. Silence
-        fills a row past its end. Its length is known once a frame past its end is returned. Raises SonorantError if the
-        logits are NaN or infinite."""
+        fills a row past its end. Its length is known once a frame past its end is returned, or sooner. Raises
+        SonorantError if the logits are NaN or infinite."""
         delay = self._state.codes_BG.shape[1] - 1
         wanted = min(self._given + frames + delay, self._rules.noise_BSG.shape[1])
-        if not self._complete and wanted > self._state.step:
-            self._state = self._stepper.run(self._state, wanted - int(self._state.step))
+        if not self._complete and wanted > self._made:
+            self._state = self._stepper.run(self._state, wanted - self._made)
             if not np.isfinite([self._state.log_probability_B, self._state.log_survival_B]).all():
                 raise SonorantError(
                     "the language model's logits hold NaN or infinity; verify the voice, or use another variant"
                 )
-        there = self._longest if self._complete else int(self._state.step) - delay
+        there = self._longest if self._complete else self._made - delay
         first, self._given = self._given, max(self._given, min(self._given + frames, there))
         return self._undelayed(first, self._given)
 
     @property
     def ended(self) -> bool:
         """Whether all rows are complete and all their frames were returned."""
-        return self._complete  # a step is made only when its frames are asked for
+        return self._complete and self._given >= self._longest
 
     @property
     def lengths_B(self) -> Ints:
@@ -97,7 +98,7 @@ class Session:
         """The phoneme that each frame of a row so far speaks (f,); codes of the last ones may not be returned yet. It
         never falls, and is 0 throughout for a model without a pointer."""
         ended = int(self._state.ended_B[row])
-        return self._state.pointers_BS[row, : int(self._state.step) if ended < 0 else ended]
+        return self._state.pointers_BS[row, : int(self._state.step_B[row]) if ended < 0 else ended]
 
     @property
     def cut_B(self) -> NDArray[np.bool_]:
@@ -108,12 +109,17 @@ class Session:
     def log_probability_B(self) -> Floats:
         """Mean log-probability of a row's codes so far at temperature 1; 0 if there are none."""
         state = self._state
-        frames_B = np.where(state.ended_B < 0, state.step, state.ended_B)
+        frames_B = np.where(state.ended_B < 0, state.step_B, state.ended_B)
         return state.log_probability_B / np.maximum(1, frames_B * state.codes_BG.shape[1]).astype(np.float32)
 
     @property
     def _complete(self) -> bool:
         return bool(complete(self._state, np).all())
+
+    @property
+    def _made(self) -> int:
+        """Steps so far of every row that is not complete."""
+        return int(self._state.step_B[~complete(self._state, np)].min(initial=self._rules.noise_BSG.shape[1]))
 
     @property
     def _longest(self) -> int:

@@ -6,8 +6,8 @@ Shapes: `B` rows, `N` phonemes, `G` codebooks, `K` codes of a codebook, `S` step
 of a loop. Codebook g of a frame is made g steps after the first (delay pattern): row t of the grid holds codes of the
 frames t, t - 1, ..., t - G + 1, and K where there is no such frame. Types are int64, float32 and bool."""
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -55,8 +55,8 @@ class Rules(NamedTuple):
 class State(NamedTuple):
     """What each step changes. The model sees `codes_BG`, the state under `pointer_B`, `age_B` and `position_B`."""
 
-    step: Array
-    """(): steps made so far."""
+    step_B: Array
+    """Steps made so far; rows that are at work together may have begun at different times."""
     codes_BG: Array
     """The grid's last row; K before the first step."""
     pointer_B: Array
@@ -130,7 +130,7 @@ def start_state(rules: Rules, lengths_B: Ints, prompt_lengths_B: Ints, descripti
     codebooks, codes = description.codebooks, description.codes
     before = lengths_B if description.text != "pointer" else np.zeros(rows, np.int64)
     return State(
-        step=np.zeros((), np.int64),
+        step_B=np.zeros(rows, np.int64),
         codes_BG=np.full((rows, codebooks), codes, np.int64),
         pointer_B=np.zeros(rows, np.int64),
         age_B=np.zeros(rows, np.int64),
@@ -168,9 +168,7 @@ def padded_rules(rules: Rules, rows: int, steps: int) -> Rules:
 def padded_state(state: State, rows: int, steps: int) -> State:
     """numpy: add rows that have ended without a frame, and room for more steps."""
     more, longer = rows - len(state.ended_B), steps - state.grid_BSG.shape[1]
-    wider = State(
-        *(field if field.ndim == 0 else np.pad(field, [(0, more)] + [(0, 0)] * (field.ndim - 1)) for field in state)
-    )
+    wider = State(*(np.pad(field, [(0, more)] + [(0, 0)] * (field.ndim - 1)) for field in state))
     none = state.used_BGK.shape[2]
     return wider._replace(
         grid_BSG=np.pad(wider.grid_BSG, [(0, 0), (0, longer), (0, 0)], constant_values=none),
@@ -180,5 +178,32 @@ def padded_state(state: State, rows: int, steps: int) -> State:
 
 def cut_state(state: State, rows: int, steps: int) -> State:
     """The first rows and steps of a padded state."""
-    shorter = State(*(field if field.ndim == 0 else field[:rows] for field in state))
+    shorter = State(*(field[:rows] for field in state))
     return shorter._replace(grid_BSG=shorter.grid_BSG[:, :steps], pointers_BS=shorter.pointers_BS[:, :steps])
+
+
+Batch = TypeVar("Batch", State, Rules)
+
+
+def row_of(batch: Batch, row: int) -> Batch:
+    """numpy: a row, as a batch of one."""
+    return type(batch)(*(field[row : row + 1] for field in batch))
+
+
+def one_row(state: State, row: int, rules: Rules) -> State:
+    """numpy: a row of joined states, as it would be with its own rules alone."""
+    return cut_state(row_of(state, row), 1, rules.noise_BSG.shape[1])
+
+
+def joined_states(states: Sequence[State]) -> State:
+    """numpy: the rows of all of them, with room for as many steps as any of them has."""
+    steps = max(one.grid_BSG.shape[1] for one in states)
+    padded = [padded_state(one, len(one.step_B), steps) for one in states]
+    return State(*map(np.concatenate, zip(*padded, strict=True)))
+
+
+def joined_rules(rules: Sequence[Rules]) -> Rules:
+    """numpy: as `joined_states`."""
+    steps = max(one.noise_BSG.shape[1] for one in rules)
+    padded = [padded_rules(one, len(one.budget_B), steps) for one in rules]
+    return Rules(*map(np.concatenate, zip(*padded, strict=True)))

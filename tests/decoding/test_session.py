@@ -125,7 +125,7 @@ def test_what_was_said_a_few_frames_ago_is_penalised(above: float) -> None:
 def test_the_first_frame_costs_one_step_a_stream_and_each_is_told_without_its_delay() -> None:
     made = session((12,), {})
     first = made.more(1)
-    assert made._state.step == STREAMS
+    assert made._made == STREAMS
     codes = np.concatenate([first, whole(made)], axis=1)
     grid = made._state.grid_BSG
     frames = made.lengths_B[0]

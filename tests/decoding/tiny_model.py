@@ -87,7 +87,7 @@ class TinyStepper:
         advance_BA = xp.astype(self._hidden @ weights["hop"] + weights["stay"], xp.float32)
         if self._plant:
             planted = np.asarray(logits_BGK).copy(), np.asarray(advance_BA).copy()
-            self._plant(*planted, int(state.step))
+            self._plant(*planted, int(state.step_B[0]))
             logits_BGK, advance_BA = (self._array(value, self._library) for value in planted)
         return logits_BGK, advance_BA
 

@@ -14,9 +14,9 @@ from sonorant.export.onnx import ExportConfig
 from sonorant.export.voice import Sources, export_variants, export_voice
 from sonorant.families.codec_lm.graphs import export_step
 from sonorant.families.codec_lm.language_model import LanguageModel
-from sonorant.families.codec_lm.onnx_runtime import cache_names
 from sonorant.families.codec_lm.saved import load_codec, load_language_model
 from sonorant.families.codec_lm.source_codec import SourceCodec
+from sonorant.families.codec_lm.step_buffers import cache_names
 from sonorant.layers.cache import DynamicCache
 from sonorant.runtime.bundle import Bundle, read_bundle
 from sonorant.runtime.runtimes import LoadOptions, TokenRuntime, load_runtime

@@ -47,7 +47,7 @@ def count_steps(voice: Voice) -> list[int]:
 
     def run(state: State, most: int) -> State:
         done = right.run(state, most)
-        steps.append(int(done.step - state.step))
+        steps.append(int(done.step_B[0] - state.step_B[0]))
         return done
 
     voice.runtime = Replaced(voice.runtime, stepper=lambda: Replaced(right, run=run))
@@ -72,7 +72,7 @@ class Planted:
     def run(self, state: State, steps: int) -> State:
         rows, codebooks = state.codes_BG.shape
         for _ in range(steps):
-            seed = 0 if self.loop else int(state.step)
+            seed = 0 if self.loop else int(state.step_B[0])
             logits = np.random.default_rng(seed).normal(size=(rows, codebooks, self.codes)).astype(np.float32)
             hop = np.full((rows, self.advances), -20.0, np.float32)
             hop[:, 0] = 20.0

@@ -1,15 +1,20 @@
 """Decoding under ONNX Runtime says torch's tokens, however long, in whatever batch, and however many do it at once."""
 
+import random
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from sonorant.decoding.session import Session
+from sonorant.decoding.settings import DecodingConfig
 from sonorant.errors import SonorantError
-from sonorant.families.codec_lm.onnx_runtime import SLOTS
+from sonorant.families.codec_lm.joined_steps import AHEAD
+from sonorant.families.codec_lm.step_buffers import SLOTS
 from sonorant.runtime.bundle import read_bundle
 from sonorant.runtime.runtimes import LoadOptions, TokenRuntime, load_runtime
 from tests.support.runtimes import Replaced, padded, utterance
@@ -73,3 +78,89 @@ def test_a_runtime_that_does_not_speak_the_family_says_which_do(codec_lm_bundle:
     told = r"^the runtime tensorrt does not speak the family codec_lm; these do: onnxruntime, "
     with pytest.raises(SonorantError, match=told):
         load_runtime("tensorrt", read_bundle(codec_lm_bundle), LoadOptions())
+
+
+def test_rows_that_come_and_go_say_what_each_says_alone(runtime: TokenRuntime, codec_lm_bundle: Path) -> None:
+    """Whoever joins, is ahead, is left by the others or abandoned: its codes are those that it has alone, to the bit,
+    drawn and penalised ones too."""
+    described = read_bundle(codec_lm_bundle).description.decoding
+    drawn = replace(DECODING, temperature=0.9, top_p=0.9, repetition_penalty=1.3, advance="sample")
+
+    def begun(length: int, seed: int, config: DecodingConfig) -> Session:
+        tokens, lengths_B = padded([utterance(length)])
+        states = runtime.encode(tokens, lengths_B, np.zeros(1, np.int64))
+        return Session(runtime.stepper(), states, lengths_B, described, config, [(seed, 0, 0)])
+
+    def to_the_end(session: Session, at_once: int = 9) -> NDArray[np.int64]:
+        parts = []
+        while not session.ended:
+            parts.append(session.more(at_once))
+        return np.concatenate(parts, axis=1)
+
+    asked = [
+        (length, seed, (DECODING, drawn)[seed % 2]) for seed, length in enumerate((40, 31, 9, 150, 17, 25, 60, 12))
+    ]
+    alone = [to_the_end(begun(*one)) for one in asked]
+
+    chance = random.Random(0)
+    waiting, speaking, said = list(range(len(asked))), {}, {}
+    abandoned = [begun(33, 5, DECODING)]
+    calls = count_rows(runtime)
+    while waiting or speaking:
+        if waiting and chance.random() < 0.8:
+            number = waiting.pop(0)
+            speaking[number], said[number] = begun(*asked[number]), []
+        if len(said) == 4:
+            abandoned.clear()
+        for session in abandoned:
+            session.more(5)
+        for number in [number for number in speaking if chance.random() < 0.6]:
+            said[number].append(speaking[number].more(chance.choice((1, 3, 8))))
+            if speaking[number].ended:
+                del speaking[number]
+    for number, codes in enumerate(alone):
+        np.testing.assert_array_equal(np.concatenate(said[number], axis=1), codes)
+    assert max(calls) > 3 and sum(calls) > 1.4 * len(calls), "hardly a step was joined: this test tests nothing"
+
+
+def count_rows(runtime: TokenRuntime) -> list[int]:
+    """Make a runtime note how many rows each of its steps has, in the list that is given."""
+    joined, rows = runtime._joined, []  # type: ignore[attr-defined]
+    right = joined._step
+
+    class Noting:
+        def io_binding(self) -> Any:
+            return right.io_binding()
+
+        def run_with_iobinding(self, binding: Any) -> None:
+            rows.append(binding.get_outputs()[0].shape()[0])
+            right.run_with_iobinding(binding)
+
+    joined._step = Noting()
+    return rows
+
+
+def test_a_row_is_computed_ahead_of_what_is_asked_but_not_far(runtime: TokenRuntime, codec_lm_bundle: Path) -> None:
+    """A listener who stalls costs no more than that."""
+    described = read_bundle(codec_lm_bundle).description.decoding
+    sessions = []
+    for _ in range(2):
+        tokens, lengths_B = padded([utterance(150)])
+        states = runtime.encode(tokens, lengths_B, np.zeros(1, np.int64))
+        sessions.append(Session(runtime.stepper(), states, lengths_B, described, DECODING, [(0, 0, 0)]))
+    stalled, heard = sessions
+    stalled.more(4)
+    while not heard.ended:
+        heard.more(10)
+    asked = 4 + described.codebooks - 1
+    assert heard._made > asked + 2 * AHEAD
+    (row,) = stalled._stepper._rows  # type: ignore[attr-defined]
+    assert row.made == asked + AHEAD
+
+
+def test_nothing_is_kept_where_nobody_speaks(codec_lm_bundle: Path) -> None:
+    fresh: Any = load_runtime("onnxruntime", read_bundle(codec_lm_bundle), LoadOptions(threads=1))
+    decoded(fresh, codec_lm_bundle, [31, 9])
+    assert fresh._joined._buffers is None
+    fresh._joined.add([])
+    assert not fresh._joined._rows, "rows whose stepper is gone are kept"

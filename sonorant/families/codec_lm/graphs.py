@@ -22,10 +22,10 @@ from sonorant.export.onnx import ExportConfig, Traced, write_graph
 from sonorant.families.codec_lm.codec import Codec, SoundCodec
 from sonorant.families.codec_lm.codec_graphs import export_decoder, export_prompt, export_source_vocoder, export_vocoder
 from sonorant.families.codec_lm.language_model import LanguageModel
-from sonorant.families.codec_lm.onnx_runtime import cache_names
 from sonorant.families.codec_lm.pretrained_codec import PretrainedCodec, refuse_without_graph
 from sonorant.families.codec_lm.saved import load_codec, load_language_model
 from sonorant.families.codec_lm.source_codec import SourceCodec
+from sonorant.families.codec_lm.step_buffers import cache_names
 from sonorant.files import sha256_file
 from sonorant.layers.cache import DynamicCache
 from sonorant.runtime.bundle import ReceptiveField

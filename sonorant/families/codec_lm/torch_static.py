@@ -101,7 +101,7 @@ class Room:
             silence_BG=zeros(codebooks),
         )
         self.state = State(
-            step=torch.zeros((), dtype=torch.int64, device=device),
+            step_B=zeros(),
             codes_BG=zeros(codebooks),
             pointer_B=zeros(),
             age_B=zeros(),
@@ -137,7 +137,7 @@ class Room:
         # By name: a size that is not marked is taken for a constant.
         for tensor in (
             *self.rules,
-            *self.state[1:],
+            *self.state,
             self.states_BNC,
             *self.cache.keys,
             *self.cache.values,
