@@ -4,7 +4,7 @@ import platform
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -60,6 +60,8 @@ class EvaluateConfig:
     hear_slower: bool = False
     """Whether to hear variants that are certainly slower than fp32 under every runtime here and so cannot ship. The
     default is for settings of before."""
+    hear: Literal["all", "fp32"] = "all"
+    """Which variants to hear besides; the default is for settings of before."""
 
     def __post_init__(self) -> None:
         for name, least in (("bootstrap", 100), ("latency_repeats", 3), ("mos_sentences", 2), ("rare_sentences", 1)):
@@ -132,6 +134,9 @@ def evaluate(inputs: EvaluationInputs, config: EvaluateConfig, recognizer: str) 
     if not config.hear_slower:
         slower = {variant: certainly_slower(timed["speed"], variant) for variant in renderings.variants}
         renderings = renderings.without({variant: why for variant, why in slower.items() if why})
+    if config.hear == "fp32":
+        others = [variant for variant in renderings.variants if variant != "fp32"]
+        renderings = renderings.without(dict.fromkeys(others, "evaluate.hear is fp32"))
     words = judge_words(renderings, inputs.corpus, sentences, utterances, known, recognizer, config.bootstrap)
     speakers = [sentence.speaker for sentence in sentences]
     sound = judge_sound(renderings, speakers, config.mos_sentences, config.bootstrap)

@@ -294,3 +294,17 @@ def test_only_a_variant_that_is_certainly_slower_everywhere_is_left_unheard() ->
     assert certainly_slower(speed(1.01), "fp16") is None, "not beyond the interval"
     assert certainly_slower(speed(0.95, on_gpu=3.0), "fp16") is None, "another runtime may ship it"
     assert certainly_slower(speed(0.95), "fp32") is None and certainly_slower(speed(0.95), "int8") is None
+
+
+def test_fp32_alone_can_be_heard(place: Path, metrics: Figures) -> None:
+    """As for a learning curve: the same figures of fp32, and why the others have none."""
+    settings = (place / "params.yaml").read_text(encoding="utf-8")
+    (place / "params.yaml").write_text(settings.replace("hear_slower: true", "hear: fp32"), encoding="utf-8")
+    elsewhere = [{"family": "f", "metrics.json": "m.json", "evaluation": "e"}.get(word, word) for word in EVALUATE]
+    done = run_stage(place, "evaluate", *elsewhere)
+    (place / "params.yaml").write_text(settings, encoding="utf-8")
+    assert done.returncode == 0, done.stderr
+    found = read_json(place / "m.json")
+    assert found["intelligibility"]["fp32"] == metrics["intelligibility"]["fp32"]
+    assert isinstance(metrics["intelligibility"]["fp16"], dict)
+    assert found["intelligibility"]["fp16"] == found["naturalness"]["fp16"] == "evaluate.hear is fp32"
