@@ -26,7 +26,7 @@ class Stepper(Protocol):
     def run(self, state: State, steps: int) -> State:
         """Make `steps` steps from the last state, each `advance(state, rules, logits, advance)`. A stepper that need
         not wait for a device may stop earlier, once all rows are complete; one whose steps are computed together with
-        others' may be ahead."""
+        others' may have made more."""
 
 
 class Prompt(NamedTuple):

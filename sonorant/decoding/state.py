@@ -6,7 +6,7 @@ Shapes: `B` rows, `N` phonemes, `G` codebooks, `K` codes of a codebook, `S` step
 of a loop. Codebook g of a frame is made g steps after the first (delay pattern): row t of the grid holds codes of the
 frames t, t - 1, ..., t - G + 1, and K where there is no such frame. Types are int64, float32 and bool."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -197,13 +197,30 @@ def one_row(state: State, row: int, rules: Rules) -> State:
 
 def joined_states(states: Sequence[State]) -> State:
     """numpy: the rows of all of them, with room for as many steps as any of them has."""
-    steps = max(one.grid_BSG.shape[1] for one in states)
-    padded = [padded_state(one, len(one.step_B), steps) for one in states]
-    return State(*map(np.concatenate, zip(*padded, strict=True)))
+    none = states[0].used_BGK.shape[2]
+    return _joined(states, {"grid_BSG": none, "pointers_BS": 0})
 
 
 def joined_rules(rules: Sequence[Rules]) -> Rules:
     """numpy: as `joined_states`."""
-    steps = max(one.noise_BSG.shape[1] for one in rules)
-    padded = [padded_rules(one, len(one.budget_B), steps) for one in rules]
-    return Rules(*map(np.concatenate, zip(*padded, strict=True)))
+    return _joined(rules, {"noise_BSG": 0})
+
+
+def _joined(batches: Sequence[Batch], room: Mapping[str, int]) -> Batch:
+    """`room`: fields that have an axis of steps, with what stands beyond a batch's own."""
+    if len(batches) == 1:
+        return batches[0]
+
+    def field(name: str, parts: Sequence[Array]) -> Array:
+        if name not in room:
+            return np.concatenate(parts)
+        rows, steps = sum(len(part) for part in parts), max(part.shape[1] for part in parts)
+        wide = np.full((rows, steps, *parts[0].shape[2:]), room[name], parts[0].dtype)
+        first = 0
+        for part in parts:
+            wide[first : first + len(part), : part.shape[1]] = part
+            first += len(part)
+        return wide
+
+    kind = type(batches[0])
+    return kind(*(field(name, parts) for name, parts in zip(kind._fields, zip(*batches, strict=True), strict=True)))

@@ -1,9 +1,9 @@
-"""Steps of a language model for all who decode with it at the same time, in rows of one call: continuous batching.
+"""Steps of a language model for all speeches of a thread that are under way, in rows of one call: continuous batching.
 
 A step reads all weights for however few rows, so four rows take little longer than one. Whoever asks for steps has them
-computed for everybody who is at work (Yu et al. 2022, Orca, section 3.1: batches are formed anew for each step), whose
-own turn then finds them made. Rows come and go between any two steps, each with a position, rules and noise of its own,
-and a row's codes do not depend on who is beside it: ONNX Runtime's products give a row the same bits in any batch."""
+computed for everybody (Yu et al. 2022, "Orca": batches are formed anew for each step), whose own turn then finds them
+made. Rows come and go between any two steps, each with a position, rules and noise of its own. A row has the codes that
+it has alone: ONNX Runtime's products on CPUs gave each row the same bits in any batch (`benchmarks.batching`)."""
 
 from __future__ import annotations
 
@@ -32,76 +32,91 @@ class Row:
     states_NC: Floats
     rules: Rules
     """Of a batch of one."""
-    cached: Cached
-    """Its cache while it is not at work."""
-    used: int
-    """Filled slots of it."""
+    before: int
+    """Slots of its cache that are filled before the first step."""
+    cached: Cached | None
+    """Its cache; None while that is in the buffers."""
     state: State | None = None
-    """Of a batch of one; while it is at work its state is among those of `JoinedSteps`."""
+    """Of a batch of one, None before the first run; while it is at work, `JoinedSteps` has a newer one."""
     asked: int = 0
-    """Steps that somebody waits for, from the beginning."""
+    """Steps asked for so far, from the beginning."""
     made: int = 0
     over: bool = False
     """Whether its codes are complete."""
 
     def note(self, state: State) -> None:
-        """Go on from a state of a batch of one."""
+        """This is its state now."""
         self.state = state
         self.made, self.over = int(state.step_B[0]), bool(complete(state, np)[0])
 
+    def go_on_from(self, state: State) -> None:
+        """Take up a state of a batch of one, perhaps an earlier one: what its cache has beyond that is forgotten."""
+        self.note(state)
+        assert self.cached is not None
+        keys, values, positions = self.cached
+        used = self.before + self.made
+        self.cached = keys[..., :used], values[:, :, :, :used], positions[:, :used]
+
 
 class JoinedSteps:
-    """The rows of all steppers of a runtime, for any number of threads."""
+    """The rows of all steppers of a thread. A stepper may be handed to another thread; the lock is for that."""
 
     def __init__(self, step: onnxruntime.InferenceSession, decoding: DecodingDescription) -> None:
         self._step, self._decoding = step, decoding
         self._lock = threading.Lock()
         self._rows: list[weakref.ref[Row]] = []
         """Rows that a stepper still holds."""
-        self._at_work: list[weakref.ref[Row]] = []
-        """Those that the last step was computed for, in the order of the buffers."""
+        self._places: list[weakref.ref[Row] | None] = []
+        """Whose cache lies where in the buffers: the rows at work."""
         self._buffers: StepBuffers | None = None
         self._state: State | None = None
-        """Of the rows at work; None = theirs are separate."""
+        """Of the rows at work; None: each row's own state holds."""
 
     def add(self, rows: Sequence[Row]) -> None:
         """Rows that will ask for steps, and leave when their stepper drops them."""
         with self._lock:
-            self._rows = [ref for ref in self._rows if ref()] + [weakref.ref(row) for row in rows]
+            self._rows = [ref for ref in self._rows if ref()] + [weakref.ref(row, self._left) for row in rows]
 
     def run(self, rows: Sequence[Row], states: Sequence[State | None], asked: int) -> State:
-        """Compute until each row is over or has made `asked` steps; the state of all of them, perhaps ahead of that.
-        `states`: where rows go on from, None = where they are."""
+        """Compute until each row is over or has made `asked` steps or more; the state of all of them. `states`: where
+        rows go on from, None = where they are. Nobody else computes meanwhile."""
         with self._lock:
+            told = [row for row, state in zip(rows, states, strict=True) if state is not None]
+            if told:
+                self._put_to_work([row for row in self._at_work() if row not in told])
             for row, state in zip(rows, states, strict=True):
                 row.asked = asked
                 if state is not None:
-                    self._separate()
-                    row.note(state)
+                    row.go_on_from(state)
             while any(not row.over and row.made < asked for row in rows):
                 self._make_step()
             found = joined_states([self._state_of(row) for row in rows])
-            if not self._wanting(ahead=False):
-                self._arrange([])
+            if not self._unfinished():
+                self._put_to_work([])
             return found
 
-    def _wanting(self, *, ahead: bool) -> list[Row]:
-        """Rows whose codes are not complete; `ahead`: without those that are far ahead of what was asked."""
-        rows = (row for ref in self._rows if (row := ref()) and row.state is not None and not row.over)
-        return [row for row in rows if not ahead or row.made < row.asked + AHEAD]
+    def _left(self, _: weakref.ref[Row]) -> None:
+        """Free the buffers when nobody is left who needs them. Python may call this anywhere, also under the lock."""
+        if self._lock.acquire(blocking=False):
+            try:
+                if not self._unfinished():
+                    self._put_to_work([])
+            finally:
+                self._lock.release()
+
+    def _unfinished(self) -> list[Row]:
+        return [row for ref in self._rows if (row := ref()) and row.state is not None and not row.over]
 
     def _make_step(self) -> None:
-        rows = self._wanting(ahead=True)
-        there = [ref() for ref in self._at_work]
-        if self._state is None or len(rows) != len(there) or set(rows) != set(there):
-            rows = self._arrange(rows)
-        else:
-            rows = [row for row in there if row]
-        state, slots_B = self._state, np.array([row.used for row in rows])
-        assert state is not None and self._buffers is not None
-        if slots_B.max() == self._buffers.slots:
-            self._buffers = self._buffers.grown(self._buffers.rows, self._buffers.slots + SLOTS)
-        buffers, count = self._buffers, len(rows)
+        rows = [row for row in self._unfinished() if row.made < row.asked + AHEAD]
+        if self._state is None or set(rows) != set(self._at_work()) or len(rows) != len(self._places):
+            self._put_to_work(rows)
+        rows, state, buffers = self._at_work(), self._state, self._buffers
+        assert state is not None and buffers is not None
+        slots_B = np.array([row.before for row in rows]) + state.step_B
+        if slots_B.max() == buffers.slots:
+            self._buffers = buffers = buffers.sized(buffers.rows, buffers.slots + SLOTS)
+        count = len(rows)
         buffers.codes[:count], buffers.age[:count] = state.codes_BG, state.age_B
         buffers.position[:count] = state.position_B
         for place, (row, phoneme) in enumerate(zip(rows, state.pointer_B, strict=True)):
@@ -112,74 +127,75 @@ class JoinedSteps:
             state, self._rules, buffers.logits[:count], buffers.advance[:count], np,
             sampled=self._sampled, penalised=self._penalised,
         )  # fmt: skip
-        for row, over in zip(rows, complete(self._state, np), strict=True):
-            row.made, row.used, row.over = row.made + 1, row.used + 1, bool(over)
+        # From here on the step is made, whatever interrupts: what rows tell of themselves follows from the state.
+        over_B = complete(self._state, np)
+        for row, made, over in zip(rows, self._state.step_B, over_B, strict=True):
+            row.made, row.over = int(made), bool(over)
 
-    def _arrange(self, rows: Sequence[Row]) -> list[Row]:
-        """Put these rows to work and no others; they are given in the order of the buffers."""
-        self._separate()
-        places = self._places()
-        order: list[Row | None] = [None] * len(rows)
-        waiting = [row for row in rows if row not in places]
-        for row, place in places.items():
-            if row in rows and place < len(rows):
-                order[place] = row
+    def _put_to_work(self, rows: Sequence[Row]) -> None:
+        """Let these rows be at work and no others, in the order of their places."""
+        for row in self._at_work():
+            row.note(self._state_of(row))
+        self._state = None
+        places: list[Row | None] = [None] * len(rows)
+        for place, ref in enumerate(self._places):
+            if ref is None or (held := ref()) is None:
                 continue
-            assert self._buffers is not None
-            row.cached = self._buffers.cached(place, row.used)
-            if row in rows:
-                waiting.append(row)
-        self._make_room(rows)
-        arranged = [row or waiting.pop() for row in order]
-        for place, row in enumerate(arranged):
-            if order[place] is None:
+            if held in rows and place < len(rows):
+                places[place] = held
+            else:
                 assert self._buffers is not None
+                held.cached = self._buffers.cached(place, held.before + held.made)
+        self._places = [weakref.ref(row) if row else None for row in places]
+        self._make_room(rows)
+        waiting = [row for row in rows if row not in places]
+        for place, there in enumerate(places):
+            if there is None:
+                row = waiting.pop()
+                assert self._buffers is not None and row.cached is not None
                 self._buffers.fill(row.cached, place)
-        self._at_work = [weakref.ref(row) for row in arranged]
-        if arranged:
-            self._state = joined_states([row.state for row in arranged if row.state])
-            self._rules = joined_rules([row.rules for row in arranged])
+                self._places[place], row.cached = weakref.ref(row), None
+        if rows:
+            rows = self._at_work()
+            self._rules = joined_rules([row.rules for row in rows])
             self._sampled, self._penalised = draws(self._rules), penalises(self._rules)
-        return arranged
+            self._state = joined_states([row.state for row in rows if row.state])
 
     def _make_room(self, rows: Sequence[Row]) -> None:
-        """Buffers for so many rows and one more step of each; none where there are no rows."""
+        """Buffers for so many rows and one more step of each, not many times as large; none where there are no rows."""
+        there = self._buffers
         if not rows:
             self._buffers = None
             return
-        slots = -(-(max(row.used for row in rows) + 1) // SLOTS) * SLOTS
-        there = self._buffers
+        slots = -(-(max(row.before + row.made for row in rows) + 1) // SLOTS) * SLOTS
         if there is None:
             channels = rows[0].states_NC.shape[1]
             self._buffers = StepBuffers(self._step, self._decoding, len(rows), channels, slots)
-        elif len(rows) > there.rows or slots > there.slots:
-            self._buffers = there.grown(max(len(rows), there.rows), max(slots, there.slots))
+        elif not len(rows) <= there.rows <= 2 * len(rows) or not slots <= there.slots <= 2 * slots:
+            self._buffers = there.sized(len(rows), slots)
 
-    def _places(self) -> dict[Row, int]:
-        """Where rows at work are in the buffers."""
-        return {row: place for place, ref in enumerate(self._at_work) if (row := ref())}
-
-    def _separate(self) -> None:
-        """Give every row at work its state back."""
-        if self._state is not None:
-            for row in self._places():
-                row.state = self._state_of(row)
-            self._state = None
+    def _at_work(self) -> list[Row]:
+        return [row for ref in self._places if ref and (row := ref())]
 
     def _state_of(self, row: Row) -> State:
-        place = self._places().get(row)
-        found = row.state if self._state is None or place is None else one_row(self._state, place, row.rules)
-        assert found is not None
-        return found
+        if self._state is not None:
+            for place, ref in enumerate(self._places):
+                if ref and ref() is row:
+                    return one_row(self._state, place, row.rules)
+        assert row.state is not None
+        return row.state
 
 
 class JoinedStepper:
-    """A `sonorant.decoding.session.Stepper` whose steps are computed together with those of others."""
+    """A `sonorant.decoding.session.Stepper` whose steps are computed together with those of others. For one thread at a
+    time."""
 
     def __init__(
         self, joined: JoinedSteps, prefill: onnxruntime.InferenceSession, decoding: DecodingDescription
     ) -> None:
         self._joined, self._prefill, self._decoding = joined, prefill, decoding
+        self._rows: list[Row] = []
+        self._given: State | None = None
 
     def begin(
         self, states_BNC: Floats, lengths_B: Ints, prompt_BPG: Ints, prompt_lengths_B: Ints, rules: Rules
@@ -189,10 +205,10 @@ class JoinedStepper:
         names = [*cache_names(self._decoding.layers), "position"]
         *caches, position_BS = self._prefill.run(names, inputs)
         keys, values = np.stack(caches[0::2]), np.stack(caches[1::2])
-        used = position_BS.shape[1]
-        self._given: State | None = None
+        before = position_BS.shape[1]
+        self._given = None
         self._rows = [
-            Row(states_BNC[row], row_of(rules, row), (keys[:, one], values[:, one], position_BS[one]), used)
+            Row(states_BNC[row], row_of(rules, row), before, (keys[:, one], values[:, one], position_BS[one]))
             for row in range(len(states_BNC))
             for one in [slice(row, row + 1)]
         ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -29,15 +30,22 @@ class OnnxTokenRuntime:
         self._decoder = open_session(graphs["decoder"], threads, self.providers) if "decoder" in graphs else None
         self._given = self._vocoder.get_inputs()[0].name
         self._decoding = decoding
-        self._joined = JoinedSteps(step, decoding)
+        self._step = step
+        self._of_thread = threading.local()  # threads compute side by side; what one of them does in turns is joined
 
     def encode(self, tokens: Ints, lengths: Ints, speaker: Ints) -> Floats:
         states: Floats = self._encoder.run(["states"], {"tokens": tokens, "lengths": lengths, "speaker": speaker})[0]
         return states
 
     def stepper(self) -> JoinedStepper:
-        """As `TokenRuntime.stepper`; what steppers do at the same time is computed in rows of one call."""
-        return JoinedStepper(self._joined, self._prefill, self._decoding)
+        """As `TokenRuntime.stepper`; what steppers made by one thread do in turns is computed in rows of one call."""
+        return JoinedStepper(self._joined_steps(), self._prefill, self._decoding)
+
+    def _joined_steps(self) -> JoinedSteps:
+        if not hasattr(self._of_thread, "joined"):
+            self._of_thread.joined = JoinedSteps(self._step, self._decoding)
+        joined: JoinedSteps = self._of_thread.joined
+        return joined
 
     def decode(self, codes: Ints, lengths: Ints) -> Floats:
         assert self._decoder is not None  # or the voice has no source
@@ -61,3 +69,6 @@ class OnnxTokenCudaRuntime(OnnxTokenRuntime):
         """As `OnnxTokenRuntime`. Raises SonorantError if the installed package has no CUDA, or CUDA does not start."""
         check_cuda()
         super().__init__(graphs, decoding, threads=threads)
+
+    def _joined_steps(self) -> JoinedSteps:
+        return JoinedSteps(self._step, self._decoding)  # a GPU may compute a row otherwise beside others

@@ -67,6 +67,7 @@ class StepBuffers:
         """Put what is cached into the first slots of as many rows, from row `first` on, and empty their others."""
         keys, values, positions = cached
         rows, slots = slice(first, first + positions.shape[0]), positions.shape[1]
+        self._values[:, rows, :, slots:] = 0  # empty slots weigh 0, which the NaN of a row before would survive
         self._keys[:, rows, :, :, :slots], self._values[:, rows, :, :slots] = keys, values
         self._positions[rows, :slots], self._positions[rows, slots:] = positions, EMPTY
 
@@ -79,11 +80,12 @@ class StepBuffers:
             self._positions[one, :slots].copy(),
         )
 
-    def grown(self, rows: int, slots: int) -> StepBuffers:
-        """Larger ones with the same cache."""
-        larger = StepBuffers(self._session, self._decoding, rows, self._channels, slots)
-        larger.fill((self._keys, self._values, self._positions))
-        return larger
+    def sized(self, rows: int, slots: int) -> StepBuffers:
+        """Others for so many rows and slots, with as much of the cache as they hold."""
+        other = StepBuffers(self._session, self._decoding, rows, self._channels, slots)
+        keys, values = self._keys[:, :rows, :, :, :slots], self._values[:, :rows, :, :slots]
+        other.fill((keys, values, self._positions[:rows, :slots]))
+        return other
 
     def _bound(self, rows: int) -> onnxruntime.IOBinding:
         binding = self._session.io_binding()

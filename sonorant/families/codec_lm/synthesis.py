@@ -142,7 +142,8 @@ class CodecLmSpeaking:
             yield from self._sound([spoken.codes_BFG], (most,), None, taken)
             return FinishReason(int(spoken.finish_reasons_B[0]))
         first_of_speak = (seed, 0, 0)  # its first candidate's first attempt: where that goes well, both say the same
-        session = Session(self._stepper, states, lengths, self.decoding, config, [first_of_speak], prompt)
+        # A stepper of its own, which goes when the speech is closed.
+        session = Session(self.runtime.stepper(), states, lengths, self.decoding, config, [first_of_speak], prompt)
         sizes = [
             min(most, math.ceil(seconds * self.decoding.frames_per_second))
             for seconds in PART_SECONDS[0 if first else -1 :]
