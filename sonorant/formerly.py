@@ -15,8 +15,10 @@ from typing import Any
 
 CODEBOOKS = {"streams": "codebooks", "stream_dropout": "codebook_dropout"}
 """The codec's settings, old name to new."""
-SETTINGS: dict[str, dict[str, str]] = {"codec": CODEBOOKS}
+SETTINGS: dict[str, dict[str, str]] = {"codec": CODEBOOKS, "evaluate": {"hear_slower": "hear"}}
 """Renamed keys by section of params.yaml."""
+VALUES: dict[str, dict[bool, str]] = {"hear_slower": {True: "all", False: "shippable"}}
+"""What the values of an old key are called now, where they have other names too."""
 
 _log = logging.getLogger(__name__)
 
@@ -25,7 +27,11 @@ def current_settings(section: str, values: dict[str, Any], path: Path | str) -> 
     """One section of params.yaml under its current names; logs each key that should be renamed in the file."""
     names = SETTINGS.get(section, {})
     for old in names.keys() & values.keys():
-        _log.warning("%s: key '%s.%s' is called '%s' now; rename it", path, section, old, names[old])
+        new = values[old]
+        if old in VALUES and isinstance(new, bool):
+            new = VALUES[old][new]
+        _log.warning("%s: key '%s.%s' is '%s: %s' now; rename it", path, section, old, names[old], new)
+        values = {**values, old: new}
     return _renamed(values, names)
 
 

@@ -70,8 +70,14 @@ def test_settings_of_before_are_read_with_a_line_for_each_key(tmp_path: Path, ca
     (tmp_path / "params.yaml").write_text(old, encoding="utf-8")
     check(tmp_path / "params.yaml")
     lines = {record.getMessage().split(": ", 1)[1] for record in caplog.records}
-    assert "key 'codec.streams' is called 'codebooks' now; rename it" in lines
-    assert "key 'codec.stream_dropout' is called 'codebook_dropout' now; rename it" in lines
+    assert "key 'codec.streams' is 'codebooks: 2' now; rename it" in lines
+    assert "key 'codec.stream_dropout' is 'codebook_dropout: 0.1' now; rename it" in lines
+
+
+@pytest.mark.parametrize(("value", "now"), [(True, "all"), (False, "shippable"), ([], [])])
+def test_values_that_have_other_names_are_read_too(value: object, now: object) -> None:
+    """What is neither is left for the check of the settings to refuse."""
+    assert current_settings("evaluate", {"hear_slower": value}, "params.yaml") == {"hear": now}
 
 
 def test_what_is_of_today_passes_without_a_word(caplog: pytest.LogCaptureFixture) -> None:

@@ -57,11 +57,9 @@ class EvaluateConfig:
     """Plain sentences that each variant speaks, beside the short texts, to be listened to for words skipped, repeated
     or babbled, and half as many of the judged ones; a tenth of a second of a core each. The default is for settings of
     before."""
-    hear_slower: bool = False
-    """Whether to hear variants that are certainly slower than fp32 under every runtime here and so cannot ship. The
-    default is for settings of before."""
-    hear: Literal["all", "fp32"] = "all"
-    """Which variants to hear besides; the default is for settings of before."""
+    hear: Literal["shippable", "all", "fp32"] = "shippable"
+    """Which variants to hear: `shippable` leaves out those that are certainly slower than fp32 under every runtime here
+    and so cannot ship. The default is for settings of before."""
 
     def __post_init__(self) -> None:
         for name, least in (("bootstrap", 100), ("latency_repeats", 3), ("mos_sentences", 2), ("rare_sentences", 1)):
@@ -131,12 +129,8 @@ def evaluate(inputs: EvaluationInputs, config: EvaluateConfig, recognizer: str) 
     (sentences, utterances), bundle = _chosen(inputs, known), read_bundle(inputs.voice)
     renderings = render(inputs.voice, inputs.trained[1], judged_variants(parity), sentences, inputs.corpus)
     timed = _timed(inputs, config, parity, renderings, known)
-    if not config.hear_slower:
-        slower = {variant: certainly_slower(timed["speed"], variant) for variant in renderings.variants}
-        renderings = renderings.without({variant: why for variant, why in slower.items() if why})
-    if config.hear == "fp32":
-        others = [variant for variant in renderings.variants if variant != "fp32"]
-        renderings = renderings.without(dict.fromkeys(others, "evaluate.hear is fp32"))
+    unheard = {variant: _why_unheard(config, variant, timed["speed"]) for variant in renderings.variants}
+    renderings = renderings.without({variant: why for variant, why in unheard.items() if why})
     words = judge_words(renderings, inputs.corpus, sentences, utterances, known, recognizer, config.bootstrap)
     speakers = [sentence.speaker for sentence in sentences]
     sound = judge_sound(renderings, speakers, config.mos_sentences, config.bootstrap)
@@ -174,6 +168,12 @@ def evaluate(inputs: EvaluationInputs, config: EvaluateConfig, recognizer: str) 
         opinions=sound.opinions,
         short_texts=short,
     )
+
+
+def _why_unheard(config: EvaluateConfig, variant: str, speed: dict[str, Any]) -> str | None:
+    if config.hear == "shippable":
+        return certainly_slower(speed, variant)
+    return "evaluate.hear is fp32" if config.hear == "fp32" != variant else None
 
 
 def _timed(

@@ -32,6 +32,6 @@ def lay_out(folder: Path, trained: tuple[Path, Path]) -> None:
         "latency_repeats": 3,
         "mos_sentences": 2,
         "rare_sentences": 2,
-        "hear_slower": True,
+        "hear": "all",
     }
     (folder / "params.yaml").write_text(yaml.safe_dump(params), encoding="utf-8")

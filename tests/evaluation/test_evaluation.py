@@ -270,7 +270,7 @@ def test_what_passed_is_judged_and_what_did_not_says_why_it_is_not_timed(tmp_pat
     "settings", [{"bootstrap": 10}, {"latency_repeats": 0}, {"mos_sentences": 1}, {"rare_sentences": 0}]
 )
 def test_settings_that_cannot_give_a_figure_are_refused(settings: dict[str, int]) -> None:
-    valid = {"bootstrap": 1000, "latency_repeats": 20, "mos_sentences": 4, "rare_sentences": 1, "hear_slower": False}
+    valid: Figures = {"bootstrap": 1000, "latency_repeats": 20, "mos_sentences": 4, "rare_sentences": 1}
     with pytest.raises(ValueError, match="must be at least"):
         EvaluateConfig(**valid | settings)
 
@@ -299,7 +299,7 @@ def test_only_a_variant_that_is_certainly_slower_everywhere_is_left_unheard() ->
 def test_fp32_alone_can_be_heard(place: Path, metrics: Figures) -> None:
     """As for a learning curve: the same figures of fp32, and why the others have none."""
     settings = (place / "params.yaml").read_text(encoding="utf-8")
-    (place / "params.yaml").write_text(settings.replace("hear_slower: true", "hear: fp32"), encoding="utf-8")
+    (place / "params.yaml").write_text(settings.replace("hear: all", "hear: fp32"), encoding="utf-8")
     elsewhere = [{"family": "f", "metrics.json": "m.json", "evaluation": "e"}.get(word, word) for word in EVALUATE]
     done = run_stage(place, "evaluate", *elsewhere)
     (place / "params.yaml").write_text(settings, encoding="utf-8")

@@ -24,13 +24,12 @@ class OnnxTokenRuntime:
         self, graphs: Mapping[str, Path], decoding: DecodingDescription, *, threads: int | None = None
     ) -> None:
         """Load the files of the family's graphs. `threads`: threads inside an operator, None = one a physical core."""
-        self._encoder, self._prefill, step, self._vocoder = (
+        self._encoder, self._prefill, self._step, self._vocoder = (
             open_session(graphs[name], threads, self.providers) for name in ("encoder", "prefill", "step", "vocoder")
         )
         self._decoder = open_session(graphs["decoder"], threads, self.providers) if "decoder" in graphs else None
         self._given = self._vocoder.get_inputs()[0].name
         self._decoding = decoding
-        self._step = step
         self._of_thread = threading.local()  # threads compute side by side; what one of them does in turns is joined
 
     def encode(self, tokens: Ints, lengths: Ints, speaker: Ints) -> Floats:
