@@ -43,6 +43,7 @@ STEPS = 120
 FRAMES = 256
 """Mel frames of a stream's later parts."""
 PAYS = 1.3
+SHORT: dict[str, Any] = {"seconds": 0.2, "rounds": 1}
 Part = Callable[[int], object]
 """Computes so many texts in rows."""
 
@@ -182,7 +183,7 @@ def main() -> None:
     parser = command(__doc__)
     parser.add_argument("--seconds", type=float, default=8.0, help="for each part and number of rows (default 8)")
     parser.add_argument("--rounds", type=int, default=3, help="of the 8 texts that are spoken in turns (default 3)")
-    given: argparse.Namespace = options(parser, {"seconds": 0.2, "rounds": 1})
+    given: argparse.Namespace = options(parser, SHORT)
     families = ("parallel", "codec_lm")
     result = {family: measure(family, shipped(family), given.seconds, given.rounds) for family in families}
     steps = result["codec_lm"]["gains"]["steps"]["4 rows"]["gain_ci95"]
