@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 from collections.abc import Collection, Mapping, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +45,8 @@ def make_workspace(root: Path, folder: Path, overrides: Mapping[str, Any]) -> Pa
 
     Returns `folder`. Deletes its content first, as left by an earlier try of the flow run: DVC's cache has the outputs.
     Copies all files that git does not ignore, and what other runs left in `SIDE_BY_SIDE`. Links share `runs/` and
-    ignored sources; DVC's cache is the project's. Raises SonorantError for a wrong override or if `root` is not a git
-    repository.
+    ignored sources; DVC's cache is the project's. Paths that lead out of the project are made absolute. Raises
+    SonorantError for a wrong override or if `root` is not a git repository.
     """
     check_overrides(root / "params.yaml", overrides)
     cache = read_graph(root).cache
@@ -58,6 +59,8 @@ def make_workspace(root: Path, folder: Path, overrides: Mapping[str, Any]) -> Pa
     (folder / SHARED).symlink_to((root / SHARED).resolve())
     _configure_dvc(root, folder, cache)
     edit(folder / "params.yaml", overrides)
+    if paths := _paths_out_of(root, folder / "params.yaml"):
+        edit(folder / "params.yaml", paths)
     graph = read_graph(folder)
     for source in graph.sources:
         if not (folder / source).exists() and (root / source).exists():
@@ -101,6 +104,14 @@ def _files(root: Path) -> list[Path]:
         raise SonorantError(f"{root}: overrides need a git repository ({' '.join(done.stderr.decode().split())})")
     names = [Path(name.decode()) for name in done.stdout.split(b"\0") if name]
     return [name for name in names if (root / name).is_symlink() or (root / name).is_file()]
+
+
+def _paths_out_of(root: Path, file: Path) -> dict[str, str]:
+    """Settings of `file` that are paths out of the project, relative to `root`, as absolute ones."""
+    settings = params.read(file)
+    values = {key: reduce(lambda here, part: here[part], key.split("."), settings) for key in _keys(settings)}
+    out = {key: value for key, value in values.items() if isinstance(value, str) and Path(value).parts[:1] == ("..",)}
+    return {key: str((root / value).resolve()) for key, value in out.items()}
 
 
 def _configure_dvc(root: Path, folder: Path, cache: Path) -> None:

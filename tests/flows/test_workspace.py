@@ -25,6 +25,15 @@ def test_a_run_that_is_run_again_gets_a_new_copy_and_loses_nothing_shared(make_p
     assert not (folder / "left.txt").exists()
 
 
+def test_a_path_out_of_the_project_leads_a_copy_to_the_same_place(make_project: Callable[..., Path]) -> None:
+    root = make_project("project")
+    for path, copied in (("../recordings", str(root.parent / "recordings")), ("corpora/../mine", "corpora/../mine")):
+        edit(root / "params.yaml", {"corpus.path": path})
+        folder = make_workspace(root, root / "runs" / "workspaces" / "id", {"train_acoustic.steps": 5})
+        settings = yaml.safe_load((folder / "params.yaml").read_text())
+        assert settings["corpus"]["path"] == copied and settings["train_acoustic"]["steps"] == 5
+
+
 def test_credentials_of_a_remote_are_copied_for_their_owner_alone(make_project: Callable[..., Path]) -> None:
     root = make_project("project")
     remote = "['remote \"store\"']\n    url = https://localhost/store\n    password = secret\n"
