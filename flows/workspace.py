@@ -3,6 +3,7 @@
 import configparser
 import difflib
 import json
+import operator
 import shutil
 import subprocess
 from collections.abc import Collection, Mapping, Sequence
@@ -109,9 +110,12 @@ def _files(root: Path) -> list[Path]:
 def _paths_out_of(root: Path, file: Path) -> dict[str, str]:
     """Settings of `file` that are paths out of the project, relative to `root`, as absolute ones."""
     settings = params.read(file)
-    values = {key: reduce(lambda here, part: here[part], key.split("."), settings) for key in _keys(settings)}
-    out = {key: value for key, value in values.items() if isinstance(value, str) and Path(value).parts[:1] == ("..",)}
-    return {key: str((root / value).resolve()) for key, value in out.items()}
+    found = {}
+    for key in _keys(settings):
+        value: Any = reduce(operator.getitem, key.split("."), settings)
+        if isinstance(value, str) and Path(value).parts[:1] == ("..",):
+            found[key] = str((root / value).resolve())
+    return found
 
 
 def _configure_dvc(root: Path, folder: Path, cache: Path) -> None:

@@ -1,8 +1,10 @@
 """`sonorant plan`: the time, memory and cost of a training on this machine, measured by a short probe, or estimated for
-GPUs that are not here; which hardware is enough; and a plan held against a training that was measured whole."""
+GPUs that are not here; which hardware is enough; and a plan held against a training that was measured whole.
+`sonorant plan corpus` is of what comes before it."""
 
 import argparse
 import json
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from sonorant.planning.hardware import BETWEEN, GPUS, Fleet
 from sonorant.planning.probe import Needs, needs_of, speed_of
 from sonorant.training.config import DataConfig, MachineConfig
 from sonorant.training.worker import Job
-from tasks import params
+from tasks import params, plan_corpus
 from tasks.stage import INPUTS, run
 
 
@@ -102,6 +104,10 @@ def _check(arguments: argparse.Namespace) -> None:
 
 def main() -> None:
     """Print the plan."""
+    if sys.argv[1:2] == ["corpus"]:
+        sys.argv[1:2] = []
+        plan_corpus.main()
+        return
     parser = argparse.ArgumentParser(prog="sonorant plan", description=__doc__)
     add = parser.add_argument
     add("model", nargs="?", choices=all_kinds(), help="what to train: the sections <model> and train_<model>")

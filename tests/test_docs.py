@@ -56,7 +56,8 @@ def test_the_command_exists(page: str, command: str, tmp_path: Path, request: py
     elif words[0] == "dvc":
         assert options_of(*words[:3])
     elif program in (("sonorant", "plan"), ("sonorant", "review")):  # which the pipeline carries out
-        assert options <= options_of(f"tasks.{words[1]}")
+        of_corpus = ["corpus"] if words[2:3] == ["corpus"] else []
+        assert options <= options_of(f"tasks.{words[1]}", *of_corpus)
     elif program in (("sonorant", "tune"), ("sonorant", "curve")):
         assert options <= options_of(f"flows.{words[1]}", words[2])
         assert all((ROOT / word).is_file() for word in words if word.endswith(".yaml"))
