@@ -5,7 +5,9 @@
 Real trainings of a tiny model of every recipe under torchrun, on one and two processes, in fp32 and bf16, are killed
 with SIGKILL at random steps: all processes at once, one rank, or in the middle of writing a checkpoint. Each is also
 stopped once with SIGTERM, and one resumes with another number of processes. The end of each is compared with that of an
-undisturbed training.
+undisturbed training. Some train by windows of shards: the disturbed one then reads from an object store, through
+a cache that is smaller than the corpus, and is compared with an undisturbed one that reads from a folder. The store is
+JuiceFS' gateway (`SONORANT_JUICEFS`); where it is absent, these trainings are not run, and the result says so.
 """
 
 import random
@@ -14,24 +16,33 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import psutil
+import pytest
 import torch
 
 from benchmarks.report import command, finish, options
+from sonorant.data.features import FeatureStore
+from sonorant.store import StoreConfig
 from sonorant.training import checkpoint
 from sonorant.training.distributed.launch import SHUTDOWN_SECONDS
 from sonorant.training.run_directory import read_metrics
-from tests.support.tiny_training import RECIPES, tiny_features
+from tests.support.object_store import object_store, why_not
+from tests.support.synthetic_corpus import TINY, write_corpus
+from tests.support.tiny_training import RECIPES, tiny_codes, tiny_features
 from tests.support.trainings import SLOW_WRITE, Training, ranks_of
 from tests.support.waiting import PATIENCE
 
 STEPS_PER_KILL = 10
 SHORT = {"kills": 3, "recipes": ["codec"]}
+WINDOW = 2
+"""Shards."""
 KINDS = ("all processes", "one rank", "inside a write")
 
 
@@ -42,6 +53,8 @@ class Case:
     kind: str
     processes: int
     changes: dict[str, Any]
+    bucket: bool = False
+    """Whether the disturbed training reads from an object store."""
     kills: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
     stop: dict[str, Any] = field(default_factory=dict)
     end: dict[str, Any] = field(default_factory=dict)
@@ -50,7 +63,8 @@ class Case:
     def name(self) -> str:
         """For the report."""
         changes = (f"{key} {value}" if value is not True else key for key, value in self.changes.items())
-        return f"{self.kind} {' '.join(changes)}, {self.processes} process{'es' if self.processes > 1 else ''}"
+        where = " from a bucket" if self.bucket else ""
+        return f"{self.kind} {' '.join(changes)}{where}, {self.processes} process{'es' if self.processes > 1 else ''}"
 
 
 def cases() -> list[Case]:
@@ -62,6 +76,8 @@ def cases() -> list[Case]:
         Case("acoustic", 2, {"precision": "bf16"}),
         Case("codec", 2, {"precision": "bf16"}),
         Case("language_model", 1, {"precision": "fp32", "prompt_frames": 4}),
+        Case("acoustic", 2, {"precision": "fp32", "window_shards": WINDOW}, bucket=True),
+        Case("language_model", 1, {"precision": "bf16", "window_shards": WINDOW}, bucket=True),
     ]
 
 
@@ -120,12 +136,14 @@ def stop(training: Training, case: Case, step: int) -> dict[str, Any]:
     }
 
 
-def disturb(case: Case, features: Path, folder: Path, kills: int, first: int, seed: int) -> Case:
+def disturb(case: Case, features: Path, bucket: Path | None, folder: Path, kills: int, first: int, seed: int) -> Case:
     """Train twice, once undisturbed and once with `kills` kills (of each kind in turn, from `first` on) and a stop;
-    compare the ends."""
+    compare the ends. `bucket`: the features in an object store, from which the disturbed one reads if its case says so.
+    """
     dice = random.Random(seed)
     steps = STEPS_PER_KILL * (kills + 2)
-    peace, disturbed = (training_of(case, features, folder / name, steps) for name in ("peace", "disturbed"))
+    peace = training_of(case, features, folder / "peace", steps)
+    disturbed = training_of(case, bucket if case.bucket and bucket else features, folder / "disturbed", steps)
     peace.finish(case.processes)
     for number in range(kills):
         kind, step = KINDS[(first + number) % len(KINDS)], number * STEPS_PER_KILL + dice.randint(1, STEPS_PER_KILL - 4)
@@ -168,6 +186,24 @@ def identical(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
+@contextmanager
+def features_in_a_bucket(features: Path, folder: Path) -> Iterator[Path]:
+    """The same features in an object store, read through a cache that holds less than all of them."""
+    sizes = [path.stat().st_size for path in Path(FeatureStore.open(features).place.store).glob("objects/*/*")]
+    room = max(sizes) + sum(sizes) // 3
+    assert room < sum(sizes)
+    with object_store(folder / "s3") as running, pytest.MonkeyPatch.context() as patch:
+        for name, value in running.environment.items():
+            patch.setenv(name, value)
+        out, cache = folder / "remote" / "features", str(folder / "cache")
+        place = StoreConfig(
+            place=f"s3://{running.bucket}/features", utterances_per_shard=8, cache=cache, cache_gib=room / 2**30
+        )
+        write_corpus(out, TINY, 20, (1.0, 1.6), config=place)
+        assert (out / "header.json").read_bytes() == (features / "header.json").read_bytes()
+        yield out
+
+
 def other_world_size(features: Path, folder: Path) -> dict[str, float]:
     """Train half on two processes and half on one; the largest relative differences from a training on one."""
     case = Case("acoustic", 2, {"precision": "fp32", "micro_batches_per_step": 4})
@@ -203,17 +239,23 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="of when, how and whom (default 0)")
     parser.add_argument("--recipes", nargs="+", choices=RECIPES, default=RECIPES, help="default: all")
     arguments = options(parser, SHORT)
-    chosen = [case for case in cases() if case.kind in arguments.recipes]
+    absent = why_not()
+    chosen = [case for case in cases() if case.kind in arguments.recipes and not (case.bucket and absent)]
     start = time.monotonic()
-    with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(2) as pool:
-        folder = Path(name)
-        features = tiny_features(folder)
+    with ExitStack() as stack:
+        folder, pool = Path(stack.enter_context(tempfile.TemporaryDirectory())), ThreadPoolExecutor(2)
+        features, bucket = tiny_features(folder), None
+        if any(case.bucket for case in chosen):
+            bucket = stack.enter_context(features_in_a_bucket(features, folder))
+        for there in filter(None, (features, bucket)):
+            tiny_codes(there)  # once, as two trainings at a time would write them both
+        stack.enter_context(pool)
         running = []
         for number, case in enumerate(chosen):
             (folder / str(number)).mkdir()
             kills = arguments.kills // len(chosen) + (number < arguments.kills % len(chosen))
             where, seed = folder / str(number), arguments.seed + number
-            running.append(pool.submit(disturb, case, features, where, kills, number, seed))
+            running.append(pool.submit(disturb, case, features, bucket, where, kills, number, seed))
         differences = pool.submit(other_world_size, features, folder)
         done = [future.result() for future in running]
         rounding = differences.result()
@@ -228,6 +270,7 @@ def main() -> None:
         "steps_missing": sum(case.end["steps_missing"] for case in done),
         "sigterm": {case.name: case.stop for case in done},
         "other_world_size_relative_difference": rounding,
+        "from_a_bucket": f"not run: {absent}" if absent else [case.name for case in done if case.bucket],
         "seconds": round(time.monotonic() - start),
     }
     same = all(case.end[part] for case in done for part in parts)

