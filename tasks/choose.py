@@ -8,6 +8,7 @@ from sonorant.errors import SonorantError
 from sonorant.files import read_json, write_json
 from sonorant.registry import PromoteConfig
 from sonorant.registry.gates import judge_candidate
+from sonorant.registry.speaker_gates import judge_speakers
 from sonorant.runtime.bundle import read_bundle
 from tasks.params import load
 from tasks.stage import add_inputs, run
@@ -31,6 +32,7 @@ def main() -> None:
 
     def gates(candidate: str) -> str:
         judged = judge_candidate(metrics, bundle.description.family, candidate, limits)
+        judged += judge_speakers(metrics, bundle.description, candidate.split("/", 1)[1], limits)
         return "; ".join(f"{gate.name}: {gate.reason}" for gate in judged if not gate.passed)
 
     try:

@@ -130,7 +130,8 @@ def _shown(value: float | None) -> str:
 def _judge(store: Store, chosen: Any, champion: Any, config: PromoteConfig, without_champion: str) -> tuple[Gate, ...]:
     with tempfile.TemporaryDirectory() as folder:
         voice = read_evidence(store, chosen, Path(folder))
-        gates = judge_alone(voice, config) + judge_speakers(voice, config)
+        speakers = judge_speakers(voice.metrics, voice.bundle.description, voice.shipped.variant, config)
+        gates = judge_alone(voice, config) + speakers
         if champion is None or without_champion:
             return gates
         try:

@@ -6,20 +6,24 @@ there to find a speaker who babbles, whom the others' sentences would hide."""
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sonorant.registry.evidence import Evidence
 from sonorant.registry.gates import Gate, PromoteConfig, naturalness_below_recordings, wer_above_recordings
+from sonorant.runtime.bundle import VoiceDescription
 
 TOO_FEW = "hold out more of them (prepare.test, recognizer.sentences)"
 
 
-def judge_speakers(voice: Evidence, config: PromoteConfig) -> tuple[Gate, ...]:
-    """A gate of words and one of sound, which every speaker has to pass; none of a voice of one speaker."""
-    names = voice.bundle.description.speakers
+def judge_speakers(
+    metrics: Mapping[str, Any], description: VoiceDescription, variant: str, config: PromoteConfig
+) -> tuple[Gate, ...]:
+    """A gate of words and one of sound, which every speaker has to pass; none of a voice of one speaker.
+
+    `metrics`: the content of metrics.json; `variant`: precision, whether or not it ships.
+    """
+    names, family = description.speakers, description.family
     if len(names) < 2:
         return ()
-    family, variant = voice.bundle.description.family, voice.shipped.variant
     limit, ranges = config.max_wer_above_recordings_of_a_speaker[family], config.naturalness_below_recordings[family]
-    known = {row.get("speaker"): row for row in voice.metrics.get("speakers") or () if isinstance(row, Mapping)}
+    known = {row.get("speaker"): row for row in metrics.get("speakers") or () if isinstance(row, Mapping)}
     rows = {name: known.get(name) for name in names}
     return (
         _everyone("wer_above_recordings", rows, lambda row: wer_above_recordings(row, variant, limit), limit),

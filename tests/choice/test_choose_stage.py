@@ -2,6 +2,7 @@
 
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from tests.choice.figures import figures, variant
 from tests.evaluation.conftest import clips, references, spoken_corpus
 from tests.evaluation.planted import PLANTED_WORK, plant
 from tests.evaluation.variants import replace_graph, with_copies
+from tests.registry import planted
 from tests.support.command import error_line, run_command
 from tests.support.imports import ROOT
 
@@ -126,6 +128,34 @@ def test_the_bundle_speaks_with_the_chosen_variant_and_has_none_that_failed(slow
     graphs = {f"{graph}.{name}.onnx" for graph in ("encoder", "decoder", "vocoder") for name in ("fp32", "int8")}
     assert {path.name for path in (tmp_path / "voice").iterdir()} == {"voice.json"} | graphs
     assert len(Voice.load(tmp_path / "voice").say("Hello there.")) > 0
+
+
+def test_a_fast_int8_in_which_one_speaker_babbles_does_not_ship(slower: Path, tmp_path: Path) -> None:
+    """Though all sentences together pass: `promote` would refuse it for that speaker, and fp32 may be champion."""
+    fast = variant("onnxruntime/int8", 1.6)
+    babbling = planted.RECORDINGS.copy()
+    babbling[1::8] = planted.WORDS
+    for errors, chosen in ((planted.RECORDINGS, "int8"), (babbling, "fp32")):
+        metrics = merged(planted.figures(variant="fp32"), planted.figures(variant="int8"), figures(fast))
+        metrics["speakers"] = [
+            merged(planted.speaker_row(name, variant="fp32"), planted.speaker_row(name, errors, variant="int8"))
+            for name in planted.SPEAKERS
+        ]
+        write_json(tmp_path / "metrics.json", metrics)
+        done = run_choose(tmp_path, slower)
+        assert done.returncode == 0, done.stderr
+        choice = read_json(tmp_path / "choice.json")
+        assert choice["variant"] == chosen, choice["sentence"]
+    said = "fp32 may be champion and this may not: wer_above_recordings_of_a_speaker: 1 of 2 speakers failed: ben: "
+    assert said in choice["sentence"]
+
+
+def merged(*figures: Any) -> Any:
+    """Nested figures in one, later ones over earlier ones."""
+    if not all(isinstance(each, dict) for each in figures):
+        return figures[-1]
+    keys = dict.fromkeys(key for each in figures for key in each)
+    return {key: merged(*(each[key] for each in figures if key in each)) for key in keys}
 
 
 def test_bad_figures_are_one_line_and_nothing_half_written(slower: Path, tmp_path: Path) -> None:

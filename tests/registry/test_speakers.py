@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from sonorant.registry import promote, register
-from sonorant.registry.evidence import Evidence
 from sonorant.registry.gates import Gate
 from sonorant.registry.speaker_gates import judge_speakers
 from sonorant.runtime.bundle import read_bundle
@@ -23,8 +22,8 @@ def judged(bundle: Path, ben: dict[str, Any] | None, speakers: tuple[str, ...] =
     read = read_bundle(bundle)
     read = dataclasses.replace(read, description=dataclasses.replace(read.description, speakers=speakers))
     rows = [speaker_row("anna")] + ([ben] if ben else [])
-    voice = Evidence(version=1, metrics=figures() | {"speakers": rows}, sentences=(), bundle=read)
-    return {gate.name: gate for gate in judge_speakers(voice, GATES)}
+    metrics = figures() | {"speakers": rows}
+    return {gate.name: gate for gate in judge_speakers(metrics, read.description, "fp32", GATES)}
 
 
 def babble(every: int) -> np.ndarray:
