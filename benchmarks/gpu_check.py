@@ -3,297 +3,130 @@
     python -m benchmarks.gpu_check --save
 
 Needs torch with CUDA, numpy and soundfile; the corpus is synthetic. Trains on all GPUs of this machine through NCCL,
-even if there is one only. A check that fails says why and the others go on. Without a GPU nothing is run, and the
+even if there is one only. Every check has a process and a time limit of its own: one that fails says why and the others
+go on. Checks that time nothing run at once, since a GPU is paid for by the minute; then the others, one by one.
+`--check speed tokens` runs some of them; what each says is kept in runs/gpu_check. Without a GPU nothing runs, and the
 verdict says so. `--dry-run` walks through the checks on a CPU with tiny models, to see that the script itself works: it
 claims nothing.
 """
 
+import argparse
+import json
 import os
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
-from statistics import fmean, median
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
+from benchmarks import gpu_training as training
 from benchmarks.gpu_tokens import CLAIM as TOKENS
 from benchmarks.gpu_tokens import tokens
-from benchmarks.gpu_voices import ENGINES, SIZES, Answer, Check, device_of
-from benchmarks.processes import torchrun
+from benchmarks.gpu_voices import ENGINES, Answer, Check, device_of
+from benchmarks.processes import ROOT
 from benchmarks.report import command, finish, options
-from sonorant.families import model_kind
-from sonorant.layers.alignment import align
-from sonorant.training import checkpoint, memory
-from sonorant.training.distributed.launch import environment, launch
-from sonorant.training.distributed.ranks import Ranks
-from sonorant.training.run_directory import RunDirectory, read_metrics
-from sonorant.training.sub_batches import SubBatches
-from sonorant.training.trainer import Trainer
-from sonorant.training.worker import Job
+from sonorant.processes import usable_cores
 from tests.support.synthetic_corpus import SPEECH, write_corpus
-from tests.support.tiny_training import settings, tiny_features, tiny_job
+from tests.support.tiny_training import tiny_features
 
-FASTPITCH = 101_730
-"""Mel frames a second in training on one A100, as NVIDIA publishes for FastPitch."""
-KINDS = ("acoustic", "vocoder")
-FRAMES, SEGMENTS = 48_000, 256
-ENDLESS = dict.fromkeys(("steps", "checkpoint_every", "validate_every"), 100_000)
+LOGS = ROOT / "runs" / "gpu_check"
+"""What each check says is kept there, however it ends."""
 SHORT = {"dry_run": True}
-ROUNDING_FACTOR, ROUNDING = 4.0, 1e-6
-"""A resumed training may be so many times as far from an undisturbed one as two undisturbed ones are from each other,
-and so much more."""
 
 
 def main() -> None:
-    """Run all checks and print the verdict."""
+    """Run the checks and print the verdict."""
     parser = command(__doc__)
-    parser.add_argument("--hours", type=float, default=2.0, help="length of the synthetic corpus (default 2)")
+    parser.add_argument("--hours", type=float, default=1.0, help="length of the synthetic corpus (default 1)")
+    names = [check.__name__ for check in CHECKS.values()]
+    parser.add_argument("--check", nargs="+", choices=names, default=names, help="only these (default all)")
+    parser.add_argument("--patience", type=float, default=400.0, help="seconds that a check may take (default 400)")
     parser.add_argument("--dry-run", action="store_true", help="go through the script on a CPU; results mean nothing")
+    parser.add_argument("--within", type=Path, help=argparse.SUPPRESS)  # a check's own process: the corpora's folder
     arguments = options(parser, SHORT)
     device = device_of("gpu_check", arguments)
-    result, claims = run_all(0.05 if arguments.dry_run else arguments.hours, device)
+    chosen = {claim: check for claim, check in CHECKS.items() if check.__name__ in arguments.check}
+    if arguments.within:
+        [check] = chosen.values()
+        print(json.dumps(_alone_in(arguments.within, check, device)))
+        return
+    result, claims = run_all(chosen, arguments, device)
     finish("gpu_check", result, {} if arguments.dry_run else claims, arguments)
 
 
-def run_all(hours: float, device: torch.device) -> tuple[dict[str, Any], dict[str, bool]]:
+def run_all(
+    chosen: dict[str, Check], given: argparse.Namespace, device: torch.device
+) -> tuple[dict[str, Any], dict[str, bool]]:
     """Each check's figures, and whether its claim holds."""
     result: dict[str, Any] = {"device": device.type}
     if device.type == "cuda":
         result |= {"gpu": torch.cuda.get_device_name(), "gpus": torch.cuda.device_count(), "cuda": torch.version.cuda}
-    claims: dict[str, bool] = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        write_corpus(folder / "speech", SPEECH, round(hours * 3600 / 5.75), (1.5, 10.0))
+        torch.set_num_threads(1)  # 16 threads on arrays as small as these took minutes, one takes seconds
+        write_corpus(
+            folder / "speech", SPEECH, round((0.05 if given.dry_run else given.hours) * 3600 / 5.75), (1.5, 10)
+        )
         tiny_features(folder / "tiny")
-        for number, (claim, check) in enumerate(CHECKS.items()):
-            print(f"[{number + 1}/{len(CHECKS)}] {claim}", file=sys.stderr, flush=True)
-            place = folder / str(number)
-            place.mkdir()
-            try:
-                result[check.__name__], claims[claim] = check(folder, place, device)
-            except Exception as error:  # one check must not keep the others from being run
-                traceback.print_exc()
-                result[check.__name__], claims[claim] = {"failed": " ".join(str(error).split())[:300]}, False
-    return result, claims
+        answers: dict[str, Answer] = {}
+        at_once = max(2, usable_cores() // 2)
+        for workers, timed in ((at_once, False), (1, True)):
+            checks = [check for check in chosen.values() if (check in TIMED) is timed]
+            with ThreadPoolExecutor(workers) as pool:
+                threads = max(1, usable_cores() // workers)
+                work = {check.__name__: pool.submit(_in_a_process, folder, check, given, threads) for check in checks}
+                answers |= {name: future.result() for name, future in work.items()}
+    for check in chosen.values():
+        result[check.__name__] = answers[check.__name__][0]
+    return result, {claim: answers[check.__name__][1] for claim, check in chosen.items()}
 
 
-def tests(folder: Path, place: Path, device: torch.device) -> Answer:
-    """The tests that machines without a GPU skip."""
-    words = "-m pytest -q -p no:cacheprovider tests/training tests/decoding -k gpu"
-    done = subprocess.run([sys.executable, *words.split()], capture_output=True, text=True, check=False)
-    print(done.stdout[-3000:], file=sys.stderr)
-    return {"pytest": done.stdout.strip().splitlines()[-1:]}, done.returncode == 0
-
-
-def together(folder: Path, place: Path, device: torch.device) -> Answer:
-    """Train every model in every precision through torchrun and NCCL, with all proofs; each must learn."""
-    found = {}
-    flow, adversarial = {"decoder": "flow"}, {"adversarial": True}
-    models: list[tuple[str, dict[str, Any]]]
-    models = [("acoustic", flow), ("vocoder", adversarial), ("acoustic", {}), ("vocoder", {})]
-    for kind, changes in models if device.type == "cuda" else models[:2]:
-        for precision in ("fp32", "bf16", "fp16") if device.type == "cuda" else ("bf16",):
-            name = " ".join([kind, *map(str, changes), precision])
-            changed = changes | {"precision": precision, "steps": 40, "checkpoint_every": 20}
-            job = tiny_job(kind, folder / "tiny" / "features", place / name.replace(" ", "-"), **changed)
-            launch(job)
-            rows = [row["metrics"] for row in read_metrics(RunDirectory(Path(job.run)).metrics)]
-            # Of the mel alone: an adversary's terms may rise as it learns.
-            losses = [row["train/mel"] for row in rows if "train/mel" in row]
-            found[name] = {"first_loss": round(fmean(losses[:5]), 4), "last_loss": round(fmean(losses[-5:]), 4)}
-    return found, all(losses["last_loss"] < losses["first_loss"] for losses in found.values())
-
-
-def resume(folder: Path, place: Path, device: torch.device) -> Answer:
-    """Kill a training with SIGKILL and resume it: it may differ from an undisturbed one as much as two undisturbed ones
-    do, since a GPU adds in any order."""
-    found: dict[str, Any] = {}
-    for kind in KINDS if device.type == "cuda" else KINDS[:1]:
-        changes = {"steps": 60, "checkpoint_every": 10, "validate_every": 60, "precision": "bf16"}
-        places = [place / f"{kind}-{name}" for name in ("whole", "again", "cut")]
-        whole, again, cut = (tiny_job(kind, folder / "tiny" / "features", where, **changes) for where in places)
-        launch(whole)
-        launch(again)
-        _kill_after_a_checkpoint(cut, place / f"{kind}.json")
-        launch(cut)
-        first, control, second = (_weights(Path(job.run)) for job in (whole, again, cut))
-        same = sum(torch.equal(first[name], second[name]) for name in first)
-        found[kind] = {
-            "tensors": len(first),
-            "bit_identical": same,
-            "largest_relative_difference": _distance(first, second),
-            "of_two_undisturbed": _distance(first, control),
-        }
-    most = {kind: ROUNDING_FACTOR * one["of_two_undisturbed"] + ROUNDING for kind, one in found.items()}
-    return found, all(one["largest_relative_difference"] <= most[kind] for kind, one in found.items())
-
-
-def _kill_after_a_checkpoint(job: Job, file: Path) -> None:
-    agent = _start(job, file)
-    while agent.poll() is None and not checkpoint.existing(Path(job.run) / "checkpoints"):
-        time.sleep(0.01)
-    if agent.poll() is not None:
-        raise RuntimeError(f"{job.recipe}: training had ended before it could be killed")
-    os.killpg(agent.pid, signal.SIGKILL)
-    agent.wait()
-    time.sleep(2)
-
-
-def _start(job: Job, file: Path) -> subprocess.Popen[bytes]:
-    job.write(file)
-    env = environment(os.environ, job.train["micro_batches_per_step"])
-    return subprocess.Popen(torchrun(file), env=env, start_new_session=True)
-
-
-def stop(folder: Path, place: Path, device: torch.device) -> Answer:
-    """Send SIGTERM to a training with loader processes, the default on a GPU."""
-    job = tiny_job("acoustic", folder / "tiny" / "features", place, **ENDLESS)
-    run = RunDirectory(Path(job.run))
-    agent = _start(replace(job, data={"workers": 2}), place / "job.json")
-    try:
-        while agent.poll() is None and not (run.metrics.exists() and len(read_metrics(run.metrics)) >= 5):
-            time.sleep(0.05)
-        agent.send_signal(signal.SIGTERM)
-        agent.wait(timeout=60)
-    finally:
-        if agent.poll() is None:
-            os.killpg(agent.pid, signal.SIGKILL)
-            agent.wait()
-    status, kept = run.status(), checkpoint.existing(run.checkpoints)
-    saved = checkpoint.load(kept[0])["step"] if kept else None
-    stopped = status["state"] == "stopped" and saved == status["step"]
-    return {"state": status["state"], "step": status["step"], "saved": saved}, stopped
-
-
-def _distance(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> float:
-    pairs = [(value, second[name]) for name, value in first.items() if value.is_floating_point()]
-    return max(float((one - other).norm() / one.norm().clamp(min=1e-9)) for one, other in pairs)
-
-
-def _weights(run: Path) -> dict[str, torch.Tensor]:
-    return checkpoint.load(checkpoint.existing(run / "checkpoints")[0])["ema"]
-
-
-def speed(folder: Path, place: Path, device: torch.device) -> Answer:
-    """Mel frames a second of models of the published size, by precision, compiled or not."""
-    found: dict[str, Any] = {}
-    on_gpu = device.type == "cuda"
-    ways = (("fp32", False), ("fp16", False), ("bf16", False), ("bf16", True)) if on_gpu else (("bf16", False),)
-    for kind in KINDS:
-        for precision, compiled in ways:
-            changes = {"precision": precision, "compile": compiled}
-            with _alone(place / f"{kind}-{precision}-{compiled}", kind, folder, device, **changes) as (trainer, _):
-                name = f"{kind} {precision}{' compiled' if compiled else ''}"
-                found[name] = _measured(trainer, warm_up=40 if compiled else 10, steps=40 if on_gpu else 2)
-                found["parameters " + kind] = sum(p.numel() for p in trainer.recipe.model.parameters())
-    best = max(one["mel_frames_per_second"] for name, one in found.items() if name.startswith("acoustic"))
-    return found | {"to_beat": FASTPITCH, "ratio": round(best / FASTPITCH, 2)}, best > FASTPITCH
-
-
-def _measured(trainer: Trainer, warm_up: int, steps: int) -> dict[str, float]:
-    stream = trainer.steps()
-    for _ in range(warm_up):
-        trainer.take_step(*next(stream))
-    _settle()
-    if torch.cuda.is_available():
-        torch.cuda.reset_peak_memory_stats()
-    start, frames = time.perf_counter(), 0.0
-    for _ in range(steps):
-        micro_batches, batches = next(stream)
-        trainer.take_step(micro_batches, batches)
-        frames += sum(trainer.recipe.units(batch)["frames"] for batch in micro_batches)
-    _settle()
-    seconds = time.perf_counter() - start
-    return {
-        "mel_frames_per_second": round(frames / seconds),
-        "audio_seconds_per_second": round(frames * trainer.recipe.seconds_per_frame / seconds),
-        "steps_per_second": round(steps / seconds, 2),
-        "peak_gib": round(memory.peak(trainer.ranks.device) / 2**30, 2),
-    }
-
-
-def _settle() -> None:
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-
-
-def alignment(folder: Path, place: Path, device: torch.device) -> Answer:
-    """The alignment search's share of an acoustic step, timed on one of its batches."""
-    with _alone(place, "acoustic", folder, device) as (trainer, _):
-        steps = 20 if device.type == "cuda" else 2
-        step = 1 / _measured(trainer, warm_up=steps, steps=steps)["steps_per_second"]
-        planned = trainer.recipe.plan.steps(0)[:1]
-        batch = {name: value.to(device) for name, value in next(trainer.load(planned)).items()}
-        (tokens, frames), mel = (batch["token_lengths"], batch["mel_lengths"]), batch["mel"]
-        prior = torch.randn(len(mel), batch["tokens"].shape[1], mel.shape[2], device=device)
-        times = []
-        for _ in range(steps):
-            _settle()
-            start = time.perf_counter()
-            align(prior, mel, tokens, frames)
-            _settle()
-            times.append(time.perf_counter() - start)
-    search = median(times)
-    found = {"step_ms": round(1000 * step, 2), "search_ms": round(1000 * search, 2), "share": round(search / step, 4)}
-    return found, search / step < 0.05
-
-
-def auto_budget(folder: Path, place: Path, device: torch.device) -> Answer:
-    """Find a budget for a small share of the memory, and take the heaviest steps with it."""
-    share, found = 0.1, {}
-    for kind, amount in zip(KINDS, ("frames_per_micro_batch", "segments_per_micro_batch"), strict=True):
-        with _alone(place / kind, kind, folder, device, **{amount: "auto"}) as (trainer, _):
-            budget = memory.find_budget(trainer.trained, share)
-            memory.forget_peak(device)
-            _measured(trainer, warm_up=0, steps=20)
-            peak, allowed = (round(size / 2**30, 2) for size in (memory.peak(device), memory.allowance(device, share)))
-            found[kind] = {"budget": budget, "peak_gib": peak, "allowed_gib": allowed}
-    return found, all(one["peak_gib"] <= 1.05 * one["allowed_gib"] for one in found.values())
-
-
-def out_of_memory(folder: Path, place: Path, device: torch.device) -> Answer:
-    """Let memory run out on a GPU made small: micro-batches are halved, and training goes on."""
-    if device.type == "cpu":
-        return {"not run": "a CPU's memory cannot be made small for one process"}, True
-    with _alone(place, "acoustic", folder, device) as (trainer, run):
-        first = _measured(trainer, warm_up=0, steps=2)
-        total = torch.cuda.get_device_properties(0).total_memory / 2**30
-        memory.forget_peak(device)
-        torch.cuda.set_per_process_memory_fraction(0.6 * first["peak_gib"] / total)
+def _in_a_process(folder: Path, check: Check, given: argparse.Namespace, threads: int) -> Answer:
+    """Run a check in a process group of its own, so that neither its failure, nor its memory, nor what it leaves
+    running is another's; say on stderr how it went."""
+    name = check.__name__
+    words = ["-m", "benchmarks.gpu_check", "--check", name, "--within", str(folder), *["--dry-run"] * given.dry_run]
+    began = time.perf_counter()
+    LOGS.mkdir(parents=True, exist_ok=True)
+    with (folder / f"{name}.out").open("w+") as said, (LOGS / f"{name}.log").open("w+") as log:
+        env = {"OMP_NUM_THREADS": str(threads)} | os.environ
+        child = subprocess.Popen([sys.executable, *words], stdout=said, stderr=log, env=env, start_new_session=True)
         try:
-            after = _measured(trainer, warm_up=0, steps=6)
+            child.wait(given.patience)
+            why = f"ended with status {child.returncode}"
+        except subprocess.TimeoutExpired:
+            why = f"not done after {given.patience:.0f} s"
         finally:
-            torch.cuda.set_per_process_memory_fraction(1.0)
-        kept = SubBatches("rank 0", run.sub_batches(0))
-        shrunk = bool(kept._largest)
-        finite = all(bool(parameter.isfinite().all()) for parameter in trainer.recipe.model.parameters())
-    return {"before": first, "after": after, "phrases": kept._largest}, shrunk and finite
+            with suppress(ProcessLookupError):  # nothing was left running
+                os.killpg(child.pid, signal.SIGKILL)
+        said.seek(0)
+        log.seek(0)
+        lines, errors = said.read().splitlines(), log.read()
+    if child.returncode == 0:
+        found, holds = json.loads(lines[-1])
+    else:
+        last = [line for line in errors.splitlines() if line.strip()][-1:]
+        found, holds = {"failed": " ".join([why, *last])[:400]}, False
+    print(f"--- {name}\n{errors[-6000:]}", file=sys.stderr)
+    seconds = round(time.perf_counter() - began, 1)
+    print(
+        f"=== {name}: {'holds' if holds else 'FAILED'} after {seconds} s: {json.dumps(found)}",
+        file=sys.stderr,
+        flush=True,
+    )
+    return found | {"seconds": seconds}, holds
 
 
-def trace(folder: Path, place: Path, device: torch.device) -> Answer:
-    """The trace that --profile writes."""
-    job = replace(tiny_job("acoustic", folder / "tiny" / "features", place, steps=8), profile="4:6")
-    launch(job)
-    traces = sorted(Path(job.run).glob("profile/*.json"))
-    kernels = sum(path.read_text(encoding="utf-8").count('"cat": "kernel"') for path in traces)
-    return {"traces": len(traces), "gpu_kernels": kernels}, bool(traces) and (kernels > 0 or device.type == "cpu")
-
-
-def doctor(folder: Path, place: Path, device: torch.device) -> Answer:
-    """The doctor finds no problem here."""
-    command = [sys.executable, "-m", "sonorant.cli", "doctor", "--data", str(folder / "speech"), "--runs", str(place)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    print(done.stdout, file=sys.stderr)
-    return {"exit_code": done.returncode, "lines": done.stdout.strip().splitlines()[-12:]}, done.returncode == 0
+def _alone_in(folder: Path, check: Check, device: torch.device) -> Answer:
+    place = folder / check.__name__
+    place.mkdir()
+    return check(folder, place, device)
 
 
 def engines(folder: Path, place: Path, device: torch.device) -> Answer:
@@ -303,42 +136,22 @@ def engines(folder: Path, place: Path, device: torch.device) -> Answer:
     return gpu_engines.engines(folder, place, device)
 
 
-@contextmanager
-def _alone(
-    place: Path, kind: str, folder: Path, device: torch.device, **changes: Any
-) -> Iterator[tuple[Trainer, RunDirectory]]:
-    """Train a model of the published size on the speech corpus in this process, a group of one; the trainer, and its
-    run directory in `place`."""
-    small, _ = settings(kind)
-    _, train = settings(kind, **ENDLESS, micro_batches_per_step=1, precision="bf16")
-    on_gpu = device.type == "cuda"
-    frames, segments = (FRAMES, SEGMENTS) if on_gpu else (2000, 8)
-    train |= {"frames_per_micro_batch": frames} if kind == "acoustic" else {"segments_per_micro_batch": segments}
-    model = SIZES["published"][kind] if on_gpu else small
-    place.mkdir(parents=True, exist_ok=True)
-    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-    dist.init_process_group(backend, init_method=f"file://{place}/group", rank=0, world_size=1)
-    try:
-        recipe, run = model_kind(kind).recipe(model, train | changes, folder / "speech", None), RunDirectory(place)
-        yield Trainer(recipe, Ranks(0, 1, 0, device), run, "gpu-check"), run
-    finally:
-        dist.destroy_process_group()
-
-
 CHECKS: dict[str, Check] = {
-    "the suite's tests that need a GPU pass": tests,
-    "every model trains in every precision through NCCL, with all proofs": together,
-    "a killed training resumes to within what two undisturbed ones differ by": resume,
-    "a SIGTERM saves and stops a training with loader processes": stop,
-    "training is faster than the published figure": speed,
-    "the alignment search takes less than 5 % of a step": alignment,
-    "an automatic budget stays within its share of the memory": auto_budget,
-    "training goes on after memory has run out": out_of_memory,
-    "a trace holds the GPU's kernels": trace,
-    "the doctor finds no problem": doctor,
+    "the suite's tests that need a GPU pass": training.tests,
+    "every model trains in every precision through NCCL, with all proofs": training.together,
+    "a killed training resumes to within what two undisturbed ones differ by": training.resume,
+    "a SIGTERM saves and stops a training with loader processes": training.stop,
+    "training is faster than the published figure": training.speed,
+    "the alignment search takes less than 5 % of a step": training.alignment,
+    "an automatic budget stays within its share of the memory": training.auto_budget,
+    "training goes on after memory has run out": training.out_of_memory,
+    "a trace holds the GPU's kernels": training.trace,
+    "the doctor finds no problem": training.doctor,
     ENGINES: engines,
     TOKENS: tokens,
 }
+TIMED = (training.speed, training.alignment, training.auto_budget, engines, tokens)
+"""These want the GPU to themselves."""
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ Needs torch with CUDA, numpy and soundfile; ONNX Runtime's part also the package
 two sizes. `--dry-run` walks through it on a CPU with tiny models and claims nothing.
 """
 
+import json
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -51,8 +52,8 @@ LIMIT = 512
 ON_GPU = {
     "torch-cuda": tuple(TOLERANCES),
     "torch-cuda-graphs": tuple(TOLERANCES),
-    "torch-cuda-compiled": ("fp32", "bf16"),
     "onnxruntime-cuda": ("fp32", "fp16"),
+    "torch-cuda-compiled": ("fp32", "bf16"),
 }
 ON_CPU = {"torch": ("fp32", "bf16"), "torch-compiled": ("fp32",), "onnxruntime": ("fp32",)}
 BASELINE = {"cuda": "torch-cuda/fp32", "cpu": "torch/fp32"}
@@ -68,6 +69,7 @@ def engines(folder: Path, place: Path, device: torch.device) -> Answer:
     for name, size in (SIZES if device.type == "cuda" else REHEARSAL).items():
         bundle, trained = write_voice(place / name, size, VOICE_LENGTHS[device.type])
         result[name] = _one_size(bundle, trained, device)
+        print(json.dumps({name: result[name]}), file=sys.stderr)  # what is cut short keeps what it found
     return result, not any(found["failed"] for found in result.values())
 
 

@@ -6,16 +6,19 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when torch is imported; pytest's workers share the cores already
 
 import numpy as np
 import pytest
 
-from sonorant.data.preparation import PrepareConfig
 from tasks.params import load
 from tests.support.browser import Browser, start_browser
 from tests.support.shared import made_once
+
+if TYPE_CHECKING:  # its packages are absent where only those tests are run that need a GPU
+    from sonorant.data.preparation import PrepareConfig
 
 ROOT = Path(__file__).parents[1]
 with suppress(ImportError):  # absent where only those tests are run that need a GPU
@@ -43,8 +46,10 @@ def ljspeech_mini() -> Path:
 
 
 @pytest.fixture(scope="session")
-def prepare_config() -> PrepareConfig:
+def prepare_config() -> "PrepareConfig":
     """The settings of prepare in params.yaml."""
+    from sonorant.data.preparation import PrepareConfig
+
     return load("prepare", PrepareConfig, ROOT / "params.yaml")
 
 

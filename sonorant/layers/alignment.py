@@ -37,27 +37,28 @@ def monotonic_alignment(score_BNT: Tensor, tokens_B: Tensor, frames_B: Tensor) -
 
 def batched_search(score_BNT: Tensor, tokens_B: Tensor, frames_B: Tensor) -> Tensor:
     """`monotonic_alignment` in torch: one `cummax` a token, so the loop is over tokens, not frames."""
+    # Into tensors that are there already, and no operator twice: a GPU runs one sooner than it is told of it.
     batch, tokens, frames = score_BNT.shape
     prefix_BNT = torch.zeros(batch, tokens, frames + 1, dtype=torch.float64, device=score_BNT.device)
     torch.cumsum(score_BNT.double(), dim=2, out=prefix_BNT[:, :, 1:])
     best_BT = torch.full((batch, frames + 1), -torch.inf, dtype=torch.float64, device=score_BNT.device)
     best_BT[:, 0] = 0.0
-    starts = []
+    gain_BT, running_BT = torch.empty_like(best_BT), torch.empty_like(best_BT)
+    start_NBT = torch.empty(tokens, batch, frames + 1, dtype=torch.int64, device=score_BNT.device)
     for token in range(tokens):
-        running_BT, start_BT = torch.cummax(best_BT - prefix_BNT[:, token], dim=1)
-        starts.append(start_BT)
-        best_BT = torch.cat(
-            [torch.full_like(best_BT[:, :1], -torch.inf), (prefix_BNT[:, token, 1:] + running_BT[:, :-1])], dim=1
-        )
+        torch.sub(best_BT, prefix_BNT[:, token], out=gain_BT)
+        torch.cummax(gain_BT, dim=1, out=(running_BT, start_NBT[token]))
+        torch.add(prefix_BNT[:, token, 1:], running_BT[:, :-1], out=best_BT[:, 1:])
+        if token == 0:
+            best_BT[:, 0] = -torch.inf
 
-    durations_BN = torch.zeros(batch, tokens, dtype=torch.int64, device=score_BNT.device)
-    end_B = frames_B.clone()
+    end_B1, ends = frames_B[:, None], []
+    real_NB1 = (torch.arange(tokens, device=tokens_B.device)[:, None] < tokens_B)[:, :, None]
     for token in range(tokens - 1, -1, -1):
-        start_B = starts[token].gather(1, (end_B - 1).clamp(min=0)[:, None])[:, 0]
-        real_B = token < tokens_B
-        durations_BN[:, token] = torch.where(real_B, end_B - start_B, 0)
-        end_B = torch.where(real_B, start_B, end_B)
-    return durations_BN
+        ends.append(end_B1)
+        end_B1 = torch.where(real_NB1[token], start_NBT[token].gather(1, end_B1 - 1), end_B1)
+    end_BN = torch.cat([end_B1, *reversed(ends)], dim=1)
+    return end_BN.diff(dim=1)
 
 
 @cache

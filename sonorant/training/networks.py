@@ -26,6 +26,11 @@ def recompute_blocks(module: nn.Module) -> None:
             part.recompute = True
 
 
+BLOCK_GRAPHS = 64
+"""Compiled graphs that blocks of one class may have together: one a kernel, width and dtype, with and without
+gradients. torch's own limit is 8, which a model of the published size reaches; then it goes on uncompiled."""
+
+
 def compile_blocks(module: nn.Module, device: torch.device) -> None:
     """Compile each block for batches and lengths that vary. Raises SonorantError naming a missing compiler."""
     if device.type == "cuda" and importlib.util.find_spec("triton") is None:
@@ -35,7 +40,7 @@ def compile_blocks(module: nn.Module, device: torch.device) -> None:
         raise SonorantError(f"compile: needs {compiler}, a C++ compiler; install it, set CXX, or set compile: false")
     for part in module.modules():
         if isinstance(part, ConvNeXtBlock | TransformerLayer):
-            part.compile(dynamic=True)
+            part.compile(dynamic=True, recompile_limit=BLOCK_GRAPHS)
 
 
 def distribute(module: nn.Module) -> DistributedDataParallel:

@@ -27,6 +27,9 @@ from sonorant.training.telemetry.profile import Profile
 from sonorant.training.telemetry.stopwatch import Progress, Stopwatch
 from sonorant.training.validation import one_by_one, validation_losses
 
+STEPS_LOADED = 256
+"""Steps that are loaded in one go, epoch after epoch. Loader processes are started for each loading: where an epoch of
+an hour's recordings is a few steps on a GPU, starting them each time took longer than the steps."""
 SMALLEST_SCALE = 1.0
 """Of fp16's gradient scaler, which starts at 65536: if gradients overflow below this, the scale is not to blame."""
 
@@ -173,14 +176,26 @@ class Trainer:
     def steps(self) -> Iterator[tuple[list[MicroBatch], Iterator[Batch]]]:
         """The rest of the plan, step by step: the global batch, and an iterator over this rank's tensors."""
         while not self.ended:
-            steps = self.recipe.plan.steps(self.epoch)[self.step_in_epoch :]
+            ahead = self._epochs_ahead()
             self._fetch_ahead()
-            batches = self.load(steps)
-            for micro_batches in steps:
-                yield micro_batches, batches
-                if self.ended:
-                    return
-            self.epoch, self.step_in_epoch = self.epoch + 1, 0
+            batches = self.load([micro_batches for steps in ahead for micro_batches in steps])
+            for steps in ahead:
+                for micro_batches in steps:
+                    yield micro_batches, batches
+                    if self.ended:
+                        return
+                self.epoch, self.step_in_epoch = self.epoch + 1, 0
+
+    def _epochs_ahead(self) -> list[list[list[MicroBatch]]]:
+        """The steps of each epoch that is loaded together, from the next step on: one if the plan goes window by
+        window, else as many as `STEPS_LOADED` steps take, for each loading starts processes anew."""
+        ahead = [self.recipe.plan.steps(self.epoch)[self.step_in_epoch :]]
+        if self.recipe.plan.fetch is not None:
+            return ahead
+        wanted = min(STEPS_LOADED, self.config.steps - self.step)
+        while sum(map(len, ahead)) < wanted:
+            ahead.append(self.recipe.plan.steps(self.epoch + len(ahead)))
+        return ahead
 
     def _fetch_ahead(self) -> None:
         """Bring the next window onto this machine while this one is trained on."""

@@ -13,6 +13,7 @@ from sonorant.data.feature_writer import write_features
 from sonorant.data.manifest import Utterance
 from sonorant.text import TextConfig
 from tests.support.synthetic_corpus import TINY, store_beside
+from tests.support.tiny_training import tiny_features
 
 TEXTS = ("a red fox", "the blue sea", "seven old men", "go home now", "we like tea", "it may rain", "no, thank you",
          "look at me")  # fmt: skip
@@ -49,6 +50,12 @@ def alone(tmp_path: Path) -> Iterator[None]:
     dist.init_process_group("gloo", init_method=f"file://{tmp_path}/group", rank=0, world_size=1)
     yield
     dist.destroy_process_group()
+
+
+@pytest.fixture(scope="session")
+def tones(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As `features`, of a synthetic corpus: a machine that only trains may lack the packages of the text frontend."""
+    return tiny_features(tmp_path_factory.mktemp("tones"))
 
 
 @pytest.fixture

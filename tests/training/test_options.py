@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from sonorant.errors import SonorantError
+from sonorant.layers.convnext import ConvNeXtBlock
 from sonorant.planning.work import activations_of_heaviest
 from sonorant.training.networks import compile_blocks
 from sonorant.training.step import TrainStep
@@ -47,6 +48,17 @@ def test_the_absence_of_a_compiler_is_said_by_name(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("CXX", "g++-of-nowhere")
     with pytest.raises(SonorantError, match=r"compile: needs g\+\+-of-nowhere, a C\+\+ compiler"):
         compile_blocks(torch.nn.Linear(1, 1), torch.device("cpu"))
+
+
+@pytest.mark.long
+def test_blocks_of_many_kernels_are_all_compiled(cpp: None) -> None:
+    """torch goes on uncompiled, with no more than a warning, after 8 graphs of one class's blocks."""
+    blocks = torch.nn.ModuleList(ConvNeXtBlock(4, 1, 2 * half + 1) for half in range(10))
+    sound, limit = torch.ones(1, 32, 4), torch._dynamo.config.patch(fail_on_recompile_limit_hit=True)
+    want = [block(sound) for block in blocks]
+    compile_blocks(blocks, torch.device("cpu"))
+    with limit, torch.no_grad():
+        torch.testing.assert_close([block(sound) for block in blocks], want)
 
 
 def weights(trained: TrainStep) -> torch.Tensor:

@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 import torch
 
+from sonorant.data.plan import MicroBatch
 from sonorant.errors import SonorantError
 from sonorant.families.parallel.training import VocoderRecipe
 from sonorant.training import checkpoint
 from sonorant.training.run_directory import read_metrics
+from sonorant.training.trainer import Trainer
 from tests.support.tiny_training import RECIPES, settings, tiny_recipe
 from tests.training.trainings import assert_same, trainer_of, with_splits
 
@@ -65,6 +67,29 @@ def test_a_sample_is_seen_only_when_it_is_whole(features: Path, tmp_path: Path, 
     assert sorted(path.name for path in (samples / "step-000004").iterdir()) == ["mel.npz", "sample.wav"]
 
 
+def told(steps: list[list[MicroBatch]]) -> list[list[tuple[int, int, list[int]]]]:
+    """Each micro-batch as plain numbers, which can be compared."""
+    return [[(batch.epoch, batch.number, batch.items.tolist()) for batch in step] for step in steps]
+
+
+def test_short_epochs_are_loaded_together_and_in_order(
+    features: Path, tmp_path: Path, alone: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Loader processes are started for each loading, so that it must not be one for each epoch of a few steps."""
+    recipe = tiny_recipe("vocoder", features, steps=11, validate_every=100)
+    trainer, loaded = trainer_of(recipe, tmp_path), []
+    monkeypatch.setattr(trainer, "load", lambda steps: loaded.append(steps) or Trainer.load(trainer, steps))
+    taken = []
+    for micro_batches, batches in trainer.steps():
+        taken.append(micro_batches)
+        trainer.take_step(micro_batches, batches)
+    epoch = len(recipe.plan.steps(0))
+    assert epoch < 6, "an epoch is not short"
+    planned = [step for number in range(11) for step in recipe.plan.steps(number)][:11]
+    assert len(loaded) == 1 and told(loaded[0][:11]) == told(taken) == told(planned)
+    assert (trainer.epoch, trainer.step_in_epoch) == divmod(11, epoch)
+
+
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
 @pytest.mark.parametrize(
     ("kind", "changes"),
@@ -76,10 +101,10 @@ def test_a_sample_is_seen_only_when_it_is_whole(features: Path, tmp_path: Path, 
     ],
 )
 def test_everything_trains_validates_and_resumes_on_a_gpu(
-    kind: str, changes: dict[str, Any], precision: str, features: Path, tmp_path: Path, alone_on_a_gpu: None
+    kind: str, changes: dict[str, Any], precision: str, tones: Path, tmp_path: Path, alone_on_a_gpu: None
 ) -> None:
     first, again = (
-        trainer_of(tiny_recipe(kind, features, **changes, precision=precision), tmp_path / "run", device="cuda:0")
+        trainer_of(tiny_recipe(kind, tones, **changes, precision=precision), tmp_path / "run", device="cuda:0")
         for _ in range(2)
     )
     assert first.train() == "finished"
