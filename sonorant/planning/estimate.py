@@ -17,7 +17,7 @@ SECONDS_AN_OPERATION = 5e-6
 """Seconds the host needs to issue an operation in eager mode: assumed; it bounds small models on a fast GPU."""
 REACHED = 0.3
 """Share of the bound's speed that is expected: assumed. Large language models reach 0.21 to 0.46 of the tensor cores'
-peak (Chowdhery et al. 2022, table 3); no training of these models has run on a GPU yet."""
+peak (Chowdhery et al. 2022, table 3); not compared with a training on a GPU yet."""
 HIDING = 2 / 3
 """Share of a step's computing that can hide averaging: the backward pass, twice the forward's work."""
 SIZES = ((1, 1), (2, 1), (4, 1), (8, 1), (8, 2), (8, 4))
