@@ -17,7 +17,7 @@ from tasks.fingerprint import in_use
 from tests.support.stores import edit_index
 from tests.support.tiny_training import settings, tiny_codes, tiny_recipe
 from tests.training.test_initial import with_speakers
-from tests.training.trainings import assert_resumes, trainer_of
+from tests.training.trainings import assert_resumes, batches_of, trainer_of
 
 PREDICTORS = ["acoustic", "language_model"]
 STEPS = 4
@@ -72,6 +72,22 @@ def test_frozen_to_the_end_the_table_grows_and_everything_else_stays_to_the_bit(
         assert changed(before, after) == {"speaker.weight"}
         assert torch.equal(after["speaker.weight"][1:], known)
         assert not torch.equal(after["speaker.weight"][0], before["speaker.weight"][0]), "the new speaker learned"
+
+
+def test_the_frozen_steps_teach_an_embedding_how_high_and_how_fast_its_speaker_speaks(
+    features: Path, three: Path, alone: None
+) -> None:
+    """Afterwards what predicts that trains neither embedding nor encoder."""
+    recipe = tuned("acoustic", features, three, freeze_steps=2)
+    _, batches = batches_of(recipe)
+    batch = next(batches)
+    for step, learns in ((1, True), (2, False)):
+        losses = recipe.phases[0].module(batch, step)
+        for name in ("duration", "prosody"):
+            recipe.model.zero_grad()
+            losses[name].backward(retain_graph=True)
+            gradient = recipe.model.get_parameter("speaker.weight").grad
+            assert (gradient is not None and bool(gradient.any())) is learns, f"{name}, step {step}"
 
 
 @pytest.mark.parametrize("kind", PREDICTORS)

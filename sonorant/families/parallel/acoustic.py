@@ -102,7 +102,14 @@ class Encoded:
     def heard(self) -> tuple[Tensor, Tensor, Tensor]:
         """What predicts prosody is given: states, which it does not train, mask (B, N, 1), lengths. It learns by heart
         long before the decoder is done, and would take the encoder along: words get lost then."""
-        return self.states_BNC.detach(), self.mask_BN[..., None].to(self.states_BNC.dtype), self.lengths_B
+        states_BNC, mask_BN1, lengths_B = self.heard_and_trained
+        return states_BNC.detach(), mask_BN1, lengths_B
+
+    @property
+    def heard_and_trained(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The same with states that it trains, for steps in which the encoder is frozen and a new speaker's embedding
+        learns alone: nothing else tells an embedding how high a person speaks, and how fast."""
+        return self.states_BNC, self.mask_BN[..., None].to(self.states_BNC.dtype), self.lengths_B
 
 
 @dataclass(frozen=True)

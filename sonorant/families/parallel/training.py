@@ -36,10 +36,10 @@ class AcousticTrainConfig(UtteranceTrainConfig):
 class AcousticLosses(nn.Module):
     """The summed losses of a batch, and the alignment they rest on."""
 
-    def __init__(self, model: AcousticModel, diagonal_steps: int) -> None:
+    def __init__(self, model: AcousticModel, diagonal_steps: int, freeze_steps: int) -> None:
         super().__init__()
         self.model = model
-        self.diagonal_steps = diagonal_steps
+        self.diagonal_steps, self.freeze_steps = diagonal_steps, freeze_steps
 
     def forward(self, batch: Batch, step: int) -> dict[str, Tensor]:
         """Batch of `UtteranceBatches` -> `mel`, `prior` and, of a model with prosody, `pitch` summed over frames,
@@ -55,7 +55,9 @@ class AcousticLosses(nn.Module):
         prosody_BN2 = None
         if model.config.prosody:
             prosody_BN2, heard_BN = model.prosody_of(batch["mel"], batch["pitch"], durations_BN)
-        told_BNR = model.predictor.errors(*encoded.heard, durations_BN, prosody_BN2)
+        frozen = step < self.freeze_steps
+        heard = encoded.heard_and_trained if frozen else encoded.heard
+        told_BNR = model.predictor.errors(*heard, durations_BN, prosody_BN2)
         losses["duration"] = told_BNR[..., 0].sum()
         if model.config.prosody:
             losses["prosody"] = (told_BNR[..., 1] * heard_BN + told_BNR[..., 2]).sum()
@@ -97,7 +99,7 @@ class AcousticRecipe(Utterances):
         terms = {"mel": Term(1.0, "frames"), "prior": Term(1.0, "frames"), "duration": Term(0.5, "tokens")}
         if model.config.prosody:
             terms |= {"pitch": Term(0.2, "frames"), "prosody": Term(0.1, "tokens")}
-        return Phase("acoustic", AcousticLosses(model, self.diagonal_steps), terms)
+        return Phase("acoustic", AcousticLosses(model, self.diagonal_steps, self.freeze_steps), terms)
 
     @torch.no_grad()
     def write_sample(self, model: nn.Module, folder: Path) -> None:
