@@ -19,13 +19,13 @@ from flows.results import (
     speaker_rows,
     stage_rows,
 )
-from flows.workspace import parse_overrides
+from flows.workspace import check_settings, parse_overrides
 from sonorant.errors import SonorantError
 from sonorant.families import family_names, load_family
 from sonorant.families.family import VoiceConfig
 from sonorant.registry.registration import RegisterConfig
 from sonorant.tracking.store import DEFAULT_DATABASE, shown
-from tasks import check_params, params
+from tasks import params
 from tasks.stage import run
 
 NEXT = """\
@@ -63,10 +63,10 @@ def main() -> None:
         print(expected_time(found, family), flush=True)
     if arguments.changes:
         overrides = (overrides or {}) | parse_overrides(arguments.changes, "--set")
+    check_settings(params.PARAMS, overrides or {})
     use_own_prefect()
     from flows.train_and_export import train_and_export
 
-    check_params.check()
     state: Any = train_and_export(overrides=overrides, return_state=True)
     if not state.is_completed():
         raise SonorantError(f"the flow ended as {state.name}: {state.message}; the same command goes on from there")

@@ -21,7 +21,7 @@ from flows.command import run_logged
 from flows.graph import read_graph, up_to_date
 from flows.nodes import Nodes, first_part, other_nodes
 from flows.workers import check_workers, cluster
-from flows.workspace import bring_back, make_workspace
+from flows.workspace import bring_back, check_settings, make_workspace
 from sonorant.cluster import SCHEDULER
 from sonorant.errors import SonorantError
 from sonorant.files import read_json
@@ -87,6 +87,7 @@ def train_and_export(
         check_workers(workers)
         root, execution = Path.cwd(), str(flow_run.id)
         order = read_graph(root).order(stages)
+        check_settings(root / "params.yaml", overrides or {})
         where = make_workspace(root, root / "runs" / "workspaces" / execution, overrides) if overrides else root
         if overrides:
             logger.info("overrides: working in the copy %s", where)

@@ -6,6 +6,7 @@ import json
 import operator
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Collection, Mapping, Sequence
 from functools import reduce
 from pathlib import Path
@@ -16,7 +17,7 @@ import ruamel.yaml
 from flows.graph import read_graph
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_file, atomic_folder
-from tasks import params
+from tasks import check_params, params
 
 SHARED = "runs"  # run directories, MLflow's default store and the workspaces themselves
 SIDE_BY_SIDE = Path("reports/families")
@@ -39,6 +40,25 @@ def check_overrides(file: Path, overrides: Mapping[str, Any]) -> None:
             raise SonorantError(f"override of '{key}': it is a section; name one of {keys}")
         if not _fits(value, here):
             raise SonorantError(f"override of '{key}': expected {type(here).__name__} such as {here!r}, not {value!r}")
+
+
+def check_settings(file: Path, overrides: Mapping[str, Any]) -> None:
+    """Refuse overrides as `check_overrides` does, and those with which `file` would not pass `check_params`.
+
+    Else the stage whose setting it is would say so, perhaps after the trainings. A project of other stages, which lacks
+    sections of this one's, has its values checked by its stages alone.
+    """
+    check_overrides(file, overrides)
+    if not check_params.owners().keys() <= params.read(file).keys():
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        changed = Path(folder) / file.name
+        shutil.copy2(file, changed)
+        edit(changed, overrides)
+        try:
+            check_params.check(changed)
+        except SonorantError as error:
+            raise SonorantError(str(error).replace(str(changed), f"{file} with the overrides")) from None
 
 
 def make_workspace(root: Path, folder: Path, overrides: Mapping[str, Any]) -> Path:

@@ -17,7 +17,7 @@ from flows.tuning.figures import MINUTES, Figure, NoFigure
 from flows.tuning.search import Search, Values
 from flows.tuning.sizes import ALL, MORE, REPORT, STUDY, corpus_path, files_below, read_sizes
 from flows.tuning.study import ARM, DETAILS, SETTINGS, TuningStudy, load_study, make_comparison, open_storage
-from flows.workspace import check_overrides, parse_overrides
+from flows.workspace import check_settings, parse_overrides
 from sonorant.errors import SonorantError
 from sonorant.families import load_family
 from sonorant.families.family import VoiceConfig
@@ -82,7 +82,7 @@ def begin_curve(
         fixed=cheap(figures),
     )
     for settings in ({KEY: minutes[0]}, search.fixed, tuned or {}):
-        check_overrides(root / "params.yaml", settings)
+        check_settings(root / "params.yaml", settings)
     graph = read_graph(root.resolve())
     for figure in map(Figure, figures):
         figure.stage(graph)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from flows import demo
 from flows.demo import overrides_of, summary
 from flows.workspace import parse_overrides
 from sonorant.errors import SonorantError
@@ -42,6 +43,13 @@ def test_settings_are_given_as_in_params_yaml() -> None:
             parse_overrides([wrong], "--set")
     with pytest.raises(SonorantError, match=r"--set a\.b=\[: '\[' is no value of params\.yaml"):
         parse_overrides(["a.b=["], "--set")
+
+
+def test_a_value_that_a_stage_would_refuse_is_refused_before_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr("sys.argv", ["flows.demo", "--set", "evaluate.hear=int8"])
+    with pytest.raises(SonorantError, match=r"^params\.yaml with the overrides: .*evaluate\.hear.*int8"):
+        demo.main()
 
 
 def test_make_passes_the_family_on() -> None:
