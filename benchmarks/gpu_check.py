@@ -51,6 +51,8 @@ def main() -> None:
     parser.add_argument("--within", type=Path, help=argparse.SUPPRESS)  # a check's own process: the corpora's folder
     arguments = options(parser, SHORT)
     device = device_of("gpu_check", arguments)
+    if arguments.save and arguments.check != names:
+        parser.error("--save is for all checks: leave --check out")
     chosen = {claim: check for claim, check in CHECKS.items() if check.__name__ in arguments.check}
     if arguments.within:
         [check] = chosen.values()
@@ -67,7 +69,7 @@ def run_all(
     result: dict[str, Any] = {"device": device.type}
     if device.type == "cuda":
         result |= {"gpu": torch.cuda.get_device_name(), "gpus": torch.cuda.device_count(), "cuda": torch.version.cuda}
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         folder = Path(name)
         torch.set_num_threads(1)  # 16 threads on arrays as small as these took minutes, one takes seconds
         write_corpus(
@@ -108,9 +110,11 @@ def _in_a_process(folder: Path, check: Check, given: argparse.Namespace, threads
         said.seek(0)
         log.seek(0)
         lines, errors = said.read().splitlines(), log.read()
-    if child.returncode == 0:
+    try:
+        if child.returncode:
+            raise ValueError
         found, holds = json.loads(lines[-1])
-    else:
+    except (ValueError, IndexError):  # it failed, or something else spoke last
         last = [line for line in errors.splitlines() if line.strip()][-1:]
         found, holds = {"failed": " ".join([why, *last])[:400]}, False
     print(f"--- {name}\n{errors[-6000:]}", file=sys.stderr)

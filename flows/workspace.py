@@ -43,14 +43,13 @@ def check_overrides(file: Path, overrides: Mapping[str, Any]) -> None:
 
 
 def check_settings(file: Path, overrides: Mapping[str, Any]) -> None:
-    """Refuse overrides as `check_overrides` does, and those with which `file` would not pass `check_params`.
+    """Refuse overrides as `check_overrides` does, and a `file` that with them would not pass `check_params`.
 
-    Else the stage whose setting it is would say so, perhaps after the trainings. A project of other stages, which lacks
-    sections of this one's, has its values checked by its stages alone.
+    Else the stage whose setting it is would say so, perhaps after the trainings.
     """
     check_overrides(file, overrides)
-    if not check_params.owners().keys() <= params.read(file).keys():
-        return
+    if not overrides:
+        return check_params.check(file)
     with tempfile.TemporaryDirectory() as folder:
         changed = Path(folder) / file.name
         shutil.copy2(file, changed)

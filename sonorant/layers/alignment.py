@@ -37,7 +37,7 @@ def monotonic_alignment(score_BNT: Tensor, tokens_B: Tensor, frames_B: Tensor) -
 
 def batched_search(score_BNT: Tensor, tokens_B: Tensor, frames_B: Tensor) -> Tensor:
     """`monotonic_alignment` in torch: one `cummax` a token, so the loop is over tokens, not frames."""
-    # Into tensors that are there already, and no operator twice: a GPU runs one sooner than it is told of it.
+    # Into tensors that are there already, and no operator twice: on a GPU launching one takes longer than running it.
     batch, tokens, frames = score_BNT.shape
     prefix_BNT = torch.zeros(batch, tokens, frames + 1, dtype=torch.float64, device=score_BNT.device)
     torch.cumsum(score_BNT.double(), dim=2, out=prefix_BNT[:, :, 1:])

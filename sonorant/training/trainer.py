@@ -187,10 +187,10 @@ class Trainer:
                 self.epoch, self.step_in_epoch = self.epoch + 1, 0
 
     def _epochs_ahead(self) -> list[list[list[MicroBatch]]]:
-        """The steps of each epoch that is loaded together, from the next step on: one if the plan goes window by
-        window, else as many as `STEPS_LOADED` steps take, for each loading starts processes anew."""
+        """The steps of each epoch that is loaded together, from the next step on: one window of a corpus that is
+        fetched window by window, else as many as `STEPS_LOADED` steps take, for each loading starts processes anew."""
         ahead = [self.recipe.plan.steps(self.epoch)[self.step_in_epoch :]]
-        if self.recipe.plan.fetch is not None:
+        if self.recipe.plan.fetch is not None and self.recipe.store.fetches:
             return ahead
         wanted = min(STEPS_LOADED, self.config.steps - self.step)
         while sum(map(len, ahead)) < wanted:

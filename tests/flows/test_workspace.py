@@ -1,11 +1,16 @@
 """A copy of the project for one run."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import pytest
 import yaml
 
-from flows.workspace import bring_back, edit, make_workspace
+from flows.train_and_export import OWN
+from flows.workspace import bring_back, check_settings, edit, make_workspace
+from sonorant.errors import SonorantError
 from tests.flows.conftest import dvc
 from tests.support.imports import ROOT
 
@@ -100,3 +105,28 @@ def test_settings_are_written_as_they_are_read_and_other_lines_stay(tmp_path: Pa
         assert (here, type(here)) == (value, type(value)), key
     changed = [old for old, new in zip(before.splitlines(), after.splitlines(), strict=True) if old != new]
     assert len(changed) == len(values), changed
+
+
+def test_settings_are_checked_with_and_without_overrides(tmp_path: Path) -> None:
+    file = tmp_path / "params.yaml"
+    whole = (ROOT / "params.yaml").read_text(encoding="utf-8")
+    file.write_text(whole)
+    check_settings(file, {})
+    check_settings(file, {"evaluate.hear": "all"})
+    with pytest.raises(SonorantError, match=r"params\.yaml with the overrides: key 'evaluate\.hear'"):
+        check_settings(file, {"evaluate.hear": "int8"})
+    assert file.read_text() == whole
+    file.write_text(whole.replace("\npromote:", "\npromotes:"))
+    with pytest.raises(SonorantError, match=r"params\.yaml: unknown section 'promotes'"):
+        check_settings(file, {})
+
+
+def test_a_flow_of_this_pipeline_checks_the_values_of_its_overrides(
+    make_project: Callable[..., Path], run_flow: Callable[..., Any]
+) -> None:
+    stages = "\n".join(f"  {name}:\n    cmd: touch {name}\n    outs: [{name}]" for name in sorted(OWN))
+    root = make_project("project", f"stages:\n{stages}\n")
+    shutil.copy2(ROOT / "params.yaml", root / "params.yaml")
+    state = run_flow(root, overrides={"evaluate.hear": "int8"}, register=False)
+    assert state.is_failed() and "evaluate.hear" in state.message
+    assert not (root / "verify").exists()

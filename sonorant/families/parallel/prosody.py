@@ -33,7 +33,8 @@ def length_errors(log_BN: Tensor, frames_BN: Tensor) -> Tensor:
 
 
 class DurationPredictor(nn.Module):
-    """Log of each token's length in frames, from encoder states it does not train: of models without prosody."""
+    """Log of each token's length in frames: of models without prosody. It trains the states it is given in frozen steps
+    alone."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
