@@ -19,7 +19,7 @@ from sonorant.data.batches import Batch
 from sonorant.data.plan import MicroBatch
 from sonorant.families.parallel.training import AcousticLosses, AcousticRecipe
 from sonorant.files import atomic_file
-from sonorant.training import checkpoint, memory, run_directory, worker
+from sonorant.training import checkpoint, memory, run_directory, trainer, worker
 from sonorant.training.trainer import Trainer
 from tests.support.trainings import SLOW_WRITE
 
@@ -192,5 +192,6 @@ DISTURBANCES: dict[str, Callable[[], None]] = {
 
 
 if __name__ == "__main__":
+    trainer.STEPS_LOADED = 1  # they disturb the loader of an epoch
     DISTURBANCES[os.environ["DISTURBED"]]()
     worker.main()
