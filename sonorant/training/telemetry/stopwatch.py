@@ -17,31 +17,38 @@ QUIET_SECONDS = 10.0
 
 
 class Stopwatch:
-    """Sums the time of named phases since it was last read."""
+    """Sums the time of named phases since it was last read. Each moment of the host belongs to one of them: that which
+    was entered last."""
 
     def __init__(self, device: torch.device | None = None) -> None:
         on_gpu = device is not None and device.type == "cuda"
         self._events: list[tuple[str, torch.cuda.Event, torch.cuda.Event]] | None = [] if on_gpu else None
         self._seconds: defaultdict[str, float] = defaultdict(float)
-        self._since = time.perf_counter()
+        self._since = self._booked = time.perf_counter()
         self.current = REST, time.monotonic()
         """The phase this process is in and since when; one value, so that a watching thread never reads half of it."""
 
     @contextmanager
     def __call__(self, phase: str) -> Iterator[None]:
         """Time the body under `phase`."""
-        start = time.perf_counter()
         outer, _ = self.current
+        self._book()
         self.current = phase, time.monotonic()
         event = _now() if self._events is not None and phase in ON_DEVICE else None
         try:
             yield
         finally:
+            self._book()
             self.current = outer, time.monotonic()
-            if event is None:
-                self._seconds[phase] += time.perf_counter() - start
-            elif self._events is not None:
+            if event is not None and self._events is not None:
                 self._events.append((phase, event, _now()))
+
+    def _book(self) -> None:
+        """Add the time since the last booking to the phase this process is in, unless a GPU times that one."""
+        now, (phase, _) = time.perf_counter(), self.current
+        if phase != REST and (self._events is None or phase not in ON_DEVICE):
+            self._seconds[phase] += now - self._booked
+        self._booked = now
 
     def read(self) -> tuple[float, dict[str, float]]:
         """Wall seconds since the last reading, and each phase's share; starts anew. Makes a GPU finish its work."""
@@ -50,11 +57,11 @@ class Stopwatch:
             for phase, start, end in self._events:
                 self._seconds[phase] += start.elapsed_time(end) / 1000
             self._events.clear()
-        now = time.perf_counter()
-        wall = max(now - self._since, 1e-9)
+        self._book()  # a phase may be open: what it took so far belongs to what is read now
+        wall = max(self._booked - self._since, 1e-9)
         shares = {phase: seconds / wall for phase, seconds in self._seconds.items()}
         self._seconds.clear()
-        self._since = now
+        self._since = self._booked
         return wall, shares
 
 
