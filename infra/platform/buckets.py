@@ -20,7 +20,7 @@ from sonorant.errors import SonorantError
 from tasks.stage import run
 
 REMEDIES = {
-    "InvalidAccessKeyId": "the access key is not known there; see S3_ACCESS_KEY",
+    "InvalidAccessKeyId": "the access key is not known there, or was temporary and has expired; see S3_ACCESS_KEY",
     "SignatureDoesNotMatch": "the secret key is wrong; see S3_SECRET_KEY",
     "ExpiredToken": "the session token has expired; sign in again, or unset AWS_SESSION_TOKEN",
     "InvalidTokenId": "the session token is not valid; sign in again, or unset AWS_SESSION_TOKEN",

@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader, Dataset
 from sonorant.audio.pitch import ROWS, SOURCE_ROWS, SourceRows
 from sonorant.data.features import FeatureStore
 from sonorant.data.plan import MicroBatch
+from sonorant.errors import SonorantError
 
 FRAMES_MULTIPLE = 16
 """Padded lengths are multiples of this, so that kernels meet few different shapes."""
@@ -100,7 +101,16 @@ def prefetched(dataset: Dataset[Batch], workers: int, pin: bool, fresh: bool = F
         multiprocessing_context="spawn" if workers and fresh else None,
     )
     with _sigterm_blocked():
-        return iter(loader)
+        batches = iter(loader)
+    return _told_in_one_line(batches) if workers else batches
+
+
+def _told_in_one_line(batches: Iterator[Batch]) -> Iterator[Batch]:
+    """A SonorantError of a loader process, without the traceback that torch puts into its message."""
+    try:
+        yield from batches
+    except SonorantError as error:
+        raise type(error)(str(error).splitlines()[-1].split("Error: ", 1)[-1]) from None
 
 
 @contextmanager

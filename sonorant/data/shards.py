@@ -13,7 +13,7 @@ from sonorant.data.array_file import ArrayFile
 from sonorant.errors import SonorantError
 from sonorant.files import sha256_file
 from sonorant.store import Place, open_store
-from sonorant.store.cache import Cache
+from sonorant.store.cache import Cache, Lost
 from sonorant.store.shards import OBJECTS, object_name
 
 _OPEN = 128
@@ -143,7 +143,7 @@ class Shards:
             return local
         try:
             return self._cache.path(self._object(name, shard))
-        except SonorantError as error:
+        except Lost as error:
             raise SonorantError(f"{error}; {self._mend}") from None
 
     def _object(self, name: str, shard: int) -> str:

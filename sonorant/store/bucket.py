@@ -1,5 +1,7 @@
 """A store in a bucket of an object store that speaks S3."""
 
+import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -11,10 +13,21 @@ from sonorant.store.store import Entry
 
 try:
     import obstore
-    from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError, NotSupportedError
+    from obstore.exceptions import (
+        AlreadyExistsError,
+        BaseError,
+        NotFoundError,
+        NotSupportedError,
+        PermissionDeniedError,
+        UnauthenticatedError,
+    )
     from obstore.store import S3Store
 except ModuleNotFoundError as missing:
     raise SonorantError(f"a store in a bucket needs {missing.name}: pip install 'sonorant[s3]'") from None
+
+
+ANSWER = re.compile(r"<Code>(.*?)</Code>.*?<Message>(.*?)</Message>", re.DOTALL)
+"""Of a server that speaks S3, within the package's account of its request."""
 
 
 class Bucket:
@@ -94,6 +107,13 @@ class Bucket:
         try:
             yield
         except (BaseError, OSError, ValueError) as error:
-            reason = " ".join(str(error).split())[:200]
-            remedy = "see AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and that the bucket exists"
-            raise SonorantError(f"store {self.place}: {reason}; {remedy}") from None
+            found = ANSWER.search(str(error))
+            reason = " ".join((": ".join(found.groups()) if found else str(error)).split())[:200]
+            raise SonorantError(f"store {self.place}: {reason}; {_remedy(error)}") from None
+
+
+def _remedy(error: Exception) -> str:
+    refused = isinstance(error, PermissionDeniedError | UnauthenticatedError) or "ExpiredToken" in str(error)
+    if refused and os.environ.get("AWS_SESSION_TOKEN"):  # a server may have forgotten a key that expired
+        return "the temporary key may have expired: sign in again and repeat, what is done is kept"
+    return "see AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and that the bucket exists"

@@ -13,6 +13,10 @@ from sonorant.store.store import Store
 _LOCKS = 64  # files; processes that want different objects seldom wait for each other
 
 
+class Lost(SonorantError):
+    """An object that is missing or damaged, as against a store that does not answer: only computing it anew helps."""
+
+
 class Cache:
     """Fetches an object when it is first asked for, and compares it with its hash; what was used least goes first.
 
@@ -46,9 +50,9 @@ class Cache:
         arriving = file.with_name(f".{sha256}.{os.getpid()}.tmp")
         try:
             if not self._store.fetch(name, arriving):
-                raise SonorantError(f"{self._store.place}/{name}: no such object")
+                raise Lost(f"{self._store.place}/{name}: no such object")
             if sha256_file(arriving) != sha256:
-                raise SonorantError(f"{self._store.place}/{name}: damaged, its content is not what its name says")
+                raise Lost(f"{self._store.place}/{name}: damaged, its content is not what its name says")
             with self._alone("room"):
                 self._make_room(arriving.stat().st_size)
                 arriving.replace(file)

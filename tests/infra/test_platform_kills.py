@@ -93,7 +93,7 @@ def uploading(stack: Stack) -> bool:
     return "RUNNING" in stack.python(code)
 
 
-@pytest.mark.parametrize("server", ["postgres", "mlflow"])
+@pytest.mark.parametrize("server", ["postgres", "s3", "mlflow"])
 @pytest.mark.parametrize("after", [0.5, 2.0])
 def test_a_promotion_happens_once(stack: Stack, server: str, after: float) -> None:
     stack.place_voice(f"promoted-{server}-{after:g}")
@@ -108,6 +108,26 @@ def test_a_promotion_happens_once(stack: Stack, server: str, after: float) -> No
     registry = stack.registry()
     assert registry["versions"].keys() == versions.keys()
     assert registry["aliases"]["champion"] == max(registry["versions"], key=int)
+
+
+@pytest.mark.parametrize("task", ["register", "promote"])
+def test_a_flow_goes_on_to_its_champion_though_prefect_dies(stack: Stack, task: str) -> None:
+    stack.place_source(f"flow-{task}")
+    before = stack.registry()["versions"]
+    run = stack.begin()
+    wait_until(lambda: task in running(stack, run), patience=600, pause=0.2)
+    kill(stack, "prefect")
+    bring_back(stack)
+    assert stack.ended(run) == {run: "COMPLETED"}, stack.logs(run)
+    registry = stack.registry()
+    [new] = registry["versions"].keys() - before.keys()
+    assert registry["aliases"]["champion"] == new
+
+
+def running(stack: Stack, run: str) -> list[str]:
+    """Names of the tasks of a flow run that Prefect sees at work."""
+    wanted = {"flow_runs": {"id": {"any_": [run]}}, "task_runs": {"state": {"type": {"any_": ["RUNNING"]}}}}
+    return [str(each["name"]) for each in stack.prefect("task_runs/filter", wanted)]
 
 
 def asking(process: subprocess.Popen[str], stack: Stack) -> bool:

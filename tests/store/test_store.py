@@ -17,7 +17,7 @@ from sonorant.store import StoreConfig, open_store
 from sonorant.store.cache import Cache
 from sonorant.store.shards import object_name
 from sonorant.store.store import Store
-from tests.support.object_store import object_store
+from tests.support.object_store import disturbed, object_store
 from tests.support.stores import damage, object_of
 from tests.support.synthetic_corpus import TINY, write_corpus
 
@@ -111,6 +111,49 @@ def test_features_are_the_same_from_a_bucket(bucket: str, tmp_path: Path) -> Non
     open_store(f"{bucket}/same").delete(lost)
     with pytest.raises(SonorantError, match=r"\(mels of shard 1\): no such file; run: dvc repro --force"):
         FeatureStore.open(remote).check()
+
+
+def test_a_bucket_that_answers_503_is_asked_again(bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    local = features(tmp_path / "local", str(tmp_path / "store"))
+    answered = []
+
+    def busy(number: int) -> tuple[int, bytes] | None:
+        answered.append(number % 3 == 0)
+        return (503, b"<Error><Code>SlowDown</Code><Message>busy</Message></Error>") if answered[-1] else None
+
+    with disturbed(os.environ["AWS_ENDPOINT_URL"], busy) as address:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", address)
+        remote = features(tmp_path / "remote", f"{bucket}/busy")
+        for one, other in zip(read_all(local), read_all(remote), strict=True):
+            np.testing.assert_array_equal(one, other)
+    assert sum(answered) > 5
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "token", "says"),
+    [
+        (403, "InvalidAccessKeyId", "old", "the temporary key may have expired: sign in again"),
+        (400, "ExpiredToken", "old", "the temporary key may have expired: sign in again"),
+        (403, "InvalidAccessKeyId", "", "see AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID"),
+    ],
+)
+def test_a_key_that_a_bucket_refuses_is_named_in_one_line(
+    status: int, code: str, token: str, says: str, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first is what JuiceFS answered when the key of a session expired."""
+    body = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>No such key.</Message></Error>".encode()
+    with disturbed(os.environ["AWS_ENDPOINT_URL"], lambda number: (status, body)) as address:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", address)
+        monkeypatch.setenv("AWS_SESSION_TOKEN", token)
+        store = open_store(bucket)
+        (tmp_path / "new").write_bytes(b"new")
+        for ask in (
+            lambda: store.read("a"),
+            lambda: store.fetch("a", tmp_path / "a"),
+            lambda: store.put(tmp_path / "new", "a"),
+        ):
+            with pytest.raises(SonorantError, match=f"^store {bucket}: {code}: No such key.; {says}"):
+                ask()
 
 
 def test_gc_removes_what_no_index_names_and_nothing_else(

@@ -9,12 +9,16 @@ import secrets
 import shutil
 import socket
 import subprocess
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -86,3 +90,50 @@ def _wait_for(server: "subprocess.Popen[bytes]", port: int, log: Path) -> None:
             if probe.connect_ex(("127.0.0.1", port)) == 0:
                 return
         time.sleep(0.1)
+
+
+@contextmanager
+def disturbed(address: str, answer: Callable[[int], tuple[int, bytes] | None]) -> Iterator[str]:
+    """The address of a server before the one at `address`, that passes requests on.
+
+    Args:
+        answer: gives status and body of the request of that number, from 0, which is not passed on then; or None.
+    """
+    numbers = iter(range(10**9))
+
+    class Between(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def parse_request(self) -> bool:
+            parsed = super().parse_request()
+            setattr(self, f"do_{self.command}", self.pass_on)
+            return parsed
+
+        def pass_on(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            if instead := answer(next(numbers)):
+                self.reply(instead[0], {}, instead[1])
+                return
+            server = HTTPConnection(urlsplit(address).netloc)
+            server.request(self.command, self.path, body, dict(self.headers))
+            reply = server.getresponse()
+            self.reply(reply.status, dict(reply.getheaders()), reply.read())
+            server.close()
+
+        def reply(self, status: int, headers: dict[str, str], body: bytes) -> None:
+            self.send_response_only(status)
+            length = {"Content-Length": str(len(body))} if self.command != "HEAD" else {}
+            for name, value in ({**headers, **length}).items():
+                if name.lower() not in ("transfer-encoding", "connection"):
+                    self.send_header(name, value)
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Between) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()

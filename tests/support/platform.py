@@ -160,6 +160,15 @@ class Stack:
         found = of_bundle(self.root / "artifacts" / "voice", figures(more_errors(0.6)))
         (self.root / "reports" / "metrics.json").write_text(json.dumps(found))
 
+    def place_source(self, note: str) -> None:
+        """As `place_voice`, for a flow, whose stages put the voice where it belongs."""
+        corpora = self.root / "corpora"
+        voice = renamed(corpora / "voice", corpora / note)
+        shutil.rmtree(corpora / "voice")
+        voice.rename(corpora / "voice")
+        found = of_bundle(corpora / "voice", figures(more_errors(0.6)))
+        (corpora / "metrics.json").write_text(json.dumps(found))
+
     def start(self) -> subprocess.CompletedProcess[str]:
         return self.module("infra.platform.native", "start")
 

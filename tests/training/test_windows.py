@@ -12,10 +12,11 @@ from sonorant.data.batches import prefetched
 from sonorant.data.features import FeatureStore
 from sonorant.store import StoreConfig
 from sonorant.training import checkpoint
-from tests.support.object_store import ObjectStore, object_store
+from tests.support.object_store import ObjectStore, disturbed, object_store
 from tests.support.synthetic_corpus import TINY, write_corpus
 from tests.support.tiny_training import RECIPES, tiny_recipe
 from tests.support.trainings import Training
+from tests.support.waiting import PATIENCE
 from tests.training.trainings import assert_resumes, assert_same, newest_state, trainer_of
 
 WINDOW = 2
@@ -148,3 +149,25 @@ def test_two_ranks_from_a_bucket_train_as_from_a_folder_and_as_one(
     assert 0 < held(remote) <= remote.room
     for name, weights in states["folder", 1]["ema"].items():
         np.testing.assert_allclose(weights.numpy(), states["folder", 2]["ema"][name].numpy(), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_key_that_expires_ends_a_training_in_one_line_and_a_new_one_goes_on(
+    workers: int, corpus: Path, bucket: ObjectStore, remote: Remote, tmp_path: Path
+) -> None:
+    changes = {"window_shards": WINDOW, "steps": 12, "checkpoint_every": 1}
+    undisturbed = Training("vocoder", corpus, tmp_path / "folder", **changes)
+    undisturbed.finish(2)
+    training = Training("vocoder", remote.features, tmp_path / "bucket", {"data": {"workers": workers}}, **changes)
+    expired = b"<Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>"
+
+    def until_it_expires(number: int) -> tuple[int, bytes] | None:
+        return (400, expired) if list(training.run.checkpoints.glob("*")) else None
+
+    with disturbed(bucket.environment["AWS_ENDPOINT_URL"], until_it_expires) as address:
+        assert training.start(2, AWS_ENDPOINT_URL=address).wait(PATIENCE) != 0
+    [said] = {line for line in training.said().splitlines() if line.startswith("error: ")}  # of each rank
+    assert "ExpiredToken: The provided token has expired." in said and "Traceback" not in training.said()
+    training.finish(2)
+    assert_same(newest_state(undisturbed.run.path)["phases"], newest_state(training.run.path)["phases"])
