@@ -69,7 +69,7 @@ class Worker:
 
     def _next(self) -> _Turn | None:
         """Whose turn it is: who was not heard yet comes first, then who waited longest."""
-        able = [turn for turn in self._turns.values() if turn.credit and not turn.lull]
+        able = [turn for turn in self._turns.values() if turn.credit and not turn.waits]
         return next((turn for turn in able if not turn.given), able[0] if able else None)
 
     def _advance(self, turn: _Turn) -> None:
@@ -106,8 +106,6 @@ class _Turn:
     def __init__(self, number: int, wish: Wish) -> None:
         self.number, self.wish = number, wish
         self.credit, self.given = AHEAD, 0
-        self.lull = False
-        """Whether it waits for text."""
         self.speech: Any = None
         self.ended: Ended | None = None
         self._text: ArrivingText | None = None
@@ -115,12 +113,17 @@ class _Turn:
             self._text = ArrivingText()
             self._text.write(wish.text)
         self._unknown = self._sentences = 0
+        self._lull = False
+
+    @property
+    def waits(self) -> bool:
+        """Whether there is nothing to read. Who reads on all the same waits for text, and all others for them."""
+        return self._lull and self._text is not None and not self._text.wait(0)
 
     def tell(self, what: str, text: str = "") -> None:
         if what == "more":
             self.credit += 1
         elif self._text is not None:
-            self.lull = False
             with suppress(SonorantError):  # the text has ended
                 if what == "text":
                     self._text.write(text)
@@ -155,8 +158,8 @@ class _Turn:
             taken = self.speech.taken
             self.ended = Ended(taken.audio_seconds, taken.work_seconds, counters().late if counters else 0)
             return self._piece(self._encoder.end(), ())
-        self.lull = not len(samples)
-        return None if self.lull else self._piece(self._encoder.encode(samples), self.speech.completed)
+        self._lull = not len(samples)
+        return None if self._lull else self._piece(self._encoder.encode(samples), self.speech.completed)
 
     def _piece(self, sound: bytes, words: tuple[Any, ...]) -> Piece:
         reasons = self.speech.finish_reasons

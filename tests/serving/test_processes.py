@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import random
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -28,10 +29,12 @@ async def loaded(bundle: Path, workers: int) -> AsyncIterator[LoadedVoice]:
         voice.close()
 
 
-async def spoken(voice: LoadedVoice, wish: Wish, kill_at: int | None = None) -> bytes:
-    """The sound; the process that speaks it is killed after so many pieces."""
+async def spoken(
+    voice: LoadedVoice, wish: Wish, kill_at: int | None = None, told: asyncio.Queue[tuple[str, ...]] | None = None
+) -> bytes:
+    """The sound; the process that speaks it is killed after so many pieces. `told`: what arrives."""
     sound, count = b"", 0
-    async for piece in voice.speak(wish):
+    async for piece in voice.speak(wish, told):
         if isinstance(piece, Piece):
             sound += piece.sound
             count += 1
@@ -84,6 +87,51 @@ def test_a_text_that_kills_each_time_is_given_up(voice_bundle: Path) -> None:
             with pytest.raises(SonorantError, match="has died; ask again"):
                 await spoken(voice, Wish(text=TEXT * 5))
             killing.cancel()
+
+    asyncio.run(work())
+
+
+def test_an_arriving_text_with_nothing_new_holds_nobody_up(voice_bundle: Path) -> None:
+    """Who reads on where there is nothing waits for it, and with it all that the process speaks."""
+
+    async def work() -> None:
+        async with loaded(voice_bundle, 1) as voice:
+            whole = await spoken(voice, Wish(text="One apple."))
+            told: asyncio.Queue[tuple[str, ...]] = asyncio.Queue()
+            arriving = asyncio.ensure_future(spoken(voice, Wish(text="One apple. ", arrives=True), told=told))
+            for _ in range(3):
+                told.put_nowait(("text", ""))
+                async with asyncio.timeout(PATIENCE):
+                    assert await spoken(voice, Wish(text="One apple.")) == whole
+            told.put_nowait(("close",))
+            async with asyncio.timeout(PATIENCE):
+                assert await arriving == whole
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_however_a_text_arrives_it_is_spoken_to_its_end(voice_bundle: Path, seed: int) -> None:
+    """In letters, words or nothing, with a pause behind what ends, told at once or while earlier parts are spoken."""
+    draw = random.Random(seed)
+
+    async def work() -> None:
+        async with loaded(voice_bundle, 1) as voice:
+            whole = await spoken(voice, Wish(text=TEXT))
+            told: asyncio.Queue[tuple[str, ...]] = asyncio.Queue()
+            arriving = asyncio.ensure_future(spoken(voice, Wish(text="", arrives=True), told=told))
+            rest = TEXT
+            while rest:
+                count = draw.choice([0, 1, 7, 100])
+                told.put_nowait(("text", rest[:count]))
+                if rest[:count].rstrip().endswith(".") and draw.random() < 0.7:
+                    told.put_nowait(("pause",))
+                rest = rest[count:]
+                await asyncio.sleep(draw.choice([0, 0, 0.001, 0.02]))
+            told.put_nowait(("pause",))
+            told.put_nowait(("close",))
+            async with asyncio.timeout(PATIENCE):
+                assert await arriving == whole
 
     asyncio.run(work())
 
