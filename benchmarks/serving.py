@@ -56,6 +56,9 @@ def main() -> None:
         f"memory after the last round is at most {GROWTH:g} times that after 8 listeners": (
             rows[-1]["memory_mib"] <= GROWTH * rows[1]["memory_mib"]
         ),
+        f"the server's own memory too is at most {GROWTH:g} times that after 8 listeners, and it leaves no file open": (
+            rows[-1]["server_mib"] <= GROWTH * rows[1]["server_mib"] and rows[-1]["open_files"] <= rows[0]["open_files"]
+        ),
     }
     result = {"weights": weights, "seconds": given.seconds, "rounds": rows}
     result["worker_deaths"] = counted["sonorant_worker_deaths_total"]
@@ -77,6 +80,7 @@ async def load(url: str, listeners: int, seconds: float) -> dict[str, Any]:
     heard, numbers, began = Heard(), count(), time.perf_counter()
     await asyncio.gather(*(listen(url, heard, numbers, began + seconds) for _ in range(listeners)))
     took = time.perf_counter() - began
+    counted = metrics(url)
     p50, p95, p99 = (round(float(np.percentile(heard.first, share)) * 1000.0, 1) for share in (50, 95, 99))
     return {
         "listeners": listeners,
@@ -85,7 +89,9 @@ async def load(url: str, listeners: int, seconds: float) -> dict[str, Any]:
         "requests_a_second": round(len(heard.first) / took, 2),
         "first_audio_ms": {"p50": p50, "p95": p95, "p99": p99},
         "speech_a_second": round(heard.audio / took, 2),
-        "memory_mib": round(metrics(url)["sonorant_voice_memory_bytes"] / 2**20, 1),
+        "memory_mib": round(counted["sonorant_voice_memory_bytes"] / 2**20, 1),
+        "server_mib": round(counted["process_resident_memory_bytes"] / 2**20, 1),
+        "open_files": int(counted["process_open_fds"]),
         "load_average": round(os.getloadavg()[0], 1),
     }
 

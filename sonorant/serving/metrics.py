@@ -1,6 +1,6 @@
 """What the server counts, for Prometheus."""
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 
 from sonorant.serving.turns import Turns
 from sonorant.serving.voices import Voices
@@ -10,10 +10,12 @@ REAL_TIME = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 
 
 class Metrics:
-    """Counters and gauges of one server. The label `voice` is a voice's name, never text or key."""
+    """Counters and gauges of one server. The label `voice` is a voice's name, never text or key. Memory, CPU time and
+    open files of the server's own process have the names that Prometheus gives them for any process."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
         self.requests = self._counter("requests", "Requests to speak, by how they ended", "voice", "outcome")
         self.first_audio = self._histogram("first_audio_seconds", "Request to first sound", FIRST_AUDIO)
         self.real_time = self._histogram("real_time_factor", "Seconds of work a second of speech", REAL_TIME)
