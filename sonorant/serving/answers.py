@@ -79,8 +79,9 @@ class SpeechResponse(StreamingResponse):
     async def stream_response(self, send: Send) -> None:
         try:
             await super().stream_response(send)
-        except SonorantError as error:
-            _log.warning("a speech broke off: %s", error)
+        except (SonorantError, BusyError) as error:
+            # What is said of a text may quote it.
+            _log.warning("a speech broke off%s", f": {error}" if isinstance(error, NotSpoken | BusyError) else "")
             if self._error_line:
                 body = self._error_line(str(error))
                 await send({"type": "http.response.body", "body": body, "more_body": False})
@@ -105,8 +106,7 @@ def add_error_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(BusyError)
     async def busy(_: Request, error: BusyError) -> Response:
-        line = "too many are speaking; try again in a moment"
-        return answer(HTTPStatus.SERVICE_UNAVAILABLE, line, **{"Retry-After": "1"})
+        return answer(HTTPStatus.SERVICE_UNAVAILABLE, str(error), **{"Retry-After": "1"})
 
     @app.exception_handler(LimitReached)
     async def limited(_: Request, error: LimitReached) -> Response:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
+import shutil
+import time
 from contextlib import suppress
 from pathlib import Path
 from tempfile import mkdtemp
 
 from sonorant.errors import SonorantError
 from sonorant.serving.voices import REGISTRY, Offer, Offered, Voices
+from sonorant.tracking.store import TrackingUnavailable
 
+AGAIN_SECONDS = 30.0
+"""Until a version whose download broke off is downloaded again."""
 _log = logging.getLogger(__name__)
 
 
@@ -25,9 +31,9 @@ def fetch(offer: Offer, folder: Path) -> Offered:
 
 async def follow(voices: Voices, folder: Path, seconds: float, moved: asyncio.Event) -> None:
     """Ask the registry every so many seconds and whenever `moved` is set, for ever; a version that does not speak is
-    tried once."""
+    tried once, one that does not arrive is downloaded again after AGAIN_SECONDS."""
     followed = [one for one in voices.by_name.values() if one.offer.where.startswith(REGISTRY)]
-    refused: dict[str, str] = {}
+    refused: dict[str, tuple[str, float]] = {}  # by voice: a version, and when it is tried again
     while True:
         with suppress(TimeoutError):
             await asyncio.wait_for(moved.wait(), seconds)
@@ -43,19 +49,25 @@ async def follow(voices: Voices, folder: Path, seconds: float, moved: asyncio.Ev
             if version == one.version:
                 refused.pop(name, None)
                 one.trouble = ""
-            elif refused.get(name) != version:
+            elif refused.get(name, ("", 0.0))[0] != version or time.monotonic() >= refused[name][1]:
                 try:
                     await _take(voices, one, version, folder)
                 except Exception as error:
-                    refused[name] = version
-                    one.trouble = f"{REGISTRY}{version} is not spoken with, {one.version} stays: {error}"
-                    _log.error("%s", one.trouble)
+                    passes = not isinstance(error, SonorantError) or isinstance(error, TrackingUnavailable)
+                    refused[name] = (version, time.monotonic() + AGAIN_SECONDS if passes else math.inf)
+                    why = str(error) if isinstance(error, SonorantError) else type(error).__name__
+                    one.trouble = f"{REGISTRY}{version} is not spoken with, {one.version} stays: {why}"
+                    _log.error("%s%s", one.trouble, f"; tried again in {AGAIN_SECONDS:g} s" if passes else "")
 
 
 async def _take(voices: Voices, one: Offered, version: str, folder: Path) -> None:
     """Take another version, once it has spoken; meanwhile the one before answers."""
     bundle = await asyncio.to_thread(_download, version, folder)
-    loaded = await voices.start(bundle)
+    try:
+        loaded = await voices.start(bundle)
+    except BaseException:
+        await asyncio.to_thread(shutil.rmtree, bundle, ignore_errors=True)
+        raise
     _log.warning("%s is %s%s from now on", one.offer.name, REGISTRY, version)
     voices.replace(one, bundle, version, loaded)
 
@@ -71,4 +83,9 @@ def _version_of(uri: str) -> str:
 def _download(version: str, folder: Path) -> Path:
     from sonorant.registry.download import download_bundle
 
-    return download_bundle(f"{REGISTRY}{version}", Path(mkdtemp(dir=folder)))
+    out = Path(mkdtemp(dir=folder))
+    try:
+        return download_bundle(f"{REGISTRY}{version}", out)
+    except BaseException:
+        shutil.rmtree(out, ignore_errors=True)
+        raise

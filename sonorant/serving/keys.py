@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import logging
 import secrets
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +17,9 @@ from pathlib import Path
 
 from sonorant.errors import SonorantError
 from sonorant.files import parse_checked, read_json, write_json
+from sonorant.serving.processes import NotSpoken
 
+_log = logging.getLogger(__name__)
 MINUTE = 60.0
 
 
@@ -91,8 +94,13 @@ class Keys:
             raise SonorantError(f"{path}: holds no key; make one with --new-key")
 
     def caller(self, authorization: str | None) -> Caller:
-        """Whose key a header `Bearer <key>` gives. Raises RefusedKey."""
-        self._read()
+        """Whose key a header `Bearer <key>` gives. Raises RefusedKey; NotSpoken while the file is damaged, which
+        only the log explains."""
+        try:
+            self._read()
+        except SonorantError as error:
+            _log.error("%s", error)
+            raise NotSpoken("the server cannot read its keys now; ask again") from None
         kind, _, key = (authorization or "").partition(" ")
         given = _hash(key.strip())
         found = None

@@ -93,11 +93,14 @@ class LoadedVoice:
         self.description = read_bundle(bundle).description
         self.users = 0
         """Requests at work."""
+        self.trouble = ""
+        """Why the processes that died are not replaced."""
         self._workers: list[_Worker] = []
         self._wanted, self._log, self._died = workers, log, died
         self._numbers = itertools.count()
         self._ended = False
         self._tasks: set[asyncio.Task[None]] = set()
+        self._hiring = asyncio.Lock()
 
     @classmethod
     async def start(cls, bundle: Path, workers: int, *, log: str = "ERROR", died: Callable[[], None]) -> LoadedVoice:
@@ -174,6 +177,8 @@ class LoadedVoice:
         while not (able := [worker for worker in self._workers if not worker.dead]):
             if self._ended:
                 raise WorkerDied("the voice has been unloaded; ask again")
+            if self.trouble:
+                raise NotSpoken("the processes that spoke have died and cannot be replaced yet; ask later")
             await asyncio.sleep(0.05)
         return min(able, key=lambda worker: len(worker.speeches))
 
@@ -230,13 +235,20 @@ class LoadedVoice:
 
     async def _hire_again(self, *, soon: bool) -> None:
         await asyncio.sleep(0 if soon else AGAIN_SECONDS)
-        if self._mother.poll() is not None and not self._ended:
-            try:
-                await self._start_mother()
-            except SonorantError as error:
-                _log.error("%s", error)
-        if not self._ended:
-            self._hire()
+        async with self._hiring:  # else a process would be asked of one that still loads, and nobody read its pipe
+            while not self._ended:
+                try:
+                    if self._mother.poll() is not None:
+                        await self._start_mother()
+                    if not self._ended:
+                        self._hire()
+                    self.trouble = ""
+                    return
+                except (SonorantError, OSError) as error:
+                    if self.trouble != str(error):
+                        _log.error("a process that died is not replaced yet: %s", error)
+                    self.trouble = str(error)
+                    await asyncio.sleep(AGAIN_SECONDS)
 
 
 async def _pass_on(told: Told, worker: _Worker, number: int) -> None:

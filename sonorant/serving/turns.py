@@ -8,6 +8,9 @@ from contextlib import asynccontextmanager
 class BusyError(Exception):
     """Too many requests are waiting."""
 
+    def __init__(self) -> None:
+        super().__init__("too many are speaking; try again in a moment")
+
 
 class Turns:
     """Places for requests. Those who have one are spoken to in turns; the others wait in order, up to a limit."""

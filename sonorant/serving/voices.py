@@ -60,6 +60,8 @@ class Offered:
         """When this version was taken."""
         self.used = 0.0
         self.loading = asyncio.Lock()
+        self.load: asyncio.Task[None] | None = None
+        """Loads it, for all who wait."""
 
 
 class Voices:
@@ -95,7 +97,9 @@ class Voices:
         async with one.loading:
             new = one.loaded is None
             while one.loaded is None:
-                await self._load(one)
+                if one.load is None or one.load.done():
+                    one.load = asyncio.create_task(self._load(one))
+                await asyncio.shield(one.load)  # whoever leaves does not end what others wait for
             one.used = time.monotonic()
             using = one.loaded.used()
             loaded = using.__enter__()  # before another request may find the voice idle and unload it
@@ -107,15 +111,17 @@ class Voices:
             using.__exit__(None, None, None)
 
     async def _load(self, one: Offered) -> None:
-        bundle = one.bundle
+        bundle = one.bundle  # another may be taken meanwhile, which is not to be touched then
         try:
             loaded = await self.start(bundle)
         except SonorantError as error:
+            if one.bundle != bundle:
+                return
             one.trouble = str(error)
             raise NotSpoken(f"the voice {one.offer.name} is not loaded: {error}") from None
         if one.bundle == bundle:
             one.loaded = loaded
-        else:  # another version was taken meanwhile
+        else:
             loaded.close()
 
     async def start(self, bundle: Path) -> LoadedVoice:

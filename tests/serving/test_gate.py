@@ -11,7 +11,7 @@ import pytest
 
 from sonorant.serving.server import ServeConfig
 from sonorant.serving.voices import Offer
-from tests.support.serving import JSON, Running, ask, running
+from tests.support.serving import JSON, Running, ask, lines_of, running
 from tests.support.waiting import PATIENCE, wait_until
 
 GOOD = b'{"text": "Hi."}'
@@ -126,6 +126,24 @@ def test_a_listener_who_leaves_ends_the_work_and_is_counted(impatient: Running) 
         assert client.recv(20).startswith(b"HTTP/1.1 200")
     wait_until(lambda: impatient.service.turns.speaking == 0)
     assert b'sonorant_requests_total{outcome="cancelled",voice="tiny"} 1.0' in ask(impatient.url, "/metrics").read()
+
+
+def test_a_text_that_is_typed_is_told_that_too_many_speak(server: Running) -> None:
+    with connected(server) as one, connected(server) as two, connected(server) as waiting:
+        for client in (one, two):
+            client.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(LONG) + LONG)
+            assert client.recv(20).startswith(b"HTTP/1.1 200")
+        waiting.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(GOOD) + GOOD)
+        wait_until(lambda: server.service.turns.waiting == 1)
+        *_, last = lines_of(server.url, "/speech", text="", arrives=True)
+        assert last == {"error": "too many are speaking; try again in a moment"}
+    wait_until(lambda: server.service.turns.speaking == 0)
+
+
+def test_what_is_said_of_a_text_is_not_logged(server: Running, caplog: pytest.LogCaptureFixture) -> None:
+    *_, last = lines_of(server.url, "/v1/speech", text="One apple. Two pears. " + "secret" * 100, format="pcm")
+    assert "secret" in last["error"]
+    assert [record.message for record in caplog.records] == ["a speech broke off"]
 
 
 def test_too_many_are_turned_away_and_told_when_to_come_again(server: Running) -> None:

@@ -9,6 +9,7 @@ import pytest
 from sonorant.errors import SonorantError
 from sonorant.files import read_json, write_json
 from sonorant.serving.keys import Key, KeyFile, Keys, LimitReached, RefusedKey, new_key
+from sonorant.serving.processes import NotSpoken
 from sonorant.serving.server import ServeConfig
 from sonorant.serving.voices import Offer
 from tests.support.serving import JSON, ask, running
@@ -33,6 +34,21 @@ def test_no_other_key_is_taken(file: Path, header: str | None) -> None:
     secret = new_key(file, "app")
     with pytest.raises(RefusedKey):
         Keys(file).caller(header and header.format(key=secret))
+
+
+def test_a_file_that_is_damaged_while_the_server_runs_is_told_to_its_log_alone(
+    file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    secret = new_key(file, "app")
+    keys, whole = Keys(file), file.read_text()
+    for damage in ("{", '{"keys": ["secret"]}'):
+        file.write_text(damage)
+        with pytest.raises(NotSpoken) as told:
+            keys.caller(f"Bearer {secret}")
+        assert str(told.value) == "the server cannot read its keys now; ask again"
+        assert "keys.json" in caplog.text
+    file.write_text(whole)
+    assert keys.caller(f"Bearer {secret}").key.name == "app"
 
 
 def test_a_key_that_is_taken_out_is_refused_from_then_on(file: Path) -> None:

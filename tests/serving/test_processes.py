@@ -1,18 +1,22 @@
 """Processes that speak: they share what they speak with, die unheard, and end with the server."""
 
 import asyncio
+import errno
 import os
 import random
+import shutil
 import signal
+import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
 from sonorant.errors import SonorantError
-from sonorant.serving.processes import LoadedVoice
+from sonorant.serving.processes import LoadedVoice, NotSpoken
 from sonorant.serving.wish import Piece, Wish
 from tests.support.serving import JSON, ask, started
 from tests.support.waiting import PATIENCE, wait_until
@@ -67,6 +71,60 @@ def test_the_last_process_is_replaced_also_when_the_one_that_loaded_the_voice_is
             os.kill(mother, signal.SIGKILL)
             assert await spoken(voice, Wish(text=TEXT), kill_at=2) == whole
             assert voice.pids[0] != mother
+
+    asyncio.run(work())
+
+
+def test_a_voice_that_cannot_be_loaded_again_is_told_so_and_comes_back(voice_bundle: Path, tmp_path: Path) -> None:
+    """Requests do not wait for it: each holds a place that all voices share."""
+    bundle = tmp_path / "voice"
+    shutil.copytree(voice_bundle, bundle)
+
+    async def work() -> None:
+        async with loaded(bundle, 2) as voice:
+            whole = await spoken(voice, Wish(text=TEXT))
+            (bundle / "vocoder.fp32.onnx").rename(tmp_path / "away")
+            for pid in voice.pids:
+                os.kill(pid, signal.SIGKILL)
+            async with asyncio.timeout(PATIENCE):
+                with pytest.raises(NotSpoken, match="cannot be replaced yet"):
+                    while True:
+                        await spoken(voice, Wish(text=TEXT))
+            assert voice.trouble
+            (tmp_path / "away").rename(bundle / "vocoder.fp32.onnx")
+            while voice.alive < 2:
+                await asyncio.sleep(0.05)
+            assert await spoken(voice, Wish(text=TEXT)) == whole
+            assert voice.trouble == ""
+
+    asyncio.run(work())
+
+
+def test_a_process_that_cannot_be_started_now_is_started_later(
+    voice_bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = []
+
+    def start(*words: Any, **settings: Any) -> subprocess.Popen[bytes]:
+        tried.append(words)
+        if len(tried) == 1:
+            raise OSError(errno.ENOMEM, "Cannot allocate memory")
+        return popen(*words, **settings)
+
+    popen = subprocess.Popen
+
+    async def work() -> None:
+        async with loaded(voice_bundle, 2) as voice:
+            await spoken(voice, Wish(text=TEXT))
+            monkeypatch.setattr("sonorant.serving.processes.subprocess.Popen", start)
+            for pid in voice.pids:
+                os.kill(pid, signal.SIGKILL)
+            async with asyncio.timeout(PATIENCE):
+                while voice.alive or not tried:
+                    await asyncio.sleep(0.01)
+                while voice.alive < 2:
+                    await asyncio.sleep(0.05)
+            assert len(tried) == 2
 
     asyncio.run(work())
 

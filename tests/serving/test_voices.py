@@ -1,8 +1,9 @@
 """Several voices: named, unloaded when memory is short, and replaced when the registry's alias moves."""
 
+import asyncio
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +12,13 @@ import pytest
 from sonorant.audio.wav import pcm16
 from sonorant.errors import SonorantError
 from sonorant.registry import RegisterConfig, register
+from sonorant.registry.download import download_bundle
 from sonorant.runtime import Voice
+from sonorant.serving.processes import LoadedVoice
 from sonorant.serving.server import ServeConfig
-from sonorant.serving.voices import Offer, Voices
+from sonorant.serving.voices import Offer, Offered, Voices
 from sonorant.tracking import open_store
+from sonorant.tracking.store import TrackingUnavailable
 from tests.support.loudness import body, louder, loudest
 from tests.support.serving import Running, ask, lines_of, running
 from tests.support.waiting import wait_until
@@ -112,6 +116,73 @@ def test_a_version_that_says_nothing_is_not_spoken_with_and_readyz_says_why(serv
     champion(2)
     wait_until(lambda: version(server) == "tiny/2")
     assert json.loads(ask(server.url, "/readyz").read())["voices"]["tiny"]["trouble"] is None
+
+
+def test_a_version_whose_download_breaks_off_is_downloaded_again(
+    server: Running, registry: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    downloads = []
+
+    def download(uri: str, out: Path) -> Path:
+        downloads.append(out)
+        if len(downloads) == 1:
+            raise TrackingUnavailable("the store does not answer")
+        return download_bundle(uri, out)
+
+    monkeypatch.setattr("sonorant.registry.download.download_bundle", download)
+    monkeypatch.setattr("sonorant.serving.following.AGAIN_SECONDS", 0.3)
+    champion(2)
+    wait_until(lambda: "tiny/1 stays: the store does not answer" in server.service.voices.named("tiny").trouble)
+    wait_until(lambda: version(server) == "tiny/2")
+    assert [path.exists() for path in downloads] == [False, True]
+
+
+class Slow:
+    """Stands for a voice that loads: each time `then` says what becomes of it."""
+
+    def __init__(self, one: Offered, *then: Callable[[], None]) -> None:
+        self.voices = Voices([one], workers=1, memory=None, log="ERROR", died=lambda: None)
+        self.voices.start = self._start  # type: ignore[method-assign]
+        self.bundles: list[Path] = []
+        self._one, self._then = one, then
+
+    async def _start(self, bundle: Path) -> LoadedVoice:
+        self.bundles.append(bundle)
+        await asyncio.sleep(0.2)
+        self._then[len(self.bundles) - 1]()
+        return LoadedVoice(bundle, 0, "ERROR", lambda: None)
+
+    async def use(self) -> Path:
+        async with self.voices.use(self._one) as loaded:
+            return loaded.bundle
+
+
+def test_whoever_leaves_does_not_end_what_others_wait_for(voice_bundle: Path) -> None:
+    async def work() -> None:
+        slow = Slow(Offered(Offer(name="tiny", where=str(voice_bundle)), voice_bundle, ""), lambda: None)
+        leaving, staying = asyncio.create_task(slow.use()), asyncio.create_task(slow.use())
+        await asyncio.sleep(0.05)
+        leaving.cancel()
+        assert await staying == voice_bundle
+        assert slow.bundles == [voice_bundle]
+
+    asyncio.run(work())
+
+
+def test_a_promotion_while_the_voice_loads_is_no_failure(voice_bundle: Path, tmp_path: Path) -> None:
+    newer = tmp_path / "newer"
+    shutil.copytree(voice_bundle, newer)
+    one = Offered(Offer(name="tiny", where="models:/tiny@champion"), voice_bundle, "tiny/1")
+
+    def replaced() -> None:
+        one.bundle = newer
+        raise SonorantError("its download is removed")
+
+    async def work() -> None:
+        assert await Slow(one, replaced, lambda: None).use() == newer
+        assert one.trouble == ""
+
+    asyncio.run(work())
 
 
 def test_a_registry_that_is_away_changes_nothing(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
