@@ -1,6 +1,7 @@
 """A trained model on disk: `weights.pt` and `model.json`, whose `kind` says what can be built from it."""
 
 import dataclasses
+import io
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +41,12 @@ def describe(
 
 def save_model(folder: Path, weights: dict[str, torch.Tensor], description: dict[str, Any]) -> None:
     """Write `weights.pt` and `model.json` into `folder`, each whole or not at all."""
-    # Given a path, torch would store its name inside, which holds this process's number.
+    # Into memory first: given a path, torch would store its name inside, which holds this process's number; given a
+    # file, it would hide that the disk is full behind an error of its own.
+    buffer = io.BytesIO()
+    torch.save(weights, buffer)
     with atomic_file(folder / "weights.pt") as temporary, temporary.open("wb") as file:
-        torch.save(weights, file)
+        file.write(buffer.getbuffer())
     write_json(folder / "model.json", description)
 
 

@@ -54,7 +54,10 @@ class ArrayFile:
         wanted, place = found.reshape(-1).view(np.uint8), self._offset + rows.start * self._row_bytes
         done = 0
         while done < len(wanted):
-            data = os.pread(self._descriptor, len(wanted) - done, place + done)
+            try:
+                data = os.pread(self._descriptor, len(wanted) - done, place + done)
+            except OSError as error:
+                raise SonorantError(f"{self.path}: cannot be read ({error.strerror}); look at its disk") from None
             if not data:
                 raise SonorantError(f"{self.path}: was cut off while it was read; run its stage again (dvc repro)")
             wanted[done : done + len(data)] = np.frombuffer(data, dtype=np.uint8)

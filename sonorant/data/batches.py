@@ -111,6 +111,13 @@ def _told_in_one_line(batches: Iterator[Batch]) -> Iterator[Batch]:
         yield from batches
     except SonorantError as error:
         raise type(error)(str(error).splitlines()[-1].split("Error: ", 1)[-1]) from None
+    except RuntimeError as error:
+        if not str(error).startswith("DataLoader worker"):
+            raise
+        raise SonorantError(
+            "a loader process was killed; if memory or /dev/shm was full, lower data.workers: the same command resumes "
+            "from the last checkpoint"
+        ) from None
 
 
 @contextmanager

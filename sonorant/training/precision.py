@@ -11,6 +11,7 @@ import torch
 from sonorant.data.batches import Batch
 from sonorant.training.memory import STEPS_AN_EPOCH
 from sonorant.training.step import TrainStep
+from sonorant.training.sub_batches import out_of_memory, release
 
 ROUNDS = 3
 WORTH = 1.05
@@ -48,16 +49,26 @@ def find_precision(trained: TrainStep) -> tuple[str, str]:
     slowest = {precision: max(each[precision] for each in ranks.gather(seconds)) for precision in seconds}
     chosen = half if slowest[half] * WORTH <= slowest["fp32"] else "fp32"
     trained.set_precision(chosen)
-    times = ", ".join(f"{precision} {1000 * value:.0f} ms" for precision, value in slowest.items())
+    times = ", ".join(
+        f"{precision} {1000 * value:.0f} ms" if value < float("inf") else f"{precision} more memory than there is"
+        for precision, value in slowest.items()
+    )
     return chosen, f"precision {chosen}: a micro-batch takes {times} here"
 
 
 def _seconds(trained: TrainStep, batch: Batch) -> float:
+    """Of a pass; infinite where it does not fit into memory, which sub-batches or a budget are found for later."""
     device = trained.ranks.device
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    started = time.perf_counter()
-    trained.dry_run(batch)
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return time.perf_counter() - started
+    try:
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        started = time.perf_counter()
+        trained.dry_run(batch)
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        return time.perf_counter() - started
+    except (RuntimeError, MemoryError) as error:
+        if not out_of_memory(error):
+            raise
+    release(device)  # only now: the error's traceback holds the pass
+    return float("inf")

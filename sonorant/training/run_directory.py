@@ -131,7 +131,8 @@ class MetricsLog:
         if new:
             self._file.write(json.dumps({"step": step, "time": time.time(), "metrics": new}) + "\n")
             self._file.flush()
-            self.logged.update((step, name) for name in new)
+        # A step is written once in a process: only what was there before may come again, and that once.
+        self.logged.difference_update((step, name) for name in metrics)
 
     def flush_to_disk(self) -> None:
         """Make the rows survive a power cut before a later checkpoint does."""

@@ -203,10 +203,11 @@ class Part:
 def add_gradients(module: nn.Module, loss: torch.Tensor) -> None:
     """As `loss.backward()`, but all gradients or none, and unseen by DistributedDataParallel."""
     parameters = list(module.parameters())
-    for parameter, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
-        if parameter.grad is None:
-            parameter.grad = torch.zeros_like(parameter)
-        parameter.grad += gradient
+    gradients = torch.autograd.grad(loss, parameters)
+    # Memory may run out here too, and then the rows come again: all is allocated before any is added.
+    sums = [torch.zeros_like(one) if one.grad is None else one.grad for one in parameters]
+    for parameter, gradient, total in zip(parameters, gradients, sums, strict=True):
+        parameter.grad = total.add_(gradient)
 
 
 def out_of_memory(error: BaseException) -> bool:

@@ -3,6 +3,7 @@
 torchrun --nproc-per-node 2 -m sonorant.training.worker job.json
 """
 
+import math
 import os
 import re
 import sys
@@ -178,7 +179,9 @@ def _save(trainer: Trainer, job: Job, run: RunDirectory) -> None:
     out, averages = Path(job.out), trainer.trained.ema.module.state_dict()
     weights = {name: value.detach().cpu().contiguous() for name, value in averages.items()}
     description = trainer.recipe.description()
-    description["provenance"] = {**trainer.provenance, "steps": trainer.step, "validation_loss": trainer.best_loss}
+    description["provenance"] = {**trainer.provenance, "steps": trainer.step}
+    if math.isfinite(trainer.best_loss):  # it is not where no validation had a finite loss
+        description["provenance"]["validation_loss"] = trainer.best_loss
     if trainer.why:
         description["provenance"]["ended"] = trainer.why
     out.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,7 @@ import torch
 from sonorant.errors import SonorantError
 from sonorant.training.distributed.ranks import Ranks
 from sonorant.training.step import TrainStep
-from sonorant.training.sub_batches import SubBatches, out_of_memory
+from sonorant.training.sub_batches import SubBatches, add_gradients, out_of_memory
 from sonorant.training.telemetry.stopwatch import Stopwatch
 from tests.support.tiny_training import tiny_recipe
 from tests.support.trainings import Training
@@ -95,6 +95,27 @@ def test_gradients_in_pieces_are_the_same(features: Path, alone: None, tmp_path:
         found.append(gradients_of(trained))
     whole, parts = found
     assert (whole - parts).norm() < 5e-3 * whole.norm(), "the sign of an L1 flips where rounding decides"
+
+
+def test_memory_that_runs_out_while_gradients_are_added_leaves_none_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rows come again, so what was added would count twice."""
+    module = torch.nn.ParameterList([torch.ones(1), torch.ones(1)])
+    allocations = []
+
+    def zeros_like(tensor: torch.Tensor) -> torch.Tensor:
+        allocations.append(tensor)
+        if len(allocations) == 2:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return real(tensor)
+
+    real = torch.zeros_like
+    monkeypatch.setattr(torch, "zeros_like", zeros_like)
+    with pytest.raises(torch.OutOfMemoryError):
+        add_gradients(module, 2 * module[0] + 3 * module[1])
+    assert [parameter.grad for parameter in module] == [None, None]
+    for _ in range(2):
+        add_gradients(module, 2 * module[0] + 3 * module[1])
+    assert [parameter.grad.item() for parameter in module] == [4, 6]
 
 
 def test_a_single_row_that_does_not_fit_is_said_to_be_one() -> None:

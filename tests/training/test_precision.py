@@ -42,6 +42,22 @@ def test_half_precision_is_taken_where_it_is_worth_it(bf16: float, chosen: str, 
     assert why == f"precision {chosen}: a micro-batch takes fp32 1000 ms, bf16 {1000 * bf16:.0f} ms here"
 
 
+@pytest.mark.parametrize("fits", ["bf16", "neither"])
+def test_a_precision_that_does_not_fit_into_memory_is_not_taken(
+    fits: str, features: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained = step_of("acoustic", features, precision="auto")
+
+    def dry_run(batch: Any) -> None:
+        if trained.precision != fits:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(trained, "dry_run", dry_run)
+    found, why = find_precision(trained)
+    assert found == "bf16"
+    assert "fp32 more memory than there is" in why
+
+
 def test_the_slowest_rank_decides(clock: Clock, features: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock({"fp32": 1.0, "bf16": 0.5})
     monkeypatch.setattr(Ranks, "gather", lambda self, own: [own, {"fp32": 1.1, "bf16": 1.2}])

@@ -3,6 +3,8 @@
 import json
 import re
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -112,3 +114,28 @@ def test_a_rank_back_from_a_suspension_does_not_report_the_time_it_slept(tmp_pat
     watchdog._done.set()
     watchdog._exchange()
     assert json.loads(watchdog._store.get("watchdog/0"))["idle"] < 1
+
+
+HANGING = """
+import os, sys, time
+from pathlib import Path
+from sonorant.training.config import MachineConfig
+from sonorant.training.distributed.watchdog import Watchdog
+from sonorant.training.run_directory import RunDirectory
+from sonorant.training.telemetry.stopwatch import Stopwatch
+from tests.training.trainings import ALONE
+
+run = Path(sys.argv[1])
+os.mkfifo(run / "stall-rank-0.txt")  # whoever opens it waits for ever, as for a disk that hangs
+stopwatch = Stopwatch()
+with Watchdog(ALONE, stopwatch, lambda: 7, MachineConfig(stall_warning=0.5, stall_limit=1.0), RunDirectory(run)):
+    with stopwatch("checkpoint"):
+        time.sleep(600)
+"""
+
+
+def test_a_disk_that_hangs_does_not_hold_the_watchdog_up(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", HANGING, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == 1
+    assert re.search(r"error: rank 0 on \S+ has made no progress .* in phase checkpoint", done.stderr), done.stderr

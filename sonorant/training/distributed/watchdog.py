@@ -183,19 +183,29 @@ class Watchdog:
             return
         self._warned.add((one.rank, one.step, one.phase))
         if one.rank == self.ranks.rank:
-            self.run.path.mkdir(parents=True, exist_ok=True)
-            with self.stacks.open("w", encoding="utf-8") as file:
-                faulthandler.dump_traceback(file, all_threads=True)
-            _say(f"rank {one.rank}: the stack of what it waits for is in {self.stacks}")
+            threading.Thread(target=self._write_stacks, daemon=True).start()
         if speaker:
             _say(f"warning: {one}: {_hint(one)}; training ends after {self.machine.stall_limit:.0f} s")
 
+    def _write_stacks(self) -> None:
+        """On a thread of its own: the disk of the run directory may be what stands still."""
+        try:
+            self.run.path.mkdir(parents=True, exist_ok=True)
+            with self.stacks.open("w", encoding="utf-8") as file:
+                faulthandler.dump_traceback(file, all_threads=True)
+        except OSError as error:
+            _say(f"rank {self.ranks.rank}: {self.stacks}: not written ({error.strerror})")
+            return
+        _say(f"rank {self.ranks.rank}: the stack of what it waits for is in {self.stacks}")
+
     def _end(self, at_fault: list[Whereabouts]) -> None:
         message = f"{', '.join(map(str, at_fault))}: {_hint(at_fault[0])}"
-        self.run.fail(message)
         _say(f"error: {message}; the same command resumes from the last checkpoint")
         self._ending.set()
+        failing = threading.Thread(target=self.run.fail, args=(message,), daemon=True)
+        failing.start()
         self._done.wait(3 * self.interval)  # for the others to hear of it
+        failing.join(self.interval)
         os._exit(1)  # the main thread stands still and cannot be asked
 
 
