@@ -1,6 +1,8 @@
 """Shared by all entry points: errors as one line, options for paths, and stages as MLflow runs."""
 
 import argparse
+import errno
+import sqlite3
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -46,7 +48,7 @@ def add_inputs(parser: argparse.ArgumentParser, *names: str) -> None:
 
 
 def run(main: Callable[[], None], stage: str | None = None) -> None:
-    """Run a task's `main`; a SonorantError becomes one line and exit status 1.
+    """Run a task's `main`; a SonorantError, or a disk that is full, becomes one line and exit status 1.
 
     A `stage` of dvc.yaml in a pipeline execution is kept as an MLflow run, with its params, metrics and HTML pages.
     """
@@ -58,6 +60,17 @@ def run(main: Callable[[], None], stage: str | None = None) -> None:
     except SonorantError as error:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(1) from None
+    except (OSError, sqlite3.OperationalError) as error:
+        if not _disk_is_full(error):
+            raise
+        where = getattr(error, "filename", None) or "a disk that is written to"
+        print(f"error: {where}: is full; make room and repeat the command, what is done is kept", file=sys.stderr)
+        raise SystemExit(1) from None
+
+
+def _disk_is_full(error: Exception) -> bool:
+    # sqlite3, which diskcache writes by, gives no number
+    return getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "disk is full" in str(error)
 
 
 def stage_of_graph(stage: str) -> dict[str, Any]:

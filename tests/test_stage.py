@@ -1,7 +1,9 @@
 """What a stage's MLflow run keeps follows dvc.yaml, however an output is listed there."""
 
+import errno
 import json
 import shutil
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -45,3 +47,29 @@ def test_every_output_of_the_pipeline_has_a_name(monkeypatch: pytest.MonkeyPatch
         outputs = stage_of_graph(stage)
         names = [*names_of(outputs["outs"]), *names_of(outputs.get("metrics", []))]
         assert all(name.split("/")[0] in ("data", "models", "artifacts", "reports") for name in names), stage
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device", "data/features"),
+        sqlite3.OperationalError("database or disk is full"),
+    ],
+)
+def test_a_full_disk_is_one_line(error: Exception, capsys: pytest.CaptureFixture[str]) -> None:
+    def main() -> None:
+        raise error
+
+    with pytest.raises(SystemExit) as ended:
+        run(main)
+    assert ended.value.code == 1
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.endswith("is full; make room and repeat the command, what is done is kept")
+
+
+def test_another_error_of_the_system_keeps_its_traceback() -> None:
+    def main() -> None:
+        raise FileNotFoundError(errno.ENOENT, "No such file", "x")
+
+    with pytest.raises(FileNotFoundError):
+        run(main)

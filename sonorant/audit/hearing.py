@@ -8,6 +8,8 @@ from typing import Any
 
 from rapidfuzz.distance import Levenshtein
 
+import sonorant.audio
+import sonorant.data.sound
 import sonorant.recognizers
 from sonorant.cache import code_of, compute_missing, key_of
 from sonorant.data.manifest import Utterance
@@ -32,7 +34,7 @@ def hear(
         revision = load_recognizer(name, languages[0]).revision
     except SonorantError as error:
         return f"not run: {error}"
-    code = code_of(sonorant.recognizers)
+    code = code_of(sonorant.recognizers, sonorant.audio, sonorant.data.sound)
     return compute_missing(
         _hear,
         utterances,

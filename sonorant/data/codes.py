@@ -13,6 +13,7 @@ import pickle
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Protocol
 
 import numpy as np
@@ -210,12 +211,18 @@ def _keys(features: FeatureStore, codec: Encodes, described: dict[str, Any]) -> 
     """Name the codes of each shard by what is encoded, the codec, and its code."""
     import sonorant.layers
 
-    shared = key_of(VERSION, described, code_of(sys.modules[type(codec).__module__], sonorant.layers))
+    shared = key_of(VERSION, described, code_of(*modules_of(type(codec)), sonorant.layers))
     heard = [number for number, name in enumerate(ARRAYS) if name in (MELS, PITCH, AUDIO)]
     return [
         key_of(shared, [objects[number].tobytes().hex() for number in heard])
         for objects in features.index.shard_objects
     ]
+
+
+def modules_of(kind: type) -> list[ModuleType]:
+    """Where a class and those of ours that it inherits from are written."""
+    names = {one.__module__ for one in kind.__mro__ if one is kind or one.__module__.startswith("sonorant.")}
+    return [sys.modules[name] for name in sorted(names)]
 
 
 def _encoded_shards(features: FeatureStore, codec: Encodes, keys: list[str], processes: int | None) -> list[Shard]:

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sonorant.errors import SonorantError
-from sonorant.files import sha256_file
+from sonorant.files import flush_to_disk, sha256_file
 from sonorant.store.store import Store
 
 _LOCKS = 64  # files; processes that want different objects seldom wait for each other
@@ -47,7 +47,8 @@ class Cache:
         return file
 
     def _fetch(self, name: str, sha256: str, file: Path) -> None:
-        arriving = file.with_name(f".{sha256}.{os.getpid()}.tmp")
+        # The lock's number, so that the next fetch under this lock overwrites what a killed process left.
+        arriving = file.with_name(f".{int(sha256[:8], 16) % _LOCKS}.tmp")
         try:
             if not self._store.fetch(name, arriving):
                 raise Lost(f"{self._store.place}/{name}: no such object")
@@ -55,6 +56,7 @@ class Cache:
                 raise Lost(f"{self._store.place}/{name}: damaged, its content is not what its name says")
             with self._alone("room"):
                 self._make_room(arriving.stat().st_size)
+                flush_to_disk(arriving)  # else a power cut leaves an empty file, which is taken for the object
                 arriving.replace(file)
         finally:
             arriving.unlink(missing_ok=True)

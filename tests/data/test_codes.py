@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 import torch
 
-from sonorant.data.codes import FRAMES, OBJECTS, CodeStore, write_codes, write_no_codes
+from sonorant.data.codes import FRAMES, OBJECTS, CodeStore, modules_of, write_codes, write_no_codes
 from sonorant.data.features import FeatureStore
 from sonorant.errors import SonorantError
 from sonorant.families.codec_lm.codec import Codec, CodecConfig
+from sonorant.families.codec_lm.source_codec import SourceCodec
 from sonorant.files import read_json, write_json
 from sonorant.store.shards import object_name
 from tests.support.folders import contents
@@ -195,3 +196,9 @@ def test_a_missing_shard_of_codes_is_named_with_the_command_that_makes_it(
         codes.verify()
     write_codes(tmp_path / "codes", "codec_lm", own, codec, "e" * 64)
     assert lost.exists()
+
+
+def test_codes_are_keyed_by_all_code_that_makes_them() -> None:
+    """What a codec inherits encodes too."""
+    names = {module.__name__ for module in modules_of(SourceCodec)}
+    assert names == {"sonorant.families.codec_lm.codec", "sonorant.families.codec_lm.source_codec"}

@@ -75,6 +75,26 @@ def test_a_cache_holds_no_more_than_it_may_and_keeps_what_was_used_last(tmp_path
     assert {file.name for file in (tmp_path / "cache/objects").iterdir()} == {names[n][-64:] for n in (0, 3)}
 
 
+def test_what_a_killed_process_left_of_a_fetch_is_overwritten(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path / "store"))
+    name = kept(store, b"as it was")
+    cache = Cache(store, tmp_path / "cache", 10**6)
+    fetch, left = store.fetch, tmp_path / "cache/objects"
+
+    def killed(name: str, target: Path) -> bool:
+        fetch(name, target)
+        target.rename(target.with_name(f"{target.name}.left"))  # as the process no longer removes it
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(store, "fetch", killed)
+        cache.path(name)
+    [file] = left.iterdir()
+    file.rename(file.with_name(file.name.removesuffix(".left")))
+    assert cache.path(name).read_bytes() == b"as it was"
+    assert [file.name for file in left.iterdir()] == [name[-64:]]
+
+
 def test_what_is_fetched_is_compared_with_its_hash(tmp_path: Path) -> None:
     store = open_store(str(tmp_path / "store"))
     name = kept(store, b"as it was")
