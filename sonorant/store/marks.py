@@ -25,9 +25,11 @@ def unpacked(data: bytes) -> Iterator[str]:
 
 def mark(store: Store, keys: Sequence[str]) -> None:
     """Note in the store that an index needs the shards with these keys. Before they are computed, so that what a
-    killed stage has done is kept as well."""
+    killed stage has done is kept as well. Written anew each time: its age says whether a stage may be at work."""
     data = packed(keys)
-    store.create(mark_name(data), data)
+    with store.draft() as folder:
+        (folder / KEYS).write_bytes(data)
+        store.put(folder / KEYS, mark_name(data))
 
 
 def mark_name(data: bytes) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sonorant.errors import SonorantError
 from sonorant.files import sha256_file
-from sonorant.store.marks import KEYS, mark_name, marked, unpacked
+from sonorant.store.marks import KEYS, MARKS, mark_name, marked, unpacked
 from sonorant.store.place import Place
 from sonorant.store.shards import OBJECTS, SHARDS, key_of_shard, object_name, shard_name
 from sonorant.store.store import Store, open_store
@@ -61,14 +61,16 @@ class Removed:
 
 def collect(needed: Collection[Needed], *, only: bool, hours: float, dry_run: bool) -> Removed:
     """Remove shards and arrays that no index needs: neither those given nor, unless `only`, any that was ever made from
-    the store. What is younger than `hours` stays, as a stage at work may have written it."""
+    the store. What is younger than `hours` stays, as a stage at work may have written it, and so does what an index
+    needs that was begun since."""
     store = store_of(needed)
     old = time.time() - 3600 * hours
     objects = [entry for entry in store.entries(OBJECTS) if entry.modified <= old]
     shards = [entry for entry in store.entries(SHARDS) if entry.modified <= old]
     own = {mark_name(one.keys) for one in needed}
     notes = marked(store)  # looked at after the shards: a stage notes what it needs before it looks for it
-    forgotten = [name for name in notes if only and name not in own]
+    begun = {entry.name for entry in store.entries(MARKS) if entry.modified > old}
+    forgotten = [name for name in notes if only and name not in own and name not in begun]
     keys = {key for name, data in notes.items() if name not in forgotten for key in unpacked(data)}
     keys |= {key for one in needed for key in unpacked(one.keys)}
     kept = {name for one in needed for name in one.objects}

@@ -202,6 +202,19 @@ def test_gc_removes_what_no_index_names_and_nothing_else(
         FeatureStore.open(old).check()
 
 
+def test_gc_keeps_old_shards_that_a_stage_has_just_found(tmp_path: Path) -> None:
+    """A stage that goes on with shards of long ago has only a young note to show for it."""
+    place = tmp_path / "store"
+    old, new = features(tmp_path / "old", str(place), seed=1), features(tmp_path / "new", str(place), seed=2)
+    long_ago = time.time() - 2 * 86400
+    for file in place.rglob("*"):
+        os.utime(file, (long_ago, long_ago))
+    shutil.rmtree(old)
+    features(old, str(place), seed=1)
+    main(["store", "gc", str(new), "--only"])
+    read_all(old)
+
+
 def names_in(store: Store) -> set[str]:
     return {entry.name for folder in ("objects", "shards", "indexes") for entry in store.entries(folder)}
 
