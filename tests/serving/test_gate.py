@@ -128,16 +128,23 @@ def test_a_listener_who_leaves_ends_the_work_and_is_counted(impatient: Running) 
     assert b'sonorant_requests_total{outcome="cancelled",voice="tiny"} 1.0' in ask(impatient.url, "/metrics").read()
 
 
-def test_a_text_that_is_typed_is_told_that_too_many_speak(server: Running) -> None:
+@contextmanager
+def busy(server: Running) -> Iterator[tuple[socket.socket, socket.socket]]:
+    """The server's two places taken and its queue of one full: a client who is spoken to, and the one who waits."""
     with connected(server) as one, connected(server) as two, connected(server) as waiting:
         for client in (one, two):
             client.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(LONG) + LONG)
             assert client.recv(20).startswith(b"HTTP/1.1 200")
         waiting.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(GOOD) + GOOD)
         wait_until(lambda: server.service.turns.waiting == 1)
+        yield one, waiting
+    wait_until(lambda: server.service.turns.speaking == 0)
+
+
+def test_a_text_that_is_typed_is_told_that_too_many_speak(server: Running) -> None:
+    with busy(server):
         *_, last = lines_of(server.url, "/speech", text="", arrives=True)
         assert last == {"error": "too many are speaking; try again in a moment"}
-    wait_until(lambda: server.service.turns.speaking == 0)
 
 
 def test_what_is_said_of_a_text_is_not_logged(server: Running, caplog: pytest.LogCaptureFixture) -> None:
@@ -147,14 +154,8 @@ def test_what_is_said_of_a_text_is_not_logged(server: Running, caplog: pytest.Lo
 
 
 def test_too_many_are_turned_away_and_told_when_to_come_again(server: Running) -> None:
-    with connected(server) as one, connected(server) as two, connected(server) as waiting:
-        for client in (one, two):
-            client.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(LONG) + LONG)
-            assert client.recv(20).startswith(b"HTTP/1.1 200")
-        waiting.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(GOOD) + GOOD)
-        wait_until(lambda: server.service.turns.waiting == 1)
+    with busy(server) as (one, waiting):
         response = ask(server.url, "/v1/speech", GOOD)
         assert (response.status, response.headers["Retry-After"]) == (503, "1")
         one.close()
         assert waiting.recv(20).startswith(b"HTTP/1.1 200")
-    wait_until(lambda: server.service.turns.speaking == 0)
