@@ -145,7 +145,6 @@ CHECKS: dict[str, Check] = {
     "every model trains in every precision through NCCL, with all proofs": training.together,
     "a killed training resumes to within what two undisturbed ones differ by": training.resume,
     "a SIGTERM saves and stops a training with loader processes": training.stop,
-    "training is faster than the published figure": training.speed,
     "the alignment search takes less than 5 % of a step": training.alignment,
     "an automatic budget stays within its share of the memory": training.auto_budget,
     "training goes on after memory has run out": training.out_of_memory,
@@ -153,8 +152,9 @@ CHECKS: dict[str, Check] = {
     "the doctor finds no problem": training.doctor,
     ENGINES: engines,
     TOKENS: tokens,
+    "training is faster than the published figure": training.speed,
 }
-TIMED = (training.speed, training.alignment, training.auto_budget, engines, tokens)
+TIMED = (training.alignment, training.auto_budget, engines, tokens, training.speed)
 """These want the GPU to themselves."""
 
 

@@ -4,8 +4,8 @@ On a GPU, memory is what torch's allocator has reserved; on a CPU, the process's
 of the node may take an equal share.
 
 A budget is found by running the heaviest micro-batches. Memory is a fixed part plus one in proportion to the budget, so
-a budget multiplied by `allowed / taken` never takes more than is allowed and comes close after a few trials: nothing is
-run that does not fit.
+a budget multiplied by `allowed / taken` takes no more than is allowed and comes close after a few trials. A GPU's
+allocator holds more than that at some sizes: after a trial that took too much, one in the middle is run.
 """
 
 import os
@@ -94,13 +94,16 @@ def find_budget(trained: TrainStep, share: float) -> int:
     recipe, ranks = trained.recipe, trained.ranks
     smallest, largest = recipe.budget_range(STEPS_AN_EPOCH)
     allowed = allowance(ranks.device, share) - _yet_to_come(trained)
-    found, trial = 0, smallest
-    while trial <= largest:
+    found, too_large, trial = 0, largest + 1, smallest
+    while True:
         taken = _peak_of(trained, trial)
-        if taken is None or taken > allowed:
+        if taken is not None and taken <= allowed:
+            found, grown = trial, int(trial * min(allowed / taken, FASTEST_GROWTH))
+        elif found:
+            too_large = trial
+        else:
             break
-        found = trial
-        trial = min(largest, int(trial * min(allowed / taken, FASTEST_GROWTH)))
+        trial = min(largest, grown) if too_large > largest else int((found * too_large) ** 0.5)
         if trial < found * CLOSE_ENOUGH and not (trial == largest > found):
             break
     recipe.budget, allowed, name = min(ranks.gather((found, allowed, ranks.name)))

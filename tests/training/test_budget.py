@@ -59,6 +59,23 @@ def test_the_budget_stays_below_what_is_allowed_and_comes_close(
     assert kept.peak_of_heaviest(chosen) > 0.7 * limit or found == largest
 
 
+def test_a_trial_that_took_too_much_is_followed_by_a_smaller_one(
+    features: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Memory that grows unevenly, as an allocator's does: a third more above five times the smallest budget."""
+    trained = step_of("acoustic", features, **AUTO["acoustic"], micro_batches_per_step=1)
+    smallest, largest = trained.recipe.budget_range(1)
+    assert largest > 9 * smallest
+    monkeypatch.setattr(memory, "STEPS_AN_EPOCH", 1)
+    monkeypatch.setattr(memory, "_peak_of", lambda trained, trial: trial * (1333 if trial > 5 * smallest else 1000))
+    monkeypatch.setattr(memory, "_yet_to_come", lambda trained: 0)
+    limit = 8 * smallest * 1000
+    monkeypatch.setattr(memory, "allowance", lambda device, share: limit)
+    found = memory.find_budget(trained, 1.0)
+    assert 5 * smallest < found <= limit // 1333
+    assert found * memory.CLOSE_ENOUGH >= limit // 1333
+
+
 class SavedTensors:
     """Counts the bytes that passes of `trained` save for their backward."""
 
