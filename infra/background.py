@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -35,8 +36,10 @@ class Background:
     """Holds `<name>.json`, which process a server is, and `<name>.log`, what it printed."""
 
     def launch(self, name: str, command: Sequence[str], environment: Mapping[str, str]) -> None:
-        """Start a server that outlives this process; its output goes to its log."""
+        """Start a server that outlives this process; its output goes to its log. What a killed one left ends first: it
+        would hold the port and answer in the new one's place."""
         self.folder.mkdir(parents=True, exist_ok=True)
+        self.end_orphans(name)
         print(f"starting {name}", file=sys.stderr)
         with (self.folder / f"{name}.log").open("w") as log:
             child = subprocess.Popen(
@@ -72,23 +75,69 @@ class Background:
             time.sleep(pause)
 
     def stop(self, name: str, stop_signal: signal.Signals = signal.SIGTERM) -> None:
-        """End the server with all that runs in it, and nothing else: a pid that now is another process's is left
-        alone."""
+        """End the server with all that runs in it, also if the server itself was killed, and nothing else: a pid that
+        now is another process's is left alone."""
         process = self.alive(name)
         if process is not None:
             print(f"stopping {name}", file=sys.stderr)
             end(process, stop_signal)
+        self.end_orphans(name)
         (self.folder / f"{name}.json").unlink(missing_ok=True)
+
+    def end_orphans(self, name: str) -> None:
+        """End what a server that was killed has left running."""
+        left = self.orphans(name)
+        if left:
+            print(f"ending {len(left)} processes that {name} left", file=sys.stderr)
+            signal_and_wait(left, left, signal.SIGTERM)
+
+    def orphans(self, name: str) -> list[psutil.Process]:
+        """Processes in the session that `launch` made for a server which is dead; the session's number is its pid.
+
+        While one of them lives, the system gives that number to no other process. So where a process has it, they all
+        had ended, and the session is a stranger's; as it is where numbers began anew since (the machine's or the
+        container's first process is younger than the record).
+        """
+        file = self.folder / f"{name}.json"
+        known = read_json(file) if file.exists() else None
+        if known is None or self.alive(name) or taken_by_another(known):
+            return []
+        found = []
+        for process in psutil.process_iter():
+            with suppress(psutil.Error, OSError):
+                ours = os.getsid(process.pid) == known["pid"] and process.create_time() >= known["created"]
+                # root's servers may have become another user, as PostgreSQL does
+                ours = ours and os.geteuid() in (0, process.uids().real)
+                if ours and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+        return found
+
+
+def taken_by_another(known: Mapping[str, Any]) -> bool:
+    """Whether a server's number may be another process's by now; True if that cannot be known."""
+    pid, created = known["pid"], known["created"]
+    with suppress(psutil.Error):
+        other = psutil.pid_exists(pid) and psutil.Process(pid).create_time() != created
+        return bool(other or psutil.Process(1).create_time() > created)
+    return True
 
 
 def end(process: psutil.Process, stop_signal: signal.Signals = signal.SIGTERM) -> None:
     """Signal a server, with SIGTERM its children too; a flow among them needs time to end its stage. SIGKILL to what is
     left."""
     descendants = process.children(recursive=True)
-    for each in [process, *(process.children() if stop_signal == signal.SIGTERM else [])]:
+    children = process.children() if stop_signal == signal.SIGTERM else []
+    signal_and_wait([process, *children], [process, *descendants], stop_signal)
+
+
+def signal_and_wait(
+    signalled: Sequence[psutil.Process], awaited: Sequence[psutil.Process], stop_signal: signal.Signals
+) -> None:
+    """Signal some processes; SIGKILL to what is left of all after STOP_SECONDS."""
+    for each in signalled:
         with suppress(psutil.Error):
             each.send_signal(stop_signal)
-    _, left = psutil.wait_procs([process, *descendants], timeout=STOP_SECONDS)
+    _, left = psutil.wait_procs(awaited, timeout=STOP_SECONDS)
     for each in left:
         with suppress(psutil.Error):
             each.kill()

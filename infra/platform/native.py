@@ -131,6 +131,7 @@ class Platform:
         self.folder.mkdir(parents=True, exist_ok=True)
         ports = self.folder / "ports.json"
         if not any(self.servers.alive(name) for name in NATIVE):
+            self.stop()  # what killed servers left holds their ports
             write_json(ports, ports_from_environment())
             for name, port in read_json(ports).items():
                 check_free(port, f"SONORANT_{name.upper()}_PORT", START)

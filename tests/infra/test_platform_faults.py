@@ -1,19 +1,27 @@
-"""A missing bucket, a full store, a lost folder: one line each, nothing lost, nothing twice."""
+"""A missing bucket, a full store, a lost folder, a killed server: one line each, nothing lost, nothing twice."""
 
 import json
+import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
+import psutil
 import pytest
 
+from infra.background import Background, answers
+from infra.platform.native import Platform
 from infra.platform.programs import juicefs
+from infra.platform.services import PORTS
 from tests.infra.test_platform_errors import one_line
 from tests.support.platform import MODEL, Stack
+from tests.support.ports import free_port
 from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
+pytestmark = pytest.mark.timeout(1200)
 
 REMOVE = """
 import boto3
@@ -26,6 +34,7 @@ found = sorted(bucket["Name"] for bucket in store.list_buckets()["Buckets"])
 """
 
 
+@pytest.mark.long
 def test_a_bucket_that_is_not_there_is_named_and_made_by_the_command_that_the_line_gives(stack: Stack) -> None:
     assert "dvc" not in stack.python(REMOVE.format(bucket="dvc"))
     said = one_line(stack.module("infra.platform.check"))
@@ -55,6 +64,7 @@ def full(stack: Stack) -> Iterator[None]:
         wait_until(lambda: not refused(), patience=120, pause=2)
 
 
+@pytest.mark.long
 def test_a_full_store_refuses_a_version_in_one_line_and_the_same_command_registers_it_once_there_is_room(
     stack: Stack,
 ) -> None:
@@ -74,6 +84,7 @@ def test_a_full_store_refuses_a_version_in_one_line_and_the_same_command_registe
     assert stack.registry() == after, "the same voice is one version"
 
 
+@pytest.mark.long
 def test_what_is_lost_comes_back_from_a_backup_as_it_was(stack: Stack) -> None:
     stack.place_voice("kept")
     stack.run("tasks.register")
@@ -93,3 +104,91 @@ def test_what_is_lost_comes_back_from_a_backup_as_it_was(stack: Stack) -> None:
     assert stack.registry() == before
     stack.run("sonorant.cli", "say", "It speaks.", "--voice", f"models:/{MODEL}@challenger", "-o", "again.wav")
     assert (stack.root / "again.wav").stat().st_size > 1000
+
+
+SERVER = ["sh", "-c", "sleep 601 & sh -c 'sleep 602 & sleep 603' & wait"]
+"""A server with a tree of processes, of which a killed `sh` takes none with it."""
+
+
+@pytest.fixture
+def killed(tmp_path: Path) -> Iterator[Background]:
+    """The server `tree`, whose own process was killed, while what it had started goes on."""
+    servers = Background(tmp_path)
+    servers.launch("tree", SERVER, os.environ)
+    tree = servers.alive("tree")
+    assert tree is not None
+    wait_until(lambda: len(of_session(tree.pid)) == 5)
+    tree.kill()
+    tree.wait()
+    assert servers.alive("tree") is None and len(of_session(tree.pid)) == 4
+    yield servers
+    for process in of_session(tree.pid):
+        process.kill()
+
+
+def of_session(number: int) -> list[psutil.Process]:
+    """Living processes of a session."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, OSError):
+            if os.getsid(process.pid) == number and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+    return found
+
+
+def recorded(servers: Background) -> dict[str, float]:
+    return dict(json.loads((servers.folder / "tree.json").read_text()))
+
+
+def test_what_a_killed_server_left_ends_by_stop_and_before_it_starts_again(killed: Background) -> None:
+    former = int(recorded(killed)["pid"])
+    killed.launch("tree", SERVER, os.environ)
+    new = killed.alive("tree")
+    try:
+        assert of_session(former) == [] and new is not None
+        wait_until(lambda: len(of_session(new.pid)) == 5)
+        new.kill()
+        killed.stop("tree")
+        assert of_session(new.pid) == [] and not (killed.folder / "tree.json").exists()
+    finally:
+        for process in of_session(new.pid) if new else ():
+            process.kill()
+
+
+@pytest.mark.parametrize("changed", ["a machine that was started since", "a number that was given anew"])
+def test_a_session_that_only_has_the_number_is_left_alone(killed: Background, changed: str) -> None:
+    known, left = recorded(killed), of_session(int(recorded(killed)["pid"]))
+    stranger = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    try:
+        if changed == "a number that was given anew":
+            known["pid"] = stranger.pid  # created at another time than the record says
+        else:
+            known["created"] = psutil.Process(1).create_time() - 1
+        (killed.folder / "tree.json").write_text(json.dumps(known))
+        killed.stop("tree")
+        assert stranger.poll() is None and len(left) == 4 and all(each.is_running() for each in left)
+    finally:
+        stranger.kill()
+        stranger.wait()
+
+
+def test_a_port_that_a_killed_server_left_taken_is_free_for_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ports = {name: free_port() for name in PORTS}
+    for name, port in ports.items():
+        monkeypatch.setenv(f"SONORANT_{name.upper()}_PORT", str(port))
+    platform, address = Platform(tmp_path), f"http://127.0.0.1:{ports['mlflow']}"
+    serving = f"{sys.executable} -m http.server --bind 127.0.0.1 {ports['mlflow']} & wait"
+    platform.servers.launch("mlflow", ["sh", "-c", serving], os.environ)
+    server = platform.servers.alive("mlflow")
+    assert server is not None
+    try:
+        wait_until(lambda: answers(address))
+        server.kill()
+        server.wait()
+        platform.prepare(cluster=False)
+        assert not answers(address)
+    finally:
+        for process in of_session(server.pid):
+            process.kill()
