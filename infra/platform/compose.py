@@ -20,6 +20,8 @@ HEADER = """\
 SIGN_IN = "/etc/mlflow/sign_in.ini"
 POSTGRES_VERSION = "15.14-bookworm"
 """The major version that Debian 12 has too, so that the table is tested on it, and whose clients the image brings."""
+OWNER = "${SONORANT_UID:-1000}:${SONORANT_GID:-1000}"
+"""Who writes into folders of the machine: the project's, and that of the backups."""
 IMAGES: dict[str, dict[str, Any]] = {
     "postgres": {"image": f"postgres:{POSTGRES_VERSION}"},
     "platform": {
@@ -31,7 +33,7 @@ IMAGES: dict[str, dict[str, Any]] = {
         "image": "sonorant-train:0.1.0",
         "build": {"context": "..", "dockerfile": "infra/Dockerfile"},
         "cap_drop": ["ALL"],
-        "user": "${SONORANT_UID:-1000}:${SONORANT_GID:-1000}",
+        "user": OWNER,
         "working_dir": "/sonorant",
         "shm_size": "8gb",  # through which the processes of a training hand each other batches
     },
@@ -54,8 +56,10 @@ WORDS = {
     "s3_data": "/data",
     "mlflow_workers": "2",
     "mlflow_hosts": "mlflow:5000,localhost:*,127.0.0.1:*,${SONORANT_MLFLOW_HOST:-localhost}",
+    "mlflow_origins": "https://${SONORANT_MLFLOW_HOST:-localhost}",
     "mlflow_sign_in": SIGN_IN,
     "prefect_public": "${SONORANT_PREFECT_URL:-http://127.0.0.1:4200}",
+    "prefect_page": "/tmp/prefect-ui",
     "worker_name": "${SONORANT_WORKER_NAME:-compose}",
 }
 
@@ -111,6 +115,7 @@ def backup_entry() -> dict[str, Any]:
     variables = SERVICES["databases"].environment | S3_CLIENT
     return {
         **IMAGES["platform"],
+        "user": OWNER,
         "entrypoint": ["python", "-m", "infra.platform.backup"],
         "command": ["--help"],
         "environment": {key: filled(value, WORDS) for key, value in variables.items()},

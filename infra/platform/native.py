@@ -66,8 +66,10 @@ class Platform:
             "s3_data": str(self.folder / "s3"),
             "mlflow_workers": "1",
             "mlflow_hosts": "127.0.0.1:*,localhost:*",
+            "mlflow_origins": "",
             "mlflow_sign_in": str(self.folder / "mlflow_sign_in.ini"),
             "prefect_public": f"http://127.0.0.1:{ports['prefect']}",
+            "prefect_page": "",
             "worker_name": "local",
         }
 

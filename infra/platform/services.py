@@ -2,7 +2,8 @@
 starts.
 
 Words in braces differ by place; `compose.py` and `native.py` fill them in: a secret, where a server listens and keeps
-its files. No command has a secret, because `ps` shows commands to everybody.
+its files. Natively a variable that is empty then is not set, so that one may be Compose's alone. No command has a
+secret, because `ps` shows commands to everybody.
 """
 
 from __future__ import annotations
@@ -154,6 +155,7 @@ SERVICES: dict[str, Service] = {
             "PGPASSWORD": "{MLFLOW_DB_PASSWORD}",  # not in the address, which errors and logs may show
             "MLFLOW_S3_ENDPOINT_URL": "http://{s3_host}:{s3_port}",
             "MLFLOW_SERVER_ALLOWED_HOSTS": "{mlflow_hosts}",
+            "MLFLOW_SERVER_CORS_ALLOWED_ORIGINS": "{mlflow_origins}",  # else it refuses its own page behind TLS
             "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # judges traces of chats every minute; there are none
             "MLFLOW_AUTH_CONFIG_PATH": "{mlflow_sign_in}",
             "MLFLOW_AUTH_ADMIN_USERNAME": "admin",
@@ -174,6 +176,7 @@ SERVICES: dict[str, Service] = {
             "PREFECT_SERVER_API_AUTH_STRING": "{PREFECT_AUTH}",
             "PREFECT_API_URL": "",  # a server is nobody's client
             "PREFECT_SERVER_UI_API_URL": "{prefect_public}/api",
+            "PREFECT_UI_STATIC_DIRECTORY": "{prefect_page}",  # else among the packages, which are root's in the image
         },
         needs=("databases",),
         health=health("prefect", "/api/health"),

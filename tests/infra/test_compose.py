@@ -11,6 +11,7 @@ import yaml
 
 from infra.platform.compose import WORDS, example, written
 from infra.platform.env_file import make_env
+from infra.platform.native import Platform
 from infra.platform.services import BUCKETS, POOLS, SECRETS, SERVICES, filled, needed_by
 from tests.support.imports import ROOT
 
@@ -55,6 +56,28 @@ def test_commands_and_variables_are_the_tables(document: dict[str, Any]) -> None
         assert entry.get("depends_on", {}).keys() == set(service.needs)
         for needed, how in entry.get("depends_on", {}).items():
             assert how["condition"] == ("service_completed_successfully" if SERVICES[needed].job else "service_healthy")
+
+
+def test_a_page_behind_tls_is_not_refused_and_prefects_page_has_a_place(
+    document: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("mlflow")
+    from mlflow.server.security_utils import get_allowed_origins_from_env, should_block_cors_request
+    from prefect.settings import Settings
+
+    page, names = "https://mlflow.example", {"mlflow": "MLFLOW_SERVER_CORS_ALLOWED_ORIGINS"}
+    names["prefect"] = "PREFECT_UI_STATIC_DIRECTORY"
+    for server, name in names.items():
+        given = document["services"][server]["environment"][name]
+        monkeypatch.setenv(name, given.replace("${SONORANT_MLFLOW_HOST:-localhost}", "mlflow.example"))
+        assert name not in Platform(tmp_path).environment(SERVICES[server]), "there is no proxy natively"
+    assert not should_block_cors_request(page, "POST", get_allowed_origins_from_env())
+    assert should_block_cors_request("https://other.example", "POST", get_allowed_origins_from_env())
+    assert str(Settings().server.ui.static_directory).startswith("/tmp/"), "the user of the image may write there"
+
+
+def test_who_owns_the_project_writes_the_backups(document: dict[str, Any]) -> None:
+    assert document["services"]["backup"]["user"] == document["services"]["worker"]["user"]
 
 
 def test_only_loopback_is_published_and_the_stores_are_not_at_all(document: dict[str, Any]) -> None:
