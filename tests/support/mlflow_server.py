@@ -13,10 +13,12 @@ from tests.support.waiting import PATIENCE, wait_until
 
 
 @contextmanager
-def mlflow_server(project: Path, port: int, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A real server on loopback over an sqlite file of the test; `environment`: more variables of it."""
+def mlflow_server(project: Path, port: int, *words: str, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A real server on loopback over an sqlite file of the test; `words`, `environment`: more options and variables of
+    it."""
     command = [sys.executable, "-m", "mlflow", "server", "--port", str(port), "--workers", "1"]
     command += [f"--backend-store-uri=sqlite:///{project}/server.db", f"--artifacts-destination={project}/artifacts"]
+    command += words
     with (project / "server.log").open("a") as output:
         variables = os.environ | environment
         process = subprocess.Popen(command, start_new_session=True, stdout=output, stderr=output, env=variables)
