@@ -4,8 +4,9 @@
     python -m infra.platform.backup restore backups/monday
 
 Databases come first: what they name is in the store by then, so no version in a backup lacks its files. A backup is
-checked whole before anything is restored. Where libpq's and S3's variables are set, as in compose.yaml's service
-`backup`, they say what to save; else it is the platform of `make serve STACK=full`.
+checked whole before anything is restored, and brings the secrets that MLflow's data is of no use without. Where libpq's
+and S3's variables are set, as in compose.yaml's service `backup`, they say what to save; else it is the platform of
+`make serve STACK=full`.
 """
 
 from __future__ import annotations
@@ -13,30 +14,32 @@ from __future__ import annotations
 import argparse
 import os
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from infra.platform import buckets
+from infra.platform.env_file import OF_BACKUP, read_env, secrets_of_backup, take_over, write_env
 from infra.platform.native import Platform
 from infra.platform.programs import postgres_program
-from infra.platform.services import BUCKETS, DATABASES, S3_CLIENT, SERVICES, filled
+from infra.platform.services import BUCKETS, DATABASES, OF_DATA, S3_CLIENT, SERVICES, filled
 from sonorant.errors import SonorantError
-from sonorant.files import atomic_file, atomic_folder, read_json, sha256_file, write_json
+from sonorant.files import atomic_folder, read_json, sha256_file, write_json
 from tasks.stage import run
 
 NAMES = [name for names in DATABASES.values() for name in names]
-CONTENT, SECRETS_FILE = "content.json", "secrets.env"
+CONTENT = "content.json"
 STORES = ("postgres", "s3")
 
 
-def save(folder: Path, environment: Mapping[str, str], secrets: Path | None = None) -> None:
+def save(folder: Path, environment: Mapping[str, str], secrets: Mapping[str, str]) -> None:
     """Write a backup to the new `folder`, whole or not at all, for its owner alone.
 
     Args:
         environment: libpq's and S3's variables.
-        secrets: the secrets file, kept too where there is one: MLflow's users know their passwords by it.
+        secrets: kept too, at least OF_DATA: the hash of MLflow's password and the key of its webhooks are in the data.
 
     Raises SonorantError if the folder exists, or a store does not answer.
     """
@@ -53,9 +56,7 @@ def save(folder: Path, environment: Mapping[str, str], secrets: Path | None = No
                     file = inside(new / "objects" / bucket, key)
                     file.parent.mkdir(parents=True, exist_ok=True)
                     store.download_file(bucket, key, str(file))
-        if secrets:
-            (new / SECRETS_FILE).touch(mode=0o600)
-            (new / SECRETS_FILE).write_text(secrets.read_text(encoding="utf-8"), encoding="utf-8")
+        write_env(new / OF_BACKUP, secrets)
         write_json(new / CONTENT, content_of(new))
 
 
@@ -121,24 +122,45 @@ def natively(platform: Platform) -> Iterator[dict[str, str]]:
 
 
 def save_natively(folder: Path, platform: Platform) -> None:
-    if not (platform.folder / SECRETS_FILE).exists():
+    secrets = platform.folder / "secrets.env"
+    if not secrets.exists():
         raise SonorantError(f"{platform.folder}: there is no platform here; start it: make serve STACK=full")
     with natively(platform) as environment:
-        save(folder, environment, platform.folder / SECRETS_FILE)
+        save(folder, environment, read_env(secrets))
 
 
 def restore_natively(folder: Path, platform: Platform) -> None:
-    """Also where nothing is left of the platform's folder: its secrets come from the backup."""
+    """Also where nothing is left of the platform's folder: all its secrets come from the backup then, else those that
+    belong to the data."""
     running = [name for name in SERVICES if name not in STORES and platform.servers.alive(name)]
     if running:
         raise SonorantError(f"{', '.join(running)} would write meanwhile; end the platform first: make stop")
-    secrets, kept = platform.folder / SECRETS_FILE, folder / SECRETS_FILE
-    if kept.exists() and not secrets.exists():
-        with atomic_file(secrets) as temporary:
-            temporary.touch(mode=0o600)
-            temporary.write_text(kept.read_text(encoding="utf-8"), encoding="utf-8")
+    secrets, saved = platform.folder / "secrets.env", secrets_of_backup(folder)
+    if saved and not secrets.exists():
+        write_env(secrets, saved)
     with natively(platform) as environment:
         restore(folder, environment)
+    take_over(secrets, saved)
+    say_what_lacks(folder, saved)
+
+
+def restore_in_container(folder: Path, environment: Mapping[str, str]) -> None:
+    """As `restore`; infra/.env is not to be had in a container, so it says which command takes the secrets over."""
+    saved = secrets_of_backup(folder)
+    restore(folder, environment)
+    others = [name for name in OF_DATA if saved.get(name) and saved[name] != environment.get(name)]
+    if others:
+        remedy = f"python -m infra.platform.env_file infra/.env --of-backup infra/backups/{folder.name}"
+        print(f"{', '.join(others)} of infra/.env must be those of the backup: {remedy}", file=sys.stderr)
+    say_what_lacks(folder, saved)
+
+
+def say_what_lacks(folder: Path, saved: Mapping[str, str]) -> None:
+    """A backup of a former release may hold no secrets, or not all: one line says what does not fit then."""
+    lacking = [name for name in OF_DATA if not saved.get(name)]
+    if lacking:
+        reason = "MLflow's restored sign-in and webhooks fit only if they are here as they were there"
+        print(f"{folder} does not hold {', '.join(lacking)}: {reason}", file=sys.stderr)
 
 
 def main() -> None:
@@ -148,7 +170,10 @@ def main() -> None:
     given: Any = parser.parse_args()
     folder = checked(given.folder) if given.action == "restore" else given.folder
     if "PGHOST" in os.environ and "AWS_ENDPOINT_URL_S3" in os.environ:
-        (save if given.action == "save" else restore)(folder, os.environ)
+        if given.action == "save":
+            save(folder, os.environ, {name: os.environ[name] for name in OF_DATA if name in os.environ})
+        else:
+            restore_in_container(folder, os.environ)
     else:
         (save_natively if given.action == "save" else restore_natively)(folder, Platform.here())
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from infra.platform.services import MLFLOW_SIGN_IN, PORTS, S3_CLIENT, SECRETS, SERVICES, Service, filled
+from infra.platform.services import MLFLOW_SIGN_IN, OF_DATA, PORTS, S3_CLIENT, SECRETS, SERVICES, Service, filled
 from sonorant.files import atomic_file
 from tasks.stage import run
 
@@ -112,7 +112,7 @@ def condition(needed: Service) -> str:
 
 def backup_entry() -> dict[str, Any]:
     """`docker compose run --rm backup save /backup/<name>`; of Compose alone, natively it is a command."""
-    variables = SERVICES["databases"].environment | S3_CLIENT
+    variables = SERVICES["databases"].environment | S3_CLIENT | {name: f"{{{name}}}" for name in OF_DATA}
     return {
         **IMAGES["platform"],
         "user": OWNER,

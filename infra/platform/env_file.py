@@ -1,6 +1,7 @@
 """Files of secrets and addresses, NAME=value a line, that only their owner may read.
 
 python -m infra.platform.env_file infra/.env   # random secrets for `docker compose`
+python -m infra.platform.env_file infra/.env --of-backup infra/backups/monday   # those that a restored backup needs
 """
 
 from __future__ import annotations
@@ -13,10 +14,13 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
-from infra.platform.services import SECRETS
+from infra.platform.services import OF_DATA, SECRETS
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_file
 from tasks.stage import run
+
+OF_BACKUP = "secrets.env"
+"""Name of the file in a backup."""
 
 
 def random_secrets() -> dict[str, str]:
@@ -62,10 +66,29 @@ def make_env(path: Path) -> dict[str, str]:
     return values
 
 
+def take_over(path: Path, saved: Mapping[str, str]) -> None:
+    """Put those secrets of a backup into the file `path` that its data is of no use without; the others stay."""
+    write_env(path, make_env(path) | {name: saved[name] for name in OF_DATA if saved.get(name)})
+
+
+def secrets_of_backup(folder: Path) -> dict[str, str]:
+    """What a backup holds; nothing for one of a former release. Raises SonorantError as `read_env`."""
+    file = folder / OF_BACKUP
+    return read_env(file) if file.exists() else {}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", type=Path, help="written with mode 600; what it holds already stays")
-    make_env(parser.parse_args().file)
+    parser.add_argument("--of-backup", type=Path, help="a backup's folder: what its data needs comes from it")
+    given = parser.parse_args()
+    if given.of_backup is None:
+        make_env(given.file)
+        return
+    saved = secrets_of_backup(given.of_backup)
+    if not saved:
+        raise SonorantError(f"{given.of_backup}: no backup that holds secrets: it has no {OF_BACKUP}")
+    take_over(given.file, saved)
 
 
 if __name__ == "__main__":

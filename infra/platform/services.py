@@ -29,6 +29,8 @@ SECRETS = {
     "MLFLOW_WEBHOOK_KEY": "encrypts the secrets of MLflow's webhooks; 43 letters or digits",
 }
 """Names in `infra/.env` and in the secrets file of `make serve STACK=full`, and what each is for."""
+OF_DATA = ("MLFLOW_ADMIN_PASSWORD", "MLFLOW_SECRET_KEY", "MLFLOW_WEBHOOK_KEY")
+"""Of these, what MLflow's databases are of use with: they go with a backup. The others belong to the servers."""
 
 MLFLOW_SIGN_IN = """\
 [mlflow]

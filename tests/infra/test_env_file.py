@@ -1,11 +1,17 @@
-"""Secrets of the platform in a file: random, for their owner alone, and kept."""
+"""Secrets of the platform in a file: random, for their owner alone, and kept, in a backup too."""
 
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+import yaml
 
-from infra.platform.env_file import make_env, read_env
+from infra.platform.env_file import OF_BACKUP, main, make_env, read_env
+from infra.platform.services import OF_DATA
 from sonorant.errors import SonorantError
+from tests.support.imports import ROOT
 
 
 def test_secrets_are_random_private_and_kept(tmp_path: Path) -> None:
@@ -22,3 +28,81 @@ def test_secrets_are_random_private_and_kept(tmp_path: Path) -> None:
     file.write_text("A=1\nb c\n")
     with pytest.raises(SonorantError, match=r"\.env:2: no NAME=value"):
         read_env(file)
+
+
+@pytest.fixture
+def backup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Path]]:
+    """Runs the command in a folder with stores that are empty; returns the backup's folder."""
+    pytest.importorskip("boto3")
+    from infra.platform import backup as module
+
+    def dump(program: str, words: list[str], _: Mapping[str, str]) -> None:
+        if program == "pg_dump":
+            Path(words[words.index("--file") + 1]).write_bytes(b"a dump")
+
+    monkeypatch.setattr(module, "postgres", dump)
+    monkeypatch.setattr(module, "natively", lambda platform: nullcontext({}))
+    monkeypatch.setattr(module.buckets, "client", lambda environment: None)
+    monkeypatch.setattr(module.buckets, "objects", lambda store, bucket: ())
+
+    def command(action: str, platform: Path | None = None, **environment: str) -> Path:
+        for variable, value in environment.items():
+            monkeypatch.setenv(variable, value)
+        monkeypatch.setenv("SONORANT_PLATFORM", str(platform or tmp_path / "none"))
+        monkeypatch.setattr("sys.argv", ["backup", action, str(tmp_path / "monday")])
+        module.main()
+        return tmp_path / "monday"
+
+    for variable in ("PGHOST", "AWS_ENDPOINT_URL_S3"):
+        monkeypatch.delenv(variable, raising=False)
+    yield command
+
+
+def test_a_restore_brings_the_secrets_that_belong_to_the_data_and_all_where_there_are_none(
+    tmp_path: Path, backup: Callable[..., Path]
+) -> None:
+    saved, new = make_env(tmp_path / "old/secrets.env"), make_env(tmp_path / "new/secrets.env")
+    folder = backup("save", tmp_path / "old")
+    assert folder.stat().st_mode & 0o777 == 0o700 and (folder / OF_BACKUP).stat().st_mode & 0o777 == 0o600
+    backup("restore", tmp_path / "new")
+    assert read_env(tmp_path / "new/secrets.env") == new | {name: saved[name] for name in OF_DATA}
+    backup("restore", tmp_path / "lost")
+    assert read_env(tmp_path / "lost/secrets.env") == saved
+
+
+def test_a_backup_of_a_former_release_says_which_secrets_it_does_not_hold(
+    tmp_path: Path, backup: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_env(tmp_path / "old/secrets.env")
+    new = make_env(tmp_path / "new/secrets.env")
+    folder = backup("save", tmp_path / "old")
+    (folder / OF_BACKUP).unlink()
+    known = json.loads((folder / "content.json").read_text())
+    (folder / "content.json").write_text(json.dumps({name: sha for name, sha in known.items() if name != OF_BACKUP}))
+    backup("restore", tmp_path / "new")
+    [line] = capsys.readouterr().err.splitlines()
+    assert all(name in line for name in OF_DATA) and "webhooks" in line
+    assert read_env(tmp_path / "new/secrets.env") == new
+
+
+def test_in_a_container_the_restore_names_the_command_that_takes_the_secrets_over(
+    tmp_path: Path, backup: Callable[..., Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved, new = make_env(tmp_path / "old"), make_env(tmp_path / ".env")
+    stores = {"PGHOST": "postgres", "AWS_ENDPOINT_URL_S3": "http://s3:9000"}
+    folder = backup("save", **stores, **{name: saved[name] for name in OF_DATA})
+    assert read_env(folder / OF_BACKUP) == {name: saved[name] for name in OF_DATA}
+    backup("restore", **stores)
+    assert capsys.readouterr().err == "", "they fit"
+    backup("restore", **stores, **{name: new[name] for name in OF_DATA})
+    [line] = capsys.readouterr().err.splitlines()
+    options = line.split("python -m infra.platform.env_file infra/.env ")[1].split()
+    assert options == ["--of-backup", "infra/backups/monday"]
+    monkeypatch.setattr("sys.argv", ["env_file", str(tmp_path / ".env"), options[0], str(folder)])
+    main()
+    assert read_env(tmp_path / ".env") == new | {name: saved[name] for name in OF_DATA}
+
+
+def test_the_service_of_backups_has_the_secrets_that_belong_to_the_data() -> None:
+    document = yaml.safe_load((ROOT / "infra/compose.yaml").read_text(encoding="utf-8"))
+    assert document["services"]["backup"]["environment"].keys() >= set(OF_DATA)
