@@ -1,5 +1,6 @@
 """Steps of `benchmarks.scale` that work on files: recordings of half a second, from their import to a batch."""
 
+import itertools
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -92,9 +93,9 @@ class _Codec:
 
 
 def codes(folder: Path, utterances: int) -> Work:
-    """The token store, by a codec that says zeros."""
-    store = FeatureStore.open(folder / "features")
-    return lambda: write_codes(folder / "codes", "codec_lm", store, _Codec(), "0" * 64)
+    """The token store, by a codec that says zeros; another one each time, as what it has written is found again."""
+    store, codecs = FeatureStore.open(folder / "features"), itertools.count()
+    return lambda: write_codes(folder / "codes", "codec_lm", store, _Codec(), f"{next(codecs):064x}")
 
 
 ON_FILES: dict[str, Callable[[Path, int], Work]] = {
