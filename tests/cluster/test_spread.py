@@ -60,6 +60,12 @@ def test_results_are_in_order_and_each_is_kept_once() -> None:
     assert spread(spread_work.square, [], label="nothing", unit="number") == []
 
 
+@pytest.mark.usefixtures("anywhere")
+def test_memory_is_given_back_as_the_c_library_does_by_itself() -> None:
+    asked = ["MALLOC_TRIM_THRESHOLD_"]
+    assert spread(spread_work.variable, asked, label="variables", unit="name") == [os.environ.get(*asked)]
+
+
 def test_a_slow_item_holds_no_other_up(there: Cluster) -> None:
     kept: list[int] = []
     numbers(spread_work.square, 60, keep=lambda place, _: kept.append(place))

@@ -30,6 +30,11 @@ def parent(_: int) -> int:
     return os.getppid()
 
 
+def variable(name: str) -> str | None:
+    """Of this process' environment."""
+    return os.environ.get(name)
+
+
 def square(number: int) -> int:
     """Early numbers take longest, so that results come out of order."""
     time.sleep(0.3 if number < 2 else 0.001)
