@@ -100,7 +100,7 @@ class Watchdog:
         self._done, self._ending, self._cut_off = threading.Event(), threading.Event(), threading.Event()
 
     def __enter__(self) -> Watchdog:
-        self._store = _store_of(self.ranks, self.machine)
+        self._store = _store_of(self.ranks, self.machine, self.machine.stall_limit)
         for work in (self._exchange, self._judge):
             threading.Thread(target=work, name=f"watchdog{work.__name__}", daemon=True).start()
         return self
@@ -111,23 +111,31 @@ class Watchdog:
     def _exchange(self) -> None:
         for beat in itertools.count():
             self._tick()
-            own = self._own()
-            said = {"beat": beat, "host": own.host, "step": own.step, "phase": own.phase, "idle": own.idle}
             try:
-                self._store.set(f"watchdog/{own.rank}", json.dumps(said))
-                for rank in self._heard:
-                    if rank != own.rank and self._store.check([f"watchdog/{rank}"]):
-                        self._hear(rank, json.loads(self._store.get(f"watchdog/{rank}")))
-                if self._ending.is_set():
-                    self._store.set(ENDING, "")
-                elif self._store.check([ENDING]):
-                    os._exit(1)  # another rank has said why
-            except RuntimeError:
-                self._cut_off.set()  # rank 0 has ended, and the store with it
-                return
+                self._tell_and_ask(beat)
+            except RuntimeError:  # a connection that broke, if rank 0 is still there
+                try:
+                    self._store = _store_of(self.ranks, self.machine, self.interval)
+                    self._tell_and_ask(beat)
+                except RuntimeError:
+                    self._cut_off.set()  # rank 0 has ended, and the store with it
+                    return
             self._exchanged = time.monotonic()
             if self._done.wait(self.interval):
                 return
+
+    def _tell_and_ask(self, beat: int) -> None:
+        """Tell the others where this rank is, and ask where they are. Raises RuntimeError if the store is gone."""
+        own = self._own()
+        said = {"beat": beat, "host": own.host, "step": own.step, "phase": own.phase, "idle": own.idle}
+        self._store.set(f"watchdog/{own.rank}", json.dumps(said))
+        for rank in self._heard:
+            if rank != own.rank and self._store.check([f"watchdog/{rank}"]):
+                self._hear(rank, json.loads(self._store.get(f"watchdog/{rank}")))
+        if self._ending.is_set():
+            self._store.set(ENDING, "")
+        elif self._store.check([ENDING]):
+            os._exit(1)  # another rank has said why
 
     def _hear(self, rank: int, said: dict[str, Any]) -> None:
         known, _ = self._heard[rank]
@@ -217,9 +225,12 @@ def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def _store_of(ranks: Ranks, machine: MachineConfig) -> dist.Store:
-    """A connection of its own to rank 0's store: the group's is busy while a collective is set up."""
+def _store_of(ranks: Ranks, machine: MachineConfig, patience: float) -> dist.Store:
+    """A connection of its own to rank 0's store, made within about `patience` seconds: the group's is busy while a
+    collective is set up."""
     if ranks.world_size == 1:
         return dist.HashStore()
-    timeout = timedelta(seconds=machine.stall_limit)
-    return dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False, timeout=timeout)
+    address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    store = dist.TCPStore(address, port, is_master=False, timeout=timedelta(seconds=patience))
+    store.set_timeout(timedelta(seconds=machine.stall_limit))
+    return store
