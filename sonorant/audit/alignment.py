@@ -42,21 +42,30 @@ LEARNING = (
 
 
 def train_aligners(
-    corpus: Path, utterances: Sequence[Utterance], texts: Sequence[tuple[Said, ...]], steps: int, cache: Path
+    corpus: Path,
+    utterances: Sequence[Utterance],
+    texts: Sequence[tuple[Said, ...]],
+    labels: int,
+    steps: int,
+    cache: Path,
 ) -> list[Path]:
     """Train the aligners that the cache lacks, for so many steps. Returns for each utterance the weights of one that
-    did not learn it, nor another take of its text."""
+    did not learn it, nor another take of its text.
+
+    `labels`: how many there are, the blank among them: of the whole language, as the texts may change while an aligner
+    that did not learn from them is kept.
+    """
     learning = code_of(*LEARNING)
     order = sorted(range(len(utterances)), key=lambda place: _order(utterances[place]))
     folds = [int(hashlib.sha256(text_key(utterance).encode()).hexdigest(), 16) % FOLDS for utterance in utterances]
     courses: dict[Path, Course] = {}
     for fold in range(FOLDS):
         learned = _sample([place for place in order if folds[place] != fold], utterances)
-        name = key_of(learning, steps, fold, [_key(utterances[place], texts[place]) for place in learned])
+        name = key_of(learning, steps, fold, labels, [_key(utterances[place], texts[place]) for place in learned])
         courses[cache / "aligners" / f"{name}.pt"] = Course(
             corpus=corpus,
             clips=tuple((utterances[place], texts[place]) for place in learned),
-            labels=1 + max(phone for text in texts for _, word in text for phone in word),
+            labels=labels,
             steps=steps,
             fold=fold,
             threads=max(1, usable_cores() // FOLDS),

@@ -76,6 +76,7 @@ def audit(
     utterances = read_manifest(prepared / "manifest.jsonl")
     texts: list[tuple[Said, ...]] = [()] * len(utterances)
     questions: list[Question | None] = [None] * len(utterances)
+    count = 1  # labels of an aligner: the blank, then the phones
     answers: dict[int, Answer] = {}
     ran = dict.fromkeys(config.sources, "ran")
     heard: dict[str, list[str]] = {}
@@ -83,13 +84,14 @@ def audit(
     too_few = why_not(utterances)
     if config.sources and not (skip or too_few):
         labels = Labels(utterances, frontend, lexicon)
+        count += len(labels.symbols)
         texts = [labels.of_text(u.text, u.spoken or "", u.language) for u in utterances]
         questions = [question_of(u, text, labels) for u, text in zip(utterances, texts, strict=True)]
     for source in config.sources:
         if skip or too_few:
             ran[source] = f"not run: {skip or too_few}"
         elif source == ALIGNER:
-            aligners = train_aligners(corpus, utterances, texts, config.steps, cache)
+            aligners = train_aligners(corpus, utterances, texts, count, config.steps, cache)
             found = examine_clips(corpus, utterances, texts, aligners, cache)
             answers = weigh_readings(corpus, questions, aligners, cache)
         else:

@@ -157,6 +157,24 @@ def test_only_what_changed_is_worked_on_again(tmp_path: Path, monkeypatch: pytes
     assert trained_again == 0 and 1 <= examined_again <= 2, "the clip, and the one that borrows its text"
 
 
+@pytest.mark.usefixtures("smaller")
+def test_a_text_with_a_phone_that_no_text_had_needs_no_new_aligner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = corpus_of(tmp_path, 12)
+    monkeypatch.setattr(ALIGNMENT, "LEARNED_SECONDS", 6.0)
+    config = replace(CONFIG, steps=2)
+    run_stage(tmp_path, config)
+    aligners = sorted((tmp_path / "cache/aligners").iterdir())
+    last = max(rows, key=ALIGNMENT._order)  # no aligner learns from it
+    rows[rows.index(last)] = replace(last, text="three thin things", spoken="three thin things")
+    write_manifest(tmp_path / "prepared/manifest.jsonl", rows)
+    run_stage(tmp_path, config)
+    assert sorted((tmp_path / "cache/aligners").iterdir()) == aligners
+    audited = {row.id: row for row in read_audit(tmp_path / "out/audit.jsonl")}
+    assert [word.text for word in audited[last.id].words] == ["three", "thin", "things"]
+
+
 @pytest.mark.parametrize("sources", [("aligner",), ("aligner", "pocketsphinx")])
 def test_what_is_too_small_or_needs_no_judge_says_so_and_passes(tmp_path: Path, sources: tuple[str, ...]) -> None:
     rows = corpus_of(tmp_path, 3)
