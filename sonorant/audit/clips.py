@@ -43,17 +43,25 @@ class Course:
 
 def train_aligner(course: Course) -> bytes:
     """Train one aligner; the file of its weights."""
+    before = torch.get_num_threads()
     torch.set_num_threads(course.threads)
+    try:
+        aligner = train(_lessons(course), course.labels, course.steps, course.fold, f"aligner {course.fold + 1}")
+    finally:
+        torch.set_num_threads(before)  # a cluster's worker does other work after it
+    file = io.BytesIO()
+    save(aligner, file)
+    return file.getvalue()
+
+
+def _lessons(course: Course) -> list[Lesson]:
     lessons = []
     for utterance, words in course.clips:
         mel, _ = mel_of(_samples(course.corpus, utterance))
         labels = np.array([phone for _, word in words for phone in word], dtype=np.int64)
         if 2 * len(labels) <= len(mel):  # more phones than frames cannot be learned
             lessons.append(Lesson(mel, labels))
-    aligner = train(lessons, course.labels, course.steps, course.fold, f"aligner {course.fold + 1}")
-    file = io.BytesIO()
-    save(aligner, file)
-    return file.getvalue()
+    return lessons
 
 
 _corpus, _pool = Path(), list[Said]()

@@ -1,16 +1,18 @@
 """The stage audit: faulty texts are found, nothing is computed twice, and what did not run says so by name."""
 
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
 
 import numpy as np
 import pytest
+import torch
 
 from sonorant.audio.wav import write_wav
 from sonorant.audit.audit import AuditConfig, audit
-from sonorant.audit.clips import examine
+from sonorant.audit.clips import Course, examine, train_aligner
 from sonorant.audit.findings import Fault, read_audit
 from sonorant.audit.readings import number_readings
 from sonorant.data.manifest import Utterance, read_manifest, write_manifest
@@ -173,6 +175,18 @@ def test_a_text_with_a_phone_that_no_text_had_needs_no_new_aligner(
     assert sorted((tmp_path / "cache/aligners").iterdir()) == aligners
     audited = {row.id: row for row in read_audit(tmp_path / "out/audit.jsonl")}
     assert [word.text for word in audited[last.id].words] == ["three", "thin", "things"]
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_training_an_aligner_leaves_the_threads_of_its_process_as_they_were(tmp_path: Path, lost: bool) -> None:
+    """A cluster's process goes on with other work, whether it went well or not."""
+    clips = tuple((row, (("all", (1, 2, 3)),)) for row in corpus_of(tmp_path, 3))
+    before = torch.get_num_threads()
+    corpus = tmp_path / "lost" if lost else tmp_path
+    course = Course(corpus=corpus, clips=clips, labels=4, steps=1, fold=0, threads=before + 1)
+    with pytest.raises(SonorantError, match="lost") if lost else nullcontext():
+        assert train_aligner(course)
+    assert torch.get_num_threads() == before
 
 
 @pytest.mark.parametrize("sources", [("aligner",), ("aligner", "pocketsphinx")])
