@@ -25,7 +25,8 @@ class Shards:
     """Rows of arrays by shard and place. K shards, F arrays of each.
 
     In a folder they are read where they lie. Of a bucket, an array is fetched whole when a row of it is first asked
-    for, and compared with its hash; see `sonorant.store.cache`.
+    for, and compared with its hash; see `sonorant.store.cache`. A fetched one that has another length since is fetched
+    again.
     """
 
     def __init__(
@@ -115,17 +116,23 @@ class Shards:
                     raise SonorantError(f"{self._named(name, shard)}: not what was written; {self._mend}")
 
     def _opened(self, name: str, shard: int) -> ArrayFile:
+        cached, dropped = self._store.local(self._object(name, shard)) is None, False
         for _ in range(_TRIES):
             path = self._path(name, shard)
             try:
                 file = ArrayFile(path)
             except FileNotFoundError:
-                if self._store.local(self._object(name, shard)) is not None:
+                if not cached:
                     raise self._missing(name, shard) from None
                 continue
             except (OSError, ValueError, EOFError) as error:
+                if cached and not dropped:  # the store's own may be whole
+                    self._cache.drop(self._object(name, shard))
+                    dropped = True
+                    continue
                 reason = " ".join(str(error).split())
-                raise SonorantError(f"{path}: truncated or damaged ({reason}); {self._mend}") from None
+                where = self._named(name, shard) if cached else path
+                raise SonorantError(f"{where}: truncated or damaged ({reason}); {self._mend}") from None
             break
         else:
             raise SonorantError(f"{self._named(name, shard)}: pushed out of the cache again and again; raise cache_gib")

@@ -32,8 +32,8 @@ class Cache:
         Raises SonorantError if the store has none, or another content than its name says.
         """
         sha256 = name.rsplit("/", 1)[-1]
-        file = self._folder / "objects" / sha256
-        try:
+        file = self._file(name)
+        with self._named():
             if _touched(file):
                 return file
             for part in ("objects", "locks"):
@@ -41,10 +41,15 @@ class Cache:
             with self._alone(f"fetch-{int(sha256[:8], 16) % _LOCKS}"):
                 if not _touched(file):
                     self._fetch(name, sha256, file)
-        except OSError as error:
-            where = error.filename or self._folder
-            raise SonorantError(f"store.cache {where}: {error.strerror}; make room there or name another") from None
         return file
+
+    def drop(self, name: str) -> None:
+        """Remove the file of an object that is found to be damaged here, so that it is fetched again."""
+        with self._named():
+            self._file(name).unlink(missing_ok=True)
+
+    def _file(self, name: str) -> Path:
+        return self._folder / "objects" / name.rsplit("/", 1)[-1]
 
     def _fetch(self, name: str, sha256: str, file: Path) -> None:
         # The lock's number, so that the next fetch under this lock overwrites what a killed process left.
@@ -75,6 +80,14 @@ class Cache:
                 return
             Path(path).unlink(missing_ok=True)
             held -= size
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            where = error.filename or self._folder
+            raise SonorantError(f"store.cache {where}: {error.strerror}; make room there or name another") from None
 
     @contextmanager
     def _alone(self, lock: str) -> Iterator[None]:

@@ -10,11 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import sonorant.data.shards
 from sonorant.cli import main
 from sonorant.data.features import ARRAYS, FeatureStore
 from sonorant.errors import SonorantError
 from sonorant.store import StoreConfig, open_store
 from sonorant.store.cache import Cache
+from sonorant.store.folder import Folder
 from sonorant.store.shards import object_name
 from sonorant.store.store import Store
 from tests.support.object_store import disturbed, object_store
@@ -131,6 +133,32 @@ def test_features_are_the_same_from_a_bucket(bucket: str, tmp_path: Path) -> Non
     open_store(f"{bucket}/same").delete(lost)
     with pytest.raises(SonorantError, match=r"\(mels of shard 1\): no such file; run: dvc repro --force"):
         FeatureStore.open(remote).check()
+
+
+class Distant(Folder):
+    """A folder that is fetched from, as a bucket is."""
+
+    def local(self, name: str) -> Path | None:
+        return None
+
+
+def test_what_was_cut_off_in_the_cache_is_fetched_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = features(tmp_path / "features", str(tmp_path / "store"))
+    monkeypatch.setattr(sonorant.data.shards, "open_store", lambda place: Distant(Path(place)))
+    wanted = read_all(made)
+
+    def cut_off() -> None:
+        for file in (tmp_path / "cache/objects").iterdir():
+            os.truncate(file, file.stat().st_size - 2)
+
+    cut_off()
+    for one, other in zip(wanted, read_all(made), strict=True):
+        np.testing.assert_array_equal(one, other)
+    cut_off()
+    for file in (tmp_path / "store/objects").rglob("*/*"):
+        damage(file)
+    with pytest.raises(SonorantError, match=r"store/objects.*: damaged, its content .*; run: sonorant store check"):
+        read_all(made)
 
 
 def test_a_bucket_that_answers_503_is_asked_again(bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
