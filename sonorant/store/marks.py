@@ -35,9 +35,3 @@ def mark(store: Store, keys: Sequence[str]) -> None:
 def mark_name(data: bytes) -> str:
     """The name of the note of an index with these keys."""
     return f"{MARKS}/{hashlib.sha256(data).hexdigest()}.keys"
-
-
-def marked(store: Store) -> dict[str, bytes]:
-    """The notes of all indexes that were made from the store, by name."""
-    names = [entry.name for entry in store.entries(MARKS)]
-    return {name: data for name in names if (data := store.read(name)) is not None}

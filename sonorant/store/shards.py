@@ -43,11 +43,6 @@ def shard_name(key: str) -> str:
     return f"{SHARDS}/{key[:2]}/{key}.json"
 
 
-def key_of_shard(name: str) -> str:
-    """The key in `shard_name`."""
-    return name.rsplit("/", 1)[-1].removesuffix(".json")
-
-
 def write_shard(store: Store, key: str, arrays: dict[str, Path], rows: dict[str, list[Any]]) -> Shard:
     """Keep a shard of these files, which lie in a draft of the store; return what the store holds under this key."""
     hashes, sizes = {}, {}

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from sonorant.errors import SonorantError
 from sonorant.files import sha256_file
-from sonorant.store.marks import KEYS, MARKS, mark_name, marked, unpacked
+from sonorant.store.marks import KEYS, MARKS, mark_name, unpacked
 from sonorant.store.place import Place
-from sonorant.store.shards import OBJECTS, SHARDS, key_of_shard, object_name, shard_name
-from sonorant.store.store import Store, open_store
+from sonorant.store.shards import OBJECTS, SHARDS, object_name, shard_name
+from sonorant.store.store import Entry, Store, open_store
 
 _REPAIR = "run the stage that writes it (dvc repro)"
 
@@ -59,29 +59,79 @@ class Removed:
     bytes: int
 
 
+class _Uses:
+    """What indexes need of a store: those given and, unless `only`, all that were ever made from it; in any case those
+    that were begun since `old`."""
+
+    def __init__(self, store: Store, needed: Collection[Needed], only: bool, old: float) -> None:
+        self._store, self._only, self._old = store, only, old
+        self._own = {mark_name(one.keys) for one in needed}
+        self._names = {name for one in needed for name in one.objects}
+        self._read: set[str] = set()
+        self._arrays: dict[str, list[str]] = {}
+        for one in needed:
+            self._take(one.keys)
+
+    def names(self) -> set[str]:
+        """Of all shards and arrays that are needed now. To be asked after the store was listed: a stage notes what it
+        needs before it looks for it."""
+        for note in self._store.entries(MARKS):
+            if note.name not in self._read and not self._forgettable(note):
+                self._read.add(note.name)
+                self._take(self._store.read(note.name) or b"")
+        return self._names
+
+    def forgettable(self) -> list[str]:
+        """Names of the notes of other indexes that count for nothing."""
+        return [note.name for note in self._store.entries(MARKS) if self._forgettable(note)]
+
+    def arrays(self, shard: str) -> list[str]:
+        """Of the shard of this name, as its file said when it was first asked for: it may have been removed since."""
+        if not self._arrays.get(shard):
+            self._arrays[shard] = _objects_of(self._store, shard)
+        return self._arrays[shard]
+
+    def _forgettable(self, note: Entry) -> bool:
+        return self._only and note.name not in self._own and note.modified <= self._old
+
+    def _take(self, keys: bytes) -> None:
+        shards = {shard_name(key) for key in unpacked(keys)} - self._names
+        self._names |= shards | {name for shard in shards for name in self.arrays(shard)}
+
+
 def collect(needed: Collection[Needed], *, only: bool, hours: float, dry_run: bool) -> Removed:
     """Remove shards and arrays that no index needs: neither those given nor, unless `only`, any that was ever made from
     the store. What is younger than `hours` stays, as a stage at work may have written it, and so does what an index
-    needs that was begun since."""
-    store = store_of(needed)
-    old = time.time() - 3600 * hours
-    objects = [entry for entry in store.entries(OBJECTS) if entry.modified <= old]
-    shards = [entry for entry in store.entries(SHARDS) if entry.modified <= old]
-    own = {mark_name(one.keys) for one in needed}
-    notes = marked(store)  # looked at after the shards: a stage notes what it needs before it looks for it
-    begun = {entry.name for entry in store.entries(MARKS) if entry.modified > old}
-    forgotten = [name for name in notes if only and name not in own and name not in begun]
-    keys = {key for name, data in notes.items() if name not in forgotten for key in unpacked(data)}
-    keys |= {key for one in needed for key in unpacked(one.keys)}
-    kept = {name for one in needed for name in one.objects}
-    kept |= {name for key in keys for name in _objects_of(store, key)}
-    lost_shards = [entry for entry in shards if key_of_shard(entry.name) not in keys]
-    lost_objects = [entry for entry in objects if entry.name not in kept]
-    if not dry_run:  # the last file of a shard first: what is half removed is never taken for whole
-        for name in (*forgotten, *(entry.name for entry in (*lost_shards, *lost_objects))):
+    needs that was begun since, even while this removes."""
+    store, old = store_of(needed), time.time() - 3600 * hours
+    uses = _Uses(store, needed, only, old)
+    # The last file of a shard goes first: what is half removed is never taken for whole.
+    lost = [entry for folder in (SHARDS, OBJECTS) for entry in _unused(store, folder, uses, old)]
+    if not dry_run:
+        folders = dict.fromkeys(entry.name.rpartition("/")[0] for entry in lost)
+        lost = [entry for folder in folders for entry in _remove_unused(store, folder, uses, old)]
+    forgotten = uses.forgettable()
+    if not dry_run:
+        for name in forgotten:
             store.delete(name)
-    freed = sum(entry.size for entry in (*lost_shards, *lost_objects))
-    return Removed(len(forgotten), len(lost_shards), len(lost_objects), freed)
+    shards = sum(entry.name.startswith(f"{SHARDS}/") for entry in lost)
+    return Removed(len(forgotten), shards, len(lost) - shards, sum(entry.size for entry in lost))
+
+
+def _unused(store: Store, folder: str, uses: _Uses, old: float) -> list[Entry]:
+    there = [entry for entry in store.entries(folder) if entry.modified <= old]
+    used = uses.names()
+    return [entry for entry in there if entry.name not in used]
+
+
+def _remove_unused(store: Store, folder: str, uses: _Uses, old: float) -> list[Entry]:
+    """Remove what is unused of a folder of few objects. It is looked at once more, as a stage may have begun since."""
+    lost = _unused(store, folder, uses, old)
+    for entry in lost:
+        if entry.name.startswith(f"{SHARDS}/"):
+            uses.arrays(entry.name)  # a stage that begins at this moment may have read the file, and need them
+        store.delete(entry.name)
+    return lost
 
 
 def faults(needed: Collection[Needed]) -> Iterator[tuple[str, str]]:
@@ -115,8 +165,8 @@ def copy(needed: Collection[Needed], target: Store) -> int:
     return copied
 
 
-def _objects_of(store: Store, key: str) -> list[str]:
+def _objects_of(store: Store, shard: str) -> list[str]:
     with suppress(ValueError, KeyError, TypeError):
-        kept = store.read(shard_name(key))
+        kept = store.read(shard)
         return [object_name(sha256) for sha256 in json.loads(kept)["objects"].values()] if kept else []
     return []

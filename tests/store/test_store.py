@@ -17,7 +17,8 @@ from sonorant.errors import SonorantError
 from sonorant.store import StoreConfig, open_store
 from sonorant.store.cache import Cache
 from sonorant.store.folder import Folder
-from sonorant.store.shards import object_name
+from sonorant.store.marks import KEYS, mark, mark_name, packed, unpacked
+from sonorant.store.shards import find_shards, object_name, write_shard
 from sonorant.store.store import Store
 from tests.support.object_store import disturbed, object_store
 from tests.support.stores import damage, object_of
@@ -240,6 +241,41 @@ def test_gc_keeps_old_shards_that_a_stage_has_just_found(tmp_path: Path) -> None
     main(["store", "gc", str(new), "--only"])
     FeatureStore.open(old).verify()
     assert len(read_all(old)) == len(read_all(new))
+
+
+@pytest.mark.parametrize("computes", [False, True])
+def test_gc_keeps_what_a_stage_needs_that_begins_while_it_removes(
+    computes: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that finds old shards, and one that computes the same arrays for shards of other names."""
+    place = tmp_path / "store"
+    old, new = features(tmp_path / "old", str(place), seed=1), features(tmp_path / "new", str(place), seed=2)
+    long_ago = time.time() - 2 * 86400
+    for file in place.rglob("*"):
+        os.utime(file, (long_ago, long_ago))
+    before = list(unpacked((old / KEYS).read_bytes()))
+    keys = [hashlib.sha256(key.encode()).hexdigest() for key in before] if computes else before
+    delete, begun = Folder.delete, list[str]()
+
+    def removed_as_a_stage_begins(store: Folder, name: str) -> None:
+        if not begun:
+            begun.append(name)
+            mark(store, keys)
+            shards = find_shards(store, before)
+            assert all(shards)
+            for key, shard in zip(keys, shards if computes else [], strict=computes):
+                with store.draft() as draft:
+                    files = {array: draft / array for array in shard.objects}
+                    for array, file in files.items():
+                        store.fetch(object_name(shard.objects[array]), file)
+                    write_shard(store, key, files, {})
+        delete(store, name)
+
+    monkeypatch.setattr(Folder, "delete", removed_as_a_stage_begins)
+    main(["store", "gc", str(new), "--only"])
+    assert begun
+    FeatureStore.open(old).verify()
+    assert mark_name(packed(keys)) in names_in(open_store(str(place)))
 
 
 def names_in(store: Store) -> set[str]:
