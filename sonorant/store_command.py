@@ -58,7 +58,8 @@ def _run(arguments: argparse.Namespace) -> None:
     if arguments.action == "gc":
         removed = collect(needed, only=arguments.only, hours=arguments.hours, dry_run=arguments.dry_run)
         did = "would remove" if arguments.dry_run else "removed"
-        what = f"{removed.shards} shards, {removed.objects} arrays, {removed.bytes / 2**30:.2f} GiB"
+        what = f"{removed.shards} shards, {removed.objects} arrays, {removed.drafts} drafts"
+        what += f", {removed.bytes / 2**30:.2f} GiB"
         print(f"{did} {what}; forgot {removed.indexes} indexes")
     elif arguments.action == "copy":
         if not arguments.to:

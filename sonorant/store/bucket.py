@@ -102,6 +102,9 @@ class Bucket:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
+    def tidy(self, before: float, *, dry_run: bool) -> list[Entry]:
+        return []  # drafts lie where this machine has its temporary files, which it tidies itself
+
     @contextmanager
     def _named(self) -> Iterator[None]:
         try:

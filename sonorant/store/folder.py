@@ -82,6 +82,20 @@ class Folder:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
+    def tidy(self, before: float, *, dry_run: bool) -> list[Entry]:
+        found = []
+        with self._named():
+            for draft in sorted((self.path / DRAFTS).glob("*")):
+                name = f"{DRAFTS}/{draft.name}"
+                with suppress(FileNotFoundError):  # its process has just ended
+                    files, begun = list(self.entries(name)), draft.stat().st_mtime
+                    newest = max([begun, *(file.modified for file in files)])
+                    if newest <= before:
+                        found.append(Entry(name, sum(file.size for file in files), newest))
+                        if not dry_run:
+                            shutil.rmtree(draft)
+        return found
+
     def _room_for(self, name: str) -> Path:
         target = self.path / name
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -51,6 +51,10 @@ class Store(Protocol):
     def draft(self) -> AbstractContextManager[Path]:
         """A new folder to write files in that `put` takes; it is removed afterwards."""
 
+    def tidy(self, before: float, *, dry_run: bool) -> list[Entry]:
+        """Remove the drafts in which nothing was written since `before`, in Unix seconds: their processes were killed.
+        Return what was removed, or would be."""
+
 
 def open_store(place: str) -> Store:
     """The store at `place`: a folder, which need not exist yet, or `s3://bucket/prefix`.

@@ -56,6 +56,7 @@ class Removed:
     indexes: int
     shards: int
     objects: int
+    drafts: int
     bytes: int
 
 
@@ -102,7 +103,7 @@ class _Uses:
 def collect(needed: Collection[Needed], *, only: bool, hours: float, dry_run: bool) -> Removed:
     """Remove shards and arrays that no index needs: neither those given nor, unless `only`, any that was ever made from
     the store. What is younger than `hours` stays, as a stage at work may have written it, and so does what an index
-    needs that was begun since, even while this removes."""
+    needs that was begun since, even while this removes. Drafts of processes that were killed go too."""
     store, old = store_of(needed), time.time() - 3600 * hours
     uses = _Uses(store, needed, only, old)
     # The last file of a shard goes first: what is half removed is never taken for whole.
@@ -114,8 +115,10 @@ def collect(needed: Collection[Needed], *, only: bool, hours: float, dry_run: bo
     if not dry_run:
         for name in forgotten:
             store.delete(name)
+    drafts = store.tidy(old, dry_run=dry_run)
     shards = sum(entry.name.startswith(f"{SHARDS}/") for entry in lost)
-    return Removed(len(forgotten), shards, len(lost) - shards, sum(entry.size for entry in lost))
+    freed = sum(entry.size for entry in (*lost, *drafts))
+    return Removed(len(forgotten), shards, len(lost) - shards, len(drafts), freed)
 
 
 def _unused(store: Store, folder: str, uses: _Uses, old: float) -> list[Entry]:

@@ -243,6 +243,23 @@ def test_gc_keeps_old_shards_that_a_stage_has_just_found(tmp_path: Path) -> None
     assert len(read_all(old)) == len(read_all(new))
 
 
+def test_gc_removes_the_drafts_of_killed_processes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made, drafts = features(tmp_path / "features", str(tmp_path / "store")), tmp_path / "store/drafts"
+    long_ago = time.time() - 2 * 86400
+    for name in ("killed", "empty", "at-work"):
+        (drafts / name).mkdir()
+    for name in ("killed", "at-work"):
+        (drafts / name / "mels.npy").write_bytes(bytes(1000))
+    for old in (drafts / "killed/mels.npy", *drafts.iterdir()):
+        os.utime(old, (long_ago, long_ago))
+    main(["store", "gc", str(made), "--dry-run"])
+    assert "would remove 0 shards, 0 arrays, 2 drafts" in capsys.readouterr().out
+    assert len(list(drafts.iterdir())) == 3
+    main(["store", "gc", str(made)])
+    assert [draft.name for draft in drafts.iterdir()] == ["at-work"]
+    FeatureStore.open(made).verify()
+
+
 @pytest.mark.parametrize("computes", [False, True])
 def test_gc_keeps_what_a_stage_needs_that_begins_while_it_removes(
     computes: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
