@@ -14,6 +14,7 @@ from sonorant.audio.wav import write_wav
 from sonorant.audit.audit import AuditConfig, audit
 from sonorant.audit.clips import Course, examine, train_aligner
 from sonorant.audit.findings import Fault, read_audit
+from sonorant.audit.hearing import hear
 from sonorant.audit.readings import number_readings
 from sonorant.data.manifest import Utterance, read_manifest, write_manifest
 from sonorant.errors import SonorantError
@@ -23,7 +24,7 @@ from tasks.params import load
 from tests.support.command import run_command
 from tests.support.imports import ROOT
 
-STAGE, ALIGNMENT = (sys.modules[f"sonorant.audit.{name}"] for name in ("audit", "alignment"))
+STAGE, ALIGNMENT, HEARING = (sys.modules[f"sonorant.audit.{name}"] for name in ("audit", "alignment", "hearing"))
 CONFIG = load("audit", AuditConfig, ROOT / "params.yaml")
 PROMPT = "many people like green apples better than small yellow plums because good fruit needs much sun"
 RATE = 16000
@@ -227,6 +228,23 @@ def test_a_recogniser_that_lacks_the_language_is_not_run_by_name(
     write_manifest(tmp_path / "prepared/manifest.jsonl", [replace(row, language="de-de") for row in rows])
     summary = run_stage(tmp_path, replace(CONFIG, sources=("pocketsphinx",)))
     assert "pocketsphinx hears English only" in summary["sources"]["pocketsphinx"]
+
+
+@pytest.mark.parametrize("changed", ["sonorant.recognizers", "sonorant.audio", "sonorant.data.sound"])
+def test_hearings_are_keyed_by_all_code_that_makes_them(
+    changed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How a recording is read and resampled decides what is heard, too."""
+    rows, computed = corpus_of(tmp_path, 1), Mock()
+    monkeypatch.setattr(HEARING, "load_recognizer", Mock(return_value=Mock(revision="1")))
+    monkeypatch.setattr(HEARING, "compute_missing", computed)
+    hashes: dict[str, str] = {}
+    monkeypatch.setattr(HEARING, "code_of", lambda *used: str([hashes.get(one.__name__) for one in used]))
+    for source in ("before", "after"):
+        hashes[changed] = source
+        hear(tmp_path, rows, ["clip"], "pocketsphinx", tmp_path / "cache")
+    before, after = (call.args[2] for call in computed.call_args_list)
+    assert before != after
 
 
 @pytest.mark.usefixtures("smaller")

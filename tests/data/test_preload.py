@@ -1,14 +1,18 @@
 """Wherever features are read from, training sees the same batches; a copy of them is whole or not there."""
 
+import errno
 import multiprocessing
+import os
 import shutil
+import signal
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from torch.utils.data import Dataset
 
-from sonorant.data.batches import SegmentBatches, UtteranceBatches, prefetched
+from sonorant.data.batches import Batch, SegmentBatches, UtteranceBatches, prefetched
 from sonorant.data.features import FeatureStore
 from sonorant.data.local_copy import copy_path, local_copy
 from sonorant.data.plan import MicroBatch
@@ -46,6 +50,32 @@ def test_batches_from_memory_and_from_a_copy_are_those_from_disk(features: Path,
     shutil.rmtree(held.path / "shards")  # nothing is read from there any more, by the workers neither
     assert same(batches(copied, workers), wanted)
     assert same(batches(held, workers), wanted)
+
+
+class Deadly(Dataset[Batch]):
+    """Its process is killed when it loads, as where memory runs out."""
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, index: int) -> Batch:
+        os.kill(os.getpid(), signal.SIGKILL)
+        raise AssertionError
+
+
+def test_a_loader_process_that_is_killed_is_told_in_one_line() -> None:
+    words = r"^a loader process was killed; .*, lower data.workers: the same command resumes from the last checkpoint$"
+    with pytest.raises(SonorantError, match=words):
+        list(prefetched(Deadly(), 1, pin=False))
+
+
+def test_features_that_cannot_be_read_are_told_in_one_line(features: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> bytes:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "pread", broken)
+    with pytest.raises(SonorantError, match=r"^\S+: cannot be read \(Input/output error\); look at its disk$"):
+        batches(FeatureStore.open(features))
 
 
 def test_features_that_do_not_fit_into_memory_are_refused(features: Path) -> None:

@@ -1,5 +1,6 @@
 """What recipes and the loop refuse, and that all of it runs on a GPU where there is one."""
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,12 @@ import torch
 from sonorant.data.plan import MicroBatch
 from sonorant.errors import SonorantError
 from sonorant.families.parallel.training import VocoderRecipe
-from sonorant.training import checkpoint
+from sonorant.training import checkpoint, trainer
 from sonorant.training.run_directory import read_metrics
 from sonorant.training.trainer import Trainer
-from tests.support.tiny_training import RECIPES, settings, tiny_recipe
-from tests.training.trainings import assert_same, trainer_of, with_splits
+from sonorant.training.worker import work
+from tests.support.tiny_training import RECIPES, settings, tiny_job, tiny_recipe
+from tests.training.trainings import ALONE, assert_same, trainer_of, with_splits
 
 
 @pytest.mark.parametrize("kind", RECIPES)
@@ -51,6 +53,19 @@ def test_divergence_is_one_line_and_saves_nothing(log_every: int, features: Path
     with pytest.raises(SonorantError, match=words):
         diverged.train()
     assert checkpoint.existing(diverged.run.checkpoints) == []
+
+
+@pytest.mark.parametrize("loss", [math.inf, math.nan])
+def test_a_model_of_no_finite_validation_loss_is_saved_and_names_none(
+    loss: float, features: Path, tmp_path: Path, alone: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """JSON has neither infinity nor NaN."""
+    monkeypatch.setattr(trainer, "validation_losses", lambda *given: ({"loss": loss}, []))
+    assert work(tiny_job("vocoder", features, tmp_path, steps=2, validate_every=1), ALONE)["state"] == "finished"
+    text = (tmp_path / "model/model.json").read_text(encoding="utf-8")
+    provenance = json.loads(text, parse_constant=lambda name: pytest.fail(f"model.json holds {name}"))["provenance"]
+    assert provenance["steps"] == 2 and "validation_loss" not in provenance
+    assert (tmp_path / "model/weights.pt").exists()
 
 
 def test_a_sample_is_seen_only_when_it_is_whole(features: Path, tmp_path: Path, alone: None) -> None:
