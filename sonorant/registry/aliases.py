@@ -4,7 +4,7 @@ the model; if this process is killed, the next one finishes it."""
 import dataclasses
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -37,8 +37,12 @@ class Move:
 @contextmanager
 def registry() -> Iterator[Store]:
     """The store, for one process of this machine at a time. Raises as `sonorant.tracking.store.answering`."""
-    with answering("registry") as store, locked(DEFAULT_DATABASE.with_name("registry.lock")):
+    with answering("registry") as store, _one_at_a_time():
         yield store
+
+
+def _one_at_a_time() -> AbstractContextManager[None]:
+    return locked(DEFAULT_DATABASE.with_name("registry.lock"))
 
 
 def now() -> str:
@@ -108,21 +112,41 @@ def rollback(model: str, reason: str = "") -> RolledBack:
 
     Twice in a row restores the first state. The next call finishes an interrupted rollback instead of undoing it. A
     version that was rolled back is promoted again only by name. Raises SonorantError if there is nothing to return to,
-    TrackingUnavailable if MLflow does not answer.
+    or if `champion` moves while this waits for another process; TrackingUnavailable if MLflow does not answer.
     """
-    with registry() as store:
+    with answering("registry") as store:
         versions = all_versions(store, model)
         if not versions:
             raise SonorantError(f"models:/{model}: has no versions; register a voice first")
-        begun = finish(store, model)
-        if begun and begun.action == "rollback" and begun.previous is not None:
-            return RolledBack(name=model, champion=begun.champion, previous=begun.previous, finished=True)
-        aliases = read_aliases(store, model)
-        champion, former = aliases.get(BEST), aliases.get(FORMER)
-        if champion is None or former is None or champion == former:
-            raise SonorantError(
-                f"models:/{model}: no version has the alias {FORMER}, so there is nothing to return to; it is set when "
-                f"one {BEST} replaces another; there are versions {', '.join(map(str, sorted(versions)))}"
-            )
-        begin(store, model, Move(action="rollback", champion=former, previous=champion, time=now(), reason=reason))
-        return RolledBack(name=model, champion=former, previous=champion, finished=False)
+        seen = _reigning(store, model)  # before the lock: a promotion that it waits for is not what is to be undone
+        with _one_at_a_time():
+            begun = finish(store, model)
+            if begun and begun.action == "rollback" and begun.previous is not None:
+                return RolledBack(name=model, champion=begun.champion, previous=begun.previous, finished=True)
+            aliases = read_aliases(store, model)
+            champion, former = aliases.get(BEST), aliases.get(FORMER)
+            if champion is None or former is None or champion == former:
+                raise SonorantError(
+                    f"models:/{model}: no version has the alias {FORMER}, so there is nothing to return to; it is set "
+                    f"when one {BEST} replaces another; there are versions {', '.join(map(str, sorted(versions)))}"
+                )
+            if champion != seen:
+                raise SonorantError(
+                    f"models:/{model}: {BEST} was {_named(seen)} when this rollback began and is {_named(champion)} "
+                    f"now, so nothing was rolled back; look which is to go, and roll back again if it is {champion}"
+                )
+            begin(store, model, Move(action="rollback", champion=former, previous=champion, time=now(), reason=reason))
+            return RolledBack(name=model, champion=former, previous=champion, finished=False)
+
+
+def _reigning(store: Store, model: str) -> int | None:
+    """The champion that the caller knows of: while a move is under way or was cut off, the one before it."""
+    found = store.client.get_registered_model(model)
+    if noted := found.tags.get(MOVE_TAG):
+        return Move(**json.loads(noted)).previous
+    best = found.aliases.get(BEST)
+    return None if best is None else int(best)
+
+
+def _named(version: int | None) -> str:
+    return "no version" if version is None else f"version {version}"

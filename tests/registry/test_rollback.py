@@ -5,15 +5,18 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
 from sonorant.errors import SonorantError
 from sonorant.registry import promote, register, rollback
+from sonorant.registry.aliases import MOVE_TAG, Move, begin, now
 from sonorant.tracking import open_store
+from sonorant.tracking.store import locked
 from tests.registry.conftest import aliases, tags
-from tests.registry.planted import CONFIG, GATES, figures
+from tests.registry.planted import CONFIG, GATES, figures, renamed, write_report
 from tests.support.command import error_line, run_command
 from tests.support.imports import ROOT
 
@@ -73,6 +76,31 @@ def test_killed_in_between_nothing_is_lost_and_the_next_call_finishes(two: Path,
     assert done.finished == (writes > 0)
     assert aliases() == {"challenger": 2, "champion": 1, "previous": 2}
     assert tags(2)["rolled_back"].endswith("to version 1: it hums")
+
+
+@pytest.mark.parametrize("meanwhile", ["promoted", "rolled back", "cut off"])
+def test_a_champion_that_came_while_it_waited_is_not_rolled_back(
+    two: Path, project: Path, monkeypatch: pytest.MonkeyPatch, meanwhile: str
+) -> None:
+    register(renamed(two, project / "third"), figures(), write_report(project / "report"), CONFIG, {})
+    move = Move(action="promote", champion=3, previous=2, time=now())
+
+    def locked_after_another(path: Path) -> AbstractContextManager[None]:
+        monkeypatch.setattr("sonorant.registry.aliases.locked", locked)
+        if meanwhile == "rolled back":
+            rollback("test-voice")
+        elif meanwhile == "promoted":
+            begin(open_store(), "test-voice", move)
+        return locked(path)
+
+    if meanwhile == "cut off":  # before the rollback began; it finishes the promotion, which nobody has heard yet
+        open_store().client.set_registered_model_tag("test-voice", MOVE_TAG, json.dumps(dataclasses.asdict(move)))
+    monkeypatch.setattr("sonorant.registry.aliases.locked", locked_after_another)
+    best = 1 if meanwhile == "rolled back" else 3
+    with pytest.raises(SonorantError, match=f"champion was version 2 .* is version {best} now.* again if it is {best}"):
+        rollback("test-voice")
+    assert aliases() == {"challenger": 3, "champion": best, "previous": 2}
+    assert rollback("test-voice").previous == best
 
 
 def test_nothing_to_return_to_is_one_clear_line(voice_bundle: Path, project: Path) -> None:
