@@ -36,7 +36,8 @@ class Move:
 
 @contextmanager
 def registry() -> Iterator[Store]:
-    """The store, for one process of this machine at a time. Raises as `sonorant.tracking.store.answering`."""
+    """The store, for one process of this folder at a time. Another clone of the project on the same MLflow is not held
+    back: whoever writes looks again just before. Raises as `sonorant.tracking.store.answering`."""
     with answering("registry") as store, _one_at_a_time():
         yield store
 
@@ -48,6 +49,11 @@ def _one_at_a_time() -> AbstractContextManager[None]:
 def now() -> str:
     """The time for a record: UTC, ISO 8601, to the second."""
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def named(version: int | None) -> str:
+    """What `champion` is, in words."""
+    return "no version" if version is None else f"version {version}"
 
 
 def all_versions(store: Store, model: str) -> dict[int, Any]:
@@ -132,7 +138,7 @@ def rollback(model: str, reason: str = "") -> RolledBack:
                 )
             if champion != seen:
                 raise SonorantError(
-                    f"models:/{model}: {BEST} was {_named(seen)} when this rollback began and is {_named(champion)} "
+                    f"models:/{model}: {BEST} was {named(seen)} when this rollback began and is {named(champion)} "
                     f"now, so nothing was rolled back; look which is to go, and roll back again if it is {champion}"
                 )
             begin(store, model, Move(action="rollback", champion=former, previous=champion, time=now(), reason=reason))
@@ -146,7 +152,3 @@ def _reigning(store: Store, model: str) -> int | None:
         return Move(**json.loads(noted)).previous
     best = found.aliases.get(BEST)
     return None if best is None else int(best)
-
-
-def _named(version: int | None) -> str:
-    return "no version" if version is None else f"version {version}"

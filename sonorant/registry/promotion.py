@@ -17,6 +17,7 @@ from sonorant.registry.aliases import (
     all_versions,
     begin,
     finish,
+    named,
     now,
     read_aliases,
     registry,
@@ -90,7 +91,7 @@ def promote(
     `without_champion`: reason not to compare with the champion, if that is impossible; `again`: also accept a version
     that was rolled back. The champion itself is judged only by the gates that need no comparison, and keeps the verdict
     that made it champion. Raises SonorantError if there is no such version, TrackingUnavailable if MLflow does not
-    answer.
+    answer or the champion moved meanwhile.
     """
     with registry() as store:
         versions = all_versions(store, model)
@@ -118,6 +119,7 @@ def promote(
         )
         if not verdict.reigning:
             _keep(store, chosen, verdict)
+            _check_unmoved(store, verdict)
             if verdict.passed:
                 begin(store, model, Move(action="promote", champion=number, previous=former, time=verdict.time))
         return verdict
@@ -164,3 +166,15 @@ def _keep(store: Store, chosen: Any, verdict: Verdict) -> None:
     with tempfile.TemporaryDirectory() as folder:
         write_json(Path(folder) / VERDICT, verdict.as_json())
         store.client.log_artifact(chosen.run_id, str(Path(folder) / VERDICT))
+
+
+def _check_unmoved(store: Store, verdict: Verdict) -> None:
+    """The lock is this folder's: another clone may have moved `champion` while this one judged. Such a verdict decides
+    nothing, and the version's tag says so. Raises TrackingUnavailable, since the same call may succeed now."""
+    best = read_aliases(store, verdict.name).get(BEST)
+    if best == verdict.champion:
+        return
+    moved = f"from {named(verdict.champion)} to {named(best)}"
+    line = f"{BEST} moved {moved} while {verdict.version} was judged; promote it again"
+    store.client.set_model_version_tag(verdict.name, str(verdict.version), VERDICT_TAG, f"{verdict.time} {line}")
+    raise TrackingUnavailable(f"models:/{verdict.name}: {line}")

@@ -84,16 +84,12 @@ def register(
     belonging = {kind: folder for kind, folder in (trained or {}).items() if _exported_from(voice, kind, folder)}
     with registry() as store:
         _ensure_model(store, config.model)
-        found = [known for known in all_versions(store, config.model).values() if known.tags.get(HASH_TAG) == content]
+        found = _registered(store, config.model, content)
         if found:
-            version = found[0]
+            version, new = found[0], False
         else:
             spec = RunSpec(key=f"{config.model}-{content}", stage="register", execution=execution, tags=dict(origin))
-            run_id, _ = open_run(store, spec)
-            model = _log_model(store, run_id, bundle)
-            version = store.client.create_model_version(
-                config.model, source=model.model_uri, run_id=run_id, tags={HASH_TAG: content}, model_id=model.model_id
-            )
+            version, new = _make_version(store, config.model, content, bundle, spec)
         _describe(store, version, voice, metrics, origin)
         _log_files(store, version.run_id, voice, metrics, report)
         keep_trained(store, version.run_id, belonging)
@@ -101,7 +97,7 @@ def register(
         store.client.set_registered_model_alias(config.model, NEWEST, str(max(all_versions(store, config.model))))
         number, run_id = int(version.version), version.run_id
         without = tuple(kind for kind in trained or {} if kind not in belonging)
-        return Registered(name=config.model, version=number, run_id=run_id, new=not found, without=without)
+        return Registered(name=config.model, version=number, run_id=run_id, new=new, without=without)
 
 
 def _without_measurements(voice: Bundle) -> Bundle:
@@ -123,6 +119,31 @@ def _ensure_model(store: Store, model: str) -> None:
     except MlflowException as error:
         if error.error_code != "RESOURCE_ALREADY_EXISTS":
             raise
+
+
+def _registered(store: Store, model: str, content: str) -> list[Any]:
+    """Versions of a bundle with this content, the first one first."""
+    versions = all_versions(store, model)
+    return [versions[key] for key in sorted(versions) if versions[key].tags.get(HASH_TAG) == content]
+
+
+def _make_version(store: Store, model: str, content: str, bundle: Path, spec: RunSpec) -> tuple[Any, bool]:
+    """A version of the bundle, and whether it is new: the lock is this folder's, and another clone may have registered
+    the same bundle while this one was sent. MLflow numbers one after the other, so the first number stays."""
+    run_id, own = open_run(store, spec)
+    logged = _log_model(store, run_id, bundle)
+    version = store.client.create_model_version(
+        model, source=logged.model_uri, run_id=run_id, tags={HASH_TAG: content}, model_id=logged.model_id
+    )
+    first = _registered(store, model, content)[0]
+    if first.version == version.version:
+        return version, True
+    store.client.delete_model_version(model, str(version.version))
+    store.client.delete_logged_model(logged.model_id)
+    close_run(store, run_id, "FINISHED")
+    if own and first.run_id != run_id:  # the same key finds the same run, unless both made one at the same moment
+        store.client.delete_run(run_id)
+    return first, False
 
 
 def _log_model(store: Store, run_id: str, bundle: Path) -> Any:

@@ -64,7 +64,8 @@ def follow_move(database: Path, former: str) -> None:
 
 
 class TrackingUnavailable(SonorantError):
-    """MLflow is not installed or its store does not answer. The same call may succeed later."""
+    """MLflow is not installed, its store does not answer, or what it holds has just changed. The same call may succeed
+    later."""
 
 
 @dataclass(frozen=True, kw_only=True)

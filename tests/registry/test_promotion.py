@@ -20,7 +20,7 @@ from sonorant.registry.gates import Gate, judge_alone
 from sonorant.registry.limits import NaturalnessLimits
 from sonorant.runtime.bundle import read_bundle
 from sonorant.statistics import wilson_interval
-from sonorant.tracking import open_store
+from sonorant.tracking import TrackingUnavailable, open_store
 from tests.registry import planted
 from tests.registry.conftest import aliases, tags
 from tests.registry.planted import (
@@ -381,6 +381,29 @@ def test_the_champion_judged_again_stays_what_it_is(second: Path) -> None:
     strict = promote("test-voice", dataclasses.replace(GATES, max_rtf=dict.fromkeys(family_names(), 1e-6)))
     assert not strict.passed and "stays champion, though refused by rtf now" in strict.says()[-1]
     assert aliases()["champion"] == 2
+
+
+@pytest.mark.parametrize("points", [0.3, 9.0], ids=["passed", "refused"])
+def test_a_verdict_beside_a_champion_that_another_clone_has_moved_decides_nothing(
+    second: Path, project: Path, monkeypatch: pytest.MonkeyPatch, points: float
+) -> None:
+    register(second, figures(), write_report(project / "report"), CONFIG, {})
+
+    def while_another_clone_promotes(*given: Any) -> Any:
+        monkeypatch.setattr("sonorant.registry.promotion.judge_beside", judge_beside)
+        with pytest.MonkeyPatch.context() as elsewhere:
+            (project / "clone").mkdir()
+            elsewhere.chdir(project / "clone")
+            assert promote("test-voice", GATES, 2).passed
+        return judge_beside(*given)
+
+    monkeypatch.setattr("sonorant.registry.promotion.judge_beside", while_another_clone_promotes)
+    moved = "champion moved from version 1 to version 2 while 3 was judged; promote it again"
+    with pytest.raises(TrackingUnavailable, match=moved):
+        challenge(planted.renamed(second, project / "third"), more_errors(points))
+    assert aliases() == {"challenger": 3, "champion": 2, "previous": 1}
+    assert tags(3)["verdict"].endswith(moved)
+    assert promote("test-voice", GATES).champion == 2
 
 
 def test_unknown_versions_are_refused(project: Path, voice_bundle: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import soundfile
+from mlflow.tracking import MlflowClient
 
 from sonorant.errors import SonorantError
 from sonorant.files import write_json
@@ -24,7 +25,7 @@ from sonorant.training.initial import read_initial
 from tasks.initial import find_initial
 from tasks.register import register_files
 from tests.registry import planted
-from tests.registry.conftest import tags
+from tests.registry.conftest import aliases, tags
 from tests.registry.planted import CONFIG, GATES, RECORDINGS, figures, more_errors, of_bundle, write_report
 from tests.support.edited import edited
 
@@ -182,6 +183,30 @@ def test_a_registered_voice_can_be_fine_tuned_elsewhere(
         with pytest.raises(SonorantError, match=named) as refused:
             find_initial(named, "acoustic", nowhere, nowhere)
         assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("before", ["create_run", "create_model_version"])
+def test_a_bundle_that_another_clone_has_just_registered_is_no_second_version(
+    voice_bundle: Path, project: Path, monkeypatch: pytest.MonkeyPatch, before: str
+) -> None:
+    real = getattr(MlflowClient, before)
+
+    def after_another_clone(*given: Any, **more: Any) -> Any:
+        monkeypatch.setattr(MlflowClient, before, real)
+        with pytest.MonkeyPatch.context() as elsewhere:
+            (project / "clone").mkdir()
+            elsewhere.chdir(project / "clone")
+            assert register(voice_bundle, figures(), project / "absent", CONFIG, {}).new
+        return real(*given, **more)
+
+    monkeypatch.setattr(MlflowClient, before, after_another_clone)
+    found = register(voice_bundle, figures(), project / "absent", CONFIG, {})
+    assert found.says() == "models:/test-voice/1: this bundle is registered already"
+    store = open_store()
+    assert aliases() == {"challenger": 1} and len(store.client.search_model_versions("name='test-voice'")) == 1
+    assert len(store.client.search_logged_models([store.experiment])) == 1
+    runs = store.client.search_runs([store.experiment], "tags.stage = 'register'")
+    assert [(run.info.run_id, run.info.status) for run in runs] == [(found.run_id, "FINISHED")]
 
 
 def test_a_damaged_bundle_registers_nothing(voice_bundle: Path, project: Path) -> None:
