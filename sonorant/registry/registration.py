@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sonorant.errors import SonorantError
 from sonorant.files import read_json, write_json
 from sonorant.registry import figures
 from sonorant.registry.aliases import NEWEST, all_versions, registry
@@ -77,10 +78,10 @@ def register(
     `metrics`: content of reports/metrics.json; `report`: folder with the page and, in `evaluation`, the judged
     sentences, may be absent; `origin`: tags with the voice's origin; `execution`: the pipeline execution above;
     `trained`: trained folders by kind, kept for fine-tuning if the bundle was exported from them. Raises SonorantError
-    if the bundle is damaged, TrackingUnavailable if MLflow does not answer.
+    if the bundle is damaged or changes meanwhile, TrackingUnavailable if MLflow does not answer.
     """
     voice = read_bundle(bundle)
-    content = content_hash(_without_measurements(voice))
+    content = _content(voice)
     belonging = {kind: folder for kind, folder in (trained or {}).items() if _exported_from(voice, kind, folder)}
     with registry() as store:
         _ensure_model(store, config.model)
@@ -100,9 +101,17 @@ def register(
         return Registered(name=config.model, version=number, run_id=run_id, new=new, without=without)
 
 
-def _without_measurements(voice: Bundle) -> Bundle:
+def _content(voice: Bundle) -> str:
+    """Hash of what makes it this version: all but the measurements."""
     choice = {key: value for key, value in voice.description.choice.items() if key in ("variant", "runtime")}
-    return dataclasses.replace(voice, description=dataclasses.replace(voice.description, choice=choice))
+    return content_hash(dataclasses.replace(voice, description=dataclasses.replace(voice.description, choice=choice)))
+
+
+def _still_holds(bundle: Path, content: str) -> bool:
+    try:
+        return _content(read_bundle(bundle)) == content
+    except SonorantError:  # half of it is written
+        return False
 
 
 def _exported_from(voice: Bundle, kind: str, folder: Path) -> bool:
@@ -132,6 +141,10 @@ def _make_version(store: Store, model: str, content: str, bundle: Path, spec: Ru
     the same bundle while this one was sent. MLflow numbers one after the other, so the first number stays."""
     run_id, own = open_run(store, spec)
     logged = _log_model(store, run_id, bundle)
+    if not _still_holds(bundle, content):  # it was hashed before the wait for the lock
+        store.client.delete_logged_model(logged.model_id)
+        close_run(store, run_id, "FAILED")
+        raise SonorantError(f"{bundle}: changed while it was registered; evaluate what it holds now and register it")
     version = store.client.create_model_version(
         model, source=logged.model_uri, run_id=run_id, tags={HASH_TAG: content}, model_id=logged.model_id
     )

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import mlflow
 import numpy as np
 import pytest
 import soundfile
@@ -216,6 +217,30 @@ def test_a_damaged_bundle_registers_nothing(voice_bundle: Path, project: Path) -
     with pytest.raises(SonorantError, match=file.name):
         register(broken, figures(), project / "absent", CONFIG, {})
     assert not open_store().client.search_registered_models()
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["another", "half of another"])
+def test_a_bundle_that_changes_while_it_is_sent_registers_nothing(
+    voice_bundle: Path, project: Path, monkeypatch: pytest.MonkeyPatch, whole: bool
+) -> None:
+    bundle = Path(shutil.copytree(voice_bundle, project / "voice"))
+    other = planted.padded(voice_bundle, project / "other", megabytes=0.1)
+    real = mlflow.pyfunc.log_model
+
+    def after_a_change(**given: Any) -> Any:
+        shutil.copytree(other, bundle, dirs_exist_ok=True, ignore=None if whole else shutil.ignore_patterns("*.onnx"))
+        return real(**given)
+
+    monkeypatch.setattr(mlflow.pyfunc, "log_model", after_a_change)
+    with pytest.raises(SonorantError, match=f"^{bundle}: changed while it was registered; [^\n]*$"):
+        register(bundle, figures(), project / "absent", CONFIG, {})
+    store = open_store()
+    assert not store.client.search_model_versions("name='test-voice'") and not aliases()
+    assert not store.client.search_logged_models([store.experiment])
+    assert {run.info.status for run in store.client.search_runs([store.experiment])} == {"FAILED"}
+    monkeypatch.setattr(mlflow.pyfunc, "log_model", real)
+    shutil.copytree(voice_bundle, bundle, dirs_exist_ok=True)
+    assert register(bundle, figures(), project / "absent", CONFIG, {}).new
 
 
 def test_word_errors_agree_with_the_figures() -> None:
