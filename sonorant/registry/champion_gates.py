@@ -4,11 +4,13 @@ import numpy as np
 
 from sonorant.errors import SonorantError
 from sonorant.registry.evidence import Evidence
-from sonorant.registry.figures import entry
+from sonorant.registry.figures import entry, number
 from sonorant.registry.gates import RESAMPLES, Gate, PromoteConfig, finding, not_compared, points
 from sonorant.registry.side_by_side import latency_ratios
 from sonorant.statistics import bootstrap, check_enough, rate
 
+ROUNDING = 0.001
+"""Points by which a figure may differ from its sentences: it is kept to three digits."""
 HINT = "judge it again on these sentences and register its figures (docs/deploy.md), or promote with --without-champion"
 
 
@@ -46,11 +48,23 @@ def _check_same_judge(voice: Evidence, champion: Evidence) -> None:
         heard = entry(each.metrics, "intelligibility", each.shipped.variant)
         if isinstance(heard, str):
             raise SonorantError(f"version {each.version}: {heard}")
+        _check_judged_whole(each, number(heard, "wer"))
     if voice.judge != champion.judge:
         theirs, ours = (" ".join(map(str, each.judge.values())) for each in (champion, voice))
         raise SonorantError(f"version {champion.version} was judged by {theirs}, this by {ours}; {HINT}")
     if voice.texts() != champion.texts():
         raise SonorantError(f"version {champion.version} was judged on other sentences; {HINT}")
+
+
+def _check_judged_whole(version: Evidence, figure: float | None) -> None:
+    """Figures are registered before sentences: cut off in between, a version judged again has new ones beside old."""
+    heard = rate(version.word_errors(), version.words())
+    if figure is None or abs(heard - figure) > ROUNDING:
+        raise SonorantError(
+            f"version {version.version} was judged half: {heard:.3f} % of words are wrong in its sentences, "
+            f"{'none' if figure is None else f'{figure:.3f} %'} by its figures; judge it again and register that by "
+            "python -m tasks.register (docs/deploy.md)"
+        )
 
 
 def _latency_over_champion(voice: Evidence, champion: Evidence, limit: float) -> Gate:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from mlflow.tracking import MlflowClient
 
 from sonorant.errors import SonorantError
 from sonorant.families import family_names
@@ -22,7 +24,7 @@ from sonorant.runtime.bundle import read_bundle
 from sonorant.statistics import wilson_interval
 from sonorant.tracking import TrackingUnavailable, open_store
 from tests.registry import planted
-from tests.registry.conftest import aliases, tags
+from tests.registry.conftest import aliases, crown, tags
 from tests.registry.planted import (
     CONFIG,
     FIGURES,
@@ -153,7 +155,7 @@ def test_a_few_sentences_have_no_interval(voice_bundle: Path, project: Path, cou
     file = write_report(project / "report") / "evaluation" / "sentences.jsonl"
     rows = tuple(json.loads(line) for line in file.read_text().splitlines()[:count])
     metrics = figures()
-    metrics["intelligibility"]["fp32"]["utterances"] = count
+    metrics["intelligibility"] = planted.intelligibility(RECORDINGS, slice(count), "fp32")
     metrics["naturalness"]["fp32"] = naturalness(count)
     voice = evidence(voice_bundle, metrics, version=2, sentences=rows)
     gates = (*judge_alone(voice, GATES), *judge_beside(voice, dataclasses.replace(voice, version=1), GATES))
@@ -361,6 +363,26 @@ def test_what_was_judged_otherwise_is_not_compared_and_says_what_to_do(second: P
     verdict = promote("test-voice", GATES, without_champion="another recogniser")
     assert verdict.passed and aliases() == {"challenger": 2, "champion": 2, "previous": 1}
     assert tags(2)["without_champion"] == "another recogniser"
+
+
+def test_a_version_judged_again_but_cut_off_midway_is_not_compared_until_it_is_whole(
+    voice_bundle: Path, project: Path
+) -> None:
+    crown(voice_bundle, project)  # here, not copied: mlflow remembers for each run where its artifacts lie
+    again = figures(more_errors(2.0)), write_report(project / "again", more_errors(2.0)), CONFIG, {}
+
+    def cut_off(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(MlflowClient, "log_artifacts", cut_off)
+        register(voice_bundle, *again)
+    found = gate(challenge(planted.renamed(voice_bundle, project / "second")), "wer_above_champion")
+    says = r"version 1 was judged half: 13\.438 % .* sentences, 15\.469 % by its figures; .* python -m tasks\.register"
+    assert not found.passed and re.search(says, found.reason)
+    assert register(voice_bundle, *again).version == 1
+    found = gate(promote("test-voice", GATES, 2), "wer_above_champion")
+    assert found.passed and "13.4 %, version 1 15.5 %" in found.reason
 
 
 def test_a_champion_that_cannot_be_read_refuses_its_challengers_by_name(second: Path, project: Path) -> None:
