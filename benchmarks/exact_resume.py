@@ -7,7 +7,7 @@ with SIGKILL at random steps: all processes at once, one rank, or in the middle 
 stopped once with SIGTERM, and one resumes with another number of processes. The end of each is compared with that of an
 undisturbed training. Some train by windows of shards: the disturbed one then reads from an object store, through
 a cache that is smaller than the corpus, and is compared with an undisturbed one that reads from a folder. The store is
-JuiceFS' gateway (`SONORANT_JUICEFS`); where it is absent, these trainings are not run, and the result says so.
+JuiceFS' gateway; where that cannot be had, these trainings are not run, and the result says so.
 """
 
 import random

@@ -3,6 +3,7 @@
 python -m flows.workers N: the former, until its standard input ends, as it does with the process that started it.
 """
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from typing import Any
 
 from sonorant.cluster import checked_address, require_dask
 from sonorant.errors import SonorantError
+from sonorant.workers import MEMORY_SETTING
 
 PARAMETER = "workers"
 LOOPBACK = "127.0.0.1"
@@ -47,6 +49,7 @@ def cluster(workers: int | str) -> Iterator[str | None]:
 
 def main() -> None:
     """A scheduler and so many workers on loopback."""
+    os.environ.setdefault(*MEMORY_SETTING)  # read as distributed is imported
     from distributed import LocalCluster
 
     settings = {"host": LOOPBACK, "dashboard_address": f"{LOOPBACK}:0", "memory_limit": None, "silence_logs": "ERROR"}

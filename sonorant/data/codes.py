@@ -32,7 +32,7 @@ from sonorant.formerly import current_model
 from sonorant.processes import spread
 from sonorant.store import Place, open_store
 from sonorant.store.marks import KEYS, mark, packed
-from sonorant.store.shards import Shard, find_shards, write_shard
+from sonorant.store.shards import Shard, check_written, find_shards, write_shard
 
 VERSION = 2
 """Version of the store's layout; a reader refuses any other."""
@@ -241,6 +241,7 @@ def _encoded_shards(features: FeatureStore, codec: Encodes, keys: list[str], pro
             _encode_in_worker, missing, label="codes", unit="shard", processes=processes, prepare=_prepare_worker,
             arguments=(content,), reads=(features.path / "header.json",),
         )  # fmt: skip
+        check_written(features.place.store, [key for _, key in missing])
     computed = iter(made)
     return [shard if shard is not None else next(computed) for shard in found]
 

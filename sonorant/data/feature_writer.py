@@ -39,7 +39,7 @@ from sonorant.files import atomic_folder, write_json
 from sonorant.processes import spread
 from sonorant.store import StoreConfig, open_store
 from sonorant.store.marks import KEYS, mark, packed
-from sonorant.store.shards import Shard, find_shards
+from sonorant.store.shards import Shard, check_written, find_shards
 from sonorant.text import TextConfig, frontend_description
 
 _FEW = 32  # utterances that are computed sooner than a process starts
@@ -142,6 +142,7 @@ def _apply(job: Job, missing: list[Work], processes: int | None) -> list[Shard]:
         partial(write, job), todo, label="features", unit="shard", processes=processes,
         prepare=use_one_thread, reads=known,
     )  # fmt: skip
+    check_written(job.store, [work.key for work in todo])
     return [shard for _, shard in sorted(zip(order, made, strict=True), key=lambda pair: pair[0])]
 
 

@@ -66,8 +66,9 @@ class FeatureStore:
         self.seconds_reading = 0.0
 
     @classmethod
-    def open(cls, path: Path, audio: MelConfig | None = None) -> FeatureStore:
-        """Open the store at `path`; refuse it if `audio` is given and differs from its settings.
+    def open(cls, path: Path, audio: MelConfig | None = None, compared: str | None = None) -> FeatureStore:
+        """Open the store at `path`; refuse it if `audio` is given and differs from its settings. `compared`: hash that
+        its index is known to have.
 
         Raises SonorantError, saying to run the stage again, for another version, another mel, and missing or damaged
         files. Shards are looked at when they are read, or by `verify`.
@@ -82,7 +83,7 @@ class FeatureStore:
         if audio is not None and header["audio"] != dataclasses.asdict(audio):
             difference = _difference(header["audio"], dataclasses.asdict(audio))
             raise SonorantError(f"{path}: made with {difference}; {_REPAIR}")
-        index = Index.open(path, header["index"])
+        index = Index.open(path, header["index"], compared=header["index"] == compared)
         try:
             return cls(path, header, index)
         except (TypeError, ValueError) as error:
@@ -90,7 +91,9 @@ class FeatureStore:
             raise SonorantError(f"{path}: damaged header ({reason}); {_REPAIR}") from None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return FeatureStore.open, (self.path,)  # a worker opens the files again instead of being sent the corpus
+        # A worker opens the files again instead of being sent the corpus. It does not hash the index of all utterances
+        # again: there are many workers, and where windows are read each has new ones.
+        return FeatureStore.open, (self.path, None, self.header["index"])
 
     def __len__(self) -> int:
         return len(self.frames)

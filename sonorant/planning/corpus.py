@@ -32,7 +32,8 @@ AUDIT = 40.0
 ALIGNERS = 350.0
 """CPU seconds in which its aligners learn, whatever the corpus; measured there."""
 LISTED: dict[str, tuple[float, float]] = {
-    "corpus": (114.0, 630.0),
+    "corpus": (114.0, 700.0),
+    "prepare": (0.0, 8440.0),
     "manifest_written": (3 * 54.0, 150.0),
     "manifest_read": (3 * 101.0, 2976.0),
     "splits": (5.0, 235.0),
@@ -43,9 +44,10 @@ LISTED: dict[str, tuple[float, float]] = {
     "ledger": (1.6, 99.0),
 }
 """Steps that one process does for all utterances: CPU microseconds and bytes of memory for each; `benchmarks.scale`, of
-100,000 (the import of 2,000), on an Intel Xeon. Three stages write and read a manifest."""
-BEFORE_TRAINING = ("index_opened", "plan", "ledger")
-"""Those of them that every rank does at the start and when it is resumed."""
+100,000, on an Intel Xeon. Three stages write and read a manifest; what `prepare` examines is spread, and counted so."""
+OF_CORPUS, OF_WINDOW = ("index_opened",), ("plan", "ledger")
+"""Those of them that every rank does at the start and when it is resumed: for the whole corpus, and for a window, or
+where there are none for the whole corpus too."""
 OF_INDEX = sum(
     np.dtype(COLUMNS[name]).itemsize for name in COLUMNS if name not in {"shard_ends", "shard_objects", "id_bytes"}
 )
@@ -160,12 +162,14 @@ def forecast(rates: Rates, hours: float, machines: Machines, *, audited: bool = 
     learned = ALIGNERS if audited else 0.0
     if audited:
         spread["audit"] = AUDIT * hours
-    listed = sum(cpu for step, (cpu, _) in LISTED.items() if step not in BEFORE_TRAINING) * utterances / 1e6
+    listed = sum(cpu for step, (cpu, _) in LISTED.items() if step not in OF_CORPUS + OF_WINDOW) * utterances / 1e6
     cores = machines.cores * machines.machines
     wall = sum(spread.values()) / cores + learned / min(cores, 2) + listed  # two aligners learn, each on a core
     store = rates.store_gb * hours
-    start = sum(LISTED[step][0] for step in BEFORE_TRAINING) * utterances / 1e6
     window = 64 if large else None
+    planned = min(utterances, window * per_shard * FULL) if window else utterances
+    start = sum(LISTED[step][0] for step in OF_CORPUS) * utterances / 1e6
+    start += sum(LISTED[step][0] for step in OF_WINDOW) * planned / 1e6
     return {
         "hours": hours,
         "utterances": utterances,

@@ -14,8 +14,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from sonorant.errors import SonorantError
 from sonorant.files import sha256_file
-from sonorant.store.store import Store
+from sonorant.store.store import Store, open_store
 
 OBJECTS, SHARDS = "objects", "shards"
 _AT_ONCE = 16  # small files read from a bucket, where waiting is most of it
@@ -71,6 +72,18 @@ def find_shards(store: Store, keys: Sequence[str]) -> list[Shard | None]:
         if data is not None and shard is None:
             store.delete(shard_name(key))
     return found
+
+
+def check_written(place: str, keys: Sequence[str]) -> None:
+    """Raises SonorantError if a shard that a worker has written is not in the store as this process sees it."""
+    store = open_store(place)
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        lost = sum(data is None for data in threads.map(lambda key: store.read(shard_name(key)), keys))
+    if lost:
+        raise SonorantError(
+            f"store {place}: {lost} of {len(keys)} shards that workers have written are not there: on every machine "
+            "this must be the same folder, or a bucket (store.place)"
+        )
 
 
 def _parsed(data: bytes) -> Shard | None:

@@ -4,6 +4,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,18 +14,22 @@ import pytest
 from sonorant.audit.audit import AuditConfig, audit
 from sonorant.cluster import SCHEDULER
 from sonorant.data.codes import write_codes
+from sonorant.data.feature_writer import write_features
 from sonorant.data.features import FeatureStore
 from sonorant.errors import SonorantError
 from sonorant.processes import spread
 from sonorant.recognizers import Clip, transcribe
+from sonorant.store import StoreConfig
 from tasks.params import load
 from tests.audit.test_audit import STAGE, corpus_of
 from tests.cluster import two_machines
+from tests.data.test_features import AUDIO, TEXT, make_corpus
 from tests.support import spread_work
 from tests.support.cluster import Cluster, cluster, stopped
 from tests.support.folders import contents
 from tests.support.imports import ROOT
 from tests.support.machines import why_not
+from tests.support.object_store import disturbed, object_store
 from tests.support.prepared_corpus import cached, finish, fresh, prepare_alone, start_prepare, write_recordings, written
 from tests.support.tiny_training import tiny_codec, tiny_features
 from tests.support.waiting import wait_until
@@ -135,6 +140,38 @@ def test_audit(tmp_path: Path, two: Cluster, monkeypatch: pytest.MonkeyPatch) ->
         found.append(contents(out) | contents(cache / "aligners"))
     assert found[0] == found[1]
     assert sum(name.endswith(".pt") for name in found[0]) == 2
+
+
+@pytest.mark.parametrize("kind", ["folder", "bucket"])
+def test_features(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers write shards into a folder that all see, or into a bucket, which answers 503 now and then."""
+    folder, six = make_corpus(tmp_path / "corpus")
+    rows = [replace(utterance, id=f"{utterance.id}-{take}") for take in range(12) for utterance in six]
+    place, refused, found = str(tmp_path / "store"), [], []
+    with ExitStack() as stack:
+        if kind == "bucket":
+            running = stack.enter_context(object_store(tmp_path / "s3"))
+            for name, value in running.environment.items():
+                monkeypatch.setenv(name, value)
+
+            def sometimes(number: int) -> tuple[int, bytes] | None:
+                refused.append(number % 7 == 3)
+                return (503, b"") if refused[-1] else None
+
+            address = stack.enter_context(disturbed(running.environment["AWS_ENDPOINT_URL"], sometimes))
+            monkeypatch.setenv("AWS_ENDPOINT_URL", address)
+            place = f"s3://{running.bucket}"
+        made = stack.enter_context(cluster(tmp_path))
+        for name, scheduler, processes in (("one", None, 1), ("pool", None, 2), ("cluster", made.address, None)):
+            if scheduler:
+                monkeypatch.setenv(SCHEDULER, scheduler)
+            store = StoreConfig(f"{place}/{name}", 8, str(tmp_path / f"{name}-cache"), 1.0)
+            write_features(folder, rows, tmp_path / name, AUDIO, TEXT, processes, store=store)
+            features = FeatureStore.open(tmp_path / name)
+            features.verify()
+            found.append([features.header[part] for part in ("content", "mel_mean", "mel_std")])
+    assert found[0] == found[1] == found[2]
+    assert sum(refused) > 5 or kind == "folder"
 
 
 def test_codes(tmp_path: Path, two: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -130,6 +130,20 @@ def test_a_worker_process_is_sent_the_path_not_the_arrays(store: Path) -> None:
     np.testing.assert_array_equal(pickle.loads(sent).mel(2), features.mel(2))
 
 
+def test_a_worker_process_hashes_no_index_but_another_one(
+    store: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of all utterances, in each of many processes, would cost as much as the corpus is large."""
+    sent, hashed = pickle.dumps(FeatureStore.open(store)), []
+    monkeypatch.setattr("sonorant.data.index.array_hash", lambda file: hashed.append(file) or "another")
+    assert len(pickle.loads(sent)) == len(corpus[1]) and hashed == []
+    header = read_json(store / "header.json")
+    write_json(store / "header.json", header | {"index": "0" * 64})
+    with pytest.raises(SonorantError, match="not what the header was written for"):
+        pickle.loads(sent)
+    assert hashed
+
+
 def truncate(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-2])
 

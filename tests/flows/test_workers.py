@@ -30,11 +30,13 @@ stages:
 STAGE = """\
 import os, pathlib, time
 from sonorant.processes import spread
-from tests.support.spread_work import parent
+from tests.support.spread_work import parent, variable
 if __name__ == "__main__":
     parents = spread(parent, range(20), label="parents", unit="item")
     here = "the stage" if set(parents) == {os.getpid()} else "workers"
     pathlib.Path("runs/where").write_text(here)
+    [trim] = spread(variable, ["MALLOC_TRIM_THRESHOLD_"], label="variables", unit="name")
+    assert trim == os.environ.get("MALLOC_TRIM_THRESHOLD_"), "Dask's workers give memory back at once"
     pathlib.Path("prepared.txt").write_text("20")
     while pathlib.Path("runs/hold").exists():
         time.sleep(0.1)

