@@ -165,7 +165,8 @@ def test_features(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         for name, scheduler, processes in (("one", None, 1), ("pool", None, 2), ("cluster", made.address, None)):
             if scheduler:
                 monkeypatch.setenv(SCHEDULER, scheduler)
-            store = StoreConfig(f"{place}/{name}", 8, str(tmp_path / f"{name}-cache"), 1.0)
+            cache = str(tmp_path / f"{name}-cache")
+            store = StoreConfig(place=f"{place}/{name}", utterances_per_shard=8, cache=cache, cache_gib=1.0)
             write_features(folder, rows, tmp_path / name, AUDIO, TEXT, processes, store=store)
             features = FeatureStore.open(tmp_path / name)
             features.verify()
