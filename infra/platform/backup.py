@@ -62,7 +62,7 @@ def save(folder: Path, environment: Mapping[str, str], secrets: Mapping[str, str
 
 def content_of(folder: Path) -> dict[str, str]:
     """SHA-256 of every file of a backup but the list itself, by path within it."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != CONTENT)
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / CONTENT)
     return {str(path.relative_to(folder)): sha256_file(path) for path in files}
 
 

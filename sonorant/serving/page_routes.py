@@ -32,6 +32,8 @@ PAGES = {
 LINES = "application/x-ndjson"
 IDLE = 60.0
 """Seconds without any more of a text that arrives, after which it is over."""
+LONGEST = 900.0
+"""Seconds in which a text arrives at most: it holds a place meanwhile."""
 
 
 class Typed(BaseModel):
@@ -69,6 +71,7 @@ class Arriving:
     def __init__(self) -> None:
         self.told: asyncio.Queue[tuple[Any, ...]] = asyncio.Queue()
         self._over: asyncio.TimerHandle | None = None
+        self._ends = asyncio.get_running_loop().time() + LONGEST
         self._wait()
 
     def add(self, more: More) -> None:
@@ -77,7 +80,8 @@ class Arriving:
             self.told.put_nowait(("pause",))
         if more.end:
             self.told.put_nowait(("close",))
-        self._wait()
+        if more.text:
+            self._wait()
 
     def forget(self) -> None:
         if self._over:
@@ -85,7 +89,8 @@ class Arriving:
 
     def _wait(self) -> None:
         self.forget()
-        self._over = asyncio.get_running_loop().call_later(IDLE, self.told.put_nowait, ("close",))
+        loop = asyncio.get_running_loop()
+        self._over = loop.call_at(min(loop.time() + IDLE, self._ends), self.told.put_nowait, ("close",))
 
 
 def page_routes(service: Service) -> APIRouter:

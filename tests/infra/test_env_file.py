@@ -106,3 +106,12 @@ def test_in_a_container_the_restore_names_the_command_that_takes_the_secrets_ove
 def test_the_service_of_backups_has_the_secrets_that_belong_to_the_data() -> None:
     document = yaml.safe_load((ROOT / "infra/compose.yaml").read_text(encoding="utf-8"))
     assert document["services"]["backup"]["environment"].keys() >= set(OF_DATA)
+
+
+def test_every_file_of_a_backup_is_known_by_its_hash(tmp_path: Path) -> None:
+    """Of an artifact with the name of the list, too."""
+    content = pytest.importorskip("infra.platform.backup").content_of
+    for name in ("content.json", "objects/content.json", "objects/weights.pt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(name)
+    assert list(content(tmp_path)) == ["objects/content.json", "objects/weights.pt"]
