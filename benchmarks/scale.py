@@ -12,8 +12,8 @@ Of each step: CPU time, the most memory beside what the process held before, and
 claim: from one size to the next none of them grows by more than 20 %. Fixed costs make small corpora dearer, which is
 no fault; what is below a microsecond, 200 bytes or a hundredth of a file an utterance is not told apart from nothing.
 CPU time is the least of several measurements of a short step: other work can only add. Files come from disk at every
-size: those of a small corpus would be in memory still, and cost the kernel less. What
-45 million utterances (100,000 hours) would take is extrapolated from the largest size, and says so.
+size: those of a small corpus would be in memory still, and cost the kernel less. What 45 million utterances (100,000
+hours) would take is extrapolated from the largest size, and says so.
 
 Not measured: DVC and MLflow, recognisers, the audit, training itself; several machines.
 """
