@@ -62,7 +62,8 @@ class Utterance:
     id: str
     """Unique in an accepted manifest."""
     audio: str | None
-    """Audio file relative to the corpus folder, with forward slashes; None if the row names no usable one."""
+    """Audio file with forward slashes, relative to the corpus folder or absolute; None if the row names no usable one.
+    A corpus is read where it lies, so the file may lie elsewhere (`../../corpora/mine/a.wav`); it then has `sha256`."""
     start: float | None = None
     """Where the utterance begins in its file, in seconds; None = with the file."""
     end: float | None = None
@@ -115,6 +116,11 @@ def path_inside(folder: Path, file: str) -> Path | None:
         return (folder / file).resolve().relative_to(folder.resolve())
     except (ValueError, OSError, RuntimeError):  # elsewhere or a NUL byte; a name too long; a loop of links
         return None
+
+
+def may_be_read(corpus: Path, utterance: Utterance) -> bool:
+    """Whether its file lies in the folder `corpus`, or an importer has found it to lie in the user's own corpus."""
+    return utterance.sha256 is not None or path_inside(corpus, utterance.audio or "") is not None
 
 
 def file_exists(path: Path) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 from sonorant.audio.conditioning import JOINT, Conditioning
 from sonorant.audit.findings import Audited, read_audit
 from sonorant.data.decisions import clip_name
-from sonorant.data.manifest import Utterance, file_exists, path_inside, read_manifest
+from sonorant.data.manifest import Utterance, file_exists, may_be_read, read_manifest
 from sonorant.errors import SonorantError
 from sonorant.files import read_jsonl, sha256_file
 
@@ -84,7 +84,7 @@ def _rejected(corpus: Path, prepared: Path, found: dict[str, list[Utterance]]) -
     clips = []
     for row in read_jsonl(prepared / "rejected.jsonl"):
         for origin in (one for one in found.get(row["id"], []) if one.audio and one.audio == row["file"]):
-            if path_inside(corpus, str(origin.audio)) and file_exists(corpus / str(origin.audio)):
+            if may_be_read(corpus, origin) and file_exists(corpus / str(origin.audio)):
                 name = clip_name(sha256_file(corpus / str(origin.audio)), origin.start, origin.end)
                 reason = f"{row['reason']}: {row['detail']}"
                 clips.append(Clip(name=name, utterance=origin, audited=None, rejected=reason))

@@ -111,7 +111,7 @@ def test_every_defect_is_named_and_nothing_else_is_rejected(tmp_path: Path, murm
     assert set(expected.values()) == set(Defect) - elsewhere - of_sound
     assert [(u.id, u.text) for u in accepted] == [("good-1", TEXT), ("good-2", TEXT)]
     files = {row["id"]: row["file"] for row in read_jsonl(tmp_path / "prepared/rejected.jsonl")}
-    assert files["nan"] == "audio/wavs/nan.wav"
+    assert files["nan"] == f"{tmp_path}/in/corpus/wavs/nan.wav"
     assert files["../../outside"] == "wavs/../../outside.wav"
 
 

@@ -1,4 +1,4 @@
-"""Import a corpus of any kind as one self-contained folder of recordings and a manifest.
+"""Import a corpus of any kind: a manifest of its utterances, whose recordings stay where they lie.
 
 An importer keeps bad rows and notes their defect, so that `prepare` reports everything that is wrong at once.
 """
@@ -126,7 +126,9 @@ CORPORA: dict[str, Importer] = {
 
 
 def import_corpus(source: Path, out: Path, config: CorpusConfig, *, cache: Path | None = None) -> None:
-    """Fill the folder `out` with `manifest.jsonl` and its recordings, or leave `out` as it was.
+    """Fill the folder `out` with `manifest.jsonl`, or leave `out` as it was.
+
+    Recordings that have to be made (spoken by flite, cut out, of a slow format) are written there too.
 
     `cache`: folder of what earlier runs found in recordings that take long; None = nothing is kept.
 

@@ -23,7 +23,7 @@ _WHOLE = 0.01  # seconds by which a segment may differ from its recording and st
 def import_corpus(source: Path, out: Path, config: CorpusConfig) -> None:
     """Run lhotse's recipe `config.recipe` on the downloaded corpus `source`; every supervision becomes an utterance.
 
-    A supervision that spans its recording is copied as it is; part of a recording is cut out (16-bit wav). Raises
+    A supervision that spans its recording stays where that lies; part of a recording is cut out (16-bit wav). Raises
     SonorantError if lhotse is not installed, lacks the recipe, or the recipe does not recognise the folder.
     """
     manifests = _run_recipe(str(config.recipe), source)
@@ -87,7 +87,7 @@ def _utterance(recordings: Any, segment: Any, source: Path, out: Path, config: C
         language=_language(segment.language, config),
     )
     if file:
-        return import_row(row, source.absolute(), out, config)
+        return import_row(row, source, out, config)
     return _cut(row, recording, segment, out, config)
 
 

@@ -1,11 +1,10 @@
 """Recordings of minutes to hours, each with its text beside it or none: found, placed, cut into utterances.
 
 No utterance is written as sound: it is a stretch of its recording. A recording that cannot be jumped into quickly (mp3,
-m4a and the like: a jump looks through all that lies before) is kept as FLAC of 16 bit; the rest is copied.
+m4a and the like: a jump looks through all that lies before) is kept as FLAC of 16 bit; the rest stays where it lies.
 """
 
 import dataclasses
-import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +14,10 @@ import soundfile
 
 from sonorant.audio.decoding import SUFFIXES, decode_blocks, header, seeks_fast
 from sonorant.data.corpora import CorpusConfig
-from sonorant.data.corpora.metadata_files import clean
+from sonorant.data.corpora.metadata_files import clean, place_of
 from sonorant.data.manifest import Utterance, path_inside, write_manifest
 from sonorant.errors import SonorantError
-from sonorant.files import write_json, write_jsonl
+from sonorant.files import sha256_file, write_json, write_jsonl
 from sonorant.long.recording import LongConfig, Placement, Unheard, place
 from sonorant.long.script import plain_words
 from sonorant.recognizers import load_recognizer
@@ -36,7 +35,8 @@ class _Pair:
 
 def import_corpus(source: Path, out: Path, config: CorpusConfig, cache: Path | None) -> None:
     """Fill `out` from a folder of recordings and texts of the same name (`chapter1.mp3`, `chapter1.txt`), at any depth:
-    manifest.jsonl, audio/, unplaced.jsonl (speech without text, text without speech) and summary.json.
+    manifest.jsonl, unplaced.jsonl (speech without text, text without speech), summary.json, and in audio/ recordings of
+    formats whose parts are slow to read; all others stay where they lie.
 
     `cache`: folder of what was heard before. Raises SonorantError naming a folder without recordings, a file that
     cannot be read, two recordings of one name, and a language that the recogniser does not hear.
@@ -47,18 +47,20 @@ def import_corpus(source: Path, out: Path, config: CorpusConfig, cache: Path | N
     unplaced: list[dict[str, Any]] = []
     figures: list[dict[str, float]] = []
     for pair in pairs:
-        kept = _keep(pair.name, pair.recording, out) if pair.recording else None
+        kept = _quick(pair.name, pair.recording, out) if pair.recording else None
+        audio, sha256 = _named(kept, source, out) if kept else (None, None)
         found = place(kept, pair.name, pair.text, settings, cache) if kept else _without_recording(pair)
         for number, one in enumerate(found.utterances, 1):
             utterances.append(
                 Utterance(
                     id=f"{clean(pair.name).replace('/', '-')}-{number:05d}",
-                    audio=kept.relative_to(out).as_posix() if kept else None,
+                    audio=audio,
                     start=one.start,
                     end=one.end,
                     text=one.text,
                     speaker=config.default_speaker,
                     language=config.language,
+                    sha256=sha256,
                     confidence=one.confidence,
                 )
             )
@@ -124,14 +126,19 @@ def _settings(pairs: list[_Pair], config: CorpusConfig) -> LongConfig:
     )
 
 
-def _keep(name: str, recording: Path, out: Path) -> Path:
-    """The recording in `out`, such that parts of it are read quickly."""
-    fast = seeks_fast(recording)
-    kept = out / "audio" / f"{name}{recording.suffix if fast else '.flac'}"
+def _named(kept: Path, source: Path, out: Path) -> tuple[str, str | None]:
+    """The recording as the manifest names it, and its hash if it lies outside of `out`."""
+    if kept.is_relative_to(out):
+        return kept.relative_to(out).as_posix(), None
+    return place_of(kept, source, out), sha256_file(kept)
+
+
+def _quick(name: str, recording: Path, out: Path) -> Path:
+    """The recording itself, or a copy in `out` such that parts of it are read quickly."""
+    if seeks_fast(recording):
+        return recording
+    kept = out / "audio" / f"{name}.flac"
     kept.parent.mkdir(parents=True, exist_ok=True)
-    if fast:
-        shutil.copyfile(recording, kept)
-        return kept
     pieces = decode_blocks(recording)
     samples, rate = next(pieces)
     with soundfile.SoundFile(kept, "w", rate, samples.shape[1], "PCM_16", format="FLAC") as file:

@@ -10,11 +10,12 @@ A bad row spoils nothing but itself. Bytes that are not UTF-8 are read as lone s
 import csv
 import io
 import json
+import os
 import re
-import shutil
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -24,6 +25,7 @@ from sonorant.audio.decoding import SUFFIXES
 from sonorant.data.corpora import CorpusConfig
 from sonorant.data.manifest import Defect, Utterance, file_exists, path_inside, write_manifest
 from sonorant.errors import SonorantError
+from sonorant.files import sha256_file
 
 COLUMNS = ("audio", "text", "id", "speaker", "language")
 _DELIMITERS = ",;\t|"
@@ -59,12 +61,13 @@ class Row:
 
 
 def import_row(row: Row, source: Path, out: Path, config: CorpusConfig) -> Utterance:
-    """Copy the row's recording from `source` to `out`/audio and return its utterance, with a defect if it has one.
+    """The row's utterance, with a defect if it has one; its recording stays where it lies in `source`.
 
-    A file outside `source` is never copied; a missing one is left for `prepare` to report. Files are copied, not
-    linked: a DVC cache of hard links would make the user's own recordings read-only.
+    A file outside `source` is never read; a missing one is left for `prepare` to report. The manifest has the hash of
+    the file, so a recording that is edited later is noticed, and by DVC too, though it lies outside of `out`.
     """
     text, audio, defect = row.text or "", row.audio or "", row.defect
+    sha256: str | None = None
     fields = (row.id, text, audio, row.speaker or "", row.language or "")
     if defect is None and any(_SURROGATE.search(field) for field in fields):
         defect = Defect.NOT_UTF8
@@ -76,13 +79,15 @@ def import_row(row: Row, source: Path, out: Path, config: CorpusConfig) -> Utter
         if inside is None:
             defect = Defect.LEAVES_FOLDER
         else:
-            placed, defect = _copy(source, inside, out)
+            placed = place_of(source / inside, source, out)
+            sha256, defect = _hash(source / inside)
     return Utterance(
         id=clean(row.id),
         audio=placed,
         text=clean(text),
         speaker=clean(row.speaker or "") or config.default_speaker,
         language=clean(row.language or "") or config.language,
+        sha256=sha256,
         defect=defect,
     )
 
@@ -92,18 +97,26 @@ def clean(text: str) -> str:
     return " ".join(_SURROGATE.sub("�", text).split())
 
 
-def _copy(source: Path, inside: Path, out: Path) -> tuple[str, Defect | None]:
-    name = f"audio/{inside.as_posix()}"
-    target = out / name
+def place_of(recording: Path, source: Path, out: Path) -> str:
+    """How the manifest in `out` names a recording in `source`: from `out` if `source` is a relative path, so that a
+    clone elsewhere gives the same manifest, and whole if it is absolute."""
+    folder = source if source.is_absolute() else _way(out.absolute(), source.absolute())
+    return (folder / recording.relative_to(source)).as_posix()
+
+
+@lru_cache
+def _way(out: Path, source: Path) -> Path:
+    """From a folder to another. The system follows links before it goes up by "..", so `out` is taken without any."""
+    return Path(os.path.relpath(source, out.resolve()))
+
+
+def _hash(file: Path) -> tuple[str | None, Defect | None]:
     try:
-        if file_exists(source / inside) and not target.exists():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(source / inside, target)
+        return (sha256_file(file) if file_exists(file) else None), None
     except PermissionError:
-        return name, Defect.UNREADABLE
+        return None, Defect.UNREADABLE
     except OSError as error:
-        raise SonorantError(f"{source / inside}: cannot be copied to {target} ({error.strerror})") from None
-    return name, None
+        raise SonorantError(f"{file}: cannot be read ({error.strerror})") from None
 
 
 def import_ljspeech(source: Path, out: Path, config: CorpusConfig) -> None:

@@ -3,6 +3,7 @@
 Each may be read in its own layout, of LJSpeech or as recordings with a text beside them, and be of any length. A folder
 with `prompts.txt`, named after a voice of flite, is spoken by that voice: other persons to try things with."""
 
+import posixpath
 from dataclasses import replace
 from pathlib import Path
 
@@ -45,5 +46,5 @@ def _settings(folder: Path, config: CorpusConfig) -> CorpusConfig:
 
 
 def _placed(utterance: Utterance, folder: str) -> Utterance:
-    audio = f"{folder}/{utterance.audio}" if utterance.audio else None
+    audio = posixpath.normpath(posixpath.join(folder, utterance.audio)) if utterance.audio else None
     return replace(utterance, id=f"{folder}-{utterance.id}", audio=audio)

@@ -11,7 +11,7 @@ import numpy as np
 from sonorant.audio.channels import Channels, lag_of
 from sonorant.audio.containers import cut_off
 from sonorant.audio.decoding import UndecodableError
-from sonorant.data.manifest import Defect, file_exists, path_inside
+from sonorant.data.manifest import Defect, file_exists, may_be_read
 from sonorant.data.preparation.config import PrepareConfig
 from sonorant.data.preparation.recording import ExaminedRecording
 
@@ -25,8 +25,8 @@ def empty_text(recording: ExaminedRecording, config: PrepareConfig) -> str | Non
 
 
 def leaves_folder(recording: ExaminedRecording, config: PrepareConfig) -> str | None:
-    outside = path_inside(recording.corpus, recording.utterance.audio or "") is None
-    return "only files inside the corpus folder are read" if outside else None
+    inside = may_be_read(recording.corpus, recording.utterance)
+    return None if inside else "only files inside the corpus folder are read"
 
 
 def missing_audio(recording: ExaminedRecording, config: PrepareConfig) -> str | None:
@@ -120,8 +120,8 @@ def speaking_rate(recording: ExaminedRecording, config: PrepareConfig) -> str | 
 
 CHECKS: tuple[tuple[Defect, Check], ...] = (
     (Defect.EMPTY_TEXT, empty_text),
-    (Defect.LEAVES_FOLDER, leaves_folder),
     (Defect.MISSING_AUDIO, missing_audio),
+    (Defect.LEAVES_FOLDER, leaves_folder),
     (Defect.EMPTY_FILE, empty_file),
     (Defect.TRUNCATED, ends_early),
     (Defect.UNREADABLE, unreadable),

@@ -17,7 +17,7 @@ from sonorant.audio import dnsmos
 from sonorant.audio.conditioning import ConditionConfig, Conditioning
 from sonorant.audio.measures import Measures
 from sonorant.cache import code_of, compute_missing, key_of
-from sonorant.data.manifest import Defect, Utterance, path_inside, read_manifest, write_manifest
+from sonorant.data.manifest import Defect, Utterance, may_be_read, read_manifest, write_manifest
 from sonorant.data.preparation.checks import first_defect
 from sonorant.data.preparation.config import PrepareConfig
 from sonorant.data.preparation.decided import Decided, decide
@@ -207,19 +207,25 @@ def _outcome(row: Utterance, file: str | None, note: str, found: dict[str, Any],
 
 
 def _hashes(rows: list[Utterance], corpus: Path) -> list[str | None]:
-    """Hash of each row's file; None where there is nothing to read. A file of many utterances is read once."""
+    """Hash of each row's file; None where there is nothing to read. A file of many utterances is read once.
 
-    def of_file(audio: str | None) -> str | None:
-        if audio and path_inside(corpus, audio):
-            try:
-                return sha256_file(corpus / audio)
-            except OSError:
-                pass
-        return None
+    Raises SonorantError naming a file that its importer found otherwise.
+    """
 
-    files = list(dict.fromkeys(row.audio for row in rows))
+    def of_file(row: Utterance) -> str | None:
+        if not may_be_read(corpus, row):
+            return None
+        try:
+            found = sha256_file(corpus / str(row.audio))
+        except OSError:
+            found = None
+        if row.sha256 not in (None, found):
+            raise SonorantError(f"{corpus / str(row.audio)}: edited or gone since its corpus was read; run: dvc repro")
+        return found
+
+    files = {row.audio: row for row in reversed(rows)}
     with ThreadPoolExecutor() as pool:
-        hashes = dict(zip(files, pool.map(of_file, files), strict=True))
+        hashes = dict(zip(files, pool.map(of_file, files.values()), strict=True))
     return [hashes[row.audio] for row in rows]
 
 

@@ -12,6 +12,7 @@ from sonorant.audio.decoding import Header, decode, header
 from sonorant.audio.measures import FULL_SCALE, Measures, measure
 from sonorant.audio.speech import locate_speech, speech_probability
 from sonorant.data.manifest import Utterance
+from sonorant.data.sound import recording_of
 from sonorant.text import Frontend, SpokenText
 
 LEVEL_SECONDS = 0.05
@@ -26,10 +27,10 @@ class ExaminedRecording:
         self.frontend = frontend
         self.condition = condition
 
-    @property
+    @cached_property
     def path(self) -> Path:
-        """The audio file."""
-        return self.corpus / (self.utterance.audio or "")
+        """The audio file. Raises SonorantError as `recording_of`."""
+        return recording_of(self.corpus, self.utterance)
 
     @cached_property
     def header(self) -> Header:
