@@ -13,7 +13,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tasks.corpus", description=__doc__)
     source = "folder of prompts, corpus folder or table, as corpus.kind says"
     parser.add_argument("--source", type=Path, required=True, help=source)
-    parser.add_argument("--out", type=Path, required=True, help="folder to write: manifest.jsonl, and what has to be made")
+    parser.add_argument("--out", type=Path, required=True, help="folder to write: manifest.jsonl and what is made")
     cache = "folder of what earlier runs found in long recordings; outside DVC, so that it survives"
     parser.add_argument("--cache", type=Path, help=cache)
     arguments = parser.parse_args()
