@@ -20,6 +20,7 @@ from sonorant.data.features import FeatureStore
 from sonorant.data.manifest import read_manifest
 from sonorant.data.plan import utterance_plan
 from sonorant.data.preparation import PrepareConfig, prepare
+from sonorant.data.windows import Windows
 from sonorant.text import TextConfig
 from tasks.params import load
 from tests.support.synthetic_corpus import store_beside
@@ -27,6 +28,8 @@ from tests.support.synthetic_corpus import store_beside
 RATE = 8000
 SECONDS = 0.5
 """Of a recording."""
+WINDOW = 64
+"""Shards that are planned and read at a time: what docs/scale.md advises."""
 AUDIO = MelConfig(sample_rate=RATE, n_fft=256, hop=64, n_mels=20, f_min=0.0, f_max=4000.0)
 
 
@@ -70,16 +73,28 @@ def features_verified(folder: Path, utterances: int) -> Work:
 
 
 def batches(folder: Path, utterances: int) -> Work:
-    """An epoch's batches, read in their order."""
+    """An epoch's batches, read in their order, planned over the whole corpus: every row from another shard."""
     store = FeatureStore.open(folder / "features")
     items = store.indices("train")
-    read = UtteranceBatches(store, utterance_plan(store.frames, items, budget=2000, seed=1, epoch=0))
+    return lambda: _read(store, items)
+
+
+def batches_by_windows(folder: Path, utterances: int) -> Work:
+    """The same by windows of shards, as large corpora are trained on."""
+    store = FeatureStore.open(folder / "features")
+    windows = Windows(store.index, store.indices("train"), None, shards=WINDOW, seed=1)
 
     def work() -> None:
-        for place in range(len(read)):
-            read[place]
+        for number in range(windows.count):
+            _read(store, windows.items(number))
 
     return work
+
+
+def _read(store: FeatureStore, items: np.ndarray) -> None:
+    read = UtteranceBatches(store, utterance_plan(store.frames, items, budget=2000, seed=1, epoch=0))
+    for place in range(len(read)):
+        read[place]
 
 
 class _Codec:
@@ -104,6 +119,7 @@ ON_FILES: dict[str, Callable[[Path, int], Work]] = {
     "features": features,
     "features_verified": features_verified,
     "batches": batches,
+    "batches_by_windows": batches_by_windows,
     "codes": codes,
 }
 """In this order: each takes what an earlier one left."""

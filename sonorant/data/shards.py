@@ -16,8 +16,9 @@ from sonorant.store import Place, open_store
 from sonorant.store.cache import Cache, Lost
 from sonorant.store.shards import OBJECTS, object_name
 
-_OPEN = 128
-"""Files that a process keeps open, of 1024 that it usually may."""
+_OPEN = 512
+"""Files that a process keeps open, of 1024 that it usually may: all arrays of a window of 64 shards, and the next one.
+Opening a file for each row takes as long as all else that reads it."""
 _TRIES = 100  # another process may remove a file from a full cache before it is opened here
 
 

@@ -32,7 +32,6 @@ def utterance_of(text: str) -> Utterance:
         speaker="s",
         language="en-us",
         spoken=FRONTEND.speak(text).text,
-        sha256="0" * 64,
     )
 
 

@@ -37,7 +37,7 @@ def features(tmp_path_factory: pytest.TempPathFactory) -> Path:
         split = "validation" if number >= 16 else "train"
         utterances.append(
             Utterance(id=f"u{number:02d}", audio=path, text=text, spoken=text, speaker=f"s{number % 2}", split=split,
-                      language="en-us", seconds=seconds, sample_rate=rate, sha256="")
+                      language="en-us", seconds=seconds, sample_rate=rate)
         )  # fmt: skip
     store, text = store_beside(folder / "features"), TextConfig(frontend="gruut")
     write_features(folder, utterances, folder / "features", TINY, text, 1, store=store)
