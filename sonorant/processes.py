@@ -4,8 +4,9 @@ import multiprocessing
 import os
 import sys
 import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,6 +16,9 @@ from sonorant.errors import SonorantError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+_AHEAD = 1024
+"""Items that are given to a pool before the first of them is done."""
 
 
 def usable_cores() -> int:
@@ -38,10 +42,11 @@ def spread(
 
     Processes are spawned, not forked: a fork would copy the locks of thread pools that torch and ONNX Runtime started.
     Each runs `prepare(*arguments)` once before its first item, which sets the state of its own module alone. `keep`
-    gets each place and result as it comes, in any order. `processes`: None = one per usable core of this machine, or
-    the workers of the cluster that SONORANT_SCHEDULER names; a number = so many here. `reads`: files by which a worker
-    elsewhere can tell that it sees the same folders. Nothing is written but by this process. Raises SonorantError if a
-    process dies (in a cluster: an item's every worker), and whatever `function` raises.
+    gets each place and result as it comes, in any order, and nothing is returned then. `processes`: None = one per
+    usable core of this machine, or the workers of the cluster that SONORANT_SCHEDULER names; a number = so many here.
+    `reads`: files by which a worker elsewhere can tell that it sees the same folders. Nothing is written but by this
+    process. Raises SonorantError if a process dies (in a cluster: an item's every worker), and whatever `function`
+    raises.
     """
     if processes is None and (address := scheduler_address()):
         from sonorant.cluster.flight import spread_over
@@ -65,16 +70,28 @@ def spread(
     try:
         with tqdm(total=len(items), desc=label, unit=unit, file=sys.stderr) as progress:
             results = []
-            for place, result in enumerate(pool.map(function, items)):
-                results.append(result)
+            for place, result in enumerate(_in_order(pool, function, items)):
                 if keep:
                     keep(place, result)
+                else:
+                    results.append(result)
                 progress.update()
         return results
     except BrokenProcessPool:
         raise SonorantError(f"{label}: a process died; its message is above, or it ran out of memory") from None
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _in_order(pool: ProcessPoolExecutor, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+    """As `pool.map`, which would hold a future for each item from the start: of a corpus, they take most memory."""
+    waiting: deque[Future[Result]] = deque()
+    for item in items:
+        waiting.append(pool.submit(function, item))
+        if len(waiting) == _AHEAD:
+            yield waiting.popleft().result()
+    while waiting:
+        yield waiting.popleft().result()
 
 
 def _begin(prepare: Callable[..., None] | None, arguments: tuple[Any, ...]) -> None:

@@ -49,7 +49,7 @@ class ConditionConfig:
             raise ValueError("true_peak bounds the gain that loudness asks for; set loudness, or true_peak to null")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Level:
     """What conditioning changes, measured."""
 
@@ -62,7 +62,7 @@ class Level:
     """Constant offset, full scale 1: the mean where nobody speaks."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Conditioning:
     """What is done to one recording; times are seconds within it."""
 

@@ -28,7 +28,7 @@ _ABOVE_PAUSES_DB = 10.0
 _MAINS_RATE = 1000  # Hz to which a recording is resampled to look for hum
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Measures:
     """Figures of one recording, rounded; None: not measurable in it."""
 

@@ -76,15 +76,16 @@ async def _spread(
     unit: str,
     keep: Callable[[int, Any], None] | None,
 ) -> list[Any]:
-    results: list[Any] = [None] * len(items)
+    results: list[Any] = [] if keep else [None] * len(items)
     async with _connected(address) as client:
         flight = _Flight(client, address, work, items, label, unit)
         with tqdm(total=len(items), desc=label, unit=unit, file=sys.stderr) as progress:
             async for group, found in flight.results():
                 for place, result in zip(group, found, strict=True):
-                    results[place] = result
                     if keep:
                         keep(place, result)
+                    else:
+                        results[place] = result
                 progress.update(len(group))
     return results
 

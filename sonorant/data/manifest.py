@@ -55,7 +55,7 @@ class Defect(StrEnum):
     FEW_SECONDS = "speaker with too few seconds"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Utterance:
     """One recording and its text; None = not known yet."""
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from sonorant import processes
 from sonorant.cluster import SCHEDULER
 from sonorant.cluster import task as worker_task
 from sonorant.data.manifest import Utterance, write_manifest
@@ -54,8 +55,9 @@ def numbers(function: Callable[[int], Any], count: int, **more: Any) -> list[Any
 @pytest.mark.usefixtures("anywhere")
 def test_results_are_in_order_and_each_is_kept_once() -> None:
     kept: list[tuple[int, int]] = []
-    found = numbers(spread_work.square, 60, keep=lambda place, result: kept.append((place, result)))
+    found = numbers(spread_work.square, 60)
     assert found == [number * number for number in range(60)]
+    assert numbers(spread_work.square, 60, keep=lambda place, result: kept.append((place, result))) == []
     assert sorted(kept) == list(enumerate(found))
     assert spread(spread_work.square, [], label="nothing", unit="number") == []
 
@@ -108,7 +110,8 @@ class Taken(Sequence[int]):
 
 def test_few_items_are_on_their_way_at_a_time(there: Cluster) -> None:
     items = Taken(20)
-    assert spread(spread_work.nap, items, label="naps", unit="nap", keep=items.kept) == list(range(20))
+    assert spread(spread_work.nap, items, label="naps", unit="nap", keep=items.kept) == []
+    assert items.out == 0
     assert items.most <= 2 * flight.A_THREAD  # two threads, and each item takes a group's time
 
 
@@ -226,3 +229,11 @@ def test_dask_is_imported_where_a_cluster_is_used_alone() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == []
+
+
+def test_a_pool_takes_few_items_before_the_first_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a corpus, a future for each utterance would be most of the memory that the stage takes."""
+    monkeypatch.setattr(processes, "_AHEAD", 6)
+    items = Taken(20)
+    assert spread(spread_work.square, items, label="numbers", unit="number", processes=2, keep=items.kept) == []
+    assert items.most == 6 and items.out == 0

@@ -1,18 +1,18 @@
 """What was found in each recording, and what is rejected because of the other recordings of its corpus."""
 
-import dataclasses
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
+from sonorant.audio.conditioning import Conditioning
+from sonorant.audio.measures import Measures
 from sonorant.data.manifest import Defect, Utterance
 from sonorant.data.splits import SplitBy, beyond, split_key
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
-    """What was found in one recording and its text, whatever the id: plain JSON, kept in the cache."""
+    """What was found in one recording and its text, whatever the id; its fields are kept in the cache."""
 
     reason: Defect | None = None
     """Why it is rejected; None if it is sound, and all of the following is set."""
@@ -31,13 +31,11 @@ class Finding:
     """Hash of the decoded samples."""
     level_db: float = 0.0
     """Level of the loudest 50 ms, dB of full scale."""
-    conditioning: dict[str, Any] = dataclasses.field(default_factory=dict)
-    """The fields of a `Conditioning`."""
-    measures: dict[str, Any] = dataclasses.field(default_factory=dict)
-    """The fields of `Measures`."""
+    conditioning: Conditioning | None = None
+    measures: Measures | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
     """The result of examining one utterance."""
 

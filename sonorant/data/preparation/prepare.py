@@ -85,6 +85,7 @@ def prepare(
         unit="utterance",
         processes=processes,
         reads=(corpus / "manifest.jsonl",),
+        read=_finding,
     )
     examined = [_outcome(*of_row, config) for of_row in zip(rows, files, decided.notes, found, strict=True)]
     heard = list(without_scarce_speakers(list(without_repeated_sounds(examined)), config.min_speaker_seconds))
@@ -177,19 +178,25 @@ def examine(
         channel_correlation=None if channels.correlation is None else round(channels.correlation, 4),
         sound=recording.sound,
         level_db=recording.level_db,
-        conditioning=dataclasses.asdict(recording.conditioning),
-        measures=dataclasses.asdict(measures),
+        conditioning=recording.conditioning,
+        measures=measures,
     )
     return dataclasses.asdict(finding)
 
 
-def _outcome(row: Utterance, file: str | None, note: str, found: dict[str, Any], config: PrepareConfig) -> Outcome:
-    finding = Finding(**found)
-    if finding.reason is not None:
-        detail = note or finding.detail
-        return Outcome(utterance=row, finding=replace(finding, reason=Defect(finding.reason), detail=detail))
-    measures = parse_checked(finding.measures, Measures, Path(row.id))
-    if broken := beyond_limit(measures, config):
+def _finding(found: dict[str, Any]) -> Finding:
+    """What `examine` found, from the JSON that the cache holds, which takes several times as much memory."""
+    if found["reason"] is not None:
+        return Finding(reason=Defect(found["reason"]), detail=found["detail"])
+    kinds = {"conditioning": Conditioning, "measures": Measures}
+    where = Path("the cache of prepare")
+    return Finding(**found | {field: parse_checked(found[field], kind, where) for field, kind in kinds.items()})
+
+
+def _outcome(row: Utterance, file: str | None, note: str, finding: Finding, config: PrepareConfig) -> Outcome:
+    if finding.reason is not None or finding.measures is None:
+        return Outcome(utterance=row, finding=replace(finding, detail=note or finding.detail))
+    if broken := beyond_limit(finding.measures, config):
         return Outcome(utterance=row, finding=replace(finding, reason=broken[0], detail=broken[1]))
     known = replace(
         row,
@@ -199,8 +206,8 @@ def _outcome(row: Utterance, file: str | None, note: str, found: dict[str, Any],
         channels=finding.channels,
         channel_correlation=finding.channel_correlation,
         sha256=file,
-        conditioning=parse_checked(finding.conditioning, Conditioning, Path(row.id)),
-        measures=measures,
+        conditioning=finding.conditioning,
+        measures=finding.measures,
     )
     split = split_of(split_key(known, config.split_by), validation=config.validation, test=config.test)
     return Outcome(utterance=replace(known, split=split), finding=finding)
