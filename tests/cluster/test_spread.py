@@ -100,6 +100,8 @@ class Taken(Sequence[int]):
         return self.count
 
     def __getitem__(self, place: Any) -> Any:
+        if isinstance(place, int) and place >= self.count:
+            raise IndexError
         self.out += 1
         self.most = max(self.most, self.out)
         return place
