@@ -8,7 +8,17 @@ from typing import Any
 
 import yaml
 
-from infra.platform.services import MLFLOW_SIGN_IN, OF_DATA, PORTS, S3_CLIENT, SECRETS, SERVICES, Service, filled
+from infra.platform.services import (
+    MLFLOW_SIGN_IN,
+    OF_DATA,
+    PORTS,
+    S3_CLIENT,
+    SECRETS,
+    SERVICES,
+    WEBHOOKS,
+    Service,
+    filled,
+)
 from sonorant.files import atomic_file
 from tasks.stage import run
 
@@ -48,6 +58,7 @@ PROFILES = {"worker-nodes": ["nodes"]}
 """What `docker compose up` leaves out unless its profile is asked for."""
 WORDS = {
     **{name: f"${{{name}:?set {name} in infra/.env}}" for name in SECRETS},
+    **{name: f"${{{name}:-{usual}}}" for name, usual in WEBHOOKS.items()},
     **{f"{name}_host": name for name in PORTS},
     **{f"{name}_port": str(port) for name, port in PORTS.items()},
     "listen": "0.0.0.0",  # in a container; on the machine, only loopback is published

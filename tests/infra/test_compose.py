@@ -76,6 +76,27 @@ def test_a_page_behind_tls_is_not_refused_and_prefects_page_has_a_place(
     assert str(Settings().server.ui.static_directory).startswith("/tmp/"), "the user of the image may write there"
 
 
+def test_where_mlflows_webhooks_may_go_can_be_set(
+    document: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (ROOT / "docs/serving.md").read_text(encoding="utf-8")
+    told = dict(re.findall(r"`(MLFLOW_WEBHOOK_\w+)=([\w,]+)`", page))
+    assert len(told) == 2
+    given, mlflow = document["services"]["mlflow"]["environment"], SERVICES["mlflow"]
+    usual = {name: re.sub(r"^\$\{\w+:-(.+)\}$", r"\1", given[name]) for name in told}
+    assert [given[name] for name in told] == [f"${{{name}:-{usual[name]}}}" for name in told]
+    for name in told:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("MLFLOW_WEBHOOK_CACHE_TTL", "1")
+    assert told.keys() & Platform(tmp_path).environment(SERVICES["prefect"]).keys() == set()
+    assert usual.items() <= Platform(tmp_path).environment(mlflow).items()
+    for name, value in told.items():
+        monkeypatch.setenv(name, value)
+    environment = Platform(tmp_path).environment(mlflow)
+    assert told.items() <= environment.items()
+    assert "MLFLOW_WEBHOOK_CACHE_TTL" not in environment, "of the user's own server, and not in the table"
+
+
 def test_who_owns_the_project_writes_the_backups(document: dict[str, Any]) -> None:
     assert document["services"]["backup"]["user"] == document["services"]["worker"]["user"]
 
