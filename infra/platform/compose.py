@@ -139,14 +139,16 @@ def backup_entry() -> dict[str, Any]:
 
 
 def proxy_entry() -> dict[str, Any]:
-    """Caddy, which has certificates and answers to others than this machine; asked for by its profile."""
+    """Caddy, which has certificates and answers to others than this machine; asked for by its profile.
+
+    Its command refuses to start without its names: Compose itself would demand them of who does not ask for it, too.
+    """
+    names = [f"SONORANT_{server}_HOST" for server in ("PREFECT", "MLFLOW", "S3")]
+    named = " ".join(f'"$${{{name}:?set {name} in infra/.env}}"' for name in names)  # $$: the shell's, not Compose's
     return {
         "image": "caddy:2.10.0-alpine",
-        "environment": {
-            "SONORANT_PREFECT_HOST": "${SONORANT_PREFECT_HOST:-localhost}",
-            "SONORANT_MLFLOW_HOST": "${SONORANT_MLFLOW_HOST:-localhost}",
-            "SONORANT_S3_HOST": "${SONORANT_S3_HOST:-localhost}",
-        },
+        "command": ["sh", "-c", f": {named}; exec caddy run --config /etc/caddy/Caddyfile --adapter caddyfile"],
+        "environment": {name: f"${{{name}:-}}" for name in names},
         "security_opt": ["no-new-privileges:true"],
         "restart": "unless-stopped",
         "networks": ["inside", "outside"],

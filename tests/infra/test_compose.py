@@ -1,8 +1,10 @@
 """infra/compose.yaml against Compose's own schema and the table, and what a schema does not see: who can reach what."""
 
 import copy
+import os
 import re
 import stat
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +101,29 @@ def test_where_mlflows_webhooks_may_go_can_be_set(
 
 def test_who_owns_the_project_writes_the_backups(document: dict[str, Any]) -> None:
     assert document["services"]["backup"]["user"] == document["services"]["worker"]["user"]
+
+
+def test_the_proxy_names_a_host_that_is_missing_and_asks_for_none_where_it_does_not_run(
+    document: dict[str, Any], tmp_path: Path
+) -> None:
+    proxy = document["services"]["proxy"]
+    hosts = [f"SONORANT_{server}_HOST" for server in ("PREFECT", "MLFLOW", "S3")]
+    assert set(hosts) == set(re.findall(r"\$(SONORANT_\w+)", (INFRA / "platform/Caddyfile").read_text()))
+    assert proxy["environment"] == {name: f"${{{name}:-}}" for name in hosts}, "Compose demands what has :? of everyone"
+    (tmp_path / "caddy").write_text("#!/bin/sh\necho caddy $*\n")
+    (tmp_path / "caddy").chmod(0o755)
+
+    def start(**given: str) -> subprocess.CompletedProcess[str]:
+        environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"} | dict.fromkeys(hosts, "") | given
+        command = [word.replace("$$", "$") for word in proxy["command"]]
+        return subprocess.run(command, env=environment, capture_output=True, text=True)
+
+    names = dict.fromkeys(hosts, "names.example")
+    assert start(**names).stdout == "caddy run --config /etc/caddy/Caddyfile --adapter caddyfile\n"
+    for name in hosts:
+        done = start(**names | {name: ""})
+        (line,) = done.stderr.splitlines()
+        assert done.returncode != 0 and line.endswith(f"{name}: set {name} in infra/.env") and not done.stdout
 
 
 def test_only_loopback_is_published_and_the_stores_are_not_at_all(document: dict[str, Any]) -> None:
