@@ -52,6 +52,10 @@ class Platform:
         """Addresses and sign-in for clients, to be read by a shell."""
         return self.folder / "client.env"
 
+    @property
+    def postgres_data(self) -> Path:
+        return self.folder / "postgres" / "data"
+
     def words(self) -> dict[str, str]:
         """What fills the table's words in braces here; the ports are those of the first start."""
         file = self.folder / "ports.json"
@@ -61,7 +65,7 @@ class Platform:
             words |= {f"{name}_host": "127.0.0.1", f"{name}_port": str(port)}
         return words | {
             "listen": "127.0.0.1",
-            "postgres_data": str(self.folder / "postgres" / "data"),
+            "postgres_data": str(self.postgres_data),
             "postgres_socket": "",
             "s3_data": str(self.folder / "s3"),
             "mlflow_workers": "1",
@@ -77,7 +81,7 @@ class Platform:
     def command(self, service: Service) -> list[str]:
         first, *others = service.command
         words = self.words()
-        command = [program(first), *(filled(word, words) for word in others)]
+        command = [program(first, self.postgres_data), *(filled(word, words) for word in others)]
         return [*as_postgres(self.folder / "postgres"), *command] if service.image == "postgres" else command
 
     def environment(self, service: Service) -> dict[str, str]:
@@ -93,7 +97,7 @@ class Platform:
         """Whether the service's health check succeeds."""
         first, *others = service.health
         words = self.words()
-        command = [program(first), *(filled(word, words) for word in others)]
+        command = [program(first, self.postgres_data), *(filled(word, words) for word in others)]
         silent = subprocess.DEVNULL
         return subprocess.run(command, stdin=silent, stdout=silent, stderr=silent, check=False).returncode == 0
 
