@@ -166,6 +166,9 @@ class Plain(yaml.SafeDumper):
         return True
 
 
+Plain.add_representer(str, yaml.SafeDumper.represent_str)  # Prefect's commands change it for all dumpers
+
+
 def written() -> str:
     """The text of compose.yaml."""
     return HEADER + yaml.dump(document(), Dumper=Plain, sort_keys=False, width=110)

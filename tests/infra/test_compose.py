@@ -44,7 +44,11 @@ def test_compose_knows_every_field(name: str) -> None:
     assert refusals(wrong)
 
 
-def test_the_files_are_what_the_table_says() -> None:
+def test_the_files_are_what_the_table_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    def as_prefects_commands_do(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+    monkeypatch.setitem(yaml.SafeDumper.yaml_representers, str, as_prefects_commands_do)
     remedy = "python -m infra.platform.compose --write"
     assert (INFRA / "compose.yaml").read_text(encoding="utf-8") == written(), remedy
     assert (INFRA / ".env.example").read_text(encoding="utf-8") == example(), remedy
