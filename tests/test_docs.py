@@ -16,15 +16,16 @@ from tests.support.imports import ROOT
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 NEEDS_MORE = "hardware:"
 """A command whose comment says so needs what is not here, and says what."""
-OTHERS = {"git", "source", "prefect", "mlflow", "bash", "pip", "export"}
-"""Run by other tests (tests/flows, tests/registry) or by the CI itself."""
+OTHERS = {"git", "source", "mlflow", "bash", "pip", "export"}
+"""Run by other tests (tests/registry) or by the CI itself."""
 
 
-def commands() -> list[tuple[str, str]]:
+def commands(marked: bool = False) -> list[tuple[str, str]]:
+    """Page and command, of those that run here or of those that are marked because they do not."""
     found = []
     for page in PAGES:
         for block in re.findall(r"```bash\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL):
-            lines = [line for line in block.splitlines() if line.strip() and NEEDS_MORE not in line]
+            lines = [line for line in block.splitlines() if line.strip() and (NEEDS_MORE in line) is marked]
             found += [(page.name, line.split(" # ")[0].strip()) for line in lines]
     return found
 
@@ -36,34 +37,58 @@ def words_of(command: str) -> list[str]:
     return words
 
 
+def asked(words: list[str]) -> tuple[str, ...]:
+    """The program, with its subcommands, whose `--help` tells the options of a command; none for a stranger's."""
+    if words[0] == "prefect":
+        return tuple(words[: 2 if words[1] == "deploy" else 3])
+    if words[:2] == ["python", "-m"]:
+        return tuple(words[2:4] if words[2] == "dask" else words[2:3])
+    if words[0] != "sonorant":
+        return ()
+    if words[1] in ("plan", "review"):  # which the pipeline carries out
+        return (f"tasks.{words[1]}", *(["corpus"] if words[2:3] == ["corpus"] else []))
+    return (f"flows.{words[1]}", words[2]) if words[1] in ("tune", "curve") else ("sonorant.cli", words[1])
+
+
 @cache
 def options_of(*program: str) -> set[str]:
     """The options that `python -m <program> --help` names."""
-    done = run_command(*program, "--help")
+    if program[0] == "prefect":  # in a process of its own: it changes how yaml writes texts
+        command = [sys.executable, "-m", *program, "--help"]
+        done = subprocess.run(command, capture_output=True, text=True)
+    else:
+        done = run_command(*program, "--help")
     assert done.returncode == 0, done.stderr
     return set(re.findall(r"--[\w-]+", done.stdout))
+
+
+def deployments() -> set[str]:
+    """Names of all that `prefect deploy` registers: a flow is called as its function."""
+    files = (ROOT / "prefect.yaml", ROOT / "infra/kubernetes/prefect.yaml")
+    found = [each for file in files for each in yaml.safe_load(file.read_text(encoding="utf-8"))["deployments"]]
+    return {f"{each['entrypoint'].split(':')[1].replace('_', '-')}/{each['name']}" for each in found}
+
+
+def check_arguments(words: list[str]) -> None:
+    """Options, files and deployments that a command names."""
+    options = {word.split("=")[0] for word in words if word.startswith("--")}
+    assert options <= options_of(*asked(words))
+    assert all((ROOT / name).is_file() for name in re.findall(r"(?:infra|tuning)/\S+\.(?:yaml|json)", " ".join(words)))
+    if words[:3] == ["prefect", "deployment", "run"]:
+        assert words[3] in deployments()
 
 
 @pytest.mark.parametrize(("page", "command"), commands())
 def test_the_command_exists(page: str, command: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     words = words_of(command)
-    program, options = tuple(words[:2]), {word for word in words if word.startswith("--")}
     if words[0] == "make":
         assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE)
-    elif program == ("dvc", "repro"):
+    elif words[:2] == ["dvc", "repro"]:
         stages = yaml.safe_load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
         assert {word for word in words[2:] if not word.startswith("-")} <= set(stages)
     elif words[0] == "dvc":
         assert options_of(*words[:3])
-    elif program in (("sonorant", "plan"), ("sonorant", "review")):  # which the pipeline carries out
-        of_corpus = ["corpus"] if words[2:3] == ["corpus"] else []
-        assert options <= options_of(f"tasks.{words[1]}", *of_corpus)
-    elif program in (("sonorant", "tune"), ("sonorant", "curve")):
-        assert options <= options_of(f"flows.{words[1]}", words[2])
-        assert all((ROOT / word).is_file() for word in words if word.endswith(".yaml"))
-    elif words[0] == "sonorant" and words[1] != "say":
-        assert options <= options_of("sonorant.cli", words[1])
-    elif words[0] == "sonorant":
+    elif words[:2] == ["sonorant", "say"]:
         if any(word.startswith("models:/") for word in words):
             pytest.skip("needs a registry: tests/test_cli.py speaks from one")
         voice_bundle = request.getfixturevalue("voice_bundle")
@@ -72,14 +97,27 @@ def test_the_command_exists(page: str, command: str, tmp_path: Path, request: py
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         assert (tmp_path / "morning.wav").stat().st_size > 1000
-    elif words[:3] == ["python", "-m", "dask"]:
-        assert options <= options_of(*words[2:4])
-    elif program == ("python", "-m"):
-        assert options <= options_of(words[2])
-    elif program == ("python", "-c"):
+    elif words[:2] == ["python", "-c"]:
         compile(words[2], page, "exec")
+    elif asked(words):
+        check_arguments(words)
     else:
         assert words[0] in OTHERS, f"{page}: no test knows the command '{command}'"
+
+
+@pytest.mark.parametrize(("page", "command"), commands(marked=True))
+def test_a_command_that_needs_hardware_is_written_as_its_program_wants_it(page: str, command: str) -> None:
+    """So far as the program is here: ours, and Prefect's."""
+    for part in re.split(r" \|{1,2} | && ", command):
+        if asked(words_of(part)):
+            check_arguments(words_of(part))
+
+
+def test_a_command_that_needs_another_machine_is_marked() -> None:
+    assert [found for found in commands() if re.search(r"\b10\.\d+\.\d+\.\d+\b", found[1])] == []
+    beside = re.compile(r"`(?:sbatch|srun|helm|kubectl) [^`]+`")
+    named = {page.name: beside.findall(page.read_text(encoding="utf-8")) for page in PAGES}
+    assert {page: found for page, found in named.items() if found} == {}, "in a block, where the mark is"
 
 
 def test_commands_in_tables_exist() -> None:

