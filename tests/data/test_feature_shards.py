@@ -11,9 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sonorant.data.codes import CodeStore, write_codes
 from sonorant.data.features import FeatureStore, store_hash
 from sonorant.data.grouping import leaves
 from sonorant.data.manifest import Utterance
@@ -160,3 +162,33 @@ def test_whatever_comes_changes_one_group_that_it_may_split(ids: list[str], most
     gone = old - now
     assert len(gone) <= 1
     assert frozenset({new}).union(*gone) == frozenset().union(*(now - old))
+
+
+class Counting:
+    """A codec of zeros that counts what it encodes."""
+
+    codebooks, codes, stride, samples_per_frame = 2, 4, 2, 128
+    silence = torch.zeros(2, dtype=torch.int64)
+
+    def __init__(self) -> None:
+        self.encoded = 0
+
+    def encode_utterance(self, known_DT: np.ndarray, samples_S: np.ndarray) -> np.ndarray:
+        self.encoded += 1
+        return np.zeros((-(-known_DT.shape[1] // 2), 2), dtype=np.int64)
+
+
+def test_a_recording_added_has_its_shard_encoded_alone_by_the_same_codec(
+    corpus: Corpus, store: StoreConfig, tmp_path: Path
+) -> None:
+    """A codec that others trained (`codec.pretrained`) is the same; one of the corpus' own is trained anew with it."""
+    codec, encoded = Counting(), []
+    for name, rows in (("few", corpus[1][:-1]), ("more", corpus[1])):
+        features = FeatureStore.open(written(corpus, store, tmp_path / name, rows)[0])
+        codec.encoded = 0
+        write_codes(tmp_path / f"codes-{name}", "codec_lm", features, codec, "a" * 64, processes=1)
+        encoded.append(codec.encoded)
+    assert encoded[0] == len(corpus[1]) - 1 and 0 < encoded[1] <= 8, "a shard holds eight at most"
+    codes = CodeStore.open(tmp_path / "codes-more", features)
+    codes.verify()
+    assert len(codes) == len(corpus[1])
