@@ -4,9 +4,10 @@ import shutil
 
 from infra.background import Background
 from tests.flows.conftest import dvc
-from tests.support.platform import ASKED_FOR, CURVES, MODEL, Stack
+from tests.support.platform import CURVES, ON_THE_FULL_STACK, Stack
+from tests.support.platform_project import MODEL
 
-pytestmark = ASKED_FOR
+pytestmark = ON_THE_FULL_STACK
 
 
 def objects(stack: Stack, bucket: str) -> int:

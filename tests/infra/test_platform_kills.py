@@ -9,10 +9,11 @@ import pytest
 
 from infra.background import Background
 from sonorant.files import sha256_file
-from tests.support.platform import ASKED_FOR, CURVES, MODEL, Stack
+from tests.support.platform import CURVES, ON_THE_FULL_STACK, Stack
+from tests.support.platform_project import MODEL
 from tests.support.waiting import PATIENCE, wait_until
 
-pytestmark = ASKED_FOR
+pytestmark = ON_THE_FULL_STACK
 
 STEPS = {"postgres": 400, "s3": 401, "mlflow": 402, "prefect": 403}
 """Of the training in whose middle each server dies; another number is another run directory."""

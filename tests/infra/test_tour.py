@@ -8,7 +8,8 @@ import pytest
 from infra import tour
 from infra.background import Background
 from infra.platform.native import JOBS, NATIVE
-from tests.support.platform import MODEL, Stack
+from tests.support.platform import Stack
+from tests.support.platform_project import MODEL
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
 

@@ -1,7 +1,6 @@
-"""The platform of `make serve STACK=full` with a small project beside it: real servers, stages of a line each."""
+"""The platform of `make serve STACK=full` with a small project beside it: real servers."""
 
 import base64
-import dataclasses
 import json
 import os
 import shutil
@@ -21,70 +20,21 @@ from infra.platform.env_file import read_env
 from infra.platform.programs import juicefs, postgres_program
 from infra.platform.services import PORTS
 from sonorant.errors import SonorantError
-from tests.flows.conftest import dvc
-from tests.registry.planted import GATES, figures, more_errors, of_bundle, renamed, write_report
-from tests.support.imports import ROOT
-from tests.support.pipeline import git
+from tests.registry.planted import figures, more_errors, of_bundle, renamed, write_report
+from tests.support.platform_project import MODEL, write_project
 from tests.support.ports import free_port
 from tests.support.processes import TOKEN, processes_of
 from tests.support.waiting import wait_until
 
-ASKED = "SONORANT_PLATFORM_FLOWS"
-ASKED_FOR = [
+ON_THE_FULL_STACK = [
     pytest.mark.long,
     pytest.mark.timeout(1800),
-    pytest.mark.skipif(not os.environ.get(ASKED), reason=f"takes up to 20 minutes on two busy cores: set {ASKED}=1"),
+    pytest.mark.skipif(
+        os.environ.get("SONORANT_PLATFORM_FLOWS") == "0",
+        reason="not run (SONORANT_PLATFORM_FLOWS=0): flows and kills on PostgreSQL and S3, which `make test-long` runs",
+    ),
 ]
-"""Marks of tests that run only when they are asked for."""
-GRAPH = """\
-stages:
-  train_predictor:
-    cmd: python trainer.py
-    params: [train_acoustic]
-    outs: [models/predictor]
-  export:
-    cmd: mkdir -p artifacts && cp -r corpora/voice artifacts/voice
-    deps: [corpora/voice, models/predictor]
-    outs: [artifacts/voice]
-  evaluate:
-    cmd:
-      - mkdir -p reports && cp corpora/metrics.json reports && cp -r corpora/evaluation reports/evaluation
-      - echo '<!doctype html><title>page</title>' > reports/index.html
-    deps: [artifacts/voice, corpora/metrics.json, corpora/evaluation]
-    outs: [reports/evaluation, reports/index.html]
-    metrics: [reports/metrics.json]
-"""
-TRAINER = '''\
-"""A training whose run MLflow keeps as of any other: a step is a line in metrics.jsonl."""
-
-import json
-import time
-from pathlib import Path
-
-import yaml
-
-from sonorant.tracking import stage_run
-
-settings = yaml.safe_load(Path("params.yaml").read_text())["train_acoustic"]
-steps = settings["steps"]
-Path("models/predictor").mkdir(parents=True, exist_ok=True)
-run = Path("runs/train_acoustic") / str(steps)
-run.mkdir(parents=True, exist_ok=True)
-with stage_run("train_acoustic", {}, run_directory=run, tags={}):
-    with (run / "metrics.jsonl").open("w") as file:
-        for step in range(1, steps + 1):
-            file.write(json.dumps({"step": step, "time": time.time(), "metrics": {"train/loss": 1 / step}}) + "\\n")
-            file.flush()
-            time.sleep(settings["pause"])
-Path("models/predictor/steps").write_text(str(steps))
-'''
-SETTINGS: dict[str, Any] = {
-    "train_acoustic": {"steps": 20, "pause": 0.0},
-    "register": {"model": "platform-voice"},
-    "promote": dataclasses.asdict(GATES),
-}
-
-MODEL = "platform-voice"
+"""Marks of tests that take 40 minutes together, for which a continuous integration may have no time."""
 REGISTRY = f"""
 import hashlib, tempfile
 from pathlib import Path
@@ -223,25 +173,6 @@ def why_not() -> str | None:
     except (ImportError, SonorantError) as error:
         return f"not run: {error}"
     return None
-
-
-def write_project(root: Path, voice: Path) -> None:
-    """A project that trains for a moment, exports `voice`, and has figures with which it passes the gates."""
-    for package in ("flows", "tasks", "sonorant", "infra"):
-        shutil.copytree(ROOT / package, root / package, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "prefect.yaml", root)
-    shutil.copytree(voice, root / "corpora" / "voice")
-    (root / "corpora" / "metrics.json").write_text(json.dumps(of_bundle(voice, figures(more_errors(0.6)))))
-    write_report(root / "corpora", more_errors(0.6))
-    (root / "dvc.yaml").write_text(GRAPH)
-    (root / "trainer.py").write_text(TRAINER)
-    (root / "params.yaml").write_text(json.dumps(SETTINGS))
-    (root / ".gitignore").write_text("/runs/\n/models/\n/artifacts/\n/reports/\n__pycache__/\n")
-    (root / "runs").mkdir()
-    git(root, "init", "-q")
-    dvc(root, "init", "-q")
-    git(root, "add", "-A")
-    git(root, "-c", "user.name=test", "-c", "user.email=test@localhost", "commit", "-qm", "project")
 
 
 @contextmanager
