@@ -1,6 +1,7 @@
 """What the commands run: outside programs that tests need, and proofs that continuous integration leaves out."""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -31,3 +32,11 @@ def test_the_long_proofs_are_all_run_but_in_ci_which_names_the_command_for_the_r
     for file in LEFT_OUT:
         assert "pytestmark = ON_THE_FULL_STACK\n" in (ROOT / file).read_text(encoding="utf-8")
         assert file.rsplit("/", 1)[1] in contributing
+
+
+def test_the_tests_look_for_every_outside_program_that_the_project_knows() -> None:
+    recipe = subprocess.run(["make", "-n", "test-programs"], cwd=ROOT, capture_output=True, text=True, check=True)
+    names = re.search(r"for name in ([\w ]+);", recipe.stdout)
+    script = (ROOT / "infra" / "install_system_packages.sh").read_text(encoding="utf-8")
+    known = re.findall(r'^    (\w+)\) packages="', script, flags=re.MULTILINE)
+    assert names and sorted(names[1].split()) == sorted(known)
