@@ -8,10 +8,10 @@ import pytest
 from infra import tour
 from infra.background import Background
 from infra.platform.native import JOBS, NATIVE
-from tests.support.platform import Stack
+from tests.support.platform import ON_THE_FULL_STACK, Stack
 from tests.support.platform_project import MODEL
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
+pytestmark = ON_THE_FULL_STACK
 
 
 @pytest.fixture
@@ -47,6 +47,6 @@ def test_the_version_is_that_of_the_run_also_where_it_is_registered_already(here
     first = tour.deployed(MODEL, {})
     here.place_source("of another voice")
     other = tour.deployed(MODEL, {})
-    assert first < other == max(map(int, here.registry()["versions"]))
+    assert first < other == max(map(int, here.registry(files=False)["versions"]))
     here.place_source("of the first walk")
     assert tour.deployed(MODEL, {"train_acoustic.steps": 22}) == first, "the run works in a copy of the project"

@@ -31,7 +31,7 @@ stages:
     metrics: [reports/metrics.json]
 """
 TRAINER = '''\
-"""A training whose run MLflow keeps as of any other: a step is a line in metrics.jsonl."""
+"""A training whose run MLflow keeps as of any other: a step is a line in metrics.jsonl, and none is done twice."""
 
 import json
 import time
@@ -47,11 +47,16 @@ Path("models/predictor").mkdir(parents=True, exist_ok=True)
 run = Path("runs/train_acoustic") / str(steps)
 run.mkdir(parents=True, exist_ok=True)
 with stage_run("train_acoustic", {}, run_directory=run, tags={}):
-    with (run / "metrics.jsonl").open("w") as file:
-        for step in range(1, steps + 1):
+    with (run / "metrics.jsonl").open("a+") as file:
+        file.seek(0)
+        done = len(file.readlines())
+        print(f"from step {done + 1}", flush=True)
+        for step in range(done + 1, steps + 1):
             file.write(json.dumps({"step": step, "time": time.time(), "metrics": {"train/loss": 1 / step}}) + "\\n")
             file.flush()
             time.sleep(settings["pause"])
+            if step % 20 == 0:
+                print(f"step {step}", flush=True)
 Path("models/predictor/steps").write_text(str(steps))
 '''
 SETTINGS: dict[str, Any] = {
