@@ -32,7 +32,7 @@ test-bench: $(READY) test-programs ## run every benchmark in its short form, one
 	@python -m pytest -m bench
 
 test-programs:
-	@for name in flite chromium; do sh infra/install_system_packages.sh $$name || echo "without $$name, tests that need it are skipped" >&2; done
+	@for name in flite chromium postgresql; do sh infra/install_system_packages.sh $$name || echo "without $$name, tests that need it are skipped" >&2; done
 
 check: $(READY) ## linting, formatting, types
 	@ruff check .

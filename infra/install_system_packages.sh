@@ -1,7 +1,7 @@
 #!/bin/sh
 # Install what pip cannot: flite, which speaks the demo corpus, and, where asked for by name, chromium, which the tests of the pages
-# look through, and postgresql, on which `make serve STACK=full` runs. Does nothing where they are there already; otherwise it uses the
-# package manager if it may without asking for a password, and says in one line what to install if it may not.
+# look through, and postgresql, on which `make serve STACK=full`, its tests and those of searches run. Does nothing where they are there
+# already; otherwise it uses the package manager if it may without asking for a password, and says in one line what to install if not.
 #
 #   sh infra/install_system_packages.sh             # flite
 #   sh infra/install_system_packages.sh flite chromium

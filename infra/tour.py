@@ -2,7 +2,8 @@
 
 It starts the platform (PostgreSQL, S3 store, MLflow, Prefect, a worker), registers the voice by a deployment run, looks
 at the registry, serves the champion, speaks with OpenAI's client, has another voice trained and made champion while
-the server runs, and rolls it back. What is said each time lies in runs/tour. It ends with the platform stopped.
+the server runs, and rolls it back. What is said each time lies in runs/tour. It may be taken again and again: a voice
+that is registered already is found. At the end it stops the servers that it started, and no others.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import argparse
 import base64
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -20,17 +22,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from infra.background import last_line
 from infra.platform.env_file import read_env
-from infra.platform.native import Platform
+from infra.platform.native import NATIVE, START, Platform
 from infra.speaking_server import served
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_file
-from sonorant.registry import RegisterConfig
+from sonorant.registry import RegisterConfig, find_version
 from sonorant.tracking import open_store
 from tasks import params
 from tasks.stage import run
 
 OUT = Path("runs/tour")
+VOICE = Path("artifacts/voice")
+WORKSPACES = Path("runs/workspaces")
+"""Where a run with other settings has its copy of the project, in a folder of the run's id."""
 TEXT = "Good morning. This is the champion."
 OTHER = {"train_acoustic.seed": 2}
 """Settings of the other voice: the same training from other first weights, so another voice as good as this one."""
@@ -40,8 +46,8 @@ PATIENCE = 120.0
 
 def walk() -> None:
     """All steps, each told in a line. Raises SonorantError for the first that does not end as it should."""
-    if not Path("artifacts/voice/voice.json").exists():
-        raise SonorantError("artifacts/voice: there is no voice; make one first: make demo")
+    if not (VOICE / "voice.json").exists():
+        raise SonorantError(f"{VOICE}: there is no voice; make one first: make demo")
     model = params.load("register", RegisterConfig).model
     with platform():
         first = deployed(model, {})
@@ -66,22 +72,33 @@ def walk() -> None:
 
 @contextmanager
 def platform() -> Iterator[None]:
-    """The platform, with this process signed in."""
-    make("serve", "STACK=full")
+    """The platform, with this process signed in. Servers that ran before are used, and run afterwards."""
+    here = Platform.here()
+    found = [name for name in NATIVE if here.servers.alive(name)]
+    tell(START + (f"; found running, and left so: {', '.join(found)}" if found else ""))
+    here.start()
     try:
-        os.environ.update(read_env(Platform.here().client_file))
+        os.environ.update(read_env(here.client_file))
         command("infra.platform.check")
         yield
     finally:
-        make("stop")
+        here.stop([name for name in NATIVE if name not in found])
 
 
 def deployed(model: str, overrides: dict[str, Any]) -> int:
-    """Run the deployment with these settings; the newest version of the model after it."""
-    words = ["--param", f"overrides={json.dumps(overrides)}"] if overrides else []
-    command("prefect", "deployment", "run", "train-and-export/local", "--watch", *words)
-    versions = client().search_model_versions(f"name='{model}'")
-    return max(int(version.version) for version in versions)
+    """Run the deployment with these settings; the version of the model that its voice is.
+
+    Not the newest one: a voice that was registered before, as by an earlier walk, is no new version.
+    """
+    words = ["deployment", "run", "train-and-export/local"]
+    words += ["--param", f"overrides={json.dumps(overrides)}"] if overrides else []
+    tell(f"prefect {' '.join(words)}")
+    done = subprocess.run([sys.executable, "-m", "prefect", *words], check=False, capture_output=True, text=True)
+    run_id = re.search(r"UUID: (\S+)", done.stdout)
+    if run_id is None:
+        raise SonorantError(f"prefect deployment run failed: {last_line(done.stdout + done.stderr)}")
+    command("prefect", "flow-run", "watch", run_id[1])
+    return find_version((WORKSPACES / run_id[1] / VOICE) if overrides else VOICE, model)
 
 
 def reign(model: str, version: int) -> None:
@@ -141,13 +158,6 @@ def command(*words: str) -> None:
     tell(f"python -m {' '.join(words)}")
     if subprocess.run([sys.executable, "-m", *words], check=False).returncode != 0:
         raise SonorantError(f"python -m {words[0]} failed, see above")
-
-
-def make(*words: str) -> None:
-    """Run `make <words>`, whose output nobody is to paste here. Raises SonorantError if it fails."""
-    tell(f"make {' '.join(words)}")
-    if subprocess.run(["make", *words], check=False, stdout=subprocess.DEVNULL).returncode != 0:
-        raise SonorantError(f"make {words[0]} failed, see above")
 
 
 def client() -> Any:

@@ -20,8 +20,8 @@ from tasks.stage import run
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("sonorant", "tasks", "flows")
 REGISTERING = (
-    "__init__", "aliases", "champion_gates", "download", "evidence", "promotion", "registration", "side_by_side",
-    "speaker_gates", "webhooks",
+    "__init__", "aliases", "champion_gates", "content", "download", "evidence", "promotion", "registration",
+    "side_by_side", "speaker_gates", "webhooks",
 )  # fmt: skip
 """Of the registry, all but the gates that `choose` asks."""
 PLUMBING = (

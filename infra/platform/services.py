@@ -139,6 +139,7 @@ SERVICES: dict[str, Service] = {
     "s3": Service(
         command=("juicefs", "gateway", "--multi-buckets", "--keep-etag", "--no-banner", "--no-usage-report",
                  "--no-agent", "--cache-dir", "{s3_data}/cache", "--cache-size", "0",
+                 "--io-retries", "2",  # of a full disk it tells in 5 s; 10 are minutes, longer than clients wait
                  "--metrics", "127.0.0.1:0", "--log", "{s3_data}/gateway.log",
                  "sqlite3://{s3_data}/volume.db", "{listen}:{s3_port}"),
         environment={"MINIO_ROOT_USER": "{S3_ACCESS_KEY}", "MINIO_ROOT_PASSWORD": "{S3_SECRET_KEY}"},

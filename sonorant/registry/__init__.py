@@ -1,6 +1,7 @@
 """Register voices as versions of a model in the MLflow registry, and decide which of them is the champion."""
 
 from sonorant.registry.aliases import RolledBack, rollback
+from sonorant.registry.content import find_version
 from sonorant.registry.download import download_bundle
 from sonorant.registry.figures import check_judged
 from sonorant.registry.gates import Gate, PromoteConfig
@@ -16,6 +17,7 @@ __all__ = [
     "Verdict",
     "check_judged",
     "download_bundle",
+    "find_version",
     "promote",
     "register",
     "rollback",

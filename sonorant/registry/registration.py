@@ -1,6 +1,5 @@
 """Register a voice bundle as a version of a model, with its figures and its report."""
 
-import dataclasses
 import importlib.metadata
 import json
 import tempfile
@@ -15,13 +14,13 @@ from sonorant.errors import SonorantError
 from sonorant.files import read_json, write_json
 from sonorant.registry import figures
 from sonorant.registry.aliases import NEWEST, all_versions, registry
+from sonorant.registry.content import HASH_TAG, content_of, still_holds, versions_of
 from sonorant.registry.download import keep_trained, point_mlflow_at
 from sonorant.registry.figures import Shipped, number, shipped
-from sonorant.runtime.bundle import Bundle, content_hash, read_bundle
+from sonorant.runtime.bundle import Bundle, read_bundle
 from sonorant.tracking.run import PARENT_TAG, RunSpec, close_run, flat, open_run
 from sonorant.tracking.store import Store
 
-HASH_TAG = "bundle_sha256"
 METRICS, CHOICE, REPORT = "metrics.json", "choice.json", "report"
 """Artifacts of a version's run."""
 PACKAGE = Path(__file__).parents[1]
@@ -81,11 +80,11 @@ def register(
     if the bundle is damaged or changes meanwhile, TrackingUnavailable if MLflow does not answer.
     """
     voice = read_bundle(bundle)
-    content = _content(voice)
+    content = content_of(voice)
     belonging = {kind: folder for kind, folder in (trained or {}).items() if _exported_from(voice, kind, folder)}
     with registry() as store:
         _ensure_model(store, config.model)
-        found = _registered(store, config.model, content)
+        found = versions_of(store, config.model, content)
         if found:
             version, new = found[0], False
         else:
@@ -99,19 +98,6 @@ def register(
         number, run_id = int(version.version), version.run_id
         without = tuple(kind for kind in trained or {} if kind not in belonging)
         return Registered(name=config.model, version=number, run_id=run_id, new=new, without=without)
-
-
-def _content(voice: Bundle) -> str:
-    """Hash of what makes it this version: all but the measurements."""
-    choice = {key: value for key, value in voice.description.choice.items() if key in ("variant", "runtime")}
-    return content_hash(dataclasses.replace(voice, description=dataclasses.replace(voice.description, choice=choice)))
-
-
-def _still_holds(bundle: Path, content: str) -> bool:
-    try:
-        return _content(read_bundle(bundle)) == content
-    except SonorantError:  # half of it is written
-        return False
 
 
 def _exported_from(voice: Bundle, kind: str, folder: Path) -> bool:
@@ -130,25 +116,19 @@ def _ensure_model(store: Store, model: str) -> None:
             raise
 
 
-def _registered(store: Store, model: str, content: str) -> list[Any]:
-    """Versions of a bundle with this content, the first one first."""
-    versions = all_versions(store, model)
-    return [versions[key] for key in sorted(versions) if versions[key].tags.get(HASH_TAG) == content]
-
-
 def _make_version(store: Store, model: str, content: str, bundle: Path, spec: RunSpec) -> tuple[Any, bool]:
     """A version of the bundle, and whether it is new: the lock is this folder's, and another clone may have registered
     the same bundle while this one was sent. MLflow numbers one after the other, so the first number stays."""
     run_id, own = open_run(store, spec)
     logged = _log_model(store, run_id, bundle)
-    if not _still_holds(bundle, content):  # it was hashed before the wait for the lock
+    if not still_holds(bundle, content):  # it was hashed before the wait for the lock
         store.client.delete_logged_model(logged.model_id)
         close_run(store, run_id, "FAILED")
         raise SonorantError(f"{bundle}: changed while it was registered; evaluate what it holds now and register it")
     version = store.client.create_model_version(
         model, source=logged.model_uri, run_id=run_id, tags={HASH_TAG: content}, model_id=logged.model_id
     )
-    first = _registered(store, model, content)[0]
+    first = versions_of(store, model, content)[0]
     if first.version == version.version:
         return version, True
     store.client.delete_model_version(model, str(version.version))

@@ -1,6 +1,7 @@
 """A wrong password, key or token is one line that names it; what a second user of MLflow may do."""
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from infra.background import Background
 from infra.platform.services import MLFLOW_SIGN_IN
 from sonorant.registry import promote, register
 from sonorant.tracking import open_store
@@ -60,6 +62,26 @@ def test_register_and_promote_with_a_wrong_password(stack: Stack) -> None:
     for task in ("register", "promote"):
         said = one_line(stack.module(f"tasks.{task}", MLFLOW_TRACKING_PASSWORD="wrong"))
         assert "MLflow" in said and "wrong" not in said
+
+
+def test_postgresql_with_a_wrong_password(stack: Stack) -> None:
+    secrets = stack.folder / "secrets.env"
+    right = secrets.read_text()
+    port = stack.environment["SONORANT_POSTGRES_PORT"]
+    refused = 'password authentication failed for user "postgres"'
+    roles = {"PREFECT_DB_PASSWORD": "of prefect", "MLFLOW_DB_PASSWORD": "of mlflow"}
+    own = {"PGHOST": "127.0.0.1", "PGPORT": port, "PGUSER": "postgres", "PGPASSWORD": "not this one"}
+    said = one_line(stack.module("infra.platform.databases", **own, **roles))
+    assert said.startswith(f"PostgreSQL at 127.0.0.1:{port}: ") and said.endswith(refused)
+    Background(stack.folder / "processes").stop("worker")  # else there is nothing to start, and nobody asks PostgreSQL
+    try:
+        secrets.write_text(re.sub("(?m)^POSTGRES_PASSWORD=.*$", "POSTGRES_PASSWORD=not-this-one", right))
+        for words in (("native", "start"), ("backup", "save", str(stack.root.parent / "refused"))):
+            said = one_line(stack.module(f"infra.platform.{words[0]}", *words[1:]))
+            assert refused in said and "not-this-one" not in said
+    finally:
+        secrets.write_text(right)
+        assert stack.start().returncode == 0
 
 
 PASSWORDS = {"admin": "the admin's password", "ada": "the password of ada", "bob": "the password of bob"}

@@ -17,7 +17,8 @@ from infra.platform.native import Platform
 from infra.platform.programs import juicefs
 from infra.platform.services import PORTS
 from tests.infra.test_platform_errors import one_line
-from tests.support.platform import MODEL, Stack
+from tests.support.platform import Stack
+from tests.support.platform_project import MODEL
 from tests.support.ports import free_port
 from tests.support.waiting import wait_until
 

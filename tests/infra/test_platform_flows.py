@@ -1,12 +1,14 @@
 """Flows, artifacts and DVC's remote on PostgreSQL and S3: from a deployment to the champion."""
 
 import shutil
+import sys
 
 from infra.background import Background
 from tests.flows.conftest import dvc
-from tests.support.platform import ASKED_FOR, CURVES, MODEL, Stack
+from tests.support.platform import ON_THE_FULL_STACK, Stack
+from tests.support.platform_project import MODEL
 
-pytestmark = ASKED_FOR
+pytestmark = ON_THE_FULL_STACK
 
 
 def objects(stack: Stack, bucket: str) -> int:
@@ -53,23 +55,33 @@ def test_dvc_pushes_to_the_store_and_pulls_from_it_what_is_lost(stack: Stack) ->
     assert stack.client["AWS_SECRET_ACCESS_KEY"] not in (stack.root / ".dvc" / "config").read_text()
 
 
-def test_eight_flows_at_once_from_two_workers_are_one_version_and_eight_trainings(stack: Stack) -> None:
-    before = stack.registry()["versions"]
+def test_eight_flows_at_once_from_two_workers_are_eight_trainings_one_version_and_one_champion(stack: Stack) -> None:
+    stack.place_source("of eight flows")
+    before = stack.registry(files=False)
     Background(stack.folder / "processes").stop("worker")
     start = ["prefect", "worker", "start", "--pool", "sonorant", "--type", "process", "--limit", "4", "--name"]
-    workers = [stack.begun(*start, name) for name in ("one", "two")]
-    steps = range(31, 39)
+    workers, steps = Background(stack.root.parent / "workers"), range(31, 39)
     try:
+        for name in ("one", "two"):
+            workers.launch(name, [sys.executable, "-m", *start, name], stack.environment | stack.client)
         runs = [stack.begin(overrides={"train_acoustic.steps": each}) for each in steps]
-        assert set(stack.ended(*runs).values()) == {"COMPLETED"}, "\n".join(map(stack.logs, runs))
+        states = stack.ended(*runs)
+        assert states == dict.fromkeys(runs, "COMPLETED"), "\n".join(map(stack.logs, runs))
     finally:
-        for worker in workers:
-            worker.terminate()
-            worker.communicate(timeout=120)
+        for name in ("one", "two"):
+            workers.stop(name)
         assert stack.start().returncode == 0
     took = {stack.prefect(f"flow_runs/{run}")["labels"]["prefect.worker.name"] for run in runs}
     assert took == {"one", "two"}
-    new = stack.registry()["versions"].keys() - before.keys()
-    assert len(new) <= 1, "all exported the same voice"
-    lengths = sorted(len(points) for points in stack.python(CURVES))
-    assert [length for length in lengths if length in steps] == list(steps)
+    curves = stack.curves()
+    for run, count in zip(runs, steps, strict=True):
+        assert [sorted(points) for executions, points in curves if run in executions] == [list(range(1, count + 1))]
+    after = stack.registry(files=False)
+    [new] = after["versions"].keys() - before["versions"].keys()  # all exported the same voice, which is one version
+    assert {name: version for name, version in after["versions"].items() if name != new} == before["versions"]
+    said = [line for run in runs for line in stack.logs(run).splitlines() if line.startswith(f"models:/{MODEL}/")]
+    assert len([line for line in said if "registered" in line]) == len(runs)
+    assert {line.split()[0].rstrip(":") for line in said} == {f"models:/{MODEL}/{new}"}
+    former = {"previous": champion} if (champion := before["aliases"].get("champion")) else {}
+    assert after["aliases"] == {"challenger": new, "champion": new} | former
+    assert after["tags"] == {}, "a move of the aliases is not over"

@@ -1,7 +1,6 @@
 """`kill -9` of each server in the middle of a training, a registration and a promotion: nothing lost, nothing twice."""
 
 import subprocess
-import time
 from contextlib import suppress
 
 import psutil
@@ -9,10 +8,11 @@ import pytest
 
 from infra.background import Background
 from sonorant.files import sha256_file
-from tests.support.platform import ASKED_FOR, CURVES, MODEL, Stack
+from tests.support.platform import ON_THE_FULL_STACK, Stack
+from tests.support.platform_project import MODEL
 from tests.support.waiting import PATIENCE, wait_until
 
-pytestmark = ASKED_FOR
+pytestmark = ON_THE_FULL_STACK
 
 STEPS = {"postgres": 400, "s3": 401, "mlflow": 402, "prefect": 403}
 """Of the training in whose middle each server dies; another number is another run directory."""
@@ -50,19 +50,13 @@ def finished(stack: Stack, process: subprocess.Popen[str], *words: str) -> None:
 def test_a_training_outlives_a_server(stack: Stack, server: str) -> None:
     steps = STEPS[server]
     run = stack.begin(overrides={"train_acoustic.steps": steps, "train_acoustic.pause": SLOWLY}, register=False)
-    curve = f"runs/train_acoustic/{steps}/metrics.jsonl"
-
-    def trained() -> list[str]:
-        files = {path.resolve() for path in stack.root.rglob(curve)}  # copies of the project share `runs`
-        return [line for path in files for line in path.read_text().splitlines()]
-
-    wait_until(lambda: len(trained()) > 20, patience=600)
+    wait_until(lambda: len(stack.trained(steps)) > 20, patience=600)
     kill(stack, server)
-    assert len(trained()) < steps, "the training was over before the server was killed"
+    assert len(stack.trained(steps)) < steps, "the training was over before the server was killed"
     bring_back(stack)
     assert stack.ended(run) == {run: "COMPLETED"}, stack.logs(run)
-    assert len(trained()) == steps
-    [points] = [points for points in stack.python(CURVES) if max(points) == steps]
+    assert len(stack.trained(steps)) == steps
+    [points] = [points for executions, points in stack.curves() if run in executions]
     assert sorted(points) == list(range(1, steps + 1)), "a point is lost or there twice"
 
 
@@ -94,20 +88,58 @@ def uploading(stack: Stack) -> bool:
 
 
 @pytest.mark.parametrize("server", ["postgres", "s3", "mlflow"])
-@pytest.mark.parametrize("after", [0.5, 2.0])
-def test_a_promotion_happens_once(stack: Stack, server: str, after: float) -> None:
-    stack.place_voice(f"promoted-{server}-{after:g}")
+@pytest.mark.parametrize("moment", ["judging", "recording"])
+def test_a_promotion_happens_once(stack: Stack, server: str, moment: str) -> None:
+    """The promotion stands still while the server is killed, so it certainly has not ended."""
+    crown_two(stack)
+    stack.place_voice(f"promoted-{server}-{moment}")
     stack.run("tasks.register")
-    versions = stack.registry()["versions"]
+    before = stack.registry(files=False)
+    new, former = before["aliases"]["challenger"], before["aliases"]["champion"]
     process = stack.begun("tasks.promote")
-    wait_until(lambda: process.poll() is not None or asking(process, stack), patience=120)
-    time.sleep(after)
-    kill(stack, server)
+    reached = {"judging": lambda: asking(process, stack), "recording": lambda: gates(stack, new)}[moment]
+    wait_until(lambda: process.poll() is not None or reached(), patience=120, pause=0.01)
+    assert process.poll() is None, "it was over before a server could be killed"
+    psutil.Process(process.pid).suspend()
+    try:
+        assert (len(gates(stack, new)) > 0) == (moment == "recording")
+        assert champion(stack) == former, "the aliases have moved already"
+        assert process.poll() is None
+        kill(stack, server)
+    finally:
+        psutil.Process(process.pid).resume()
     bring_back(stack)
     finished(stack, process, "tasks.promote")
-    registry = stack.registry()
-    assert registry["versions"].keys() == versions.keys()
-    assert registry["aliases"]["champion"] == max(registry["versions"], key=int)
+    after = stack.registry(files=False)
+    assert after["aliases"] == before["aliases"] | {"champion": new, "previous": former}
+    assert after["tags"] == {}, "a move of the aliases is not over"
+    promoted, like = after["versions"].pop(new), before["versions"][former]
+    assert after["versions"] == {name: version for name, version in before["versions"].items() if name != new}
+    verdict = {name: text for name, text in promoted["tags"].items() if name.startswith(("gate.", "verdict"))}
+    assert promoted["tags"] == before["versions"][new]["tags"] | verdict
+    assert verdict.keys() == {name for name in like["tags"] if name.startswith(("gate.", "verdict"))}
+    assert verdict.pop("verdict").endswith(f" is champion; version {former} is previous")
+    assert all(text.startswith("passed: ") for text in verdict.values())
+
+
+def crown_two(stack: Stack) -> None:
+    """See that there is a champion which followed another one: the next promotion moves both aliases."""
+    while "previous" not in (registry := stack.registry(files=False))["aliases"]:
+        stack.place_voice(f"crowned-{len(registry['versions'])}")
+        stack.run("tasks.register")
+        stack.run("tasks.promote")
+
+
+def gates(stack: Stack, version: str) -> list[str]:
+    """Names of the gates whose verdict the version has."""
+    found = stack.mlflow(f"model-versions/get?name={MODEL}&version={version}")["model_version"]
+    return [tag["key"] for tag in found.get("tags", []) if tag["key"].startswith("gate.")]
+
+
+def champion(stack: Stack) -> str:
+    """The version that is it now."""
+    found = stack.mlflow(f"registered-models/get?name={MODEL}")["registered_model"]["aliases"]
+    return str(next(each["version"] for each in found if each["alias"] == "champion"))
 
 
 @pytest.mark.parametrize("task", ["register", "promote"])

@@ -18,7 +18,7 @@ from mlflow.tracking import MlflowClient
 
 from sonorant.errors import SonorantError
 from sonorant.files import write_json
-from sonorant.registry import download_bundle, promote, register
+from sonorant.registry import download_bundle, find_version, promote, register
 from sonorant.registry.registration import REQUIREMENTS
 from sonorant.runtime.bundle import content_hash, read_bundle, write_bundle
 from sonorant.tracking import open_store
@@ -184,6 +184,19 @@ def test_a_registered_voice_can_be_fine_tuned_elsewhere(
         with pytest.raises(SonorantError, match=named) as refused:
             find_initial(named, "acoustic", nowhere, nowhere)
         assert "\n" not in str(refused.value)
+
+
+def test_a_bundle_is_found_among_the_versions_also_where_a_newer_one_is_there(
+    two: Path, project: Path, voice_bundle: Path
+) -> None:
+    assert find_version(voice_bundle, CONFIG.model) == 1
+    second = planted.renamed(voice_bundle, project / "second")
+    assert find_version(second, CONFIG.model) == 2
+    third = planted.renamed(voice_bundle, project / "third")
+    with pytest.raises(SonorantError, match="third: is no version of models:/test-voice"):
+        find_version(third, CONFIG.model)
+    with pytest.raises(SonorantError, match="is no version of models:/nothing"):
+        find_version(second, "nothing")
 
 
 @pytest.mark.parametrize("before", ["create_run", "create_model_version"])

@@ -1,7 +1,6 @@
-"""The platform of `make serve STACK=full` with a small project beside it: real servers, stages of a line each."""
+"""The platform of `make serve STACK=full` with a small project beside it: real servers."""
 
 import base64
-import dataclasses
 import json
 import os
 import shutil
@@ -21,82 +20,35 @@ from infra.platform.env_file import read_env
 from infra.platform.programs import juicefs, postgres_program
 from infra.platform.services import PORTS
 from sonorant.errors import SonorantError
-from tests.flows.conftest import dvc
-from tests.registry.planted import GATES, figures, more_errors, of_bundle, renamed, write_report
-from tests.support.imports import ROOT
-from tests.support.pipeline import git
+from tests.registry.planted import figures, more_errors, of_bundle, renamed, write_report
+from tests.support.platform_project import MODEL, write_project
 from tests.support.ports import free_port
 from tests.support.processes import TOKEN, processes_of
 from tests.support.waiting import wait_until
 
-ASKED = "SONORANT_PLATFORM_FLOWS"
-ASKED_FOR = [
+ON_THE_FULL_STACK = [
     pytest.mark.long,
     pytest.mark.timeout(1800),
-    pytest.mark.skipif(not os.environ.get(ASKED), reason=f"takes up to 20 minutes on two busy cores: set {ASKED}=1"),
+    pytest.mark.skipif(
+        os.environ.get("SONORANT_PLATFORM_FLOWS") == "0",
+        reason="not run (SONORANT_PLATFORM_FLOWS=0): it takes minutes on PostgreSQL and S3; `make test-long` runs it",
+    ),
 ]
-"""Marks of tests that run only when they are asked for."""
-GRAPH = """\
-stages:
-  train_predictor:
-    cmd: python trainer.py
-    params: [train_acoustic]
-    outs: [models/predictor]
-  export:
-    cmd: mkdir -p artifacts && cp -r corpora/voice artifacts/voice
-    deps: [corpora/voice, models/predictor]
-    outs: [artifacts/voice]
-  evaluate:
-    cmd:
-      - mkdir -p reports && cp corpora/metrics.json reports && cp -r corpora/evaluation reports/evaluation
-      - echo '<!doctype html><title>page</title>' > reports/index.html
-    deps: [artifacts/voice, corpora/metrics.json, corpora/evaluation]
-    outs: [reports/evaluation, reports/index.html]
-    metrics: [reports/metrics.json]
-"""
-TRAINER = '''\
-"""A training whose run MLflow keeps as of any other: a step is a line in metrics.jsonl."""
-
-import json
-import time
-from pathlib import Path
-
-import yaml
-
-from sonorant.tracking import stage_run
-
-settings = yaml.safe_load(Path("params.yaml").read_text())["train_acoustic"]
-steps = settings["steps"]
-Path("models/predictor").mkdir(parents=True, exist_ok=True)
-run = Path("runs/train_acoustic") / str(steps)
-run.mkdir(parents=True, exist_ok=True)
-with stage_run("train_acoustic", {}, run_directory=run, tags={}):
-    with (run / "metrics.jsonl").open("w") as file:
-        for step in range(1, steps + 1):
-            file.write(json.dumps({"step": step, "time": time.time(), "metrics": {"train/loss": 1 / step}}) + "\\n")
-            file.flush()
-            time.sleep(settings["pause"])
-Path("models/predictor/steps").write_text(str(steps))
-'''
-SETTINGS: dict[str, Any] = {
-    "train_acoustic": {"steps": 20, "pause": 0.0},
-    "register": {"model": "platform-voice"},
-    "promote": dataclasses.asdict(GATES),
-}
-
-MODEL = "platform-voice"
+"""Marks of tests that take nearly an hour together, for which a continuous integration may have no time."""
 REGISTRY = f"""
 import hashlib, tempfile
 from pathlib import Path
 import mlflow
 client = mlflow.MlflowClient()
-found = {{"aliases": {{}}, "versions": {{}}}}
+found = {{"aliases": {{}}, "tags": {{}}, "versions": {{}}}}
 for model in client.search_registered_models(f"name='{MODEL}'"):
-    found["aliases"] = dict(model.aliases)
+    found["aliases"], found["tags"] = dict(model.aliases), dict(model.tags)
 for version in client.search_model_versions("name='{MODEL}'"):
     with tempfile.TemporaryDirectory() as folder:
-        place = mlflow.artifacts.download_artifacts(f"models:/{MODEL}/{{version.version}}", dst_path=folder)
-        files = sorted(path for path in Path(place).rglob("*") if path.is_file())
+        place = Path(folder)
+        if with_files:
+            mlflow.artifacts.download_artifacts(f"models:/{MODEL}/{{version.version}}", dst_path=folder)
+        files = sorted(path for path in place.rglob("*") if path.is_file())
         hashes = [(str(path.relative_to(place)), hashlib.sha256(path.read_bytes()).hexdigest()) for path in files]
     found["versions"][version.version] = {{"tags": dict(version.tags), "run": version.run_id, "files": hashes}}
 """
@@ -105,10 +57,11 @@ CURVES = """
 import mlflow
 client = mlflow.MlflowClient()
 runs = client.search_runs([each.experiment_id for each in client.search_experiments()], max_results=1000)
-histories = [client.get_metric_history(run.info.run_id, "train/loss") for run in runs]
-found = [[point.step for point in points] for points in histories if points]
+trainings = [run for run in runs if run.data.tags.get("stage") == "train_acoustic"]
+executions = [run.data.tags.get("sonorant.executions", "").split() for run in trainings]
+histories = [client.get_metric_history(run.info.run_id, "train/loss") for run in trainings]
+found = [[of, [point.step for point in points]] for of, points in zip(executions, histories)]
 """
-"""Steps of the points of every training that MLflow knows."""
 
 
 @dataclass
@@ -144,9 +97,10 @@ class Stack:
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout.splitlines()[-1])
 
-    def registry(self) -> dict[str, Any]:
-        """The versions of the voice with tags and files, and the aliases: all that must outlive an accident."""
-        return dict(self.python(REGISTRY))
+    def registry(self, files: bool = True) -> dict[str, Any]:
+        """Versions of the voice with tags and files, its aliases and tags: all that must outlive an accident. Hundreds
+        of files a version take a while, so some look without them."""
+        return dict(self.python(f"with_files = {files}\n{REGISTRY}"))
 
     def place_voice(self, note: str = "first") -> None:
         """Put a voice and its figures where the stages would, for the tasks `register` and `promote`. Voices of another
@@ -189,10 +143,28 @@ class Stack:
         with urllib.request.urlopen(request, data, timeout=60) as reply:
             return json.load(reply)
 
+    def mlflow(self, path: str) -> Any:
+        """What MLflow's API answers to a GET; its client takes seconds to start."""
+        client = self.client
+        sign_in = f"{client['MLFLOW_TRACKING_USERNAME']}:{client['MLFLOW_TRACKING_PASSWORD']}"
+        request = urllib.request.Request(f"{client['MLFLOW_TRACKING_URI']}/api/2.0/mlflow/{path}")
+        request.add_header("Authorization", f"Basic {base64.b64encode(sign_in.encode()).decode()}")
+        with urllib.request.urlopen(request, timeout=60) as reply:
+            return json.load(reply)
+
+    def curves(self) -> list[tuple[list[str], list[int]]]:
+        """Every training that MLflow knows: the flow runs that it was of, and the steps of its points."""
+        return [(runs, steps) for runs, steps in self.python(CURVES)]
+
     def begin(self, **parameters: object) -> str:
         """Id of a new run of the deployment."""
         deployment = self.prefect("deployments/name/train-and-export/local")["id"]
         return str(self.prefect(f"deployments/{deployment}/create_flow_run", {"parameters": parameters})["id"])
+
+    def trained(self, steps: int) -> list[str]:
+        """What the training of so many steps has noted until now, a line for each."""
+        files = {path.resolve() for path in self.root.rglob(f"runs/train_acoustic/{steps}/metrics.jsonl")}
+        return [line for path in files for line in path.read_text().splitlines()]  # copies of the project share `runs`
 
     def state(self, run: str) -> str:
         """Type of the run's state; empty while the server is away."""
@@ -225,33 +197,18 @@ def why_not() -> str | None:
     return None
 
 
-def write_project(root: Path, voice: Path) -> None:
-    """A project that trains for a moment, exports `voice`, and has figures with which it passes the gates."""
-    for package in ("flows", "tasks", "sonorant", "infra"):
-        shutil.copytree(ROOT / package, root / package, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "prefect.yaml", root)
-    shutil.copytree(voice, root / "corpora" / "voice")
-    (root / "corpora" / "metrics.json").write_text(json.dumps(of_bundle(voice, figures(more_errors(0.6)))))
-    write_report(root / "corpora", more_errors(0.6))
-    (root / "dvc.yaml").write_text(GRAPH)
-    (root / "trainer.py").write_text(TRAINER)
-    (root / "params.yaml").write_text(json.dumps(SETTINGS))
-    (root / ".gitignore").write_text("/runs/\n/models/\n/artifacts/\n/reports/\n__pycache__/\n")
-    (root / "runs").mkdir()
-    git(root, "init", "-q")
-    dvc(root, "init", "-q")
-    git(root, "add", "-A")
-    git(root, "-c", "user.name=test", "-c", "user.email=test@localhost", "commit", "-qm", "project")
-
-
 @contextmanager
-def platform(voice: Path) -> Iterator[Stack]:
-    """A running platform; nothing of it is left behind."""
+def platform(voice: Path, store: Path | None = None) -> Iterator[Stack]:
+    """A running platform; nothing of it is left behind. The S3 server keeps its files in the folder `store`, if one is
+    given."""
     with tempfile.TemporaryDirectory(prefix="sonorant-platform-") as name:
         folder = Path(name)
         folder.chmod(0o711)  # PostgreSQL's user has to get through
         root = folder / "project"
         write_project(root, voice)
+        if store:
+            (folder / "platform").mkdir()
+            (folder / "platform" / "s3").symlink_to(store)
         outside = ("PREFECT", "MLFLOW", "AWS_", "PG", "SONORANT_")
         environment = {name: value for name, value in os.environ.items() if not name.startswith(outside)}
         environment |= {f"SONORANT_{name.upper()}_PORT": str(free_port()) for name in PORTS}

@@ -1,0 +1,46 @@
+"""Which version of a model a bundle is: the one that was registered with the same content."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from sonorant.errors import SonorantError
+from sonorant.registry.aliases import all_versions
+from sonorant.runtime.bundle import Bundle, content_hash, read_bundle
+from sonorant.tracking.store import Store, answering
+
+HASH_TAG = "bundle_sha256"
+"""Tag of a version: the hash of its bundle's content."""
+
+
+def content_of(voice: Bundle) -> str:
+    """Hash of what makes it this version: all but the measurements."""
+    choice = {key: value for key, value in voice.description.choice.items() if key in ("variant", "runtime")}
+    return content_hash(dataclasses.replace(voice, description=dataclasses.replace(voice.description, choice=choice)))
+
+
+def still_holds(bundle: Path, content: str) -> bool:
+    """Whether the folder holds a bundle with this content."""
+    try:
+        return content_of(read_bundle(bundle)) == content
+    except SonorantError:  # half of it is written
+        return False
+
+
+def versions_of(store: Store, model: str, content: str) -> list[Any]:
+    """Versions of a bundle with this content, the first one first."""
+    versions = all_versions(store, model)
+    return [versions[key] for key in sorted(versions) if versions[key].tags.get(HASH_TAG) == content]
+
+
+def find_version(bundle: Path, model: str) -> int:
+    """Number of the version that this bundle is, which need not be the newest one.
+
+    Raises SonorantError if the bundle is damaged or not registered, TrackingUnavailable if MLflow does not answer.
+    """
+    content = content_of(read_bundle(bundle))
+    with answering("registry") as store:
+        found = versions_of(store, model, content)
+    if not found:
+        raise SonorantError(f"{bundle}: is no version of models:/{model}")
+    return int(found[0].version)
