@@ -58,4 +58,4 @@ class Ended(NamedTuple):
     work_seconds: float
     """Spent on computing."""
     late: int
-    """Shapes that were compiled while a request waited."""
+    """Shapes that were compiled while a request waited, since the speech that ended before."""

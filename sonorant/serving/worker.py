@@ -39,6 +39,7 @@ class Worker:
         self._pipe, self._load = pipe, load
         self._told: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
         self._turns: OrderedDict[int, _Turn] = OrderedDict()
+        self._compiled: dict[int, int] = {}
 
     def run(self) -> None:
         threading.Thread(target=self._listen, daemon=True).start()
@@ -81,12 +82,19 @@ class Worker:
             if piece is not None:
                 self._give(turn, piece)
             if turn.ended is not None:
-                self._end(turn, "ended", turn.ended)
+                self._end(turn, "ended", turn.ended._replace(late=self._compiled_late(turn.runtime)))
         except SonorantError as error:
             self._end(turn, "refused", str(error))
         except Exception:
             _log.exception("a speech failed")
             self._end(turn, "failed", "the speech failed; the server's log says why")
+
+    def _compiled_late(self, runtime: Any) -> int:
+        """Shapes that this runtime compiled in service and that were not told yet. ONNX Runtime compiles none."""
+        counters = getattr(runtime, "counters", None)
+        late = counters().late if counters else 0
+        before, self._compiled[id(runtime)] = self._compiled.get(id(runtime), 0), late
+        return int(late - before)
 
     def _give(self, turn: _Turn, piece: Piece) -> None:
         turn.given += 1
@@ -119,6 +127,11 @@ class _Turn:
     def waits(self) -> bool:
         """Whether there is nothing to read. Who reads on all the same waits for text, and all others for them."""
         return self._lull and self._text is not None and not self._text.wait(0)
+
+    @property
+    def runtime(self) -> Any:
+        """What computes it, from `begin` on."""
+        return self._voice.runtime
 
     def tell(self, what: str, text: str = "") -> None:
         if what == "more":
@@ -154,9 +167,8 @@ class _Turn:
         try:
             samples = self.speech.advance()
         except StopIteration:
-            counters = getattr(self._voice.runtime, "counters", None)
             taken = self.speech.taken
-            self.ended = Ended(taken.audio_seconds, taken.work_seconds, counters().late if counters else 0)
+            self.ended = Ended(taken.audio_seconds, taken.work_seconds, 0)
             return self._piece(self._encoder.end(), ())
         self._lull = not len(samples)
         return None if self._lull else self._piece(self._encoder.encode(samples), self.speech.completed)
