@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import resource
 import sys
 import threading
 from collections import deque
@@ -24,6 +25,14 @@ _AHEAD = 1024
 def usable_cores() -> int:
     """Cores this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def allow_open_files(most: int = 16384) -> None:
+    """Let this process and those that it starts have `most` files open, or as many as the system lets it allow."""
+    now, highest = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = most if highest == resource.RLIM_INFINITY else min(most, highest)
+    if now != resource.RLIM_INFINITY and now < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, highest))
 
 
 def spread(

@@ -44,6 +44,11 @@ class ArrayFile:
         """Size of all rows."""
         return len(self) * self._row_bytes
 
+    @property
+    def removed(self) -> bool:
+        """Whether the file has no name any more: only who has it open can read it."""
+        return os.fstat(self._descriptor).st_nlink == 0
+
     def read(self, first: int, count: int) -> np.ndarray:
         """A copy of `count` rows from `first` on, fewer where the array ends.
 

@@ -24,15 +24,16 @@ class Peers:
     """The utterances of the same speaker and split as one of them, grouped once."""
 
     def __init__(self, store: FeatureStore) -> None:
-        self._group_U = store.speaker * len(store.header["splits"]) + store.split
-        self._order_U = np.argsort(self._group_U, kind="stable")
-        self._grouped_U = self._group_U[self._order_U]
+        self._store, self._splits = store, len(store.header["splits"])
+        group_U = store.speaker * self._splits + store.split
+        # Loaders are sent this: of 45 million utterances 0.2 GiB, where int64 and the groups themselves would be 1 GiB.
+        self._order_U = np.argsort(group_U, kind="stable").astype(np.min_scalar_type(-len(group_U) - 1))
+        self._ends_G = np.cumsum(np.bincount(group_U))
 
-    def of(self, item: int) -> NDArray[np.int64]:
+    def of(self, item: int) -> NDArray[np.signedinteger]:
         """Indices of the utterances of the speaker and split of utterance `item`, with itself, ascending."""
-        group = self._group_U[item]
-        first, end = (int(self._grouped_U.searchsorted(group, side)) for side in ("left", "right"))
-        return self._order_U[first:end]
+        group = int(self._store.speaker[item]) * self._splits + int(self._store.split[item])
+        return self._order_U[int(self._ends_G[group - 1]) if group else 0 : int(self._ends_G[group])]
 
 
 class Prompts:
@@ -67,7 +68,7 @@ class Prompts:
         if random.random() < UNPROMPTED or len(peers) == 1:
             return None
         place = int(random.integers(0, len(peers) - 1))
-        return int(peers[place + (place >= peers.searchsorted(item))])  # all but itself
+        return int(peers[place + (place >= peers.searchsorted(peers.dtype.type(item)))])  # all but itself
 
 
 class CodeBatches(Dataset[Batch]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -16,9 +17,12 @@ from sonorant.store import Place, open_store
 from sonorant.store.cache import Cache, Lost
 from sonorant.store.shards import OBJECTS, object_name
 
-_OPEN = 512
-"""Files that a process keeps open, of 1024 that it usually may: all arrays of a window of 64 shards, and the next one.
-Opening a file for each row takes as long as all else that reads it."""
+_OPEN = 4096
+"""Files that are kept open at most, where the system allows as many. Opening one for each row takes longer than all
+else that reads it."""
+_SHARE = 4
+"""Of the files that a process may open, one part in so many: it has features, codes and much else. Of the usual 1024
+that is room for all arrays of a window of 64 shards."""
 _TRIES = 100  # another process may remove a file from a full cache before it is opened here
 
 
@@ -45,6 +49,8 @@ class Shards:
         self._objects, self._arrays, self._remake = objects, dict(arrays), remake
         self._numbers = {name: number for number, name in enumerate(arrays)}
         self._open: OrderedDict[tuple[str, int], ArrayFile] = OrderedDict()
+        allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        self._most = _OPEN if allowed == resource.RLIM_INFINITY else max(1, min(_OPEN, allowed // _SHARE))
         self._held: dict[str, list[np.ndarray]] = {}
 
     def __len__(self) -> int:
@@ -141,7 +147,8 @@ class Shards:
         if file.dtype != dtype or file.shape[1:] != row_shape:
             raise SonorantError(f"{path}: holds {file.dtype.name} {file.shape}, not {name}; {self._mend}")
         self._open[name, shard] = file
-        if len(self._open) > _OPEN:
+        # What a full cache has removed takes room on the disk until it is closed.
+        while len(self._open) > self._most or (cached and next(iter(self._open.values())).removed):
             self._open.popitem(last=False)
         return file
 

@@ -11,6 +11,8 @@ from sonorant.files import flush_to_disk, sha256_file
 from sonorant.store.store import Store
 
 _LOCKS = 64  # files; processes that want different objects seldom wait for each other
+_COUNT = "held"  # file with the bytes that the folder holds
+_FREED = 16  # one part in so many of the bound becomes free at a time
 
 
 class Lost(SonorantError):
@@ -25,6 +27,7 @@ class Cache:
 
     def __init__(self, store: Store, folder: Path, most: int) -> None:
         self._store, self._folder, self._most = store, folder, most
+        self._listed = False
 
     def path(self, name: str) -> Path:
         """The file of the object `name`, whose last part is its SHA-256.
@@ -67,7 +70,24 @@ class Cache:
             arriving.unlink(missing_ok=True)
 
     def _make_room(self, wanted: int) -> None:
-        """Remove what was used least recently until `wanted` more bytes fit."""
+        """Remove what was used least recently until `wanted` more bytes fit, and count them as held.
+
+        All processes keep one count, so that the folder, which may hold 100,000 files, is seldom listed: when it is
+        full by the count, and once by each process, as a power cut or a person may have left a wrong one.
+        """
+        held = self._counted() if self._listed else None
+        if held is None or held + wanted > self._most:
+            held, self._listed = self._remove_for(wanted), True
+        (self._folder / _COUNT).write_text(str(held + wanted))
+
+    def _counted(self) -> int | None:
+        try:
+            return int((self._folder / _COUNT).read_text())
+        except (FileNotFoundError, ValueError):
+            return None
+
+    def _remove_for(self, wanted: int) -> int:
+        """List the folder; return how many bytes it holds afterwards."""
         kept = []
         for entry in os.scandir(self._folder / "objects"):
             with suppress(FileNotFoundError):
@@ -75,11 +95,14 @@ class Cache:
                     found = entry.stat()
                     kept.append((found.st_mtime_ns, found.st_size, entry.path))
         held = sum(size for _, size, _ in kept)
+        # When it is full, more than is needed goes, else every fetch from then on would list it.
+        most = self._most if held + wanted <= self._most else self._most - self._most // _FREED
         for _, size, path in sorted(kept):
-            if held + wanted <= self._most:
-                return
+            if held + wanted <= most:
+                break
             Path(path).unlink(missing_ok=True)
             held -= size
+        return held
 
     @contextmanager
     def _named(self) -> Iterator[None]:

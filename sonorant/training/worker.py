@@ -20,6 +20,7 @@ from sonorant.errors import SonorantError
 from sonorant.families import model_kind
 from sonorant.files import read_json, write_json, write_text
 from sonorant.models import save_model
+from sonorant.processes import allow_open_files
 from sonorant.training import checkpoint, memory
 from sonorant.training.config import DataConfig, MachineConfig
 from sonorant.training.distributed.ledger import refuse_other_copies
@@ -204,6 +205,7 @@ def _write_curves(path: Path, run: RunDirectory) -> None:
 def main() -> None:
     """Read the job, join the others, train."""
     die_with_parent()
+    allow_open_files()
     job_file = Path(sys.argv[1])
     job = Job(**read_json(job_file))
     try:

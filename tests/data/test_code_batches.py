@@ -1,5 +1,6 @@
 """Prompts are those that a search of all utterances for each row would draw, without the search."""
 
+import pickle
 from types import SimpleNamespace
 from typing import Any
 
@@ -71,3 +72,20 @@ def test_a_row_does_not_look_at_every_utterance() -> None:
     own = peers.of(7)
     assert own.tolist() == list(range(1, 3000, 3))
     assert own.base is not None, "part of what was grouped once, not found anew"
+
+
+class Mapped(SimpleNamespace):
+    """A store of 100,000 utterances; as a real one, it is opened again and not sent."""
+
+    def __init__(self) -> None:
+        super().__init__(**vars(store_of([n % 900 for n in range(100_000)], [0] * 100_000)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Mapped, ()
+
+
+def test_a_loader_is_sent_four_bytes_an_utterance() -> None:
+    store: Any = Mapped()
+    sent = pickle.dumps(Peers(store))
+    assert len(sent) < 5 * 100_000
+    assert pickle.loads(sent).of(7).tolist() == list(range(7, 100_000, 900))

@@ -100,11 +100,18 @@ def _wait_for(server: "subprocess.Popen[bytes]", port: int, log: Path) -> None:
 
 
 @contextmanager
-def disturbed(address: str, answer: Callable[[int], tuple[int, bytes] | None]) -> Iterator[str]:
+def disturbed(
+    address: str,
+    answer: Callable[[int], tuple[int, bytes] | None],
+    host: str = "127.0.0.1",
+    seen: Callable[[str, str, str], None] = lambda *_: None,
+) -> Iterator[str]:
     """The address of a server before the one at `address`, that passes requests on.
 
     Args:
         answer: gives status and body of the request of that number, from 0, which is not passed on then; or None.
+        host: where it listens.
+        seen: told of each request: address of the client, method and path.
     """
     numbers = iter(range(10**9))
 
@@ -118,6 +125,7 @@ def disturbed(address: str, answer: Callable[[int], tuple[int, bytes] | None]) -
 
         def pass_on(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            seen(self.client_address[0], self.command, self.path)
             if instead := answer(next(numbers)):
                 self.reply(instead[0], {}, instead[1])
                 return
@@ -140,7 +148,7 @@ def disturbed(address: str, answer: Callable[[int], tuple[int, bytes] | None]) -
         def log_message(self, format: str, *args: object) -> None:
             """Say nothing."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Between) as server:
+    with ThreadingHTTPServer((host, 0), Between) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_address[1]}"
+        yield f"http://{host}:{server.server_address[1]}"
         server.shutdown()
