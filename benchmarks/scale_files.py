@@ -21,6 +21,7 @@ from sonorant.data.manifest import read_manifest
 from sonorant.data.plan import utterance_plan
 from sonorant.data.preparation import PrepareConfig, prepare
 from sonorant.data.windows import Windows
+from sonorant.processes import allow_open_files
 from sonorant.text import TextConfig
 from tasks.params import load
 from tests.support.synthetic_corpus import store_beside
@@ -72,16 +73,22 @@ def features_verified(folder: Path, utterances: int) -> Work:
     return lambda: FeatureStore.open(folder / "features").verify()
 
 
+def _opened(folder: Path) -> FeatureStore:
+    """As a training opens it."""
+    allow_open_files()
+    return FeatureStore.open(folder / "features")
+
+
 def batches(folder: Path, utterances: int) -> Work:
     """An epoch's batches, read in their order, planned over the whole corpus: every row from another shard."""
-    store = FeatureStore.open(folder / "features")
+    store = _opened(folder)
     items = store.indices("train")
     return lambda: _read(store, items)
 
 
 def batches_by_windows(folder: Path, utterances: int) -> Work:
     """The same by windows of shards, as large corpora are trained on."""
-    store = FeatureStore.open(folder / "features")
+    store = _opened(folder)
     windows = Windows(store.index, store.indices("train"), None, shards=WINDOW, seed=1)
 
     def work() -> None:
