@@ -22,8 +22,8 @@ HEAD = b"POST /v1/speech HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: applicatio
 @pytest.fixture
 def impatient(voice_bundle: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
     """A server of two places that waits for nobody."""
-    monkeypatch.setattr("sonorant.serving.server.HEAD_SECONDS", 0.5)
-    monkeypatch.setattr("sonorant.serving.server.STALL_SECONDS", 0.5)
+    monkeypatch.setattr("sonorant.serving.connections.HEAD_SECONDS", 0.5)
+    monkeypatch.setattr("sonorant.serving.connections.STALL_SECONDS", 0.5)
     monkeypatch.setattr("sonorant.serving.gate.BODY_SECONDS", 0.5)
     offers = (Offer(name="tiny", where=str(voice_bundle)),)
     with running(ServeConfig(offers=offers, workers=1, streams=2, queue=0)) as served:
