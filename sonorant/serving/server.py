@@ -10,11 +10,12 @@ import math
 import os
 import secrets
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from urllib.parse import urlsplit
 
 import uvicorn
 
@@ -23,7 +24,7 @@ from sonorant.processes import usable_cores
 from sonorant.serving.app import application
 from sonorant.serving.connections import PatientProtocol, allowed_connections
 from sonorant.serving.following import fetch, follow
-from sonorant.serving.gate import HEAD_BYTES
+from sonorant.serving.gate import HEAD_BYTES, LOOPBACK, host_name
 from sonorant.serving.keys import Keys
 from sonorant.serving.metrics import Metrics
 from sonorant.serving.service import Service
@@ -49,6 +50,9 @@ class ServeConfig:
 
     offers: tuple[Offer, ...]
     host: str = "127.0.0.1"
+    allow_hosts: Sequence[str] = ()
+    """Names by which it may be called, such as that of the proxy before it, beside its own; without any, a server on
+    loopback has its own alone, and another goes by every name."""
     port: int = 8000
     """0 = any free one."""
     workers: int | None = None
@@ -83,6 +87,7 @@ class ServeConfig:
             raise SonorantError("poll-seconds must be above 0, and drain-seconds at least 0")
         if not self.offers:
             raise SonorantError("name a voice: a folder, or models:/<name>@<alias>")
+        _ = self.hosts  # raises SonorantError for what is no name
 
     @property
     def loopback(self) -> bool:
@@ -90,6 +95,19 @@ class ServeConfig:
         with suppress(ValueError):
             return ipaddress.ip_address(self.host).is_loopback
         return self.host == "localhost"
+
+    @property
+    def hosts(self) -> frozenset[str] | None:
+        """Names by which it may be called, that of `webhook` among them; None = any."""
+        if not self.loopback and not self.allow_hosts:
+            return None
+        try:
+            called = urlsplit(self.webhook or "").hostname
+        except ValueError:
+            raise SonorantError(
+                f"webhook must be an address such as https://voices.example, not {self.webhook}"
+            ) from None
+        return LOOPBACK.union(map(host_name, (self.host, *self.allow_hosts, *([called] if called else []))))
 
 
 class Server(uvicorn.Server):
@@ -199,7 +217,7 @@ def server_of(config: ServeConfig, service: Service, started: Callable[[], None]
     processes = len(config.offers) * ((config.workers or usable_cores()) + 1)
     connections = allowed_connections(FILES + 2 * processes)
     options = uvicorn.Config(
-        application(service, loopback=config.loopback, page=config.page and service.keys is None),
+        application(service, hosts=config.hosts, page=config.page and service.keys is None),
         http=PatientProtocol,
         lifespan="off",
         log_config=None,
