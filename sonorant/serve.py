@@ -16,7 +16,8 @@ examples:
   sonorant serve artifacts/voice
   sonorant serve models:/sonorant-demo@champion german=voices/thorsten --port 8000
   sonorant serve artifacts/voice --keys keys.json --new-key app      makes a key, prints it and ends
-  sonorant serve artifacts/voice --keys keys.json --host 0.0.0.0     behind a proxy that ends TLS
+  sonorant serve artifacts/voice --keys keys.json --allow-host voice.example.org   a proxy here ends TLS
+  sonorant serve artifacts/voice --keys keys.json --host 0.0.0.0     the proxy is another machine
 
 A client of OpenAI's interface speaks at once: base_url http://127.0.0.1:8000/v1, model = the voice's name, voice = one
 of its speakers. GET /v1/models lists both, GET /openapi.json describes all routes.
@@ -40,6 +41,10 @@ def add_serve(commands: argparse._SubParsersAction) -> None:
     voice = "[<name>=]folder of a voice bundle, or of the registry models:/<name>@<alias> or models:/<name>/<version>"
     add("voices", nargs="*", metavar="VOICE", help=voice)
     add("--host", default="127.0.0.1", metavar="ADDRESS", help="address to listen on; default 127.0.0.1, loopback")
+    allow = (
+        "name by which it may be called beside its own, such as that of a TLS proxy before it; give it once for each"
+    )
+    add("--allow-host", dest="allow_hosts", action="append", default=[], metavar="NAME", help=allow)
     add("--port", type=int, default=8000, metavar="N", help="port to listen on; 0 takes any that is free; default 8000")
     add("--workers", type=int, metavar="N", help="processes that speak of each voice (default: one a core)")
     add("--streams", type=int, default=16, metavar="N", help="requests each of them speaks in turns; default 16")

@@ -15,16 +15,15 @@ from sonorant.serving.page_routes import page_routes
 from sonorant.serving.service import Service
 from sonorant.serving.webhook import webhook_routes
 
-LOOPBACK = frozenset(("127.0.0.1", "localhost", "[::1]"))
 BYTES_A_CHARACTER = 12
 """At most: two JSON escapes such as \\ud83d."""
 BYTES_BESIDE_TEXT = 16_000
 SAYS = "Speech, from voices that Sonorant trained: OpenAI's interface, and one that tells more."
 
 
-def application(service: Service, *, loopback: bool, page: bool) -> FastAPI:
-    """The server's application. `loopback`: whether it is for this machine alone; `page`: whether
-    the demo page is one of its pages."""
+def application(service: Service, *, hosts: frozenset[str] | None, page: bool) -> FastAPI:
+    """The server's application. `hosts`: names by which it may be called, None = any; `page`: whether the demo page is
+    one of its pages."""
     app = FastAPI(title="Sonorant", description=SAYS, version=version("sonorant"), docs_url=None, redoc_url=None)
     for routes in (openai_routes, native_routes, health_routes):
         app.include_router(routes(service))
@@ -34,5 +33,5 @@ def application(service: Service, *, loopback: bool, page: bool) -> FastAPI:
         app.include_router(page_routes(service))
     add_error_handlers(app)
     most = service.limits.characters * BYTES_A_CHARACTER + BYTES_BESIDE_TEXT
-    app.add_middleware(Gate, most_bytes=most, hosts=LOOPBACK if loopback else None)
+    app.add_middleware(Gate, most_bytes=most, hosts=hosts)
     return app

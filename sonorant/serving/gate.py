@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import json
+import re
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Any
+
+from sonorant.errors import SonorantError
 
 BODY_SECONDS = 10.0
 """In which a whole body must have come."""
 HEAD_BYTES = 32 * 1024
 """Of all headers."""
 JSON = "application/json"
+LOOPBACK = frozenset(("127.0.0.1", "localhost", "[::1]"))
 
 Message = dict[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -25,12 +31,22 @@ def error_body(status: int, line: str, param: str | None = None) -> dict[str, An
     return {"error": {"message": line, "type": kind, "param": param, "code": None}}
 
 
+def host_name(text: str) -> str:
+    """A name or an address as the header Host gives it, without a port. Raises SonorantError if it is neither."""
+    with suppress(ValueError):
+        address = ipaddress.ip_address(text.strip("[]"))
+        return f"[{address}]" if address.version == 6 else str(address)
+    if not re.fullmatch(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*", text.lower()):
+        raise SonorantError(f"'{text}' is no host name; give it without scheme, port and path: voice.example.org")
+    return text.lower()
+
+
 class Gate:
     """An ASGI application around another."""
 
     def __init__(self, app: Any, *, most_bytes: int, hosts: frozenset[str] | None) -> None:
-        """`hosts`: names by which the server may be called, None = any. Loopback names its own, so that a page of
-        another site cannot reach it by a name of that site's (DNS rebinding)."""
+        """`hosts`: names by which the server may be called, in lower case, None = any. Loopback names its own, so that
+        a page of another site cannot reach it by a name of that site's (DNS rebinding)."""
         self._app, self._most, self._hosts = app, most_bytes, hosts
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
@@ -53,10 +69,10 @@ class Gate:
     def _refusal(self, headers: dict[str, str]) -> tuple[HTTPStatus, str] | None:
         if sum(len(name) + len(value) for name, value in headers.items()) > HEAD_BYTES:
             return HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"the headers are larger than {HEAD_BYTES} bytes"
-        host, origin = headers.get("host", ""), headers.get("origin")
+        host, origin = headers.get("host", "").lower(), headers.get("origin")
         if self._hosts is not None and host.rpartition(":")[0] not in self._hosts and host not in self._hosts:
-            return HTTPStatus.FORBIDDEN, "this server is for this machine alone; call it 127.0.0.1 or localhost"
-        if origin is not None and origin.partition("://")[2] != host:
+            return HTTPStatus.FORBIDDEN, "this server does not go by that name; start it with --allow-host <name>"
+        if origin is not None and origin.lower().partition("://")[2] != host:
             return HTTPStatus.FORBIDDEN, "pages of other sites may not ask this server"
         return None
 

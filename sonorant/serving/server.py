@@ -10,21 +10,21 @@ import math
 import os
 import secrets
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from urllib.parse import urlsplit
 
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from sonorant.errors import SonorantError
 from sonorant.processes import usable_cores
 from sonorant.serving.app import application
+from sonorant.serving.connections import PatientProtocol, allowed_connections
 from sonorant.serving.following import fetch, follow
-from sonorant.serving.gate import HEAD_BYTES
+from sonorant.serving.gate import HEAD_BYTES, LOOPBACK, host_name
 from sonorant.serving.keys import Keys
 from sonorant.serving.metrics import Metrics
 from sonorant.serving.service import Service
@@ -33,17 +33,14 @@ from sonorant.serving.voices import Offer, Voices
 from sonorant.serving.webhook import PATH
 from sonorant.serving.wish import LIMITS
 
-HEAD_SECONDS = 10.0
-"""In which the head of a request must have come."""
-STALL_SECONDS = 30.0
-"""In which a listener must take what is kept for them, some 50 KB."""
 SEND_BUFFER = 128 * 1024
 """Bytes that the system keeps for a listener, beside those that wait here."""
 POLL_SECONDS, POLL_SECONDS_CALLED = 5.0, 60.0
 WEBHOOK_SECRET = "SONORANT_WEBHOOK_SECRET"
 """Environment variable; needed where several servers stand behind one address. Without it each start draws one."""
-CONNECTIONS = 2_000
-"""At a time; more get status 503."""
+FILES = 100
+"""That the server has open beside connections, and beside a pipe to each process, of which there are twice as many
+while a newer version is loaded."""
 _log = logging.getLogger(__name__)
 
 
@@ -53,6 +50,9 @@ class ServeConfig:
 
     offers: tuple[Offer, ...]
     host: str = "127.0.0.1"
+    allow_hosts: Sequence[str] = ()
+    """Names by which it may be called, such as that of the proxy before it, beside its own; without any, a server on
+    loopback has its own alone, and another goes by every name."""
     port: int = 8000
     """0 = any free one."""
     workers: int | None = None
@@ -87,6 +87,7 @@ class ServeConfig:
             raise SonorantError("poll-seconds must be above 0, and drain-seconds at least 0")
         if not self.offers:
             raise SonorantError("name a voice: a folder, or models:/<name>@<alias>")
+        _ = self.hosts  # raises SonorantError for what is no name
 
     @property
     def loopback(self) -> bool:
@@ -95,52 +96,18 @@ class ServeConfig:
             return ipaddress.ip_address(self.host).is_loopback
         return self.host == "localhost"
 
-
-class PatientProtocol(H11Protocol):
-    """uvicorn's protocol with deadlines: whoever sends a head slowly, or takes an answer slowly, is let go."""
-
-    _head: asyncio.TimerHandle | None = None
-    _stall: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
-        self._expect_head()
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        self._expect_head()
-
-    def _expect_head(self) -> None:
-        at_work = self.cycle is not None and not self.cycle.response_complete
-        if at_work and self._head:
-            self._head.cancel()
-            self._head = None
-        elif not at_work and self._head is None:
-            self._head = self.loop.call_later(HEAD_SECONDS, self.transport.abort)
-
-    def pause_writing(self) -> None:
-        super().pause_writing()
-        self._stall = self.loop.call_later(STALL_SECONDS, self.transport.abort)
-
-    def resume_writing(self) -> None:
-        super().resume_writing()
-        if self._stall:
-            self._stall.cancel()
-
-    def on_response_complete(self) -> None:
-        super().on_response_complete()
-        if self.transport.is_closing():
-            self.loop.call_later(STALL_SECONDS, self.transport.abort)
-
-    def timeout_keep_alive_handler(self) -> None:
-        super().timeout_keep_alive_handler()
-        self.loop.call_later(STALL_SECONDS, self.transport.abort)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
-        for timer in (self._head, self._stall):
-            if timer:
-                timer.cancel()
+    @property
+    def hosts(self) -> frozenset[str] | None:
+        """Names by which it may be called, that of `webhook` among them; None = any."""
+        if not self.loopback and not self.allow_hosts:
+            return None
+        try:
+            called = urlsplit(self.webhook or "").hostname
+        except ValueError:
+            raise SonorantError(
+                f"webhook must be an address such as https://voices.example, not {self.webhook}"
+            ) from None
+        return LOOPBACK.union(map(host_name, (self.host, *self.allow_hosts, *([called] if called else []))))
 
 
 class Server(uvicorn.Server):
@@ -246,16 +213,19 @@ async def _serve(config: ServeConfig, tell: Callable[[str], None]) -> None:
 
 
 def server_of(config: ServeConfig, service: Service, started: Callable[[], None]) -> Server:
-    """The HTTP server of a service."""
+    """The HTTP server of a service. Raises SonorantError if the system allows too few open files."""
+    processes = len(config.offers) * ((config.workers or usable_cores()) + 1)
+    connections = allowed_connections(FILES + 2 * processes)
     options = uvicorn.Config(
-        application(service, loopback=config.loopback, page=config.page and service.keys is None),
+        application(service, hosts=config.hosts, page=config.page and service.keys is None),
         http=PatientProtocol,
         lifespan="off",
         log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=CONNECTIONS,
+        limit_concurrency=connections + 1,  # uvicorn refuses at it, not beyond it
+        backlog=connections,
         h11_max_incomplete_event_size=HEAD_BYTES,
         timeout_graceful_shutdown=math.ceil(config.drain_seconds),
     )

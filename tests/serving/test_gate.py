@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from sonorant.errors import SonorantError
 from sonorant.serving.server import ServeConfig
 from sonorant.serving.voices import Offer
 from tests.support.serving import JSON, Running, ask, lines_of, running
@@ -22,8 +23,8 @@ HEAD = b"POST /v1/speech HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: applicatio
 @pytest.fixture
 def impatient(voice_bundle: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
     """A server of two places that waits for nobody."""
-    monkeypatch.setattr("sonorant.serving.server.HEAD_SECONDS", 0.5)
-    monkeypatch.setattr("sonorant.serving.server.STALL_SECONDS", 0.5)
+    monkeypatch.setattr("sonorant.serving.connections.HEAD_SECONDS", 0.5)
+    monkeypatch.setattr("sonorant.serving.connections.STALL_SECONDS", 0.5)
     monkeypatch.setattr("sonorant.serving.gate.BODY_SECONDS", 0.5)
     offers = (Offer(name="tiny", where=str(voice_bundle)),)
     with running(ServeConfig(offers=offers, workers=1, streams=2, queue=0)) as served:
@@ -75,6 +76,49 @@ def test_nonsense_gets_a_status_and_a_line(server: Running, body: bytes, headers
     assert response.status == status
     assert len(response.read().splitlines()) == 1
     assert "Access-Control-Allow-Origin" not in response.headers
+
+
+NAMED = ["voice.example.org", "Voice.Example.org:8443", "[2001:db8::1]:443", "127.0.0.1:1", "localhost"]
+
+
+def test_a_server_goes_by_the_names_that_it_is_given_and_by_no_other(voice_bundle: Path) -> None:
+    """Behind a proxy that ends TLS it hears the public name; a page of that name may ask, another not."""
+    offers = (Offer(name="tiny", where=str(voice_bundle)),)
+    names = ("Voice.example.org", "2001:db8:0::1")
+    with running(ServeConfig(offers=offers, workers=1, allow_hosts=names)) as served:
+        for host in NAMED:
+            assert ask(served.url, "/v1/speech", GOOD, JSON | {"Host": host}).status == 200, host
+            assert ask(served.url, "/v1/speech", GOOD, JSON | {"Host": host, "Origin": f"https://{host}"}).status == 200
+        for host in ("example.org", "voice.example.org.evil.example", "voice.example.org:1:2", "", "[2001:db8::2]"):
+            refused = ask(served.url, "/v1/speech", GOOD, JSON | {"Host": host})
+            assert refused.status == 403, host
+            assert b"--allow-host" in refused.read()
+        elsewhere = JSON | {"Host": NAMED[0], "Origin": "https://example.org"}
+        assert ask(served.url, "/v1/speech", GOOD, elsewhere).status == 403
+
+
+@pytest.mark.parametrize(
+    ("host", "names", "called"),
+    [
+        ("127.0.0.1", (), {"127.0.0.1", "localhost", "[::1]"}),
+        ("127.0.0.2", (), {"127.0.0.1", "127.0.0.2", "localhost", "[::1]"}),
+        ("0.0.0.0", (), None),
+        ("0.0.0.0", ("a.example",), {"127.0.0.1", "localhost", "[::1]", "0.0.0.0", "a.example"}),
+    ],
+)
+def test_only_a_server_for_others_without_names_goes_by_every_name(
+    host: str, names: tuple[str, ...], called: set[str] | None
+) -> None:
+    config = ServeConfig(offers=(Offer(name="tiny", where="voice"),), host=host, allow_hosts=names)
+    assert config.hosts == called
+
+
+@pytest.mark.parametrize(
+    "name", ["", "https://a.example", "a.example:443", "a.example/voice", "a b", "*.example", "ä.example"]
+)
+def test_what_is_no_host_name_is_refused_in_a_line(name: str) -> None:
+    with pytest.raises(SonorantError, match="is no host name; give it without scheme, port and path"):
+        ServeConfig(offers=(Offer(name="tiny", where="voice"),), allow_hosts=(name,))
 
 
 @pytest.mark.parametrize("length", [40_000, 1_000_000])

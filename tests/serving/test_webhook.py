@@ -24,9 +24,9 @@ NEVER = 3600.0
 BODY = b'{"entity": "model_version_alias", "action": "created", "data": {"name": "tiny"}}'
 
 
-def call(url: str, secret: str, moment: float, body: bytes = BODY) -> int:
+def call(url: str, secret: str, moment: float, body: bytes = BODY, **headers: str) -> int:
     """Status of a message as the registry sends it."""
-    headers = {"X-MLflow-Delivery-Id": "d", "X-MLflow-Timestamp": str(int(moment))}
+    headers |= {"X-MLflow-Delivery-Id": "d", "X-MLflow-Timestamp": str(int(moment))}
     headers["X-MLflow-Signature"] = signature(secret, "d", headers["X-MLflow-Timestamp"], body)
     connection = HTTPConnection(urlsplit(url).netloc)
     connection.request("POST", PATH, body, headers | {"Content-Type": "application/json"})
@@ -57,6 +57,18 @@ def test_a_store_without_webhooks_is_asked_and_the_log_says_why(
         assert "webhooks are sent by an MLflow server" in caplog.text
         assert "it is asked every 5 seconds instead" in caplog.text
         assert call(server.url, "secret", time.time()) == 404
+
+
+def test_a_message_to_the_public_name_passes_a_server_on_loopback(
+    voice_bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The proxy that ends TLS passes the name on by which the registry calls."""
+    monkeypatch.setattr("sonorant.serving.server._subscribed", lambda *_: "secret")
+    offers = (Offer(name="tiny", where=str(voice_bundle)),)
+    with running(ServeConfig(offers=offers, workers=1, webhook="https://Voices.example:8443/")) as server:
+        for host in ("voices.example", "voices.example:8443"):
+            assert call(server.url, "secret", time.time(), Host=host) == 204
+        assert call(server.url, "secret", time.time(), Host="other.example") == 403
 
 
 def test_a_promotion_is_heard_at_once_where_the_registry_calls(

@@ -1,0 +1,123 @@
+"""More connections than open files are allowed: some are turned away, and those that are there are answered."""
+
+import resource
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import psutil
+import pytest
+
+from sonorant.errors import SonorantError
+from sonorant.serving.connections import CONNECTIONS, allowed_connections, needed_files
+from tests.support.serving import ask, started
+from tests.support.waiting import PATIENCE, wait_until
+
+BESIDE = 100
+
+
+class Limits:
+    """Stands for the system's limits of open files."""
+
+    def __init__(self, soft: int, hard: int, allowed: int | None = None) -> None:
+        self.now = (soft, hard)
+        self._allowed = allowed
+
+    def getrlimit(self, _: int) -> tuple[int, int]:
+        return self.now
+
+    def setrlimit(self, _: int, limits: tuple[int, int]) -> None:
+        if self._allowed is not None and limits[0] > self._allowed:
+            raise ValueError("not allowed to raise maximum limit")
+        self.now = limits
+
+
+NEEDED = BESIDE + needed_files(CONNECTIONS)
+
+
+@pytest.mark.parametrize(
+    ("limits", "soft", "connections"),
+    [
+        (Limits(100_000, 100_000), 100_000, CONNECTIONS),
+        (Limits(1024, 100_000), NEEDED, CONNECTIONS),
+        (Limits(1024, resource.RLIM_INFINITY), NEEDED, CONNECTIONS),
+        (Limits(resource.RLIM_INFINITY, resource.RLIM_INFINITY), resource.RLIM_INFINITY, CONNECTIONS),
+        (Limits(256, 1024), 1024, 439),
+        (Limits(1024, 100_000, allowed=1024), 1024, 439),
+    ],
+    ids=["enough", "raised", "no hard limit", "no limit", "not enough", "refused by the system"],
+)
+def test_the_soft_limit_is_raised_as_far_as_needed_and_connections_keep_to_it(
+    limits: Limits, soft: int, connections: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("getrlimit", "setrlimit"):
+        monkeypatch.setattr(f"sonorant.serving.connections.resource.{name}", getattr(limits, name))
+    assert allowed_connections(BESIDE) == connections
+    assert limits.now[0] == soft
+    assert BESIDE + needed_files(connections) <= soft or soft == resource.RLIM_INFINITY
+    line = f"takes {connections} connections at a time, not {CONNECTIONS}"
+    assert [line in message for message in caplog.messages] == [True] * (connections < CONNECTIONS)
+
+
+def test_a_limit_that_leaves_no_connection_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sonorant.serving.connections.resource.getrlimit", lambda _: (BESIDE, BESIDE))
+    monkeypatch.setattr("sonorant.serving.connections.resource.setrlimit", lambda *_: None)
+    with pytest.raises(SonorantError, match=f"raise the limit to {NEEDED}"):
+        allowed_connections(BESIDE)
+
+
+def limited(options: str) -> tuple[str, ...]:
+    return ("sh", "-c", f'ulimit {options} && exec "$@"', "sh")
+
+
+@contextmanager
+def idle(url: str, count: int) -> Iterator[list[socket.socket]]:
+    address = urlsplit(url)
+    clients = [socket.create_connection((address.hostname, address.port), PATIENCE) for _ in range(count)]
+    try:
+        yield clients
+    finally:
+        for client in clients:
+            client.close()
+
+
+def closed(client: socket.socket) -> bool:
+    """Whether the server has closed it; it never sends anything here of its own."""
+    client.settimeout(0)
+    try:
+        return client.recv(1) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True
+
+
+def test_a_server_raises_its_soft_limit(voice_bundle: Path) -> None:
+    with started(f"tiny={voice_bundle}", "--workers", "1", under=limited("-S -n 256")) as (process, _):
+        soft, _ = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
+        assert soft > CONNECTIONS
+
+
+@pytest.mark.long
+def test_a_server_of_few_files_turns_away_and_goes_on(voice_bundle: Path) -> None:
+    with started(f"tiny={voice_bundle}", "--workers", "1", under=limited("-n 150")) as (process, url):
+        with idle(url, 22):
+            wait_until(lambda: ask(url, "/healthz").status == 503)
+        wait_until(lambda: ask(url, "/healthz").status == 200)
+        with idle(url, 200) as clients:
+            wait_until(lambda: sum(map(closed, clients)) >= 150, 20)
+            assert psutil.Process(process.pid).num_fds() < 120
+        wait_until(lambda: answers(url))
+        process.terminate()
+        assert process.wait(PATIENCE) == 0
+        [line] = process.stderr.read().splitlines()
+        assert "takes 21 connections at a time, not 2000: 150 files may be open" in line
+
+
+def answers(url: str) -> bool:
+    try:
+        return ask(url, "/healthz").status == 200
+    except ConnectionError:
+        return False
