@@ -66,7 +66,7 @@ class PatientProtocol(H11Protocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        if len(self.connections) > most_held(self.limit_concurrency):
+        if self.limit_concurrency is not None and len(self.connections) > most_held(self.limit_concurrency):
             transport.abort()
         else:
             self._expect_head()

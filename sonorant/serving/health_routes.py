@@ -29,7 +29,7 @@ def health_routes(service: Service) -> APIRouter:
                 "version": one.version or None,
                 "loaded": one.loaded is not None,
                 "processes": one.loaded.alive if one.loaded else 0,
-                "trouble": one.trouble or (one.loaded and one.loaded.trouble) or None,
+                "trouble": one.trouble or one.unloaded or (one.loaded and one.loaded.trouble) or None,
             }
             for name, one in service.voices.by_name.items()
         }
