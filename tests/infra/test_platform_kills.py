@@ -98,7 +98,7 @@ def test_a_promotion_happens_once(stack: Stack, server: str, moment: str) -> Non
     new, former = before["aliases"]["challenger"], before["aliases"]["champion"]
     process = stack.begun("tasks.promote")
     reached = {"judging": lambda: asking(process, stack), "recording": lambda: gates(stack, new)}[moment]
-    wait_until(lambda: process.poll() is not None or reached(), patience=120, pause=0.01)
+    wait_until(lambda: process.poll() is not None or reached(), patience=600, pause=0.01)
     assert process.poll() is None, "it was over before a server could be killed"
     psutil.Process(process.pid).suspend()
     try:
