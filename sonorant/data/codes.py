@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 from sonorant.cache import code_of, key_of
 from sonorant.data.array_file import ArrayWriter, array_hash, content_hash
 from sonorant.data.features import ARRAYS, AUDIO, MELS, PITCH, FeatureStore, store_hash
-from sonorant.data.index import begins
 from sonorant.data.shards import Shards
 from sonorant.data.threads import one_thread, use_one_thread
 from sonorant.errors import SonorantError
@@ -93,7 +92,6 @@ class CodeStore:
         index, objects = features.index, self.objects_of(path)
         if self.frames.shape != (len(features),) or objects.shape != (len(index.shard_ends), 1, 32):
             raise SonorantError(f"{path}: arrays and header do not belong together; {_REPAIR}")
-        self._shard, self._first = index.shard, begins(self.frames, index.by_shard, index.shard_ends)
         arrays = {CODES: (np.int16, (self.codebooks,))}
         self._shards = Shards(path, Place.read(path, _REPAIR), objects, arrays, _REMAKE)
 
@@ -128,11 +126,16 @@ class CodeStore:
 
     def codes(self, i: int) -> np.ndarray:
         """Codes int16 (F, G) of utterance `i`."""
-        return self._shards.read(CODES, int(self._shard[i]), int(self._first[i]), int(self.frames[i]))
+        index = self._features.index
+        shard = int(index.shard[i])
+        # Where it begins is added up anew: of all utterances at once it takes seconds and gigabytes in each loader.
+        members = index.in_shard(shard)
+        before = members[: int((members == i).argmax())]
+        return self._shards.read(CODES, shard, int(self.frames[before].sum()), int(self.frames[i]))
 
     def fetch(self, items: Iterable[int] | np.ndarray) -> None:
         """Have the codes of these utterances on this machine before they are read; see `Shards.fetch`."""
-        self._shards.fetch(np.unique(self._shard[np.asarray(items, dtype=np.int64)]).tolist(), (CODES,))
+        self._shards.fetch(np.unique(self._features.index.shard[np.asarray(items, dtype=np.int64)]).tolist(), (CODES,))
 
     def verify(self) -> None:
         """As `FeatureStore.verify`."""

@@ -74,9 +74,12 @@ def times_heard(items: np.ndarray, speakers: np.ndarray, frames: np.ndarray, bal
     """How often an epoch of `balanced` takes each item, float64 (B,); None: once each."""
     if balance == 0:
         return None
-    _, place_B = np.unique(speakers[items], return_inverse=True)
-    total_S = np.bincount(place_B, frames[items])
-    times_B: np.ndarray = ((total_S.max() / total_S) ** balance)[place_B]
+    speakers_B = speakers[items]
+    total_S = np.bincount(speakers_B, frames[items])
+    heard_S = np.bincount(speakers_B) > 0
+    times_S = np.zeros(len(total_S))
+    times_S[heard_S] = (total_S.max() / total_S[heard_S]) ** balance
+    times_B: np.ndarray = times_S[speakers_B]
     return times_B
 
 
