@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -217,7 +218,7 @@ def test_words_cut_from_recordings_are_heard_and_without_word_times_it_says_so(
     listener: Listener, spoken_corpus: tuple[Path, list[Utterance]], tmp_path: Path
 ) -> None:
     folder, utterances = spoken_corpus
-    everyone = [each.__class__(**{**vars(each), "split": "train"}) for each in utterances]
+    everyone = [replace(each, split="train") for each in utterances]
     assert "no aligner ran" in str(cut_words(everyone, folder, tmp_path, "en-us", 10))
     rows = []
     for utterance in everyone:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from typing import Any
@@ -219,10 +220,7 @@ def test_a_manifests_held_out_sentences_are_heard_as_training_heard_them(
 ) -> None:
     file = Path(places[RECORDINGS]) / f"{NAMES[0]}.wav"
     row = Utterance(id="u1", audio=file.name, start=0.1, end=0.2, text="One apple.", speaker="ben", language="en-us")
-    rows = [
-        Utterance(**{**vars(row), "split": split, "id": split, "text": f"{split} apple."})
-        for split in ("train", "test")
-    ]
+    rows = [replace(row, split=split, id=split, text=f"{split} apple.") for split in ("train", "test")]
     write_manifest(tmp_path / "manifest.jsonl", rows)
     sentences = read_sentences(tmp_path / "manifest.jsonl")
     chosen = {A: str(voice_bundle), B: str(voice_bundle), RECORDINGS: places[RECORDINGS]}
