@@ -59,9 +59,10 @@ class Offered:
         self.since = time.time()
         """When this version was taken."""
         self.used = 0.0
-        self.loading = asyncio.Lock()
         self.load: asyncio.Task[None] | None = None
         """Loads it, for all who wait."""
+        self.waiting = 0
+        """Requests that wait for it; until they have it, it is not idle."""
 
 
 class Voices:
@@ -94,21 +95,18 @@ class Voices:
     @asynccontextmanager
     async def use(self, one: Offered) -> AsyncIterator[LoadedVoice]:
         """The voice, loaded, for one request. Raises NotSpoken if it cannot be loaded."""
-        async with one.loading:
-            new = one.loaded is None
+        one.waiting += 1
+        try:
             while one.loaded is None:
                 if one.load is None or one.load.done():
                     one.load = asyncio.create_task(self._load(one))
                 await asyncio.shield(one.load)  # whoever leaves does not end what others wait for
-            one.used = time.monotonic()
-            using = one.loaded.used()
-            loaded = using.__enter__()  # before another request may find the voice idle and unload it
-        try:
-            if new:
-                self.keep_to_memory(but=one)
-            yield loaded
+            loaded = one.loaded
         finally:
-            using.__exit__(None, None, None)
+            one.waiting -= 1
+        one.used = time.monotonic()
+        with loaded.used():  # nothing was awaited since, so nobody has found the voice idle and unloaded it
+            yield loaded
 
     async def _load(self, one: Offered) -> None:
         bundle = one.bundle  # another may be taken meanwhile, which is not to be touched then
@@ -121,6 +119,7 @@ class Voices:
             raise NotSpoken(f"the voice {one.offer.name} is not loaded: {error}") from None
         if one.bundle == bundle:
             one.loaded = loaded
+            self.keep_to_memory(but=one)
         else:
             loaded.close()
 
@@ -145,7 +144,7 @@ class Voices:
         for one in sorted(self.by_name.values(), key=lambda one: one.used):
             if self.memory() <= self._memory:
                 return
-            if one is not but and one.loaded is not None and not one.loaded.users:
+            if one is not but and one.loaded is not None and not (one.loaded.users or one.waiting):
                 _log.warning("the voice %s is unloaded: memory is short", one.offer.name)
                 one.loaded.close()
                 one.loaded = None

@@ -14,14 +14,14 @@ from sonorant.errors import SonorantError
 from sonorant.registry import RegisterConfig, register
 from sonorant.registry.download import download_bundle
 from sonorant.runtime import Voice
-from sonorant.serving.processes import LoadedVoice
+from sonorant.serving.processes import LoadedVoice, NotSpoken
 from sonorant.serving.server import ServeConfig
 from sonorant.serving.voices import Offer, Offered, Voices
 from sonorant.tracking import open_store
 from sonorant.tracking.store import TrackingUnavailable
 from tests.support.loudness import body, louder, loudest
 from tests.support.serving import Running, ask, lines_of, running
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 LONG = "The rain had stopped, and nobody came. " * 60
 
@@ -165,6 +165,52 @@ def test_whoever_leaves_does_not_end_what_others_wait_for(voice_bundle: Path) ->
         leaving.cancel()
         assert await staying == voice_bundle
         assert slow.bundles == [voice_bundle]
+
+    asyncio.run(work())
+
+
+def broken() -> None:
+    raise SonorantError("it is damaged")
+
+
+def test_all_who_wait_for_a_voice_that_is_not_loaded_hear_of_its_one_failure(voice_bundle: Path) -> None:
+    async def work() -> None:
+        slow = Slow(Offered(Offer(name="tiny", where=str(voice_bundle)), voice_bundle, ""), broken, lambda: None)
+        failures = await asyncio.gather(*(slow.use() for _ in range(20)), return_exceptions=True)
+        assert {type(failure) for failure in failures} == {NotSpoken}
+        assert {str(failure) for failure in failures} == {"the voice tiny is not loaded: it is damaged"}
+        assert slow.bundles == [voice_bundle]
+        assert await slow.use() == voice_bundle, "whoever asks later has it tried again"
+
+    asyncio.run(work())
+
+
+def test_a_voice_is_not_unloaded_before_those_who_waited_for_it_have_it(voice_bundle: Path) -> None:
+    """Where memory is short and another voice is done loading in the same moment."""
+
+    async def work() -> None:
+        one, two = (Offered(Offer(name=name, where=str(voice_bundle)), voice_bundle, "") for name in ("one", "two"))
+        voices = Voices([one, two], workers=1, memory=0, log="ERROR", died=lambda: None)
+        both, loads = asyncio.Event(), []
+
+        async def start(bundle: Path) -> LoadedVoice:
+            loads.append(bundle)
+            if len(loads) == 2:
+                both.set()
+            await both.wait()
+            loaded = LoadedVoice(bundle, 0, "ERROR", lambda: None)
+            loaded.memory = lambda: 1  # type: ignore[method-assign]
+            loaded.close = lambda: None  # type: ignore[method-assign]
+            return loaded
+
+        async def use(wanted: Offered) -> None:
+            async with voices.use(wanted):
+                await asyncio.sleep(0)
+
+        voices.start = start  # type: ignore[method-assign]
+        async with asyncio.timeout(PATIENCE):
+            await asyncio.gather(*(use(wanted) for wanted in (one, two) * 3))
+        assert len(loads) == 2
 
     asyncio.run(work())
 
