@@ -56,6 +56,8 @@ class Offered:
         self.loaded: LoadedVoice | None = None
         self.trouble = ""
         """Why a newer version is not spoken with, or the registry not followed."""
+        self.not_loaded = ""
+        """Why the version itself could not be loaded when it was last tried."""
         self.since = time.time()
         """When this version was taken."""
         self.used = 0.0
@@ -115,10 +117,10 @@ class Voices:
         except SonorantError as error:
             if one.bundle != bundle:
                 return
-            one.trouble = str(error)
+            one.not_loaded = str(error)
             raise NotSpoken(f"the voice {one.offer.name} is not loaded: {error}") from None
         if one.bundle == bundle:
-            one.loaded = loaded
+            one.loaded, one.not_loaded = loaded, ""
             self.keep_to_memory(but=one)
         else:
             loaded.close()
@@ -130,8 +132,8 @@ class Voices:
     def replace(self, one: Offered, bundle: Path, version: str, loaded: LoadedVoice) -> None:
         """Take another version. The one before speaks its requests to their end, and then its download is removed."""
         before, former = one.loaded, one.bundle
-        one.bundle, one.version, one.loaded, one.trouble, one.since = bundle, version, loaded, "", time.time()
-        one.description = loaded.description
+        one.bundle, one.version, one.loaded, one.since = bundle, version, loaded, time.time()
+        one.description, one.trouble, one.not_loaded = loaded.description, "", ""
         task = asyncio.create_task(_retire(before, former))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
