@@ -1,9 +1,11 @@
 """What `/metrics` prints: each figure is what it says, and `docs/serving.md` names them all."""
 
+import re
 from pathlib import Path
 
 from sonorant.serving.server import ServeConfig
 from sonorant.serving.voices import Offer
+from tests.support.imports import ROOT
 from tests.support.serving import Running, ask, lines_of, running
 from tests.support.variants import with_variant
 
@@ -40,3 +42,26 @@ def test_late_compilations_are_the_graphs_that_requests_waited_for(voice_bundle:
             speak(server, voice=voice, **({"variant": variant} if variant else {}))
             found = counted(server, "sonorant_late_compilations_total")
             assert (found.get('{voice="one"}'), found.get('{voice="two"}')) == (one, two), (voice, variant)
+
+
+def described() -> dict[str, tuple[str, set[str]]]:
+    """Kind and labels of each metric, as the table says."""
+    found = {}
+    for line in (ROOT / "docs" / "serving.md").read_text().splitlines():
+        names, kind, *_ = [*line.removeprefix("| ").split(" | "), ""]
+        for name in re.findall(r"`((?:sonorant|process)_\w+)`", names) if line.startswith("| `") else ():
+            found[name] = (kind.split()[0], set(re.findall(r"`(\w+)`", kind)))
+    return found
+
+
+def test_the_table_of_the_documentation_has_every_metric_with_its_kind_and_labels(server: Running) -> None:
+    speak(server)
+    printed: dict[str, tuple[str, set[str]]] = {}
+    for line in ask(server.url, "/metrics").read().decode().splitlines():
+        if line.startswith("# TYPE"):
+            _, _, name, kind = line.split()
+            printed[name] = (kind, set())
+        elif not line.startswith("#"):
+            printed[name][1].update(re.findall(r"(\w+)=\"", line))
+    told = {name: (kind, labels - {"le"}) for name, (kind, labels) in printed.items() if not name.endswith("_created")}
+    assert told == described()
