@@ -48,23 +48,23 @@ def compute_missing(
     prepare: Callable[..., None] | None = None,
     arguments: tuple[Any, ...] = (),
     reads: Sequence[Path] = (),
-    read: Callable[[Any], Any] = lambda result: result,
+    parse: Callable[[Any], Any] = lambda result: result,
 ) -> list[Any]:
     """Apply `function` to the items whose key the cache in `folder` lacks; return the results of all items, in order.
 
-    A result is plain JSON and is kept as soon as it is there; what is returned is what `read` makes of it. `folder`:
+    A result is plain JSON and is kept as soon as it is there; what is returned is what `parse` makes of it. `folder`:
     None = compute all, keep nothing. `processes`, `prepare`, `arguments` and `reads` as in `spread`; few items are
     computed in this process.
     """
     with ExitStack() as stack:
         cache: Any = stack.enter_context(_open(folder)) if folder else {}
-        known = [None if (result := cache.get(key)) is None else read(result) for key in keys]
+        known = [None if (result := cache.get(key)) is None else parse(result) for key in keys]
         missing = [place for place, result in enumerate(known) if result is None]
 
         def keep(place: int, result: Any) -> None:
             if folder:
                 cache[keys[missing[place]]] = result
-            known[missing[place]] = read(result)
+            known[missing[place]] = parse(result)
 
         workers = 1 + len(missing) // _PER_PROCESS
         if workers > 1 and processes is None and scheduler_address():

@@ -23,13 +23,13 @@ def health_routes(service: Service) -> APIRouter:
 
     @routes.get("/readyz", responses={503: {"description": "No voice speaks, or the server is about to end"}})
     async def readyz() -> JSONResponse:
-        """Whether requests are welcome, and how each voice stands: why a newer version is not spoken with, too."""
+        """Whether requests are welcome, and how each voice stands: why it, or a newer version, is not spoken with."""
         voices: dict[str, Any] = {
             name: {
                 "version": one.version or None,
                 "loaded": one.loaded is not None,
                 "processes": one.loaded.alive if one.loaded else 0,
-                "trouble": one.trouble or one.unloaded or (one.loaded and one.loaded.trouble) or None,
+                "trouble": one.not_loaded or one.trouble or (one.loaded and one.loaded.trouble) or None,
             }
             for name, one in service.voices.by_name.items()
         }

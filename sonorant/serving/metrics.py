@@ -21,7 +21,7 @@ class Metrics:
         self.real_time = self._histogram("real_time_factor", "Seconds of work a second of speech", REAL_TIME)
         self.audio = self._counter("audio_seconds", "Speech that was made", "voice")
         self.characters = self._counter("characters", "Characters that were asked for", "voice")
-        self.late = self._counter("late_compilations", "Shapes compiled while a request waited", "voice")
+        self.late = self._counter("late_compilations", "Graphs prepared while a request waited", "voice")
         self.runaways = self._counter("runaways", "Sentences that a guard had to end", "voice")
         self.deaths = self._counter("worker_deaths", "Processes that died and were replaced")
 
@@ -30,6 +30,10 @@ class Metrics:
         self._gauge("queue", "Requests that wait for a place").set_function(lambda: turns.waiting)
         self._gauge("speaking", "Requests that have one").set_function(lambda: turns.speaking)
         self._gauge("voice_memory_bytes", "Memory of the processes that speak").set_function(voices.memory)
+
+    def were_late(self, voice: str, graphs: int) -> None:
+        """Count graphs of a voice that were prepared while requests waited."""
+        self.late.labels(voice).inc(graphs)
 
     def text(self) -> bytes:
         """All of it in Prometheus' text format."""

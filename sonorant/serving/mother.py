@@ -39,13 +39,21 @@ class Variants:
     def __init__(self, bundle: Path) -> None:
         self._bundle = bundle
         self._loaded: dict[str | None, Voice] = {}
+        self.prepared = 0
+        """Graphs that ONNX Runtime has prepared so far. It does so when it opens them and for no shape later, so these
+        are all that a process that speaks ever compiles."""
 
     def load(self, variant: str | None = None) -> Voice:
+        """The voice in a variant, None = its own choice, which is also the variant of that name."""
+        own = self._loaded.get(None)
+        if own and all(graph.default_variant == variant for graph in own.description.graphs.values()):
+            variant = None
         if variant not in self._loaded:
             voice = Voice.load(self._bundle, threads=1, variant=variant)
             if None in self._loaded:
                 voice.__dict__["frontend"] = self._loaded[None].frontend
             self._loaded[variant] = voice
+            self.prepared += len(voice.bundle.graphs)
         return self._loaded[variant]
 
 
@@ -89,7 +97,7 @@ def main() -> None:
                 control.close()
                 pipe = Connection(pipes[0])
                 pipe.send(("pid", os.getpid()))
-                Worker(pipe, variants.load).run()
+                Worker(pipe, variants.load, lambda: variants.prepared).run()
             finally:
                 os._exit(1)
         os.close(pipes[0])

@@ -160,7 +160,9 @@ async def living(config: ServeConfig) -> AsyncIterator[Service]:
     with TemporaryDirectory(prefix="sonorant-serve-") as folder:
         offered = [await asyncio.to_thread(fetch, offer, Path(folder)) for offer in config.offers]
         memory = config.memory_mib * 2**20 if config.memory_mib else None
-        voices = Voices(offered, workers=workers, memory=memory, log=log, died=metrics.deaths.inc)
+        voices = Voices(
+            offered, workers=workers, memory=memory, log=log, died=metrics.deaths.inc, late=metrics.were_late
+        )
         service = Service(
             voices=voices,
             turns=Turns(workers * config.streams, config.queue),
@@ -175,7 +177,7 @@ async def living(config: ServeConfig) -> AsyncIterator[Service]:
             seconds = (config.poll_seconds or POLL_SECONDS_CALLED) if service.webhook else seconds
         following = asyncio.create_task(follow(voices, Path(folder), seconds, service.moved))
         try:
-            async with voices.use(voices.first):
+            async with voices.use(voices.first, asked=False):
                 pass
             yield service
         finally:

@@ -76,7 +76,7 @@ class Service:
             return
         count.outcome = "spoken"
         self.metrics.audio.labels(name).inc(piece.audio_seconds)
-        self.metrics.late.labels(name).inc(piece.late)
+        self.metrics.were_late(name, piece.late)
         if piece.audio_seconds:
             self.metrics.real_time.labels(name).observe(piece.work_seconds / piece.audio_seconds)
 

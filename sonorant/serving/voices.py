@@ -56,8 +56,8 @@ class Offered:
         self.loaded: LoadedVoice | None = None
         self.trouble = ""
         """Why a newer version is not spoken with, or the registry not followed."""
-        self.unloaded = ""
-        """Why it could not be loaded the last time."""
+        self.not_loaded = ""
+        """Why the version itself could not be loaded when it was last tried."""
         self.since = time.time()
         """When this version was taken."""
         self.used = 0.0
@@ -70,15 +70,25 @@ class Offered:
 class Voices:
     """All voices of a server by name. Reads folders; the registry is `sonorant.serving.following`'s."""
 
-    def __init__(self, offered: list[Offered], *, workers: int, memory: int | None, log: str, died: Callable[[], None]):
-        """`workers`: processes that speak of each voice; `memory`: bytes that all may take, None = any; the rest as
-        `LoadedVoice.start`. Raises SonorantError if two voices have one name."""
+    def __init__(
+        self,
+        offered: list[Offered],
+        *,
+        workers: int,
+        memory: int | None,
+        log: str,
+        died: Callable[[], None],
+        late: Callable[[str, int], None] = lambda *_: None,
+    ) -> None:
+        """`workers`: processes that speak of each voice; `memory`: bytes that all may take, None = any; `late` is told
+        a voice's name and how many graphs were prepared while requests waited for it; the rest as `LoadedVoice.start`.
+        Raises SonorantError if two voices have one name."""
         self.by_name: dict[str, Offered] = {}
         for one in offered:
             if one.offer.name in self.by_name:
                 raise SonorantError(f"two voices are named '{one.offer.name}'; name one: <name>={one.offer.where}")
             self.by_name[one.offer.name] = one
-        self._workers, self._memory, self._log, self._died = workers, memory, log, died
+        self._workers, self._memory, self._log, self._died, self._late = workers, memory, log, died, late
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -95,13 +105,14 @@ class Voices:
         return self.by_name[name]
 
     @asynccontextmanager
-    async def use(self, one: Offered) -> AsyncIterator[LoadedVoice]:
-        """The voice, loaded, for one request. Raises NotSpoken if it cannot be loaded."""
+    async def use(self, one: Offered, *, asked: bool = True) -> AsyncIterator[LoadedVoice]:
+        """The voice, loaded, for one request, or before there is one (`asked`). Raises NotSpoken if it cannot be
+        loaded."""
         one.waiting += 1
         try:
             while one.loaded is None:
                 if one.load is None or one.load.done():
-                    one.load = asyncio.create_task(self._load(one))
+                    one.load = asyncio.create_task(self._load(one, asked))
                 await asyncio.shield(one.load)  # whoever leaves does not end what others wait for
             loaded = one.loaded
         finally:
@@ -110,17 +121,19 @@ class Voices:
         with loaded.used():  # nothing was awaited since, so nobody has found the voice idle and unloaded it
             yield loaded
 
-    async def _load(self, one: Offered) -> None:
+    async def _load(self, one: Offered, asked: bool) -> None:
         bundle = one.bundle  # another may be taken meanwhile, which is not to be touched then
         try:
             loaded = await self.start(bundle)
         except SonorantError as error:
             if one.bundle != bundle:
                 return
-            one.unloaded = str(error)
+            one.not_loaded = str(error)
             raise NotSpoken(f"the voice {one.offer.name} is not loaded: {error}") from None
         if one.bundle == bundle:
-            one.loaded, one.unloaded = loaded, ""
+            one.loaded, one.not_loaded = loaded, ""
+            if asked:
+                self._late(one.offer.name, len(loaded.description.graphs))
             self.keep_to_memory(but=one)
         else:
             loaded.close()
@@ -133,8 +146,7 @@ class Voices:
         """Take another version. The one before speaks its requests to their end, and then its download is removed."""
         before, former = one.loaded, one.bundle
         one.bundle, one.version, one.loaded, one.since = bundle, version, loaded, time.time()
-        one.trouble = one.unloaded = ""
-        one.description = loaded.description
+        one.description, one.trouble, one.not_loaded = loaded.description, "", ""
         task = asyncio.create_task(_retire(before, former))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -57,5 +57,5 @@ class Ended(NamedTuple):
     audio_seconds: float
     work_seconds: float
     """Spent on computing."""
-    late: int
-    """Shapes that were compiled while a request waited, since the speech that ended before."""
+    late: int = 0
+    """Graphs that the process prepared while requests waited, since it told so before."""

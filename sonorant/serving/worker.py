@@ -34,12 +34,12 @@ class Worker:
     Ended), ("refused", id, line) or ("failed", id, line), the last for a fault of its own.
     """
 
-    def __init__(self, pipe: Connection, load: Callable[[str | None], Voice]) -> None:
-        """`load` gives the voice in a variant, None = its own choice."""
-        self._pipe, self._load = pipe, load
+    def __init__(self, pipe: Connection, load: Callable[[str | None], Voice], prepared: Callable[[], int]) -> None:
+        """`load` gives the voice in a variant, None = its own choice; `prepared`: how many graphs it has prepared."""
+        self._pipe, self._load, self._prepared = pipe, load, prepared
+        self._told_of = prepared()
         self._told: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
         self._turns: OrderedDict[int, _Turn] = OrderedDict()
-        self._compiled: dict[int, int] = {}
 
     def run(self) -> None:
         threading.Thread(target=self._listen, daemon=True).start()
@@ -82,19 +82,17 @@ class Worker:
             if piece is not None:
                 self._give(turn, piece)
             if turn.ended is not None:
-                self._end(turn, "ended", turn.ended._replace(late=self._compiled_late(turn.runtime)))
+                self._end(turn, "ended", turn.ended._replace(late=self._late()))
         except SonorantError as error:
             self._end(turn, "refused", str(error))
         except Exception:
             _log.exception("a speech failed")
             self._end(turn, "failed", "the speech failed; the server's log says why")
 
-    def _compiled_late(self, runtime: Any) -> int:
-        """Shapes that this runtime compiled in service and that were not told yet. ONNX Runtime compiles none."""
-        counters = getattr(runtime, "counters", None)
-        late = counters().late if counters else 0
-        before, self._compiled[id(runtime)] = self._compiled.get(id(runtime), 0), late
-        return int(late - before)
+    def _late(self) -> int:
+        """Graphs prepared since this was asked before; what a request waited for that left is told with the next."""
+        told_of, self._told_of = self._told_of, self._prepared()
+        return self._told_of - told_of
 
     def _give(self, turn: _Turn, piece: Piece) -> None:
         turn.given += 1
@@ -127,11 +125,6 @@ class _Turn:
     def waits(self) -> bool:
         """Whether there is nothing to read. Who reads on all the same waits for text, and all others for them."""
         return self._lull and self._text is not None and not self._text.wait(0)
-
-    @property
-    def runtime(self) -> Any:
-        """What computes it, from `begin` on."""
-        return self._voice.runtime
 
     def tell(self, what: str, text: str = "") -> None:
         if what == "more":
@@ -168,7 +161,7 @@ class _Turn:
             samples = self.speech.advance()
         except StopIteration:
             taken = self.speech.taken
-            self.ended = Ended(taken.audio_seconds, taken.work_seconds, 0)
+            self.ended = Ended(taken.audio_seconds, taken.work_seconds)
             return self._piece(self._encoder.end(), ())
         self._lull = not len(samples)
         return None if self._lull else self._piece(self._encoder.encode(samples), self.speech.completed)

@@ -1,11 +1,15 @@
 """`sonorant serve` as a person starts it: where it listens, what it is called, and what it writes."""
 
+import json
 from pathlib import Path
 
+from sonorant.serving.keys import new_key
 from tests.support.serving import JSON, ask, started
 from tests.support.waiting import PATIENCE
 
-GOOD = b'{"text": "Hi."}'
+TEXTS = ("A secret apple.", "A pear of nobody's.")
+GOOD = json.dumps({"text": TEXTS[0]}).encode()
+BAD = json.dumps({"text": TEXTS[1], "speaker": "nobody"}).encode()
 
 
 def test_it_listens_on_any_address_of_loopback_and_is_called_by_it(voice_bundle: Path) -> None:
@@ -18,3 +22,33 @@ def test_it_listens_on_any_address_of_loopback_and_is_called_by_it(voice_bundle:
         process.terminate()
         assert process.wait(PATIENCE) == 0
         assert process.stderr.read() == ""
+
+
+def written(bundle: Path, *options: str | Path) -> str:
+    """What the server writes to stderr while it is asked for speech, and to its end."""
+    with started(f"tiny={bundle}", "--workers", "1", *options) as (process, url):
+        for body in (GOOD, BAD):
+            ask(url, "/v1/speech", body).read()
+        metrics = ask(url, "/metrics").read().decode()
+        assert not any(text in metrics for text in TEXTS)
+        process.terminate()
+        assert process.wait(PATIENCE) == 0
+        assert process.stderr is not None
+        return process.stderr.read()
+
+
+def test_a_server_for_others_warns_in_one_line(voice_bundle: Path, tmp_path: Path) -> None:
+    new_key(tmp_path / "keys.json", "app")
+    says = "warning: listens on 0.0.0.0 without TLS{}; put a proxy before it"
+    open_to_all = ", and whoever reaches it may speak: give --keys"
+    assert written(voice_bundle, "--host", "0.0.0.0").splitlines() == [says.format(open_to_all)]
+    keys = ("--keys", tmp_path / "keys.json")
+    assert written(voice_bundle, "--host", "0.0.0.0", *keys).splitlines() == [says.format("")]
+
+
+def test_no_text_is_logged_unless_it_is_asked_for(voice_bundle: Path) -> None:
+    assert written(voice_bundle) == ""
+    lines = written(voice_bundle, "--log-texts").splitlines()
+    for text, outcome in zip(TEXTS, ("spoken", "refused"), strict=True):
+        [line] = [line for line in lines if text in line]
+        assert line.startswith(f"INFO: tiny, {outcome}, {len(text)} characters, ")

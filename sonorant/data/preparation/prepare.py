@@ -85,7 +85,7 @@ def prepare(
         unit="utterance",
         processes=processes,
         reads=(corpus / "manifest.jsonl",),
-        read=_finding,
+        parse=_finding,
     )
     examined = [_outcome(*of_row, config) for of_row in zip(rows, files, decided.notes, found, strict=True)]
     heard = list(without_scarce_speakers(list(without_repeated_sounds(examined)), config.min_speaker_seconds))
@@ -214,21 +214,16 @@ def _outcome(row: Utterance, file: str | None, note: str, finding: Finding, conf
 
 
 def _hashes(rows: list[Utterance], corpus: Path) -> list[str | None]:
-    """Hash of each row's file; None where there is nothing to read. A file of many utterances is read once.
-
-    Raises SonorantError naming a file that its importer found otherwise.
-    """
+    """Hash of each row's file; None where there is nothing to read. A file of many utterances is read once, and one
+    whose hash its importer told not at all: whoever examines it compares (`recording_of`)."""
 
     def of_file(row: Utterance) -> str | None:
-        if not may_be_read(corpus, row):
-            return None
+        if row.sha256 or not may_be_read(corpus, row):
+            return row.sha256
         try:
-            found = sha256_file(corpus / str(row.audio))
+            return sha256_file(corpus / str(row.audio))
         except OSError:
-            found = None
-        if row.sha256 not in (None, found):
-            raise SonorantError(f"{corpus / str(row.audio)}: edited or gone since its corpus was read; run: dvc repro")
-        return found
+            return None
 
     files = {row.audio: row for row in reversed(rows)}
     with ThreadPoolExecutor() as pool:
