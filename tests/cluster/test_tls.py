@@ -33,7 +33,7 @@ def variables(folder: Path) -> dict[str, str]:
     subprocess.run(["openssl", "req", "-x509", *certificate, *files], check=True, capture_output=True)
     shutil.copy(folder / "node.pem", folder / "ca.pem")
     page = (ROOT / "docs/scale_out.md").read_text(encoding="utf-8")
-    named = dict(re.findall(r"(DASK_\w+)=(\S+)", page))
+    named = dict(re.findall(r"(DASK_DISTRIBUTED__COMM_\w+)=(\S+)", page))
     assert len(named) == 8
     return {name: str(folder / value) if "." in value else value for name, value in named.items()}
 
