@@ -117,7 +117,7 @@ def natively(platform: Platform) -> Iterator[dict[str, str]]:
     platform.start(only=STORES)
     try:
         words = platform.words()
-        variables = SERVICES["databases"].environment | S3_CLIENT
+        variables = {**SERVICES["databases"].environment, **S3_CLIENT}
         found = {name: filled(value, words) for name, value in variables.items()}
         yield found | {"PGDATA": str(platform.postgres_data)}
     finally:

@@ -69,7 +69,7 @@ def variable(name: str) -> str:
 CHECKS: list[Callable[[], str]] = [
     check_prefect,
     check_mlflow,
-    *(lambda name=name: check_bucket(name) for name in BUCKETS),  # type: ignore[misc]
+    *(lambda name=name: check_bucket(name) for name in BUCKETS),
 ]
 
 

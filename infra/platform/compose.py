@@ -123,7 +123,7 @@ def condition(needed: Service) -> str:
 
 def backup_entry() -> dict[str, Any]:
     """`docker compose run --rm backup save /backup/<name>`; of Compose alone, natively it is a command."""
-    variables = SERVICES["databases"].environment | S3_CLIENT | {name: f"{{{name}}}" for name in OF_DATA}
+    variables = {**SERVICES["databases"].environment, **S3_CLIENT, **{name: f"{{{name}}}" for name in OF_DATA}}
     return {
         **IMAGES["platform"],
         "user": OWNER,

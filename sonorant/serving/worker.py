@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import logging
 import os
 import queue
@@ -22,6 +23,8 @@ from sonorant.text.user_lexicon import Lexicon
 
 AHEAD = 4
 """Chunks that are computed before the listener has taken them: what a stalled listener costs."""
+HUNG_SECONDS = 120.0
+"""A process that is this long at one chunk hangs, and ends: another takes its place and its requests."""
 
 _log = logging.getLogger(__name__)
 
@@ -47,7 +50,10 @@ class Worker:
             turn = self._next()
             self._obey(wait=turn is None)
             if turn is not None and turn.number in self._turns:
+                # Its thread needs no lock of Python's, so it also ends what hangs within a library, and says where.
+                faulthandler.dump_traceback_later(HUNG_SECONDS, exit=True)
                 self._advance(turn)
+                faulthandler.cancel_dump_traceback_later()
 
     def _listen(self) -> None:
         """Take messages at once, so that who sends them never waits."""

@@ -16,12 +16,25 @@ import psutil
 import pytest
 
 from sonorant.errors import SonorantError
-from sonorant.serving.processes import LoadedVoice, NotSpoken
+from sonorant.serving.processes import LoadedVoice, NotSpoken, WorkerDied
 from sonorant.serving.wish import Piece, Wish
 from tests.support.serving import JSON, ask, started
 from tests.support.waiting import PATIENCE, wait_until
 
 TEXT = "The rain had stopped, and nobody came. " * 5
+
+HANGS_ONCE = """\
+import pathlib, sys, time
+from sonorant.serving import mother, worker
+hung, advance = pathlib.Path(sys.argv[3]), worker._Turn.advance
+def advance_or_hang(turn):
+    if turn.given == 2 and not hung.exists():
+        hung.touch()
+        time.sleep(1e6)
+    return advance(turn)
+worker.HUNG_SECONDS, worker._Turn.advance = 1.0, advance_or_hang
+mother.main()
+"""
 
 
 @asynccontextmanager
@@ -89,7 +102,8 @@ def test_a_voice_that_cannot_be_loaded_again_is_told_so_and_comes_back(voice_bun
             async with asyncio.timeout(PATIENCE):
                 with pytest.raises(NotSpoken, match="cannot be replaced yet"):
                     while True:
-                        await spoken(voice, Wish(text=TEXT))
+                        with suppress(WorkerDied):  # the deaths become known one after another
+                            await spoken(voice, Wish(text=TEXT))
             assert voice.trouble
             (tmp_path / "away").rename(bundle / "vocoder.fp32.onnx")
             while voice.alive < 2:
@@ -125,6 +139,27 @@ def test_a_process_that_cannot_be_started_now_is_started_later(
                 while voice.alive < 2:
                     await asyncio.sleep(0.05)
             assert len(tried) == 2
+
+    asyncio.run(work())
+
+
+def test_a_process_that_hangs_ends_and_loses_nothing(
+    voice_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async def work() -> None:
+        async with loaded(voice_bundle, 1) as voice:
+            whole = await spoken(voice, Wish(text=TEXT))
+
+        def start(words: list[str], **settings: Any) -> subprocess.Popen[bytes]:
+            assert words[1:3] == ["-m", "sonorant.serving.mother"]
+            return popen([words[0], "-c", HANGS_ONCE, *words[3:], str(tmp_path / "hung")], **settings)
+
+        popen = subprocess.Popen
+        monkeypatch.setattr("sonorant.serving.processes.subprocess.Popen", start)
+        async with loaded(voice_bundle, 1) as voice, asyncio.timeout(PATIENCE):
+            assert await spoken(voice, Wish(text=TEXT)) == whole
+        assert (tmp_path / "hung").exists()
+        assert "advance_or_hang" in capfd.readouterr().err  # where it hung
 
     asyncio.run(work())
 
