@@ -74,24 +74,27 @@ def features_verified(folder: Path, utterances: int) -> Work:
 
 
 def _opened(folder: Path) -> FeatureStore:
-    """As a training opens it."""
+    """As a training opens it. A step that is repeated opens it anew, or small corpora's files would be open already."""
     allow_open_files()
     return FeatureStore.open(folder / "features")
 
 
 def batches(folder: Path, utterances: int) -> Work:
     """An epoch's batches, read in their order, planned over the whole corpus: every row from another shard."""
-    store = _opened(folder)
-    items = store.indices("train")
-    return lambda: _read(store, items)
+
+    def work() -> None:
+        store = _opened(folder)
+        _read(store, store.indices("train"))
+
+    return work
 
 
 def batches_by_windows(folder: Path, utterances: int) -> Work:
     """The same by windows of shards, as large corpora are trained on."""
-    store = _opened(folder)
-    windows = Windows(store.index, store.indices("train"), None, shards=WINDOW, seed=1)
 
     def work() -> None:
+        store = _opened(folder)
+        windows = Windows(store.index, store.indices("train"), None, shards=WINDOW, seed=1)
         for number in range(windows.count):
             _read(store, windows.items(number))
 

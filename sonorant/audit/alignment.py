@@ -21,7 +21,7 @@ from sonorant.audit.clips import Clip, Course, begin, examine, train_aligner
 from sonorant.audit.planted import Said
 from sonorant.audit.questions import Answer, Question, begin_weighing, weigh
 from sonorant.cache import code_of, compute_missing, key_of
-from sonorant.data.manifest import Utterance
+from sonorant.data.manifest import Utterance, corpus_files
 from sonorant.data.splits import text_key
 from sonorant.files import atomic_file
 from sonorant.processes import spread, usable_cores
@@ -81,7 +81,7 @@ def train_aligners(
         [courses[file] for file in missing],
         label="aligners",
         unit="aligner",
-        reads=(corpus / "manifest.jsonl",),
+        reads=corpus_files(corpus, utterances),
         keep=keep,
     )
     files = list(courses)
@@ -120,7 +120,7 @@ def examine_clips(
         unit="clip",
         prepare=begin,
         arguments=(corpus, pool),
-        reads=(corpus / "manifest.jsonl", *sorted(set(aligners))),
+        reads=(*corpus_files(corpus, utterances), *sorted(set(aligners))),
     )
 
 
@@ -145,7 +145,7 @@ def weigh_readings(
         unit="clip",
         prepare=begin_weighing,
         arguments=(corpus,),
-        reads=(corpus / "manifest.jsonl", *sorted(set(aligners))),
+        reads=(*corpus_files(corpus, [question.utterance for question, _ in asked.values()]), *sorted(set(aligners))),
     )
     return dict(zip(asked, found, strict=True))
 

@@ -12,7 +12,7 @@ import sonorant.audio
 import sonorant.data.sound
 import sonorant.recognizers
 from sonorant.cache import code_of, compute_missing, key_of
-from sonorant.data.manifest import Utterance
+from sonorant.data.manifest import Utterance, corpus_files
 from sonorant.data.sound import read_sound
 from sonorant.errors import SonorantError
 from sonorant.recognizers import Recognizer, load_recognizer
@@ -44,7 +44,7 @@ def hear(
         unit="clip",
         prepare=_load,
         arguments=(corpus, name, languages[0]),
-        reads=(corpus / "manifest.jsonl",),
+        reads=corpus_files(corpus, utterances),
     )
 
 

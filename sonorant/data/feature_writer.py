@@ -31,7 +31,7 @@ from sonorant.data.feature_shards import (
 from sonorant.data.features import ARRAYS, HEADER, VERSION
 from sonorant.data.grouping import leaves
 from sonorant.data.index import Rows, write_index
-from sonorant.data.manifest import SPLITS, Utterance
+from sonorant.data.manifest import SPLITS, Utterance, corpus_files
 from sonorant.data.short_clips import ShortClip
 from sonorant.data.threads import one_thread, use_one_thread
 from sonorant.errors import SonorantError
@@ -137,7 +137,7 @@ def _apply(job: Job, missing: list[Work], processes: int | None) -> list[Shard]:
     # The largest first, so that none is begun when the others are done.
     order = sorted(range(len(missing)), key=lambda place: -_seconds(missing[place]))
     todo: list[Work] = [missing[place] for place in order]
-    known = [path for path in (job.corpus / "manifest.jsonl",) if path.exists()]
+    known = corpus_files(job.corpus, [utterance_of(row) for row in todo[0].rows])
     made: list[Shard] = spread(
         partial(write, job), todo, label="features", unit="shard", processes=processes,
         prepare=use_one_thread, reads=known,

@@ -5,7 +5,7 @@ finds the other defects and rejects both kinds.
 """
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -121,6 +121,13 @@ def path_inside(folder: Path, file: str) -> Path | None:
 def may_be_read(corpus: Path, utterance: Utterance) -> bool:
     """Whether its file lies in the folder `corpus`, or an importer has found it to lie in the user's own corpus."""
     return utterance.sha256 is not None or path_inside(corpus, utterance.audio or "") is not None
+
+
+def corpus_files(corpus: Path, utterances: Sequence[Utterance]) -> tuple[Path, ...]:
+    """Files by which a machine that sees another corpus, or none, is told apart: the manifest and the first recording,
+    which may lie elsewhere; those of the two that are there."""
+    audio = next((corpus / str(row.audio) for row in utterances if may_be_read(corpus, row)), None)
+    return tuple(file for file in (corpus / "manifest.jsonl", audio) if file is not None and file_exists(file))
 
 
 def file_exists(path: Path) -> bool:

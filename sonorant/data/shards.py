@@ -67,7 +67,9 @@ class Shards:
         if file is None:
             file = self._opened(name, shard)
         else:
-            self._open.move_to_end((name, shard))
+            # Not `move_to_end`: the thread that fetches ahead may have taken it out.
+            self._open.pop((name, shard), None)
+            self._open[name, shard] = file
         rows = file.read(first, count)
         if len(rows) != count:
             raise SonorantError(f"{self._named(name, shard)}: {len(file)} rows, more are in the index; {self._mend}")
@@ -86,7 +88,13 @@ class Shards:
         self._open.clear()
 
     def fetch(self, shards: Iterable[int], names: Sequence[str]) -> None:
-        """Have these arrays on this machine, as far as the cache has room. Of a folder, nothing has to be done."""
+        """Have these arrays on this machine, as far as the cache has room. Of a folder, nothing has to be done.
+
+        Closes files that a full cache has removed, which take room on the disk until then. A thread may call it.
+        """
+        for key, file in list(self._open.items()):
+            if file.removed:
+                self._open.pop(key, None)
         for shard in shards:
             for name in names:
                 if self._store.local(self._object(name, shard)) is None and not self.held:
@@ -147,8 +155,8 @@ class Shards:
         if file.dtype != dtype or file.shape[1:] != row_shape:
             raise SonorantError(f"{path}: holds {file.dtype.name} {file.shape}, not {name}; {self._mend}")
         self._open[name, shard] = file
-        # What a full cache has removed takes room on the disk until it is closed.
-        while len(self._open) > self._most or (cached and next(iter(self._open.values())).removed):
+        # What a full cache has removed takes room on the disk until it is closed; by now that may be this one as well.
+        while len(self._open) > self._most or (cached and self._open and next(iter(self._open.values())).removed):
             self._open.popitem(last=False)
         return file
 

@@ -24,16 +24,21 @@ def recording_of(corpus: Path, utterance: Utterance) -> Path:
     try:
         found = file.stat()
         same = _hash(file, found.st_size, found.st_mtime_ns) == utterance.sha256
+    except FileNotFoundError:
+        raise SonorantError(f"{file}: no such audio file; was it moved? run: dvc repro") from None
     except OSError as error:
-        raise SonorantError(f"{file}: no such audio file ({error.strerror}); was it moved? run: dvc repro") from None
+        raise SonorantError(
+            f"{file}: cannot be read ({error.strerror}); look at its disk and its permissions"
+        ) from None
     if not same:
         raise SonorantError(f"{file}: edited since its corpus was read; run: dvc repro")
     return file
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=2**14)
 def _hash(file: Path, size: int, modified: int) -> str:
-    """Of a long recording, which many utterances are parts of, only once."""
+    """Of a long recording, which many utterances are parts of, only once. They come in no order, a shard draws from all
+    recordings, so many are remembered: a path and 64 digits each."""
     return sha256_file(file)
 
 

@@ -12,6 +12,7 @@ import os
 import re
 import resource
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -41,10 +42,13 @@ def peak(device: torch.device) -> int:
 
 
 def forget_peak(device: torch.device) -> None:
-    """Free what is unused and count anew. On a CPU the peak stays: the memory of a process seldom shrinks."""
+    """Free what is unused and count anew; where a system does not allow that of main memory, the peak stays."""
     if device.type == "cuda":
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)
+    else:
+        with suppress(OSError):
+            Path("/proc/self/clear_refs").write_text("5")  # proc(5): VmHWM begins anew
 
 
 def allowance(device: torch.device, share: float) -> int:

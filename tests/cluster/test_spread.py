@@ -16,6 +16,7 @@ from sonorant.cluster import SCHEDULER
 from sonorant.cluster import task as worker_task
 from sonorant.data.manifest import Utterance, write_manifest
 from sonorant.errors import SonorantError
+from sonorant.files import sha256_file
 from sonorant.processes import spread
 from tests.support import spread_work
 from tests.support.cluster import Cluster, cluster, outside
@@ -135,16 +136,16 @@ def test_a_number_of_processes_means_this_machine() -> None:
 # --- what keeps a cluster from it -----------------------------------------------------------------------------------
 
 
-def corpus(folder: Path) -> None:
-    """A corpus of more utterances than are done without other processes; none has a sound."""
-    row = {"audio": "none.wav", "text": "One two three.", "speaker": "s", "language": "en-us"}
+def corpus(folder: Path, **known: str) -> None:
+    """A corpus of more utterances than are done without other processes; none has a sound. `known` of each."""
+    row = {"audio": "none.wav", "text": "One two three.", "speaker": "s", "language": "en-us", **known}
     write_manifest(folder / "corpus/manifest.jsonl", [Utterance(id=f"u{n}", **row) for n in range(70)])
     shutil.copy(ROOT / "params.yaml", folder)
 
 
-def prepare_in(folder: Path, address: str) -> str:
-    """The line with which the stage fails; nothing is written."""
-    corpus(folder)
+def prepare_in(folder: Path, address: str, **known: str) -> str:
+    """The line with which the stage fails; nothing is written. `known` of each utterance."""
+    corpus(folder, **known)
     words = ("--corpus", "corpus", "--out", "prepared", "--cache", "cache")
     done = run_command("tasks.prepare", *words, cwd=folder, **{SCHEDULER: address})
     *bar, line = done.stderr.splitlines()
@@ -192,16 +193,22 @@ def test_a_worker_of_another_version_is_told_so(tmp_path: Path, monkeypatch: pyt
             numbers(spread_work.nap, 3)
 
 
-def test_a_worker_that_does_not_see_the_corpus(tmp_path: Path) -> None:
-    hidden = tmp_path / "shared"
+@pytest.mark.parametrize("what", ["manifest", "recordings"])
+def test_a_worker_that_does_not_see_the_corpus(what: str, tmp_path: Path) -> None:
+    hidden = tmp_path / "hidden"
     hidden.mkdir()
     hides = ["unshare", "-rm", "sh", "-c", f'mount -t tmpfs none {hidden} && mkdir {hidden}/corpus && exec "$@"', "sh"]
     if subprocess.run([*hides, "true"], capture_output=True).returncode:
         pytest.skip("this system allows no mount namespaces")
     with cluster(tmp_path, workers=0) as made:
         made.start_workers("blind", 1, before=hides)
-        line = prepare_in(hidden, made.address)
-    assert f"cannot see {hidden}/corpus/manifest.jsonl (No such file or directory); all machines must see" in line
+        if what == "manifest":
+            unseen, line = hidden / "corpus/manifest.jsonl", prepare_in(hidden, made.address)
+        else:  # read where they lie, outside of the folder of the project
+            (unseen := hidden / "a.wav").write_bytes(b"sound")
+            (tmp_path / "project").mkdir()
+            line = prepare_in(tmp_path / "project", made.address, audio=str(unseen), sha256=sha256_file(unseen))
+    assert f"cannot see {unseen} (No such file or directory); all machines must see" in line
 
 
 def test_a_worker_with_several_threads_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """A corpus is read where it lies: nothing is copied, and a recording edited since is noticed wherever it is read."""
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -8,11 +9,13 @@ import numpy as np
 import pytest
 import soundfile
 
+import sonorant.data.sound
 from sonorant.data.corpora import CorpusConfig, import_corpus
 from sonorant.data.manifest import Utterance, read_manifest
 from sonorant.data.preparation import PrepareConfig, prepare
-from sonorant.data.sound import read_sound
+from sonorant.data.sound import read_sound, recording_of
 from sonorant.errors import SonorantError
+from sonorant.files import sha256_file
 from tests.data.test_preparation import CONDITION, ljspeech
 from tests.support.folders import contents
 
@@ -58,3 +61,39 @@ def test_a_recording_that_is_not_what_was_imported_is_one_line(
         with pytest.raises(SonorantError, match=r"wavs/a\.wav: (edited|no such|gone).*run: dvc repro"):
             read()
     assert not (tmp_path / "prepared").exists()
+
+
+def test_a_long_recording_is_hashed_once_whatever_the_order(
+    tmp_path: Path, murmur: Murmur, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Utterances of a shard come from recordings all over the corpus."""
+    names = [f"r{number:03d}" for number in range(100)]
+    found = imported(ljspeech(tmp_path / "in", {}, {name: murmur(1, 1) for name in names}), tmp_path / "out")
+    hashed: list[Path] = []
+
+    def counted(file: Path) -> str:
+        hashed.append(file)
+        return sha256_file(file)
+
+    monkeypatch.setattr(sonorant.data.sound, "sha256_file", counted)
+    for _ in range(3):
+        for utterance in found:
+            recording_of(tmp_path / "out", utterance)
+    assert len(hashed) == len(names)
+
+
+def test_a_bad_row_takes_no_hash_from_a_good_row_of_the_same_recording(
+    tmp_path: Path, murmur: Murmur, prepare_config: PrepareConfig
+) -> None:
+    audio = tmp_path / "in/a.wav"
+    audio.parent.mkdir()
+    soundfile.write(audio, murmur(2, 1), 16000)
+    rows = [
+        {"id": id, "audio": str(audio), "text": text} for id, text in (("bad", "\udc80"), ("good", "one two three"))
+    ]
+    (tmp_path / "in/table.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    import_corpus(audio.parent / "table.jsonl", tmp_path / "out", CorpusConfig(kind="table", path=str(audio.parent)))
+    told = [row.sha256 for row in read_manifest(tmp_path / "out/manifest.jsonl") if row.id == "good"]
+    config = replace(prepare_config, max_rejected=0.5)
+    prepare(tmp_path / "out", tmp_path / "prepared", config, "gruut", condition=CONDITION)
+    assert told[0] and [row.sha256 for row in read_manifest(tmp_path / "prepared/manifest.jsonl")] == told

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import sonorant.data.shards
+from sonorant.data.array_file import ArrayFile
 from sonorant.data.features import FeatureStore
 from tests.store.test_store import Distant
 from tests.support.synthetic_corpus import TINY, store_beside, write_corpus
@@ -65,6 +66,36 @@ def test_what_the_cache_has_removed_is_closed(features: Path, tmp_path: Path, mo
         removed = [name for name in open_below(tmp_path / "cache") if name.endswith("(deleted)")]
         assert len(removed) <= 2, removed
     assert len(list((tmp_path / "cache/objects").iterdir())) < 2 * len(store.index.shard_ends)
+
+
+def test_what_was_removed_is_closed_when_more_is_fetched(
+    features: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also by a process that reads nothing any more, as a rank does between two validations."""
+    monkeypatch.setattr(sonorant.data.shards, "open_store", lambda place: Distant(Path(place)))
+    store = FeatureStore.open(features)
+    store.mel(0)
+    [file] = open_below(tmp_path / "cache/objects")
+    Path(file).unlink()
+    assert open_below(tmp_path / "cache/objects")
+    store.fetch([UTTERANCES - 1])
+    assert not open_below(tmp_path / "cache/objects")
+    assert len(store.mel(0)) == store.frames[0]
+
+
+def test_a_file_that_goes_as_it_is_opened_is_read_all_the_same(
+    features: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = FeatureStore.open(features).mel(0)
+    monkeypatch.setattr(sonorant.data.shards, "open_store", lambda place: Distant(Path(place)))
+
+    class Gone(ArrayFile):
+        def __init__(self, path: Path) -> None:
+            super().__init__(path)
+            path.unlink()
+
+    monkeypatch.setattr(sonorant.data.shards, "ArrayFile", Gone)
+    np.testing.assert_array_equal(FeatureStore.open(features).mel(0), wanted)
 
 
 def test_a_training_allows_itself_more_than_the_usual(tmp_path: Path) -> None:

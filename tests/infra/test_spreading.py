@@ -65,7 +65,11 @@ def test_the_pods_see_the_same_folders_and_are_confined(found: dict[str, dict[st
     ]
     stage, worker = (pod["containers"][0] for pod in pods)
     assert stage["volumeMounts"] == worker["volumeMounts"] and stage["image"] == worker["image"]
-    assert {mount["mountPath"] for mount in stage["volumeMounts"]} == {"/sonorant/data", "/sonorant/runs"}
+    assert {mount["mountPath"] for mount in stage["volumeMounts"]} == {
+        "/recordings",
+        "/sonorant/data",
+        "/sonorant/runs",
+    }
     for pod in pods:
         assert pod["securityContext"]["runAsNonRoot"] is True
         for container in [*pod["containers"], *pod.get("initContainers", [])]:

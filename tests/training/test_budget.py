@@ -1,5 +1,6 @@
 """A budget found by running: it fits, it is the same on all ranks, and a resumed run keeps it."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,17 @@ class SavedTensors:
             self.trained.dry_run(batches[index])
         peak, self.largest = self.peak, 0
         return peak
+
+
+def test_a_peak_that_is_forgotten_does_not_count_for_the_next_trial() -> None:
+    device, before = torch.device("cpu"), memory.peak(torch.device("cpu"))
+    much = torch.ones(2**26)
+    assert memory.peak(device) > before + 2**27
+    del much
+    if not os.access("/proc/self/clear_refs", os.W_OK):
+        pytest.skip("the system does not let a process forget its peak")
+    memory.forget_peak(device)
+    assert memory.peak(device) < before + 2**27
 
 
 def test_what_does_not_fit_at_all_is_said_before_the_first_step(features: Path) -> None:

@@ -17,7 +17,7 @@ from sonorant.audio import dnsmos
 from sonorant.audio.conditioning import ConditionConfig, Conditioning
 from sonorant.audio.measures import Measures
 from sonorant.cache import code_of, compute_missing, key_of
-from sonorant.data.manifest import Defect, Utterance, may_be_read, read_manifest, write_manifest
+from sonorant.data.manifest import Defect, Utterance, corpus_files, may_be_read, read_manifest, write_manifest
 from sonorant.data.preparation.checks import first_defect
 from sonorant.data.preparation.config import PrepareConfig
 from sonorant.data.preparation.decided import Decided, decide
@@ -84,7 +84,7 @@ def prepare(
         label="examining",
         unit="utterance",
         processes=processes,
-        reads=(corpus / "manifest.jsonl",),
+        reads=corpus_files(corpus, utterances),
         parse=_finding,
     )
     examined = [_outcome(*of_row, config) for of_row in zip(rows, files, decided.notes, found, strict=True)]
@@ -228,7 +228,7 @@ def _hashes(rows: list[Utterance], corpus: Path) -> list[str | None]:
     files = {row.audio: row for row in reversed(rows)}
     with ThreadPoolExecutor() as pool:
         hashes = dict(zip(files, pool.map(of_file, files.values()), strict=True))
-    return [hashes[row.audio] for row in rows]
+    return [row.sha256 or hashes[row.audio] for row in rows]
 
 
 def _keys(
