@@ -24,6 +24,7 @@ import psutil
 from sonorant.errors import SonorantError
 from sonorant.files import read_json, write_json
 
+BOOT = Path("/proc/sys/kernel/random/boot_id")
 START_SECONDS, STOP_SECONDS = 400.0, 35.0
 """A first start makes tables for a minute, and longer beside other work."""
 
@@ -50,8 +51,8 @@ class Background:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        known = {"pid": child.pid, "created": psutil.Process(child.pid).create_time()}
-        write_json(self.folder / f"{name}.json", known)
+        boot, begun = begin_of(child.pid)
+        write_json(self.folder / f"{name}.json", {"pid": child.pid, "boot": boot, "begun": begun})
 
     def alive(self, name: str) -> psutil.Process | None:
         """The server's process if it runs; a process of the same pid that started at another time is not it."""
@@ -61,7 +62,7 @@ class Background:
         known = read_json(file)
         with suppress(psutil.Error):
             process = psutil.Process(known["pid"])
-            if process.create_time() == known["created"] and process.status() != psutil.STATUS_ZOMBIE:
+            if begin_of(process.pid) == recorded(known) and process.status() != psutil.STATUS_ZOMBIE:
                 return process
         return None
 
@@ -102,10 +103,12 @@ class Background:
         known = read_json(file) if file.exists() else None
         if known is None or self.alive(name) or taken_by_another(known):
             return []
+        boot, begun = recorded(known)
         found = []
         for process in psutil.process_iter():
             with suppress(psutil.Error, OSError):
-                ours = os.getsid(process.pid) == known["pid"] and process.create_time() >= known["created"]
+                its_boot, its_begin = begin_of(process.pid)
+                ours = os.getsid(process.pid) == known["pid"] and its_boot == boot and its_begin >= begun
                 # root's servers may have become another user, as PostgreSQL does
                 ours = ours and os.geteuid() in (0, process.uids().real)
                 if ours and process.status() != psutil.STATUS_ZOMBIE:
@@ -113,12 +116,31 @@ class Background:
         return found
 
 
+def begin_of(pid: int) -> tuple[str, float]:
+    """The machine's boot that a process is of, and when in it the process began, in ticks: the clock may be set, and
+    with it the time that psutil tells. Where a system has no such file: empty, and that time. Raises psutil.Error if
+    there is no such process."""
+    if not BOOT.exists():
+        return "", psutil.Process(pid).create_time()
+    try:
+        after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        raise psutil.NoSuchProcess(pid) from None
+    return BOOT.read_text().strip(), float(after_name[19])  # field 22 of proc_pid_stat(5), the third is the first here
+
+
+def recorded(known: Mapping[str, Any]) -> tuple[str, float]:
+    """`begin_of` the server, as it was when it was launched."""
+    return str(known.get("boot")), float(known.get("begun", 0.0))
+
+
 def taken_by_another(known: Mapping[str, Any]) -> bool:
     """Whether a server's number may be another process's by now; True if that cannot be known."""
-    pid, created = known["pid"], known["created"]
+    pid, (boot, begun) = known["pid"], recorded(known)
     with suppress(psutil.Error):
-        other = psutil.pid_exists(pid) and psutil.Process(pid).create_time() != created
-        return bool(other or psutil.Process(1).create_time() > created)
+        other = psutil.pid_exists(pid) and begin_of(pid) != (boot, begun)
+        first_boot, first_begun = begin_of(1)
+        return bool(other or first_boot != boot or first_begun > begun)
     return True
 
 

@@ -36,6 +36,15 @@ apt_install() {
         refuse "run: sudo apt-get install $*"
 }
 
+# Debian's package makes a server of its own, and starts it on the usual port. Nothing here asked for it.
+want_no_server() {
+    settings=/etc/postgresql-common/createcluster.conf
+    ! [ -e "$settings" ] || return 0 # somebody's settings
+    apt_install postgresql-common
+    # shellcheck disable=SC2086 # as_root is a command and its arguments
+    $as_root sed -i 's/^#*create_main_cluster.*/create_main_cluster = false/' "$settings"
+}
+
 [ $# -gt 0 ] || set -- flite
 for name in "$@"; do
     case $name in
@@ -46,6 +55,7 @@ for name in "$@"; do
     esac
     ! installed "$name" || continue
     if command -v apt-get >/dev/null 2>&1; then
+        [ "$name" != postgresql ] || want_no_server
         # shellcheck disable=SC2086 # one word a package
         apt_install $packages
     elif [ "$(uname -s)" = Darwin ] && [ "$name" = postgresql ]; then

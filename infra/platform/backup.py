@@ -55,7 +55,8 @@ def save(folder: Path, environment: Mapping[str, str], secrets: Mapping[str, str
                 for key, _ in buckets.objects(store, bucket):
                     file = inside(new / "objects" / bucket, key)
                     file.parent.mkdir(parents=True, exist_ok=True)
-                    store.download_file(bucket, key, str(file))
+                    with buckets.unless_gone():  # removed since it was listed: others work meanwhile
+                        store.download_file(bucket, key, str(file))
         write_env(new / OF_BACKUP, secrets)
         write_json(new / CONTENT, content_of(new))
 

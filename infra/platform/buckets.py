@@ -60,6 +60,16 @@ def answering(what: str) -> Iterator[None]:
         raise SonorantError(f"{what}: {' '.join(str(error).split())[:300]}") from None
 
 
+@contextmanager
+def unless_gone() -> Iterator[None]:
+    """Pass over an object that is not there (any more)."""
+    try:
+        yield
+    except ClientError as error:
+        if error.response["Error"]["Code"] not in ("404", "NoSuchKey"):
+            raise
+
+
 def make_buckets() -> None:
     """Raises SonorantError if the store does not answer or refuses the keys."""
     store = client()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Collection, Iterable, Iterator
@@ -139,7 +140,7 @@ class Platform:
         ports = self.folder / "ports.json"
         if not any(self.servers.alive(name) for name in NATIVE):
             self.stop()  # what killed servers left holds their ports
-            write_json(ports, ports_from_environment())
+            write_json(ports, free_postgres_port(ports_from_environment()))
             for name, port in read_json(ports).items():
                 check_free(port, f"SONORANT_{name.upper()}_PORT", START)
         words = self.words()
@@ -178,6 +179,19 @@ def ports_from_environment() -> dict[str, int]:
         if others:
             raise SonorantError(f"SONORANT_{name.upper()}_PORT: {port} is also the port of {others[0]}")
     return ports
+
+
+def free_postgres_port(ports: dict[str, int]) -> dict[str, int]:
+    """These ports; of PostgreSQL another one if its usual one is taken, as by the system's own. Only our servers use
+    it, so nobody has to know it. A port that was asked for stays."""
+    if os.environ.get("SONORANT_POSTGRES_PORT"):
+        return ports
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", ports["postgres"]))
+        except OSError:
+            probe.bind(("127.0.0.1", 0))
+        return ports | {"postgres": probe.getsockname()[1]}
 
 
 def make_cluster(folder: Path, password: str) -> None:

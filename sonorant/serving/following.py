@@ -9,7 +9,7 @@ import shutil
 import time
 from contextlib import suppress
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory, mkdtemp
 
 from sonorant.errors import SonorantError
 from sonorant.serving.voices import REGISTRY, Offer, Offered, Voices
@@ -83,9 +83,6 @@ def _version_of(uri: str) -> str:
 def _download(version: str, folder: Path) -> Path:
     from sonorant.registry.download import download_bundle
 
-    out = Path(mkdtemp(dir=folder))
-    try:
-        return download_bundle(f"{REGISTRY}{version}", out)
-    except BaseException:
-        shutil.rmtree(out, ignore_errors=True)
-        raise
+    with TemporaryDirectory(dir=folder) as place:  # a version holds more than the bundle, which alone is kept
+        bundle = download_bundle(f"{REGISTRY}{version}", Path(place))
+        return bundle.rename(mkdtemp(dir=folder))

@@ -54,7 +54,7 @@ class Gate:
             await self._app(scope, receive, send)
             return
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        refused = self._refusal(headers)
+        refused = self._refusal(headers, scope.get("server"))
         if refused is None and scope["method"] == "POST":
             body = await self._body(headers, receive)
             if isinstance(body, bytes):
@@ -66,11 +66,14 @@ class Gate:
         else:
             await _answer(send, *refused)
 
-    def _refusal(self, headers: dict[str, str]) -> tuple[HTTPStatus, str] | None:
+    def _refusal(self, headers: dict[str, str], here: tuple[str, int] | None) -> tuple[HTTPStatus, str] | None:
+        """`here`: address and port that the client has reached. Who calls it by these, as a probe does, needs no name:
+        a page of another site has that site's."""
         if sum(len(name) + len(value) for name, value in headers.items()) > HEAD_BYTES:
             return HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"the headers are larger than {HEAD_BYTES} bytes"
         host, origin = headers.get("host", "").lower(), headers.get("origin")
-        if self._hosts is not None and host.rpartition(":")[0] not in self._hosts and host not in self._hosts:
+        hosts = self._hosts and self._hosts.union([host_name(here[0])] if here else [])
+        if hosts is not None and host.rpartition(":")[0] not in hosts and host not in hosts:
             return HTTPStatus.FORBIDDEN, "this server does not go by that name; start it with --allow-host <name>"
         if origin is not None and origin.lower().partition("://")[2] != host:
             return HTTPStatus.FORBIDDEN, "pages of other sites may not ask this server"

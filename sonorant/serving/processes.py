@@ -20,6 +20,7 @@ from typing import Any
 
 from sonorant.errors import SonorantError
 from sonorant.runtime.bundle import read_bundle
+from sonorant.serving.speaking_process import SpeakingProcess
 from sonorant.serving.wish import Ended, Piece, Wish
 
 ATTEMPTS = 3
@@ -40,51 +41,6 @@ class WorkerDied(NotSpoken):
     """The process that spoke is gone."""
 
 
-class _Worker:
-    """One process that speaks, and what it is to speak."""
-
-    def __init__(self, pipe: Connection, died: Callable[[_Worker], None]) -> None:
-        self.pid: int | None = None
-        self.dead = False
-        self.speeches: dict[int, asyncio.Queue[tuple[str, Any]]] = {}
-        self._pipe, self._died = pipe, died
-        self._loop = asyncio.get_running_loop()
-        threading.Thread(target=self._listen, daemon=True).start()
-
-    def tell(self, *message: Any) -> None:
-        with suppress(OSError):  # its death is told by the thread that listens
-            self._pipe.send(message)
-
-    def close(self) -> None:
-        """Let the process end."""
-        with suppress(OSError):
-            socket.socket(fileno=os.dup(self._pipe.fileno())).shutdown(socket.SHUT_RDWR)
-
-    def _listen(self) -> None:
-        with suppress(EOFError, OSError):
-            while True:
-                self._call(self._deliver, self._pipe.recv())
-        self._call(self._end)
-
-    def _call(self, function: Callable[..., None], *arguments: Any) -> None:
-        with suppress(RuntimeError):  # the server has ended
-            self._loop.call_soon_threadsafe(function, *arguments)
-
-    def _deliver(self, message: tuple[Any, ...]) -> None:
-        what, number, *rest = message
-        if what == "pid":
-            self.pid = number
-        elif number in self.speeches:
-            self.speeches[number].put_nowait((what, rest[0]))
-
-    def _end(self) -> None:
-        self.dead = True
-        self._pipe.close()
-        for speech in self.speeches.values():
-            speech.put_nowait(("died", None))
-        self._died(self)
-
-
 class LoadedVoice:
     """A voice that speaks, in processes of its own. `start` makes one."""
 
@@ -95,7 +51,7 @@ class LoadedVoice:
         """Requests at work."""
         self.trouble = ""
         """Why the processes that died are not replaced."""
-        self._workers: list[_Worker] = []
+        self._workers: list[SpeakingProcess] = []
         self._wanted, self._log, self._died = workers, log, died
         self._numbers = itertools.count()
         self._ended = False
@@ -173,14 +129,14 @@ class LoadedVoice:
             del worker.speeches[number]
             worker.tell("cancel", number)
 
-    async def _least_busy(self) -> _Worker:
+    async def _least_busy(self) -> SpeakingProcess:
         while not (able := [worker for worker in self._workers if not worker.dead]):
             if self._ended:
                 raise WorkerDied("the voice has been unloaded; ask again")
             if self.trouble:
                 raise NotSpoken("the processes that spoke have died and cannot be replaced yet; ask later")
             await asyncio.sleep(0.05)
-        return min(able, key=lambda worker: len(worker.speeches))
+        return min(able, key=lambda worker: (worker.silent, len(worker.speeches)))
 
     async def retire(self) -> None:
         """End the processes once the last request is over."""
@@ -222,9 +178,9 @@ class LoadedVoice:
         with theirs, suppress(OSError):  # the mother is dead: the pipe closes, and so the worker counts as dead
             socket.send_fds(self._control, [b"+"], [theirs.fileno()])
         self._workers = [worker for worker in self._workers if not worker.dead]
-        self._workers.append(_Worker(Connection(ours.detach()), self._replace))
+        self._workers.append(SpeakingProcess(Connection(ours.detach()), self._replace))
 
-    def _replace(self, dead: _Worker) -> None:
+    def _replace(self, dead: SpeakingProcess) -> None:
         if self._ended:
             return
         _log.warning("a process that speaks has died (%s); another takes its place", dead.pid)
@@ -251,7 +207,7 @@ class LoadedVoice:
                     await asyncio.sleep(AGAIN_SECONDS)
 
 
-async def _pass_on(told: Told, worker: _Worker, number: int) -> None:
+async def _pass_on(told: Told, worker: SpeakingProcess, number: int) -> None:
     while True:
         what, *rest = await told.get()
         worker.tell(what, number, *rest)

@@ -126,7 +126,7 @@ def test_stop_ends_all_it_started_and_spares_a_stranger_with_an_old_pid(served: 
     worker = json.loads((state / "worker.json").read_text())
     stranger = subprocess.Popen(["sleep", "600"])
     try:
-        (state / "worker.json").write_text(json.dumps({"pid": stranger.pid, "created": worker["created"]}))
+        (state / "worker.json").write_text(json.dumps(worker | {"pid": stranger.pid}))
         assert served.servers("stop").returncode == 0
         assert stranger.poll() is None
         left = {p.pid for p in processes_of(served.root)}

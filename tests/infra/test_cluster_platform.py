@@ -127,7 +127,8 @@ def of_mlflow() -> tuple[dict[str, str], set[str]]:
 
 def test_mlflow_has_every_variable_of_the_table_and_secrets_by_reference() -> None:
     given, secret = of_mlflow()
-    table = {name: value for name, value in SERVICES["mlflow"].environment.items() if name.startswith("MLFLOW_")}
+    named = ("MLFLOW_", "PGPASSWORD")
+    table = {name: value for name, value in SERVICES["mlflow"].environment.items() if name.startswith(named)}
     by_chart = {"MLFLOW_BACKEND_STORE_URI"}  # of mlflow.backendStoreUriFrom
     assert table.keys() - given.keys() - secret == by_chart
     private = {name for name, value in table.items() if any(f"{{{each}}}" in value for each in SECRETS)}
@@ -150,6 +151,12 @@ def test_mlflow_answers_to_the_names_of_its_service_and_its_own_page_may_write(m
     assert security.should_block_cors_request("https://other.example", "POST", origins)
 
 
+def test_the_pool_is_made_before_its_worker_makes_one_without_the_template() -> None:
+    page = (ROOT / "docs/platform.md").read_text(encoding="utf-8")
+    pool, worker = (page.index(f"\n{line}") for line in ("prefect work-pool create", "helm install prefect-worker"))
+    assert pool < worker
+
+
 def test_values_and_policies_agree_on_labels_and_versions() -> None:
     values = {file.stem: yaml.safe_load(file.read_text(encoding="utf-8")) for file in VALUES}
     lock = dict(re.findall(r"^([\w-]+)==(\S+)$", (ROOT / "requirements.lock").read_text(), flags=re.MULTILINE))
@@ -159,5 +166,7 @@ def test_values_and_policies_agree_on_labels_and_versions() -> None:
     servers = next(each["spec"] for each in policies() if each["metadata"]["name"] == "sonorant-servers")
     label = servers["podSelector"]["matchLabels"]
     assert values["prefect-server"]["server"]["podLabels"] == values["mlflow"]["podLabels"] == label
+    assert values["prefect-worker"]["worker"]["apiConfig"] == "selfHostedServer"  # as charts since 2025.3 call it
+    assert values["prefect-worker"]["worker"]["selfHostedServerApiConfig"]["apiUrl"].endswith(":4200/api")
     client = values["prefect-worker"]["worker"]["podLabels"]
     assert {"podSelector": {"matchLabels": client}} in servers["ingress"][0]["from"]

@@ -162,9 +162,9 @@ def test_a_session_that_only_has_the_number_is_left_alone(killed: Background, ch
     stranger = subprocess.Popen(["sleep", "600"], start_new_session=True)
     try:
         if changed == "a number that was given anew":
-            known["pid"] = stranger.pid  # created at another time than the record says
+            known["pid"] = stranger.pid  # began at another time than the record says
         else:
-            known["created"] = psutil.Process(1).create_time() - 1
+            known["boot"] = "another"
         (killed.folder / "tree.json").write_text(json.dumps(known))
         killed.stop("tree")
         assert stranger.poll() is None and len(left) == 4 and all(each.is_running() for each in left)

@@ -1,9 +1,13 @@
 """Which PostgreSQL the native platform runs where several are installed: the one that made its data."""
 
+import os
+import socket
 from pathlib import Path
 
+import psutil
 import pytest
 
+from infra.background import Background
 from infra.platform import native, programs
 from infra.platform.native import Platform
 from infra.platform.programs import postgres_program
@@ -48,6 +52,71 @@ def test_a_backup_is_made_by_the_servers_version(platform: Platform) -> None:
     backup.postgres("pg_dump", ["mlflow"], {"PGDATA": str(platform.postgres_data)})
     with pytest.raises(SonorantError, match="pg_dump of mlflow failed"):
         backup.postgres("pg_dump", ["mlflow"], {})
+
+
+def test_an_object_that_goes_while_a_backup_is_made_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backup = pytest.importorskip("infra.platform.backup")
+    exceptions = pytest.importorskip("botocore.exceptions")
+
+    class Store:
+        """Lists two objects, one of which goes before it is read; refuses the bucket `code`."""
+
+        def get_paginator(self, _: str) -> "Store":
+            return self
+
+        def paginate(self, Bucket: str) -> list[dict[str, object]]:
+            return [{"Contents": [{"Key": key, "Size": 1} for key in ("gone", "kept")]}]
+
+        def download_file(self, bucket: str, key: str, file: str) -> None:
+            if key == "gone":
+                raise exceptions.ClientError({"Error": {"Code": code}}, "HeadObject")
+            Path(file).write_text(key)
+
+    monkeypatch.setattr(backup.buckets, "client", lambda environment: Store())
+    monkeypatch.setattr(backup, "postgres", lambda program, words, environment: Path(words[3]).write_text("dump"))
+    code = "404"
+    backup.save(tmp_path / "backup", {}, {})
+    found = {file.name for file in (tmp_path / "backup/objects").rglob("*") if file.is_file()}
+    assert found == {"kept"} and backup.checked(tmp_path / "backup")
+    code = "403"
+    with pytest.raises(SonorantError, match="refuses the access key"):
+        backup.save(tmp_path / "another", {}, {})
+    assert not (tmp_path / "another").exists()
+
+
+def test_postgresql_goes_elsewhere_if_its_usual_port_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by the server that the system runs; a port that was asked for stays, and is then said to be in use."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        usual = taken.getsockname()[1]
+        monkeypatch.delenv("SONORANT_POSTGRES_PORT", raising=False)
+        moved = native.free_postgres_port({"postgres": usual, "s3": usual})
+        assert moved["postgres"] != usual and moved["s3"] == usual
+        monkeypatch.setenv("SONORANT_POSTGRES_PORT", str(usual))
+        assert native.free_postgres_port({"postgres": usual}) == {"postgres": usual}
+    monkeypatch.delenv("SONORANT_POSTGRES_PORT")
+    assert native.free_postgres_port({"postgres": usual}) == {"postgres": usual}
+
+
+def test_servers_are_known_again_after_the_clock_was_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    servers = Background(tmp_path)
+    servers.launch("sleeper", ["sleep", "600"], os.environ)
+    try:
+        before = psutil.Process.create_time
+        monkeypatch.setattr(psutil.Process, "create_time", lambda process: before(process) + 3600)
+        assert servers.alive("sleeper")
+        servers.stop("sleeper")
+        assert not servers.alive("sleeper") and not children_named("sleep")
+    finally:
+        for child in children_named("sleep"):
+            child.kill()
+
+
+def children_named(name: str) -> list[psutil.Process]:
+    found = psutil.Process().children()
+    return [child for child in found if child.name() == name and child.status() != psutil.STATUS_ZOMBIE]
 
 
 def test_a_version_that_is_gone_is_named(platform: Platform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

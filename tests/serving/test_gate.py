@@ -1,6 +1,7 @@
 """Whoever sends nonsense, sends slowly or takes slowly: a status and a line, and nothing is held for them."""
 
 import json
+import re
 import socket
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
@@ -95,6 +96,16 @@ def test_a_server_goes_by_the_names_that_it_is_given_and_by_no_other(voice_bundl
             assert b"--allow-host" in refused.read()
         elsewhere = JSON | {"Host": NAMED[0], "Origin": "https://example.org"}
         assert ask(served.url, "/v1/speech", GOOD, elsewhere).status == 403
+
+
+def test_a_probe_calls_a_server_by_the_address_at_which_it_reaches_it(voice_bundle: Path) -> None:
+    """That of a pod is known to nobody beforehand; any other address is refused as a name is."""
+    offers = (Offer(name="tiny", where=str(voice_bundle)),)
+    with running(ServeConfig(offers=offers, workers=1, host="0.0.0.0", allow_hosts=("voice.example.org",))) as served:
+        reached = re.sub(r"//[^:]+", "//127.0.0.5", served.url)
+        assert ask(reached, "/healthz").status == 200
+        assert ask(reached, "/healthz", headers={"Host": "127.0.0.6"}).status == 403
+        assert ask(reached, "/healthz", headers={"Host": "example.org"}).status == 403
 
 
 @pytest.mark.parametrize(

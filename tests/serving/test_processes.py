@@ -7,6 +7,7 @@ import random
 import shutil
 import signal
 import subprocess
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -160,6 +161,34 @@ def test_a_process_that_hangs_ends_and_loses_nothing(
             assert await spoken(voice, Wish(text=TEXT)) == whole
         assert (tmp_path / "hung").exists()
         assert "advance_or_hang" in capfd.readouterr().err  # where it hung
+
+    asyncio.run(work())
+
+
+def test_a_process_that_reads_nothing_holds_up_nobody(voice_bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sonorant.serving.speaking_process.SILENT_SECONDS", 0.2)
+
+    async def work() -> None:
+        async with loaded(voice_bundle, 2) as voice, asyncio.timeout(PATIENCE):
+            whole = await spoken(voice, Wish(text=TEXT))
+            while len(voice.pids) < 3:
+                await asyncio.sleep(0.05)
+            stopped = voice._workers[0]
+            assert stopped.pid
+            os.kill(stopped.pid, signal.SIGSTOP)
+            rescue = threading.Timer(30.0, os.kill, (stopped.pid, signal.SIGKILL))  # else the loop would stand
+            rescue.start()
+            try:
+                for _ in range(2000):
+                    stopped.tell("more", -1)  # more than a pipe holds
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(0.5):
+                        await spoken(voice, Wish(text=TEXT))
+                assert await spoken(voice, Wish(text=TEXT)) == whole
+                assert rescue.is_alive()
+            finally:
+                rescue.cancel()
+                os.kill(stopped.pid, signal.SIGKILL)
 
     asyncio.run(work())
 

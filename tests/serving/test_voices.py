@@ -157,7 +157,10 @@ def test_a_version_whose_download_breaks_off_is_downloaded_again(
     champion(2)
     wait_until(lambda: "tiny/1 stays: the store does not answer" in server.service.voices.named("tiny").trouble)
     wait_until(lambda: version(server) == "tiny/2")
-    assert [path.exists() for path in downloads] == [False, True]
+    folder = downloads[0].parent
+    wait_until(lambda: len(list(folder.iterdir())) == 1)  # of the version before, and of downloads, nothing is left
+    [kept] = folder.iterdir()
+    assert (kept / "voice.json").exists()
 
 
 class Slow:

@@ -36,7 +36,7 @@ def running(config: ServeConfig, port: int = 0) -> Iterator[Running]:
     found: dict[str, Any] = {}
 
     async def work() -> None:
-        with listen("127.0.0.1", port) as listener:
+        with listen(config.host, port) as listener:
             async with living(config) as service:
                 server = server_of(config, service, lambda: None)
                 found.update(url=f"http://127.0.0.1:{listener.getsockname()[1]}/", service=service, server=server)
