@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import soundfile
 import yaml
 
-from sonorant.audio.decoding import SUFFIXES
+from sonorant.audio.decoding import SUFFIXES, UndecodableError, header
 from sonorant.errors import SonorantError
 from sonorant.processes import usable_cores
 
@@ -34,11 +33,11 @@ def find_recordings(folder: Path) -> Recordings:
         if path.suffix.lower() not in SUFFIXES or not path.is_file():
             continue
         try:
-            found = soundfile.info(path)
-        except soundfile.LibsndfileError:
+            found = header(path)
+        except UndecodableError:
             continue  # the stage `prepare` names it
-        rates.append(int(found.samplerate))
-        seconds += found.duration
+        rates.append(found.sample_rate)
+        seconds += found.frames / found.sample_rate
     if not rates:
         raise SonorantError(f"{folder}: holds no recordings ({', '.join(SUFFIXES)}); CORPUS names a folder of some")
     return Recordings(folder, sorted(rates)[len(rates) // 100], seconds / 3600)

@@ -14,7 +14,7 @@ from tasks.stage import INPUTS, run
 
 EXAMPLES = """\
 examples:
-  sonorant review --decisions corpora/mine/decisions.csv   the first time
+  sonorant review --decisions corpora/mine.decisions.csv   the first time
   sonorant review                                          with prepare.decisions in params.yaml
 """
 
@@ -40,7 +40,7 @@ def main() -> None:
     applied = load("prepare", PrepareConfig).decisions
     decisions = arguments.decisions or (Path(applied) if applied else None)
     if decisions is None:
-        raise SonorantError("say where decisions go: --decisions corpora/<name>/decisions.csv")
+        raise SonorantError("say where decisions go: --decisions corpora/<name>.decisions.csv")
     review = Review(arguments.corpus, arguments.prepared, arguments.audit, decisions)
     with ReviewServer(review, arguments.port) as server, suppress(KeyboardInterrupt):
         if applied is None or Path(applied).resolve() != decisions.resolve():

@@ -1,4 +1,4 @@
-"""What a person decided about clips: `corpora/<name>/decisions.csv`, written by `sonorant review` or by hand.
+"""What a person decided about clips: `corpora/<name>.decisions.csv`, written by `sonorant review` or by hand.
 
 A clip is named by its content, so a decision holds whatever the file or the id is called, and for every copy.
 """

@@ -76,3 +76,15 @@ def test_what_is_known_of_a_family_goes_to_that_family_alone(tmp_path: Path) -> 
     assert not any("train_vocoder" in key for key in overrides_for(found, "mine", "codec_lm"))
     with pytest.raises(SonorantError, match="no settings for family whistle; it has parallel, codec_lm"):
         overrides_for(found, "mine", "whistle")
+
+
+def test_recordings_of_a_telephone_are_found_too(tmp_path: Path) -> None:
+    """m4a is not among what libsndfile opens."""
+    pytest.importorskip("av")
+    from tests.support.encoding import encode, sweep
+
+    (tmp_path / "corpus").mkdir()
+    encode(tmp_path / "corpus/a.m4a", sweep(2.0, 48000), rate=48000, codec="aac")
+    (tmp_path / "corpus/a.txt").write_text("A text.")
+    found = find_recordings(tmp_path / "corpus")
+    assert found.sample_rate == 48000 and found.hours == pytest.approx(2.0 / 3600, rel=0.1)
