@@ -17,7 +17,7 @@ from prefect.runtime import flow_run
 from prefect.states import Failed, State
 
 from flows import results
-from flows.command import run_logged
+from flows.command import alone_in, run_logged
 from flows.graph import read_graph, up_to_date
 from flows.nodes import Nodes, first_part, other_nodes
 from flows.workers import check_workers, cluster
@@ -139,12 +139,13 @@ def run_stage(
     command, folder, environment = stage_command(stage, Path(where), execution)
     environment |= {SCHEDULER: scheduler} if scheduler else {}
     try:
-        if nodes is None or not stage.startswith(TRAINING) or up_to_date(folder, stage):
-            run_logged(what, command, folder, environment)
-        else:
-            first = first_part(stage, Path.cwd(), folder, nodes)
-            with other_nodes(first) as check:
-                run_logged(what, command, folder, environment | first.environment, check)
+        with alone_in(folder, get_run_logger().info):
+            if nodes is None or not stage.startswith(TRAINING) or up_to_date(folder, stage):
+                run_logged(what, command, folder, environment)
+            else:
+                first = first_part(stage, Path.cwd(), folder, nodes)
+                with other_nodes(first) as check:
+                    run_logged(what, command, folder, environment | first.environment, check)
     except SonorantError as error:
         return Failed(message=str(error))
     return None

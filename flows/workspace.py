@@ -64,9 +64,9 @@ def make_workspace(root: Path, folder: Path, overrides: Mapping[str, Any]) -> Pa
     """Copy the project `root` to `folder` with `overrides` ({"section.key": value}) in its params.yaml.
 
     Returns `folder`. Deletes its content first, as left by an earlier try of the flow run: DVC's cache has the outputs.
-    Copies all files that git does not ignore, and what other runs left in `SIDE_BY_SIDE`. Links share `runs/` and
-    ignored sources; DVC's cache is the project's. Paths that lead out of the project are made absolute. Raises
-    SonorantError for a wrong override or if `root` is not a git repository.
+    Copies all files that git does not ignore, and what other runs left in `SIDE_BY_SIDE`. Links share `runs/`, ignored
+    sources and ignored paths that settings name; DVC's cache is the project's. Paths that lead out of the project are
+    made absolute. Raises SonorantError for a wrong override or if `root` is not a git repository.
     """
     check_overrides(root / "params.yaml", overrides)
     cache = read_graph(root).cache
@@ -82,7 +82,7 @@ def make_workspace(root: Path, folder: Path, overrides: Mapping[str, Any]) -> Pa
     if paths := _paths_out_of(root, folder / "params.yaml"):
         edit(folder / "params.yaml", paths)
     graph = read_graph(folder)
-    for source in graph.sources:
+    for source in (*graph.sources, *_named_paths(folder / "params.yaml")):
         if not (folder / source).exists() and (root / source).exists():
             (folder / source).parent.mkdir(parents=True, exist_ok=True)
             (folder / source).symlink_to((root / source).resolve())
@@ -91,8 +91,11 @@ def make_workspace(root: Path, folder: Path, overrides: Mapping[str, Any]) -> Pa
 
 
 def bring_back(folder: Path, root: Path) -> None:
-    """Copy what the workspace leaves for others' reports to `root`, except outputs of the project's own stages."""
-    _copy_side_by_side(folder, root, not_these=read_graph(root).outs)
+    """Copy what the workspace's stages leave for others' reports to `root`, except outputs of the project's own stages;
+    what other runs left may be newer there by now."""
+    outs = read_graph(folder).outs
+    others = {SIDE_BY_SIDE / path.name for path in (folder / SIDE_BY_SIDE).glob("*/")} - set(outs)
+    _copy_side_by_side(folder, root, not_these={*read_graph(root).outs, *others})
 
 
 def parse_overrides(given: Sequence[str], option: str) -> dict[str, Any]:
@@ -135,6 +138,14 @@ def _paths_out_of(root: Path, file: Path) -> dict[str, str]:
         if isinstance(value, str) and Path(value).parts[:1] == ("..",):
             found[key] = str((root / value).resolve())
     return found
+
+
+def _named_paths(file: Path) -> list[Path]:
+    """Settings of `file` that may be paths within the project: such as a store, a file of decisions, weights."""
+    settings = params.read(file)
+    values: list[Any] = [reduce(operator.getitem, key.split("."), settings) for key in _keys(settings)]
+    named = [Path(value) for value in values if isinstance(value, str) and "/" in value and "://" not in value]
+    return [path for path in named if not path.is_absolute() and ".." not in path.parts]
 
 
 def _configure_dvc(root: Path, folder: Path, cache: Path) -> None:

@@ -138,12 +138,12 @@ def _launch_tracked(job: Job, name: str, stage: str, initial: Initial | None) ->
     adopted = "" if run.name == job.fingerprint else " (begun by an earlier Sonorant: same data and settings)"
     _say(f"training in {run}{adopted}")
     # Before the MLflow run is opened: two processes of one run directory would both send its points.
-    RunDirectory(run).wait_until_free(_say)
-    if initial:
-        initial.write(run / "initial.ckpt")
-    kept = {"code": job.provenance["code"], "fingerprint": run.name, "features": job.provenance["data"]}
-    with stage_run(name, stage_params(stage), {**origin_tags(), **kept}, run):
-        launch(job)
+    with RunDirectory(run).launching(_say):
+        if initial:
+            initial.write(run / "initial.ckpt")
+        kept = {"code": job.provenance["code"], "fingerprint": run.name, "features": job.provenance["data"]}
+        with stage_run(name, stage_params(stage), {**origin_tags(), **kept}, run):
+            launch(job)
 
 
 def _start_anew(run: Path, content: Fields) -> Path:

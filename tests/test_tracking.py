@@ -329,3 +329,7 @@ def test_tail_reads_whole_lines_once_and_skips_damaged_ones(tmp_path: Path) -> N
 
 def test_addresses_are_shown_without_passwords() -> None:
     assert shown("failed:\n http://me:pass@host:5000/api") == "failed: http://host:5000/api"
+    assert shown("http://me:p@ss@host/x") == "http://host/x"
+    assert shown("http://host/models/x@champion") == "http://host/models/x@champion"
+    for password in ("Zx3/9k+Q=", "Zx3@9k", "a:b@/c"):
+        assert shown(f"postgresql+psycopg://ada:{password}@db:5432/tuning") == "postgresql+psycopg://db:5432/tuning"

@@ -103,10 +103,15 @@ class TuningStudy:
         return sum(trial.state == TrialState.RUNNING for trial in self.trials)
 
     def raise_if_hopeless(self) -> None:
-        """Raise SonorantError with the first failure if all trials fail."""
+        """Raise SonorantError with the first failure if all trials fail, or the last ones in the same way: a full disk
+        would use up all that are left."""
         errors = [trial.user_attrs[ERROR] for trial in self.trials if ERROR in trial.user_attrs]
         if len(errors) >= HOPELESS and not any(trial.state in WORTH for trial in self.trials):
             raise SonorantError(f"study '{self.name}': all of {len(errors)} trials failed; the first: {errors[0]}")
+        ended = sorted((trial.datetime_complete, trial.number) for trial in self.trials if trial.datetime_complete)
+        last = [self.trials[number].user_attrs.get(ERROR) for _, number in ended[-HOPELESS:]]
+        if len(last) == HOPELESS and last[0] and len(set(last)) == 1:
+            raise SonorantError(f"study '{self.name}': the last {HOPELESS} trials failed alike: {last[0]}")
 
     def next_trial(self, run: Callable[[Trial, dict[str, Any]], Sequence[float]]) -> bool:
         """Run one more trial by `run(trial, settings) -> values`; false if none is left.
@@ -194,7 +199,8 @@ def make_study(storage: RDBStorage, search: Search, defaults: dict[str, Any], ba
 
 
 def make_comparison(search: Search, name: str, arms: dict[str, dict[str, Any]], base: dict[str, Any]) -> TuningStudy:
-    """A study of given trials, `arms` by name with their settings; those that it has already are not added again.
+    """A study of given trials, `arms` by name with their settings; those that it has already are not added again, but
+    for those that failed: what was in their way, as a full disk, may be gone.
 
     `search`: by whose figures. Raises SonorantError if the study began with other settings in `base`.
     """
@@ -208,7 +214,8 @@ def make_comparison(search: Search, name: str, arms: dict[str, dict[str, Any]], 
             made = optuna.create_study(storage=storage, study_name=name, directions=list(search.objectives.values()))
             for key, value in {SEARCH: asdict(search), BASE: base, DEFAULTS: {}, COMPARES: compares}.items():
                 made.set_user_attr(key, json.loads(json.dumps(value)))
-        there = {trial.user_attrs[ARM] for trial in made.get_trials(deepcopy=False)}
+        trials = made.get_trials(deepcopy=False)
+        there = {trial.user_attrs[ARM] for trial in trials if trial.state != TrialState.FAIL}
         for arm, settings in arms.items():
             if arm not in there:
                 made.enqueue_trial({}, user_attrs={ARM: arm, SETTINGS: settings})

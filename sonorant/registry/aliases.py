@@ -94,7 +94,11 @@ def _carry_out(store: Store, model: str, move: Move) -> None:
     client.set_registered_model_alias(model, BEST, str(move.champion))
     if move.previous is not None:
         client.set_registered_model_alias(model, FORMER, str(move.previous))
-    client.delete_registered_model_tag(model, MOVE_TAG)
+    try:
+        client.delete_registered_model_tag(model, MOVE_TAG)
+    except Exception:  # the answer may be lost where the work is done: a rollback that is repeated then would undo it
+        if MOVE_TAG in client.get_registered_model(model).tags:
+            raise
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -39,11 +39,12 @@ FILES = ("weights.pt", "model.json")
 
 
 def keep_trained(store: Store, run_id: str, folders: Mapping[str, Path]) -> None:
-    """Send trained model folders, by kind, to the artifacts of a version's run, unless they are there already."""
-    present = {Path(file.path).name for file in store.client.list_artifacts(run_id, FOLDER)}
+    """Send trained model folders, by kind, to the artifacts of a version's run, what is not there already."""
     for kind, folder in folders.items():
-        for name in FILES if kind not in present else ():
-            store.client.log_artifact(run_id, str(folder / name), f"{FOLDER}/{kind}")
+        present = {Path(file.path).name for file in store.client.list_artifacts(run_id, f"{FOLDER}/{kind}")}
+        for name in FILES:
+            if name not in present:
+                store.client.log_artifact(run_id, str(folder / name), f"{FOLDER}/{kind}")
 
 
 def download_trained(uri: str, kind: str, out: Path) -> Path:

@@ -6,7 +6,9 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import FileIO
 from pathlib import Path
+from typing import Any
 
 from sonorant.errors import SonorantError
 from sonorant.store.store import Entry
@@ -46,10 +48,13 @@ class Bucket:
                 return None
 
     def fetch(self, name: str, target: Path) -> bool:
-        with self._named(), target.open("wb") as file:
+        with _on_this_disk(target):
+            file = target.open("wb", buffering=0)
+        with file, self._named():
             try:
                 for part in obstore.get(self._store, name).stream(min_chunk_size=1 << 20):
-                    file.write(part)
+                    with _on_this_disk(target):
+                        _write(file, part)
             except (NotFoundError, FileNotFoundError):
                 return False
         return True
@@ -113,6 +118,21 @@ class Bucket:
             found = ANSWER.search(str(error))
             reason = " ".join((": ".join(found.groups()) if found else str(error)).split())[:200]
             raise SonorantError(f"store {self.place}: {reason}; {_remedy(error)}") from None
+
+
+@contextmanager
+def _on_this_disk(target: Path) -> Iterator[None]:
+    """Errors of the file that is written, which are not the store's."""
+    try:
+        yield
+    except OSError as error:
+        raise SonorantError(f"{target}: {error.strerror}; make room on its disk, or look at its permissions") from None
+
+
+def _write(file: FileIO, part: Any) -> None:
+    rest = memoryview(part)
+    while rest:
+        rest = rest[file.write(rest) :]
 
 
 def _remedy(error: Exception) -> str:

@@ -86,7 +86,9 @@ def store_uri() -> str:
 
 def shown(text: object) -> str:
     """`text` on one line, without the user and password of any address in it."""
-    return re.sub(r"(\w+://)[^/@\s]+@", r"\1", " ".join(str(text).split()))
+    one_line = " ".join(str(text).split())
+    # A database's password may hold / and @ as they are; in a web address an @ behind the host is none of a password's.
+    return re.sub(r"\b(https?://)[^/\s]*@|\b(?!https?://)(\w+://)\S*@", r"\1\2", one_line)
 
 
 def open_store() -> Store:

@@ -8,7 +8,7 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -71,6 +71,19 @@ class RunDirectory:
             if not _taken(lock):
                 say(f"waiting for the trainer that is at work in {self.path} (process {_owner(lock)})")
                 fcntl.flock(lock, fcntl.LOCK_EX)
+
+    @contextlib.contextmanager
+    def launching(self, say: Callable[[str], None]) -> Iterator[None]:
+        """Be the only one that starts trainers here, once no trainer is at work; ends with the process.
+
+        Between a launch and the moment in which a trainer has `lock` lie minutes on several nodes."""
+        self._open_lock().close()  # makes the folder
+        with (self.path / "launch.lock").open("w") as lock:
+            if not _taken(lock):
+                say(f"waiting for another execution that trains in {self.path}")
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            self.wait_until_free(say)
+            yield
 
     def at_work(self) -> bool:
         """Whether a trainer is at work here now; to ask creates nothing."""

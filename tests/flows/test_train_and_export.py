@@ -1,12 +1,14 @@
 """The flow ends where `dvc repro` ends, leaves the working tree alone, and leaves no process behind."""
 
 import signal
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from flows.command import alone_in
 from tests.flows.conftest import dvc, start_flow
 from tests.support.pipeline import git
 from tests.support.processes import processes_of
@@ -137,3 +139,20 @@ def test_cancelling_leaves_no_process_and_the_next_run_resumes(
     (root / "runs" / "go").touch()
     assert run_flow(root, register=False).is_completed()
     assert (root / "prepared.txt").read_text() == "1", "two of three steps were not done twice"
+
+
+def test_two_runs_in_one_folder_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DVC would fail the second at once, and advise to remove the first one's lock."""
+    monkeypatch.setattr("flows.command.WAIT_SECONDS", 0.05)
+    said: list[str] = []
+    begun = threading.Event()
+
+    def second() -> None:
+        with alone_in(tmp_path, said.append):
+            begun.set()
+
+    with alone_in(tmp_path, lambda line: pytest.fail(line)):
+        waiting = threading.Thread(target=second, daemon=True)
+        waiting.start()
+        assert not begun.wait(0.5)
+    assert begun.wait(60) and len(said) == 1 and str(tmp_path) in said[0]

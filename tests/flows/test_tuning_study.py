@@ -117,6 +117,23 @@ def test_a_study_in_which_all_fails_ends(here: Path) -> None:
     assert len(study.trials) == 3
 
 
+def test_what_fails_alike_again_and_again_does_not_use_up_the_trials(here: Path) -> None:
+    """As on a full disk; trials that fail each in its own way go on."""
+    study, calls = made(trials=30), []
+
+    def run(trial: Trial, settings: dict[str, Any]) -> Sequence[float]:
+        calls.append(trial.number)
+        if len(calls) in (2, 3, 4):
+            raise TrialFailed(f"diverged at step {trial.number}")
+        if len(calls) > 5:
+            raise TrialFailed("No space left on device")
+        return off(trial, settings)
+
+    with pytest.raises(SonorantError, match="the last 3 trials failed alike: No space left on device"):
+        finish(study, run)
+    assert len(calls) == 8 and study.left() == 22
+
+
 def test_an_error_that_is_no_trials_own_ends_the_search(here: Path) -> None:
     def fails(trial: Trial, settings: dict[str, Any]) -> Sequence[float]:
         raise SonorantError("no such figure")
@@ -305,6 +322,16 @@ def test_a_comparison_is_paired_by_seed(here: Path) -> None:
     assert verdict(found, {LOSS: "minimize"}) == "better" and verdict(found, {LOSS: "maximize"}) == "worse"
     more = studies.make_comparison(study.search, "tiny-trial-0", arms | {"trial 4": {}, "defaults 4": {}}, {"a": 1})
     assert more.left() == 2, "what is done stays"
+    fails = iter([True, False])
+
+    def once(trial: Trial, settings: dict[str, Any]) -> Sequence[float]:
+        if next(fails):
+            raise TrialFailed("No space left on device")
+        return (1.0,)
+
+    finish(more, once)
+    again = studies.make_comparison(study.search, "tiny-trial-0", arms | {"trial 4": {}, "defaults 4": {}}, {"a": 1})
+    assert again.left() == 1, "what failed is tried again"
     with pytest.raises(SonorantError, match="began with a = 1, now it is 2"):
         studies.make_comparison(study.search, "tiny-trial-0", arms, {"a": 2})
 

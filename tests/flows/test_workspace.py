@@ -73,7 +73,10 @@ def test_runs_of_two_families_see_each_other_and_leave_what_is_the_others(make_p
     dvc(folder, "repro")
     assert (folder / "page.txt").read_text() == "codec_lm\nparallel\n"
     (folder / "reports/families/parallel/family.json").write_text("changed by a run it is not of\n")
+    (folder / "reports/families/third").mkdir()
+    (folder / "reports/families/third/family.json").write_text("as it was when this run began\n")
     bring_back(folder, root)
+    assert not (root / "reports/families/third").exists()
     dvc(root, "repro")
     assert (root / "page.txt").read_text() == "codec_lm\nparallel\n"
     (root / "reports/families/codec_lm/family.json").write_text("may be written\n")
@@ -130,3 +133,14 @@ def test_a_flow_of_this_pipeline_checks_the_values_of_its_overrides(
     state = run_flow(root, overrides={"evaluate.hear": "int8"}, register=False)
     assert state.is_failed() and "evaluate.hear" in state.message
     assert not (root / "verify").exists()
+
+
+def test_paths_that_git_ignores_and_settings_name_are_there_too(make_project: Callable[..., Path]) -> None:
+    root = make_project("project", SIDE_BY_SIDE)
+    (root / "params.yaml").write_text("voice:\n  family: parallel\nstore:\n  place: kept/store\n  other: kept/absent\n")
+    (root / ".gitignore").write_text("/runs/\n/reports/\n/kept/\n")
+    (root / "kept/store").mkdir(parents=True)
+    (root / "kept/store/shard").write_text("whole")
+    folder = make_workspace(root, root / "runs" / "workspaces" / "id", {"voice.family": "codec_lm"})
+    assert (folder / "kept/store/shard").read_text() == "whole"
+    assert not (folder / "kept/absent").exists()

@@ -261,3 +261,22 @@ def test_word_errors_agree_with_the_figures() -> None:
         heard = figures(more_errors(points))["intelligibility"]["fp32"]
         assert heard["above_recordings"]["wer"] == pytest.approx(points, abs=0.1 * points)
     assert more_errors(0.0, scatter=20).sum() == RECORDINGS.sum()
+
+
+def test_a_model_whose_upload_was_cut_off_is_sent_when_it_is_registered_again(
+    voice_bundle: Path, trained: tuple[Path, Path], project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders, send = dict(zip(("acoustic", "vocoder"), trained, strict=True)), MlflowClient.log_artifact
+
+    def cut_off(client: MlflowClient, run_id: str, file: str, folder: str | None = None) -> None:
+        if file.endswith("model.json"):
+            raise ConnectionError("cut off")
+        send(client, run_id, file, folder)
+
+    monkeypatch.setattr(MlflowClient, "log_artifact", cut_off)
+    with pytest.raises(Exception, match="cut off"):
+        register(voice_bundle, figures(), project / "nowhere", CONFIG, {}, trained=folders)
+    monkeypatch.setattr(MlflowClient, "log_artifact", send)
+    register(voice_bundle, figures(), project / "nowhere", CONFIG, {}, trained=folders)
+    for kind in folders:
+        assert find_initial("models:/test-voice/1", kind, project / "nowhere", project / "nowhere")

@@ -78,6 +78,22 @@ def test_killed_in_between_nothing_is_lost_and_the_next_call_finishes(two: Path,
     assert tags(2)["rolled_back"].endswith("to version 1: it hums")
 
 
+def test_a_last_answer_that_is_lost_does_not_undo_the_rollback_when_it_is_repeated(
+    two: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mlflow.tracking import MlflowClient
+
+    delete = MlflowClient.delete_registered_model_tag
+
+    def lose_the_answer(client: MlflowClient, *given: str) -> None:
+        delete(client, *given)
+        raise ConnectionError("the answer is lost")
+
+    monkeypatch.setattr(MlflowClient, "delete_registered_model_tag", lose_the_answer)
+    assert rollback("test-voice", "it hums").champion == 1
+    assert aliases() == {"challenger": 2, "champion": 1, "previous": 2}
+
+
 @pytest.mark.parametrize("meanwhile", ["promoted", "rolled back", "cut off"])
 def test_a_champion_that_came_while_it_waited_is_not_rolled_back(
     two: Path, project: Path, monkeypatch: pytest.MonkeyPatch, meanwhile: str

@@ -353,3 +353,16 @@ def test_settings_that_cannot_be_are_refused(change: dict[str, object], message:
     settings = {"place": "store", "utterances_per_shard": 3, "cache": "cache", "cache_gib": 1.0}
     with pytest.raises(ValueError, match=message):
         StoreConfig(**{**settings, **change})  # type: ignore[arg-type]
+
+
+def test_a_full_disk_here_is_not_said_to_be_the_buckets_fault(tmp_path: Path) -> None:
+    obstore_store = pytest.importorskip("obstore.store")
+    from sonorant.store.bucket import Bucket
+
+    bucket = object.__new__(Bucket)
+    bucket.place, bucket._store = "s3://voices", obstore_store.LocalStore(str(tmp_path))
+    (tmp_path / "object").write_bytes(bytes(3 << 20))
+    assert bucket.fetch("object", tmp_path / "copy") and (tmp_path / "copy").stat().st_size == 3 << 20
+    assert not bucket.fetch("absent", tmp_path / "copy")
+    with pytest.raises(SonorantError, match=r"^/dev/full: No space left on device; make room on its disk"):
+        bucket.fetch("object", Path("/dev/full"))

@@ -71,3 +71,19 @@ def test_an_utterance_in_another_split_is_other_data(features: Path, tmp_path: P
     assert hash_of(same) == hash_of(features)
     other = with_splits(features, tmp_path / "other", lambda number, split: split if number else "test")
     assert hash_of(other) != hash_of(features)
+
+
+def test_of_two_that_launch_the_second_waits_until_the_first_has_ended(tmp_path: Path) -> None:
+    """A trainer takes its own lock only minutes later: until then both would find the directory free."""
+    said, launched = threading.Event(), threading.Event()
+
+    def launch() -> None:
+        with RunDirectory(tmp_path / "run").launching(lambda message: said.set()):
+            launched.set()
+
+    with RunDirectory(tmp_path / "run").launching(lambda message: pytest.fail(message)):
+        second = threading.Thread(target=launch, daemon=True)
+        second.start()
+        assert said.wait(60)
+        assert not launched.wait(0.2)
+    assert launched.wait(60)
