@@ -1,7 +1,7 @@
 """What a corpus of so many hours takes before it can be trained on: time, memory, disk and money.
 
 What grows with the speech is measured on recordings that are here. What grows with the number of utterances was
-measured by `benchmarks.scale` on 100,000 of them. The rest is multiplication: nothing of it has run.
+measured by `benchmarks.scale` on a million of them. The rest is multiplication: nothing of it has run.
 """
 
 import math
@@ -32,19 +32,19 @@ AUDIT = 40.0
 ALIGNERS = 350.0
 """CPU seconds in which its aligners learn, whatever the corpus; measured there."""
 LISTED: dict[str, tuple[float, float]] = {
-    "corpus": (114.0, 700.0),
-    "prepare": (0.0, 8440.0),
-    "manifest_written": (3 * 54.0, 150.0),
-    "manifest_read": (3 * 101.0, 2976.0),
-    "splits": (5.0, 235.0),
-    "summary": (33.0, 325.0),
-    "index_written": (0.3, 162.0),
-    "index_opened": (0.1, 10.0),
-    "plan": (0.3, 65.0),
-    "ledger": (1.6, 99.0),
+    "corpus": (259.0, 873.0),
+    "prepare": (0.0, 3181.0),
+    "manifest_written": (3 * 74.0, 2.0),
+    "manifest_read": (3 * 137.0, 2715.0),
+    "splits": (6.7, 224.0),
+    "summary": (37.0, 321.0),
+    "index_written": (0.2, 189.0),
+    "index_opened": (0.1, 1.0),
+    "plan": (0.4, 62.0),
+    "ledger": (2.2, 93.0),
 }
 """Steps that one process does for all utterances: CPU microseconds and bytes of memory for each; `benchmarks.scale`, of
-100,000, on an Intel Xeon. Three stages write and read a manifest; what `prepare` examines is spread, and counted so."""
+a million, on an AMD EPYC. Three stages write and read a manifest; what `prepare` examines is spread, and counted so."""
 OF_CORPUS, OF_WINDOW = ("index_opened",), ("plan", "ledger")
 """Those of them that every rank does at the start and when it is resumed: for the whole corpus, and for a window, or
 where there are none for the whole corpus too."""
@@ -222,7 +222,7 @@ def table(rates: Rates, found: Sequence[dict[str, Any]]) -> str:
     lines = [f"{name:<30}" + "".join(f"{_short(value):>16}" for value in values) for name, values in rows.items()]
     measured = (
         f"Multiplied from {rates.recordings} recordings of {rates.utterance_seconds:.1f} s on average, measured here on"
-        " one core, and from what benchmarks.scale measured on 100,000 rows. Nothing of this size has run."
+        " one core, and from what benchmarks.scale measured on a million rows. Nothing of this size has run."
     )
     return "\n".join([*lines, "", measured])
 
