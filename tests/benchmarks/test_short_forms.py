@@ -13,7 +13,7 @@ from tests.support.imports import ROOT
 from tests.support.machines import why_not
 
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
-[RUN] = re.findall(r"for name in ([\w ]+); do python -m benchmarks", MAKEFILE)
+[RUN] = re.findall(r"for name in ([\w ]+); do \\\n\t\tpython -m benchmarks", MAKEFILE)
 BENCHMARKS = [*RUN.split(), "gpu_check"]
 NEEDS = {
     "quantization": "flite",

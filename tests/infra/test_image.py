@@ -46,8 +46,14 @@ def test_nothing_tracked_is_left_out_and_no_result_or_credential_goes_in() -> No
     tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     lines = (ROOT / "infra/Dockerfile.dockerignore").read_text().splitlines()
     ignored = {line for line in lines if line and not line.startswith("#")}
+
+    def matches(name: str, rule: str) -> bool:
+        return fnmatch.fnmatch(name, rule) or name.startswith(f"{rule}/")
+
+    exceptions = [rule.removeprefix("!") for rule in ignored if rule.startswith("!")]
     for name in tracked:
-        left_out = [rule for rule in ignored if fnmatch.fnmatch(name, rule) or name.startswith(f"{rule}/")]
-        assert not left_out or name.startswith(".ci/"), name
+        left_out = [rule for rule in ignored if matches(name, rule)]
+        kept = any(matches(name, rule) for rule in exceptions)
+        assert not left_out or kept or name.startswith(".ci/"), name
     results = {line.strip("/") for line in (ROOT / ".gitignore").read_text().splitlines() if line.startswith("/")}
     assert results | {".venv", ".git/config", ".dvc/config.local"} <= ignored

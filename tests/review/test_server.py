@@ -355,7 +355,7 @@ def test_the_command_serves_the_project_it_stands_in_and_ends_when_told(folder: 
 @pytest.mark.parametrize(
     ("options", "line"),
     [
-        ([], "say where decisions go: --decisions corpora/<name>/decisions.csv"),
+        ([], "say where decisions go: --decisions corpora/<name>.decisions.csv"),
         (["--decisions", "d.csv", "--port", "70000"], "port must be 0 to 65535"),
         (["--decisions", "d.csv", "--prepared", "nowhere"], "nowhere/manifest.jsonl: no such file"),
         (["--decisions", "bad.csv"], "bad.csv: row 1: unknown column 'klip'; did you mean 'clip'?"),
