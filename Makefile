@@ -52,9 +52,9 @@ tour: demo ## after the demo, a walk through the platform: deployment, registry,
 	@python -m infra.tour
 
 bench: $(READY) ## run the benchmarks and keep their results
-	@for name in features scale windows dvc_outputs engine written_forms training arithmetic quantization latency first_audio streaming arriving_text decoding batching attention overhead tracking_outage two_nodes links ddp_faults world_size exact_resume alignment audit audit_worth long_recordings timings serving; do \
-		python -m benchmarks.$$name --save || failed="$${failed:-} $$name"; done; \
-		test -z "$${failed:-}" || { echo "claims that fail:$$failed" >&2; exit 1; }
+	@failed=; for name in features scale windows dvc_outputs engine written_forms training arithmetic quantization latency first_audio streaming arriving_text decoding batching attention overhead tracking_outage two_nodes links ddp_faults world_size exact_resume alignment audit audit_worth long_recordings timings serving; do \
+		python -m benchmarks.$$name --save || failed="$$failed $$name"; done; \
+		test -z "$$failed" || { echo "claims that fail:$$failed" >&2; exit 1; }
 
 gpu-check: ## every check that needs a GPU, with the python that has torch with CUDA: make gpu-check PYTHON=python3
 	@$(PYTHON) -m benchmarks.gpu_check --save

@@ -1,6 +1,5 @@
 """Run a command with its output in the log of a Prefect run, and end all its processes with it."""
 
-import fcntl
 import os
 import secrets
 import select
@@ -12,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
 
 import psutil
 from prefect import get_run_logger
@@ -23,7 +21,6 @@ TOKEN = "SONORANT_COMMAND"  # inherited by all descendants, even in other sessio
 GRACE = 25.0  # seconds to save and stop; Prefect's worker kills the flow itself after 30
 ADVICE = ("To track the changes", "git add ", "To enable auto staging", "dvc config core.autostage", "Use `dvc push`")
 """DVC's hints to a person, left out of the log."""
-WAIT_SECONDS = 1.0
 PROGRESS_EVERY = 10.0  # seconds between two logged states of a progress bar
 
 
@@ -160,27 +157,3 @@ def _last_state(line: bytes) -> str:
     """What a terminal shows of a line overwritten by carriage returns."""
     states = [state for state in line.decode("utf-8", "replace").split("\r") if state.strip()]
     return states[-1].rstrip() if states else ""
-
-
-@contextmanager
-def alone_in(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
-    """Be the only flow run at a stage of the project in `folder`; wait for another. DVC would not: it fails where
-    another stage reads what it would write, and advises to remove that stage's lock."""
-    file = folder / ".dvc/tmp/flow.lock"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("w") as lock:
-        told = False
-        while not _taken(lock):
-            if not told:
-                say(f"waiting for another run's stage in {folder}")
-            told = True
-            time.sleep(WAIT_SECONDS)  # not in flock, so that a run can be cancelled meanwhile
-        yield
-
-
-def _taken(lock: IO[str]) -> bool:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

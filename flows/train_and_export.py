@@ -7,6 +7,7 @@ import os
 import sys
 import time
 import warnings
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from prefect.runtime import flow_run
 from prefect.states import Failed, State
 
 from flows import results
-from flows.command import alone_in, run_logged
+from flows.command import run_logged
 from flows.graph import read_graph, up_to_date
 from flows.nodes import Nodes, first_part, other_nodes
 from flows.workers import check_workers, cluster
@@ -25,6 +26,7 @@ from flows.workspace import bring_back, check_settings, make_workspace
 from sonorant.cluster import SCHEDULER
 from sonorant.errors import SonorantError
 from sonorant.files import read_json
+from sonorant.locks import locked
 from sonorant.tracking import TrackingUnavailable, describe_execution
 from sonorant.tracking.store import shown, store_uri
 from tasks import promote as promoting
@@ -139,7 +141,7 @@ def run_stage(
     command, folder, environment = stage_command(stage, Path(where), execution)
     environment |= {SCHEDULER: scheduler} if scheduler else {}
     try:
-        with alone_in(folder, get_run_logger().info):
+        with alone_in(folder):
             if nodes is None or not stage.startswith(TRAINING) or up_to_date(folder, stage):
                 run_logged(what, command, folder, environment)
             else:
@@ -149,6 +151,13 @@ def run_stage(
     except SonorantError as error:
         return Failed(message=str(error))
     return None
+
+
+def alone_in(folder: Path) -> AbstractContextManager[None]:
+    """Be the only flow run at a stage of the project in `folder`; wait for another. DVC would not: it fails where
+    another stage reads what it would write, and advises to remove that stage's lock."""
+    logger = get_run_logger()
+    return locked(folder / ".dvc/tmp/flow.lock", lambda: logger.info("waiting for another run's stage in %s", folder))
 
 
 def stage_command(stage: str, folder: Path, execution: str) -> tuple[list[str], Path, dict[str, str]]:

@@ -86,16 +86,14 @@ def make_workspace(root: Path, folder: Path, overrides: Mapping[str, Any]) -> Pa
         if not (folder / source).exists() and (root / source).exists():
             (folder / source).parent.mkdir(parents=True, exist_ok=True)
             (folder / source).symlink_to((root / source).resolve())
-    _copy_side_by_side(root, folder, not_these=graph.outs)
+    _copy_side_by_side(root, folder, _side_by_side(root) - set(graph.outs))
     return folder
 
 
 def bring_back(folder: Path, root: Path) -> None:
     """Copy what the workspace's stages leave for others' reports to `root`, except outputs of the project's own stages;
     what other runs left may be newer there by now."""
-    outs = read_graph(folder).outs
-    others = {SIDE_BY_SIDE / path.name for path in (folder / SIDE_BY_SIDE).glob("*/")} - set(outs)
-    _copy_side_by_side(folder, root, not_these={*read_graph(root).outs, *others})
+    _copy_side_by_side(folder, root, _side_by_side(folder) & set(read_graph(folder).outs) - set(read_graph(root).outs))
 
 
 def parse_overrides(given: Sequence[str], option: str) -> dict[str, Any]:
@@ -112,12 +110,16 @@ def parse_overrides(given: Sequence[str], option: str) -> dict[str, Any]:
     return overrides
 
 
-def _copy_side_by_side(source: Path, target: Path, not_these: Collection[Path]) -> None:
-    for path in sorted((source / SIDE_BY_SIDE).glob("[!.]*/")):
-        if SIDE_BY_SIDE / path.name not in not_these:
-            with atomic_folder(target / SIDE_BY_SIDE / path.name) as copied:
-                # Without modes: DVC's cache makes links read-only.
-                shutil.copytree(path, copied, dirs_exist_ok=True, copy_function=shutil.copyfile)
+def _side_by_side(root: Path) -> set[Path]:
+    """The folders of `SIDE_BY_SIDE` that are there."""
+    return {SIDE_BY_SIDE / path.name for path in (root / SIDE_BY_SIDE).glob("[!.]*/")}
+
+
+def _copy_side_by_side(source: Path, target: Path, names: Collection[Path]) -> None:
+    for name in sorted(names):
+        with atomic_folder(target / name) as copied:
+            # Without modes: DVC's cache makes links read-only.
+            shutil.copytree(source / name, copied, dirs_exist_ok=True, copy_function=shutil.copyfile)
 
 
 def _files(root: Path) -> list[Path]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import errno
-import fcntl
 import hashlib
 import json
 import os
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sonorant.errors import SonorantError
+from sonorant.locks import locked
 from sonorant.plain import DoubtError, built
 
 if TYPE_CHECKING:
@@ -122,9 +122,7 @@ def user_cache(name: str, fill: Callable[[Path], None]) -> Path:
     """A folder of the user's cache (XDG_CACHE_HOME). Where it is not there `fill` is given an empty one to fill, in one
     process at a time; if that fails, there is none."""
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sonorant"
-    caches.mkdir(parents=True, exist_ok=True)
-    with (caches / f"{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(caches / f"{name}.lock"):
         if not (caches / name).exists():
             with atomic_folder(caches / name) as folder:
                 fill(folder)

@@ -17,7 +17,8 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 from flows.tuning.search import Search, coded
 from sonorant.errors import SonorantError
 from sonorant.files import parse_checked
-from sonorant.tracking.store import locked, shown
+from sonorant.locks import locked
+from sonorant.tracking.store import shown
 
 STORAGE = "SONORANT_TUNING_STORAGE"
 """Variable with the storage's address, which may hold a password."""

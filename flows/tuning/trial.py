@@ -1,6 +1,5 @@
 """One trial as a Prefect run: a copy of the project with its settings, the stages that its figures need, its values."""
 
-import fcntl
 import hashlib
 import json
 import shutil
@@ -26,6 +25,7 @@ from flows.tuning.search import Search
 from flows.tuning.study import ALSO, COMPARES, DETAILS, INTERVALS, LEVEL, LOCKS, SECONDS, TrialFailed
 from flows.workspace import make_workspace
 from sonorant.errors import SonorantError
+from sonorant.locks import locked
 from sonorant.tracking.study import close_trial, open_trial
 from tasks import check_params, params
 
@@ -202,7 +202,5 @@ def once(graph: Pipeline, stage: str, settings: Mapping[str, Any]) -> Iterator[N
     touched = graph.settings_of(stage, sorted(settings))
     text = json.dumps([stage, {key: settings[key] for key in touched}])
     lock = LOCKS / "stages" / hashlib.sha256(text.encode()).hexdigest()[:16]
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    with lock.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    with locked(lock):
         yield

@@ -23,7 +23,7 @@ from infra.platform.programs import as_postgres, postgres_program, program
 from infra.platform.services import CLIENT, MLFLOW_SIGN_IN, PORTS, SERVICES, WEBHOOKS, Service, filled, needed_by
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_file, read_json, write_json
-from sonorant.tracking.store import locked
+from sonorant.locks import locked
 from tasks.stage import run
 
 START = "make serve STACK=full"

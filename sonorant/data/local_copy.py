@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from sonorant.data.features import FILES, SAID_BY, SAID_MELS, FeatureStore, store_hash
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_folder
+from sonorant.locks import locked
 
 _SHARDS = "shards"
 """Folder of the copy's own store."""
@@ -32,7 +30,7 @@ def local_copy(features: Path, folder: Path) -> Path:
     target = copy_path(features, folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with alone(folder / f"{target.name}.lock"):
+        with locked(folder / f"{target.name}.lock"):
             if not _whole(target):
                 _copy(features, target)
     except OSError as error:
@@ -65,10 +63,3 @@ def _whole(store: Path) -> bool:
     except SonorantError:
         return False
     return True
-
-
-@contextmanager
-def alone(lock: Path) -> Iterator[None]:
-    with lock.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield

@@ -15,9 +15,9 @@ import numpy as np
 from sonorant.arrays import Floats
 from sonorant.data.array_file import ArrayWriter
 from sonorant.data.features import FILES, HEADER, SAID_BY, SAID_MELS, FeatureStore, store_hash
-from sonorant.data.local_copy import alone
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_folder, read_json, sha256_file, write_json
+from sonorant.locks import locked
 
 VERSION = 1
 """Version of how mels are predicted; raise it when the same model says others of the same recordings."""
@@ -36,7 +36,7 @@ def predicted_store(features: Path, predictor: Path, folder: Path, says: Says) -
     target = folder / key[:32]
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with alone(folder / f"{target.name}.lock"):
+        with locked(folder / f"{target.name}.lock"):
             if not _whole(target, key):
                 _write(features, target, key, says)
     except OSError as error:

@@ -27,9 +27,7 @@ def recording_of(corpus: Path, utterance: Utterance) -> Path:
     except FileNotFoundError:
         raise SonorantError(f"{file}: no such audio file; was it moved? run: dvc repro") from None
     except OSError as error:
-        raise SonorantError(
-            f"{file}: cannot be read ({error.strerror}); look at its disk and its permissions"
-        ) from None
+        raise SonorantError(f"{file}: cannot be read ({error.strerror}); look at its disk and permissions") from None
     if not same:
         raise SonorantError(f"{file}: edited since its corpus was read; run: dvc repro")
     return file

@@ -10,7 +10,8 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from sonorant.errors import SonorantError
-from sonorant.tracking.store import DEFAULT_DATABASE, Store, answering, locked
+from sonorant.locks import locked
+from sonorant.tracking.store import DEFAULT_DATABASE, Store, answering
 
 NEWEST, BEST, FORMER = "challenger", "champion", "previous"
 MOVE_TAG = "alias_move"

@@ -39,12 +39,12 @@ FILES = ("weights.pt", "model.json")
 
 
 def keep_trained(store: Store, run_id: str, folders: Mapping[str, Path]) -> None:
-    """Send trained model folders, by kind, to the artifacts of a version's run, what is not there already."""
+    """Send trained model folders, by kind, to the artifacts of a version's run, unless they are there already. One that
+    was cut off is sent anew: the last of its files says that it is whole."""
     for kind, folder in folders.items():
         present = {Path(file.path).name for file in store.client.list_artifacts(run_id, f"{FOLDER}/{kind}")}
-        for name in FILES:
-            if name not in present:
-                store.client.log_artifact(run_id, str(folder / name), f"{FOLDER}/{kind}")
+        for name in FILES if FILES[-1] not in present else ():
+            store.client.log_artifact(run_id, str(folder / name), f"{FOLDER}/{kind}")
 
 
 def download_trained(uri: str, kind: str, out: Path) -> Path:

@@ -1,6 +1,5 @@
 """A folder of bounded size with objects of a bucket; processes and ranks of one machine share it."""
 
-import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -8,6 +7,7 @@ from pathlib import Path
 
 from sonorant.errors import SonorantError
 from sonorant.files import flush_to_disk, sha256_file
+from sonorant.locks import locked
 from sonorant.store.store import Store
 
 _LOCKS = 64  # files; processes that want different objects seldom wait for each other
@@ -114,12 +114,8 @@ class Cache:
 
     @contextmanager
     def _alone(self, lock: str) -> Iterator[None]:
-        with (self._folder / "locks" / lock).open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            try:
-                yield
-            finally:  # not left to closing it: a process that was forked meanwhile has it open too
-                fcntl.flock(file, fcntl.LOCK_UN)
+        with locked(self._folder / "locks" / lock):
+            yield
 
 
 def _touched(file: Path) -> bool:

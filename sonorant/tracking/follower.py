@@ -19,9 +19,10 @@ from typing import Any
 
 from sonorant.errors import SonorantError
 from sonorant.files import read_json, write_json
+from sonorant.locks import locked
 from sonorant.tracking.points import Point, Tail, append_load, draw_sample
 from sonorant.tracking.run import RunSpec, close_run, open_run
-from sonorant.tracking.store import Store, TrackingUnavailable, locked, open_store, shown
+from sonorant.tracking.store import Store, TrackingUnavailable, open_store, shown
 
 log = logging.getLogger(__name__)
 STATE = "tracking.json"

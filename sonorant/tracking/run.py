@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sonorant.tracking.store import DEFAULT_DATABASE, Store, locked
+from sonorant.locks import locked
+from sonorant.tracking.store import DEFAULT_DATABASE, Store
 
 KEY_TAG = "sonorant.run"
 EXECUTION_TAG = "sonorant.execution"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import re
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sonorant.errors import SonorantError
+from sonorant.locks import locked
 
 if TYPE_CHECKING:
     from mlflow.tracking import MlflowClient
@@ -134,15 +134,6 @@ def answering(what: str) -> Iterator[Store]:
         temporary = error.error_code in ("INTERNAL_ERROR", "TEMPORARILY_UNAVAILABLE", "REQUEST_LIMIT_EXCEEDED")
         kind = TrackingUnavailable if temporary else SonorantError
         raise kind(f"{what}: MLflow at {shown(store.uri)}: {shown(error)[:300]}") from error
-
-
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock between processes of this machine; it ends with the process."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def _make_tables(database: Path) -> None:

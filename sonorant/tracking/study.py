@@ -7,8 +7,9 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from sonorant.locks import locked
 from sonorant.tracking.run import EXECUTION_TAG, PARENT_TAG, flat
-from sonorant.tracking.store import DEFAULT_DATABASE, Store, locked, open_store, shown
+from sonorant.tracking.store import DEFAULT_DATABASE, Store, open_store, shown
 
 log = logging.getLogger(__name__)
 STUDY_TAG, TRIAL_TAG = "sonorant.study", "sonorant.trial"

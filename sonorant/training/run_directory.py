@@ -14,6 +14,7 @@ from typing import IO, Any
 
 from sonorant.errors import SonorantError
 from sonorant.files import read_json, write_json
+from sonorant.locks import locked, take
 
 PATIENCE = 60.0
 """Seconds that a starting trainer waits for one that is ending, which may have to finish its step and save."""
@@ -51,7 +52,7 @@ class RunDirectory:
         """Become the only trainer here; wait up to `patience` seconds for another to end. Raises SonorantError."""
         lock = self._open_lock()
         deadline = time.monotonic() + (PATIENCE if patience is None else patience)
-        while not _taken(lock):
+        while not take(lock):
             if time.monotonic() > deadline:
                 raise SonorantError(
                     f"{self.path}: another trainer (process {_owner(lock)}) is at work here; wait for it or stop it"
@@ -68,7 +69,7 @@ class RunDirectory:
         Such a trainer does the caller's work, for another execution: its result can then be used.
         """
         with self._open_lock() as lock:
-            if not _taken(lock):
+            if not take(lock):
                 say(f"waiting for the trainer that is at work in {self.path} (process {_owner(lock)})")
                 fcntl.flock(lock, fcntl.LOCK_EX)
 
@@ -78,10 +79,8 @@ class RunDirectory:
 
         Between a launch and the moment in which a trainer has `lock` lie minutes on several nodes."""
         self._open_lock().close()  # makes the folder
-        with (self.path / "launch.lock").open("w") as lock:
-            if not _taken(lock):
-                say(f"waiting for another execution that trains in {self.path}")
-                fcntl.flock(lock, fcntl.LOCK_EX)
+        told = f"waiting for another execution that trains in {self.path}"
+        with locked(self.path / "launch.lock", lambda: say(told)):
             self.wait_until_free(say)
             yield
 
@@ -150,14 +149,6 @@ class MetricsLog:
     def flush_to_disk(self) -> None:
         """Make the rows survive a power cut before a later checkpoint does."""
         os.fsync(self._file.fileno())
-
-
-def _taken(lock: IO[str]) -> bool:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _owner(lock: IO[str]) -> str:

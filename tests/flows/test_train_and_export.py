@@ -1,5 +1,6 @@
 """The flow ends where `dvc repro` ends, leaves the working tree alone, and leaves no process behind."""
 
+import logging
 import signal
 import threading
 from collections.abc import Callable
@@ -8,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from flows.command import alone_in
+from flows.train_and_export import run_stage
 from tests.flows.conftest import dvc, start_flow
 from tests.support.pipeline import git
 from tests.support.processes import processes_of
@@ -143,16 +144,26 @@ def test_cancelling_leaves_no_process_and_the_next_run_resumes(
 
 def test_two_runs_in_one_folder_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """DVC would fail the second at once, and advise to remove the first one's lock."""
-    monkeypatch.setattr("flows.command.WAIT_SECONDS", 0.05)
-    said: list[str] = []
-    begun = threading.Event()
+    monkeypatch.setattr("flows.train_and_export.get_run_logger", lambda: logging.getLogger("run"))
+    begun, ended = threading.Event(), threading.Event()
+    real_commands: list[str] = []
 
-    def second() -> None:
-        with alone_in(tmp_path, said.append):
-            begun.set()
+    def stage(what: str, *given: object) -> None:
+        real_commands.append(what)
+        begun.set()
+        if len(real_commands) == 1:
+            assert ended.wait(60)
 
-    with alone_in(tmp_path, lambda line: pytest.fail(line)):
-        waiting = threading.Thread(target=second, daemon=True)
-        waiting.start()
-        assert not begun.wait(0.5)
-    assert begun.wait(60) and len(said) == 1 and str(tmp_path) in said[0]
+    monkeypatch.setattr("flows.train_and_export.run_logged", stage)
+    monkeypatch.setattr("flows.train_and_export.stage_command", lambda *given: ([], tmp_path, {}))
+    first, second = (
+        threading.Thread(target=run_stage.fn, args=(name, str(tmp_path), "run"), daemon=True) for name in ("a", "b")
+    )
+    first.start()
+    assert begun.wait(60)
+    second.start()
+    second.join(0.5)
+    assert real_commands == ["stage 'a'"]
+    ended.set()
+    second.join(60)
+    assert real_commands == ["stage 'a'", "stage 'b'"]
