@@ -1,8 +1,11 @@
 """What frontends find in a text, joined into the text as spoken."""
 
 import dataclasses
+import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 
 from sonorant.text.frontend import PAUSES, GivenSounds, Phoneme, Sounds, SpokenText, SpokenUnit
 from sonorant.text.traced import Span, TracedText
@@ -11,8 +14,7 @@ _LOCAL_FIRST = 0xFF000
 """First of the private characters that stand for words of the lexicon and homographs; below are those of a text."""
 _LOCAL = 0xFFE
 """How many there are: more words of one text stay with the frontend."""
-_REACH = 80
-"""Characters ahead in which a word is looked for; a number written out is shorter."""
+_TOKEN = re.compile(r"\w+|[^\w\s]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +58,16 @@ def audible_sentences(parts: Iterable[tuple[str, Iterable[Piece]]], unknown: tup
 
 def placed(words: Sequence[str], text: TracedText) -> list[Span]:
     """Where in the original each of these words stands, which were found in `text` in this order. A word that is not
-    there as it is, such as one of a number written out, has the span of all that stands between its neighbours."""
-    found: list[Span | None] = []
+    there as it is, such as one of a number written out, has the span of all that stands between its neighbours. The
+    two are compared as a whole: the word of an abbreviation may well be written out further on."""
+    found = _whole_words(words, text.text)
     place = 0
-    for word in words:
-        at = text.text.find(word, place, place + len(word) + _REACH) if word else -1
-        found.append((at, at + len(word)) if at >= 0 else None)
-        place = at + len(word) if at >= 0 else place
+    for number, word in enumerate(words):
+        if found[number] is None and word:  # a letter of an abbreviation, a part of a compound
+            before = next((later[0] for later in found[number:] if later), len(text.text))
+            at = text.text.find(word, place, before)
+            found[number] = (at, at + len(word)) if at >= 0 else None
+        place = (found[number] or (place, place))[1]
     spans: list[Span] = []
     end = 0
     for number, span in enumerate(found):
@@ -78,6 +83,22 @@ def placed(words: Sequence[str], text: TracedText) -> list[Span]:
             end = span[1]
         spans.append(text.span(*span))
     return spans
+
+
+def _whole_words(words: Sequence[str], text: str) -> list[Span | None]:
+    """Where those words stand that are written as they are spoken."""
+    tokens = list(_TOKEN.finditer(text))
+    wanted = [(number, token) for number, word in enumerate(words) for token in _TOKEN.findall(word)]
+    matcher = SequenceMatcher(None, [token for _, token in wanted], [token[0] for token in tokens], autojunk=False)
+    there: list[list[Span]] = [[] for _ in words]
+    for first, at, size in matcher.get_matching_blocks():
+        for (number, _), token in zip(wanted[first : first + size], tokens[at : at + size], strict=True):
+            there[number].append(token.span())
+    counts = Counter(number for number, _ in wanted)
+    return [
+        (spans[0][0], spans[-1][1]) if spans and len(spans) == counts[number] else None
+        for number, spans in enumerate(there)
+    ]
 
 
 def given_in(text: str, given: GivenSounds) -> dict[str, Sounds]:

@@ -148,6 +148,12 @@ def test_private_characters_of_a_text_are_no_marks(frontend: Frontend) -> None:
     assert all(unit.seconds is None for unit in found[0].spoken.units)
 
 
+@pytest.mark.parametrize("size", [1, 10_000])
+def test_a_word_is_not_looked_for_behind_those_that_follow_it(frontend: Frontend, size: int) -> None:
+    found = [(word, written) for word, written, *_ in words("Dr. dogs Dr. Dr.", frontend, size)]
+    assert found == [("Doctor", "Dr."), ("dogs", "dogs"), ("Doctor", "Dr."), ("Doctor", "Dr.")]
+
+
 PLAIN = "Dr. Smith's 3 dogs cost $4.50 on Jan. 5th, 2020; he read 1/2 a page at 10:30 p.m. Naïve “quotes” – or so on!"
 
 
