@@ -129,6 +129,9 @@ class _Flight:
 
     def __init__(self, client: "Client", address: str, work: Work, items: Sequence[Any], label: str, unit: str) -> None:
         self._client, self._address, self._work, self._items = client, address, plain(work), items
+        # As a task of its own, on which the others depend: the scheduler holds it once and workers pass it on to each
+        # other, and where its worker dies Dask makes it again. A codec is hundreds of MB, and there are many tasks.
+        self._content = client.submit(bytes, work.content, key=f"{label}-{work.call}-given", pure=False)
         self._label, self._unit, self._last_worker = label, unit, ""
         self._groups: dict[asyncio.Task[tuple[float, list[Any]]], range] = {}
         self._threads, self._looked, self._had_workers = 0, -math.inf, time.monotonic()
@@ -171,7 +174,7 @@ class _Flight:
         items = pickle.dumps([self._items[place] for place in group])
         self._sent += 1  # a name is never used twice: Dask may remember how a task of that name ended
         key = f"{self._label}-{self._work['call']}-{self._sent}"
-        future = self._client.submit(run, self._work, items, key=key, pure=False)
+        future = self._client.submit(run, self._work, self._content, items, key=key, pure=False)
         self._groups[asyncio.create_task(self._fetch(future))] = group
         return group.stop
 

@@ -76,32 +76,33 @@ def versions() -> dict[str, str]:
     return found
 
 
-_CALLS = 16  # remembered by a process; more than share a cluster at a time
+_CALLS = 4  # remembered by a process, with all that they were given; seldom do more share a cluster at a time
 _calls: dict[str, tuple[Any, Any, Any]] = {}
 """Of this process: function, prepare and arguments of the last calls, by id."""
 _prepared: dict[str, str] = {}
 """Of this process: hash of what a module is prepared with. An initialiser sets the state of its own module alone."""
 
 
-def run(work: dict[str, Any], items: bytes) -> tuple[float, bytes]:
-    """Apply the work (a `Work` as plain values) to pickled items: seconds that they took, and the pickled results.
+def run(work: dict[str, Any], content: bytes, items: bytes) -> tuple[float, bytes]:
+    """Apply the work (a `Work` as plain values, and its content) to pickled items: seconds that they took, and the
+    pickled results.
 
     Raises SonorantError, which names this machine, where it differs from the caller; else whatever the function does.
     """
-    function = _get_ready(work)
+    function = _get_ready(work, content)
     begin = time.perf_counter()
     results = [function(item) for item in pickle.loads(items)]
     return time.perf_counter() - begin, pickle.dumps(results)
 
 
-def _get_ready(work: dict[str, Any]) -> Callable[[Any], Any]:
+def _get_ready(work: dict[str, Any], content: bytes) -> Callable[[Any], Any]:
     call = work["call"]
     if call not in _calls:
-        _check(Work(**work))
+        _check(Work(**work, content=content))
         _forget()
         if len(_calls) >= _CALLS:
             del _calls[next(iter(_calls))]
-        _calls[call] = pickle.loads(work["content"])
+        _calls[call] = pickle.loads(content)
     os.chdir(work["folder"])
     function, prepare, arguments = _calls[call]
     if prepare:
@@ -155,5 +156,5 @@ def _check(work: Work) -> None:
 
 
 def plain(work: Work) -> dict[str, Any]:
-    """Values that a worker of another version can unpickle too."""
-    return dataclasses.asdict(work)
+    """All but the content, as values that a worker of another version can unpickle too."""
+    return {field.name: getattr(work, field.name) for field in dataclasses.fields(work) if field.name != "content"}

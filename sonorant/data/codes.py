@@ -131,7 +131,8 @@ class CodeStore:
         # Where it begins is added up anew: of all utterances at once it takes seconds and gigabytes in each loader.
         members = index.in_shard(shard)
         before = members[: int((members == i).argmax())]
-        return self._shards.read(CODES, shard, int(self.frames[before].sum()), int(self.frames[i]))
+        first, keep = int(self.frames[before].sum()), self._features.keeps
+        return self._shards.read(CODES, shard, first, int(self.frames[i]), keep=keep)
 
     def fetch(self, items: Iterable[int] | np.ndarray) -> None:
         """Have the codes of these utterances on this machine before they are read; see `Shards.fetch`."""
@@ -214,7 +215,9 @@ def _keys(features: FeatureStore, codec: Encodes, described: dict[str, Any]) -> 
     """Name the codes of each shard by what is encoded, the codec, and its code."""
     import sonorant.layers
 
-    shared = key_of(VERSION, described, code_of(*modules_of(type(codec)), sonorant.layers))
+    # A GPU rounds otherwise, so that a code may be another: what it encodes is kept apart.
+    device = {"device": "cuda"} if torch.cuda.is_available() else {}
+    shared = key_of(VERSION, described | device, code_of(*modules_of(type(codec)), sonorant.layers))
     heard = [number for number, name in enumerate(ARRAYS) if name in (MELS, PITCH, AUDIO)]
     return [
         key_of(shared, [objects[number].tobytes().hex() for number in heard])

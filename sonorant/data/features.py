@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,8 @@ class FeatureStore:
         self._shards = Shards(path, self.place, index.shard_objects, arrays_of(self.audio), REMAKE)
         self._said = SaidMels(path / SAID_MELS, index.frames, self.audio.n_mels) if SAID_BY in header else None
         self.seconds_reading = 0.0
+        self.keeps = False
+        """Whether what is read is kept at hand, see `keeping`."""
 
     @classmethod
     def open(cls, path: Path, audio: MelConfig | None = None, compared: str | None = None) -> FeatureStore:
@@ -128,6 +131,19 @@ class FeatureStore:
         shards = np.unique(self.index.shard[np.asarray(items, dtype=np.int64)]).tolist()
         self._shards.fetch(shards, [name for name in names if not (self._said and name == MELS)])
 
+    @contextmanager
+    def keeping(self) -> Iterator[None]:
+        """What is read meanwhile of a bucket's shards is fetched once and then kept on this machine, beside the cache.
+
+        For a few utterances of many shards that are read again and again: each would fetch its whole shard, and push
+        out of the cache what is trained on.
+        """
+        self.keeps = True
+        try:
+            yield
+        finally:
+            self.keeps = False
+
     def mel(self, i: int, start: int = 0, frames: int | None = None) -> np.ndarray:
         """Log-mel float16 (T, M) of utterance `i`: all of it, or `frames` frames from `start` on."""
         count = self._frames_of(i, start, frames)
@@ -159,11 +175,12 @@ class FeatureStore:
         return left if frames is None else min(frames, left)
 
     def _read(self, name: str, i: int, first: int, count: int) -> np.ndarray:
-        return self._timed(self._shards.read, name, int(self.index.shard[i]), int(first), int(count))
+        shard = int(self.index.shard[i])
+        return self._timed(self._shards.read, name, shard, int(first), int(count), keep=self.keeps)
 
-    def _timed(self, read: Callable[..., np.ndarray], *arguments: Any) -> np.ndarray:
+    def _timed(self, read: Callable[..., np.ndarray], *arguments: Any, **options: bool) -> np.ndarray:
         before = time.perf_counter()
-        rows = read(*arguments)
+        rows = read(*arguments, **options)
         self.seconds_reading += time.perf_counter() - before
         return rows
 

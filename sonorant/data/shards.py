@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import os
 import resource
+import tempfile
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -52,15 +55,26 @@ class Shards:
         allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         self._most = _OPEN if allowed == resource.RLIM_INFINITY else max(1, min(_OPEN, allowed // _SHARE))
         self._held: dict[str, list[np.ndarray]] = {}
+        self._kept = KeptRows(Path(place.cache))
 
     def __len__(self) -> int:
         return len(self._objects)
 
-    def read(self, name: str, shard: int, first: int, count: int) -> np.ndarray:
+    def read(self, name: str, shard: int, first: int, count: int, *, keep: bool = False) -> np.ndarray:
         """A copy of `count` rows from `first` on of the array `name` of a shard.
+
+        Args:
+            keep: have these rows at hand for as long as this process lives, whatever leaves the cache.
 
         Raises SonorantError if it is missing, damaged or too short.
         """
+        if not keep or self.held or self._store.local(self._object(name, shard)) is not None:
+            return self._read(name, shard, first, count)
+        key = name, shard, first, count
+        kept = self._kept.find(key)
+        return self._kept.add(key, self._read(*key)) if kept is None else kept
+
+    def _read(self, name: str, shard: int, first: int, count: int) -> np.ndarray:
         if self._held:
             return self._held[name][shard][first : first + count].copy()
         file = self._open.get((name, shard))
@@ -181,3 +195,40 @@ class Shards:
 
     def _missing(self, name: str, shard: int) -> SonorantError:
         return SonorantError(f"{self._named(name, shard)}: no such file; run: {self._remake}")
+
+
+class KeptRows:
+    """Copies of rows in a file without a name below `folder`, which ends with the process."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._file: Any = None
+        self._places: dict[tuple[str, int, int, int], tuple[int, np.dtype, tuple[int, ...]]] = {}
+        """By array, shard, first row and count: where they begin in the file, their dtype and shape."""
+        self._end = 0
+
+    def add(self, key: tuple[str, int, int, int], rows: np.ndarray) -> np.ndarray:
+        """Keep rows and return them. Raises SonorantError if there is no room."""
+        try:
+            if self._file is None:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                self._file = tempfile.TemporaryFile(dir=self._folder, buffering=0)  # noqa: SIM115 (open to the end)
+            data, place = memoryview(rows.tobytes()), self._end
+            while data:
+                written = os.pwrite(self._file.fileno(), data, place)
+                data, place = data[written:], place + written
+        except OSError as error:
+            raise SonorantError(
+                f"store.cache {self._folder}: {error.strerror}; make room there or name another"
+            ) from None
+        self._places[key] = self._end, rows.dtype, rows.shape
+        self._end = place
+        return rows
+
+    def find(self, key: tuple[str, int, int, int]) -> np.ndarray | None:
+        """The rows that were kept under this key."""
+        if key not in self._places:
+            return None
+        place, dtype, shape = self._places[key]
+        size = dtype.itemsize * math.prod(shape)
+        return np.frombuffer(bytearray(os.pread(self._file.fileno(), size, place)), dtype).reshape(shape)

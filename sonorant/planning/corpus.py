@@ -194,6 +194,7 @@ def forecast(rates: Rates, hours: float, machines: Machines, *, audited: bool = 
         "shards": shards,
         "files": shards * OBJECTS,
         "computed_for_one_more": round(per_shard * FULL),
+        "computed_for_one_per_cent_more": 1.0 - 0.99 ** (per_shard * FULL),
         "start_of_training_seconds": start,
         "cost": {
             "preparation": None if machines.price is None else machines.price * machines.machines * wall / 3600,
@@ -215,6 +216,7 @@ def table(rates: Rates, found: Sequence[dict[str, Any]]) -> str:
         "shards": [row["shards"] for row in found],
         "files in the store": [row["files"] for row in found],
         "one recording more: computed": [row["computed_for_one_more"] for row in found],
+        "1 % more: computed, %": [round(100 * row["computed_for_one_per_cent_more"]) for row in found],
         "training starts after, s": [row["start_of_training_seconds"] for row in found],
         "preparation costs": [row["cost"]["preparation"] for row in found],
         "the store costs a month": [row["cost"]["store_a_month"] for row in found],

@@ -219,6 +219,10 @@ class Trainer:
 
     def validate(self) -> dict[str, float]:
         """Return the EMA's losses on the validation split; write a sample, and the best checkpoint if it improved."""
+        with self.recipe.store.keeping():
+            return self._validated()
+
+    def _validated(self) -> dict[str, float]:
         plan = self.validation_plan
         losses, own = validation_losses(self.trained, plan, self.step)
         judged = self._judge(own, len(plan)) if self.patience else {}

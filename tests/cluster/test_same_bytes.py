@@ -4,7 +4,8 @@ import random
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from sonorant.data.features import FeatureStore
 from sonorant.errors import SonorantError
 from sonorant.processes import spread
 from sonorant.recognizers import Clip, transcribe
-from sonorant.store import StoreConfig
+from sonorant.store import StoreConfig, open_store
 from tasks.params import load
 from tests.audit.test_audit import STAGE, corpus_of
 from tests.cluster import two_machines
@@ -142,37 +143,90 @@ def test_audit(tmp_path: Path, two: Cluster, monkeypatch: pytest.MonkeyPatch) ->
     assert sum(name.endswith(".pt") for name in found[0]) == 2
 
 
+@contextmanager
+def served(kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, list[bool]]]:
+    """The place of a store: a folder that all see, or a bucket, which answers 503 now and then; and for each request
+    whether it did."""
+    refused: list[bool] = []
+    if kind == "folder":
+        yield str(folder / "store"), refused
+        return
+
+    def sometimes(number: int) -> tuple[int, bytes] | None:
+        refused.append(number % 7 == 3)
+        return (503, b"") if refused[-1] else None
+
+    with object_store(folder / "s3") as running:
+        for name, value in running.environment.items():
+            monkeypatch.setenv(name, value)
+        with disturbed(running.environment["AWS_ENDPOINT_URL"], sometimes) as address:
+            monkeypatch.setenv("AWS_ENDPOINT_URL", address)
+            yield f"s3://{running.bucket}", refused
+
+
+class Features:
+    """The same features again and again, each time in a store of their own."""
+
+    def __init__(self, folder: Path, place: str, takes: int) -> None:
+        self._folder, self._place = folder, place
+        self._corpus, six = make_corpus(folder / "corpus")
+        self._rows = [replace(utterance, id=f"{utterance.id}-{take}") for take in range(takes) for utterance in six]
+
+    def write(self, name: str, processes: int | None) -> list[object]:
+        """What they come to."""
+        cache, out = str(self._folder / f"{name}-cache"), self._folder / name
+        store = StoreConfig(place=f"{self._place}/{name}", utterances_per_shard=8, cache=cache, cache_gib=1.0)
+        write_features(self._corpus, self._rows, out, AUDIO, TEXT, processes, store=store)
+        features = FeatureStore.open(out)
+        features.verify()
+        return [features.header[part] for part in ("content", "mel_mean", "mel_std")]
+
+    def shards(self, name: str) -> int:
+        """So many are whole."""
+        return sum(1 for _ in open_store(f"{self._place}/{name}").entries("shards/"))
+
+
 @pytest.mark.parametrize("kind", ["folder", "bucket"])
 def test_features(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Workers write shards into a folder that all see, or into a bucket, which answers 503 now and then."""
-    folder, six = make_corpus(tmp_path / "corpus")
-    rows = [replace(utterance, id=f"{utterance.id}-{take}") for take in range(12) for utterance in six]
-    place, refused, found = str(tmp_path / "store"), [], []
-    with ExitStack() as stack:
-        if kind == "bucket":
-            running = stack.enter_context(object_store(tmp_path / "s3"))
-            for name, value in running.environment.items():
-                monkeypatch.setenv(name, value)
-
-            def sometimes(number: int) -> tuple[int, bytes] | None:
-                refused.append(number % 7 == 3)
-                return (503, b"") if refused[-1] else None
-
-            address = stack.enter_context(disturbed(running.environment["AWS_ENDPOINT_URL"], sometimes))
-            monkeypatch.setenv("AWS_ENDPOINT_URL", address)
-            place = f"s3://{running.bucket}"
-        made = stack.enter_context(cluster(tmp_path))
+    with served(kind, tmp_path, monkeypatch) as (place, refused), cluster(tmp_path) as made:
+        features, found = Features(tmp_path, place, takes=12), []
         for name, scheduler, processes in (("one", None, 1), ("pool", None, 2), ("cluster", made.address, None)):
             if scheduler:
                 monkeypatch.setenv(SCHEDULER, scheduler)
-            cache = str(tmp_path / f"{name}-cache")
-            store = StoreConfig(place=f"{place}/{name}", utterances_per_shard=8, cache=cache, cache_gib=1.0)
-            write_features(folder, rows, tmp_path / name, AUDIO, TEXT, processes, store=store)
-            features = FeatureStore.open(tmp_path / name)
-            features.verify()
-            found.append([features.header[part] for part in ("content", "mel_mean", "mel_std")])
+            found.append(features.write(name, processes))
     assert found[0] == found[1] == found[2]
     assert sum(refused) > 5 or kind == "folder"
+
+
+@pytest.mark.parametrize("dies", ["worker", "scheduler"])
+@pytest.mark.parametrize("kind", ["folder", "bucket"])
+def test_features_of_a_cluster_that_loses(
+    dies: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker, and the others do its share; or its scheduler, and what was done is found when it is started again."""
+    with served(kind, tmp_path, monkeypatch) as (place, _), cluster(tmp_path) as made:
+        features = Features(tmp_path, place, takes=120)
+        wanted = features.write("one", 1)
+        whole = features.shards("one")
+        monkeypatch.setenv(SCHEDULER, made.address)
+        victim = workers_of(made)[0] if dies == "worker" else made.scheduler
+        with ThreadPoolExecutor(1) as pool:
+            writing = pool.submit(features.write, "cluster", None)
+            wait_until(lambda: features.shards("cluster") > 3 or writing.done())
+            victim.kill()
+            assert not writing.done() and features.shards("cluster") < whole / 2, "too late to disturb it"
+            if dies == "worker":
+                assert writing.result() == wanted
+                return
+            with pytest.raises(SonorantError, match=f"^features: the scheduler at {made.address} is gone"):
+                writing.result()
+        assert not (tmp_path / "cluster").exists()
+        wait_until(lambda: made.worker.poll() is not None)
+        made.start_scheduler()
+        made.start_workers("worker", 1)
+        kept = features.shards("cluster")
+        assert features.write("cluster", None) == wanted
+        assert 3 < kept < whole == features.shards("cluster")
 
 
 def test_codes(tmp_path: Path, two: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,6 +84,24 @@ def test_each_process_is_prepared_once_a_call_and_for_that_call() -> None:
         assert all(history.count(what) == 1 for history in by_process.values())
 
 
+def test_what_processes_are_prepared_with_is_sent_to_the_cluster_once(
+    there: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from distributed import Client
+
+    sent: list[int] = []
+    submit = Client.submit
+
+    def counted(self: Client, function: Any, *given: Any, **options: Any) -> Any:
+        sent.append(sum(len(part) for part in given if isinstance(part, bytes)) + len(str(given[0])))
+        return submit(self, function, *given, **options)
+
+    monkeypatch.setattr(Client, "submit", counted)
+    weights = "w" * 1_000_000
+    assert len(numbers(spread_work.prepared, 60, prepare=spread_work.prepare, arguments=(weights,))) == 60
+    assert len(sent) > 4 and sum(size > 100_000 for size in sent) == 1
+
+
 @pytest.mark.usefixtures("anywhere")
 @pytest.mark.parametrize(("items", "error"), [(range(6), SonorantError), (range(100, 106), KeyError)])
 def test_what_the_function_raises_is_raised_as_it_is(items: range, error: type[Exception]) -> None:

@@ -77,3 +77,37 @@ def test_the_end_of_an_epoch_is_the_beginning_of_the_next() -> None:
 def test_epochs_that_are_planned_alike_are_refused() -> None:
     with pytest.raises(AllRanksError, match="epochs 4 to 7 are planned alike, so nothing is ever reshuffled"):
         opened(Counted(shuffles=False))
+
+
+WINDOWS = 5
+
+
+@pytest.mark.parametrize("shuffles", [True, False])
+def test_windows_are_compared_with_themselves_in_later_epochs(shuffles: bool) -> None:
+    """A window differs from the next one also where nothing is ever reshuffled."""
+
+    def planned(number: int) -> list[MicroBatch]:
+        items = np.arange(60) + 60 * (number % WINDOWS)
+        epoch = number if shuffles else number % WINDOWS
+        return utterance_plan(np.full(300, 100), items, budget=300, seed=1, epoch=epoch)
+
+    ledger = Ledger(Alone(ONE.rank, ONE.world_size, ONE.local_rank, ONE.device))
+    if shuffles:
+        assert ledger.open(Plan(3, planned, WINDOWS), 2 * WINDOWS + 3, 0)
+        return
+    with pytest.raises(AllRanksError, match="epochs 2 to 5 are planned alike"):
+        ledger.open(Plan(3, planned, WINDOWS), 2 * WINDOWS + 3, 0)
+
+
+def test_who_computes_the_epoch_before_again_is_told_so_by_windows_too() -> None:
+    def planned(number: int) -> list[MicroBatch]:
+        items = np.arange(60) + 60 * (number % WINDOWS)
+        return utterance_plan(np.full(300, 100), items, budget=300, seed=1, epoch=number)
+
+    plan, number = Plan(3, planned, WINDOWS), 2 * WINDOWS + 3
+    ledger = Ledger(Alone(ONE.rank, ONE.world_size, ONE.local_rank, ONE.device))
+    ledger.open(plan, number, 0)
+    before = plan.steps(number - WINDOWS)[0]
+    ledger.note([torch.from_numpy(np.array(samples_of([batch]))) for batch in before])
+    with pytest.raises(AllRanksError, match=r"\(epoch 2\): rank 0 .* computed epoch 1 again in the same order"):
+        ledger.check(1)

@@ -11,6 +11,7 @@ import pytest
 from sonorant.data.batches import prefetched
 from sonorant.data.features import FeatureStore
 from sonorant.store import StoreConfig
+from sonorant.store.bucket import Bucket
 from sonorant.training import checkpoint
 from tests.support.object_store import ObjectStore, disturbed, object_store
 from tests.support.synthetic_corpus import TINY, write_corpus
@@ -119,6 +120,25 @@ def test_from_a_bucket_with_a_small_cache_it_is_the_same_training_to_the_bit(
         states.append(trainer.state())
     assert_same(*states)
     assert 0 < held(remote) <= remote.room
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("kind", ["acoustic", "vocoder"])
+def test_a_validation_fetches_nothing_anew_after_windows_have_passed_through_the_cache(
+    kind: str, remote: Remote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Validation utterances lie in most shards: each would bring its whole shard again."""
+    fetched: list[str] = []
+    fetch = Bucket.fetch
+    monkeypatch.setattr(Bucket, "fetch", lambda *given: fetched.append(given[1]) or fetch(*given))
+    trainer = trainer_of(tiny_recipe(kind, remote.features, window_shards=WINDOW), tmp_path / "run")
+    first, plan = trainer.validate(), trainer.recipe.plan
+    assert plan.fetch is not None and fetched
+    for number in range(plan.windows):
+        plan.fetch(number)
+    del fetched[:]
+    assert trainer.validate() == first
+    assert fetched == []
 
 
 def test_loader_processes_fetch_too(corpus: Path, remote: Remote) -> None:

@@ -57,11 +57,13 @@ class Ledger:
         self._computed = []
         planned = _hash(self._steps)
         _refuse_other_plans(self.ranks.gather(Page(self.ranks.name, planned, [])))
-        later = range(epoch + 1, epoch + EPOCHS_COMPARED)
+        # Of a plan by windows, the same window of later epochs: the next one is another part of the corpus anyway.
+        later = range(epoch + plan.windows, epoch + EPOCHS_COMPARED * plan.windows, plan.windows)
         enough = sum(map(len, self._steps)) >= EPOCHS_COMPARED
         if enough and all(_hash(plan.steps(number)) == planned for number in later):  # up to the first that differs
+            first = epoch // plan.windows
             raise AllRanksError(
-                f"{self.ranks.name}: epochs {epoch} to {epoch + EPOCHS_COMPARED - 1} are planned alike, so nothing is "
+                f"{self.ranks.name}: epochs {first} to {first + EPOCHS_COMPARED - 1} are planned alike, so nothing is "
                 "ever reshuffled: the plan's random numbers have to depend on the epoch"
             )
         self._opened = epoch, place = self._turned()
@@ -91,7 +93,8 @@ class Ledger:
             shares = [page.computed[number] for page in pages]
             if sorted(chain.from_iterable(shares)) != sorted(samples_of(batches)):
                 fault = self._fault(epoch, place, shares, pages)
-                raise AllRanksError(f"step {first + number} (epoch {epoch}): {fault}; {HINT}")
+                which = epoch // self._plan.windows
+                raise AllRanksError(f"step {first + number} (epoch {which}): {fault}; {HINT}")
 
     def _turned(self) -> tuple[int, int]:
         while self._place == len(self._steps):  # a window without anything to train on has no step
@@ -107,11 +110,12 @@ class Ledger:
     def _fault(self, epoch: int, place: int, shares: list[Samples], pages: list[Page]) -> str:
         batches = self._plan.steps(epoch)[place]
         planned, computed = Counter(samples_of(batches)), Counter(chain.from_iterable(shares))
-        for earlier in {0, epoch - 1} - {-1, epoch}:
-            steps = self._plan.steps(earlier)
+        windows = self._plan.windows
+        for earlier in {epoch % windows, epoch - windows} - {epoch}:
+            steps = self._plan.steps(earlier) if earlier >= 0 else []
             if place < len(steps) and computed == Counter(samples_of(steps[place])):
                 who = f"{pages[0].rank} and the others"
-                return f"{who} computed epoch {earlier} again in the same order: the data is not reshuffled"
+                return f"{who} computed epoch {earlier // windows} again in the same order: the data is not reshuffled"
         foreign, missing = sorted((computed - planned).keys()), sorted((planned - computed).keys())
         if repeated := [sample for sample in foreign if sample in planned]:
             who = " and by ".join(page.rank for page, share in zip(pages, shares, strict=True) if repeated[0] in share)
