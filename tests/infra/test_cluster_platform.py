@@ -1,6 +1,7 @@
 """The platform on Kubernetes: folders that kustomize applies, Prefect's job template, values of the charts, all against
 strict schemas. No cluster ran them."""
 
+import asyncio
 import copy
 import json
 import re
@@ -8,11 +9,12 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 import yaml
 
-from infra.platform.services import SECRETS, SERVICES
+from infra.platform.services import CLIENT, SECRETS, SERVICES
 from sonorant.training.distributed.launch import Node
 from tests.infra.test_kubernetes import documents, pod_of, refusals
 from tests.support.imports import ROOT
@@ -105,6 +107,24 @@ def test_the_job_of_prefects_worker_is_one_that_kubernetes_knows(values: dict[st
 def test_each_placeholder_is_a_variable_and_each_variable_is_used() -> None:
     used = set(re.findall(r"\{\{ (\w+) \}\}", json.dumps(TEMPLATE["job_configuration"])))
     assert used == set(TEMPLATE["variables"]["properties"])
+
+
+def test_a_flow_has_the_variables_that_it_has_natively() -> None:
+    """Addresses and keys by the secret, what is the same everywhere by the template; Prefect sets its own address."""
+    page = (ROOT / "docs/platform.md").read_text(encoding="utf-8")
+    row = re.search(r"^\| `sonorant-client` \| (.+) \|$", page, flags=re.MULTILINE)
+    assert row
+    secret, given = set(re.findall(r"`(\w+)`", row[1])), rendered()["spec"]["template"]["spec"]["containers"][0]["env"]
+    assert CLIENT.keys() - secret - given.keys() == {"PREFECT_API_URL"}
+    assert given == {name: CLIENT[name] for name in given}
+    differs = {name for name, value in CLIENT.items() if "{" in value}  # by place
+    assert not given.keys() & differs
+
+
+def test_a_deployments_own_variables_leave_those_of_the_template() -> None:
+    configuration = pytest.importorskip("prefect.workers.base").BaseJobConfiguration
+    made = asyncio.run(configuration.from_template_and_values(TEMPLATE, {"env": {"A": "b"}}, client=MagicMock()))
+    assert made.env == rendered()["spec"]["template"]["spec"]["containers"][0]["env"] | {"A": "b"}
 
 
 def policies() -> Iterator[dict[str, Any]]:
