@@ -16,11 +16,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from infra.platform import buckets
+from infra.platform.databases import as_superuser, make_database, put_in_place, remove_database
 from infra.platform.env_file import OF_BACKUP, read_env, secrets_of_backup, take_over, write_env
 from infra.platform.native import Platform
 from infra.platform.programs import postgres_program
@@ -29,7 +30,10 @@ from sonorant.errors import SonorantError
 from sonorant.files import atomic_folder, read_json, sha256_file, write_json
 from tasks.stage import run
 
-NAMES = [name for names in DATABASES.values() for name in names]
+OWNERS = {name: role for role, names in DATABASES.items() for name in names}
+"""The role that owns each database."""
+RESTORED = {name: f"{name}_restored" for name in OWNERS}
+"""What a database is called until all are whole."""
 CONTENT = "content.json"
 STORES = ("postgres", "s3")
 
@@ -47,7 +51,7 @@ def save(folder: Path, environment: Mapping[str, str], secrets: Mapping[str, str
         raise SonorantError(f"{folder} exists; give a new folder")
     with atomic_folder(folder) as new:
         new.chmod(0o700)
-        for name in NAMES:
+        for name in OWNERS:
             postgres("pg_dump", ["--format", "custom", "--file", str(new / f"{name}.dump"), name], environment)
         store = buckets.client(environment)
         for bucket in BUCKETS:
@@ -81,11 +85,34 @@ def checked(folder: Path) -> Path:
 def restore(folder: Path, environment: Mapping[str, str]) -> None:
     """Bring databases and objects back to what they were; other objects stay.
 
-    Raises SonorantError if the backup is damaged, a store does not answer, or a server still uses a database.
+    Databases are made anew beside the former ones, and take their place at once when all is there: a restore that fails
+    leaves those as they are. Read into a former one, a dump would meet what an upgrade has added there, and fail.
+
+    Raises SonorantError if the backup is damaged, or a store does not answer.
     """
-    for name in NAMES:
-        clean = ["--clean", "--if-exists", "--exit-on-error", "--single-transaction"]
-        postgres("pg_restore", [*clean, "--dbname", name, str(folder / f"{name}.dump")], environment)
+    try:
+        for name, new in RESTORED.items():
+            restore_database(folder / f"{name}.dump", new, OWNERS[name], environment)
+        restore_objects(folder, environment)
+        with as_superuser(environment) as connection:
+            put_in_place(connection, {new: name for name, new in RESTORED.items()})
+    except BaseException:
+        with suppress(SonorantError), as_superuser(environment) as connection:
+            for new in RESTORED.values():
+                remove_database(connection, new)
+        raise
+
+
+def restore_database(dump: Path, name: str, role: str, environment: Mapping[str, str]) -> None:
+    """Make the database `name` of the role anew from a dump."""
+    with as_superuser(environment) as connection:
+        remove_database(connection, name)  # what a restore that was killed left
+        make_database(connection, name, role)
+    whole = ["--exit-on-error", "--single-transaction"]
+    postgres("pg_restore", [*whole, "--dbname", name, str(dump)], environment)
+
+
+def restore_objects(folder: Path, environment: Mapping[str, str]) -> None:
     store = buckets.client(environment)
     for bucket in BUCKETS:
         top = folder / "objects" / bucket
@@ -114,15 +141,11 @@ def postgres(program: str, words: list[str], environment: Mapping[str, str]) -> 
 @contextmanager
 def natively(platform: Platform) -> Iterator[dict[str, str]]:
     """Variables of the platform of `make serve STACK=full`, whose two stores run meanwhile."""
-    before = [name for name in STORES if platform.servers.alive(name)]
-    platform.start(only=STORES)
-    try:
+    with platform.running(STORES):
         words = platform.words()
         variables = {**SERVICES["databases"].environment, **S3_CLIENT}
         found = {name: filled(value, words) for name, value in variables.items()}
         yield found | {"PGDATA": str(platform.postgres_data)}
-    finally:
-        platform.stop([name for name in STORES if name not in before])
 
 
 def save_natively(folder: Path, platform: Platform) -> None:

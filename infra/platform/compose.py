@@ -32,6 +32,8 @@ POSTGRES_VERSION = "15.14-bookworm"
 """The major version that Debian 12 has too, so that the table is tested on it, and whose clients the image brings."""
 OWNER = "${SONORANT_UID:-1000}:${SONORANT_GID:-1000}"
 """Who writes into folders of the machine: the project's, and that of the backups."""
+OWNER_IN_IMAGE = "1000:1000"
+"""To whom the images give their folders, and so the named volumes that Docker fills from them."""
 IMAGES: dict[str, dict[str, Any]] = {
     "postgres": {"image": f"postgres:{POSTGRES_VERSION}"},
     "platform": {
@@ -110,6 +112,8 @@ def service_entry(name: str, service: Service) -> dict[str, Any]:
     volumes = VOLUMES.get(name) or (["${SONORANT_PROJECT:-..}:/sonorant"] if service.image == "train" else [])
     if volumes:
         entry["volumes"] = volumes
+    if name == "worker-nodes":
+        entry["user"] = OWNER_IN_IMAGE  # writes into its volume alone
     if name == "mlflow":
         entry["configs"] = [{"source": "mlflow-sign-in", "target": SIGN_IN}]
     if name in PROFILES:

@@ -7,9 +7,13 @@ password is set too.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
 
 import psycopg
 from psycopg import sql
+from psycopg.conninfo import make_conninfo
 
 from infra.platform.services import DATABASES
 from sonorant.errors import SonorantError
@@ -18,14 +22,25 @@ from tasks.stage import run
 
 def make_databases() -> None:
     """Raises SonorantError if PostgreSQL does not answer or refuses the password."""
+    with as_superuser(os.environ) as connection:
+        for role, databases in DATABASES.items():
+            make_role(connection, role, os.environ[f"{role.upper()}_DB_PASSWORD"])
+            for name in databases:
+                make_database(connection, name, role)
+
+
+@contextmanager
+def as_superuser(environment: Mapping[str, str]) -> Iterator[psycopg.Connection]:
+    """A connection by libpq's variables, where each statement counts at once. Raises SonorantError for PostgreSQL's
+    errors within, too."""
+    names = {"host": "PGHOST", "port": "PGPORT", "user": "PGUSER", "password": "PGPASSWORD"}
+    given: dict[str, Any] = {word: environment.get(name) for word, name in names.items()}
+    address = make_conninfo(dbname="postgres", connect_timeout=10, **given)
     try:
-        with psycopg.connect(dbname="postgres", autocommit=True, connect_timeout=10) as connection:
-            for role, databases in DATABASES.items():
-                make_role(connection, role, os.environ[f"{role.upper()}_DB_PASSWORD"])
-                for name in databases:
-                    make_database(connection, name, role)
+        with psycopg.connect(address, autocommit=True) as connection:
+            yield connection
     except psycopg.Error as error:
-        raise SonorantError(f"PostgreSQL at {where()}: {one_line(error)}") from None
+        raise SonorantError(f"PostgreSQL at {where(environment)}: {one_line(error)}") from None
 
 
 def make_role(connection: psycopg.Connection, role: str, password: str) -> None:
@@ -45,8 +60,29 @@ def make_database(connection: psycopg.Connection, name: str, role: str) -> None:
     connection.execute(sql.SQL("REVOKE CONNECT ON DATABASE {} FROM PUBLIC").format(database))
 
 
-def where() -> str:
-    return f"{os.environ.get('PGHOST', 'localhost')}:{os.environ.get('PGPORT', '5432')}"
+def remove_database(connection: psycopg.Connection, name: str) -> None:
+    """Where there is one. Who is connected to it is cut off, else it would stay."""
+    connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+def put_in_place(connection: psycopg.Connection, restored: Mapping[str, str]) -> None:
+    """Give each database the name of the other one, whose content goes: all of them, or none if an error comes."""
+    cut_off = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s"
+    rename = sql.SQL("ALTER DATABASE {} RENAME TO {}")
+    former = {name: f"{name}_former" for name in restored.values()}
+    for name in former.values():
+        remove_database(connection, name)  # what a restore that was killed left
+    with connection.transaction():
+        for new, name in restored.items():
+            connection.execute(cut_off, (name,))
+            connection.execute(rename.format(sql.Identifier(name), sql.Identifier(former[name])))
+            connection.execute(rename.format(sql.Identifier(new), sql.Identifier(name)))
+    for name in former.values():
+        remove_database(connection, name)
+
+
+def where(environment: Mapping[str, str]) -> str:
+    return f"{environment.get('PGHOST', 'localhost')}:{environment.get('PGPORT', '5432')}"
 
 
 def one_line(error: psycopg.Error) -> str:

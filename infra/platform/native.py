@@ -1,4 +1,4 @@
-"""The platform on loopback without containers: `make serve STACK=full` and `make stop`.
+"""The platform on loopback without containers: `make serve STACK=full`, `make stop`, and `upgrade` for MLflow's tables.
 
 All it keeps lies in one folder, runs/platform or SONORANT_PLATFORM: databases, objects, logs, secrets. What runs is the
 table of services.py. What was killed is started again by the same command.
@@ -159,6 +159,28 @@ class Platform:
                 self.servers.stop(name, signal.Signals[NATIVE[name].stop_signal])
 
     @contextmanager
+    def running(self, names: Collection[str]) -> Iterator[None]:
+        """These services run meanwhile; those that did not before are stopped again."""
+        before = [name for name in names if self.servers.alive(name)]
+        self.start(only=names)
+        try:
+            yield
+        finally:
+            self.stop([name for name in names if name not in before])
+
+    def upgrade(self) -> None:
+        """Bring MLflow's tables up to date. Its server refuses older ones, so it cannot be asked to.
+
+        Raises SonorantError if that server runs, or the upgrade fails.
+        """
+        if self.servers.alive("mlflow"):
+            raise SonorantError("mlflow uses these tables; end the platform first: make stop")
+        with self.running(["postgres"]):
+            environment = self.environment(NATIVE["mlflow"])
+            address = environment["MLFLOW_BACKEND_STORE_URI"]
+            call([sys.executable, "-m", "mlflow", "db", "upgrade", address], environment)
+
+    @contextmanager
     def alone(self) -> Iterator[None]:
         """Only one process starts services at a time."""
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -221,13 +243,15 @@ def write_private(path: Path, text: str, beside: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("action", choices=("start", "stop"))
-    platform = Platform.here()
-    if parser.parse_args().action == "stop":
+    parser.add_argument("action", choices=("start", "stop", "upgrade"))
+    platform, action = Platform.here(), parser.parse_args().action
+    if action == "stop":
         platform.stop()
-        return
-    platform.start()
-    print(f"set -a; . {platform.client_file}; set +a")
+    elif action == "upgrade":
+        platform.upgrade()
+    else:
+        platform.start()
+        print(f"set -a; . {platform.client_file}; set +a")
 
 
 if __name__ == "__main__":

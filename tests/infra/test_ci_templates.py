@@ -29,7 +29,7 @@ stages:
       json.dump({'wer': rate * len(open('models/model').read())}, open('metrics.json', 'w'))"
     deps: [models/model]
     params: [judge.rate]
-    metrics: [metrics.json: {cache: false}]
+    metrics: [metrics.json]
 """
 OTHERS = {"make check", 'make .venv/.installed && echo "$PWD/.venv/bin" >> "$GITHUB_PATH"'}
 """Steps that are this project's own commands, which other tests run."""
@@ -93,21 +93,28 @@ def test_steps_on_a_pull_request_run_what_it_reaches_and_compare(name: str, tmp_
     git(tmp_path, "clone", "-q", "--branch", "change", str(root), str(clone))
     environment = os.environ | {"BASE": "origin/main", "DVC_NO_ANALYTICS": "1"}
     environment["PATH"] = f"{programs(tmp_path)}{os.pathsep}{os.environ['PATH']}"
-    printed = ""
-    for step in steps_of(name):
-        if step not in OTHERS:
-            done = subprocess.run(
-                ["bash", "-eo", "pipefail", "-c", step], cwd=clone, env=environment, capture_output=True, text=True
-            )
-            assert done.returncode == 0, done.stdout + done.stderr
-            printed += done.stdout
-    assert "Running stage 'evaluate'" in printed and "Running stage 'train'" not in printed
+    ran = commands([step for step in steps_of(name) if step not in OTHERS], clone, environment)
+    assert "Running stage 'evaluate'" in ran and "Running stage 'train'" not in ran
     comment = (clone / "comment.md").read_text()
     cells = [[cell.strip() for cell in line.split("|")] for line in comment.splitlines()]
     assert any(row[1:6] == ["metrics.json", "wer", "14", "21", "7"] for row in cells), comment
     assert any(row[1:5] == ["params.yaml", "judge.rate", "2", "3"] for row in cells), comment
-    pushed = sum(1 for file in (tmp_path / "store").rglob("*") if file.is_file())
-    assert pushed >= 1
+    other = tmp_path / "other"  # of somebody who has the commit alone: what the service ran is not in its dvc.lock
+    git(tmp_path, "clone", "-q", "--branch", "change", str(root), str(other))
+    ran = commands(["dvc repro --pull --allow-missing"], other, environment)
+    assert "is cached" in ran and "Running stage" not in ran, ran
+    assert json.loads((other / "metrics.json").read_text()) == {"wer": 21}
+
+
+def commands(steps: list[str], folder: Path, environment: dict[str, str]) -> str:
+    """Run them as the services do; returns what they printed."""
+    printed = ""
+    for step in steps:
+        command = ["bash", "-eo", "pipefail", "-c", step]
+        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        printed += done.stdout
+    return printed
 
 
 def programs(folder: Path) -> Path:

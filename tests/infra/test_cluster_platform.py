@@ -1,6 +1,7 @@
-"""The platform on Kubernetes: overlays by the official kustomize, Prefect's job template, values of the charts, all
-against strict schemas. No cluster ran them."""
+"""The platform on Kubernetes: folders that kustomize applies, Prefect's job template, values of the charts, all against
+strict schemas. No cluster ran them."""
 
+import asyncio
 import copy
 import json
 import re
@@ -8,11 +9,12 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 import yaml
 
-from infra.platform.services import SECRETS, SERVICES
+from infra.platform.services import CLIENT, SECRETS, SERVICES
 from sonorant.training.distributed.launch import Node
 from tests.infra.test_kubernetes import documents, pod_of, refusals
 from tests.support.imports import ROOT
@@ -23,18 +25,38 @@ VALUES = sorted((INFRA / "kubernetes/values").glob("*.yaml"))
 SECRET = re.compile(r"password|secret_?key|auth_?string|token", re.IGNORECASE)
 
 
-@pytest.mark.parametrize("name", ["cpu", "gpu"])
-def test_kustomize_makes_overlays_that_kubernetes_knows(name: str) -> None:
+def built(folder: str) -> list[dict[str, Any]]:
+    """What the official kustomize makes of a folder; Kubernetes knows every field of it."""
     if shutil.which("kubectl") is None:
         pytest.skip("kubectl, which has the official kustomize, is not installed")
-    command = ["kubectl", "kustomize", str(INFRA / "overlays" / name)]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = subprocess.run(["kubectl", "kustomize", str(ROOT / folder)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     made = list(yaml.safe_load_all(done.stdout))
-    assert sorted(each["kind"] for each in made) == sorted(
-        ["Job", "Service", "PersistentVolumeClaim", *["NetworkPolicy"] * 3]
-    )
     assert [refusals(each) for each in made] == [[]] * len(made)
+    return made
+
+
+def kinds(made: list[dict[str, Any]]) -> list[str]:
+    return sorted(each["kind"] for each in made)
+
+
+def applied(page: str) -> list[str]:
+    """Folders that a page has kustomize apply."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    return re.findall(r"^kubectl apply (?:.* )?-k (\S+)", text, flags=re.MULTILINE)
+
+
+def test_what_sets_the_platform_up_starts_no_training() -> None:
+    (folder,) = applied("platform.md")
+    assert kinds(built(folder)) == ["NetworkPolicy", "NetworkPolicy", "PersistentVolumeClaim"]
+
+
+@pytest.mark.parametrize("name", ["cpu", "gpu"])
+def test_an_overlay_is_a_training_without_the_volume_that_outlives_it(name: str) -> None:
+    folder = f"infra/overlays/train-{name}"
+    assert folder in applied("training.md")
+    made = built(folder)
+    assert kinds(made) == ["Job", "NetworkPolicy", "Service"]
     pod, container, env = pod_of(next(each for each in made if each["kind"] == "Job"))
     assert Node.of(env | {"PET_NODE_RANK": "0"}).count == 2, "what an overlay leaves out stays"
     assert container["image"] == "sonorant-train:0.1.0" == pod["initContainers"][0]["image"]
@@ -85,6 +107,24 @@ def test_the_job_of_prefects_worker_is_one_that_kubernetes_knows(values: dict[st
 def test_each_placeholder_is_a_variable_and_each_variable_is_used() -> None:
     used = set(re.findall(r"\{\{ (\w+) \}\}", json.dumps(TEMPLATE["job_configuration"])))
     assert used == set(TEMPLATE["variables"]["properties"])
+
+
+def test_a_flow_has_the_variables_that_it_has_natively() -> None:
+    """Addresses and keys by the secret, what is the same everywhere by the template; Prefect sets its own address."""
+    page = (ROOT / "docs/platform.md").read_text(encoding="utf-8")
+    row = re.search(r"^\| `sonorant-client` \| (.+) \|$", page, flags=re.MULTILINE)
+    assert row
+    secret, given = set(re.findall(r"`(\w+)`", row[1])), rendered()["spec"]["template"]["spec"]["containers"][0]["env"]
+    assert CLIENT.keys() - secret - given.keys() == {"PREFECT_API_URL"}
+    assert given == {name: CLIENT[name] for name in given}
+    differs = {name for name, value in CLIENT.items() if "{" in value}  # by place
+    assert not given.keys() & differs
+
+
+def test_a_deployments_own_variables_leave_those_of_the_template() -> None:
+    configuration = pytest.importorskip("prefect.workers.base").BaseJobConfiguration
+    made = asyncio.run(configuration.from_template_and_values(TEMPLATE, {"env": {"A": "b"}}, client=MagicMock()))
+    assert made.env == rendered()["spec"]["template"]["spec"]["containers"][0]["env"] | {"A": "b"}
 
 
 def policies() -> Iterator[dict[str, Any]]:

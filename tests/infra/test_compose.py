@@ -108,6 +108,20 @@ def test_who_owns_the_project_writes_the_backups(document: dict[str, Any]) -> No
     assert document["services"]["backup"]["user"] == document["services"]["worker"]["user"]
 
 
+def test_who_writes_to_a_volume_is_the_user_to_whom_its_image_gives_the_folder(document: dict[str, Any]) -> None:
+    """Docker fills a new named volume from the image, owners included; its writer cannot be whoever SONORANT_UID is."""
+    found = {}
+    for name, entry in document["services"].items():
+        for volume, folder in (each.split(":")[:2] for each in entry.get("volumes", [])):
+            if volume in document["volumes"] and "build" in entry:
+                found[name] = volume
+                text = (ROOT / entry["build"]["dockerfile"]).read_text(encoding="utf-8")
+                owners = re.findall(rf"install -d -o (\d+) -g (\d+) (?:/\w+ )*{folder}(?=\s)", text)
+                (usual,) = re.findall(r"^USER (\S+)$", text, flags=re.MULTILINE)
+                assert [entry.get("user", usual)] == [":".join(owner) for owner in owners], name
+    assert found == {"s3-volume": "s3-data", "s3": "s3-data", "worker-nodes": "node-project"}
+
+
 def test_the_proxy_names_a_host_that_is_missing_and_asks_for_none_where_it_does_not_run(
     document: dict[str, Any], tmp_path: Path
 ) -> None:

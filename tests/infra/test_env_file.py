@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 import yaml
@@ -41,6 +42,7 @@ def backup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
             Path(words[words.index("--file") + 1]).write_bytes(b"a dump")
 
     monkeypatch.setattr(module, "postgres", dump)
+    monkeypatch.setattr(module, "as_superuser", MagicMock())
     monkeypatch.setattr(module, "natively", lambda platform: nullcontext({}))
     monkeypatch.setattr(module.buckets, "client", lambda environment: None)
     monkeypatch.setattr(module.buckets, "objects", lambda store, bucket: ())

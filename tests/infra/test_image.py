@@ -31,7 +31,7 @@ def test_it_runs_as_the_user_that_the_manifests_name() -> None:
     keywords = [keyword for keyword, _ in instructions()]
     assert ("USER", "1000:1000") in instructions()
     assert keywords.index("USER") > max(place for place, keyword in enumerate(keywords) if keyword in ("RUN", "COPY"))
-    assert "runAsUser: 1000" in (ROOT / "infra/kubernetes/train-job.yaml").read_text()
+    assert "runAsUser: 1000" in (ROOT / "infra/kubernetes/training/train-job.yaml").read_text()
 
 
 def test_what_it_copies_is_there() -> None:

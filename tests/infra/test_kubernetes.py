@@ -33,7 +33,7 @@ def documents(name: str) -> dict[str, Any]:
 
 @pytest.fixture
 def job() -> dict[str, Any]:
-    return documents("train-job.yaml")["Job"]
+    return documents("training/train-job.yaml")["Job"]
 
 
 def refusals(manifest: dict[str, Any]) -> list[str]:
@@ -46,7 +46,7 @@ def refusals(manifest: dict[str, Any]) -> list[str]:
     return []
 
 
-@pytest.mark.parametrize("name", ["train-job.yaml", "volume.yaml"])
+@pytest.mark.parametrize("name", ["training/train-job.yaml", "volume.yaml"])
 def test_kubernetes_knows_every_field(name: str) -> None:
     for manifest in documents(name).values():
         assert refusals(manifest) == []
@@ -73,7 +73,7 @@ def test_every_pod_is_a_node_that_the_launcher_accepts(job: dict[str, Any]) -> N
 
 
 def test_the_first_pod_is_found_by_its_name_and_by_the_jobs_pods_alone(job: dict[str, Any]) -> None:
-    found = documents("train-job.yaml")
+    found = documents("training/train-job.yaml")
     pod, container, env = pod_of(job)
     name, service = job["metadata"]["name"], found["Service"]
     label = {"batch.kubernetes.io/job-name": name}
@@ -128,7 +128,7 @@ def patched_pod(trainjob: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_the_trainjob_has_only_fields_of_its_resource() -> None:
-    trainjob = documents("trainjob.yaml")["TrainJob"]
+    trainjob = documents("training/trainjob.yaml")["TrainJob"]
     spec, pod = trainjob["spec"], patched_pod(trainjob)
     assert trainjob["apiVersion"] == "trainer.kubeflow.org/v1alpha1"
     assert set(spec) <= TRAINJOB["spec"]
@@ -143,7 +143,7 @@ def test_the_trainjob_has_only_fields_of_its_resource() -> None:
 
 
 def test_what_kubeflow_sets_is_all_that_the_launcher_needs() -> None:
-    trainjob = documents("trainjob.yaml")["TrainJob"]
+    trainjob = documents("training/trainjob.yaml")["TrainJob"]
     name, trainer = trainjob["metadata"]["name"], trainjob["spec"]["trainer"]
     for rank in range(trainer["numNodes"]):
         given = {
@@ -160,7 +160,7 @@ def test_what_kubeflow_sets_is_all_that_the_launcher_needs() -> None:
     assert re.fullmatch(r"[a-z][a-z0-9-]{0,50}", name)
 
 
-@pytest.mark.parametrize("name", ["train-job.yaml", "trainjob.yaml"])
+@pytest.mark.parametrize("name", ["training/train-job.yaml", "training/trainjob.yaml"])
 def test_the_command_is_the_stages(name: str) -> None:
     found = documents(name)
     command = pod_of(found["Job"])[1]["command"] if "Job" in found else found["TrainJob"]["spec"]["trainer"]["command"]

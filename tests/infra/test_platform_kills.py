@@ -1,4 +1,7 @@
-"""`kill -9` of each server in the middle of a training, a registration and a promotion: nothing lost, nothing twice."""
+"""`kill -9` of each server in the middle of a training, a registration and a promotion: nothing lost, nothing twice.
+
+The training is a stand-in that notes a point a step; the servers, and all that speaks to them, are real.
+"""
 
 import subprocess
 from contextlib import suppress
