@@ -3,8 +3,10 @@
 import asyncio
 import json
 import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -139,6 +141,26 @@ def test_a_version_that_says_nothing_is_not_spoken_with_and_readyz_says_why(serv
     champion(2)
     wait_until(lambda: version(server) == "tiny/2")
     assert json.loads(ask(server.url, "/readyz").read())["voices"]["tiny"]["trouble"] is None
+
+
+def test_a_version_that_hangs_while_it_loads_holds_up_no_later_one_and_readyz_says_why(
+    server: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(words: list[str], **settings: Any) -> subprocess.Popen[bytes]:
+        return popen([words[0], "-c", "import time; time.sleep(1e6)"], **settings)
+
+    plain, popen = loudest(server), subprocess.Popen
+    with monkeypatch.context() as patched:
+        patched.setattr("sonorant.serving.processes.subprocess.Popen", start)
+        patched.setattr("sonorant.serving.processes.LOAD_SECONDS", 0.2)
+        champion(2)
+        wait_until(lambda: "hung for 0.2 s" in str(told_of(server, "tiny")))
+    assert "models:/tiny/2 is not spoken with, tiny/1 stays" in str(told_of(server, "tiny"))
+    assert (version(server), loudest(server)) == ("tiny/1", plain)
+    champion(1)
+    wait_until(lambda: told_of(server, "tiny") is None)
+    champion(2)
+    wait_until(lambda: version(server) == "tiny/2")
 
 
 def test_a_version_whose_download_breaks_off_is_downloaded_again(
