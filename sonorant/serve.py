@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import signal
 import sys
 from pathlib import Path
@@ -111,7 +112,11 @@ def _serve(voices: list[str], says: str, **given: object) -> None:
     if not config.loopback:
         keys = "" if config.keys else ", and whoever reaches it may speak: give --keys"
         print(f"warning: listens on {config.host} without TLS{keys}; put a proxy before it", file=sys.stderr)
-    serve(config, lambda url: print(says.format(url=url), flush=True))
+    try:
+        serve(config, lambda url: print(says.format(url=url), flush=True))
+    except (SystemExit, KeyboardInterrupt) as end:
+        # All is closed; only Python would wait, for threads in which MLflow asks a registry that hangs.
+        os._exit(int(end.code or 0) if isinstance(end, SystemExit) else 128 + signal.SIGINT)
 
 
 def _make_key(path: Path | None, name: str) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
 
 from sonorant.errors import SonorantError
+from sonorant.serving.threads import in_daemon_thread
 from sonorant.serving.voices import REGISTRY, Offer, Offered, Voices
 from sonorant.tracking.store import TrackingUnavailable
 
@@ -42,7 +43,7 @@ async def follow(voices: Voices, folder: Path, seconds: float, moved: asyncio.Ev
         for one in followed:
             name = one.offer.name
             try:
-                version = await asyncio.to_thread(_version_of, one.offer.where)
+                version = await in_daemon_thread(_version_of, one.offer.where)
             except Exception as error:  # whatever becomes of the registry, the voices speak on
                 one.trouble = str(error) if isinstance(error, SonorantError) else f"{name}: {type(error).__name__}"
                 continue
@@ -62,7 +63,7 @@ async def follow(voices: Voices, folder: Path, seconds: float, moved: asyncio.Ev
 
 async def _take(voices: Voices, one: Offered, version: str, folder: Path) -> None:
     """Take another version, once it has spoken; meanwhile the one before answers."""
-    bundle = await asyncio.to_thread(_download, version, folder)
+    bundle = await in_daemon_thread(_download, version, folder)
     try:
         loaded = await voices.start(bundle)
     except BaseException:
