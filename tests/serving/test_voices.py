@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -82,6 +84,31 @@ def test_readyz_tells_of_a_voice_that_does_not_load_until_it_does(voice_bundle: 
         (tmp_path / "away").rename(graph)
         assert lines_of(server.url, "/v1/speech", text="Hi.", voice="two")[-1].get("end")
         assert told_of(server, "two") is None
+
+
+def test_a_server_is_ready_while_one_of_its_loaded_voices_speaks(voice_bundle: Path, tmp_path: Path) -> None:
+    offers = tuple(Offer(name=name, where=str(tmp_path / name)) for name in ("one", "two", "three"))
+    for offer in offers:
+        shutil.copytree(voice_bundle, offer.where)
+    with running(ServeConfig(offers=offers, workers=1)) as server:
+        assert lines_of(server.url, "/v1/speech", text="Hi.", voice="two")[-1].get("end")
+        for name, status in (("one", 200), ("two", 503)):
+            kill_for_good(server, name)
+            told = ask(server.url, "/readyz")
+            assert told.status == status
+            voices = json.loads(told.read())["voices"]
+            assert "vocoder.fp32.onnx" in voices[name]["trouble"]
+            assert voices["three"]["trouble"] is None and not voices["three"]["loaded"]
+
+
+def kill_for_good(server: Running, name: str) -> None:
+    """Kill a voice's processes, and take away what others would load."""
+    one = server.service.voices.named(name)
+    assert one.loaded
+    (one.bundle / "vocoder.fp32.onnx").unlink()
+    for pid in one.loaded.pids:
+        os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: one.loaded and one.loaded.trouble and not one.loaded.alive)
 
 
 @pytest.fixture
