@@ -1,6 +1,7 @@
 """`sonorant serve` as a person starts it: where it listens, what it is called, and what it writes."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -99,3 +100,26 @@ def test_a_registry_that_hangs_does_not_hold_up_the_end(voice_bundle: Path, hang
             assert process.stderr.read() == ""
         finally:
             process.kill()
+
+
+ENDS = """\
+import sys
+from sonorant import cli
+from sonorant.serving import server
+
+def serve(config, tell):
+    print("to a pipe, so kept until there is more")
+    raise eval(sys.argv[2])
+
+server.serve = serve
+cli.main(["serve", sys.argv[1]])
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "status"), [("SystemExit(0)", 0), ("SystemExit(143)", 143), ("SystemExit", 0), ("KeyboardInterrupt", 130)]
+)
+def test_the_end_loses_no_line_and_keeps_its_status(end: str, status: int) -> None:
+    command, environment = [sys.executable, "-c", ENDS, "folder", end], {**os.environ, "PYTHONUNBUFFERED": ""}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, env=environment)
+    assert (done.returncode, done.stdout, done.stderr) == (status, "to a pipe, so kept until there is more\n", "")
