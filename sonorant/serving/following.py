@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import shutil
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -13,7 +12,7 @@ from tempfile import TemporaryDirectory, mkdtemp
 
 from sonorant.errors import SonorantError
 from sonorant.serving.threads import in_daemon_thread
-from sonorant.serving.voices import REGISTRY, Offer, Offered, Voices
+from sonorant.serving.voices import REGISTRY, Offer, Offered, Voices, remove
 from sonorant.tracking.store import TrackingUnavailable
 
 AGAIN_SECONDS = 30.0
@@ -67,7 +66,7 @@ async def _take(voices: Voices, one: Offered, version: str, folder: Path) -> Non
     try:
         loaded = await voices.start(bundle)
     except BaseException:
-        await asyncio.to_thread(shutil.rmtree, bundle, ignore_errors=True)
+        remove(bundle)
         raise
     _log.warning("%s is %s%s from now on", one.offer.name, REGISTRY, version)
     voices.replace(one, bundle, version, loaded)

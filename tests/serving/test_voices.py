@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -188,6 +189,29 @@ def test_a_version_that_hangs_while_it_loads_holds_up_no_later_one_and_readyz_sa
     wait_until(lambda: told_of(server, "tiny") is None)
     champion(2)
     wait_until(lambda: version(server) == "tiny/2")
+
+
+def test_a_download_that_cannot_be_removed_holds_up_no_later_version(
+    server: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its disk may be why it was not spoken with."""
+    removed, disk_answers, rmtree = [], threading.Event(), shutil.rmtree
+
+    def remove(folder: Path, ignore_errors: bool = False, **settings: Any) -> None:
+        if ignore_errors and folder.name.startswith("tmp"):
+            removed.append(folder)
+            disk_answers.wait()
+        rmtree(folder, ignore_errors, **settings)
+
+    monkeypatch.setattr(shutil, "rmtree", remove)
+    try:
+        champion(3)  # silent
+        wait_until(lambda: removed)
+        champion(2)
+        wait_until(lambda: version(server) == "tiny/2")
+    finally:
+        disk_answers.set()
+    wait_until(lambda: not any(folder.exists() for folder in removed))
 
 
 def test_a_version_whose_download_breaks_off_is_downloaded_again(
