@@ -151,7 +151,7 @@ def _keep_access(former: Path, new: Path) -> None:
     kept = former.stat()
     try:
         os.chown(new, kept.st_uid, kept.st_gid)
-    except PermissionError:
+    except OSError:  # not allowed, or of a user whom this container does not have
         owner = f"{kept.st_uid}:{kept.st_gid}"
         raise SonorantError(
             f"{former}: belongs to {owner} (user:group), which you may not give it again; run this as that user or root"

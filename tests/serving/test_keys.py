@@ -1,5 +1,6 @@
 """API keys: hashed, each with its limits, taken out of use by a change of the file."""
 
+import errno
 import json
 import os
 from dataclasses import asdict, replace
@@ -43,9 +44,12 @@ def test_a_further_key_leaves_the_file_to_whom_it_was_readable(file: Path) -> No
     assert [key["name"] for key in read_json(file)["keys"]] == ["one", "two"]
 
 
-def test_a_file_that_would_become_anothers_is_left_as_it_is(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [errno.EPERM, errno.EINVAL], ids=["another's", "of nobody in a container"])
+def test_a_file_that_would_become_anothers_is_left_as_it_is(
+    file: Path, monkeypatch: pytest.MonkeyPatch, error: int
+) -> None:
     def refused(*_: object) -> None:
-        raise PermissionError
+        raise OSError(error, os.strerror(error))
 
     new_key(file, "one")
     before = file.read_text()
