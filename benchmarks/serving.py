@@ -1,7 +1,9 @@
 """The server under load: `python -m benchmarks.serving`.
 
 1, 8, 32 and 128 listeners ask `sonorant serve` over HTTP, each again as soon as the speech before is there, so the
-server is never idle. They run in one process on the same machine and take their share of its cores.
+server is never idle. They run in one process on the same machine and take their share of its cores. The real-time
+factor is told twice: as a listener has it, from the request to its end over the seconds of its speech, and as the
+server counts it, work alone without any wait.
 """
 
 import asyncio
@@ -71,29 +73,48 @@ class Heard:
 
     first: list[float] = field(default_factory=list)
     """Seconds to the first sound, of each request."""
+    factors: list[float] = field(default_factory=list)
+    """Real-time factor of each request, as its listener has it: until its end, over the seconds of its speech."""
     audio: float = 0.0
     lost: int = 0
+
+    def take(self, *, first: float, took: float, seconds: float) -> None:
+        """Count an answer: until its first sound, until its end, and of its speech."""
+        self.first.append(first)
+        self.factors.append(took / seconds)
+        self.audio += seconds
 
 
 async def load(url: str, listeners: int, seconds: float) -> dict[str, Any]:
     """One round: its figures."""
+    before = metrics(url)
     heard, numbers, began = Heard(), count(), time.perf_counter()
     await asyncio.gather(*(listen(url, heard, numbers, began + seconds) for _ in range(listeners)))
     took = time.perf_counter() - began
     counted = metrics(url)
-    p50, p95, p99 = (round(float(np.percentile(heard.first, share)) * 1000.0, 1) for share in (50, 95, 99))
+    work, spoken = (
+        counted[f"sonorant_real_time_factor_{part}"] - before.get(f"sonorant_real_time_factor_{part}", 0.0)
+        for part in ("sum", "count")
+    )
     return {
         "listeners": listeners,
         "requests": len(heard.first),
         "lost": heard.lost,
         "requests_a_second": round(len(heard.first) / took, 2),
-        "first_audio_ms": {"p50": p50, "p95": p95, "p99": p99},
+        "first_audio_ms": {name: round(value * 1000.0, 1) for name, value in percentiles(heard.first).items()},
         "speech_a_second": round(heard.audio / took, 2),
+        "real_time_factor": {name: round(value, 4) for name, value in percentiles(heard.factors).items()},
+        "work_real_time_factor": round(work / spoken, 4),
         "memory_mib": round(counted["sonorant_voice_memory_bytes"] / 2**20, 1),
         "server_mib": round(counted["process_resident_memory_bytes"] / 2**20, 1),
         "open_files": int(counted["process_open_fds"]),
         "load_average": round(os.getloadavg()[0], 1),
     }
+
+
+def percentiles(values: list[float]) -> dict[str, float]:
+    """The median and those of the slow ones."""
+    return {f"p{share}": float(np.percentile(values, share)) for share in (50, 95, 99)}
 
 
 async def listen(url: str, heard: Heard, numbers: Iterator[int], until: float) -> None:
@@ -111,8 +132,7 @@ async def listen(url: str, heard: Heard, numbers: Iterator[int], until: float) -
         if first is None or not last.get("end"):
             heard.lost += 1
         else:
-            heard.first.append(first)
-            heard.audio += last["seconds"]
+            heard.take(first=first, took=time.perf_counter() - began, seconds=last["seconds"])
 
 
 async def ask(url: str, wish: dict[str, Any]) -> Any:
@@ -136,12 +156,16 @@ async def ask(url: str, wish: dict[str, Any]) -> Any:
 
 
 def metrics(url: str) -> dict[str, float]:
-    """The server's counters without labels."""
+    """The server's counters, of all voices together."""
     from urllib.request import urlopen
 
     text = urlopen(f"{url}metrics").read().decode()
-    rows = (line.split(" ") for line in text.splitlines() if not line.startswith("#") and "{" not in line)
-    return {name: float(value) for name, value in rows}
+    found: dict[str, float] = {}
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            name, value = line.split(" ")
+            found[name.partition("{")[0]] = found.get(name.partition("{")[0], 0.0) + float(value)
+    return found
 
 
 if __name__ == "__main__":

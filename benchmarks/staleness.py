@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 RESULTS = Path(__file__).parent / "results"
-MODULE = re.compile(r"\b(?:sonorant|tasks|flows|benchmarks|tests)(?:\.\w+)+")
+MODULE = re.compile(r"\b(?:sonorant|tasks|flows|infra|benchmarks|tests)(?:\.\w+)+")
 
 
 def code_of(name: str) -> dict[str, str]:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
+from typing import NoReturn
 
 from sonorant.errors import SonorantError
 from sonorant.say import add_voice, end_cleanly_on_sigterm
@@ -111,7 +114,18 @@ def _serve(voices: list[str], says: str, **given: object) -> None:
     if not config.loopback:
         keys = "" if config.keys else ", and whoever reaches it may speak: give --keys"
         print(f"warning: listens on {config.host} without TLS{keys}; put a proxy before it", file=sys.stderr)
-    serve(config, lambda url: print(says.format(url=url), flush=True))
+    try:
+        serve(config, lambda url: print(says.format(url=url), flush=True))
+    except (SystemExit, KeyboardInterrupt) as end:
+        _leave(int(end.code or 0) if isinstance(end, SystemExit) else 128 + signal.SIGINT)
+
+
+def _leave(status: int) -> NoReturn:
+    """End this process, all being closed. Python would wait, for threads in which MLflow asks a registry that hangs."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):  # whoever read it has gone
+            stream.flush()
+    os._exit(status)
 
 
 def _make_key(path: Path | None, name: str) -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import shutil
 import time
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
 
 from sonorant.errors import SonorantError
-from sonorant.serving.voices import REGISTRY, Offer, Offered, Voices
+from sonorant.serving.threads import in_daemon_thread
+from sonorant.serving.voices import REGISTRY, Offer, Offered, Voices, remove
 from sonorant.tracking.store import TrackingUnavailable
 
 AGAIN_SECONDS = 30.0
@@ -42,7 +42,7 @@ async def follow(voices: Voices, folder: Path, seconds: float, moved: asyncio.Ev
         for one in followed:
             name = one.offer.name
             try:
-                version = await asyncio.to_thread(_version_of, one.offer.where)
+                version = await in_daemon_thread(_version_of, one.offer.where)
             except Exception as error:  # whatever becomes of the registry, the voices speak on
                 one.trouble = str(error) if isinstance(error, SonorantError) else f"{name}: {type(error).__name__}"
                 continue
@@ -62,11 +62,11 @@ async def follow(voices: Voices, folder: Path, seconds: float, moved: asyncio.Ev
 
 async def _take(voices: Voices, one: Offered, version: str, folder: Path) -> None:
     """Take another version, once it has spoken; meanwhile the one before answers."""
-    bundle = await asyncio.to_thread(_download, version, folder)
+    bundle = await in_daemon_thread(_download, version, folder)
     try:
         loaded = await voices.start(bundle)
     except BaseException:
-        await asyncio.to_thread(shutil.rmtree, bundle, ignore_errors=True)
+        remove(bundle)
         raise
     _log.warning("%s is %s%s from now on", one.offer.name, REGISTRY, version)
     voices.replace(one, bundle, version, loaded)

@@ -6,7 +6,7 @@ import asyncio
 import ipaddress
 import json
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from http import HTTPStatus
 from typing import Any
@@ -35,7 +35,9 @@ def host_name(text: str) -> str:
     """A name or an address as the header Host gives it, without a port. Raises SonorantError if it is neither."""
     with suppress(ValueError):
         address = ipaddress.ip_address(text.strip("[]"))
-        return f"[{address}]" if address.version == 6 else str(address)
+        if address.version == 4:
+            return str(address)
+        return str(address.ipv4_mapped or f"[{address}]")  # where IPv6 is listened on, IPv4 comes as ::ffff:10.0.0.5
     if not re.fullmatch(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*", text.lower()):
         raise SonorantError(f"'{text}' is no host name; give it without scheme, port and path: voice.example.org")
     return text.lower()
@@ -73,7 +75,7 @@ class Gate:
             return HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"the headers are larger than {HEAD_BYTES} bytes"
         host, origin = headers.get("host", "").lower(), headers.get("origin")
         hosts = self._hosts and self._hosts.union([host_name(here[0])] if here else [])
-        if hosts is not None and host.rpartition(":")[0] not in hosts and host not in hosts:
+        if hosts is not None and hosts.isdisjoint(_names_in(host)):
             return HTTPStatus.FORBIDDEN, "this server does not go by that name; start it with --allow-host <name>"
         if origin is not None and origin.lower().partition("://")[2] != host:
             return HTTPStatus.FORBIDDEN, "pages of other sites may not ask this server"
@@ -104,6 +106,13 @@ class Gate:
         except (ValueError, RecursionError):  # ValueError also for numbers of thousands of digits
             return HTTPStatus.BAD_REQUEST, "the request is not JSON, or holds a number that is too long"
         return bytes(body)
+
+
+def _names_in(host: str) -> Iterator[str]:
+    """What a header Host may name: all of it, and what is before a port."""
+    for text in (host, host.rpartition(":")[0]):
+        with suppress(SonorantError):
+            yield host_name(text)
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:

@@ -21,7 +21,9 @@ def health_routes(service: Service) -> APIRouter:
         """Whether the server answers at all."""
         return {"status": "alive"}
 
-    @routes.get("/readyz", responses={503: {"description": "No voice speaks, or the server is about to end"}})
+    not_ready = "None of the loaded voices speaks, or the server is about to end"
+
+    @routes.get("/readyz", responses={503: {"description": not_ready}})
     async def readyz() -> JSONResponse:
         """Whether requests are welcome, and how each voice stands: why it, or a newer version, is not spoken with."""
         voices: dict[str, Any] = {
@@ -33,7 +35,9 @@ def health_routes(service: Service) -> APIRouter:
             }
             for name, one in service.voices.by_name.items()
         }
-        dead = any(told["loaded"] and not told["processes"] for told in voices.values())
+        # A dead voice must not take the server from the others; voices that are not loaded will be when they are asked.
+        loaded = [told for told in voices.values() if told["loaded"]]
+        dead = bool(loaded) and not any(told["processes"] for told in loaded)
         ready = not service.draining and not dead
         status = "draining" if service.draining else "ready" if ready else "not ready"
         return JSONResponse({"status": status, "voices": voices}, 200 if ready else 503)

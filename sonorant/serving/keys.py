@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 import logging
+import os
 import secrets
+import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from sonorant.errors import SonorantError
-from sonorant.files import parse_checked, read_json, write_json
+from sonorant.files import atomic_file, parse_checked, read_json
 from sonorant.serving.processes import NotSpoken
 
 _log = logging.getLogger(__name__)
@@ -127,15 +130,33 @@ class Keys:
 
 
 def new_key(path: Path, name: str) -> str:
-    """Add a key to a file, made if it is absent and then readable by its owner alone. Returns the key, which is kept
-    nowhere. Raises SonorantError if the name is taken."""
+    """Add a key to a file, made if it is absent and then readable by its owner alone; one that is there stays readable
+    for whom it was. Returns the key, which is kept nowhere. Raises SonorantError if the name is taken, or the file is
+    another's."""
     keys = parse_checked(read_json(path), KeyFile, path).keys if path.exists() else ()
     if not name or any(key.name == name for key in keys):
         raise SonorantError(f"{path}: has a key named '{name}'; give another name")
     secret = f"sk-{secrets.token_urlsafe(32)}"
-    write_json(path, asdict(KeyFile(keys=(*keys, Key(name=name, sha256=_hash(secret))))))
-    path.chmod(0o600)
+    with atomic_file(path) as temporary:
+        temporary.touch(0o600)
+        file = asdict(KeyFile(keys=(*keys, Key(name=name, sha256=_hash(secret)))))
+        temporary.write_text(json.dumps(file, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        if path.exists():
+            _keep_access(path, temporary)
     return secret
+
+
+def _keep_access(former: Path, new: Path) -> None:
+    """Give a file owner, group and mode of another, or a server that runs under its group could not read it."""
+    kept = former.stat()
+    try:
+        os.chown(new, kept.st_uid, kept.st_gid)
+    except OSError:  # not allowed, or of a user whom this container does not have
+        owner = f"{kept.st_uid}:{kept.st_gid}"
+        raise SonorantError(
+            f"{former}: belongs to {owner} (user:group), which you may not give it again; run this as that user or root"
+        ) from None
+    new.chmod(stat.S_IMODE(kept.st_mode))
 
 
 def _hash(key: str) -> str:

@@ -7,6 +7,7 @@ import itertools
 import json
 import logging
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -21,12 +22,17 @@ from typing import Any
 from sonorant.errors import SonorantError
 from sonorant.runtime.bundle import read_bundle
 from sonorant.serving.speaking_process import SpeakingProcess
+from sonorant.serving.threads import in_daemon_thread
 from sonorant.serving.wish import Ended, Piece, Wish
 
 ATTEMPTS = 3
 """How often a request is begun where the process that speaks it dies: a text that kills shall not kill for ever."""
 AGAIN_SECONDS = 0.5
 """Until a process that died is replaced again, where its successor died too."""
+
+LOAD_SECONDS = 300.0
+"""In which a voice must have loaded and said its check sentence: gigabytes on a slow disk do. Promotions of all voices
+and requests wait for it."""
 
 Told = asyncio.Queue[tuple[Any, ...]]
 
@@ -162,16 +168,28 @@ class LoadedVoice:
             words = [sys.executable, "-m", "sonorant.serving.mother", str(theirs.fileno()), str(self.bundle)]
             environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "SONORANT_LOG": self._log}
             self._mother = subprocess.Popen(words, env=environment, pass_fds=[theirs.fileno()], start_new_session=True)
+        told = {"error": "the process that loads it died"}
         try:
-            answer = await asyncio.to_thread(self._control.makefile("rb").readline)
+            async with asyncio.timeout(LOAD_SECONDS):
+                if answer := await in_daemon_thread(self._control.makefile("rb").readline):
+                    told = json.loads(answer)
+        except TimeoutError:
+            told = {"error": f"the process that loads it hung for {LOAD_SECONDS:g} s and was killed; look at its disk"}
         except asyncio.CancelledError:
-            self._mother.kill()
+            self._kill_mother()
             raise
-        told = json.loads(answer) if answer else {"error": "the process that loads it died"}
         if "error" in told:
-            self._control.close()
-            await asyncio.to_thread(self._mother.wait)
+            self._kill_mother()
             raise SonorantError(f"{self.bundle}: {told['error']}" if "the process" in told["error"] else told["error"])
+
+    def _kill_mother(self) -> None:
+        """And what she has started: nothing speaks yet, so nothing is lost."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._mother.pid, signal.SIGKILL)
+        with suppress(OSError):
+            self._control.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits for her line
+        self._control.close()
+        threading.Thread(target=self._mother.wait, daemon=True).start()
 
     def _hire(self) -> None:
         ours, theirs = socket.socketpair()
@@ -194,7 +212,7 @@ class LoadedVoice:
         async with self._hiring:  # else a process would be asked of one that still loads, and nobody read its pipe
             while not self._ended:
                 try:
-                    if self._mother.poll() is not None:
+                    if self._control.fileno() < 0 or self._mother.poll() is not None:
                         await self._start_mother()
                     if not self._ended:
                         self._hire()

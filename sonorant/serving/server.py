@@ -28,6 +28,7 @@ from sonorant.serving.gate import HEAD_BYTES, LOOPBACK, host_name
 from sonorant.serving.keys import Keys
 from sonorant.serving.metrics import Metrics
 from sonorant.serving.service import Service
+from sonorant.serving.threads import in_daemon_thread
 from sonorant.serving.turns import Turns
 from sonorant.serving.voices import Offer, Voices
 from sonorant.serving.webhook import PATH
@@ -157,8 +158,8 @@ async def living(config: ServeConfig) -> AsyncIterator[Service]:
     workers = config.workers or usable_cores()
     metrics = Metrics()
     log = "INFO" if config.log_texts else "ERROR"
-    with TemporaryDirectory(prefix="sonorant-serve-") as folder:
-        offered = [await asyncio.to_thread(fetch, offer, Path(folder)) for offer in config.offers]
+    with TemporaryDirectory(prefix="sonorant-serve-", ignore_cleanup_errors=True) as folder:
+        offered = [await in_daemon_thread(fetch, offer, Path(folder)) for offer in config.offers]
         memory = config.memory_mib * 2**20 if config.memory_mib else None
         voices = Voices(
             offered, workers=workers, memory=memory, log=log, died=metrics.deaths.inc, late=metrics.were_late
@@ -173,7 +174,7 @@ async def living(config: ServeConfig) -> AsyncIterator[Service]:
         )
         seconds = config.poll_seconds or POLL_SECONDS
         if config.webhook:
-            service.webhook = await asyncio.to_thread(_subscribed, config.webhook, seconds)
+            service.webhook = await in_daemon_thread(_subscribed, config.webhook, seconds)
             seconds = (config.poll_seconds or POLL_SECONDS_CALLED) if service.webhook else seconds
         following = asyncio.create_task(follow(voices, Path(folder), seconds, service.moved))
         try:

@@ -7,6 +7,7 @@ import asyncio
 import logging
 import re
 import shutil
+import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -177,4 +178,9 @@ class Voices:
 async def _retire(before: LoadedVoice | None, downloaded: Path) -> None:
     if before is not None:
         await before.retire()
-    await asyncio.to_thread(shutil.rmtree, downloaded, ignore_errors=True)
+    remove(downloaded)
+
+
+def remove(downloaded: Path) -> None:
+    """Remove a download; nobody waits for it, as its disk may hang."""
+    threading.Thread(target=shutil.rmtree, args=(downloaded, True), daemon=True).start()

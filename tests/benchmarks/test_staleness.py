@@ -10,10 +10,11 @@ from benchmarks import staleness
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A benchmark that imports one module and starts another, and its result."""
+    """A benchmark that imports two modules, one of which starts another, and its result."""
     monkeypatch.setattr(staleness, "ROOT", tmp_path)
     for name, text in {
-        "benchmarks/speed.py": 'from sonorant import fast\nCOMMAND = ["-m", "sonorant.worker"]\n',
+        "benchmarks/speed.py": "from infra.server import served\nfrom sonorant import fast\n",
+        "infra/server.py": 'COMMAND = ["-m", "sonorant.worker"]\n\ndef served(): ...\n',
         "sonorant/fast.py": '"""Fast."""\n\nSPEED = 1  # a second\n',
         "sonorant/worker.py": "WORK = 1\n",
         "sonorant/other.py": "OTHER = 1\n",
@@ -32,7 +33,7 @@ def test_a_comment_or_code_elsewhere_makes_no_result_old(project: Path) -> None:
     assert staleness.told(project / "benchmarks/results") == []
 
 
-@pytest.mark.parametrize("name", ["sonorant/fast.py", "sonorant/worker.py", "benchmarks/speed.py"])
+@pytest.mark.parametrize("name", ["sonorant/fast.py", "infra/server.py", "sonorant/worker.py", "benchmarks/speed.py"])
 def test_changed_code_is_named(project: Path, name: str) -> None:
     file = project / name
     file.write_text(file.read_text() + "MORE = 2\n")

@@ -1,9 +1,15 @@
 """`sonorant serve` as a person starts it: where it listens, what it is called, and what it writes."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
+import pytest
+
 from sonorant.serving.keys import new_key
+from tests.support.processes import start
 from tests.support.serving import JSON, ask, started
 from tests.support.waiting import PATIENCE
 
@@ -52,3 +58,68 @@ def test_no_text_is_logged_unless_it_is_asked_for(voice_bundle: Path) -> None:
     for text, outcome in zip(TEXTS, ("spoken", "refused"), strict=True):
         [line] = [line for line in lines if text in line]
         assert line.startswith(f"INFO: tiny, {outcome}, {len(text)} characters, ")
+
+
+REGISTRY_HANGS = """\
+import pathlib, shutil, sys, tempfile, time
+from concurrent.futures import ThreadPoolExecutor
+from sonorant import cli
+from sonorant.serving import following
+
+bundle, hangs = pathlib.Path(sys.argv[1]), sys.argv[2]
+asked = []
+
+def hang():
+    print("hangs", flush=True)
+    ThreadPoolExecutor(1).submit(time.sleep, 1e6).result()  # as mlflow downloads
+
+def version_of(uri):
+    asked.append(uri)
+    if hangs == "question" and len(asked) == 2:
+        hang()
+    return f"tiny/{len(asked)}"
+
+def download(version, folder):
+    if version != "tiny/1":
+        hang()
+    return shutil.copytree(bundle, pathlib.Path(tempfile.mkdtemp(dir=folder)), dirs_exist_ok=True)
+
+following._version_of, following._download = version_of, download
+cli.main(["serve", "models:/tiny@champion", "--workers", "1", "--poll-seconds", "0.1", "--port", "0"])
+"""
+
+
+@pytest.mark.parametrize("hangs", ["question", "download"])
+def test_a_registry_that_hangs_does_not_hold_up_the_end(voice_bundle: Path, hangs: str) -> None:
+    command = [sys.executable, "-c", REGISTRY_HANGS, str(voice_bundle), hangs]
+    with start(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert {process.stdout.readline().split()[0] for _ in range(2)} == {"speaks", "hangs"}
+            process.terminate()
+            assert process.wait(PATIENCE) == 0
+            assert process.stderr.read() == ""
+        finally:
+            process.kill()
+
+
+ENDS = """\
+import sys
+from sonorant import cli
+from sonorant.serving import server
+
+def serve(config, tell):
+    print("to a pipe, so kept until there is more")
+    raise eval(sys.argv[2])
+
+server.serve = serve
+cli.main(["serve", sys.argv[1]])
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "status"), [("SystemExit(0)", 0), ("SystemExit(143)", 143), ("SystemExit", 0), ("KeyboardInterrupt", 130)]
+)
+def test_the_end_loses_no_line_and_keeps_its_status(end: str, status: int) -> None:
+    command, environment = [sys.executable, "-c", ENDS, "folder", end], {**os.environ, "PYTHONUNBUFFERED": ""}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, env=environment)
+    assert (done.returncode, done.stdout, done.stderr) == (status, "to a pipe, so kept until there is more\n", "")

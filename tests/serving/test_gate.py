@@ -1,5 +1,6 @@
 """Whoever sends nonsense, sends slowly or takes slowly: a status and a line, and nothing is held for them."""
 
+import asyncio
 import json
 import re
 import socket
@@ -11,6 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from sonorant.errors import SonorantError
+from sonorant.serving.gate import Gate, Message, Receive, Send
 from sonorant.serving.server import ServeConfig
 from sonorant.serving.voices import Offer
 from tests.support.serving import JSON, Running, ask, lines_of, running
@@ -30,6 +32,13 @@ def impatient(voice_bundle: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[R
     offers = (Offer(name="tiny", where=str(voice_bundle)),)
     with running(ServeConfig(offers=offers, workers=1, streams=2, queue=0)) as served:
         yield served
+
+
+def has_ipv6() -> bool:
+    with suppress(OSError), socket.socket(socket.AF_INET6) as probe:
+        probe.bind(("::1", 0))
+        return True
+    return False
 
 
 @contextmanager
@@ -109,9 +118,50 @@ def test_a_probe_calls_a_server_by_the_address_at_which_it_reaches_it(voice_bund
 
 
 @pytest.mark.parametrize(
+    ("reached", "host", "status"),
+    [
+        ("::ffff:10.0.0.5", "10.0.0.5", 200),
+        ("::ffff:10.0.0.5", "10.0.0.5:8000", 200),
+        ("::ffff:10.0.0.5", "[::ffff:10.0.0.5]:8000", 200),
+        ("::ffff:10.0.0.5", "10.0.0.6", 403),
+        ("::ffff:10.0.0.5", "", 403),
+        ("2001:db8::1", "[2001:DB8:0::1]:8000", 200),
+        ("2001:db8::1", "[2001:db8::2]", 403),
+    ],
+)
+def test_an_address_is_the_same_however_it_is_written(reached: str, host: str, status: int) -> None:
+    """A server on :: is reached over IPv4 too, and is told such an address as one of IPv6."""
+    sent: list[int] = []
+
+    async def app(scope: Message, receive: Receive, send: Send) -> None:
+        sent.append(200)
+
+    async def receive() -> Message:
+        raise AssertionError("a GET has no body")
+
+    async def send(message: Message) -> None:
+        sent.extend([message["status"]] if "status" in message else [])
+
+    gate = Gate(app, most_bytes=100, hosts=frozenset(["voice.example.org"]))
+    headers = [(b"host", host.encode())]
+    asyncio.run(gate({"type": "http", "method": "GET", "headers": headers, "server": (reached, 8000)}, receive, send))
+    assert sent == [status]
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6")
+def test_a_probe_over_ipv4_reaches_a_server_that_listens_on_ipv6(voice_bundle: Path) -> None:
+    offers = (Offer(name="tiny", where=str(voice_bundle)),)
+    with running(ServeConfig(offers=offers, workers=1, host="::", allow_hosts=("voice.example.org",))) as served:
+        for address in ("127.0.0.5", "[::1]"):
+            assert ask(re.sub(r"//[^:]+", f"//{address}", served.url), "/healthz").status == 200
+        assert ask(served.url, "/healthz", headers={"Host": "127.0.0.6"}).status == 403
+
+
+@pytest.mark.parametrize(
     ("host", "names", "called"),
     [
         ("127.0.0.1", (), {"127.0.0.1", "localhost", "[::1]"}),
+        ("::ffff:127.0.0.2", ("a.example",), {"127.0.0.1", "127.0.0.2", "localhost", "[::1]", "a.example"}),
         ("127.0.0.2", (), {"127.0.0.1", "127.0.0.2", "localhost", "[::1]"}),
         ("0.0.0.0", (), None),
         ("0.0.0.0", ("a.example",), {"127.0.0.1", "localhost", "[::1]", "0.0.0.0", "a.example"}),

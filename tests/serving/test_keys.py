@@ -1,6 +1,8 @@
 """API keys: hashed, each with its limits, taken out of use by a change of the file."""
 
+import errno
 import json
+import os
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -27,6 +29,35 @@ def test_a_key_is_kept_as_its_hash_alone(file: Path) -> None:
     assert Keys(file).caller(f"Bearer {secret}").key.name == "app"
     with pytest.raises(SonorantError, match="has a key named 'app'"):
         new_key(file, "app")
+
+
+def test_a_further_key_leaves_the_file_to_whom_it_was_readable(file: Path) -> None:
+    """Such as the service's group: a server that cannot read it speaks to nobody."""
+    new_key(file, "one")
+    file.chmod(0o640)
+    if os.geteuid() == 0:
+        os.chown(file, 1234, 2345)
+    before = file.stat()
+    new_key(file, "two")
+    after = file.stat()
+    assert (after.st_uid, after.st_gid, after.st_mode) == (before.st_uid, before.st_gid, before.st_mode)
+    assert [key["name"] for key in read_json(file)["keys"]] == ["one", "two"]
+
+
+@pytest.mark.parametrize("error", [errno.EPERM, errno.EINVAL], ids=["another's", "of nobody in a container"])
+def test_a_file_that_would_become_anothers_is_left_as_it_is(
+    file: Path, monkeypatch: pytest.MonkeyPatch, error: int
+) -> None:
+    def refused(*_: object) -> None:
+        raise OSError(error, os.strerror(error))
+
+    new_key(file, "one")
+    before = file.read_text()
+    monkeypatch.setattr(os, "chown", refused)
+    with pytest.raises(SonorantError, match=r"keys\.json: belongs to \d+:\d+ .*; run this as that user or root$"):
+        new_key(file, "two")
+    assert file.read_text() == before
+    assert list(file.parent.iterdir()) == [file]
 
 
 @pytest.mark.parametrize("header", [None, "", "Bearer", "Bearer x", "Basic {key}", "{key}"])

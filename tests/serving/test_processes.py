@@ -37,6 +37,13 @@ worker.HUNG_SECONDS, worker._Turn.advance = 1.0, advance_or_hang
 mother.main()
 """
 
+HANGS_WITH_A_CHILD = """\
+import os, pathlib, subprocess, sys, time
+child = subprocess.Popen(["sleep", "1000000"], close_fds=False)
+pathlib.Path(sys.argv[3]).write_text(f"{os.getpid()} {child.pid}")
+time.sleep(1e6)
+"""
+
 
 @asynccontextmanager
 async def loaded(bundle: Path, workers: int) -> AsyncIterator[LoadedVoice]:
@@ -163,6 +170,37 @@ def test_a_process_that_hangs_ends_and_loses_nothing(
         assert "advance_or_hang" in capfd.readouterr().err  # where it hung
 
     asyncio.run(work())
+
+
+def test_a_process_that_hangs_while_it_loads_is_killed_and_so_is_what_it_started(
+    voice_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pids = tmp_path / "pids"
+
+    def start(words: list[str], **settings: Any) -> subprocess.Popen[bytes]:
+        process = popen([words[0], "-c", HANGS_WITH_A_CHILD, *words[3:], str(pids)], **settings)
+        wait_until(lambda: pids.exists() and " " in pids.read_text())
+        return process
+
+    async def work() -> None:
+        async with asyncio.timeout(PATIENCE):
+            await LoadedVoice.start(voice_bundle, 1, died=lambda: None)
+
+    popen = subprocess.Popen
+    monkeypatch.setattr("sonorant.serving.processes.subprocess.Popen", start)
+    monkeypatch.setattr("sonorant.serving.processes.LOAD_SECONDS", 0.2)
+    with pytest.raises(SonorantError, match=r"the process that loads it hung for 0\.2 s and was killed"):
+        asyncio.run(work())
+    hung = [int(pid) for pid in pids.read_text().split()]
+    assert len(hung) == 2
+    wait_until(lambda: not any(map(runs, hung)))
+
+
+def runs(pid: int) -> bool:
+    """Also false of a zombie, which waits for nobody but its parent."""
+    with suppress(psutil.NoSuchProcess):
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    return False
 
 
 def test_a_process_that_reads_nothing_holds_up_nobody(voice_bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:

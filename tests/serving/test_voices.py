@@ -2,9 +2,14 @@
 
 import asyncio
 import json
+import os
 import shutil
+import signal
+import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -82,6 +87,31 @@ def test_readyz_tells_of_a_voice_that_does_not_load_until_it_does(voice_bundle: 
         assert told_of(server, "two") is None
 
 
+def test_a_server_is_ready_while_one_of_its_loaded_voices_speaks(voice_bundle: Path, tmp_path: Path) -> None:
+    offers = tuple(Offer(name=name, where=str(tmp_path / name)) for name in ("one", "two", "three"))
+    for offer in offers:
+        shutil.copytree(voice_bundle, offer.where)
+    with running(ServeConfig(offers=offers, workers=1)) as server:
+        assert lines_of(server.url, "/v1/speech", text="Hi.", voice="two")[-1].get("end")
+        for name, status in (("one", 200), ("two", 503)):
+            kill_for_good(server, name)
+            told = ask(server.url, "/readyz")
+            assert told.status == status
+            voices = json.loads(told.read())["voices"]
+            assert "vocoder.fp32.onnx" in voices[name]["trouble"]
+            assert voices["three"]["trouble"] is None and not voices["three"]["loaded"]
+
+
+def kill_for_good(server: Running, name: str) -> None:
+    """Kill a voice's processes, and take away what others would load."""
+    one = server.service.voices.named(name)
+    assert one.loaded
+    (one.bundle / "vocoder.fp32.onnx").unlink()
+    for pid in one.loaded.pids:
+        os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: one.loaded and one.loaded.trouble and not one.loaded.alive)
+
+
 @pytest.fixture
 def registry(voice_bundle: Path, tracked_project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working folder, with a registry: version 1 of `tiny`, version 2 half as loud, version 3 silent."""
@@ -139,6 +169,49 @@ def test_a_version_that_says_nothing_is_not_spoken_with_and_readyz_says_why(serv
     champion(2)
     wait_until(lambda: version(server) == "tiny/2")
     assert json.loads(ask(server.url, "/readyz").read())["voices"]["tiny"]["trouble"] is None
+
+
+def test_a_version_that_hangs_while_it_loads_holds_up_no_later_one_and_readyz_says_why(
+    server: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(words: list[str], **settings: Any) -> subprocess.Popen[bytes]:
+        return popen([words[0], "-c", "import time; time.sleep(1e6)"], **settings)
+
+    plain, popen = loudest(server), subprocess.Popen
+    with monkeypatch.context() as patched:
+        patched.setattr("sonorant.serving.processes.subprocess.Popen", start)
+        patched.setattr("sonorant.serving.processes.LOAD_SECONDS", 0.2)
+        champion(2)
+        wait_until(lambda: "hung for 0.2 s" in str(told_of(server, "tiny")))
+    assert "models:/tiny/2 is not spoken with, tiny/1 stays" in str(told_of(server, "tiny"))
+    assert (version(server), loudest(server)) == ("tiny/1", plain)
+    champion(1)
+    wait_until(lambda: told_of(server, "tiny") is None)
+    champion(2)
+    wait_until(lambda: version(server) == "tiny/2")
+
+
+def test_a_download_that_cannot_be_removed_holds_up_no_later_version(
+    server: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its disk may be why it was not spoken with."""
+    removed, disk_answers, rmtree = [], threading.Event(), shutil.rmtree
+
+    def remove(folder: Path, ignore_errors: bool = False, **settings: Any) -> None:
+        if ignore_errors and folder.name.startswith("tmp"):
+            removed.append(folder)
+            disk_answers.wait()
+        rmtree(folder, ignore_errors, **settings)
+
+    monkeypatch.setattr(shutil, "rmtree", remove)
+    try:
+        champion(3)  # silent
+        wait_until(lambda: removed)
+        champion(2)
+        wait_until(lambda: version(server) == "tiny/2")
+    finally:
+        disk_answers.set()
+    wait_until(lambda: not any(folder.exists() for folder in removed))
 
 
 def test_a_version_whose_download_breaks_off_is_downloaded_again(
