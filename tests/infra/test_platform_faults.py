@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -159,6 +160,7 @@ def test_what_a_killed_server_left_ends_by_stop_and_before_it_starts_again(kille
 @pytest.mark.parametrize("changed", ["a machine that was started since", "a number that was given anew"])
 def test_a_session_that_only_has_the_number_is_left_alone(killed: Background, changed: str) -> None:
     known, left = recorded(killed), of_session(int(recorded(killed)["pid"]))
+    time.sleep(0.05)  # some ticks, by which records tell when a process began
     stranger = subprocess.Popen(["sleep", "600"], start_new_session=True)
     try:
         if changed == "a number that was given anew":
