@@ -209,6 +209,8 @@ def test_a_download_that_cannot_be_removed_holds_up_no_later_version(
         wait_until(lambda: removed)
         champion(2)
         wait_until(lambda: version(server) == "tiny/2")
+        assert all(folder.exists() for folder in removed), "the disk answered too soon: nothing was held up"
+        assert loudest(server) > 0 and told_of(server, "tiny") is None
     finally:
         disk_answers.set()
     wait_until(lambda: not any(folder.exists() for folder in removed))
