@@ -14,14 +14,14 @@ from typing import Any
 
 from benchmarks.quantization import RESAMPLES, System, listen
 from benchmarks.report import command, finish, options
-from sonorant.data.features import FeatureStore
-from sonorant.decoding.settings import DecodingConfig
 from sonorant.errors import SonorantError
 from sonorant.evaluation.error_rates import compare, summarize
-from sonorant.export.onnx import ExportConfig
-from sonorant.export.voice import corpus_lengths, export_voice, family_of
-from sonorant.families.codec_lm.language_model import LanguageModelConfig
-from sonorant.families.codec_lm.training import LanguageModelTrainConfig
+from sonorant.export.bundling import corpus_lengths, export_voice, family_of
+from sonorant.export.onnx_graph import ExportConfig
+from sonorant.extras.codec_lm.language_model import LanguageModelConfig
+from sonorant.extras.codec_lm.language_model_training import LanguageModelTrainConfig
+from sonorant.features.feature_store import FeatureStore
+from sonorant.speech.decoding.settings import DecodingConfig
 from tasks.params import load
 from tasks.stage import run
 from tasks.training import train

@@ -27,7 +27,7 @@ from torch.profiler import ProfilerActivity, profile
 from benchmarks.plain_training import BATCH
 from benchmarks.report import command, finish, options
 from benchmarks.training_cases import MODELS, jobs
-from sonorant.planning.work import work_of
+from sonorant.extras.planning.work import work_of
 from sonorant.training.distributed.ranks import Ranks
 from sonorant.training.step import TrainStep
 from sonorant.training.telemetry.stopwatch import Stopwatch

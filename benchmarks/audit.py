@@ -19,11 +19,11 @@ import numpy as np
 from benchmarks.report import command, finish, options
 from sonorant.audio.conditioning import ConditionConfig
 from sonorant.audio.wav import read_audio, write_wav
-from sonorant.audit.audit import AuditConfig, audit
-from sonorant.audit.findings import Audited, Fault, read_audit
-from sonorant.data.corpora import CorpusConfig, import_corpus
-from sonorant.data.manifest import Utterance, read_manifest, write_manifest
-from sonorant.data.preparation import PrepareConfig, prepare
+from sonorant.corpus.audit.audit import AuditConfig, audit
+from sonorant.corpus.audit.findings import Audited, Fault, read_audit
+from sonorant.corpus.importers import CorpusConfig, import_corpus
+from sonorant.corpus.manifest import Utterance, read_manifest, write_manifest
+from sonorant.corpus.preparation import PrepareConfig, prepare
 from sonorant.text import TextConfig
 from tasks.params import load
 from tasks.stage import run

@@ -18,23 +18,23 @@ from benchmarks.audit import SHARES, plant, source_of
 from benchmarks.report import command, finish, options
 from sonorant.audio.conditioning import ConditionConfig
 from sonorant.audio.mel import MelConfig
-from sonorant.audit.audit import AuditConfig, audit
-from sonorant.data.corpora import import_corpus
-from sonorant.data.feature_writer import write_features
-from sonorant.data.features import FeatureStore
-from sonorant.data.manifest import Utterance, read_manifest, write_manifest
-from sonorant.data.preparation import PrepareConfig, prepare
+from sonorant.audio.recognizers import Clip, RecognizerConfig, transcribe
+from sonorant.corpus.audit.audit import AuditConfig, audit
+from sonorant.corpus.importers import import_corpus
+from sonorant.corpus.manifest import Utterance, read_manifest, write_manifest
+from sonorant.corpus.preparation import PrepareConfig, prepare
 from sonorant.evaluation.error_rates import ErrorCounts, Normalizer, compare, summarize
 from sonorant.evaluation.recordings import RECORDINGS, held_out, score, spoken_text
 from sonorant.evaluation.renderings import render
-from sonorant.export.onnx import ExportConfig
-from sonorant.export.voice import corpus_lengths, export_voice
+from sonorant.export.bundling import corpus_lengths, export_voice
+from sonorant.export.onnx_graph import ExportConfig
+from sonorant.export.quantization.kept_model import above, summary
+from sonorant.export.quantization.utterance_losses import Judged
 from sonorant.families import model_kind
-from sonorant.models import load_model
-from sonorant.quantization.comparison import above, summary
-from sonorant.quantization.judge import Judged
-from sonorant.recognizers import Clip, RecognizerConfig, transcribe
+from sonorant.features.feature_store import FeatureStore
+from sonorant.features.feature_writer import write_features
 from sonorant.text import TextConfig
+from sonorant.training.model_folder import load_model
 from sonorant.training.recipe import utterances_of
 from tasks.params import load
 from tasks.stage import run

@@ -20,11 +20,11 @@ import numpy as np
 from benchmarks.random_voice import shipped, voice_of
 from benchmarks.report import command, finish, options
 from benchmarks.turns import ratio, take_turns
-from sonorant.decoding.session import Session
-from sonorant.families.codec_lm.synthesis import CodecLmSpeaking
+from sonorant.extras.codec_lm.synthesis import CodecLmSpeaking
 from sonorant.families.parallel.synthesis import ParallelSpeaking, vocoder_frames
-from sonorant.runtime.streaming import Speech
-from sonorant.runtime.voice import Voice
+from sonorant.speech.decoding.session import Session
+from sonorant.speech.streaming import Speech
+from sonorant.speech.voice import Voice
 
 ROWS = (2, 4, 8)
 PHONEMES = 60

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import soundfile
 
-from sonorant.arrays import Floats
-from sonorant.audio.speech import locate_speech, speech_probability
+from sonorant.audio.arrays import Floats
+from sonorant.audio.voice_activity import locate_speech, speech_probability
 from sonorant.audio.wav import pcm16
 
 PAUSES = (0.3, 1.5)

@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from benchmarks.processes import answer, memory_mib
 from benchmarks.speaking import TEXTS, VoiceJob, hear_first, load, load_all
 from benchmarks.turns import WARM_UP, figures, ratio, take_turns
-from sonorant.decoding.settings import DecodingDescription
-from sonorant.decoding.speech import Spoken, decode_texts
-from sonorant.decoding.state import EMPTY
 from sonorant.errors import SonorantError
-from sonorant.families.codec_lm.sounding import Sounding
-from sonorant.runtime.runtimes import TokenRuntime
-from sonorant.runtime.voice import Voice
+from sonorant.extras.codec_lm.sounding import Sounding
+from sonorant.speech.decoding.attempts import Spoken, decode_texts
+from sonorant.speech.decoding.settings import DecodingDescription
+from sonorant.speech.decoding.state import EMPTY
+from sonorant.speech.runtimes import TokenRuntime
+from sonorant.speech.voice import Voice
 
 DYNAMIC = "torch/fp32"
 """Eager torch, a cache that grows: what the others are compared with on a CPU."""

@@ -19,7 +19,7 @@ import numpy as np
 from tqdm import tqdm
 
 from benchmarks.report import command, finish, options
-from sonorant.store.place import StoreConfig
+from sonorant.features.store.place import StoreConfig
 from tasks.params import load
 
 BYTES = 3000

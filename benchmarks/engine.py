@@ -19,9 +19,9 @@ import yaml
 
 from benchmarks.processes import ROOT
 from benchmarks.report import command, finish, options
-from sonorant.cluster import flight
-from sonorant.data.corpora import CorpusConfig, import_corpus
-from sonorant.data.manifest import read_manifest, write_manifest
+from sonorant.corpus.importers import CorpusConfig, import_corpus
+from sonorant.corpus.manifest import read_manifest, write_manifest
+from sonorant.extras.cluster import flight
 from sonorant.processes import spread
 from tests.support.cluster import Cluster, cluster
 from tests.support.prepared_corpus import finish as ended

@@ -28,8 +28,8 @@ import pytest
 import torch
 
 from benchmarks.report import command, finish, options
-from sonorant.data.features import FeatureStore
-from sonorant.store import StoreConfig
+from sonorant.features.feature_store import FeatureStore
+from sonorant.features.store import StoreConfig
 from sonorant.training import checkpoint
 from sonorant.training.distributed.launch import SHUTDOWN_SECONDS
 from sonorant.training.run_directory import read_metrics

@@ -23,10 +23,10 @@ from benchmarks.processes import ask
 from benchmarks.report import command, finish, options
 from sonorant.audio.mel import FLOOR, MelConfig, filters_of, log_mel, mel_filterbank
 from sonorant.audio.wav import write_wav
-from sonorant.data.feature_writer import write_features
-from sonorant.data.manifest import Utterance, read_manifest
-from sonorant.data.sound import read_sound
+from sonorant.corpus.manifest import Utterance, read_manifest
+from sonorant.corpus.sound import read_sound
 from sonorant.errors import SonorantError
+from sonorant.features.feature_writer import write_features
 from sonorant.text import TextConfig, load_frontend
 from tasks.params import load
 from tasks.stage import run

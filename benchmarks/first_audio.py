@@ -11,7 +11,7 @@ from typing import Any
 from benchmarks.processes import ask
 from benchmarks.random_voice import shipped, voice_of
 from benchmarks.report import command, finish, options
-from sonorant.runtime.bundle import read_bundle
+from sonorant.speech.bundle import read_bundle
 from tasks.stage import run
 
 TIMES = 4.0

@@ -9,7 +9,7 @@ import time
 def main() -> None:
     """Print the CPU seconds since the process began to its first audio, and the MiB it took to speak on."""
     if sys.argv[1] == "speak":
-        from sonorant.runtime.voice import Voice
+        from sonorant.speech.voice import Voice
 
         voice = Voice.load(sys.argv[2], variant=sys.argv[3], threads=1)
         next(voice.stream("Good morning."))

@@ -19,14 +19,14 @@ from benchmarks.turns import CONTROL, figures, ratio, take_turns
 from sonorant.audio.mel import MelConfig
 from sonorant.errors import SonorantError
 from sonorant.export.candidate import Expected
-from sonorant.export.comparison import batches
+from sonorant.export.distances import batches
 from sonorant.export.tolerance import Fault, Tolerance
 from sonorant.families.parallel.parity_checks import check_chunks, check_padding, check_values, follow
 from sonorant.families.parallel.synthesis import speak, vocoder_frames
-from sonorant.runtime.buckets import Bucketed
-from sonorant.runtime.bundle import Bundle, Lengths, ReceptiveField, read_bundle
-from sonorant.runtime.chunks import compute_chunks, decode_chunks
-from sonorant.runtime.runtimes import LoadOptions, Runtime, load_runtime, runtime_row
+from sonorant.speech.buckets import Bucketed
+from sonorant.speech.bundle import Bundle, Lengths, ReceptiveField, read_bundle
+from sonorant.speech.chunks import compute_chunks, decode_chunks
+from sonorant.speech.runtimes import LoadOptions, Runtime, load_runtime, runtime_row
 
 TOLERANCES = {
     "fp32": Tolerance(max_abs_diff=1e-3, relative_error=1e-4, log_mel_db=0.02, correlation=0.99),
@@ -82,8 +82,8 @@ def write_voice(folder: Path, size: Size, lengths: Lengths) -> tuple[Bundle, Tra
     bundle = describe(folder, "parallel", sees, lengths, None)
     trained = (folder / "acoustic", folder / "vocoder")
     try:
-        from sonorant.export.onnx import ExportConfig
-        from sonorant.export.voice import Sources, export_variants
+        from sonorant.export.bundling import Sources, export_variants
+        from sonorant.export.onnx_graph import ExportConfig
     except ModuleNotFoundError:
         return bundle, trained
     said = [_tokens(count)[0] for count in LADDER]  # the ranges of the 16-bit graphs are measured on it

@@ -45,7 +45,7 @@ and so much more."""
 
 def tests(folder: Path, place: Path, device: torch.device) -> Answer:
     """The tests that machines without a GPU skip."""
-    words = "-m pytest -p no:cacheprovider tests/training tests/decoding -k gpu"
+    words = "-m pytest -p no:cacheprovider tests/training tests/speech/decoding -k gpu"
     done = subprocess.run([sys.executable, *words.split()], capture_output=True, text=True, check=False)
     print(done.stdout[-3000:], file=sys.stderr)
     said = done.stdout.strip().splitlines()[-1:]
@@ -268,7 +268,16 @@ def trace(folder: Path, place: Path, device: torch.device) -> Answer:
 
 def doctor(folder: Path, place: Path, device: torch.device) -> Answer:
     """The doctor finds no problem here."""
-    command = [sys.executable, "-m", "sonorant.cli", "doctor", "--data", str(folder / "speech"), "--runs", str(place)]
+    command = [
+        sys.executable,
+        "-m",
+        "sonorant.cli.main",
+        "doctor",
+        "--data",
+        str(folder / "speech"),
+        "--runs",
+        str(place),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     print(done.stdout, file=sys.stderr)
     return {"exit_code": done.returncode, "lines": done.stdout.strip().splitlines()[-12:]}, done.returncode == 0

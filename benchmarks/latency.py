@@ -20,8 +20,8 @@ from benchmarks.report import command, finish, machine, options
 from benchmarks.speaking import TEXTS
 from sonorant.files import read_json
 from sonorant.processes import usable_cores
-from sonorant.runtime.bundle import content_hash, read_bundle
-from sonorant.runtime.runtimes import BASELINE, RUNTIMES
+from sonorant.speech.bundle import content_hash, read_bundle
+from sonorant.speech.runtimes import BASELINE, RUNTIMES
 from tasks.stage import run
 
 PRECISIONS = ("fp32", "fp16", "bf16", "int8")

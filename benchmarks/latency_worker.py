@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from benchmarks.processes import answer, memory_mib
 from benchmarks.speaking import TEXTS, VoiceJob, hear_first, load, load_all
 from benchmarks.turns import CONTROL, WARM_UP, figures, ratio, take_turns
-from sonorant.runtime.runtimes import BASELINE
-from sonorant.runtime.voice import Voice
+from sonorant.speech.runtimes import BASELINE
+from sonorant.speech.voice import Voice
 
 BURST = 2
 """Requests that each of several speakers makes in a row."""

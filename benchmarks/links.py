@@ -27,10 +27,10 @@ import numpy as np
 
 from benchmarks.processes import ROOT, isolated, torchrun
 from benchmarks.report import command, finish, options
+from sonorant.extras.planning.hardware import Link, ring
 from sonorant.families.parallel.acoustic import AcousticConfig
-from sonorant.families.parallel.training import AcousticTrainConfig
+from sonorant.families.parallel.acoustic_training import AcousticTrainConfig
 from sonorant.files import read_json
-from sonorant.planning.hardware import Link, ring
 from sonorant.training.worker import Job, recipe_of
 from tasks import params
 from tests.support.machines import Machine, enter, machines, why_not

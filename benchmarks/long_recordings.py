@@ -20,10 +20,10 @@ import numpy as np
 from benchmarks.chapters import Chapter, Sentence, room_tone, trim, write_chapter
 from benchmarks.report import command, finish, options
 from sonorant.audio.wav import read_audio
-from sonorant.data.corpora import CorpusConfig, import_corpus
-from sonorant.data.manifest import Utterance, read_manifest
-from sonorant.long.cutting import MARGIN
-from sonorant.long.script import plain_words
+from sonorant.corpus.importers import CorpusConfig, import_corpus
+from sonorant.corpus.manifest import Utterance, read_manifest
+from sonorant.extras.long.cutting import MARGIN
+from sonorant.extras.long.script import plain_words
 from tasks.params import load
 from tasks.stage import run
 

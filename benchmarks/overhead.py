@@ -24,7 +24,7 @@ from benchmarks.report import command, finish, options
 STAGES = ("first", "second", "third")
 STAGE = """\
 import contextlib, os, pathlib, sys, time
-from sonorant.tracking import stage_run
+from sonorant.registry.tracking import stage_run
 with stage_run(sys.argv[1], {"work": sys.argv[2]}) if os.environ.get("TRACKED") else contextlib.nullcontext():
     time.sleep(float(sys.argv[2]))
     pathlib.Path(sys.argv[1]).write_text(sys.argv[1])

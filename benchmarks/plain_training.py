@@ -22,7 +22,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from benchmarks.plain_layers import plain_layers, plain_losses
-from sonorant.data.plan import MicroBatch
+from sonorant.features.plan import MicroBatch
 from sonorant.files import read_json, write_json
 from sonorant.training.recipe import Recipe, weighted
 from sonorant.training.worker import Job, recipe_of

@@ -18,20 +18,20 @@ import numpy as np
 
 from benchmarks.report import command, finish, options
 from benchmarks.turns import ratio, take_turns
-from sonorant.data.features import FeatureStore
-from sonorant.data.manifest import read_manifest
+from sonorant.audio.recognizers import Clip, RecognizerConfig, transcribe
+from sonorant.corpus.manifest import read_manifest
 from sonorant.errors import SonorantError
 from sonorant.evaluation.error_rates import ErrorCounts, Normalizer, compare, summarize
 from sonorant.evaluation.recordings import held_out, score, spoken_text
 from sonorant.evaluation.renderings import render
-from sonorant.export.onnx import ExportConfig
-from sonorant.export.voice import Sources, corpus_lengths, export_variants
-from sonorant.families.parallel.training import AcousticTrainConfig, VocoderTrainConfig
-from sonorant.models import load_model
-from sonorant.quantization.comparison import above, summary
-from sonorant.quantization.quantize import PostTrained, QuantizeConfig, decide, post_train
-from sonorant.recognizers import Clip, RecognizerConfig, transcribe
-from sonorant.runtime.voice import Voice
+from sonorant.export.bundling import Sources, corpus_lengths, export_variants
+from sonorant.export.onnx_graph import ExportConfig
+from sonorant.export.quantization.kept_model import above, summary
+from sonorant.export.quantization.quantize import PostTrained, QuantizeConfig, decide, post_train
+from sonorant.families.parallel.acoustic_training import AcousticTrainConfig, VocoderTrainConfig
+from sonorant.features.feature_store import FeatureStore
+from sonorant.speech.voice import Voice
+from sonorant.training.model_folder import load_model
 from tasks.params import load
 from tasks.quantize import Data, train_on
 from tasks.stage import run

@@ -12,17 +12,17 @@ from typing import Any
 import torch
 
 from sonorant.audio.mel import MelConfig
-from sonorant.decoding.settings import DecodingConfig
-from sonorant.export.onnx import ExportConfig
-from sonorant.export.voice import export_voice
-from sonorant.families.codec_lm.codec import CodecConfig
-from sonorant.families.codec_lm.language_model import LanguageModelConfig
+from sonorant.export.bundling import export_voice
+from sonorant.export.onnx_graph import ExportConfig
+from sonorant.extras.codec_lm.codec import CodecConfig
+from sonorant.extras.codec_lm.language_model import LanguageModelConfig
 from sonorant.families.parallel.acoustic import AcousticConfig
 from sonorant.families.parallel.vocoder import VocoderConfig
 from sonorant.files import sha256_file
-from sonorant.models import build, save_model
-from sonorant.runtime.bundle import DESCRIPTION, Lengths, read_bundle
+from sonorant.speech.bundle import DESCRIPTION, Lengths, read_bundle
+from sonorant.speech.decoding.settings import DecodingConfig
 from sonorant.text import TextConfig, frontend_description, load_frontend
+from sonorant.training.model_folder import build, save_model
 from tasks.params import load
 
 VOICES = (Path("artifacts/variants"), Path("artifacts/voice"))

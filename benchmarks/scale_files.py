@@ -12,15 +12,15 @@ import torch
 
 from benchmarks.scale_rows import PER_SPEAKER, SETTINGS, Work, condition_config, texts
 from sonorant.audio.mel import MelConfig
-from sonorant.data.batches import UtteranceBatches
-from sonorant.data.codes import write_codes
-from sonorant.data.corpora import CorpusConfig, import_corpus
-from sonorant.data.feature_writer import write_features
-from sonorant.data.features import FeatureStore
-from sonorant.data.manifest import read_manifest
-from sonorant.data.plan import utterance_plan
-from sonorant.data.preparation import PrepareConfig, prepare
-from sonorant.data.windows import Windows
+from sonorant.corpus.importers import CorpusConfig, import_corpus
+from sonorant.corpus.manifest import read_manifest
+from sonorant.corpus.preparation import PrepareConfig, prepare
+from sonorant.features.batches import UtteranceBatches
+from sonorant.features.codes import write_codes
+from sonorant.features.feature_store import FeatureStore
+from sonorant.features.feature_writer import write_features
+from sonorant.features.plan import utterance_plan
+from sonorant.features.windows import Windows
 from sonorant.processes import allow_open_files
 from sonorant.text import TextConfig
 from tasks.params import load

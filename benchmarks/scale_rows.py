@@ -15,15 +15,15 @@ import torch
 from benchmarks.processes import ROOT
 from sonorant.audio.conditioning import ConditionConfig, Conditioning, Level
 from sonorant.audio.measures import Measures
-from sonorant.data.code_batches import Prompts
-from sonorant.data.features import ARRAYS
-from sonorant.data.grouping import leaves
-from sonorant.data.index import Index, Rows, write_index
-from sonorant.data.manifest import SPLITS, Utterance, read_manifest, write_manifest
-from sonorant.data.plan import MicroBatch, Plan, utterance_plan
-from sonorant.data.preparation.speakers import summarize_speakers
-from sonorant.data.preparation.summary import summarize, summary_page
-from sonorant.data.splits import beyond, split_key, split_of
+from sonorant.corpus.manifest import SPLITS, Utterance, read_manifest, write_manifest
+from sonorant.corpus.preparation.speaker_summary import summarize_speakers
+from sonorant.corpus.preparation.summary import summarize, summary_page
+from sonorant.corpus.splits import beyond, split_key, split_of
+from sonorant.features.code_batches import Prompts
+from sonorant.features.feature_store import ARRAYS
+from sonorant.features.grouping import leaves
+from sonorant.features.index import Index, Rows, write_index
+from sonorant.features.plan import MicroBatch, Plan, utterance_plan
 from sonorant.files import atomic_folder, read_json, write_json
 from sonorant.training.distributed.ledger import Ledger
 from sonorant.training.distributed.ranks import Ranks

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from sonorant.errors import SonorantError
-from sonorant.runtime.bundle import read_bundle
-from sonorant.runtime.runtimes import LoadOptions, load_runtime, runtime_row
-from sonorant.runtime.voice import Voice
+from sonorant.speech.bundle import read_bundle
+from sonorant.speech.runtimes import LoadOptions, load_runtime, runtime_row
+from sonorant.speech.voice import Voice
 
 TEXTS = {
     "short": "Good morning.",

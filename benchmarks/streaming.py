@@ -21,10 +21,10 @@ from benchmarks.processes import ask
 from benchmarks.random_voice import voice_of
 from benchmarks.report import command, finish, options
 from benchmarks.speaking import TEXTS, text
+from sonorant.extras.codec_lm.synthesis import CodecLmSpeaking
 from sonorant.families import family_names
-from sonorant.families.codec_lm.synthesis import CodecLmSpeaking
-from sonorant.runtime.bundle import DESCRIPTION
-from sonorant.runtime.voice import Voice
+from sonorant.speech.bundle import DESCRIPTION
+from sonorant.speech.voice import Voice
 from tasks.stage import run
 
 TOLERANCE = {"fp32": 1e-5, "fp16": 2e-3, "bf16": 1.6e-2, "int8": 1e-3}

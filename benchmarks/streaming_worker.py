@@ -6,7 +6,7 @@ import sys
 
 from benchmarks.processes import memory_mib
 from benchmarks.speaking import text
-from sonorant.runtime import Voice
+from sonorant.speech import Voice
 
 if __name__ == "__main__":
     voice = Voice.load(sys.argv[1], threads=1)

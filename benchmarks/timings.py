@@ -22,14 +22,14 @@ from tqdm import tqdm
 
 from benchmarks.random_voice import shipped, voice_of
 from benchmarks.report import command, finish, options
-from sonorant.arrays import Floats
-from sonorant.audio.speech import locate_speech, speech_probability
+from sonorant.audio.arrays import Floats
+from sonorant.audio.voice_activity import locate_speech, speech_probability
 from sonorant.audio.wav import read_audio
 from sonorant.errors import SonorantError
 from sonorant.evaluation.short_texts.listener import REVISION, Listener
 from sonorant.evaluation.short_texts.texts import suite
-from sonorant.long.script import plain_words
-from sonorant.runtime.voice import Voice
+from sonorant.extras.long.script import plain_words
+from sonorant.speech.voice import Voice
 from tasks.stage import run
 
 MOST_MEDIAN_MS, MOST_95_MS = 25.0, 100.0

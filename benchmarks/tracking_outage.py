@@ -28,7 +28,7 @@ import yaml
 
 from benchmarks.processes import ROOT, isolated
 from benchmarks.report import command, finish, options
-from sonorant.tracking import open_store
+from sonorant.registry.tracking import open_store
 from sonorant.training.run_directory import RunDirectory, read_metrics
 from tests.support.tiny_training import settings, tiny_features
 
@@ -113,7 +113,7 @@ class Stage:
 
     def sync(self, uri: str) -> str:
         """Run `sonorant sync-tracking`; what it printed."""
-        words = "sonorant.cli sync-tracking"
+        words = "sonorant.cli.main sync-tracking"
         return self._python(words, uri, stdout=subprocess.PIPE, stderr=subprocess.STDOUT).communicate()[0]
 
     def _python(self, words: str, uri: str, **streams: Any) -> subprocess.Popen[str]:

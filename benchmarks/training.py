@@ -24,9 +24,9 @@ from typing import Any
 from benchmarks.plain_training import BATCH, random_batches
 from benchmarks.report import command, finish, options
 from benchmarks.training_cases import CLOCK, CPU, MODELS, OURS, Case, Runner, cases, in_turn, jobs, ratios
-from sonorant.data.features import FeatureStore
-from sonorant.data.plan import padding_waste
 from sonorant.errors import SonorantError
+from sonorant.features.feature_store import FeatureStore
+from sonorant.features.plan import padding_waste
 from sonorant.processes import usable_cores
 from sonorant.training.worker import Job, recipe_of
 from tests.support.synthetic_corpus import SPEECH, write_corpus

@@ -15,15 +15,15 @@ import torch
 
 from benchmarks.plain_training import BATCH, planned
 from benchmarks.processes import ROOT, torchrun
-from sonorant.data.codes import write_codes
-from sonorant.data.features import FeatureStore
-from sonorant.families.codec_lm.codec import CodecConfig
-from sonorant.families.codec_lm.codec_training import CodecTrainConfig
-from sonorant.families.codec_lm.language_model import LanguageModelConfig
-from sonorant.families.codec_lm.training import LanguageModelTrainConfig
+from sonorant.extras.codec_lm.codec import CodecConfig
+from sonorant.extras.codec_lm.codec_training import CodecTrainConfig
+from sonorant.extras.codec_lm.language_model import LanguageModelConfig
+from sonorant.extras.codec_lm.language_model_training import LanguageModelTrainConfig
 from sonorant.families.parallel.acoustic import AcousticConfig
-from sonorant.families.parallel.training import AcousticTrainConfig, VocoderTrainConfig
+from sonorant.families.parallel.acoustic_training import AcousticTrainConfig, VocoderTrainConfig
 from sonorant.families.parallel.vocoder import VocoderConfig
+from sonorant.features.codes import write_codes
+from sonorant.features.feature_store import FeatureStore
 from sonorant.files import read_json
 from sonorant.training.distributed.launch import environment
 from sonorant.training.worker import Job, recipe_of

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sonorant.statistics import bootstrap
+from sonorant.training.intervals import bootstrap
 
 CONTROL = "control"
 WARM_UP = 2

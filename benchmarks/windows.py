@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.report import command, finish, options
-from sonorant.data.features import FeatureStore
-from sonorant.data.plan import padding_waste, utterance_plan
 from sonorant.families.parallel.acoustic import AcousticConfig
-from sonorant.families.parallel.training import AcousticTrainConfig
+from sonorant.families.parallel.acoustic_training import AcousticTrainConfig
+from sonorant.features.feature_store import FeatureStore
+from sonorant.features.plan import padding_waste, utterance_plan
 from sonorant.training.distributed.launch import launch
 from sonorant.training.run_directory import RunDirectory, read_metrics
 from sonorant.training.worker import Job

@@ -24,7 +24,7 @@ from sonorant.errors import SonorantError
 from sonorant.families import family_names, load_family
 from sonorant.families.family import VoiceConfig
 from sonorant.registry.registration import RegisterConfig
-from sonorant.tracking.store import DEFAULT_DATABASE, shown
+from sonorant.registry.tracking.mlflow_store import DEFAULT_DATABASE, shown
 from tasks import params
 from tasks.stage import run
 

@@ -23,12 +23,12 @@ from flows.graph import read_graph, up_to_date
 from flows.nodes import Nodes, first_part, other_nodes
 from flows.workers import check_workers, cluster
 from flows.workspace import bring_back, check_settings, make_workspace
-from sonorant.cluster import SCHEDULER
 from sonorant.errors import SonorantError
+from sonorant.extras.cluster import SCHEDULER
 from sonorant.files import read_json
 from sonorant.locks import locked
-from sonorant.tracking import TrackingUnavailable, describe_execution
-from sonorant.tracking.store import shown, store_uri
+from sonorant.registry.tracking import TrackingUnavailable, describe_execution
+from sonorant.registry.tracking.mlflow_store import shown, store_uri
 from tasks import promote as promoting
 from tasks import register as registering
 from tasks.origin import origin_tags
@@ -124,7 +124,7 @@ def show_dashboard(scheduler: str | None) -> None:
     """Tell where the work of the cluster at this address can be watched. Raises SonorantError if nobody answers."""
     if scheduler is None:
         return
-    from sonorant.cluster.flight import dashboard
+    from sonorant.extras.cluster.flight import dashboard
 
     page = dashboard(scheduler)
     get_run_logger().info("stages spread their work over %s, dashboard: %s", scheduler, page or "none")

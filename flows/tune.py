@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from flows.own_prefect import use_own_prefect
+from sonorant.cli.say import end_cleanly_on_sigterm
 from sonorant.errors import SonorantError
-from sonorant.say import end_cleanly_on_sigterm
 from tasks import check_params, params
 from tasks.stage import run
 

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sonorant.cluster import checked_address, require_dask
 from sonorant.errors import SonorantError
-from sonorant.workers import MEMORY_SETTING
+from sonorant.extras.cluster import checked_address, require_dask
+from sonorant.extras.cluster.command import MEMORY_SETTING
 
 PARAMETER = "workers"
 LOOPBACK = "127.0.0.1"
@@ -53,7 +53,9 @@ def main() -> None:
     from distributed import LocalCluster
 
     settings = {"host": LOOPBACK, "dashboard_address": f"{LOOPBACK}:0", "memory_limit": None, "silence_logs": "ERROR"}
-    with LocalCluster(int(sys.argv[1]), threads_per_worker=1, preload=["sonorant.cluster.task"], **settings) as made:
+    with LocalCluster(
+        int(sys.argv[1]), threads_per_worker=1, preload=["sonorant.extras.cluster.task"], **settings
+    ) as made:
         print(made.scheduler_address, flush=True)
         sys.stdin.read()
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from infra.background import Background, answers, call, check_free, port_from_environment
 from sonorant.files import read_json, write_json
-from sonorant.tracking import open_store
+from sonorant.registry.tracking import open_store
 from tasks.stage import run
 
 STATE = Path("runs/serve")

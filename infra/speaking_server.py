@@ -13,7 +13,7 @@ from sonorant.errors import SonorantError
 def served(*words: str) -> Iterator[str]:
     """The address, such as http://127.0.0.1:8000/, of `sonorant serve <words>` on a free port; it is ended after the
     block. Raises SonorantError if it does not start."""
-    command = [sys.executable, "-m", "sonorant.cli", "serve", *words, "--port", "0"]
+    command = [sys.executable, "-m", "sonorant.cli.main", "serve", *words, "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:

@@ -29,7 +29,7 @@ from infra.speaking_server import served
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_file
 from sonorant.registry import RegisterConfig, find_version
-from sonorant.tracking import open_store
+from sonorant.registry.tracking import open_store
 from tasks import params
 from tasks.stage import run
 

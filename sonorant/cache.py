@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sonorant.cluster import scheduler_address
+from sonorant.extras.cluster import scheduler_address
 from sonorant.files import sha256_tree
 from sonorant.processes import spread, usable_cores
 

@@ -12,8 +12,8 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sonorant.cluster import scheduler_address
 from sonorant.errors import SonorantError
+from sonorant.extras.cluster import scheduler_address
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -58,7 +58,7 @@ def spread(
     raises.
     """
     if processes is None and (address := scheduler_address()):
-        from sonorant.cluster.flight import spread_over
+        from sonorant.extras.cluster.flight import spread_over
 
         return spread_over(
             address,

@@ -3,8 +3,8 @@
 import argparse
 from pathlib import Path
 
-from sonorant.audit.audit import AuditConfig, audit
-from sonorant.data.corpora import CorpusConfig
+from sonorant.corpus.audit.audit import AuditConfig, audit
+from sonorant.corpus.importers import CorpusConfig
 from sonorant.text import TextConfig
 from tasks.params import load
 from tasks.stage import add_inputs, run

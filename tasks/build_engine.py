@@ -4,9 +4,9 @@ import argparse
 from pathlib import Path
 
 from sonorant.errors import SonorantError
-from sonorant.runtime.bundle import Bundle, read_bundle
-from sonorant.tensorrt.engines import Engines
-from sonorant.tensorrt.key import EngineConfig, this_machine
+from sonorant.extras.tensorrt.engines import Engines
+from sonorant.extras.tensorrt.key import EngineConfig, this_machine
+from sonorant.speech.bundle import Bundle, read_bundle
 from tasks.params import load
 from tasks.stage import add_inputs, run
 

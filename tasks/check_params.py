@@ -6,24 +6,24 @@ from typing import Any
 
 from sonorant.audio.conditioning import ConditionConfig
 from sonorant.audio.mel import MelConfig
-from sonorant.audit.audit import AuditConfig
-from sonorant.audit.short_clips import FeaturesConfig
-from sonorant.choice import ChooseConfig
-from sonorant.data.corpora import CorpusConfig
-from sonorant.data.preparation import PrepareConfig
-from sonorant.decoding.settings import DecodingConfig
+from sonorant.audio.recognizers import RecognizerConfig
+from sonorant.corpus.audit.audit import AuditConfig
+from sonorant.corpus.audit.cut_words import FeaturesConfig
+from sonorant.corpus.importers import CorpusConfig
+from sonorant.corpus.preparation import PrepareConfig
 from sonorant.errors import SonorantError
 from sonorant.evaluation.evaluation import EvaluateConfig
-from sonorant.export.onnx import ExportConfig
+from sonorant.evaluation.report.report_page import ReportConfig
+from sonorant.export.choice import ChooseConfig
+from sonorant.export.onnx_graph import ExportConfig
+from sonorant.export.quantization.quantize import QuantizeConfig
 from sonorant.export.tolerance import VerifyConfig
+from sonorant.extras.tensorrt.key import EngineConfig
 from sonorant.families import all_kinds, load_family
 from sonorant.families.family import VoiceConfig
-from sonorant.quantization.quantize import QuantizeConfig
-from sonorant.recognizers import RecognizerConfig
+from sonorant.features.store import StoreConfig
 from sonorant.registry import PromoteConfig, RegisterConfig
-from sonorant.report.page import ReportConfig
-from sonorant.store import StoreConfig
-from sonorant.tensorrt.key import EngineConfig
+from sonorant.speech.decoding.settings import DecodingConfig
 from sonorant.text import TextConfig
 from sonorant.training.adaptation import AdaptConfig
 from sonorant.training.config import DataConfig, MachineConfig

@@ -3,13 +3,13 @@
 import argparse
 from pathlib import Path
 
-from sonorant.choice import ChooseConfig, choose, ship
 from sonorant.errors import SonorantError
+from sonorant.export.choice import ChooseConfig, choose, ship
 from sonorant.files import read_json, write_json
 from sonorant.registry import PromoteConfig
 from sonorant.registry.gates import judge_candidate
 from sonorant.registry.speaker_gates import judge_speakers
-from sonorant.runtime.bundle import read_bundle
+from sonorant.speech.bundle import read_bundle
 from tasks.params import load
 from tasks.stage import add_inputs, run
 

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from sonorant.data.corpora import CorpusConfig, import_corpus
+from sonorant.corpus.importers import CorpusConfig, import_corpus
 from tasks.params import load
 from tasks.stage import run
 

@@ -3,10 +3,10 @@
 import argparse
 from pathlib import Path
 
+from sonorant.audio.recognizers import RecognizerConfig
 from sonorant.evaluation.evaluation import EvaluateConfig, EvaluationInputs, evaluate
 from sonorant.evaluation.samples import write_family, write_samples
 from sonorant.files import write_json
-from sonorant.recognizers import RecognizerConfig
 from tasks.params import load
 from tasks.stage import add_inputs, run
 

@@ -3,12 +3,12 @@
 import argparse
 from pathlib import Path
 
-from sonorant.data.features import FeatureStore
-from sonorant.decoding.settings import DecodingConfig
-from sonorant.export.comparison import spread_lengths
-from sonorant.export.onnx import ExportConfig
-from sonorant.export.voice import Sources, corpus_lengths, export_variants
+from sonorant.export.bundling import Sources, corpus_lengths, export_variants
+from sonorant.export.distances import spread_lengths
+from sonorant.export.onnx_graph import ExportConfig
+from sonorant.features.feature_store import FeatureStore
 from sonorant.files import write_json
+from sonorant.speech.decoding.settings import DecodingConfig
 from tasks.params import load
 from tasks.stage import add_inputs, run
 

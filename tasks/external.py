@@ -77,7 +77,7 @@ def corpus_audio(settings: dict[str, Any], seen: Path) -> External | None:
     table = Path(str(corpus.get("path")))
 
     def content() -> str:
-        from sonorant.data.corpora.metadata_files import audio_of_table
+        from sonorant.corpus.importers.metadata_files import audio_of_table
 
         return _sha256(audio_of_table(table), table.parent, seen)
 

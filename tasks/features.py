@@ -5,11 +5,11 @@ import argparse
 from pathlib import Path
 
 from sonorant.audio.mel import MelConfig
-from sonorant.audit.short_clips import FeaturesConfig, read_short_clips
-from sonorant.data.feature_writer import write_features
-from sonorant.data.manifest import Utterance, read_manifest
-from sonorant.data.subset import first_minutes, minutes_of
-from sonorant.store import StoreConfig
+from sonorant.corpus.audit.cut_words import FeaturesConfig, read_short_clips
+from sonorant.corpus.manifest import Utterance, read_manifest
+from sonorant.features.feature_writer import write_features
+from sonorant.features.store import StoreConfig
+from sonorant.features.subset import first_minutes, minutes_of
 from sonorant.text import TextConfig
 from tasks.params import load
 from tasks.stage import add_inputs, run

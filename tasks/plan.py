@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from sonorant.errors import SonorantError
+from sonorant.extras.planning.against import compare, job_of_run, measured_in
+from sonorant.extras.planning.estimate import WIDER, estimate, recommend, scaled
+from sonorant.extras.planning.forecast import forecast, table
+from sonorant.extras.planning.hardware import BETWEEN, GPUS, Fleet
+from sonorant.extras.planning.probe import Needs, needs_of, speed_of
 from sonorant.families import all_kinds, model_kind
-from sonorant.planning.against import compare, job_of_run, measured_in
-from sonorant.planning.estimate import WIDER, estimate, recommend, scaled
-from sonorant.planning.forecast import forecast, table
-from sonorant.planning.hardware import BETWEEN, GPUS, Fleet
-from sonorant.planning.probe import Needs, needs_of, speed_of
 from sonorant.training.config import DataConfig, MachineConfig
 from sonorant.training.worker import Job
 from tasks import params, plan_corpus

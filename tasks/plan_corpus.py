@@ -9,10 +9,10 @@ from pathlib import Path
 
 from sonorant.audio.conditioning import ConditionConfig
 from sonorant.audio.mel import MelConfig
-from sonorant.audit.audit import AuditConfig
-from sonorant.data.preparation import PrepareConfig
+from sonorant.corpus.audit.audit import AuditConfig
+from sonorant.corpus.preparation import PrepareConfig
 from sonorant.errors import SonorantError
-from sonorant.planning.corpus import Machines, forecast, measure, table
+from sonorant.extras.planning.corpus_plan import Machines, forecast, measure, table
 from sonorant.text import TextConfig
 from tasks import params
 from tasks.stage import INPUTS, run

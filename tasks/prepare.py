@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from sonorant.audio.conditioning import ConditionConfig
-from sonorant.data.preparation import PrepareConfig, prepare
+from sonorant.corpus.preparation import PrepareConfig, prepare
 from sonorant.text import TextConfig
 from tasks.params import load
 from tasks.stage import add_inputs, run

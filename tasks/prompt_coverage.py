@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from sonorant.data.prompt_coverage import describe, measure_coverage, read_prompts
+from sonorant.corpus.prompt_coverage import describe, measure_coverage, read_prompts
 from sonorant.text import FRONTENDS, load_frontend
 from tasks.stage import run
 

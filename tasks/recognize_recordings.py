@@ -3,10 +3,10 @@
 import argparse
 from pathlib import Path
 
-from sonorant.data.manifest import read_manifest
+from sonorant.audio.recognizers import RecognizerConfig
+from sonorant.corpus.manifest import read_manifest
 from sonorant.evaluation.recordings import recognize_recordings
 from sonorant.files import write_json
-from sonorant.recognizers import RecognizerConfig
 from tasks.params import load
 from tasks.stage import add_inputs, run
 

@@ -7,8 +7,8 @@ from sonorant.errors import SonorantError
 from sonorant.families import load_family
 from sonorant.files import read_json
 from sonorant.registry import RegisterConfig, Registered, check_judged, register
-from sonorant.runtime.bundle import read_bundle
-from sonorant.tracking.run import execution_id
+from sonorant.registry.tracking.mlflow_run import execution_id
+from sonorant.speech.bundle import read_bundle
 from tasks import params
 from tasks.origin import origin_tags
 from tasks.stage import run

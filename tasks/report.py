@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from sonorant.report.page import ReportConfig, ReportInputs, write_report
+from sonorant.evaluation.report.report_page import ReportConfig, ReportInputs, write_report
 from tasks.origin import hashes_of
 from tasks.params import load
 from tasks.stage import add_inputs, run, stage_of_graph

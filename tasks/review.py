@@ -6,9 +6,9 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from sonorant.data.preparation import PrepareConfig
+from sonorant.corpus.preparation import PrepareConfig
 from sonorant.errors import SonorantError
-from sonorant.review.server import Review, ReviewServer
+from sonorant.extras.review.review_server import Review, ReviewServer
 from tasks.params import load
 from tasks.stage import INPUTS, run
 

@@ -6,7 +6,7 @@ python -m tasks.show_features --features data/features --first 10
 import argparse
 import json
 
-from sonorant.data.features import FeatureStore
+from sonorant.features.feature_store import FeatureStore
 from tasks.stage import add_inputs, run
 
 

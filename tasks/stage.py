@@ -12,8 +12,8 @@ import yaml
 
 from sonorant.errors import SonorantError
 from sonorant.files import read_json
-from sonorant.tracking import stage_run
-from sonorant.tracking.run import execution_id
+from sonorant.registry.tracking import stage_run
+from sonorant.registry.tracking.mlflow_run import execution_id
 from tasks import params
 from tasks.origin import origin_tags
 

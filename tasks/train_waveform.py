@@ -10,7 +10,7 @@ from typing import Any
 
 from sonorant.families import load_family
 from sonorant.families.family import ModelKind, VoiceConfig
-from sonorant.tracking import stage_run
+from sonorant.registry.tracking import stage_run
 from sonorant.training.distributed.launch import Node
 from tasks import params
 from tasks.origin import origin_tags

@@ -3,12 +3,12 @@
 import argparse
 from pathlib import Path
 
-from sonorant.data.features import FeatureStore
-from sonorant.export.comparison import shortened, spread_lengths
+from sonorant.export.distances import shortened, spread_lengths
 from sonorant.export.tolerance import VerifyConfig
 from sonorant.export.verify import verify_voice
+from sonorant.features.feature_store import FeatureStore
 from sonorant.files import write_json
-from sonorant.runtime.bundle import read_bundle
+from sonorant.speech.bundle import read_bundle
 from tasks.params import load
 from tasks.stage import add_inputs, run
 

@@ -18,7 +18,7 @@ from tests.support.browser import Browser, start_browser
 from tests.support.shared import made_once
 
 if TYPE_CHECKING:  # its packages are absent where only those tests are run that need a GPU
-    from sonorant.data.preparation import PrepareConfig
+    from sonorant.corpus.preparation import PrepareConfig
 
 ROOT = Path(__file__).parents[1]
 with suppress(ImportError):  # absent where only those tests are run that need a GPU
@@ -48,7 +48,7 @@ def ljspeech_mini() -> Path:
 @pytest.fixture(scope="session")
 def prepare_config() -> "PrepareConfig":
     """The settings of prepare in params.yaml."""
-    from sonorant.data.preparation import PrepareConfig
+    from sonorant.corpus.preparation import PrepareConfig
 
     return load("prepare", PrepareConfig, ROOT / "params.yaml")
 
@@ -108,8 +108,8 @@ def codec_lm_bundle(trained_codec_lm: tuple[Path, Path], tmp_path_factory: pytes
 
 
 def _exported(trained: tuple[Path, Path], factory: pytest.TempPathFactory, name: str) -> Path:
-    from sonorant.export.onnx import ExportConfig
-    from sonorant.export.voice import export_voice
+    from sonorant.export.bundling import export_voice
+    from sonorant.export.onnx_graph import ExportConfig
     from tests.support.tiny_voice import CORPUS, DECODING
 
     config = load("export", ExportConfig, ROOT / "params.yaml")
@@ -126,7 +126,7 @@ def tracked_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder whose MLflow store, runs/mlflow.db, has its tables, which take seconds to make, and no runs; copy it."""
 
     def make(folder: Path) -> None:
-        from sonorant.tracking import open_store
+        from sonorant.registry.tracking import open_store
 
         (folder / "runs").mkdir()
         with pytest.MonkeyPatch.context() as patch:

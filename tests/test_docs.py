@@ -47,7 +47,7 @@ def asked(words: list[str]) -> tuple[str, ...]:
         return ()
     if words[1] in ("plan", "review"):  # which the pipeline carries out
         return (f"tasks.{words[1]}", *(["corpus"] if words[2:3] == ["corpus"] else []))
-    return (f"flows.{words[1]}", words[2]) if words[1] in ("tune", "curve") else ("sonorant.cli", words[1])
+    return (f"flows.{words[1]}", words[2]) if words[1] in ("tune", "curve") else ("sonorant.cli.main", words[1])
 
 
 @cache
@@ -90,10 +90,10 @@ def test_the_command_exists(page: str, command: str, tmp_path: Path, request: py
         assert options_of(*words[:3])
     elif words[:2] == ["sonorant", "say"]:
         if any(word.startswith("models:/") for word in words):
-            pytest.skip("needs a registry: tests/test_cli.py speaks from one")
+            pytest.skip("needs a registry: tests/cli/test_cli.py speaks from one")
         voice_bundle = request.getfixturevalue("voice_bundle")
         words = [str(voice_bundle) if word == "artifacts/voice" else word for word in words[1:]]
-        command = [sys.executable, "-m", "sonorant.cli", *words]
+        command = [sys.executable, "-m", "sonorant.cli.main", *words]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         assert (tmp_path / "morning.wav").stat().st_size > 1000

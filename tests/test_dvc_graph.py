@@ -28,7 +28,7 @@ def test_a_line_that_is_missing_is_written_again_and_a_foreign_one_goes() -> Non
 
 
 def test_the_closure_sees_imports_inside_functions() -> None:
-    assert ROOT / "sonorant/runtime/torch.py" in closure(ROOT / "tasks/evaluate.py")
+    assert ROOT / "sonorant/speech/torch_graphs.py" in closure(ROOT / "tasks/evaluate.py")
 
 
 def test_every_section_of_params_belongs_to_a_stage_or_an_action() -> None:

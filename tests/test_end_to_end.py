@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 import yaml
 
-from sonorant.data.manifest import read_manifest
-from sonorant.tracking.run import flat
+from sonorant.corpus.manifest import read_manifest
+from sonorant.registry.tracking.mlflow_run import flat
 from sonorant.training import checkpoint
 from sonorant.training.run_directory import read_metrics
 from tests.support.pipeline import ROOT, TINY, Project, by_section, copy_of_this_project, git

@@ -11,7 +11,7 @@ import torch
 import yaml
 
 from sonorant.registry import download
-from sonorant.tracking.store import TrackingUnavailable
+from sonorant.registry.tracking.mlflow_store import TrackingUnavailable
 from tasks import external
 from tasks.code_deps import ROOT
 from tests.support.tiny_voice import write_trained

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 import torch
 
-from sonorant.families.codec_lm.language_model import LanguageModel
+from sonorant.extras.codec_lm.language_model import LanguageModel
 from sonorant.formerly import current_model, current_settings
-from sonorant.models import load_model
-from sonorant.runtime.voice import Voice
+from sonorant.speech.voice import Voice
 from sonorant.training import checkpoint
 from sonorant.training.initial import read_initial
+from sonorant.training.model_folder import load_model
 from tasks.check_params import check
 from tests.support.imports import ROOT
 

@@ -50,13 +50,13 @@ def test_imports_go_one_way() -> None:
 
 
 def test_speaking_needs_no_training_code() -> None:
-    training = tuple(str(ROOT / "sonorant" / room) for room in ("training", "data", "evaluation"))
-    for path in files("sonorant/runtime", "sonorant/text"):
+    training = tuple(str(ROOT / "sonorant" / room) for room in ("training", "features", "corpus", "evaluation"))
+    for path in files("sonorant/speech", "sonorant/text"):
         assert [file for file in closure(ROOT / path) if str(file).startswith(training)] == [], path
 
 
 def test_mlflow_is_imported_in_its_rooms_only() -> None:
-    rooms = ("sonorant/tracking/", "sonorant/registry", "sonorant/runtime/pyfunc.py")
+    rooms = ("sonorant/registry/tracking/", "sonorant/registry", "sonorant/registry/pyfunc.py")
     users = importers({"mlflow"}, "sonorant", "tasks", "flows", "benchmarks", "infra")
     assert [user for user in users if not user.startswith(rooms)] == []
 
@@ -101,7 +101,7 @@ def test_rooms_import_one_way() -> None:
 
 
 def test_a_family_is_reached_through_the_registry_alone() -> None:
-    rooms = {"sonorant.families.parallel", "sonorant.families.codec_lm"}
+    rooms = {"sonorant.families.parallel", "sonorant.extras.codec_lm"}
     users = [path for path in files("sonorant", "tasks", "flows") if named_rooms(path) & rooms]
     assert [path for path in users if path.parts[:3] != ("sonorant", "families", "codec_lm")] == []
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from sonorant.data.manifest import read_manifest
+from sonorant.corpus.manifest import read_manifest
 from tests.support.pipeline import TINY, Project, by_section, copy_of_this_project
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
@@ -91,7 +91,7 @@ def test_a_language_that_the_recogniser_lacks_goes_through_every_stage(language:
     page = (project.root / "reports/index.html").read_text(encoding="utf-8")
     assert f"The words were not judged: {WHY}" in page and "By speaker" in page
 
-    project.run("sonorant.cli", "say", SENTENCES[language][0], "--voice", "artifacts/voice", "-o", "said.wav")
+    project.run("sonorant.cli.main", "say", SENTENCES[language][0], "--voice", "artifacts/voice", "-o", "said.wav")
     assert (project.root / "said.wav").stat().st_size > 4000
     project.run("tasks.register")
     status, printed = project.attempt("tasks.promote")

@@ -75,7 +75,7 @@ def test_what_is_right_needs_no_pydantic() -> None:
     found = built(Whole, RIGHT)
     assert typed(found) == typed(by_pydantic(RIGHT))
     code = (
-        "import sys; from sonorant.runtime.bundle import AudioSettings as A; from sonorant.files import parse_checked\n"
+        "import sys; from sonorant.speech.bundle import AudioSettings as A; from sonorant.files import parse_checked\n"
     )
     code += f"print(parse_checked({json.dumps(AUDIO)}, A, None), 'pydantic' in sys.modules)"
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from sonorant.tracking import open_store
+from sonorant.registry.tracking import open_store
 from tasks.stage import names_of, run, stage_of_graph
 from tests.support.imports import ROOT
 

@@ -13,7 +13,7 @@ from flows.tuning.study import ARM, SETTINGS, TuningStudy, make_comparison
 from sonorant.errors import SonorantError
 from sonorant.families import load_family
 from sonorant.families.family import VoiceConfig
-from sonorant.statistics import student_interval
+from sonorant.training.intervals import student_interval
 from tasks import params
 
 FIRST_SEED = 1001

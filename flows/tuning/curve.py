@@ -19,14 +19,14 @@ from flows.tuning.sizes import ALL, MORE, REPORT, STUDY, corpus_path, files_belo
 from flows.tuning.study import ARM, DETAILS, SETTINGS, TuningStudy, load_study, make_comparison, open_storage
 from flows.workspace import check_settings, parse_overrides
 from sonorant.errors import SonorantError
+from sonorant.extras.learning_curve.conclusions import Measure
+from sonorant.extras.learning_curve.curve_page import as_json, curve_page, sentences_of
+from sonorant.extras.learning_curve.fit import Curve, curve_of
+from sonorant.extras.learning_curve.points import Point
+from sonorant.extras.learning_curve.tuned import Tuned, advantages, tuned_sentences
 from sonorant.families import load_family
 from sonorant.families.family import VoiceConfig
 from sonorant.files import write_json, write_text
-from sonorant.learning_curve.fit import Curve, curve_of
-from sonorant.learning_curve.page import as_json, curve_page, sentences_of
-from sonorant.learning_curve.points import Point
-from sonorant.learning_curve.sentences import Measure
-from sonorant.learning_curve.tuned import Tuned, advantages, tuned_sentences
 from tasks import params
 
 KEY = "features.minutes"

@@ -18,7 +18,7 @@ from flows.tuning.search import Search, coded
 from sonorant.errors import SonorantError
 from sonorant.files import parse_checked
 from sonorant.locks import locked
-from sonorant.tracking.store import shown
+from sonorant.registry.tracking.mlflow_store import shown
 
 STORAGE = "SONORANT_TUNING_STORAGE"
 """Variable with the storage's address, which may hold a password."""

@@ -26,7 +26,7 @@ from flows.tuning.study import ALSO, COMPARES, DETAILS, INTERVALS, LEVEL, LOCKS,
 from flows.workspace import make_workspace
 from sonorant.errors import SonorantError
 from sonorant.locks import locked
-from sonorant.tracking.study import close_trial, open_trial
+from sonorant.registry.tracking.study import close_trial, open_trial
 from tasks import check_params, params
 
 Values = tuple[float, ...]

@@ -18,9 +18,9 @@ from flows.tuning.curve import begin_curve, settings_from, write_report
 from flows.tuning.sizes import SIZES, STUDY
 from flows.tuning.study import load_study, open_storage
 from flows.tuning.trial import TrialWork
+from sonorant.cli.say import end_cleanly_on_sigterm
 from sonorant.errors import SonorantError
-from sonorant.say import end_cleanly_on_sigterm
-from sonorant.tracking.store import store_uri
+from sonorant.registry.tracking.mlflow_store import store_uri
 from tasks.stage import run
 
 LOOK = 5.0

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from infra.platform import buckets
 from infra.platform.services import BUCKETS
 from sonorant.errors import SonorantError
-from sonorant.tracking.store import shown
+from sonorant.registry.tracking.mlflow_store import shown
 
 
 def check_prefect() -> str:

@@ -23,8 +23,8 @@ from typing import Any
 from infra.platform.check import variable
 from sonorant.errors import SonorantError
 from sonorant.registry import RegisterConfig
-from sonorant.tracking import open_store
-from sonorant.tracking.store import EXPERIMENT, shown
+from sonorant.registry.tracking import open_store
+from sonorant.registry.tracking.mlflow_store import EXPERIMENT, shown
 from tasks import params
 from tasks.stage import run
 

@@ -17,13 +17,13 @@ from typing import Any
 
 from benchmarks.report import command, finish, options
 from sonorant.errors import SonorantError
+from sonorant.extras.tensorrt.key import this_machine
 from sonorant.files import read_json
-from sonorant.runtime.bundle import read_bundle
-from sonorant.tensorrt.key import this_machine
+from sonorant.speech.bundle import read_bundle
 from tasks.build_engine import all_variants
 from tasks.stage import run
 
-TESTS = "tests/tensorrt/test_gpu.py"
+TESTS = "tests/extras/tensorrt/test_gpu.py"
 """The others run anywhere, and one of them only where TensorRT is absent."""
 
 FOLDERS = {"predictor": "predictor", "waveform": "adapted", "quantized": "quantized"}

@@ -11,9 +11,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from sonorant.arrays import Floats
+from sonorant.audio.arrays import Floats
 from sonorant.audio.loudness import loudness, true_peak
-from sonorant.audio.speech import Span
+from sonorant.audio.voice_activity import Span
 
 JOINT = 0.005
 """Seconds over which the two sides of a shortened pause are crossfaded."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from sonorant.arrays import Doubles, Floats
+from sonorant.audio.arrays import Doubles, Floats
 from sonorant.audio.wav import resample
 from sonorant.processes import spread
 

@@ -7,7 +7,7 @@ True peak: annex 2, the largest value after oversampling four times. A mono reco
 
 import numpy as np
 
-from sonorant.arrays import Floats
+from sonorant.audio.arrays import Floats
 from sonorant.audio.wav import resample
 
 BLOCK = 0.4

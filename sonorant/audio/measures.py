@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sonorant.arrays import Doubles, Floats
-from sonorant.audio.speech import BLOCK_SECONDS, RATE, SPEAKING
+from sonorant.audio.arrays import Doubles, Floats
+from sonorant.audio.voice_activity import BLOCK_SECONDS, RATE, SPEAKING
 from sonorant.audio.wav import resample
 
 FULL_SCALE = 0.999

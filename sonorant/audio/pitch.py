@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from sonorant.arrays import Floats
+from sonorant.audio.arrays import Floats
 
 REFERENCE = 200.0
 """Hz at which a pitch row is 0; an octave above it is 1."""

@@ -9,7 +9,7 @@ import pyworld
 from numpy.typing import NDArray
 from scipy.fft import dct
 
-from sonorant.arrays import Doubles
+from sonorant.audio.arrays import Doubles
 
 FRAME_MS = 10.0
 ORDER = 24

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from sonorant.arrays import Doubles
-from sonorant.statistics import wilson_interval
+from sonorant.audio.arrays import Doubles
+from sonorant.training.intervals import wilson_interval
 
 NOBODY = "nobody"
 """Who says a sentence in which no voice is found."""

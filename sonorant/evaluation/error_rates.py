@@ -13,10 +13,10 @@ import jiwer
 import numpy as np
 from numpy.typing import NDArray
 
-from sonorant.arrays import Ints
+from sonorant.audio.arrays import Ints
 from sonorant.errors import SonorantError
-from sonorant.statistics import bootstrap, rate
 from sonorant.text import Frontend, load_frontend
+from sonorant.training.intervals import bootstrap, rate
 
 VERSION = "words-1"
 """Raise it when the same text would be normalised otherwise: error rates under two versions must not be compared."""

@@ -8,10 +8,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from sonorant.arrays import Doubles, Ints
-from sonorant.data.manifest import Utterance, read_manifest
+from sonorant.audio.arrays import Doubles, Ints
+from sonorant.audio.recognizers import load_recognizer, not_heard
+from sonorant.corpus.manifest import Utterance, read_manifest
 from sonorant.errors import SonorantError
-from sonorant.evaluation.candidates import (
+from sonorant.evaluation.error_rates import ErrorCounts, Normalizer
+from sonorant.evaluation.latency import FIRST_AUDIO_SENTENCES, measure, measure_first_audio, sentence_classes
+from sonorant.evaluation.measured_candidates import (
     certainly_slower,
     judged_variants,
     measure_memory,
@@ -19,8 +22,6 @@ from sonorant.evaluation.candidates import (
     size,
     timed_candidates,
 )
-from sonorant.evaluation.error_rates import ErrorCounts, Normalizer
-from sonorant.evaluation.latency import FIRST_AUDIO_SENTENCES, measure, measure_first_audio, sentence_classes
 from sonorant.evaluation.naturalness import judge_sound
 from sonorant.evaluation.recordings import RecognizedRecordings, read_recognized
 from sonorant.evaluation.renderings import Renderings, render
@@ -33,8 +34,7 @@ from sonorant.evaluation.speakers import by_speaker, trained_speakers
 from sonorant.evaluation.words import judge_words
 from sonorant.families import load_family
 from sonorant.processes import usable_cores
-from sonorant.recognizers import load_recognizer, not_heard
-from sonorant.runtime.bundle import read_bundle
+from sonorant.speech.bundle import read_bundle
 
 PACKAGES = (
     "sonorant", "numpy", "scipy", "torch", "onnxruntime", "gruut", "soxr", "jiwer", "pyworld-prebuilt", "speechmos",
@@ -152,7 +152,7 @@ def evaluate(inputs: EvaluationInputs, config: EvaluateConfig, recognizer: str) 
     }
     if load_family(bundle.description.family).autoregressive:
         metrics["decoding"] = decoding(renderings) | renderings.unspoken
-    from sonorant.data.codes import read_header  # here: it needs torch, the processes started here do not
+    from sonorant.features.codes import read_header  # here: it needs torch, the processes started here do not
 
     if "report" in (codes := read_header(inputs.codes)):
         metrics["codec"] = codes["report"]

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.fft import irfft, next_fast_len, rfft
 
-from sonorant.arrays import Doubles
+from sonorant.audio.arrays import Doubles
 from sonorant.evaluation.analysis import FRAME_MS, Analysis
 
 PULSE_BAND = (3000.0, 7000.0)

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from sonorant.arrays import Doubles, Floats, Ints
+from sonorant.audio.arrays import Doubles, Floats, Ints
 from sonorant.errors import SonorantError
 from sonorant.processes import spread, usable_cores
-from sonorant.runtime.runtimes import BASELINE, REFERENCE, runtime_row
-from sonorant.runtime.voice import Voice
-from sonorant.statistics import bootstrap
+from sonorant.speech.runtimes import BASELINE, REFERENCE, runtime_row
+from sonorant.speech.voice import Voice
+from sonorant.training.intervals import bootstrap
 
 REQUIRED = (BASELINE, REFERENCE)
 WARM_UP, WARM_SECONDS = 3, 0.5

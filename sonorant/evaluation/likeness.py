@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sonorant.arrays import Doubles, Floats, Ints
+from sonorant.audio.arrays import Doubles, Floats, Ints
 from sonorant.evaluation.analysis import Analysis, analyse
-from sonorant.evaluation.distances import Distance, align_sounds, measure_distance
 from sonorant.evaluation.fine_structure import FineStructure, fine_structure
-from sonorant.evaluation.prosody import Prosody, compare_energy, compare_pitch, prosody, unevenness
+from sonorant.evaluation.prosody_figures import Prosody, compare_energy, compare_pitch, prosody, unevenness
+from sonorant.evaluation.spectral_distances import Distance, align_sounds, measure_distance
 from sonorant.processes import spread
-from sonorant.statistics import bootstrap
+from sonorant.training.intervals import bootstrap
 
 FEWEST = 0.5
 """Fraction of the sentences that must hold what a figure measures, such as voiced speech; else there is no figure."""

@@ -4,17 +4,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sonorant.arrays import Doubles
+from sonorant.audio.arrays import Doubles
 from sonorant.audio.dnsmos import rate_clips
 from sonorant.evaluation.confusion import confuse
-from sonorant.evaluation.distances import summarize as summarize_distances
 from sonorant.evaluation.likeness import Pair, Sounds, compare_sentences, paired_below
 from sonorant.evaluation.likeness import summarize as summarize_figures
 from sonorant.evaluation.raters import SPEAKER_BELOW, compare, embed_renderings
 from sonorant.evaluation.raters import summarize as summarize_ratings
 from sonorant.evaluation.recordings import RECORDINGS, VOCODER
 from sonorant.evaluation.renderings import Renderings
-from sonorant.statistics import LEAST
+from sonorant.evaluation.spectral_distances import summarize as summarize_distances
+from sonorant.training.intervals import LEAST
 
 DNSMOS_BELOW = "dnsmos_below_recordings"
 """Overall DNSMOS of the recordings less that of a kind, in pairs."""

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from sonorant.arrays import Doubles
+from sonorant.audio.arrays import Doubles
 from sonorant.audio.decoding import SUFFIXES
 from sonorant.audio.wav import read_audio
 from sonorant.errors import SonorantError
 from sonorant.evaluation.confusion import confuse
 from sonorant.evaluation.raters import Clip, compare, embed_clips, not_installed
 from sonorant.evaluation.short_texts.texts import suite
-from sonorant.runtime.voice import Voice
-from sonorant.statistics import bootstrap
+from sonorant.speech.voice import Voice
+from sonorant.training.intervals import bootstrap
 
 RESAMPLES = 2000
 

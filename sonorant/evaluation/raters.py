@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sonorant.arrays import Doubles, Floats
+from sonorant.audio.arrays import Doubles, Floats
 from sonorant.audio.dnsmos import SCORES
 from sonorant.audio.wav import resample
 from sonorant.evaluation.likeness import paired_below
 from sonorant.evaluation.renderings import Renderings
 from sonorant.processes import spread
-from sonorant.statistics import bootstrap
+from sonorant.training.intervals import bootstrap
 
 RATE = 16_000
 """Hz that the networks listen at."""

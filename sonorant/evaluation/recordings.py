@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from sonorant.data.manifest import Utterance
-from sonorant.data.sound import read_sound
-from sonorant.data.splits import read_in_training, text_key
+from sonorant.audio.recognizers import Clip, RecognizerConfig, load_recognizer, not_heard, transcribe
+from sonorant.corpus.manifest import Utterance
+from sonorant.corpus.sound import read_sound
+from sonorant.corpus.splits import read_in_training, text_key
 from sonorant.errors import SonorantError
 from sonorant.evaluation.error_rates import ErrorCounts, Normalizer, count_errors
 from sonorant.files import read_json
-from sonorant.recognizers import Clip, RecognizerConfig, load_recognizer, not_heard, transcribe
 
 RECORDINGS, VOCODER = "recordings", "vocoder"
 """The kinds of rendering that are no variant; the second is a codec's copy too."""

@@ -15,18 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from sonorant.arrays import Floats, Ints
-from sonorant.data.manifest import Utterance
-from sonorant.data.sound import read_sound
-from sonorant.decoding.advance import FinishReason
+from sonorant.audio.arrays import Floats, Ints
+from sonorant.corpus.manifest import Utterance
+from sonorant.corpus.sound import read_sound
 from sonorant.errors import SonorantError
 from sonorant.evaluation.recordings import RECORDINGS, VOCODER, spoken_text
 from sonorant.families import load_family
-from sonorant.runtime.timings import WordTiming, timed
-from sonorant.runtime.voice import Voice
-from sonorant.statistics import wilson_interval
+from sonorant.speech.decoding.advance import FinishReason
+from sonorant.speech.voice import Voice
+from sonorant.speech.word_times import WordTiming, timed
 from sonorant.text.frontend import SpokenText
 from sonorant.text.written_words import place_words
+from sonorant.training.intervals import wilson_interval
 
 TOGETHER = 16
 """Sentences that an autoregressive voice decodes at once: a step of many rows takes little longer than of one."""

@@ -12,9 +12,9 @@ import numpy as np
 
 from sonorant.audio.wav import write_wav
 from sonorant.evaluation.recordings import RECORDINGS, VOCODER
-from sonorant.evaluation.short_texts.samples import write_short_texts
+from sonorant.evaluation.short_texts.short_samples import write_short_texts
 from sonorant.files import atomic_folder, write_json, write_jsonl
-from sonorant.runtime.runtimes import BASELINE
+from sonorant.speech.runtimes import BASELINE
 
 if TYPE_CHECKING:  # the report looks up names of files here and needs no evaluation
     from sonorant.evaluation.evaluation import Evaluation

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from sonorant.audio.recognizers import Clip
 from sonorant.errors import SonorantError
 from sonorant.evaluation.error_rates import Normalizer
 from sonorant.evaluation.recordings import score
-from sonorant.recognizers import Clip
 
 NOISE_CLIPS = 4
 REPEATED_CLIPS = 8

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from sonorant.data.manifest import Utterance
+from sonorant.corpus.manifest import Utterance
 from sonorant.evaluation.naturalness import JudgedSound
 from sonorant.evaluation.renderings import Renderings, summarize
 from sonorant.evaluation.words import JudgedWords, intelligibility

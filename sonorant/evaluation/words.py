@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sonorant.data.manifest import Utterance
-from sonorant.data.sound import read_sound
-from sonorant.data.splits import read_in_training, text_key
+from sonorant.audio.recognizers import Clip, transcribe
+from sonorant.corpus.manifest import Utterance
+from sonorant.corpus.sound import read_sound
+from sonorant.corpus.splits import read_in_training, text_key
 from sonorant.evaluation.error_rates import ErrorCounts, Normalizer, compare, summarize
 from sonorant.evaluation.recordings import RECORDINGS, VOCODER, RecognizedRecordings, score
 from sonorant.evaluation.renderings import Renderings
@@ -20,7 +21,6 @@ from sonorant.evaluation.self_test import (
     noise_clips,
     planted_clips,
 )
-from sonorant.recognizers import Clip, transcribe
 
 
 @dataclass(frozen=True, kw_only=True)

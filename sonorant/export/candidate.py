@@ -11,11 +11,11 @@ from sonorant.audio.mel import MelConfig
 from sonorant.errors import SonorantError
 from sonorant.export.graph_files import check_files, check_integers, check_interface
 from sonorant.export.tolerance import Fault, Tolerance, VerifyConfig
+from sonorant.extras.tensorrt.rules import check_graph
 from sonorant.families import load_family
 from sonorant.files import read_json
-from sonorant.runtime.bundle import Bundle
-from sonorant.runtime.runtimes import LoadOptions, RuntimeRow, load_runtime, runtime_row
-from sonorant.tensorrt.rules import check_graph
+from sonorant.speech.bundle import Bundle
+from sonorant.speech.runtimes import LoadOptions, RuntimeRow, load_runtime, runtime_row
 
 LONGEST_LINE = 300
 """Characters kept of what somebody else's code says went wrong."""

@@ -13,10 +13,10 @@ import onnxruntime
 from onnx import TensorProto, numpy_helper
 
 from sonorant.errors import SonorantError
+from sonorant.export.bundling import read_tensors
 from sonorant.export.tolerance import Fault
-from sonorant.export.voice import read_tensors
 from sonorant.families import load_family
-from sonorant.runtime.bundle import Bundle
+from sonorant.speech.bundle import Bundle
 
 Dtypes = dict[str, str]
 Interface = dict[str, tuple[Dtypes, Dtypes]]

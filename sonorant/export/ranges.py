@@ -15,10 +15,10 @@ import onnx
 import onnxruntime
 from onnx import helper, numpy_helper
 
-from sonorant.arrays import Doubles, Floats
-from sonorant.export.comparison import Arrays
+from sonorant.audio.arrays import Doubles, Floats
+from sonorant.export.distances import Arrays
 from sonorant.export.half import FORMATS, HalfFormat, float_tensors, to_half
-from sonorant.export.onnx import ExportConfig
+from sonorant.export.onnx_graph import ExportConfig
 
 CONTRACTIONS = ("MatMul", "Gemm", "Conv", "ConvTranspose", "LayerNormalization")
 """Operators that begin a chain of operations on single values: the way back from a rounding error ends here."""

@@ -45,7 +45,7 @@ class VerifyConfig:
     int8_size: float
     """Bytes of int8 graphs over those of fp32, at most; only graphs with a layer that could be int8 count."""
     runtimes: list[str]
-    """Runtimes to check, keys of `sonorant.runtime.runtimes.RUNTIMES`. Compiling takes minutes on a CPU."""
+    """Runtimes to check, keys of `sonorant.speech.runtimes.RUNTIMES`. Compiling takes minutes on a CPU."""
 
     def __post_init__(self) -> None:
         for name in ("max_abs_diff", "relative_error", "log_mel_db", "correlation"):

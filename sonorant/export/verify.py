@@ -16,8 +16,8 @@ from sonorant.errors import SonorantError
 from sonorant.export.candidate import Trained, run_checks
 from sonorant.export.tolerance import VerifyConfig
 from sonorant.families import load_family
-from sonorant.runtime.bundle import Bundle
-from sonorant.runtime.runtimes import BASELINE, RUNTIMES, runtime_row
+from sonorant.speech.bundle import Bundle
+from sonorant.speech.runtimes import BASELINE, RUNTIMES, runtime_row
 
 
 def verify_voice(

@@ -10,7 +10,7 @@ from sonorant.families.family import Family, ModelKind
 GROUP = "sonorant.families"
 BUILT_IN = {
     "parallel": "sonorant.families.parallel.family:PARALLEL",
-    "codec_lm": "sonorant.families.codec_lm.family:CODEC_LM",
+    "codec_lm": "sonorant.extras.codec_lm.family:CODEC_LM",
 }
 """Name -> module and attribute, imported when the family is asked for."""
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from numpy.typing import NDArray
 
-from sonorant.arrays import Floats, Integers, Ints
+from sonorant.audio.arrays import Floats, Integers, Ints
 from sonorant.errors import SonorantError
 
 if TYPE_CHECKING:  # a family is asked by rooms that it is itself built on
@@ -22,14 +22,14 @@ if TYPE_CHECKING:  # a family is asked by rooms that it is itself built on
     from onnx import ModelProto
 
     from sonorant.audio.mel import MelConfig
-    from sonorant.data.features import FeatureStore
+    from sonorant.export.bundling import Models
     from sonorant.export.candidate import Candidate, Expected, Trained
     from sonorant.export.graph_files import Interface
-    from sonorant.export.voice import Models
-    from sonorant.quantization.judge import Judge
-    from sonorant.runtime.bundle import Bundle, VoiceDescription
-    from sonorant.runtime.runtimes import LoadOptions
-    from sonorant.runtime.speaking import Speaking
+    from sonorant.export.quantization.utterance_losses import Judge
+    from sonorant.features.feature_store import FeatureStore
+    from sonorant.speech.bundle import Bundle, VoiceDescription
+    from sonorant.speech.runtimes import LoadOptions
+    from sonorant.speech.speaking import Speaking
     from sonorant.training.config import TrainConfig
     from sonorant.training.recipe import Recipe
 
@@ -181,7 +181,7 @@ class Family(ABC):
     @abstractmethod
     def write_codes(self, waveform: Path, features: Path, out: Path) -> None:
         """Write the token store of a corpus, the second output of the stage `train_waveform`. A family without codes
-        calls `sonorant.data.codes.write_no_codes`."""
+        calls `sonorant.features.codes.write_no_codes`."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sonorant.layers.cache import EMPTY, Cache
+from sonorant.layers.kv_cache import EMPTY, Cache
 
 BASE = 10_000.0
 """The slowest pair turns once in about 2 pi times as many positions."""

@@ -6,7 +6,7 @@ tensor. Biases stay float; those of layers that give integers lie on the grid of
 which ONNX Runtime rounds them (left off it, each such layer was up to half a sum's unit off, and a decoder of six 1 %).
 Gradients pass straight through the rounding, and are zero where a value is clipped (Bengio et
 al. 2013, section 3; Krishnamoorthi 2018, section 2.4). How scales are found and which layers are quantised is decided
-in `sonorant.quantization`."""
+in `sonorant.export.quantization`."""
 
 from collections.abc import Iterable
 from typing import Any

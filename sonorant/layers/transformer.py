@@ -8,8 +8,8 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from sonorant.layers.attention import Kind, SelfAttention, Sight, Turns, turns
-from sonorant.layers.cache import Cache
 from sonorant.layers.convnext import Dropout
+from sonorant.layers.kv_cache import Cache
 
 
 class RMSNorm(nn.RMSNorm):

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from sonorant.errors import SonorantError
 from sonorant.locks import locked
-from sonorant.tracking.store import DEFAULT_DATABASE, Store, answering
+from sonorant.registry.tracking.mlflow_store import DEFAULT_DATABASE, Store, answering
 
 NEWEST, BEST, FORMER = "challenger", "champion", "previous"
 MOVE_TAG = "alias_move"
@@ -38,7 +38,7 @@ class Move:
 @contextmanager
 def registry() -> Iterator[Store]:
     """The store, for one process of this folder at a time. Another clone of the project on the same MLflow is not held
-    back: whoever writes looks again just before. Raises as `sonorant.tracking.store.answering`."""
+    back: whoever writes looks again just before. Raises as `sonorant.registry.tracking.mlflow_store.answering`."""
     with answering("registry") as store, _one_at_a_time():
         yield store
 

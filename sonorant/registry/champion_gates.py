@@ -3,11 +3,11 @@
 import numpy as np
 
 from sonorant.errors import SonorantError
-from sonorant.registry.evidence import Evidence
 from sonorant.registry.figures import entry, number
 from sonorant.registry.gates import RESAMPLES, Gate, PromoteConfig, finding, not_compared, points
 from sonorant.registry.side_by_side import latency_ratios
-from sonorant.statistics import bootstrap, check_enough, rate
+from sonorant.registry.verdict_evidence import Evidence
+from sonorant.training.intervals import bootstrap, check_enough, rate
 
 ROUNDING = 0.001
 """Points by which a figure may differ from its sentences: it is kept to three digits."""

@@ -6,8 +6,8 @@ from typing import Any
 
 from sonorant.errors import SonorantError
 from sonorant.registry.aliases import all_versions
-from sonorant.runtime.bundle import Bundle, content_hash, read_bundle
-from sonorant.tracking.store import Store, answering
+from sonorant.registry.tracking.mlflow_store import Store, answering
+from sonorant.speech.bundle import Bundle, content_hash, read_bundle
 
 HASH_TAG = "bundle_sha256"
 """Tag of a version: the hash of its bundle's content."""

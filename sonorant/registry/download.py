@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sonorant.errors import SonorantError
-from sonorant.tracking.store import Store, answering
+from sonorant.registry.tracking.mlflow_store import Store, answering
 
 
 def point_mlflow_at(store: Store) -> None:

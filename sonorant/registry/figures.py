@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sonorant.errors import SonorantError
-from sonorant.runtime.bundle import Bundle
+from sonorant.speech.bundle import Bundle
 
 BESIDE = ("recordings", "vocoder")
 """Entries of `intelligibility` and `naturalness` that are not variants of the voice."""
@@ -19,7 +19,7 @@ class Shipped:
     """What a bundle speaks with by default."""
 
     runtime: str
-    """Key of `sonorant.runtime.runtimes.RUNTIMES`."""
+    """Key of `sonorant.speech.runtimes.RUNTIMES`."""
     variant: str
     """Precision of the graphs."""
     bytes: int

@@ -9,10 +9,10 @@ from typing import Any
 
 from sonorant.errors import SonorantError
 from sonorant.families import family_names, load_family
-from sonorant.registry.evidence import Evidence
 from sonorant.registry.figures import entry, interval, number
 from sonorant.registry.limits import NaturalnessLimits, judge_naturalness
-from sonorant.statistics import check_enough
+from sonorant.registry.verdict_evidence import Evidence
+from sonorant.training.intervals import check_enough
 
 RESAMPLES = 2000
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from sonorant.errors import SonorantError
 from sonorant.registry.figures import entry, interval, number
-from sonorant.statistics import check_enough
+from sonorant.training.intervals import check_enough
 
 Range = tuple[float | None, float | None]
 """Lowest and highest value; None: any."""

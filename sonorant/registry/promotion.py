@@ -23,10 +23,10 @@ from sonorant.registry.aliases import (
     registry,
 )
 from sonorant.registry.champion_gates import judge_beside
-from sonorant.registry.evidence import read_evidence
 from sonorant.registry.gates import Gate, PromoteConfig, judge_alone, not_compared
 from sonorant.registry.speaker_gates import judge_speakers
-from sonorant.tracking.store import Store, TrackingUnavailable
+from sonorant.registry.tracking.mlflow_store import Store, TrackingUnavailable
+from sonorant.registry.verdict_evidence import read_evidence
 
 VERDICT = "verdict.json"
 """Artifact of a version's run."""

@@ -17,9 +17,9 @@ from sonorant.registry.aliases import NEWEST, all_versions, registry
 from sonorant.registry.content import HASH_TAG, content_of, still_holds, versions_of
 from sonorant.registry.download import keep_trained, point_mlflow_at
 from sonorant.registry.figures import Shipped, number, shipped
-from sonorant.runtime.bundle import Bundle, read_bundle
-from sonorant.tracking.run import PARENT_TAG, RunSpec, close_run, flat, open_run
-from sonorant.tracking.store import Store
+from sonorant.registry.tracking.mlflow_run import PARENT_TAG, RunSpec, close_run, flat, open_run
+from sonorant.registry.tracking.mlflow_store import Store
+from sonorant.speech.bundle import Bundle, read_bundle
 
 METRICS, CHOICE, REPORT = "metrics.json", "choice.json", "report"
 """Artifacts of a version's run."""

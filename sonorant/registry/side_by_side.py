@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sonorant.registry.figures import shipped
-from sonorant.runtime.bundle import Bundle
-from sonorant.runtime.voice import Voice
+from sonorant.speech.bundle import Bundle
+from sonorant.speech.voice import Voice
 
 SENTENCES = 40
 """Sentences timed, spread evenly over the lengths."""

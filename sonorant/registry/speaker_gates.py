@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sonorant.registry.gates import Gate, PromoteConfig, naturalness_below_recordings, wer_above_recordings
-from sonorant.runtime.bundle import VoiceDescription
+from sonorant.speech.bundle import VoiceDescription
 
 TOO_FEW = "hold out more of them (prepare.test, recognizer.sentences)"
 

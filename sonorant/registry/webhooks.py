@@ -5,7 +5,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from sonorant.errors import SonorantError
-from sonorant.tracking.store import answering
+from sonorant.registry.tracking.mlflow_store import answering
 
 EVENTS: tuple[Any, ...] = ("model_version_alias.created", "model_version_alias.deleted")
 

@@ -15,10 +15,10 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.types import Send
 
 from sonorant.errors import SonorantError
-from sonorant.serving.gate import error_body
 from sonorant.serving.keys import LimitReached, RefusedKey
-from sonorant.serving.processes import NotSpoken
+from sonorant.serving.request_checks import error_body
 from sonorant.serving.turns import BusyError
+from sonorant.serving.voice_processes import NotSpoken
 from sonorant.serving.wish import Ended, Piece
 
 Pieces = AsyncGenerator[Piece | Ended, None]

@@ -7,11 +7,11 @@ from importlib.metadata import version
 from fastapi import FastAPI
 
 from sonorant.serving.answers import add_error_handlers
-from sonorant.serving.gate import Gate
 from sonorant.serving.health_routes import health_routes
 from sonorant.serving.native_routes import native_routes
 from sonorant.serving.openai_routes import openai_routes
 from sonorant.serving.page_routes import page_routes
+from sonorant.serving.request_checks import Gate
 from sonorant.serving.service import Service
 from sonorant.serving.webhook import webhook_routes
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 
-from sonorant.arrays import Floats
+from sonorant.audio.arrays import Floats
 from sonorant.audio.wav import pcm16, wav_header
 from sonorant.errors import SonorantError
 

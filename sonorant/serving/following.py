@@ -11,9 +11,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
 
 from sonorant.errors import SonorantError
+from sonorant.registry.tracking.mlflow_store import TrackingUnavailable
 from sonorant.serving.threads import in_daemon_thread
 from sonorant.serving.voices import REGISTRY, Offer, Offered, Voices, remove
-from sonorant.tracking.store import TrackingUnavailable
 
 AGAIN_SECONDS = 30.0
 """Until a version whose download broke off is downloaded again."""

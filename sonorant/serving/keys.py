@@ -20,7 +20,7 @@ from pathlib import Path
 
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_file, parse_checked, read_json
-from sonorant.serving.processes import NotSpoken
+from sonorant.serving.voice_processes import NotSpoken
 
 _log = logging.getLogger(__name__)
 MINUTE = 60.0

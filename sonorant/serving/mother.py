@@ -20,8 +20,8 @@ from pathlib import Path
 import numpy as np
 
 from sonorant.errors import SonorantError
-from sonorant.runtime.voice import Voice
-from sonorant.serving.worker import Worker
+from sonorant.serving.speech_worker import Worker
+from sonorant.speech.voice import Voice
 
 CHECK = "1, 2, 3."
 """What a voice must say before it answers: numbers are words in every language."""

@@ -13,12 +13,12 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from sonorant.families import load_family
-from sonorant.runtime.speaking import FASTEST, MOST_ENERGY, MOST_PITCH, SLOWEST
-from sonorant.runtime.subtitles import as_json
 from sonorant.serving.answers import Pieces, SpeechResponse, begun
 from sonorant.serving.openai_routes import ERRORS, Authorization
 from sonorant.serving.service import Service
 from sonorant.serving.wish import Ended, Piece, Wish
+from sonorant.speech.speaking import FASTEST, MOST_ENERGY, MOST_PITCH, SLOWEST
+from sonorant.speech.subtitles import as_json
 from sonorant.text.user_lexicon import LONGEST_WORD
 
 LINES = "application/x-ndjson"

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from sonorant.serving.answers import Pieces, SpeechResponse, begun
 from sonorant.serving.encoding import ENCODINGS
-from sonorant.serving.gate import error_body
+from sonorant.serving.request_checks import error_body
 from sonorant.serving.service import Service
 from sonorant.serving.voices import Offered
 from sonorant.serving.wish import Piece, Wish

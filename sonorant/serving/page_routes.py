@@ -17,12 +17,12 @@ from pydantic import BaseModel, ConfigDict
 
 from sonorant.errors import SonorantError
 from sonorant.families import load_family
-from sonorant.page.local import HEADERS
-from sonorant.runtime.bundle import VoiceDescription
-from sonorant.runtime.speaking import FASTEST, MOST_ENERGY, MOST_PITCH, SLOWEST
+from sonorant.pages.local_server import HEADERS
 from sonorant.serving.answers import Pieces, SpeechResponse, begun
 from sonorant.serving.service import Service
 from sonorant.serving.wish import Ended, Wish
+from sonorant.speech.bundle import VoiceDescription
+from sonorant.speech.speaking import FASTEST, MOST_ENERGY, MOST_PITCH, SLOWEST
 
 PAGES = {
     "/": ("page.html", "text/html; charset=utf-8"),
@@ -135,7 +135,7 @@ def page_routes(service: Service) -> APIRouter:
 
 
 async def _file(name: str, kind: str) -> Response:
-    return Response(files("sonorant.page").joinpath(name).read_bytes(), media_type=kind, headers=HEADERS)
+    return Response(files("sonorant.pages.demo").joinpath(name).read_bytes(), media_type=kind, headers=HEADERS)
 
 
 async def _lines_of_arriving(texts: dict[str, Arriving], text: Arriving, pieces: Pieces) -> AsyncGenerator[bytes, None]:

@@ -24,9 +24,9 @@ from sonorant.processes import usable_cores
 from sonorant.serving.app import application
 from sonorant.serving.connections import PatientProtocol, allowed_connections
 from sonorant.serving.following import fetch, follow
-from sonorant.serving.gate import HEAD_BYTES, LOOPBACK, host_name
 from sonorant.serving.keys import Keys
-from sonorant.serving.metrics import Metrics
+from sonorant.serving.prometheus import Metrics
+from sonorant.serving.request_checks import HEAD_BYTES, LOOPBACK, host_name
 from sonorant.serving.service import Service
 from sonorant.serving.threads import in_daemon_thread
 from sonorant.serving.turns import Turns

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sonorant.errors import SonorantError
-from sonorant.runtime.speaking import Limits
 from sonorant.serving.keys import Caller, Keys, LimitReached
-from sonorant.serving.metrics import Metrics
-from sonorant.serving.processes import NotSpoken
+from sonorant.serving.prometheus import Metrics
 from sonorant.serving.turns import BusyError, Turns
+from sonorant.serving.voice_processes import NotSpoken
 from sonorant.serving.voices import Offered, Voices
 from sonorant.serving.wish import LIMITS, Ended, Piece, Wish
+from sonorant.speech.speaking import Limits
 
 _OUTCOMES: dict[type[Exception], str] = {
     NotSpoken: "failed",

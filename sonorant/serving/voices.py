@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sonorant.errors import SonorantError
-from sonorant.runtime.bundle import VoiceDescription, read_bundle
-from sonorant.serving.processes import LoadedVoice, NotSpoken
+from sonorant.serving.voice_processes import LoadedVoice, NotSpoken
+from sonorant.speech.bundle import VoiceDescription, read_bundle
 
 REGISTRY = "models:/"
 _log = logging.getLogger(__name__)

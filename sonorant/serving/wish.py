@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from sonorant.runtime.speaking import Limits
-from sonorant.runtime.timings import WordTiming
+from sonorant.speech.speaking import Limits
+from sonorant.speech.word_times import WordTiming
 
 LIMITS = Limits(characters=5_000, audio_seconds=1_800.0, work_seconds=120.0)
 """For one request: about five minutes of speech."""

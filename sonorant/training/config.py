@@ -58,10 +58,10 @@ class TrainConfig:
     and scaling rules for adaptive gradient algorithms"; theirs moves the betas too, here they stay)."""
     speaker_balance: float = 0.0
     """How much more often than once an epoch takes the recordings of speakers who have fewer: 0 not at all, 1 until all
-    speakers are heard alike, see `sonorant.data.plan.balanced`. The default is for settings of before."""
+    speakers are heard alike, see `sonorant.features.plan.balanced`. The default is for settings of before."""
     window_shards: int | None = None
     """Shards of features that are planned and shuffled at a time, for a large corpus; None: the whole corpus is. See
-    `sonorant.data.windows`. The default is for settings of before."""
+    `sonorant.features.windows`. The default is for settings of before."""
     betas: list[float] = field(default_factory=lambda: [0.9, 0.98])
     """AdamW's two. The default is for settings of before."""
     init_from: str | None = None

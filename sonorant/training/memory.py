@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 
-from sonorant.data.batches import Batch
+from sonorant.features.batches import Batch
 from sonorant.training.distributed.ranks import AllRanksError
 from sonorant.training.step import TrainStep
 from sonorant.training.sub_batches import out_of_memory, release

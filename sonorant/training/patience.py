@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from sonorant.errors import SonorantError
-from sonorant.statistics import LEAST, bootstrap
+from sonorant.training.intervals import LEAST, bootstrap
 
 RESAMPLES = 1000
 

@@ -8,7 +8,7 @@ import time
 
 import torch
 
-from sonorant.data.batches import Batch
+from sonorant.features.batches import Batch
 from sonorant.training.memory import STEPS_AN_EPOCH
 from sonorant.training.step import TrainStep
 from sonorant.training.sub_batches import out_of_memory, release

@@ -10,11 +10,11 @@ import torch
 from torch import nn
 from torch.utils.data import Dataset
 
-from sonorant.data.batches import Batch
-from sonorant.data.features import FeatureStore
-from sonorant.data.plan import MicroBatch, Plan, balanced, times_heard
-from sonorant.data.windows import Windows
 from sonorant.errors import SonorantError
+from sonorant.features.batches import Batch
+from sonorant.features.feature_store import FeatureStore
+from sonorant.features.plan import MicroBatch, Plan, balanced, times_heard
+from sonorant.features.windows import Windows
 from sonorant.training.config import TrainConfig
 from sonorant.training.initial import Initial, Taken
 from sonorant.training.newcomers import Newcomers

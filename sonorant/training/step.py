@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from sonorant.data.batches import DRAWN, Batch
-from sonorant.data.plan import MicroBatch, shard
 from sonorant.errors import SonorantError
+from sonorant.features.batches import DRAWN, Batch
+from sonorant.features.plan import MicroBatch, shard
 from sonorant.training.checkpoint import Ema
 from sonorant.training.distributed.ranks import Ranks
 from sonorant.training.networks import compile_blocks, distribute, optimizer_of, recompute_blocks

@@ -15,8 +15,8 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from sonorant.data.batches import Batch
 from sonorant.errors import SonorantError
+from sonorant.features.batches import Batch
 from sonorant.files import read_json, write_json
 from sonorant.training.recipe import Phase, Tensors
 from sonorant.training.telemetry.stopwatch import Stopwatch

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from sonorant.data.batches import Batch, prefetched
-from sonorant.data.plan import MicroBatch, shard
 from sonorant.errors import SonorantError
+from sonorant.features.batches import Batch, prefetched
+from sonorant.features.plan import MicroBatch, shard
 from sonorant.files import atomic_folder
 from sonorant.training import checkpoint, memory
 from sonorant.training.config import DataConfig, MachineConfig, loader_workers

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from sonorant.data.batches import FRAMES_MULTIPLE, Batch
-from sonorant.data.features import MELS, PITCH, TOKENS, FeatureStore
-from sonorant.data.plan import MicroBatch, utterance_plan
 from sonorant.errors import SonorantError
+from sonorant.features.batches import FRAMES_MULTIPLE, Batch
+from sonorant.features.feature_store import MELS, PITCH, TOKENS, FeatureStore
+from sonorant.features.plan import MicroBatch, utterance_plan
 from sonorant.layers.phoneme_encoder import PhonemeEncoder
 from sonorant.training.config import TrainConfig
 from sonorant.training.initial import Initial, Taken, take_over

@@ -2,8 +2,8 @@
 
 import torch
 
-from sonorant.data.batches import prefetched
-from sonorant.data.plan import MicroBatch
+from sonorant.features.batches import prefetched
+from sonorant.features.plan import MicroBatch
 from sonorant.training.step import TrainStep, seed_of, totals_of
 
 

@@ -18,14 +18,14 @@ from torch.utils.data import Dataset
 from sonorant.audio.mel import MelConfig, log_mel
 from sonorant.audio.pitch import SourceRows
 from sonorant.audio.wav import write_wav
-from sonorant.data.batches import Batch, SegmentBatches
-from sonorant.data.features import AUDIO, MELS, PITCH, FeatureStore
-from sonorant.data.plan import MicroBatch, segment_plan
 from sonorant.errors import SonorantError
+from sonorant.features.batches import Batch, SegmentBatches
+from sonorant.features.feature_store import AUDIO, MELS, PITCH, FeatureStore
+from sonorant.features.plan import MicroBatch, segment_plan
 from sonorant.layers.discriminators import LONGEST_TRANSFORM, Discriminators
-from sonorant.models import build, describe
 from sonorant.training.config import TrainConfig
 from sonorant.training.initial import Initial, Taken, take_over
+from sonorant.training.model_folder import build, describe
 from sonorant.training.recipe import Phase, Term, plan_of, utterances_of
 from sonorant.training.spectra import RESOLUTIONS, mel_distance, spectral_distance
 

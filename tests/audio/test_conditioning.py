@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sonorant.arrays import Floats
+from sonorant.audio.arrays import Floats
 from sonorant.audio.conditioning import JOINT, ConditionConfig, Conditioning, apply, measure_level, plan
 from sonorant.audio.loudness import loudness, true_peak
-from sonorant.audio.speech import locate_speech, speech_probability
+from sonorant.audio.voice_activity import locate_speech, speech_probability
 from sonorant.files import parse_checked
 from tests.audio.conftest import RATE, noisy
 from tests.support.conditions import UNCONDITIONED

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sonorant.arrays import Floats
+from sonorant.audio.arrays import Floats
 from sonorant.audio.loudness import loudness, true_peak
 
 

@@ -9,9 +9,9 @@ import soundfile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sonorant.arrays import Floats
+from sonorant.audio.arrays import Floats
 from sonorant.audio.measures import Measures, measure
-from sonorant.audio.speech import speech_probability
+from sonorant.audio.voice_activity import speech_probability
 from sonorant.audio.wav import read_audio, resample
 from tests.audio.conftest import RATE, in_room, noisy
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sonorant.arrays import Floats
+from sonorant.audio.arrays import Floats
 from sonorant.audio.pitch import NOISE_FRAMES, REFERENCE, SourceRows, track_pitch, with_source
 
 

@@ -5,9 +5,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from sonorant.arrays import Floats
-from sonorant.audio import speech
-from sonorant.audio.speech import BLOCK_SECONDS, Pauses, locate_speech, speech_probability, speech_spans
+from sonorant.audio import voice_activity as speech
+from sonorant.audio.arrays import Floats
+from sonorant.audio.voice_activity import BLOCK_SECONDS, Pauses, locate_speech, speech_probability, speech_spans
 from sonorant.audio.wav import resample
 from tests.audio.conftest import RATE, noisy
 

@@ -10,7 +10,7 @@ import pytest
 from benchmarks.audit import SHARES, plant
 from benchmarks.audit_worth import AUDITED, CLEAN, FAULTY, Data, counted
 from sonorant.audio.wav import read_audio, write_wav
-from sonorant.data.manifest import Utterance, read_manifest, write_manifest
+from sonorant.corpus.manifest import Utterance, read_manifest, write_manifest
 
 COUNT = 200
 RATE = 16000

@@ -8,8 +8,8 @@ import pytest
 
 from benchmarks.decoding import COMPILED, FASTER, ONNX, STATIC, claims
 from benchmarks.decoding_worker import DYNAMIC, decoding, rows_of_text
-from sonorant.decoding.state import make_rules
-from sonorant.runtime.voice import Voice
+from sonorant.speech.decoding.state import make_rules
+from sonorant.speech.voice import Voice
 
 INT8 = "onnxruntime/int8"
 COUNTED = {"hits": 3, "misses": 0, "prepared": 1, "late": 0}

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.latency_worker import BASELINE, BURST, _cell
 from benchmarks.turns import WARM_UP
-from sonorant.runtime.voice import Voice
+from sonorant.speech.voice import Voice
 
 
 class Counting:

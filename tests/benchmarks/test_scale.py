@@ -8,7 +8,7 @@ import pytest
 from benchmarks.scale import SIZES, Costs, judged, table
 from benchmarks.scale_rows import ON_ROWS, index_rows, prepared
 from benchmarks.scale_worker import Job, measured
-from sonorant.data.manifest import read_manifest
+from sonorant.corpus.manifest import read_manifest
 
 
 def costs(cpu_us: Callable[[int], float], memory: Callable[[int], float]) -> dict[int, Costs]:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from sonorant.audio.recognizers import Clip
 from sonorant.audio.wav import read_audio
-from sonorant.data.manifest import Utterance, write_manifest
-from sonorant.recognizers import Clip
+from sonorant.corpus.manifest import Utterance, write_manifest
 from sonorant.text import load_frontend
 
 SENTENCES = (

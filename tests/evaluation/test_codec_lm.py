@@ -13,13 +13,13 @@ import torch
 from sonorant.audio.mel import MelConfig, log_mel
 from sonorant.audio.pitch import track_pitch
 from sonorant.audio.wav import read_audio
-from sonorant.data.manifest import Utterance
+from sonorant.corpus.manifest import Utterance
 from sonorant.errors import SonorantError
 from sonorant.evaluation.renderings import Decoded, copier, render, summarize
-from sonorant.families.codec_lm.saved import load_codec
+from sonorant.extras.codec_lm.saved import load_codec
 from sonorant.files import read_json, read_jsonl, write_json
-from sonorant.runtime.bundle import DESCRIPTION
-from sonorant.runtime.voice import Voice
+from sonorant.speech.bundle import DESCRIPTION
+from sonorant.speech.voice import Voice
 from tests.evaluation.stages import EVALUATE, RECOGNIZE, lay_out, run_stage
 from tests.evaluation.variants import with_copies
 from tests.export.planted import change_matrix, plant, with_nan

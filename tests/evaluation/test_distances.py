@@ -5,7 +5,7 @@ import pytest
 from scipy.signal import lfilter
 
 from sonorant.evaluation.analysis import log_mel_envelope, mel_cepstra
-from sonorant.evaluation.distances import align, distance, summarize
+from sonorant.evaluation.spectral_distances import align, distance, summarize
 
 RATE = 16000
 

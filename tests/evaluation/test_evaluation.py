@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import soundfile
 
-from sonorant.data.codes import write_no_codes
-from sonorant.data.manifest import Utterance
+from sonorant.corpus.manifest import Utterance
 from sonorant.errors import SonorantError
-from sonorant.evaluation.candidates import certainly_slower, judged_variants, read_parity, timed_candidates
 from sonorant.evaluation.evaluation import EvaluateConfig
+from sonorant.evaluation.measured_candidates import certainly_slower, judged_variants, read_parity, timed_candidates
+from sonorant.features.codes import write_no_codes
 from sonorant.files import read_json, read_jsonl, write_json
 from sonorant.registry import PromoteConfig
 from tasks.params import load

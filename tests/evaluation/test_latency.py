@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from sonorant.errors import SonorantError
-from sonorant.evaluation.candidates import measure_memory
 from sonorant.evaluation.latency import LEAST, _take_turns, measure, over_baseline, sentence_classes
-from sonorant.runtime.voice import Voice
+from sonorant.evaluation.measured_candidates import measure_memory
+from sonorant.speech.voice import Voice
 from tests.evaluation.planted import PLANTED_WORK, plant
 from tests.evaluation.variants import replace_graph, with_copies
 

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from sonorant.audio.dnsmos import installed, rate_clip
+from sonorant.audio.recognizers import Clip
 from sonorant.audio.wav import read_audio
 from sonorant.evaluation.analysis import analyse
 from sonorant.evaluation.likeness import Sounds, Weighted, compare, compare_sentences, paired_below, summarize
 from sonorant.evaluation.naturalness import DNSMOS_BELOW
-from sonorant.evaluation.prosody import compare_energy, compare_pitch, semitones, unevenness
-from sonorant.recognizers import Clip
+from sonorant.evaluation.prosody_figures import compare_energy, compare_pitch, semitones, unevenness
 from sonorant.registry import PromoteConfig
 from sonorant.registry.figures import interval, number
 from tasks.params import load

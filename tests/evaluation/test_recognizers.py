@@ -5,11 +5,11 @@ import importlib.util
 import numpy as np
 import pytest
 
+from sonorant.audio.recognizers import Clip, PocketSphinx, RecognizerConfig, load_recognizer, transcribe
 from sonorant.audio.wav import resample
 from sonorant.errors import SonorantError
 from sonorant.evaluation.error_rates import Normalizer
 from sonorant.evaluation.recordings import score
-from sonorant.recognizers import Clip, PocketSphinx, RecognizerConfig, load_recognizer, transcribe
 
 
 @pytest.fixture(scope="module")

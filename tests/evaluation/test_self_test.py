@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from sonorant.audio.recognizers import Clip, load_recognizer
 from sonorant.errors import SonorantError
 from sonorant.evaluation import self_test
 from sonorant.evaluation.error_rates import Normalizer
-from sonorant.recognizers import Clip, load_recognizer
 
 REFERENCES = (
     "the harbor lights flickered as the ferry came in late",

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from sonorant.data.manifest import Utterance
+from sonorant.corpus.manifest import Utterance
 from sonorant.errors import SonorantError
 from sonorant.evaluation.recordings import held_out, spoken_text
 

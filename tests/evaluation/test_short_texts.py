@@ -8,21 +8,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sonorant.arrays import Floats
+from sonorant.audio.arrays import Floats
+from sonorant.audio.recognizers import Clip
 from sonorant.audio.wav import read_audio
-from sonorant.audit.findings import Audited, AuditedWord, write_audit
-from sonorant.data.manifest import Utterance
-from sonorant.data.prompt_coverage import measure_coverage
+from sonorant.audio.word_phones import PHONES
+from sonorant.corpus.audit.findings import Audited, AuditedWord, write_audit
+from sonorant.corpus.manifest import Utterance
+from sonorant.corpus.prompt_coverage import measure_coverage
 from sonorant.errors import SonorantError
 from sonorant.evaluation.short_texts.faults import Faults, find_faults, summarize, transcript
 from sonorant.evaluation.short_texts.judgement import summarize_kinds
 from sonorant.evaluation.short_texts.listener import Listener, Said, listen, not_heard
-from sonorant.evaluation.short_texts.recordings import cut_words
+from sonorant.evaluation.short_texts.recorded_words import cut_words
 from sonorant.evaluation.short_texts.texts import SENTENCES, SHORT, SUITES, suite
+from sonorant.extras.long.script import plain_words
 from sonorant.files import read_json
-from sonorant.long.script import plain_words
-from sonorant.pronunciations import PHONES
-from sonorant.recognizers import Clip
 from sonorant.text import load_frontend
 from tests.evaluation.conftest import speak_with_flite
 from tests.support.command import error_line, run_command

@@ -8,15 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sonorant.evaluation.confusion import NOBODY, confuse
-from sonorant.evaluation.distances import Distance
 from sonorant.evaluation.error_rates import ErrorCounts
 from sonorant.evaluation.likeness import Pair, Weighted
 from sonorant.evaluation.naturalness import JudgedSound
 from sonorant.evaluation.recordings import RECORDINGS, VOCODER
 from sonorant.evaluation.renderings import Decoded, Renderings
 from sonorant.evaluation.speakers import by_speaker
+from sonorant.evaluation.spectral_distances import Distance
 from sonorant.evaluation.words import JudgedWords
-from sonorant.statistics import LEAST
+from sonorant.training.intervals import LEAST
 
 PEOPLE = ("anna", "ben")
 JUDGED = st.lists(st.tuples(st.sampled_from(PEOPLE), st.integers(0, 9), st.integers(1, 9)), min_size=1)

@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 from sonorant.files import write_json
-from sonorant.runtime.bundle import DESCRIPTION, GraphFile, read_bundle
+from sonorant.speech.bundle import DESCRIPTION, GraphFile, read_bundle
 
 
 def with_copies(bundle: Path, out: Path, *variants: str) -> Path:

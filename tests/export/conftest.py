@@ -8,19 +8,19 @@ from typing import Any
 import pytest
 import torch
 
+from sonorant.export.bundling import Sources, export_variants
 from sonorant.export.candidate import Trained
-from sonorant.export.onnx import ExportConfig
+from sonorant.export.onnx_graph import ExportConfig
+from sonorant.export.quantization.calibration import calibrate, set_scales
 from sonorant.export.tolerance import VerifyConfig
 from sonorant.export.verify import verify_voice
-from sonorant.export.voice import Sources, export_variants
-from sonorant.families.codec_lm.saved import load_codec, load_language_model
+from sonorant.extras.codec_lm.saved import load_codec, load_language_model
 from sonorant.families.parallel.saved import load_acoustic, load_vocoder
 from sonorant.files import read_json, write_json
-from sonorant.layers.cache import DynamicCache
+from sonorant.layers.kv_cache import DynamicCache
 from sonorant.layers.quantized import quantizable, quantize_layers
-from sonorant.models import load_model, save_model
-from sonorant.quantization.calibration import calibrate, set_scales
-from sonorant.runtime.bundle import Bundle, read_bundle
+from sonorant.speech.bundle import Bundle, read_bundle
+from sonorant.training.model_folder import load_model, save_model
 from tasks.params import load
 from tests.conftest import ROOT
 from tests.support.runtimes import utterance

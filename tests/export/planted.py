@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from sonorant.runtime.bundle import Bundle, read_bundle
+from sonorant.speech.bundle import Bundle, read_bundle
 from tests.evaluation.variants import replace_graph
 
 Change = Callable[[onnx.ModelProto], None]

@@ -8,19 +8,19 @@ import onnxruntime
 import pytest
 import torch
 
-from sonorant.decoding.session import Prompt, Session
 from sonorant.errors import SonorantError
-from sonorant.export.onnx import ExportConfig
-from sonorant.export.voice import Sources, export_variants, export_voice
-from sonorant.families.codec_lm.graphs import export_step
-from sonorant.families.codec_lm.language_model import LanguageModel
-from sonorant.families.codec_lm.saved import load_codec, load_language_model
-from sonorant.families.codec_lm.source_codec import SourceCodec
-from sonorant.families.codec_lm.step_buffers import cache_names
-from sonorant.layers.cache import DynamicCache
-from sonorant.runtime.bundle import Bundle, read_bundle
-from sonorant.runtime.runtimes import LoadOptions, TokenRuntime, load_runtime
-from sonorant.tensorrt.rules import check_graph
+from sonorant.export.bundling import Sources, export_variants, export_voice
+from sonorant.export.onnx_graph import ExportConfig
+from sonorant.extras.codec_lm.graphs import export_step
+from sonorant.extras.codec_lm.language_model import LanguageModel
+from sonorant.extras.codec_lm.saved import load_codec, load_language_model
+from sonorant.extras.codec_lm.source_codec import SourceCodec
+from sonorant.extras.codec_lm.step_buffers import cache_names
+from sonorant.extras.tensorrt.rules import check_graph
+from sonorant.layers.kv_cache import DynamicCache
+from sonorant.speech.bundle import Bundle, read_bundle
+from sonorant.speech.decoding.session import Prompt, Session
+from sonorant.speech.runtimes import LoadOptions, TokenRuntime, load_runtime
 from tests.support.runtimes import edited, padded, utterance
 from tests.support.tiny_voice import CORPUS, DECODING, write_trained_codec_lm
 

@@ -13,15 +13,15 @@ from sonorant.audio.mel import MelConfig, log_mel
 from sonorant.audio.pitch import ROWS, SOURCE_ROWS, SourceRows, track_pitch
 from sonorant.errors import SonorantError
 from sonorant.evaluation.renderings import copier
-from sonorant.export.onnx import ExportConfig
+from sonorant.export.bundling import Sources, export_variants, export_voice, read_tensors
+from sonorant.export.onnx_graph import ExportConfig
 from sonorant.export.tolerance import VerifyConfig
 from sonorant.export.verify import verify_voice
-from sonorant.export.voice import Sources, export_variants, export_voice, read_tensors
+from sonorant.extras.tensorrt.rules import check_graph
 from sonorant.families.parallel.prosody import PROSODY
 from sonorant.families.parallel.saved import load_vocoder
-from sonorant.runtime.bundle import read_bundle
-from sonorant.runtime.voice import Voice
-from sonorant.tensorrt.rules import check_graph
+from sonorant.speech.bundle import read_bundle
+from sonorant.speech.voice import Voice
 from tests.support.runtimes import joined, utterance
 from tests.support.tiny_voice import AUDIO, CORPUS, write_trained
 

@@ -12,11 +12,11 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from sonorant.export.half import FORMATS, HalfFormat, to_half
-from sonorant.export.onnx import ExportConfig
+from sonorant.export.onnx_graph import ExportConfig
 from sonorant.export.ranges import keep, measure
 from sonorant.families import load_family
 from sonorant.families.parallel.synthesis import vocoder_frames
-from sonorant.runtime.runtimes import LoadOptions, load_runtime
+from sonorant.speech.runtimes import LoadOptions, load_runtime
 from tests.export.conftest import Parity
 from tests.export.planted import plant, scale_constant
 from tests.support.runtimes import utterance

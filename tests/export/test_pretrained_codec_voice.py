@@ -14,18 +14,18 @@ import pytest
 import torch
 import yaml
 
-from sonorant.data.codes import CodeStore, write_codes
-from sonorant.data.features import FeatureStore
 from sonorant.errors import SonorantError
-from sonorant.export.onnx import ExportConfig
-from sonorant.export.voice import export_voice
-from sonorant.families.codec_lm.codec import CodecConfig
-from sonorant.families.codec_lm.codec_stage import take_codec
-from sonorant.families.codec_lm.saved import load_codec
+from sonorant.export.bundling import export_voice
+from sonorant.export.onnx_graph import ExportConfig
+from sonorant.export.quantization.quantize import QuantizeConfig, decide, post_train
+from sonorant.extras.codec_lm.codec import CodecConfig
+from sonorant.extras.codec_lm.codec_stage import take_codec
+from sonorant.extras.codec_lm.saved import load_codec
+from sonorant.features.codes import CodeStore, write_codes
+from sonorant.features.feature_store import FeatureStore
 from sonorant.files import read_json, sha256_file
-from sonorant.models import save_model
-from sonorant.quantization.quantize import QuantizeConfig, decide, post_train
-from sonorant.runtime.voice import Voice
+from sonorant.speech.voice import Voice
+from sonorant.training.model_folder import save_model
 from sonorant.training.worker import recipe_of
 from tasks.check_params import check
 from tasks.params import load

@@ -11,10 +11,10 @@ import pytest
 
 from sonorant.audio.mel import MelConfig
 from sonorant.audio.wav import write_wav
-from sonorant.data.feature_writer import write_features
-from sonorant.data.manifest import Utterance
+from sonorant.corpus.manifest import Utterance
+from sonorant.features.feature_writer import write_features
 from sonorant.files import read_json
-from sonorant.runtime.bundle import content_hash, read_bundle
+from sonorant.speech.bundle import content_hash, read_bundle
 from sonorant.text import TextConfig
 from tasks.params import load
 from tests.export.planted import CONSTANT, plant

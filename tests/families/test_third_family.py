@@ -16,7 +16,7 @@ from sonorant import families
 from sonorant.audio.wav import read_audio
 from sonorant.errors import SonorantError
 from sonorant.files import read_json
-from sonorant.runtime import Voice
+from sonorant.speech import Voice
 from tasks.code_deps import generated
 from tests.support.command import run_command
 from tests.support.imports import ROOT
@@ -136,7 +136,8 @@ def test_it_is_judged_and_reported(project: Path) -> None:
 def test_it_speaks_by_the_command(project: Path) -> None:
     out = project / "hello.wav"
     assert (
-        run_command("sonorant.cli", "say", "Hello.", "--voice", project / "artifacts/voice", "-o", out).returncode == 0
+        run_command("sonorant.cli.main", "say", "Hello.", "--voice", project / "artifacts/voice", "-o", out).returncode
+        == 0
     )
     samples, rate = read_audio(out, None)
     assert len(samples) > 0.05 * rate and abs(samples).max() > 0
@@ -144,7 +145,7 @@ def test_it_speaks_by_the_command(project: Path) -> None:
 
 def test_it_tells_when_its_words_are_spoken(project: Path) -> None:
     out = [project / "one.wav", "--timings", project / "one.json"]
-    done = run_command("sonorant.cli", "say", "One, two.", "--voice", project / "artifacts/voice", "-o", *out)
+    done = run_command("sonorant.cli.main", "say", "One, two.", "--voice", project / "artifacts/voice", "-o", *out)
     assert (done.returncode, done.stderr) == (0, "")
     words = read_json(project / "one.json")["words"]
     # `^` and every phoneme hum for 4 frames of a hop, pauses too.

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sonorant.errors import SonorantError
-from sonorant.tracking import TrackingUnavailable, open_store
+from sonorant.registry.tracking import TrackingUnavailable, open_store
 from tests.registry.planted import GATES, figures, more_errors, of_bundle, write_report
 
 pytestmark = pytest.mark.long

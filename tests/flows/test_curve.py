@@ -18,10 +18,10 @@ from flows.tuning.parts import details_of, parts_of
 from flows.tuning.search import Search, Values
 from flows.tuning.sizes import files_below, read_sizes
 from flows.tuning.study import DETAILS, TuningStudy, make_comparison
-from sonorant.cli import _parser
+from sonorant.cli.main import _parser
 from sonorant.errors import SonorantError
+from sonorant.extras.learning_curve.fit import Curve
 from sonorant.files import write_json, write_jsonl
-from sonorant.learning_curve.fit import Curve
 from tests.support.imports import ROOT
 from tests.support.processes import processes_of
 from tests.support.tuned import TunedProject

@@ -1,8 +1,8 @@
 """What people are shown of a run: every variant has a row, and what did not run says so in place of a number."""
 
 from flows import results
-from sonorant.choice import ChooseConfig, choose
-from tests.choice.figures import figures, variant
+from sonorant.export.choice import ChooseConfig, choose
+from tests.export.choice.figures import figures, variant
 
 HEARD = {"wer": 11.94, "wer_ci95": [9.4, 14.6], "cer": 6.0, "words": 1402}
 CONFIG = ChooseConfig(target="latency", max_wer_above_fp32=2.0, min_speedup=1.05)

@@ -10,7 +10,7 @@ import psutil
 import pytest
 import yaml
 
-from sonorant.cli import _parser
+from sonorant.cli.main import _parser
 from tests.support.processes import processes_of
 from tests.support.tuned import LOSS, TunedProject
 
@@ -74,7 +74,7 @@ def test_a_search_runs_shared_stages_once_and_its_best_is_applied(project: Tuned
 
 
 def test_mlflow_has_a_run_for_each_trial_below_the_studys(project: TunedProject) -> None:
-    from sonorant.tracking import open_store
+    from sonorant.registry.tracking import open_store
 
     project.run(TUNE, "run", project.search(trials=2, objectives={DNSMOS: "maximize"}))
     with pytest.MonkeyPatch.context() as patch:

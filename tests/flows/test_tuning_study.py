@@ -22,7 +22,7 @@ from flows.tuning.search import Search
 from flows.tuning.study import AGAIN, SETTINGS, TrialFailed, TuningStudy, load_study, make_study, open_storage
 from sonorant.errors import SonorantError
 from sonorant.files import parse_checked
-from sonorant.statistics import student_interval
+from sonorant.training.intervals import student_interval
 from tests.support.imports import ROOT
 from tests.support.processes import start
 from tests.support.tuned import LOSS, SEARCH

@@ -12,7 +12,7 @@ import pytest
 from infra.background import Background
 from infra.platform.services import MLFLOW_SIGN_IN
 from sonorant.registry import promote, register
-from sonorant.tracking import open_store
+from sonorant.registry.tracking import open_store
 from tests.registry.planted import CONFIG, GATES, figures, renamed, write_report
 from tests.support.imports import ROOT
 from tests.support.mlflow_server import mlflow_server

@@ -104,7 +104,7 @@ def test_what_is_lost_comes_back_from_a_backup_as_it_was(stack: Stack) -> None:
     done = stack.start()
     assert done.returncode == 0, done.stderr
     assert stack.registry() == before
-    stack.run("sonorant.cli", "say", "It speaks.", "--voice", f"models:/{MODEL}@challenger", "-o", "again.wav")
+    stack.run("sonorant.cli.main", "say", "It speaks.", "--voice", f"models:/{MODEL}@challenger", "-o", "again.wav")
     assert (stack.root / "again.wav").stat().st_size > 1000
 
 

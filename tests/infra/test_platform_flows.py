@@ -28,7 +28,7 @@ def test_a_deployment_run_ends_in_a_champion_whose_files_came_through_the_proxy(
     assert objects(stack, "mlflow") >= len(champion["files"])
     without_keys = {name: "" for name in stack.client if name.startswith("AWS_")}
     said = ["say", "Good morning.", "--voice", f"models:/{MODEL}@champion", "-o", "morning.wav"]
-    assert stack.module("sonorant.cli", *said, **without_keys).returncode == 0
+    assert stack.module("sonorant.cli.main", *said, **without_keys).returncode == 0
     assert (stack.root / "morning.wav").stat().st_size > 1000
     assert not (stack.root / "mlartifacts").exists() and not list((stack.root / "runs").glob("mlflow.db*"))
 

@@ -78,7 +78,7 @@ def test_a_registration_is_whole_or_not_there(stack: Stack, server: str) -> None
     assert {name: version for name, version in after.items() if name != new} == before
     here = {sha256_file(path) for path in (stack.root / "artifacts/voice").rglob("*") if path.is_file()}
     assert here <= {sha256 for _, sha256 in after[new]["files"]}
-    stack.run("sonorant.cli", "say", "Whole.", "--voice", f"models:/{MODEL}/{new}", "-o", "whole.wav")
+    stack.run("sonorant.cli.main", "say", "Whole.", "--voice", f"models:/{MODEL}/{new}", "-o", "whole.wav")
 
 
 def uploading(stack: Stack) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sonorant.data.codes import write_no_codes
+from sonorant.features.codes import write_no_codes
 from sonorant.files import read_json
 from sonorant.training.distributed.launch import SHUTDOWN_SECONDS
 from sonorant.training.run_directory import read_metrics

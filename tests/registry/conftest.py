@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sonorant.registry import promote, register
-from sonorant.tracking import open_store
+from sonorant.registry.tracking import open_store
 from tests.registry.planted import CONFIG, GATES, figures, renamed, write_report
 
 pytest.importorskip("mlflow")

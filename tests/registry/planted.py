@@ -15,10 +15,10 @@ from sonorant.evaluation.short_texts.faults import Faults, find_faults, summariz
 from sonorant.evaluation.short_texts.listener import Said
 from sonorant.evaluation.short_texts.texts import SENTENCES as PLAIN
 from sonorant.evaluation.short_texts.texts import SHORT, SUITES
-from sonorant.long.script import plain_words
+from sonorant.extras.long.script import plain_words
 from sonorant.registry import PromoteConfig, RegisterConfig
-from sonorant.runtime.bundle import GraphFile, read_bundle, write_bundle
-from sonorant.statistics import bootstrap, rate
+from sonorant.speech.bundle import GraphFile, read_bundle, write_bundle
+from sonorant.training.intervals import bootstrap, rate
 from tasks.params import load
 from tests.support.edited import edited
 from tests.support.imports import ROOT

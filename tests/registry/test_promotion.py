@@ -17,12 +17,12 @@ from sonorant.families import family_names
 from sonorant.files import read_json
 from sonorant.registry import Verdict, promote, register
 from sonorant.registry.champion_gates import judge_beside
-from sonorant.registry.evidence import Evidence
 from sonorant.registry.gates import Gate, judge_alone
 from sonorant.registry.limits import NaturalnessLimits
-from sonorant.runtime.bundle import read_bundle
-from sonorant.statistics import wilson_interval
-from sonorant.tracking import TrackingUnavailable, open_store
+from sonorant.registry.tracking import TrackingUnavailable, open_store
+from sonorant.registry.verdict_evidence import Evidence
+from sonorant.speech.bundle import read_bundle
+from sonorant.training.intervals import wilson_interval
 from tests.registry import planted
 from tests.registry.conftest import aliases, crown, tags
 from tests.registry.planted import (

@@ -20,8 +20,8 @@ from sonorant.errors import SonorantError
 from sonorant.files import write_json
 from sonorant.registry import download_bundle, find_version, promote, register
 from sonorant.registry.registration import REQUIREMENTS
-from sonorant.runtime.bundle import content_hash, read_bundle, write_bundle
-from sonorant.tracking import open_store
+from sonorant.registry.tracking import open_store
+from sonorant.speech.bundle import content_hash, read_bundle, write_bundle
 from sonorant.training.initial import read_initial
 from tasks.initial import find_initial
 from tasks.register import register_files

@@ -14,7 +14,7 @@ from sonorant.errors import SonorantError
 from sonorant.locks import locked
 from sonorant.registry import promote, register, rollback
 from sonorant.registry.aliases import MOVE_TAG, Move, begin, now
-from sonorant.tracking import open_store
+from sonorant.registry.tracking import open_store
 from tests.registry.conftest import aliases, tags
 from tests.registry.planted import CONFIG, GATES, figures, renamed, write_report
 from tests.support.command import error_line, run_command

@@ -10,7 +10,7 @@ import pytest
 from sonorant.registry import promote, register
 from sonorant.registry.gates import Gate
 from sonorant.registry.speaker_gates import judge_speakers
-from sonorant.runtime.bundle import read_bundle
+from sonorant.speech.bundle import read_bundle
 from tests.registry.conftest import aliases
 from tests.registry.planted import CONFIG, GATES, RECORDINGS, WORDS, figures, speaker_row, write_report
 

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from sonorant.errors import SonorantError
-from sonorant.serving.gate import Gate, Message, Receive, Send
+from sonorant.serving.request_checks import Gate, Message, Receive, Send
 from sonorant.serving.server import ServeConfig
 from sonorant.serving.voices import Offer
 from tests.support.serving import JSON, Running, ask, lines_of, running
@@ -28,7 +28,7 @@ def impatient(voice_bundle: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[R
     """A server of two places that waits for nobody."""
     monkeypatch.setattr("sonorant.serving.connections.HEAD_SECONDS", 0.5)
     monkeypatch.setattr("sonorant.serving.connections.STALL_SECONDS", 0.5)
-    monkeypatch.setattr("sonorant.serving.gate.BODY_SECONDS", 0.5)
+    monkeypatch.setattr("sonorant.serving.request_checks.BODY_SECONDS", 0.5)
     offers = (Offer(name="tiny", where=str(voice_bundle)),)
     with running(ServeConfig(offers=offers, workers=1, streams=2, queue=0)) as served:
         yield served

@@ -11,8 +11,8 @@ import pytest
 from sonorant.errors import SonorantError
 from sonorant.files import read_json, write_json
 from sonorant.serving.keys import Key, KeyFile, Keys, LimitReached, RefusedKey, new_key
-from sonorant.serving.processes import NotSpoken
 from sonorant.serving.server import ServeConfig
+from sonorant.serving.voice_processes import NotSpoken
 from sonorant.serving.voices import Offer
 from tests.support.serving import JSON, ask, running
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from sonorant.audio.wav import pcm16
-from sonorant.runtime import Voice
-from sonorant.runtime.subtitles import as_json
+from sonorant.speech import Voice
+from sonorant.speech.subtitles import as_json
 from tests.support.serving import Running, ask, lines_of
 
 TEXT = "One apple. Two pears, and what else?"

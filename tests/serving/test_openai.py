@@ -13,7 +13,7 @@ import pytest
 import soxr
 
 from sonorant.audio.wav import pcm16, wav_header
-from sonorant.runtime import Voice
+from sonorant.speech import Voice
 from tests.support.serving import Running
 
 TEXT = "One apple. Two pears, and what else?"

@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from sonorant.errors import SonorantError
-from sonorant.serving.processes import LoadedVoice, NotSpoken, WorkerDied
+from sonorant.serving.voice_processes import LoadedVoice, NotSpoken, WorkerDied
 from sonorant.serving.wish import Piece, Wish
 from tests.support.serving import JSON, ask, started
 from tests.support.waiting import PATIENCE, wait_until
@@ -138,7 +138,7 @@ def test_a_process_that_cannot_be_started_now_is_started_later(
     async def work() -> None:
         async with loaded(voice_bundle, 2) as voice:
             await spoken(voice, Wish(text=TEXT))
-            monkeypatch.setattr("sonorant.serving.processes.subprocess.Popen", start)
+            monkeypatch.setattr("sonorant.serving.voice_processes.subprocess.Popen", start)
             for pid in voice.pids:
                 os.kill(pid, signal.SIGKILL)
             async with asyncio.timeout(PATIENCE):
@@ -163,7 +163,7 @@ def test_a_process_that_hangs_ends_and_loses_nothing(
             return popen([words[0], "-c", HANGS_ONCE, *words[3:], str(tmp_path / "hung")], **settings)
 
         popen = subprocess.Popen
-        monkeypatch.setattr("sonorant.serving.processes.subprocess.Popen", start)
+        monkeypatch.setattr("sonorant.serving.voice_processes.subprocess.Popen", start)
         async with loaded(voice_bundle, 1) as voice, asyncio.timeout(PATIENCE):
             assert await spoken(voice, Wish(text=TEXT)) == whole
         assert (tmp_path / "hung").exists()
@@ -187,8 +187,8 @@ def test_a_process_that_hangs_while_it_loads_is_killed_and_so_is_what_it_started
             await LoadedVoice.start(voice_bundle, 1, died=lambda: None)
 
     popen = subprocess.Popen
-    monkeypatch.setattr("sonorant.serving.processes.subprocess.Popen", start)
-    monkeypatch.setattr("sonorant.serving.processes.LOAD_SECONDS", 0.2)
+    monkeypatch.setattr("sonorant.serving.voice_processes.subprocess.Popen", start)
+    monkeypatch.setattr("sonorant.serving.voice_processes.LOAD_SECONDS", 0.2)
     with pytest.raises(SonorantError, match=r"the process that loads it hung for 0\.2 s and was killed"):
         asyncio.run(work())
     hung = [int(pid) for pid in pids.read_text().split()]

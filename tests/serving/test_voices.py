@@ -18,12 +18,12 @@ from sonorant.audio.wav import pcm16
 from sonorant.errors import SonorantError
 from sonorant.registry import RegisterConfig, register
 from sonorant.registry.download import download_bundle
-from sonorant.runtime import Voice
-from sonorant.serving.processes import LoadedVoice, NotSpoken
+from sonorant.registry.tracking import open_store
+from sonorant.registry.tracking.mlflow_store import TrackingUnavailable
 from sonorant.serving.server import ServeConfig
+from sonorant.serving.voice_processes import LoadedVoice, NotSpoken
 from sonorant.serving.voices import Offer, Offered, Voices
-from sonorant.tracking import open_store
-from sonorant.tracking.store import TrackingUnavailable
+from sonorant.speech import Voice
 from tests.support.loudness import body, louder, loudest
 from tests.support.serving import Running, ask, lines_of, running
 from tests.support.waiting import PATIENCE, wait_until
@@ -179,8 +179,8 @@ def test_a_version_that_hangs_while_it_loads_holds_up_no_later_one_and_readyz_sa
 
     plain, popen = loudest(server), subprocess.Popen
     with monkeypatch.context() as patched:
-        patched.setattr("sonorant.serving.processes.subprocess.Popen", start)
-        patched.setattr("sonorant.serving.processes.LOAD_SECONDS", 0.2)
+        patched.setattr("sonorant.serving.voice_processes.subprocess.Popen", start)
+        patched.setattr("sonorant.serving.voice_processes.LOAD_SECONDS", 0.2)
         champion(2)
         wait_until(lambda: "hung for 0.2 s" in str(told_of(server, "tiny")))
     assert "models:/tiny/2 is not spoken with, tiny/1 stays" in str(told_of(server, "tiny"))

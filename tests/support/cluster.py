@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 
-from sonorant.cluster import SCHEDULER
+from sonorant.extras.cluster import SCHEDULER
 from tests.support.imports import ROOT
 from tests.support.ports import free_port
 from tests.support.waiting import wait_until
@@ -66,7 +66,7 @@ class Cluster:
 
     def _start(self, log: str, *words: str, cwd: Path = ROOT, before: Sequence[str] = ()) -> subprocess.Popen[bytes]:
         with (self.folder / f"{log}.log").open("ab") as output:
-            command = [*before, sys.executable, "-m", "sonorant.cli", *words]
+            command = [*before, sys.executable, "-m", "sonorant.cli.main", *words]
             environment = outside(os.environ) | {"PYTHONPATH": str(cwd)} | dict(self._tls or {})
             process = subprocess.Popen(command, cwd=cwd, env=environment, stdout=output, stderr=output)
         self._started.append(process)

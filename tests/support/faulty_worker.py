@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from sonorant.data.batches import Batch
-from sonorant.data.plan import MicroBatch, Plan, shard
+from sonorant.features.batches import Batch
+from sonorant.features.plan import MicroBatch, Plan, shard
 from sonorant.training import checkpoint, step, trainer, worker
 from sonorant.training.distributed import ranks
 from tests.support.ports import free_port

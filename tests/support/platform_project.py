@@ -39,7 +39,7 @@ from pathlib import Path
 
 import yaml
 
-from sonorant.tracking import stage_run
+from sonorant.registry.tracking import stage_run
 
 settings = yaml.safe_load(Path("params.yaml").read_text())["train_acoustic"]
 steps = settings["steps"]

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import soundfile
 
-from sonorant.cluster import SCHEDULER
-from sonorant.data.manifest import Utterance, write_manifest
+from sonorant.corpus.manifest import Utterance, write_manifest
+from sonorant.extras.cluster import SCHEDULER
 from tests.support.cluster import outside
 from tests.support.folders import contents
 from tests.support.imports import ROOT

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from sonorant.files import read_json, write_json
-from sonorant.runtime.voice import Voice
+from sonorant.speech.voice import Voice
 
 
 def utterance(length: int) -> np.ndarray:

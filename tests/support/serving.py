@@ -58,7 +58,7 @@ def running(config: ServeConfig, port: int = 0) -> Iterator[Running]:
 def started(*words: Any, under: tuple[str, ...] = (), **settings: Any) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """`sonorant serve` on a free port as a process, and its address; the process is killed if it still runs. `under`:
     a command that runs the words behind it."""
-    command = [*under, sys.executable, "-m", "sonorant.cli", "serve", *map(str, words), "--port", "0"]
+    command = [*under, sys.executable, "-m", "sonorant.cli.main", "serve", *map(str, words), "--port", "0"]
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with start(command, **pipes, **settings) as process:
         assert process.stdout is not None and process.stderr is not None

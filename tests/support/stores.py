@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from sonorant.data.features import ARRAYS, FeatureStore
-from sonorant.data.index import FOLDER, Index, Rows, write_index
-from sonorant.data.local_copy import local_copy
+from sonorant.features.feature_store import ARRAYS, FeatureStore
+from sonorant.features.index import FOLDER, Index, Rows, write_index
+from sonorant.features.local_copy import local_copy
+from sonorant.features.store.shard_files import object_name
 from sonorant.files import read_json, write_json
-from sonorant.store.shards import object_name
 
 _NAMES = ("id", "split", "speaker", "frames", "tokens")
 

@@ -16,14 +16,14 @@ import torch
 from sonorant.audio.mel import MelConfig, frames_of, log_mel
 from sonorant.audio.pitch import HIGHEST, REFERENCE
 from sonorant.cache import key_of
-from sonorant.data.array_file import content_hash
-from sonorant.data.features import ARRAYS, HEADER, VERSION
-from sonorant.data.grouping import leaves
-from sonorant.data.index import Rows, write_index
+from sonorant.features.array_file import content_hash
+from sonorant.features.feature_store import ARRAYS, HEADER, VERSION
+from sonorant.features.grouping import leaves
+from sonorant.features.index import Rows, write_index
+from sonorant.features.store import StoreConfig, open_store
+from sonorant.features.store.marks import KEYS, mark, packed
+from sonorant.features.store.shard_files import write_shard
 from sonorant.files import atomic_folder, write_json
-from sonorant.store import StoreConfig, open_store
-from sonorant.store.marks import KEYS, mark, packed
-from sonorant.store.shards import write_shard
 from sonorant.text.frontend import Phoneme, SymbolTable
 
 SPEECH = MelConfig(sample_rate=22050, n_fft=1024, hop=256, n_mels=80, f_min=0.0, f_max=8000.0)

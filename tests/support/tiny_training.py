@@ -6,10 +6,10 @@ from typing import Any
 
 import torch
 
-from sonorant.data.codes import write_codes
-from sonorant.data.features import FeatureStore
+from sonorant.extras.codec_lm.codec import Codec, CodecConfig
 from sonorant.families import BUILT_IN, load_family, model_kind
-from sonorant.families.codec_lm.codec import Codec, CodecConfig
+from sonorant.features.codes import write_codes
+from sonorant.features.feature_store import FeatureStore
 from sonorant.training.recipe import Recipe
 from sonorant.training.worker import Job, recipe_of
 from tests.support.synthetic_corpus import TINY, write_corpus

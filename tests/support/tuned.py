@@ -55,7 +55,7 @@ if name in ('prepare', 'features'):
     path('data', 'prepared' if name == 'prepare' else name, 'made').write_text(str(settings['corpus']['sentences']))
 if name == 'features':
     import numpy as np
-    from sonorant.data.index import Rows, write_index
+    from sonorant.features.index import Rows, write_index
     frames = round(6000 * min(60, settings['features']['minutes'] or 60))
     two, none = np.arange(2), np.zeros(2, int)
     rows = Rows(['0', '1'], two, none, np.array([frames, 6000]), none + 1, [two], np.zeros((1, 4, 32), np.uint8))

@@ -4,7 +4,7 @@ import dataclasses
 import shutil
 from pathlib import Path
 
-from sonorant.runtime.bundle import GraphFile, read_bundle, write_bundle
+from sonorant.speech.bundle import GraphFile, read_bundle, write_bundle
 
 
 def with_variant(bundle: Path, out: Path, variant: str, graphs: dict[str, Path]) -> Path:

@@ -9,8 +9,8 @@ import torch
 import torch.distributed as dist
 
 from sonorant.audio.wav import write_wav
-from sonorant.data.feature_writer import write_features
-from sonorant.data.manifest import Utterance
+from sonorant.corpus.manifest import Utterance
+from sonorant.features.feature_writer import write_features
 from sonorant.text import TextConfig
 from tests.support.synthetic_corpus import TINY, store_beside
 from tests.support.tiny_training import tiny_features

@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch.utils.data import Dataset
 
-from sonorant.data.batches import Batch
-from sonorant.data.plan import MicroBatch
-from sonorant.families.parallel.training import AcousticLosses, AcousticRecipe
+from sonorant.families.parallel.acoustic_training import AcousticLosses, AcousticRecipe
+from sonorant.features.batches import Batch
+from sonorant.features.plan import MicroBatch
 from sonorant.files import atomic_file
 from sonorant.training import checkpoint, memory, run_directory, trainer, worker
 from sonorant.training.trainer import Trainer

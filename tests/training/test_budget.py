@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from sonorant.data.plan import padding_waste
 from sonorant.errors import SonorantError
+from sonorant.features.plan import padding_waste
 from sonorant.training import checkpoint, memory
 from sonorant.training.distributed.ranks import AllRanksError, Ranks
 from sonorant.training.recipe import Recipe

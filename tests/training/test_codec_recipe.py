@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sonorant.data.codes import CodeStore, write_codes
-from sonorant.families.codec_lm.codec import Codec, CodecConfig
-from sonorant.families.codec_lm.codec_training import PITCH_WEIGHT
-from sonorant.families.codec_lm.saved import load_codec
+from sonorant.extras.codec_lm.codec import Codec, CodecConfig
+from sonorant.extras.codec_lm.codec_training import PITCH_WEIGHT
+from sonorant.extras.codec_lm.saved import load_codec
 from sonorant.families.parallel.vocoder import Vocoder
-from sonorant.models import save_model
+from sonorant.features.codes import CodeStore, write_codes
+from sonorant.training.model_folder import save_model
 from sonorant.training.recipe import Term
 from tests.support.tiny_training import settings, tiny_recipe
 from tests.training.trainings import batches_of, step_of, trainer_of

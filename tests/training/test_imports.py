@@ -14,7 +14,7 @@ class Refuse:
         if name.split(".")[0] in ELSE:
             raise ImportError(name)
 sys.meta_path.insert(0, Refuse())
-import sonorant.families.parallel.training, sonorant.training.waveform
+import sonorant.families.parallel.acoustic_training, sonorant.training.waveform
 import sonorant.training.distributed.launch, sonorant.training.worker
 """
 

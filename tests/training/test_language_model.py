@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 import torch
 
-from sonorant.data.batches import Batch
-from sonorant.data.codes import write_codes
-from sonorant.data.features import FeatureStore
-from sonorant.data.plan import MicroBatch
 from sonorant.errors import SonorantError
-from sonorant.families.codec_lm.codec import Codec, CodecConfig
-from sonorant.families.codec_lm.training import LanguageModelLosses, LanguageModelRecipe
+from sonorant.extras.codec_lm.codec import Codec, CodecConfig
+from sonorant.extras.codec_lm.language_model_training import LanguageModelLosses, LanguageModelRecipe
+from sonorant.features.batches import Batch
+from sonorant.features.codes import write_codes
+from sonorant.features.feature_store import FeatureStore
+from sonorant.features.plan import MicroBatch
 from sonorant.layers.alignment import ages, align, owners, pointers, stay_at_end
-from sonorant.layers.cache import DynamicCache
+from sonorant.layers.kv_cache import DynamicCache
 from sonorant.training.initial import Initial
 from sonorant.training.recipe import weighted
 from sonorant.training.worker import recipe_of

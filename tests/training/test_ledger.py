@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sonorant.data.plan import MicroBatch, Plan, utterance_plan
+from sonorant.features.plan import MicroBatch, Plan, utterance_plan
 from sonorant.training.distributed.ledger import Ledger, _hash, samples_of
 from sonorant.training.distributed.ranks import AllRanksError, Ranks
 

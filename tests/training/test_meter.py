@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from sonorant.data.batches import Batch
-from sonorant.data.plan import MicroBatch
 from sonorant.errors import SonorantError
-from sonorant.families.parallel.training import AcousticRecipe
+from sonorant.families.parallel.acoustic_training import AcousticRecipe
+from sonorant.features.batches import Batch
+from sonorant.features.plan import MicroBatch
 from sonorant.training.config import DataConfig
 from sonorant.training.run_directory import RunDirectory, read_metrics
 from sonorant.training.step import totals_of

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from sonorant.data.features import FeatureStore
 from sonorant.errors import SonorantError
-from sonorant.families.parallel.training import AcousticTrainConfig
+from sonorant.families.parallel.acoustic_training import AcousticTrainConfig
+from sonorant.features.feature_store import FeatureStore
 from sonorant.training.initial import Initial
 from sonorant.training.newcomers import Newcomers
 from sonorant.training.recipe import Recipe
@@ -47,7 +47,7 @@ def tuned(kind: str, features: Path, store: Path, **changes: Any) -> Recipe:
 
 
 def sha256_of_codec(store: Path) -> str:
-    from sonorant.data.codes import CodeStore
+    from sonorant.features.codes import CodeStore
 
     return str(CodeStore.open(tiny_codes(store), FeatureStore.open(store)).codec["sha256"])
 

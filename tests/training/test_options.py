@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from sonorant.errors import SonorantError
+from sonorant.extras.planning.work import activations_of_heaviest
 from sonorant.layers.convnext import ConvNeXtBlock
-from sonorant.planning.work import activations_of_heaviest
 from sonorant.training.networks import compile_blocks
 from sonorant.training.step import TrainStep
 from tests.training.trainings import batches_of, gradients_of, step_of

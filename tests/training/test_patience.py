@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from sonorant.data.plan import MicroBatch
 from sonorant.errors import SonorantError
+from sonorant.features.plan import MicroBatch
 from sonorant.files import read_json
 from sonorant.training import checkpoint
 from sonorant.training.patience import Patience

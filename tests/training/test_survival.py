@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import tasks.training
-from sonorant.data.array_file import content_hash
-from sonorant.data.features import FeatureStore
 from sonorant.families import model_kind
+from sonorant.features.array_file import content_hash
+from sonorant.features.feature_store import FeatureStore
 from sonorant.files import sha256_tree, write_json
 from sonorant.training import checkpoint
 from sonorant.training.run_directory import RunDirectory

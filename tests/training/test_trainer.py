@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-from sonorant.data.plan import MicroBatch
 from sonorant.errors import SonorantError
-from sonorant.families.parallel.training import VocoderRecipe
+from sonorant.families.parallel.acoustic_training import VocoderRecipe
+from sonorant.features.plan import MicroBatch
 from sonorant.training import checkpoint, trainer
 from sonorant.training.run_directory import read_metrics
 from sonorant.training.trainer import Trainer

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sonorant.data.features import FeatureStore
+from sonorant.features.feature_store import FeatureStore
 from tests.support import machines, object_store
 from tests.support.imports import ROOT
 from tests.support.trainings import Training

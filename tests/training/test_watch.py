@@ -121,14 +121,14 @@ def test_a_folder_without_a_training_is_refused_in_one_line(empty: bool, tmp_pat
     says = "no training has begun here; name a run directory" if empty else "no such folder"
     with pytest.raises(SonorantError, match=says):
         watch(folder)
-    assert error_line(run_command("sonorant.cli", "watch", folder)).startswith(f"{folder}: {says}")
+    assert error_line(run_command("sonorant.cli.main", "watch", folder)).startswith(f"{folder}: {says}")
 
 
 def test_a_damaged_status_and_an_interval_that_is_none_are_refused(tmp_path: Path) -> None:
     run = a_run(tmp_path)
     (run.path / "status.json").write_text("{")
-    assert "status.json" in error_line(run_command("sonorant.cli", "watch", tmp_path))
-    done = run_command("sonorant.cli", "watch", tmp_path, "--interval", "0")
+    assert "status.json" in error_line(run_command("sonorant.cli.main", "watch", tmp_path))
+    done = run_command("sonorant.cli.main", "watch", tmp_path, "--interval", "0")
     assert done.returncode == 2 and "0 is not a number of seconds above 0" in done.stderr
 
 
@@ -160,7 +160,7 @@ def test_a_real_training_is_watched_from_outside_to_its_end(features: Path, tmp_
     training = Training("acoustic", features, tmp_path, steps=12, checkpoint_every=12, validate_every=12)
     agent = training.start(2)
     training.wait_for(lambda: (training.run.path / "lock").exists(), agent)
-    command = [sys.executable, "-m", "sonorant.cli", "watch", str(training.run.path), "--interval", "0.2"]
+    command = [sys.executable, "-m", "sonorant.cli.main", "watch", str(training.run.path), "--interval", "0.2"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as watching:
         said = watching.communicate(timeout=PATIENCE)[0]
     assert agent.wait(PATIENCE) == 0, training.said()
@@ -173,7 +173,7 @@ def test_watching_needs_no_torch_and_is_ended_by_ctrl_c(tmp_path: Path) -> None:
     run = a_run(tmp_path)
     run.lock()
     run.write_status("running", 20)
-    code = "import sys; sys.modules['torch'] = None; from sonorant.cli import main; main(sys.argv[1:])"
+    code = "import sys; sys.modules['torch'] = None; from sonorant.cli.main import main; main(sys.argv[1:])"
     command = [sys.executable, "-c", code, "watch", str(tmp_path), "--interval", "0.1"]
     with start(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as watching:
         assert watching.stdout is not None

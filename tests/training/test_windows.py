@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sonorant.data.batches import prefetched
-from sonorant.data.features import FeatureStore
-from sonorant.store import StoreConfig
-from sonorant.store.bucket import Bucket
+from sonorant.features.batches import prefetched
+from sonorant.features.feature_store import FeatureStore
+from sonorant.features.store import StoreConfig
+from sonorant.features.store.bucket import Bucket
 from sonorant.training import checkpoint
 from tests.support.object_store import ObjectStore, disturbed, object_store
 from tests.support.synthetic_corpus import TINY, write_corpus

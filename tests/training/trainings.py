@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from sonorant.data.batches import Batch
-from sonorant.data.manifest import SPLITS
-from sonorant.data.plan import MicroBatch
+from sonorant.corpus.manifest import SPLITS
+from sonorant.features.batches import Batch
+from sonorant.features.plan import MicroBatch
 from sonorant.training import checkpoint
 from sonorant.training.distributed.ranks import Ranks
 from sonorant.training.recipe import Recipe

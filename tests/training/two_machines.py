@@ -20,9 +20,9 @@ import numpy as np
 import obstore
 from obstore.store import S3Store
 
-from sonorant.data.features import ARRAYS, AUDIO, FeatureStore
-from sonorant.store import Place, StoreConfig
-from sonorant.store.shards import object_name
+from sonorant.features.feature_store import ARRAYS, AUDIO, FeatureStore
+from sonorant.features.store import Place, StoreConfig
+from sonorant.features.store.shard_files import object_name
 from sonorant.training.worker import Job
 from tests.support.imports import ROOT
 from tests.support.machines import BRIDGE, Machine, enter, machines

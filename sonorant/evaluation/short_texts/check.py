@@ -7,9 +7,9 @@ from typing import Any
 from sonorant.errors import SonorantError
 from sonorant.evaluation.short_texts.judgement import judge, speak, summarize_kinds
 from sonorant.evaluation.short_texts.listener import REVISION, not_heard
-from sonorant.evaluation.short_texts.samples import worst_first
+from sonorant.evaluation.short_texts.short_samples import worst_first
 from sonorant.evaluation.short_texts.texts import suite
-from sonorant.runtime.voice import Voice
+from sonorant.speech.voice import Voice
 
 FAULTS = ("skipped", "repeated", "babbled", "extra")
 

@@ -7,7 +7,7 @@ from typing import Any
 from rapidfuzz.distance import Levenshtein
 
 from sonorant.evaluation.short_texts.listener import Said
-from sonorant.statistics import wilson_interval
+from sonorant.training.intervals import wilson_interval
 
 LEAST_BABBLE = 0.18
 """Seconds of phones in a row that count: shorter ones are a breath, or the end of a word."""

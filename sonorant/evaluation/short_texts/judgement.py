@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from sonorant.data.manifest import Utterance
+from sonorant.audio.recognizers import Clip
+from sonorant.corpus.manifest import Utterance
 from sonorant.evaluation.recordings import RECORDINGS, RecognizedRecordings
 from sonorant.evaluation.renderings import Renderings, speak_all
 from sonorant.evaluation.short_texts.faults import Faults, find_faults, summarize, transcript
 from sonorant.evaluation.short_texts.listener import REVISION, listen, not_heard
-from sonorant.evaluation.short_texts.recordings import cut_words
+from sonorant.evaluation.short_texts.recorded_words import cut_words
 from sonorant.evaluation.short_texts.texts import CUT_WORDS, HELD_OUT, SENTENCES, SHORT, Text, suite
-from sonorant.long.script import plain_words
-from sonorant.recognizers import Clip
-from sonorant.runtime.voice import Voice
+from sonorant.extras.long.script import plain_words
+from sonorant.speech.voice import Voice
 
 OTHERS = (SENTENCES, CUT_WORDS, HELD_OUT)
 """Kinds that are not of the short texts."""

@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from sonorant.arrays import Floats
+from sonorant.audio.arrays import Floats
+from sonorant.audio.recognizers import RATE, Clip
 from sonorant.audio.wav import resample
+from sonorant.audio.word_phones import PHONES, pronounced
 from sonorant.errors import SonorantError
 from sonorant.processes import spread
-from sonorant.pronunciations import PHONES, pronounced
-from sonorant.recognizers import RATE, Clip
 
 SKIP, AGAIN, PHONE, SILENCE = 1e-6, 1e-6, 1e-5, 0.1
 """Probabilities that stand for the prices: of leaving out a word, of going back, of a phone of babble, of silence."""

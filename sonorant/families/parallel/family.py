@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sonorant.arrays import Floats, Integers, Ints
+from sonorant.audio.arrays import Floats, Integers, Ints
 from sonorant.errors import SonorantError
 from sonorant.families.family import Family, Hear, ModelKind
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from onnx import ModelProto
     from torch import nn
 
-    from sonorant.data.features import FeatureStore
+    from sonorant.export.bundling import Models
     from sonorant.export.candidate import Candidate, Expected, Trained
     from sonorant.export.graph_files import Interface
-    from sonorant.export.voice import Models
-    from sonorant.quantization.judge import Judge
-    from sonorant.runtime.bundle import Bundle, VoiceDescription
-    from sonorant.runtime.runtimes import LoadOptions
-    from sonorant.runtime.speaking import Speaking
+    from sonorant.export.quantization.utterance_losses import Judge
+    from sonorant.features.feature_store import FeatureStore
+    from sonorant.speech.bundle import Bundle, VoiceDescription
+    from sonorant.speech.runtimes import LoadOptions
+    from sonorant.speech.speaking import Speaking
     from sonorant.training.config import TrainConfig
     from sonorant.training.recipe import Recipe
 
@@ -40,7 +40,7 @@ class Acoustic(ModelKind):
         return AcousticConfig
 
     def settings(self) -> type[TrainConfig]:
-        from sonorant.families.parallel.training import AcousticTrainConfig
+        from sonorant.families.parallel.acoustic_training import AcousticTrainConfig
 
         return AcousticTrainConfig
 
@@ -50,7 +50,7 @@ class Acoustic(ModelKind):
         return build_acoustic(description)
 
     def make_recipe(self, model: dict[str, Any], train: dict[str, Any], features: Path, codes: Path | None) -> Recipe:
-        from sonorant.families.parallel.training import AcousticRecipe
+        from sonorant.families.parallel.acoustic_training import AcousticRecipe
 
         return AcousticRecipe(model, train, features)
 
@@ -72,7 +72,7 @@ class Vocoder(ModelKind):
         return VocoderConfig
 
     def settings(self) -> type[TrainConfig]:
-        from sonorant.families.parallel.training import VocoderTrainConfig
+        from sonorant.families.parallel.acoustic_training import VocoderTrainConfig
 
         return VocoderTrainConfig
 
@@ -82,12 +82,12 @@ class Vocoder(ModelKind):
         return build_vocoder(description)
 
     def make_recipe(self, model: dict[str, Any], train: dict[str, Any], features: Path, codes: Path | None) -> Recipe:
-        from sonorant.families.parallel.training import VocoderRecipe
+        from sonorant.families.parallel.acoustic_training import VocoderRecipe
 
         return VocoderRecipe(model, train, features)
 
     def judge(self, recipe: Any, model: Any, items: Ints) -> Judge:
-        from sonorant.quantization.judge import WaveformJudge
+        from sonorant.export.quantization.utterance_losses import WaveformJudge
 
         return WaveformJudge(recipe, items)
 
@@ -170,12 +170,12 @@ class Parallel(Family):
         return frames_of
 
     def predicted_mels(self, predictor: Path, store: FeatureStore) -> Iterator[Floats]:
-        from sonorant.families.parallel.training import predicted_mels
+        from sonorant.families.parallel.acoustic_training import predicted_mels
 
         return predicted_mels(predictor, store)
 
     def write_codes(self, waveform: Path, features: Path, out: Path) -> None:
-        from sonorant.data.codes import write_no_codes
+        from sonorant.features.codes import write_no_codes
 
         write_no_codes(out, self.name)
 

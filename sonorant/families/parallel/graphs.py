@@ -12,21 +12,21 @@ import torch
 from torch import Tensor
 
 from sonorant.audio.pitch import ROWS, SOURCE_ROWS, with_source
-from sonorant.decoding.settings import DecodingConfig, DecodingDescription
 from sonorant.errors import SonorantError
-from sonorant.export.comparison import Arrays
-from sonorant.export.onnx import ExportConfig, Traced, write_graph
+from sonorant.export.distances import Arrays
+from sonorant.export.onnx_graph import ExportConfig, Traced, write_graph
 from sonorant.families.parallel.acoustic import AcousticModel
 from sonorant.families.parallel.onnx_runtime import OnnxRuntime
 from sonorant.families.parallel.prosody import PROSODY
 from sonorant.families.parallel.saved import load_acoustic, load_vocoder
 from sonorant.families.parallel.vocoder import SourceFilter, Vocoder
-from sonorant.runtime.bundle import ReceptiveField
+from sonorant.speech.bundle import ReceptiveField
+from sonorant.speech.decoding.settings import DecodingConfig, DecodingDescription
 
 
 @dataclass(frozen=True)
 class ParallelModels:
-    """An acoustic model and a vocoder; see `sonorant.export.voice.Models`."""
+    """An acoustic model and a vocoder; see `sonorant.export.bundling.Models`."""
 
     predictor: AcousticModel
     waveform: Vocoder

@@ -5,11 +5,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from sonorant.data.batches import Batch
+from sonorant.export.quantization.utterance_losses import DECIBELS, LOG_MEL_DB, Judged, alone
 from sonorant.families.parallel.acoustic import AcousticModel
-from sonorant.families.parallel.training import AcousticRecipe
+from sonorant.families.parallel.acoustic_training import AcousticRecipe
+from sonorant.features.batches import Batch
 from sonorant.layers.alignment import align
-from sonorant.quantization.judge import DECIBELS, LOG_MEL_DB, Judged, alone
 from sonorant.training.recipe import weighted
 
 SEED = 1
@@ -17,7 +17,7 @@ SEED = 1
 
 
 class AcousticJudge:
-    """Judges acoustic models on whole utterances; see `sonorant.quantization.judge.Judge`."""
+    """Judges acoustic models on whole utterances; see `sonorant.export.quantization.utterance_losses.Judge`."""
 
     def __init__(self, recipe: AcousticRecipe, model: AcousticModel, items: NDArray[np.int64]) -> None:
         """`model`: the float model, whose alignment gives the durations that every model is judged with."""

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from sonorant.arrays import Floats, Ints
+from sonorant.audio.arrays import Floats, Ints
 from sonorant.audio.pitch import PITCH_STD
-from sonorant.runtime.speaking import Marking
+from sonorant.speech.speaking import Marking
 
 _PITCH = -2
 """Where a token's pitch stands in the encoder's states: before its energy, which is last."""

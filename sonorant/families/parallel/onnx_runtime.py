@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from sonorant.families.parallel.synthesis import OUTPUTS, Arrays, GraphRuntime
-from sonorant.runtime.onnx import CPU, ON_CUDA, Providers, check_cuda, open_session
+from sonorant.speech.onnx_sessions import CPU, ON_CUDA, Providers, check_cuda, open_session
 
 
 class OnnxRuntime(GraphRuntime):

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from onnx.reference import ReferenceEvaluator
 
 from sonorant.export.candidate import Candidate, Expected, NotRun, Trained, one_line
-from sonorant.export.comparison import batches
+from sonorant.export.distances import batches
 from sonorant.export.tolerance import FROM_FLOAT, Fault
 from sonorant.families.parallel.parity_checks import check_chunks, check_padding, check_values, follow, without_cases
 from sonorant.families.parallel.synthesis import OUTPUTS, Arrays, GraphRuntime
-from sonorant.runtime.bundle import Bundle
-from sonorant.runtime.runtimes import LoadOptions, load_runtime
+from sonorant.speech.bundle import Bundle
+from sonorant.speech.runtimes import LoadOptions, load_runtime
 
 
 class ReferenceRuntime(GraphRuntime):

@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 from sonorant.audio.mel import MelConfig
 from sonorant.export.candidate import Expected
-from sonorant.export.comparison import Arrays, Case, Difference, check_comparable, check_ends, difference
+from sonorant.export.distances import Arrays, Case, Difference, check_comparable, check_ends, difference
 from sonorant.export.tolerance import Fault, Tolerance
 from sonorant.families.parallel.synthesis import vocoder_frames
-from sonorant.runtime.bundle import ReceptiveField, VoiceDescription
-from sonorant.runtime.chunks import compute_chunks, decode_chunks
-from sonorant.runtime.runtimes import Runtime
+from sonorant.speech.bundle import ReceptiveField, VoiceDescription
+from sonorant.speech.chunks import compute_chunks, decode_chunks
+from sonorant.speech.runtimes import Runtime
 
 NUDGE = 1.003
 """Factor on the speed of a second comparison: moves every sum of durations."""

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from sonorant.runtime.bundle import Bundle
-from sonorant.runtime.runtimes import LoadOptions, Runtime
+from sonorant.speech.bundle import Bundle
+from sonorant.speech.runtimes import LoadOptions, Runtime
 
 
 def load_onnxruntime(bundle: Bundle, options: LoadOptions, device: str = "cpu") -> Runtime:
@@ -40,8 +40,8 @@ def load_recorded(bundle: Bundle, options: LoadOptions) -> Runtime:
 
 def load_tensorrt(bundle: Bundle, options: LoadOptions) -> Runtime:
     """The bundle's engines on this machine."""
-    from sonorant.tensorrt.engines import Engines
-    from sonorant.tensorrt.key import this_machine
+    from sonorant.extras.tensorrt.engines import Engines
+    from sonorant.extras.tensorrt.key import this_machine
 
     engines = Engines(bundle, this_machine(), options.engines)
     from sonorant.families.parallel.tensorrt_runtime import load_engines  # only now: it imports TensorRT

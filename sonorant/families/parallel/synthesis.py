@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sonorant.arrays import Floats, Ints
+from sonorant.audio.arrays import Floats, Ints
 from sonorant.audio.pitch import with_source
-from sonorant.decoding.advance import FinishReason
 from sonorant.errors import SonorantError
 from sonorant.families.parallel.marking import marked_states, silenced
-from sonorant.runtime.bundle import VoiceDescription
-from sonorant.runtime.chunks import compute_chunks, decode_chunks
-from sonorant.runtime.runtimes import Runtime
-from sonorant.runtime.speaking import (
+from sonorant.speech.bundle import VoiceDescription
+from sonorant.speech.chunks import compute_chunks, decode_chunks
+from sonorant.speech.decoding.advance import FinishReason
+from sonorant.speech.runtimes import Runtime
+from sonorant.speech.speaking import (
     FASTEST,
     MOST_ENERGY,
     MOST_PITCH,
@@ -26,7 +26,7 @@ from sonorant.runtime.speaking import (
     Synthesized,
     no_decoding,
 )
-from sonorant.runtime.timings import Timekeeper
+from sonorant.speech.word_times import Timekeeper
 
 Arrays = Mapping[str, NDArray[Any]]
 OUTPUTS = {"encoder": ["states", "ends"], "decoder": ["mel"], "vocoder": ["samples"]}

@@ -13,15 +13,15 @@ from queue import LifoQueue
 import tensorrt as trt
 
 from sonorant.errors import SonorantError
+from sonorant.extras.tensorrt.builder import Messages
+from sonorant.extras.tensorrt.device import Stream
+from sonorant.extras.tensorrt.engines import Engines
+from sonorant.extras.tensorrt.execution import Execution, load_engine
 from sonorant.families.parallel.onnx_runtime import OnnxRuntime
 from sonorant.families.parallel.synthesis import Arrays, GraphRuntime, takes_prosody, vocoder_rows
-from sonorant.runtime.buckets import Bucketed, Buckets
-from sonorant.runtime.bundle import Bundle
-from sonorant.runtime.runtimes import LoadOptions
-from sonorant.tensorrt.builder import Messages
-from sonorant.tensorrt.device import Stream
-from sonorant.tensorrt.engines import Engines
-from sonorant.tensorrt.execution import Execution, load_engine
+from sonorant.speech.buckets import Bucketed, Buckets
+from sonorant.speech.bundle import Bundle
+from sonorant.speech.runtimes import LoadOptions
 
 _log = logging.getLogger(__name__)
 

@@ -9,10 +9,10 @@ from torch import Tensor
 
 from sonorant.families.parallel.saved import load_acoustic, load_vocoder
 from sonorant.families.parallel.synthesis import OUTPUTS, Arrays, GraphRuntime, vocoder_rows
-from sonorant.runtime.buckets import Bucketed, Buckets
-from sonorant.runtime.bundle import VoiceDescription
-from sonorant.runtime.runtimes import LoadOptions
-from sonorant.runtime.torch import HALVES, Compiler, CudaGraphs, Function, check_device, check_variant, halve
+from sonorant.speech.buckets import Bucketed, Buckets
+from sonorant.speech.bundle import VoiceDescription
+from sonorant.speech.runtimes import LoadOptions
+from sonorant.speech.torch_graphs import HALVES, Compiler, CudaGraphs, Function, check_device, check_variant, halve
 
 
 class TorchRuntime(GraphRuntime):

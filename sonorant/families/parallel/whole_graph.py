@@ -14,7 +14,7 @@ from onnx import ModelProto, compose, parser
 from sonorant.audio.pitch import NOISE_FRAMES, REFERENCE
 from sonorant.export.graph_files import opset_of
 from sonorant.families.parallel.synthesis import vocoder_rows
-from sonorant.runtime.bundle import Bundle
+from sonorant.speech.bundle import Bundle
 
 TIME = """
 <ir_version: {ir}, opset_import: ["": {opset}]>

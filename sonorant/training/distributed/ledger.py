@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from sonorant.data.codes import CodeStore, code_hash
-from sonorant.data.features import FeatureStore, store_hash
-from sonorant.data.plan import MicroBatch, Plan, shard
 from sonorant.errors import SonorantError
+from sonorant.features.codes import CodeStore, code_hash
+from sonorant.features.feature_store import FeatureStore, store_hash
+from sonorant.features.plan import MicroBatch, Plan, shard
 from sonorant.training.distributed.ranks import AllRanksError, Ranks
 
 EPOCHS_COMPARED = 4

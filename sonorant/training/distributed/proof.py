@@ -13,9 +13,9 @@ from dataclasses import replace
 import torch
 import torch.distributed as dist
 
-from sonorant.data.batches import DRAWN, Batch
-from sonorant.data.plan import MicroBatch, shard
 from sonorant.errors import SonorantError
+from sonorant.features.batches import DRAWN, Batch
+from sonorant.features.plan import MicroBatch, shard
 from sonorant.training.distributed.ledger import Ledger
 from sonorant.training.distributed.ranks import AllRanksError, Ranks
 from sonorant.training.recipe import Recipe, Tensors, weighted

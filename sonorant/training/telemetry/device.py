@@ -2,7 +2,7 @@
 
 import torch
 
-from sonorant.gpu import GpuLoad, NoNvml, Nvml
+from sonorant.training.telemetry.nvml import GpuLoad, NoNvml, Nvml
 
 FRAGMENTED = 0.3
 """Share of the reserved memory that nothing ever used, above which it is worth a warning."""

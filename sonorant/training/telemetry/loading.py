@@ -10,8 +10,8 @@ from dataclasses import astuple, dataclass
 import torch
 from torch.utils.data import Dataset
 
-from sonorant.data.batches import Batch
-from sonorant.data.features import FeatureStore
+from sonorant.features.batches import Batch
+from sonorant.features.feature_store import FeatureStore
 
 COST = "cost"
 """Batch key of the cost: (4,) float64, the fields of `Cost`; taken out before a model sees the batch."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from torch.nn.parallel import DistributedDataParallel
 
-from sonorant.data.plan import MicroBatch, shard
+from sonorant.features.plan import MicroBatch, shard
 from sonorant.processes import usable_cores
 from sonorant.training import memory
 from sonorant.training.recipe import Recipe, Tensors

@@ -12,16 +12,16 @@ import torch
 from numpy.typing import NDArray
 
 from sonorant.export.candidate import Candidate, Expected, Trained
-from sonorant.export.comparison import batches, difference
-from sonorant.export.onnx import ExportConfig, write_graph
-from sonorant.models import load_model
-from sonorant.runtime.bundle import Bundle, ReceptiveField
-from sonorant.runtime.runtimes import LoadOptions, load_runtime
+from sonorant.export.distances import batches, difference
+from sonorant.export.onnx_graph import ExportConfig, write_graph
+from sonorant.speech.bundle import Bundle, ReceptiveField
+from sonorant.speech.runtimes import LoadOptions, load_runtime
+from sonorant.training.model_folder import load_model
 
 
 @dataclass(frozen=True)
 class ToyModels:
-    """See `sonorant.export.voice.Models`."""
+    """See `sonorant.export.bundling.Models`."""
 
     hummer: Any
     buzzer: Any

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sonorant.families.family import Family, Hear, ModelKind
-from sonorant.runtime.bundle import VoiceDescription
+from sonorant.speech.bundle import VoiceDescription
 
 
 class Hummer(ModelKind):
@@ -64,7 +64,7 @@ class Buzzer(ModelKind):
         return BuzzerRecipe(model, train, features)
 
     def judge(self, recipe: Any, model: Any, items: NDArray[np.int64]) -> Any:
-        from sonorant.quantization.judge import WaveformJudge
+        from sonorant.export.quantization.utterance_losses import WaveformJudge
 
         return WaveformJudge(recipe, items)
 
@@ -113,7 +113,7 @@ class Toy(Family):
         return lambda mel_MT, samples_S: (mel_MT, mel_MT.shape[1])
 
     def write_codes(self, waveform: Path, features: Path, out: Path) -> None:
-        from sonorant.data.codes import write_no_codes
+        from sonorant.features.codes import write_no_codes
 
         write_no_codes(out, self.name)
 

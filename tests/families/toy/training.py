@@ -11,10 +11,10 @@ from torch import nn
 from torch.utils.data import Dataset
 
 from sonorant.audio.wav import write_wav
-from sonorant.data.batches import Batch, UtteranceBatches
-from sonorant.data.plan import MicroBatch
-from sonorant.models import build, describe
-from sonorant.quantization.judge import Judged, alone
+from sonorant.export.quantization.utterance_losses import Judged, alone
+from sonorant.features.batches import Batch, UtteranceBatches
+from sonorant.features.plan import MicroBatch
+from sonorant.training.model_folder import build, describe
 from sonorant.training.recipe import Phase, Term, weighted
 from sonorant.training.utterances import Utterances, UtteranceTrainConfig
 from sonorant.training.waveform import WaveformRecipe, WaveformTrainConfig

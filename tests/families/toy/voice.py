@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sonorant.decoding.advance import FinishReason
-from sonorant.runtime.speaking import Allowance, Manner, Synthesized
-from sonorant.runtime.timings import Timekeeper
+from sonorant.speech.decoding.advance import FinishReason
+from sonorant.speech.speaking import Allowance, Manner, Synthesized
+from sonorant.speech.word_times import Timekeeper
 
 
 class ToyOnnx:
@@ -49,21 +49,21 @@ class ToyTorch:
 
 def load_onnxruntime(bundle: Any, options: Any) -> ToyOnnx:
     """From the bundle."""
-    from sonorant.runtime.onnx import open_session
+    from sonorant.speech.onnx_sessions import open_session
 
     return ToyOnnx(*(open_session(bundle.graph_file(name, options.variant), options.threads) for name in bundle.graphs))
 
 
 def load_torch(bundle: Any, options: Any) -> ToyTorch:
     """From the trained folders."""
-    from sonorant.models import load_model
+    from sonorant.training.model_folder import load_model
 
     folders = zip(options.trained, ("toy_hummer", "toy_buzzer"), strict=True)
     return ToyTorch(*(load_model(folder, kind)[0] for folder, kind in folders))
 
 
 class ToySpeaking:
-    """See `sonorant.runtime.speaking.Speaking`."""
+    """See `sonorant.speech.speaking.Speaking`."""
 
     def __init__(self, runtime: Any, description: Any) -> None:
         self.runtime, self.description = runtime, description

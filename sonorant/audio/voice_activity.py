@@ -1,0 +1,204 @@
+"""Where in a recording somebody speaks: a network says where, energy says exactly.
+
+The network is silero's voice activity detector (Silero Team, github.com/snakers4/silero-vad, version 6, MIT), which
+comes in the package silero-vad and runs here under ONNX Runtime. It knows speech from noise, but its blocks are 32 ms
+long, and it is late at soft onsets and early at a final /s/ or /f/. So each edge is moved to where the energy of a low
+or a high band leaves the noise floor.
+"""
+
+import importlib.util
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sonorant.audio.arrays import Doubles, Floats
+from sonorant.audio.wav import resample
+from sonorant.errors import SonorantError
+
+RATE = 16_000
+"""Hz that the network listens at."""
+BLOCK = 512
+"""Samples at `RATE` that have one probability."""
+BLOCK_SECONDS = BLOCK / RATE
+SPEAKING = 0.5
+"""Probability from which somebody speaks in a block."""
+Span = tuple[float, float]
+"""Start and end in seconds."""
+
+_CONTEXT = 64  # samples of the block before that the network hears again
+_BLOCKS_AT_ONCE = 1024
+_FRAME, _STEP = 160, 80  # samples at `RATE` of an energy and from one to the next: 10 and 5 ms
+_STEP_SECONDS = _STEP / RATE
+_BANDS = ((150.0, 2000.0), (2000.0, 8000.0))  # Hz, above hum: voices and stops; fricatives
+_REACH = 0.3  # seconds that an edge may move out: a final /s/ at its longest
+_INWARDS = 0.064  # seconds that it may move in
+_CLOSURE = 0.1  # seconds of silence within a word: a stop's closure
+_SHORTEST = 3  # steps of energy in a row; less is a click
+_ABOVE_NOISE_DB = 6.0
+_BELOW_SPEECH_DB = 50.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pauses:
+    """How probabilities become spans; the defaults err towards keeping sound."""
+
+    enter: float = SPEAKING
+    """Probability from which a block begins speech."""
+    leave: float = 0.35
+    """Probability below which it ends."""
+    shortest_speech: float = 0.09
+    """Seconds; shorter speech alone is a click or a knock."""
+    shortest_pause: float = 0.1
+    """Seconds; a shorter pause is part of the speech."""
+
+
+def speech_probability(samples: Floats, rate: int) -> Floats:
+    """Probability that somebody speaks, float32 (F,), one for each 32 ms begun of samples (S,) at `rate` Hz.
+
+    A pure function of its arguments. Raises SonorantError if the package silero-vad is not installed.
+    """
+    heard = resample(samples, rate, RATE) if rate != RATE else samples.astype(np.float32, copy=False)
+    blocks = np.pad(heard, (0, -len(heard) % BLOCK)).reshape(-1, BLOCK)
+    contexts = np.zeros((len(blocks), _CONTEXT), dtype=np.float32)
+    contexts[1:] = blocks[:-1, -_CONTEXT:]
+    frames = np.concatenate([contexts, blocks], axis=1)
+    hidden = cell = np.zeros((1, 1, 128), dtype=np.float32)
+    found: list[Floats] = [np.zeros(0, dtype=np.float32)]
+    for first in range(0, len(frames), _BLOCKS_AT_ONCE):
+        inputs = {"input": frames[first : first + _BLOCKS_AT_ONCE], "h": hidden, "c": cell}
+        probability, hidden, cell = _network().run(["speech_probs", "hn", "cn"], inputs)
+        found.append(probability.reshape(-1))
+    return np.concatenate(found)
+
+
+@cache
+def _network() -> Any:
+    import onnxruntime
+
+    package = importlib.util.find_spec("silero_vad")
+    if package is None or not package.submodule_search_locations:
+        raise SonorantError("voice activity: silero-vad is not installed; pip install 'sonorant[pipeline]'")
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1  # recordings are spread over processes
+    # The file itself: importing the package would import torch.
+    path = Path(package.submodule_search_locations[0]) / "data/silero_vad_16k_sequence.onnx"
+    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+
+
+def speech_spans(probability: Floats, pauses: Pauses | None = None) -> list[Span]:
+    """Spans of speech by rising time, from probabilities (F,) of 32 ms blocks, exact to a block."""
+    pauses = pauses or Pauses()
+    found: list[Span] = []
+    start: int | None = None
+    for place, value in enumerate([*probability.tolist(), 0.0]):
+        if start is None and value >= pauses.enter:
+            start = place
+        elif start is not None and value < pauses.leave:
+            found.append((start * BLOCK_SECONDS, place * BLOCK_SECONDS))
+            start = None
+    joined = _join(found, pauses.shortest_pause)
+    return [(start, end) for start, end in joined if end - start >= pauses.shortest_speech]
+
+
+def _join(spans: list[Span], shortest_pause: float) -> list[Span]:
+    """Spans with the pauses below `shortest_pause` seconds between them closed."""
+    joined: list[Span] = []
+    for start, end in spans:
+        if joined and start - joined[-1][1] < shortest_pause:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        else:
+            joined.append((start, end))
+    return joined
+
+
+def locate_speech(samples: Floats, rate: int, probability: Floats, pauses: Pauses | None = None) -> list[Span]:
+    """Spans of speech in seconds within samples (S,) at `rate` Hz, exact to 5 ms; none if nobody speaks.
+
+    An edge goes to the outermost energy above the noise floor that a stop's closure at most parts from the speech,
+    0.3 s out or 64 ms in at most. `probability` (F,): as `speech_probability` gives it.
+    """
+    pauses = pauses or Pauses()
+    spans = speech_spans(probability, pauses)
+    if not spans:
+        return []
+    seconds = len(samples) / rate
+    active = _active(samples, rate, probability)
+    refined = []
+    for place, (start, end) in enumerate(spans):
+        before = spans[place - 1][1] if place else 0.0
+        after = spans[place + 1][0] if place + 1 < len(spans) else seconds
+        refined.append((
+            _start(active, start, max(before, start - _REACH), min(start + _INWARDS, end)),
+            min(_end(active, end, min(after, end + _REACH), max(end - _INWARDS, start)), seconds),
+        ))  # fmt: skip
+    return _join(refined, pauses.shortest_pause)
+
+
+def _start(active: NDArray[np.bool_], start: float, earliest: float, latest: float) -> float:
+    first, last = round(earliest / _STEP_SECONDS), min(round(latest / _STEP_SECONDS), len(active))
+    outermost = _outermost(active[first:last][::-1])
+    return start if outermost is None else (last - 1 - outermost) * _STEP_SECONDS
+
+
+def _end(active: NDArray[np.bool_], end: float, latest: float, earliest: float) -> float:
+    first, last = round(earliest / _STEP_SECONDS), min(round(latest / _STEP_SECONDS), len(active))
+    outermost = _outermost(active[first:last])
+    return end if outermost is None else (first + outermost) * _STEP_SECONDS + _FRAME / RATE
+
+
+def _outermost(active: NDArray[np.bool_]) -> int | None:
+    """Place of the last active step that silences of at most a closure part from the beginning; None if none is."""
+    outermost, quiet = None, 0
+    for place, sounding in enumerate(active.tolist()):
+        quiet = 0 if sounding else quiet + 1
+        if quiet * _STEP_SECONDS > _CLOSURE + _INWARDS:
+            break
+        if sounding:
+            outermost = place
+    return outermost
+
+
+def _active(samples: Floats, rate: int, probability: Floats) -> NDArray[np.bool_]:
+    """Whether a band's energy is above its noise floor, for each 5 ms step; clicks are left out."""
+    energy_TB = band_energies(samples, rate)
+    blocks = np.minimum(np.arange(len(energy_TB)) * _STEP // BLOCK, len(probability) - 1)
+    speaking, quiet = probability[blocks] >= SPEAKING, ~near_speech(probability)[blocks]
+    limits_B = []
+    for energy_T in energy_TB.T:
+        floor = np.median(energy_T[quiet]) if quiet.sum() >= 20 else np.percentile(energy_T, 5)
+        speech = np.percentile(energy_T[speaking], 90) if speaking.any() else energy_T.max(initial=-120.0)
+        limits_B.append(max(float(floor) + _ABOVE_NOISE_DB, float(speech) - _BELOW_SPEECH_DB))
+    above: NDArray[np.bool_] = np.any(energy_TB > np.array(limits_B), axis=1)
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], above, [False]]).astype(np.int8)))
+    for first, last in edges.reshape(-1, 2).tolist():
+        if last - first < _SHORTEST:
+            above[first:last] = False
+    return above
+
+
+def near_speech(probability: Floats) -> NDArray[np.bool_]:
+    """Blocks (F,) that may hold some speech: a probability from 0.15 on, or a neighbour of one (of two after it)."""
+    speech = probability >= 0.15
+    near = speech.copy()
+    near[:-1] |= speech[1:]
+    near[1:] |= speech[:-1]
+    near[2:] |= speech[:-2]
+    return near
+
+
+def band_energies(samples: Floats, rate: int) -> Doubles:
+    """Energy in dB of full scale, at least -120, float64 (T, 2): below and above 2 kHz, for each 5 ms step."""
+    heard = resample(samples, rate, RATE) if rate != RATE else samples
+    count = max((len(heard) - _FRAME) // _STEP + 1, 0)
+    if count == 0:
+        return np.zeros((0, len(_BANDS)))
+    frames_TS = np.lib.stride_tricks.sliding_window_view(heard, _FRAME)[::_STEP] * np.hanning(_FRAME).astype(np.float32)
+    power_TF = np.square(np.abs(np.fft.rfft(frames_TS, axis=1)))
+    frequencies = np.fft.rfftfreq(_FRAME, 1 / RATE)
+    bands = [power_TF[:, (frequencies >= low) & (frequencies < high)].sum(axis=1) for low, high in _BANDS]
+    scale = 2 / (np.square(np.hanning(_FRAME)).sum() * _FRAME)
+    return 10 * np.log10(np.maximum(np.stack(bands, axis=1) * scale, 1e-12))

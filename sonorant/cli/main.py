@@ -1,0 +1,190 @@
+"""The command `sonorant` and its subcommands; `say`, `serve` and `listen` are in modules of their own."""
+
+import argparse
+import logging
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from sonorant.cli.say import add_say, end_cleanly_on_sigterm
+from sonorant.cli.serve import add_demo_page, add_serve
+from sonorant.cli.store import add_store
+from sonorant.errors import SonorantError
+from sonorant.extras.cluster.command import add_scheduler, add_worker
+from sonorant.extras.elsewhere.command import add_export_page, add_export_sherpa
+from sonorant.extras.listening.command import add_listen
+
+WATCH_EXAMPLES = """\
+examples:
+  sonorant watch                                     the training at work below runs/, or the newest
+  sonorant watch runs/train_acoustic --interval 5    the newest of this model
+  sonorant watch --once                              one line
+
+exit status: 0 it finished, 75 it was stopped and may be resumed, 1 it failed or was killed
+"""
+DOCTOR_EXAMPLES = """\
+examples:
+  sonorant doctor                                    versions, devices, machine, network, and the ranks' self-test
+  sonorant doctor --data data/features --runs runs   the disks of these folders too
+  sonorant doctor --json > machine.json              exit status 1 if there is a problem
+"""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line; a SonorantError becomes one line and exit status 1."""
+    parsed = _parser().parse_args(arguments)
+    logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING, stream=sys.stderr)
+    try:
+        parsed.run(parsed)
+    except SonorantError as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise SystemExit(1) from None
+    except KeyboardInterrupt:
+        raise SystemExit(128 + signal.SIGINT) from None
+    except BrokenPipeError:  # the reader stopped; keep Python from complaining again when it closes the output
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(128 + signal.SIGPIPE) from None
+
+
+def _parser() -> argparse.ArgumentParser:
+    description = "Use a voice that Sonorant trained, and check the machine that trains it."
+    parser = argparse.ArgumentParser(prog="sonorant", description=description)
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    rest = (
+        _add_doctor,
+        _add_watch,
+        _add_sync_tracking,
+        _add_plan,
+        _add_review,
+        _add_tune,
+        _add_curve,
+        add_scheduler,
+        add_worker,
+        add_store,
+        add_export_sherpa,
+        add_export_page,
+    )
+    for add in (add_say, add_serve, add_demo_page, add_listen, *rest):
+        add(commands)
+    return parser
+
+
+def _add_doctor(commands: argparse._SubParsersAction) -> None:
+    doctor = commands.add_parser(
+        "doctor",
+        help="is this machine in order for training?",
+        description="Check everything that training needs of this machine; each finding comes with a hint.",
+        epilog=DOCTOR_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = doctor.add_argument
+    add("--data", type=Path, metavar="FOLDER", help="feature store, to measure how fast it is read")
+    add("--runs", type=Path, metavar="FOLDER", help="folder of run directories, to measure how fast it is written")
+    add("--lock", type=Path, default=Path("requirements.lock"), metavar="FILE", help="versions to compare with")
+    ranks = "leave out the ranks' self-test, which takes some ten seconds"
+    add("--no-ranks", dest="ranks", action="store_false", help=ranks)
+    add("--json", action="store_true", help="print one JSON object instead of a table")
+    doctor.set_defaults(run=_run_doctor)
+
+
+def _run_doctor(arguments: argparse.Namespace) -> None:
+    """Print the findings; exit status 1 if there is a problem."""
+    from sonorant.extras.doctor.examination import as_json, counts, examine, table
+
+    findings = list(examine(features=arguments.data, runs=arguments.runs, lock=arguments.lock, ranks=arguments.ranks))
+    print(as_json(findings) if arguments.json else table(findings))
+    if counts(findings)["problem"]:
+        raise SystemExit(1)
+
+
+def _add_watch(commands: argparse._SubParsersAction) -> None:
+    watch = commands.add_parser(
+        "watch",
+        help="how a training stands: step, time left, loss, each rank's speed, what is wrong",
+        description="Show a training from its run directory until it ends; without a terminal, a line each time.",
+        epilog=WATCH_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    run = "run directory, or a folder above run directories (default: runs)"
+    watch.add_argument("folder", nargs="?", type=Path, default=Path("runs"), metavar="RUN", help=run)
+    seconds = "between looks (default: 2, without a terminal 10)"
+    watch.add_argument("--interval", type=_above_zero, metavar="SECONDS", help=seconds)
+    watch.add_argument("--once", action="store_true", help="print one line and end")
+    watch.set_defaults(run=_watch)
+
+
+def _above_zero(text: str) -> float:
+    with suppress(ValueError):
+        if 0 < float(text) < float("inf"):
+            return float(text)
+    raise argparse.ArgumentTypeError(f"{text} is not a number of seconds above 0")
+
+
+def _watch(arguments: argparse.Namespace) -> None:
+    try:
+        from sonorant.training.watch.terminal import watch
+    except ModuleNotFoundError as error:
+        raise SonorantError(f"sonorant watch needs {error.name}: pip install 'sonorant[pipeline]'") from None
+    raise SystemExit(watch(arguments.folder, arguments.interval, arguments.once))
+
+
+def _add_sync_tracking(commands: argparse._SubParsersAction) -> None:
+    sync = commands.add_parser(
+        "sync-tracking",
+        help="send to MLflow what runs still owe it, after its server was away",
+        description="Send to MLflow what run directories still owe it, each point once, to MLFLOW_TRACKING_URI.",
+    )
+    runs = "run directory, or a folder above run directories (default: runs)"
+    sync.add_argument("runs", nargs="*", type=Path, default=[Path("runs")], metavar="RUN", help=runs)
+    sync.set_defaults(run=_sync_tracking)
+
+
+def _sync_tracking(arguments: argparse.Namespace) -> None:
+    from sonorant.registry.tracking import sync, tracked_runs
+
+    for directory in tracked_runs(arguments.runs):
+        print(f"{directory}: MLflow run {sync(directory)} has everything", flush=True)
+
+
+def _add_plan(commands: argparse._SubParsersAction) -> None:
+    _add_task(commands, "plan", "what a training of params.yaml will take in memory, time and money")
+
+
+def _add_review(commands: argparse._SubParsersAction) -> None:
+    _add_task(commands, "review", "a page on this machine: hear doubtful recordings first, keep, drop or edit them")
+
+
+def _add_tune(commands: argparse._SubParsersAction) -> None:
+    _add_task(
+        commands, "tune", "search for better settings of params.yaml; each trial is a run of the pipeline", "flows"
+    )
+
+
+def _add_curve(commands: argparse._SubParsersAction) -> None:
+    _add_task(commands, "curve", "would more recordings help? the same training on fewer minutes", "flows")
+
+
+def _add_task(commands: argparse._SubParsersAction, task: str, summary: str, room: str = "tasks") -> None:
+    # No word begins with this prefix, so all options, --help too, are left to the task.
+    command = commands.add_parser(task, help=summary, add_help=False, prefix_chars="\0")
+    command.add_argument("arguments", nargs="*")
+    command.set_defaults(run=_run_task, task=task, room=room)
+
+
+def _run_task(arguments: argparse.Namespace) -> None:
+    """Run the project's own <room>/<task>.py, which reads params.yaml; neither belongs to the installed library."""
+    task, room = arguments.task, arguments.room
+    if not Path(f"{room}/{task}.py").is_file():
+        raise SonorantError(f"sonorant {task}: needs the pipeline; run it in the folder with params.yaml and {room}/")
+    command = [sys.executable, "-m", f"{room}.{task}", *arguments.arguments]
+    if room == "flows":
+        os.execv(command[0], command)  # it has processes to end in order when Ctrl-C or SIGTERM comes
+    end_cleanly_on_sigterm()  # so that the task ends too
+    raise SystemExit(subprocess.run(command).returncode)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,255 @@
+"""`sonorant say`: speak a text from an argument or standard input into a wav file or standard output."""
+
+from __future__ import annotations
+
+import argparse
+import codecs
+import os
+import select
+import signal
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from sonorant.errors import SonorantError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from sonorant.speech import Voice
+    from sonorant.speech.streaming import Speech
+    from sonorant.speech.subtitles import TimingsFile
+    from sonorant.text.arriving import Fragment
+
+EXAMPLES = """\
+examples:
+  sonorant say "Good morning." --voice artifacts/voice -o morning.wav
+  echo "Read this aloud." | sonorant say - --voice artifacts/voice -o aloud.wav
+  sonorant say "Not so fast." --voice artifacts/voice --speed 0.8 -o slow.wav
+  sonorant say "In a higher, louder voice." --voice artifacts/voice --pitch 3 --energy 4 -o high.wav
+  sonorant say - --stream --voice artifacts/voice -o - < book.txt | aplay
+  sonorant say - --stream --raw --voice artifacts/voice -o - < book.txt | aplay -f S16_LE -r 16000
+  chatbot | sonorant say - --stream --patience 0.5 --voice artifacts/voice -o - | aplay
+  sonorant say "Call [[ʃ ɪ v ˈɔ n]]. [[pause 0.5]] Then wait." --voice artifacts/voice -o call.wav
+  sonorant say - --voice artifacts/voice -o letter.wav < letter.ssml
+  sonorant say "Words light up." --voice artifacts/voice -o words.wav --timings words.vtt
+  sonorant say "From the registry." --voice models:/sonorant-demo@champion -o champion.wav
+
+A voice of the family codec_lm draws its speech code by code. At temperature 0, with which most are shipped, it always
+says a text the same way:
+  sonorant say "Another way." --voice artifacts/voice --temperature 0.7 --seed 1 -o one.wav
+  sonorant say "The best of four." --voice artifacts/voice --temperature 0.7 --candidates 4 -o best.wav
+A sentence that fails to end properly is spoken again; if it never succeeds, standard error says so. With --stream it
+has been heard already, so standard error says so at once. Such a voice keeps its own pace and melody: --speed, --pitch
+and --energy are refused.
+"""
+_BYTES_AT_ONCE = 4096
+
+
+def add_say(commands: argparse._SubParsersAction) -> None:
+    say = commands.add_parser(
+        "say",
+        help="speak a text into a wav file",
+        description="Speak a text into a 16-bit wav file.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    say.set_defaults(run=run)
+    add = say.add_argument
+    add("text", help="what to say; - reads it from standard input (UTF-8)")
+    add_voice(say)
+    add("-o", "--out", required=True, metavar="FILE", help="the wav file to write; - writes it to standard output")
+    stream = "speak while the text is still being read: text of any length, first speech at once"
+    add("--stream", action="store_true", help=stream)
+    patience = "with - and --stream: speak what ends like a sentence once no text has come for so long (default: never)"
+    add("--patience", type=float, metavar="SECONDS", help=patience)
+    raw = "samples without a wav header: 16 bits, little-endian, mono, at the voice's rate (the demo's: 16000 Hz)"
+    add("--raw", action="store_true", help=raw)
+    timings = "also write when each word is spoken: .json (with phonemes), .srt or .vtt (subtitles)"
+    add("--timings", type=Path, metavar="FILE", help=timings)
+    add("--speaker", metavar="NAME", help="who speaks, where the voice has several (default: the first)")
+    speed = "0.5 (slow) to 2.0 (fast); default 1.0, the only one for codec_lm"
+    add("--speed", type=float, default=1.0, metavar="X", help=speed)
+    add("--pitch", type=float, default=0.0, metavar="X", help="semitones higher, -12 to 12; the melody stays")
+    add("--energy", type=float, default=0.0, metavar="X", help="dB louder, -12 to 12, as a person who speaks up")
+    _add_decoding(say)
+    marks = "speak [[ ]] and <speak> as they are written, not as phonemes, pauses and SSML (docs/pronunciation.md)"
+    add("--no-markup", dest="markup", action="store_false", help=marks)
+    add("--variant", metavar="NAME", help="precision of the graphs, such as int8 (default: the voice's own choice)")
+    runtime = "what runs the graphs: onnxruntime (default), onnxruntime-cuda or tensorrt"
+    add("--runtime", default="onnxruntime", metavar="NAME", help=runtime)
+    engines = "engines of the runtime tensorrt (default: the voice's in the user's cache)"
+    add("--engines", type=Path, metavar="FOLDER", help=engines)
+    add("--threads", type=int, metavar="N", help="processor threads (default: one a core)")
+
+
+def _add_decoding(say: argparse.ArgumentParser) -> None:
+    note = "refused by other voices; the defaults are those the voice was shipped with"
+    add = say.add_argument_group("voices of the family codec_lm", note).add_argument
+    add("--seed", type=int, metavar="N", help="above temperature 0, another seed says it another way; default 0")
+    add("--temperature", type=float, metavar="X", help="0 = always the likeliest code; 0.7 is lively, 1 as it learned")
+    add("--top-k", type=int, metavar="N", help="draw from the N likeliest codes only; 0 = from all")
+    add("--top-p", type=float, metavar="X", help="draw from the likeliest codes of this total probability; 1 = all")
+    candidates = "speak each sentence N times and keep the best; default 1"
+    add("--candidates", type=int, default=1, metavar="N", help=candidates)
+    prompt = "a recording to continue in the same manner, if the voice was trained with references"
+    add("--prompt", type=Path, metavar="WAV", help=prompt)
+
+
+def add_voice(command: argparse.ArgumentParser) -> None:
+    voice = "folder of a voice bundle, or of the registry models:/<name>@<alias> or models:/<name>/<version>"
+    command.add_argument("--voice", required=True, metavar="VOICE", help=voice)
+
+
+@contextmanager
+def bundle_folder(voice: str) -> Iterator[Path]:
+    """The bundle's folder; a temporary one for a voice of the registry. Raises SonorantError if there is none."""
+    if not voice.startswith("models:/"):
+        yield Path(voice)
+        return
+    with TemporaryDirectory() as temporary:
+        try:
+            from sonorant.registry import download_bundle  # needs mlflow, which speaking from a folder does not
+        except ModuleNotFoundError as error:
+            raise SonorantError(f"{voice}: needs '{error.name}'; run: pip install 'sonorant[pipeline]'") from None
+        yield download_bundle(voice, Path(temporary))
+
+
+def end_cleanly_on_sigterm() -> None:
+    """Let SIGTERM unwind the stack, so that unfinished files and temporary folders are removed."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Speak. An error leaves no file; a listener who stops ends the work."""
+    from sonorant.audio.wav import atomic_wav, pcm16, wav_header
+    from sonorant.speech import Voice
+    from sonorant.speech.subtitles import check_name
+
+    if Path(arguments.out).is_dir():
+        raise SonorantError(f"{arguments.out}: is a folder; give the name of a wav file")
+    if arguments.timings:
+        check_name(arguments.timings)
+        if arguments.timings.resolve() == Path(arguments.out).resolve():
+            raise SonorantError(f"{arguments.out}: the speech and its timings need a file each")
+    if arguments.patience is not None and not (arguments.stream and arguments.text == "-" and arguments.patience >= 0):
+        raise SonorantError("--patience takes 0 seconds or more, with --stream and - for a text that is still written")
+    end_cleanly_on_sigterm()
+    with bundle_folder(arguments.voice) as bundle:
+        variant, engines = arguments.variant, arguments.engines
+        voice = Voice.load(bundle, arguments.runtime, arguments.threads, variant=variant, engines=engines)
+        told = _speech(voice, arguments)
+        try:
+            with _timings(arguments.timings) as timings:
+                speech = (pcm16(samples) for samples in _heard(told, timings, whole=not arguments.stream))
+                first = next(speech)  # an error here must not leave a file
+                if arguments.out == "-":
+                    length = None if arguments.stream else len(first)
+                    header = b"" if arguments.raw else wav_header(voice.sample_rate, length)
+                    parts = chain([header, first.tobytes()], (samples.tobytes() for samples in speech))
+                    _write_to_standard_output(parts)
+                else:
+                    with atomic_wav(Path(arguments.out), voice.sample_rate, header=not arguments.raw) as append:
+                        for samples in chain([first], speech):
+                            append(samples)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            name = "standard output" if arguments.out == "-" else arguments.out
+            if arguments.timings and arguments.timings.name in str(error.filename):
+                name = arguments.timings
+            raise SonorantError(f"{name}: cannot be written ({error.strerror})") from None
+
+
+def _write_to_standard_output(speech: Iterable[bytes]) -> None:
+    if sys.stdout is None:
+        raise SonorantError("standard output is closed; give a file to write with -o")
+    # Not sys.stdout: Python would try to write the rest again when it exits.
+    with open(sys.stdout.fileno(), "wb", closefd=False) as output:
+        for data in speech:
+            output.write(data)
+            output.flush()
+
+
+@contextmanager
+def _timings(path: Path | None) -> Iterator[TimingsFile | None]:
+    """The file of timings; None where none was asked for."""
+    from sonorant.speech.subtitles import timings_file
+
+    if path is None:
+        yield None
+        return
+    with timings_file(path) as file:
+        yield file
+
+
+def _heard(speech: Speech, timings: TimingsFile | None, *, whole: bool) -> Iterator[NDArray[np.float32]]:
+    """The samples, in chunks or all at once; what they complete goes to the file of timings."""
+    import numpy as np
+
+    def chunks() -> Iterator[NDArray[np.float32]]:
+        for samples in speech:
+            if timings:
+                timings.add(speech.completed)
+            yield samples
+
+    yield from [np.concatenate(list(chunks()))] if whole else chunks()
+
+
+def _speech(voice: Voice, arguments: argparse.Namespace) -> Speech:
+    from sonorant.speech.speaking import Allowance
+    from sonorant.speech.voice import AT_ONCE
+
+    text = _read_standard_input(arguments) if arguments.text == "-" else arguments.text
+    how: dict[str, Any] = {
+        "pitch": arguments.pitch,
+        "energy": arguments.energy,
+        "seed": arguments.seed,
+        "decoding": voice.decoding(temperature=arguments.temperature, top_k=arguments.top_k, top_p=arguments.top_p),
+        "candidates": arguments.candidates,
+        "markup": arguments.markup,
+        "prompt": None if arguments.prompt is None else voice.prompt(arguments.prompt),
+        "timings": arguments.timings is not None,
+    }
+    if arguments.stream:
+        # Candidates can be compared only once they are complete.
+        return voice.stream(text, arguments.speaker, arguments.speed, whole=arguments.candidates > 1, **how)
+    whole = "".join(
+        part for part in Allowance(AT_ONCE).read(text) if isinstance(part, str)
+    )  # reads no further than the limit
+    return voice.stream(whole, arguments.speaker, arguments.speed, limits=AT_ONCE, whole=True, **how)
+
+
+def _read_standard_input(arguments: argparse.Namespace) -> Iterator[Fragment]:
+    """Yield standard input as it arrives, and the lulls in it if it is streamed: after each line that a person types,
+    and where nothing comes for as long as the patience. Raises SonorantError naming a read error or the first byte not
+    UTF-8."""
+    from sonorant.text.arriving import Lull
+
+    if sys.stdin is None:
+        raise SonorantError("standard input is closed; give the text as an argument or through a pipe")
+    typed = arguments.stream and sys.stdin.isatty()
+    patience = arguments.patience
+    decoder = codecs.getincrementaldecoder("utf-8-sig")()
+    read, data = 0, b" "
+    while data:
+        undecoded = len(decoder.getstate()[0])
+        try:
+            if patience is not None and not select.select([sys.stdin], [], [], patience)[0]:
+                yield Lull.LONG
+            data = os.read(sys.stdin.fileno(), _BYTES_AT_ONCE)
+            text = decoder.decode(data, final=not data)
+        except OSError as error:
+            raise SonorantError(f"standard input: cannot be read ({error.strerror})") from None
+        except UnicodeDecodeError as error:
+            place = read - undecoded + error.start
+            raise SonorantError(f"standard input: not UTF-8 (byte {place}); convert the text first") from None
+        yield text
+        if typed and text.endswith("\n"):
+            yield Lull.LONG
+        read += len(data)

@@ -1,0 +1,136 @@
+"""`sonorant serve`, and `sonorant demo-page`, which is a page of the same server."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn
+
+from sonorant.cli.say import add_voice, end_cleanly_on_sigterm
+from sonorant.errors import SonorantError
+
+EXAMPLES = """\
+examples:
+  sonorant serve artifacts/voice
+  sonorant serve models:/sonorant-demo@champion german=voices/thorsten --port 8000
+  sonorant serve artifacts/voice --keys keys.json --new-key app      makes a key, prints it and ends
+  sonorant serve artifacts/voice --keys keys.json --allow-host voice.example.org   a proxy here ends TLS
+  sonorant serve artifacts/voice --keys keys.json --host 0.0.0.0     the proxy is another machine
+
+A client of OpenAI's interface speaks at once: base_url http://127.0.0.1:8000/v1, model = the voice's name, voice = one
+of its speakers. GET /v1/models lists both, GET /openapi.json describes all routes.
+"""
+PAGE_EXAMPLES = """\
+examples:
+  sonorant demo-page --voice artifacts/voice
+  sonorant demo-page --voice models:/sonorant-demo@champion --port 0
+"""
+
+
+def add_serve(commands: argparse._SubParsersAction) -> None:
+    command = commands.add_parser(
+        "serve",
+        help="an HTTP server that speaks: OpenAI's interface and one that tells more",
+        description="Serve voices over HTTP, streamed as they are made.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = command.add_argument
+    voice = "[<name>=]folder of a voice bundle, or of the registry models:/<name>@<alias> or models:/<name>/<version>"
+    add("voices", nargs="*", metavar="VOICE", help=voice)
+    add("--host", default="127.0.0.1", metavar="ADDRESS", help="address to listen on; default 127.0.0.1, loopback")
+    allow = (
+        "name by which it may be called beside its own, such as that of a TLS proxy before it; give it once for each"
+    )
+    add("--allow-host", dest="allow_hosts", action="append", default=[], metavar="NAME", help=allow)
+    add("--port", type=int, default=8000, metavar="N", help="port to listen on; 0 takes any that is free; default 8000")
+    add("--workers", type=int, metavar="N", help="processes that speak of each voice (default: one a core)")
+    add("--streams", type=int, default=16, metavar="N", help="requests each of them speaks in turns; default 16")
+    add("--queue", type=int, default=128, metavar="N", help="requests that may wait beyond those; default 128")
+    add("--characters", type=int, default=5_000, metavar="N", help="of one request at most; default 5000")
+    memory = "unload voices that are idle where all take more (default: never)"
+    add("--memory-mib", type=int, metavar="N", help=memory)
+    poll = "between two questions to the registry whether an alias has moved; default 5, with --webhook 60"
+    add("--poll-seconds", type=float, metavar="X", help=poll)
+    webhook = "address at which MLflow's server reaches this one, https://<host>, to call it when an alias moves"
+    add("--webhook", metavar="URL", help=webhook)
+    add("--keys", type=Path, metavar="FILE", help="API keys, as hashes, with limits; without it no key is asked for")
+    add("--new-key", metavar="NAME", help="add a key of this name to the file of --keys, print it, and end")
+    add("--no-page", dest="page", action="store_false", help="without the page to type a text and hear it")
+    add("--log-texts", action="store_true", help="log requests with their texts (default: neither)")
+    drain = "at most, for what is spoken when SIGTERM comes; default 300"
+    add("--drain-seconds", type=float, default=300.0, metavar="X", help=drain)
+    command.set_defaults(run=run)
+
+
+def add_demo_page(commands: argparse._SubParsersAction) -> None:
+
+    page = commands.add_parser(
+        "demo-page",
+        help="a page on this machine: type a text and hear it",
+        description="Serve a page to this machine alone (127.0.0.1): type a text and hear it while it is computed.",
+        epilog=PAGE_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_voice(page)
+    port = "port to listen on; 0 takes any that is free; default 8765"
+    page.add_argument("--port", type=int, default=8765, metavar="N", help=port)
+    page.add_argument("--workers", type=int, metavar="N", help="processes that speak (default: one a core)")
+    page.set_defaults(run=run_demo_page)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Serve until SIGTERM or Ctrl-C."""
+    if arguments.new_key is not None:
+        _make_key(arguments.keys, arguments.new_key)
+        return
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # the end that was asked for, and nothing was lost
+    given = {name: value for name, value in vars(arguments).items() if name not in ("voices", "new_key", "run")}
+    _serve(arguments.voices, "speaks at {url}v1 (ctrl-C ends it)", **given)
+
+
+def run_demo_page(arguments: argparse.Namespace) -> None:
+    """Serve one voice and its page."""
+    end_cleanly_on_sigterm()
+    where = arguments.voice if "=" in arguments.voice else f"voice={arguments.voice}"
+    _serve([where], "open {url} (ctrl-C ends it)", port=arguments.port, workers=arguments.workers)
+
+
+def _serve(voices: list[str], says: str, **given: object) -> None:
+    try:
+        from sonorant.serving.server import ServeConfig, serve
+        from sonorant.serving.voices import Offer
+    except ModuleNotFoundError as error:
+        raise SonorantError(f"needs '{error.name}'; run: pip install 'sonorant[serve]'") from None
+    config = ServeConfig(offers=tuple(Offer.parse(voice) for voice in voices), **given)  # type: ignore[arg-type]
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+    if config.log_texts:
+        logging.getLogger("sonorant.serving").setLevel(logging.INFO)
+    if not config.loopback:
+        keys = "" if config.keys else ", and whoever reaches it may speak: give --keys"
+        print(f"warning: listens on {config.host} without TLS{keys}; put a proxy before it", file=sys.stderr)
+    try:
+        serve(config, lambda url: print(says.format(url=url), flush=True))
+    except (SystemExit, KeyboardInterrupt) as end:
+        _leave(int(end.code or 0) if isinstance(end, SystemExit) else 128 + signal.SIGINT)
+
+
+def _leave(status: int) -> NoReturn:
+    """End this process, all being closed. Python would wait, for threads in which MLflow asks a registry that hangs."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):  # whoever read it has gone
+            stream.flush()
+    os._exit(status)
+
+
+def _make_key(path: Path | None, name: str) -> None:
+    from sonorant.serving.keys import new_key
+
+    if path is None:
+        raise SonorantError("--new-key needs the file: --keys keys.json")
+    print(new_key(path, name))

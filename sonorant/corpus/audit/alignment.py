@@ -1,0 +1,173 @@
+"""The aligners of a corpus, and what they find in its clips: each clip is examined by one that did not learn it."""
+
+import dataclasses
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import sonorant.audio
+import sonorant.corpus.audit.aligner
+import sonorant.corpus.audit.clip_scoring
+import sonorant.corpus.audit.evidence
+import sonorant.corpus.audit.planted
+import sonorant.corpus.audit.questions
+import sonorant.corpus.audit.search
+import sonorant.corpus.sound
+import sonorant.layers.convnext
+from sonorant.cache import code_of, compute_missing, key_of
+from sonorant.corpus.audit.clip_scoring import Clip, Course, begin, examine, train_aligner
+from sonorant.corpus.audit.planted import Said
+from sonorant.corpus.audit.questions import Answer, Question, begin_weighing, weigh
+from sonorant.corpus.manifest import Utterance, corpus_files
+from sonorant.corpus.splits import text_key
+from sonorant.files import atomic_file
+from sonorant.processes import spread, usable_cores
+
+FOLDS = 2
+LEARNED_SECONDS = 5400
+"""Speech that an aligner learns from at most, so that its training takes minutes for any corpus."""
+PLANTED_CLIPS = 1500
+POOL = 400
+LEARNING = (
+    sonorant.audio,
+    sonorant.corpus.audit.aligner,
+    sonorant.corpus.audit.clip_scoring,
+    sonorant.corpus.sound,
+    sonorant.layers.convnext,
+)
+"""Code that an aligner depends on."""
+
+
+def train_aligners(
+    corpus: Path,
+    utterances: Sequence[Utterance],
+    texts: Sequence[tuple[Said, ...]],
+    labels: int,
+    steps: int,
+    cache: Path,
+) -> list[Path]:
+    """Train the aligners that the cache lacks, for so many steps. Returns for each utterance the weights of one that
+    did not learn it, nor another take of its text.
+
+    `labels`: how many there are, the blank among them: of the whole language, as the texts may change while an aligner
+    that did not learn from them is kept.
+    """
+    learning = code_of(*LEARNING)
+    order = sorted(range(len(utterances)), key=lambda place: _order(utterances[place]))
+    folds = [int(hashlib.sha256(text_key(utterance).encode()).hexdigest(), 16) % FOLDS for utterance in utterances]
+    courses: dict[Path, Course] = {}
+    for fold in range(FOLDS):
+        learned = _sample([place for place in order if folds[place] != fold], utterances)
+        name = key_of(learning, steps, fold, labels, [_key(utterances[place], texts[place]) for place in learned])
+        courses[cache / "aligners" / f"{name}.pt"] = Course(
+            corpus=corpus,
+            clips=tuple((utterances[place], texts[place]) for place in learned),
+            labels=labels,
+            steps=steps,
+            fold=fold,
+            threads=max(1, usable_cores() // FOLDS),
+        )
+    missing = [file for file in courses if not file.exists()]
+
+    def keep(place: int, weights: bytes) -> None:
+        with atomic_file(missing[place]) as file:
+            file.write_bytes(weights)
+
+    spread(
+        train_aligner,
+        [courses[file] for file in missing],
+        label="aligners",
+        unit="aligner",
+        reads=corpus_files(corpus, utterances),
+        keep=keep,
+    )
+    files = list(courses)
+    return [files[fold] for fold in folds]
+
+
+def examine_clips(
+    corpus: Path,
+    utterances: Sequence[Utterance],
+    texts: Sequence[tuple[Said, ...]],
+    aligners: Sequence[Path],
+    cache: Path,
+) -> list[dict[str, Any]]:
+    """What `examine` finds in every clip, with faults planted into some of them."""
+    code = code_of(
+        *LEARNING, sonorant.corpus.audit.evidence, sonorant.corpus.audit.planted, sonorant.corpus.audit.search
+    )
+    planted = sorted(range(len(utterances)), key=lambda place: _order(utterances[place]))[:PLANTED_CLIPS]
+    others = dict(zip(planted, [*planted[1:], planted[0]], strict=True))
+    pool = sorted({word for place in planted for word in texts[place]})
+    pool = sorted(pool, key=lambda word: hashlib.sha256(repr(word).encode()).hexdigest())[:POOL]
+    clips = [
+        Clip(
+            utterance=utterance,
+            words=texts[place],
+            aligner=aligners[place],
+            other=texts[others[place]] if place in others else None,
+        )
+        for place, utterance in enumerate(utterances)
+    ]
+    keys = [key_of(code, _key(clip.utterance, clip.words), clip.aligner.name, clip.other, pool) for clip in clips]
+    return compute_missing(
+        examine,
+        clips,
+        keys,
+        cache,
+        label="auditing",
+        unit="clip",
+        prepare=begin,
+        arguments=(corpus, pool),
+        reads=(*corpus_files(corpus, utterances), *sorted(set(aligners))),
+    )
+
+
+def weigh_readings(
+    corpus: Path, questions: Sequence[Question | None], aligners: Sequence[Path], cache: Path
+) -> dict[int, Answer]:
+    """What `weigh` finds for the utterances, by place, whose text may be read in other ways."""
+    code = code_of(*LEARNING, sonorant.corpus.audit.questions, sonorant.corpus.audit.search)
+    asked = {
+        place: (question, aligners[place]) for place, question in enumerate(questions) if question and question.others
+    }
+    keys = [
+        key_of(code, _key(question.utterance, question.words), question.others, aligner.name)
+        for question, aligner in asked.values()
+    ]
+    found = compute_missing(
+        weigh,
+        list(asked.values()),
+        keys,
+        cache,
+        label="numbers and abbreviations",
+        unit="clip",
+        prepare=begin_weighing,
+        arguments=(corpus,),
+        reads=(*corpus_files(corpus, [question.utterance for question, _ in asked.values()]), *sorted(set(aligners))),
+    )
+    return dict(zip(asked, found, strict=True))
+
+
+def clip_key(utterance: Utterance) -> str:
+    """The utterance's sound: its file, its part of it, and its conditioning."""
+    conditioning = utterance.conditioning and dataclasses.asdict(utterance.conditioning)
+    return key_of(utterance.sha256, utterance.start, utterance.end, conditioning)
+
+
+def _key(utterance: Utterance, words: tuple[Said, ...]) -> str:
+    return key_of(clip_key(utterance), words)
+
+
+def _order(utterance: Utterance) -> str:
+    """A place in a random order that no other utterance changes."""
+    return hashlib.sha256(clip_key(utterance).encode()).hexdigest()
+
+
+def _sample(places: list[int], utterances: Sequence[Utterance]) -> list[int]:
+    """The first places that make up `LEARNED_SECONDS`."""
+    seconds = np.cumsum([utterances[place].seconds or 0.0 for place in places])
+    return places[: int(np.searchsorted(seconds, LEARNED_SECONDS)) + 1]

@@ -1,0 +1,222 @@
+"""The stage `audit`: does the sound of each utterance say its text?
+
+An aligner learned from the corpus itself and recognisers give figures, a judge that learned from planted faults makes a
+score of them. All that is computed for a clip is kept by its content; aligners by the clips that they learned.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sonorant.audio.recognizers import RECOGNIZERS
+from sonorant.corpus.audit.alignment import clip_key, examine_clips, train_aligners, weigh_readings
+from sonorant.corpus.audit.audit_page import audit_page
+from sonorant.corpus.audit.fault_score import Exhibit, judge
+from sonorant.corpus.audit.findings import Audited, AuditedWord, Fault, Span, write_audit
+from sonorant.corpus.audit.hearing import compare_words, hear, words_of
+from sonorant.corpus.audit.planted import Said, plant
+from sonorant.corpus.audit.questions import Answer, Question, question_of, with_reading
+from sonorant.corpus.audit.texts import Labels
+from sonorant.corpus.manifest import Utterance, read_manifest, write_manifest
+from sonorant.errors import SonorantError
+from sonorant.files import atomic_folder, write_json, write_jsonl, write_text
+
+ALIGNER = "aligner"
+LEAST_SECONDS, LEAST_CLIPS = 600, 100
+"""Below this an aligner learns nothing, and a judge cannot tell a fault from a habit."""
+_GAIN = 10.0  # nats by which a stretch must be better left to no word to be shown
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditConfig:
+    """Section `audit` of params.yaml."""
+
+    sources: tuple[str, ...]
+    """What judges: `aligner`, and recognisers by name as in section `recognizer`; none = nothing is audited."""
+    steps: int
+    """Training steps of an aligner."""
+    doubt: float
+    """Score from which an utterance is called doubtful."""
+    drop_above: float | None = None
+    """Score above which an utterance is dropped without a person's decision; None = none is."""
+
+    def __post_init__(self) -> None:
+        for source in self.sources:
+            if source != ALIGNER and source.partition(":")[0] not in RECOGNIZERS:
+                known = ", ".join((ALIGNER, *RECOGNIZERS))
+                raise ValueError(f"sources: '{source}' is unknown; allowed: {known} (with :<model> where it needs one)")
+        if self.steps < 1:
+            raise ValueError(f"steps must be at least 1, not {self.steps}")
+        for name in ("doubt", "drop_above"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value <= 1:
+                raise ValueError(f"{name} ({value}) is a probability, above 0 and at most 1")
+
+
+def audit(
+    corpus: Path,
+    prepared: Path,
+    out: Path,
+    config: AuditConfig,
+    frontend: str,
+    *,
+    cache: Path,
+    skip: str | None = None,
+    lexicon: str | None = None,
+) -> None:
+    """Judge the utterances of the folder `prepared`, whose audio lies in `corpus`; write manifest.jsonl (without the
+    dropped ones), audit.jsonl, dropped.jsonl, summary.json and audit.html to `out`.
+
+    `cache`: folder of what earlier runs found; `skip`: why nothing needs to be judged; `lexicon`: file
+    of the user's words. Raises SonorantError if all utterances would be dropped.
+    """
+    utterances = read_manifest(prepared / "manifest.jsonl")
+    texts: list[tuple[Said, ...]] = [()] * len(utterances)
+    questions: list[Question | None] = [None] * len(utterances)
+    count = 1  # labels of an aligner: the blank, then the phones
+    answers: dict[int, Answer] = {}
+    ran = dict.fromkeys(config.sources, "ran")
+    heard: dict[str, list[str]] = {}
+    found: list[dict[str, Any]] = []
+    too_few = why_not(utterances)
+    if config.sources and not (skip or too_few):
+        labels = Labels(utterances, frontend, lexicon)
+        count += len(labels.symbols)
+        texts = [labels.of_text(u.text, u.spoken or "", u.language) for u in utterances]
+        questions = [question_of(u, text, labels) for u, text in zip(utterances, texts, strict=True)]
+    for source in config.sources:
+        if skip or too_few:
+            ran[source] = f"not run: {skip or too_few}"
+        elif source == ALIGNER:
+            aligners = train_aligners(corpus, utterances, texts, count, config.steps, cache)
+            found = examine_clips(corpus, utterances, texts, aligners, cache)
+            answers = weigh_readings(corpus, questions, aligners, cache)
+        else:
+            understood = hear(corpus, utterances, [clip_key(u) for u in utterances], source, cache)
+            if isinstance(understood, str):
+                ran[source] = understood
+            else:
+                heard[source] = understood
+    scores, faults = _judge(texts, found, heard)
+    audited = _audited(utterances, texts, found, heard, scores, faults, config)
+    for place, question in enumerate(questions):
+        if question is not None:
+            audited[place] = with_reading(audited[place], question, answers.get(place), config.doubt)
+    _write(out, utterances, audited, ran, config)
+
+
+def why_not(utterances: Sequence[Utterance]) -> str | None:
+    """Why an aligner cannot learn from so little; None if it can."""
+    seconds = sum(utterance.seconds or 0.0 for utterance in utterances)
+    if len(utterances) >= LEAST_CLIPS and seconds >= LEAST_SECONDS:
+        return None
+    least = f"{LEAST_CLIPS} utterances and {LEAST_SECONDS / 60:.0f} minutes are needed"
+    return f"{len(utterances)} utterances of {seconds / 60:.1f} minutes are too few to learn from; {least}"
+
+
+def _judge(
+    texts: list[tuple[Said, ...]], found: list[dict[str, Any]], heard: dict[str, list[str]]
+) -> tuple[list[float], list[Fault | None]]:
+    """Score and likeliest fault of every clip; zeros where nothing was found."""
+    understood = {name: [words_of(text) for text in said] for name, said in heard.items()}
+
+    def figures(place: int, own: dict[str, float], words: Sequence[str]) -> dict[str, float]:
+        beside = {
+            f"{name}: {key}": value
+            for name, said in understood.items()
+            for key, value in compare_words(words, said[place]).items()
+        }
+        return own | beside
+
+    exhibits = []
+    for place, text in enumerate(texts):
+        own = found[place]["figures"] if found else {}
+        exhibits.append(Exhibit(clip=place, fault=None, figures=figures(place, own, [word for word, _ in text])))
+    for place, row in enumerate(found):
+        for fault, words, own in row["planted"]:
+            exhibits.append(Exhibit(clip=place, fault=Fault(fault), figures=figures(place, own, words)))
+    if not found and not heard:
+        return [0.0] * len(texts), [None] * len(texts)
+    if not found:  # recognisers alone: they hear wrong texts, and nothing of cut sound
+        pool = sorted({word for text in texts for word in text})
+        for place, text in enumerate(texts):
+            for planted in plant(text, (0.0, 0.0), texts[place - 1], pool, str(place)):
+                if not planted.start and not planted.end:
+                    own = figures(place, {}, [word for word, _ in planted.words])
+                    exhibits.append(Exhibit(clip=place, fault=planted.fault, figures=own))
+    scores, faults = judge(exhibits, len(texts))
+    return scores.tolist(), list(faults)
+
+
+def _audited(
+    utterances: Sequence[Utterance],
+    texts: list[tuple[Said, ...]],
+    found: list[dict[str, Any]],
+    heard: dict[str, list[str]],
+    scores: list[float],
+    faults: list[Fault | None],
+    config: AuditConfig,
+) -> list[Audited]:
+    """The rows of audit.jsonl."""
+    lacking = [word[2] for row in found for word in row["words"]]
+    usual, most = np.percentile(lacking, [90, 99]) if lacking else (0.0, 1.0)
+    rows = []
+    for place, utterance in enumerate(utterances):
+        row = found[place] if found else {"words": [], "gaps": [], "figures": {}}
+        doubtful = scores[place] >= config.doubt
+        rows.append(
+            Audited(
+                id=utterance.id,
+                clip=utterance.clip or str(utterance.sha256)[:12],
+                score=round(scores[place], 4),
+                fault=faults[place] if doubtful else None,
+                words=tuple(
+                    AuditedWord(
+                        text=word,
+                        start=round(start, 2),
+                        end=round(end, 2),
+                        doubt=round(float(np.clip((lacks - usual) / max(most - usual, 1e-6), 0, 1)), 3),
+                    )
+                    for (word, _), (start, end, lacks) in zip(texts[place], row["words"], strict=False)
+                ),
+                unexplained=tuple(
+                    Span(start=round(start, 2), end=round(end, 2)) for start, end, gain in row["gaps"] if gain > _GAIN
+                ),
+                heard={name: said[place] for name, said in heard.items()},
+                figures={key: round(value, 3) for key, value in row["figures"].items()} | _confidence(utterance),
+            )
+        )
+    return rows
+
+
+def _confidence(utterance: Utterance) -> dict[str, float]:
+    """How sure the recogniser was that gave the utterance its text; nothing where a person did."""
+    return {} if utterance.confidence is None else {"confidence in the text": round(utterance.confidence, 3)}
+
+
+def _write(
+    out: Path, utterances: Sequence[Utterance], audited: list[Audited], ran: dict[str, str], config: AuditConfig
+) -> None:
+    above = config.drop_above if config.drop_above is not None else np.inf
+    dropped = {row.id for row in audited if row.score > above}
+    kept = [utterance for utterance in utterances if utterance.id not in dropped]
+    if not kept:
+        raise SonorantError(f"audit.drop_above: {config.drop_above} drops all {len(utterances)} utterances; raise it")
+    doubtful = [row for row in audited if row.fault is not None]
+    summary = {
+        "utterances": len(utterances),
+        "sources": ran,
+        "doubtful": len(doubtful),
+        "faults": {fault: count for fault in Fault if (count := sum(row.fault == fault for row in doubtful))},
+        "dropped": len(dropped),
+    }
+    with atomic_folder(out) as folder:
+        write_manifest(folder / "manifest.jsonl", kept)
+        write_audit(folder / "audit.jsonl", audited)
+        gone = [row for row in audited if row.id in dropped]
+        write_jsonl(folder / "dropped.jsonl", ({"id": row.id, "score": row.score, "fault": row.fault} for row in gone))
+        write_json(folder / "summary.json", summary)
+        write_text(folder / "audit.html", audit_page(summary, audited))

@@ -1,0 +1,114 @@
+"""One clip at work: its sound beside its text, and beside the faults planted into it. Runs in several processes."""
+
+import io
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from sonorant.audio.arrays import Floats
+from sonorant.corpus.audit.aligner import AUDIO, Aligner, Lesson, load, mel_of, save, train
+from sonorant.corpus.audit.evidence import Evidence, compare
+from sonorant.corpus.audit.planted import Said, plant
+from sonorant.corpus.manifest import Utterance
+from sonorant.corpus.sound import read_sound
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clip:
+    """An utterance, its words, and by which aligner it is judged."""
+
+    utterance: Utterance
+    words: tuple[Said, ...]
+    aligner: Path
+    """Weights of an aligner that did not learn this clip."""
+    other: tuple[Said, ...] | None
+    """Words of another clip; None = nothing is planted into this one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Course:
+    """What an aligner learns from."""
+
+    corpus: Path
+    clips: tuple[tuple[Utterance, tuple[Said, ...]], ...]
+    labels: int
+    steps: int
+    fold: int
+    threads: int
+
+
+def train_aligner(course: Course) -> bytes:
+    """Train one aligner; the file of its weights."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(course.threads)
+    try:
+        aligner = train(_lessons(course), course.labels, course.steps, course.fold, f"aligner {course.fold + 1}")
+    finally:
+        torch.set_num_threads(before)  # a cluster's worker does other work after it
+    file = io.BytesIO()
+    save(aligner, file)
+    return file.getvalue()
+
+
+def _lessons(course: Course) -> list[Lesson]:
+    lessons = []
+    for utterance, words in course.clips:
+        mel, _ = mel_of(_samples(course.corpus, utterance))
+        labels = np.array([phone for _, word in words for phone in word], dtype=np.int64)
+        if 2 * len(labels) <= len(mel):  # more phones than frames cannot be learned
+            lessons.append(Lesson(mel, labels))
+    return lessons
+
+
+_corpus, _pool = Path(), list[Said]()
+
+
+def begin(corpus: Path, pool: list[Said]) -> None:
+    """Prepare this process: the corpus, and words to plant."""
+    global _corpus, _pool
+    _corpus, _pool = corpus, pool
+    torch.set_num_threads(1)
+
+
+def examine(clip: Clip) -> dict[str, Any]:
+    """Figures and places of a clip as it is, and the figures of each fault planted into it, as plain JSON."""
+    aligner, samples = _aligner(clip.aligner), _samples(_corpus, clip.utterance)
+    logs_TL, energy, evidence = _compared(aligner, samples, clip.words)
+    planted = []
+    if clip.other is not None:
+        silence = evidence.figures["seconds_before"], evidence.figures["seconds_after"]
+        for fault in plant(clip.words, silence, clip.other, _pool, str(clip.utterance.sha256)):
+            left, right = (round(seconds * AUDIO.sample_rate) for seconds in (fault.start, fault.end))
+            cut = samples[left : len(samples) - right]
+            if left or right:
+                if len(cut) < AUDIO.sample_rate // 5:
+                    continue
+                _, _, changed = _compared(aligner, cut, fault.words)
+            else:
+                changed = compare(logs_TL, energy, [phones for _, phones in fault.words])
+            planted.append([fault.fault, [word for word, _ in fault.words], changed.figures])
+    return {
+        "figures": evidence.figures,
+        "words": [list(word) for word in evidence.words],
+        "gaps": [list(gap) for gap in evidence.gaps],
+        "planted": planted,
+    }
+
+
+def _compared(aligner: Aligner, samples: Floats, words: tuple[Said, ...]) -> tuple[Floats, Floats, Evidence]:
+    mel, energy = mel_of(samples)
+    logs_TL = aligner.log_probabilities(mel)
+    return logs_TL, energy, compare(logs_TL, energy, [phones for _, phones in words])
+
+
+def _samples(corpus: Path, utterance: Utterance) -> Floats:
+    return read_sound(corpus, utterance, AUDIO.sample_rate)[0]
+
+
+@lru_cache(maxsize=4)
+def _aligner(path: Path) -> Aligner:
+    return load(path)

@@ -1,0 +1,79 @@
+"""What recognisers understand in each clip, and how far that is from its text."""
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rapidfuzz.distance import Levenshtein
+
+import sonorant.audio
+import sonorant.audio.recognizers
+import sonorant.corpus.sound
+from sonorant.audio.recognizers import Recognizer, load_recognizer
+from sonorant.cache import code_of, compute_missing, key_of
+from sonorant.corpus.manifest import Utterance, corpus_files
+from sonorant.corpus.sound import read_sound
+from sonorant.errors import SonorantError
+
+_WORD = re.compile(r"\w+(?:['’]\w+)*")
+_recognizer: Recognizer | None = None
+"""Of this process."""
+
+
+def hear(
+    corpus: Path, utterances: Sequence[Utterance], clips: Sequence[str], name: str, cache: Path
+) -> list[str] | str:
+    """What the recogniser `name` understands in each utterance, or why it did not run. `clips`: their names by content,
+    the key of what is in the `cache` already."""
+    languages = sorted({utterance.language for utterance in utterances})
+    if len(languages) > 1:
+        return f"not run: the corpus mixes {', '.join(languages)}, and a recogniser hears one language"
+    try:
+        revision = load_recognizer(name, languages[0]).revision
+    except SonorantError as error:
+        return f"not run: {error}"
+    code = code_of(sonorant.audio.recognizers, sonorant.audio, sonorant.corpus.sound)
+    return compute_missing(
+        _hear,
+        utterances,
+        [key_of(code, revision, languages[0], clip) for clip in clips],
+        cache,
+        label=f"listening ({name})",
+        unit="clip",
+        prepare=_load,
+        arguments=(corpus, name, languages[0]),
+        reads=corpus_files(corpus, utterances),
+    )
+
+
+def _load(corpus: Path, name: str, language: str) -> None:
+    global _recognizer, _corpus
+    _corpus, _recognizer = corpus, load_recognizer(name, language)
+
+
+_corpus = Path()
+
+
+def _hear(utterance: Utterance) -> str:
+    assert _recognizer is not None
+    return _recognizer.transcribe(*read_sound(_corpus, utterance))
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text, without case and marks."""
+    return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
+
+
+def compare_words(said: Sequence[str], heard: Sequence[str]) -> dict[str, float]:
+    """Words of the text that were not heard, and words heard that the text lacks: share, at the edges, and inside."""
+    steps: list[Any] = Levenshtein.opcodes(said, heard).as_list()
+    equal = [place for place, step in enumerate(steps) if step[0] == "equal"]
+    first, last = (equal[0], equal[-1]) if equal else (len(steps), -1)
+    runs = {"start": steps[:first], "inside": steps[first:last] if equal else [], "end": steps[last + 1 :]}
+    found = {"heard_wrong": Levenshtein.distance(said, heard) / max(1, len(said)), "heard_words": float(len(heard))}
+    for where, part in runs.items():
+        found[f"unheard_{where}"] = float(max((end - start for _, start, end, _, _ in part), default=0))
+        found[f"more_heard_{where}"] = float(max((end - start for _, _, _, start, end in part), default=0))
+    return found

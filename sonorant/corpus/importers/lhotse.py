@@ -1,0 +1,118 @@
+"""Corpora that lhotse (https://github.com/lhotse-speech/lhotse) has a recipe for. Downloads nothing."""
+
+import hashlib
+import importlib
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from sonorant.audio.wav import write_wav
+from sonorant.corpus.importers import CorpusConfig
+from sonorant.corpus.importers.metadata_files import Row, clean, import_row
+from sonorant.corpus.manifest import Defect, Utterance, write_manifest
+from sonorant.errors import SonorantError
+
+_TAG = re.compile(r"[a-z]{2,3}(-[a-z0-9]+)*")
+_WHOLE = 0.01  # seconds by which a segment may differ from its recording and still count as all of it
+
+
+def import_corpus(source: Path, out: Path, config: CorpusConfig) -> None:
+    """Run lhotse's recipe `config.recipe` on the downloaded corpus `source`; every supervision becomes an utterance.
+
+    A supervision that spans its recording stays where that lies; part of a recording is cut out (16-bit wav). Raises
+    SonorantError if lhotse is not installed, lacks the recipe, or the recipe does not recognise the folder.
+    """
+    manifests = _run_recipe(str(config.recipe), source)
+    pairs = [(recordings, segment) for recordings, segments in _parts(manifests) for segment in segments]
+    if not pairs:
+        raise SonorantError(f"{source}: lhotse's recipe '{config.recipe}' found no utterances there")
+    progress = tqdm(pairs, desc="importing", unit="utterance")
+    utterances = [_utterance(recordings, segment, source, out, config) for recordings, segment in progress]
+    write_manifest(out / "manifest.jsonl", utterances)
+
+
+def _run_recipe(recipe: str, source: Path) -> Any:
+    prepare = _recipe(recipe)
+    wanted = [
+        parameter.name
+        for parameter in list(inspect.signature(prepare).parameters.values())[1:]
+        if parameter.default is inspect.Parameter.empty and parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+    ]
+    if wanted:
+        needs = f"lhotse's recipe '{recipe}' also needs {', '.join(wanted)}"
+        raise SonorantError(f"{needs}; run it yourself and import the result as kind table")
+    try:
+        return prepare(source)
+    except Exception as error:  # a recipe raises anything when the folder is not what it expects
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise SonorantError(f"{source}: lhotse's recipe '{recipe}' failed: {reason}") from error
+
+
+def _recipe(recipe: str) -> Callable[..., Any]:
+    try:
+        recipes = importlib.import_module("lhotse.recipes")
+    except ImportError as error:
+        raise SonorantError(f"corpus.kind lhotse needs the extra: pip install 'sonorant[corpora]' ({error})") from None
+    known = sorted(name.removeprefix("prepare_") for name in dir(recipes) if name.startswith("prepare_"))
+    if recipe not in known:
+        raise SonorantError(f"corpus.recipe: lhotse has no recipe '{recipe}'; it has: {', '.join(known)}")
+    return getattr(recipes, f"prepare_{recipe}")
+
+
+def _parts(manifests: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield recordings and supervisions; recipes nest them by split, language or speaker."""
+    if not isinstance(manifests, dict):
+        return
+    if "recordings" in manifests and "supervisions" in manifests:
+        yield manifests["recordings"], manifests["supervisions"]
+        return
+    for part in manifests.values():
+        yield from _parts(part)
+
+
+def _utterance(recordings: Any, segment: Any, source: Path, out: Path, config: CorpusConfig) -> Utterance:
+    recording = recordings[segment.recording_id]
+    one_file = len(recording.sources) == 1 and recording.sources[0].type == "file"
+    whole = segment.start < _WHOLE and abs(segment.duration - recording.duration) < _WHOLE
+    file = Path(recording.sources[0].source) if one_file and whole else None
+    row = Row(
+        id=segment.id,
+        audio=str(file.absolute()) if file else f"{segment.id}.wav",
+        text=segment.text or "",
+        speaker=segment.speaker,
+        language=_language(segment.language, config),
+    )
+    if file:
+        return import_row(row, source, out, config)
+    return _cut(row, recording, segment, out, config)
+
+
+def _cut(row: Row, recording: Any, segment: Any, out: Path, config: CorpusConfig) -> Utterance:
+    mark = hashlib.sha256(segment.id.encode()).hexdigest()[:8]  # "a/b" and "a_b" are two segments
+    name = f"audio/{re.sub(r'[^A-Za-z0-9._-]', '_', segment.id)}-{mark}.wav"
+    defect = None
+    try:
+        # Recipes' segments end past the recording by a rounding error; the reader refuses that.
+        seconds = min(segment.duration, recording.duration - segment.start)
+        samples = recording.load_audio(channels=segment.channel, offset=segment.start, duration=seconds)
+        write_wav(out / name, samples.mean(axis=0), recording.sampling_rate)
+    except Exception:  # lhotse's readers raise anything; the row is at fault, not the import
+        defect = Defect.UNREADABLE
+    return Utterance(
+        id=clean(row.id),
+        audio=name,
+        text=clean(row.text or ""),
+        speaker=clean(row.speaker or "") or config.default_speaker,
+        language=row.language or config.language,
+        defect=defect,
+    )
+
+
+def _language(language: str | None, config: CorpusConfig) -> str:
+    """Use only a tag more specific than the settings; recipes write languages in many ways ("English", "EN")."""
+    tag = (language or "").lower().replace("_", "-")
+    return tag if _TAG.fullmatch(tag) and not config.language.startswith(f"{tag}-") else config.language

@@ -1,0 +1,179 @@
+"""Recordings of minutes to hours, each with its text beside it or none: found, placed, cut into utterances.
+
+No utterance is written as sound: it is a stretch of its recording. A recording that cannot be jumped into quickly (mp3,
+m4a and the like: a jump looks through all that lies before) is kept as FLAC of 16 bit; the rest stays where it lies.
+"""
+
+import dataclasses
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import soundfile
+
+from sonorant.audio.decoding import SUFFIXES, decode_blocks, header, seeks_fast
+from sonorant.audio.recognizers import load_recognizer
+from sonorant.corpus.importers import CorpusConfig
+from sonorant.corpus.importers.metadata_files import clean, place_of
+from sonorant.corpus.manifest import Utterance, path_inside, write_manifest
+from sonorant.errors import SonorantError
+from sonorant.extras.long.long_recording import LongConfig, Placement, Unheard, place
+from sonorant.extras.long.script import plain_words
+from sonorant.files import sha256_file, write_json, write_jsonl
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """A recording and its text; one of them may be missing."""
+
+    name: str
+    """Path of both within the folder, without suffix."""
+    recording: Path | None
+    text: str | None
+
+
+def import_corpus(source: Path, out: Path, config: CorpusConfig, cache: Path | None) -> None:
+    """Fill `out` from a folder of recordings and texts of the same name (`chapter1.mp3`, `chapter1.txt`), at any depth:
+    manifest.jsonl, unplaced.jsonl (speech without text, text without speech), summary.json, and in audio/ recordings of
+    formats whose parts are slow to read; all others stay where they lie.
+
+    `cache`: folder of what was heard before. Raises SonorantError naming a folder without recordings, a file that
+    cannot be read, two recordings of one name, and a language that the recogniser does not hear.
+    """
+    pairs = _pairs(source)
+    settings = _settings(pairs, config)
+    utterances: list[Utterance] = []
+    unplaced: list[dict[str, Any]] = []
+    figures: list[dict[str, float]] = []
+    for pair in pairs:
+        kept = _quick(pair.name, pair.recording, out) if pair.recording else None
+        audio, sha256 = _named(kept, source, out) if kept else (None, None)
+        found = place(kept, pair.name, pair.text, settings, cache) if kept else _without_recording(pair)
+        for number, one in enumerate(found.utterances, 1):
+            utterances.append(
+                Utterance(
+                    id=f"{clean(pair.name).replace('/', '-')}-{number:05d}",
+                    audio=audio,
+                    start=one.start,
+                    end=one.end,
+                    text=one.text,
+                    speaker=config.default_speaker,
+                    language=config.language,
+                    sha256=sha256,
+                    confidence=one.confidence,
+                )
+            )
+        unplaced += [{"name": pair.name, **dataclasses.asdict(one)} for one in found.untold]
+        unplaced += [{"name": pair.name, **dataclasses.asdict(one)} for one in found.unheard]
+        figures.append(_figures(found))
+    if not utterances:
+        raise SonorantError(f"{source}: no part of its recordings could be placed; {_why_none(unplaced)}")
+    total = {key: round(sum(one[key] for one in figures), 3) for key in figures[0]}
+    rows = [{"name": pair.name, **one} for pair, one in zip(pairs, figures, strict=True)]
+    write_manifest(out / "manifest.jsonl", utterances)
+    write_jsonl(out / "unplaced.jsonl", unplaced)
+    write_json(out / "summary.json", {"all": total, "recordings": rows})
+    _tell(total)
+
+
+def _pairs(source: Path) -> list[_Pair]:
+    if not source.is_dir():
+        raise SonorantError(f"{source}: not a folder; kind long needs recordings, each with a text of the same name")
+    recordings: dict[str, Path] = {}
+    texts: dict[str, Path] = {}
+    for path in sorted(source.rglob("*")):
+        inside, suffix = path.relative_to(source), path.suffix.lower()
+        kind = texts if suffix == ".txt" else recordings if suffix in SUFFIXES else None
+        if kind is None or any(part.startswith(".") for part in inside.parts) or not path.is_file():
+            continue
+        if path_inside(source, str(inside)) is None:
+            raise SonorantError(f"{path}: leads out of {source}; put the file itself there")
+        name = inside.with_suffix("").as_posix()
+        if name in kind:
+            raise SonorantError(f"{path}: {kind[name].name} beside it has the same name; keep one, or rename one")
+        kind[name] = path
+    if not recordings:
+        raise SonorantError(f"{source}: holds no recordings; kind long needs some, each with a text of the same name")
+    read = {name: _read(path) for name, path in texts.items()}
+    return [_Pair(name, recordings.get(name), read.get(name)) for name in sorted(recordings | texts)]
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise SonorantError(f"{path}: not UTF-8 (byte {error.start}); save it as UTF-8") from None
+    except OSError as error:
+        raise SonorantError(f"{path}: cannot be read ({error.strerror})") from None
+
+
+def _settings(pairs: list[_Pair], config: CorpusConfig) -> LongConfig:
+    """Refuses what cannot work before an hour of it."""
+    for pair in pairs:
+        if pair.recording:
+            header(pair.recording)
+    try:
+        revision = load_recognizer(config.recognizer, config.language).revision
+    except SonorantError as error:
+        raise SonorantError(str(error).replace("recognizer.name", "corpus.recognizer")) from None
+    return LongConfig(
+        recognizer=config.recognizer,
+        revision=revision,
+        language=config.language,
+        shortest=config.shortest,
+        longest=config.longest,
+    )
+
+
+def _named(kept: Path, source: Path, out: Path) -> tuple[str, str | None]:
+    """The recording as the manifest names it, and its hash if it lies outside of `out`."""
+    if kept.is_relative_to(out):
+        return kept.relative_to(out).as_posix(), None
+    return place_of(kept, source, out), sha256_file(kept)
+
+
+def _quick(name: str, recording: Path, out: Path) -> Path:
+    """The recording itself, or a copy in `out` such that parts of it are read quickly."""
+    if seeks_fast(recording):
+        return recording
+    kept = out / "audio" / f"{name}.flac"
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    pieces = decode_blocks(recording)
+    samples, rate = next(pieces)
+    with soundfile.SoundFile(kept, "w", rate, samples.shape[1], "PCM_16", format="FLAC") as file:
+        file.write(samples)
+        for samples, _ in pieces:
+            file.write(samples)
+    return kept
+
+
+def _without_recording(pair: _Pair) -> Placement:
+    text = " ".join((pair.text or "").split())
+    words = len(plain_words(text))
+    lost = (Unheard(words=words, text=text, why="no recording has this name"),)
+    return Placement(seconds=0.0, speech=0.0, words=words, utterances=(), unheard=lost if words else (), untold=())
+
+
+def _figures(found: Placement) -> dict[str, float]:
+    return {
+        "seconds": found.seconds,
+        "speech_seconds": found.speech,
+        "utterances": len(found.utterances),
+        "utterance_seconds": round(sum(one.end - one.start for one in found.utterances), 3),
+        "untold_seconds": round(sum(one.end - one.start for one in found.untold), 3),
+        "words": found.words,
+        "unheard_words": sum(one.words for one in found.unheard),
+    }
+
+
+def _why_none(unplaced: list[dict[str, Any]]) -> str:
+    reasons = sorted({row["why"] for row in unplaced}) or ["no speech was found"]
+    return f"{' and '.join(reasons)}; do texts, corpus.language and recordings belong together?"
+
+
+def _tell(total: dict[str, float]) -> None:
+    if total["untold_seconds"] or total["unheard_words"]:
+        speech, words = f"{total['untold_seconds']:.0f} of {total['speech_seconds']:.0f} s of speech", total["words"]
+        lost = f"{speech} and {total['unheard_words']:.0f} of {words:.0f} words of the texts found no place"
+        print(f"warning: {lost}; unplaced.jsonl beside the manifest lists them", file=sys.stderr, flush=True)

@@ -1,0 +1,139 @@
+"""Which utterances are held out: decided by what they say, so that no take of a held-out sentence is learned."""
+
+import hashlib
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, Literal
+
+from rapidfuzz.distance import Levenshtein
+
+from sonorant.corpus.manifest import SPLITS, Utterance
+
+SplitBy = Literal["text", "id", "speaker"]
+NEAR = 0.2
+"""Share of the words that may differ between near-duplicates."""
+_WORD = re.compile(r"\w+(?:['’]\w+)*")
+_SHINGLE = 3
+_COMMON = 50  # a run of words in more texts than this is a turn of phrase, not a sign of a near-duplicate
+_FEW = 10
+
+
+def split_of(key: str, *, validation: float, test: float) -> str:
+    """ "train", "validation" or "test" by `key` alone; `validation` and `test` are the fractions held out.
+
+    The key's SHA-256 is a point in [0, 1), with test at one end and validation at the other. A larger fraction takes
+    from train only, never from the other held-out set.
+    """
+    point = _point(key)
+    if point < test:
+        return "test"
+    return "validation" if point >= 1 - validation else "train"
+
+
+def beyond(utterances: Iterable[Utterance], by: SplitBy, most: int) -> set[str]:
+    """Keys (`split_key`) of what is held out beyond `most` utterances each of validation and test.
+
+    Each set keeps the keys whose points are nearest to its end, whole, and one at least. So a smaller number holds out
+    a part of a larger one's, and what is added to a corpus moves nothing from training into a full set.
+    """
+    sizes = Counter((utterance.split, split_key(utterance, by)) for utterance in utterances)
+    found = set()
+    for split, nearest in (("validation", lambda key: -_point(key)), ("test", _point)):
+        held_out = 0
+        for place, key in enumerate(sorted((key for of, key in sizes if of == split), key=nearest)):
+            held_out += sizes[split, key]
+            if place and held_out > most:
+                found.add(key)
+    return found
+
+
+def _point(key: str) -> float:
+    """Where the key lies in [0, 1)."""
+    return int.from_bytes(hashlib.sha256(key.encode("utf-8")).digest()[:8], "big") / 2**64
+
+
+def split_key(utterance: Utterance, by: SplitBy) -> str:
+    """What all utterances of one split's unit share: their text, their speaker, or the id that nothing shares."""
+    match by:
+        case "text":
+            return text_key(utterance)
+        case "speaker":
+            return utterance.speaker
+        case "id":
+            return utterance.id
+
+
+def text_key(utterance: Utterance) -> str:
+    """The words of the spoken text, equal for every take of a sentence: no case, no punctuation, numbers in words."""
+    return " ".join(_WORD.findall(unicodedata.normalize("NFKC", utterance.spoken or "").casefold()))
+
+
+def read_in_training(utterances: Iterable[Utterance]) -> set[str]:
+    """`text_key` of every sentence that the training split holds."""
+    return {text_key(utterance) for utterance in utterances if utterance.split == "train"}
+
+
+def describe_texts(utterances: list[Utterance]) -> dict[str, Any]:
+    """How often sentences repeat, for `summary.json`.
+
+    `texts`: different ones. `takes`: utterances whose text another one has too. `held_out_read`: utterances of
+    validation and test whose text the training split holds as well. `near_duplicates`: pairs of a held-out text and the
+    training text that is nearest to it, if at most `NEAR` of their words differ.
+    """
+    times = Counter(map(text_key, utterances))
+    read = read_in_training(utterances)
+    held_out = [u for u in utterances if u.split != "train"]
+    return {
+        "texts": len(times),
+        "takes": sum(count for count in times.values() if count > 1),
+        "held_out_read": sum(text_key(utterance) in read for utterance in held_out),
+        "near_duplicates": near_duplicates({text_key(u) for u in held_out} - read, read),
+    }
+
+
+def near_duplicates(held_out: set[str], read: set[str]) -> list[dict[str, Any]]:
+    """The training text nearest to each held-out one, as `held_out`, `read` and `words`, the words that differ.
+
+    Only texts with three words in a row in common are compared, and the distance is Levenshtein's over words, so the
+    time grows with the number of texts, not with its square.
+    """
+    holders: dict[tuple[str, ...], list[str]] = {shingle: [] for text in held_out for shingle in _shingles(text)}
+    for text in read:
+        for shingle in _shingles(text) & holders.keys():
+            holders[shingle].append(text)
+    found = []
+    for text in sorted(held_out):
+        candidates = {
+            other for shingle in _shingles(text) if len(holders[shingle]) <= _COMMON for other in holders[shingle]
+        }
+        near = [(_distance(text, other), other) for other in sorted(candidates)]
+        if near and (nearest := min(near))[0] <= NEAR * len(text.split()):
+            found.append({"held_out": text, "read": nearest[1], "words": nearest[0]})
+    return found
+
+
+def _shingles(text: str) -> set[tuple[str, ...]]:
+    words = text.split()
+    return {tuple(words[start : start + _SHINGLE]) for start in range(max(1, len(words) - _SHINGLE + 1))}
+
+
+def _distance(one: str, other: str) -> int:
+    return Levenshtein.distance(one.split(), other.split())
+
+
+def few_texts(utterances: list[Utterance], by: SplitBy, validation: float, test: float) -> str | None:
+    """What to say of a corpus that says the same few things again and again, such as digits or commands; else None."""
+    texts = len({text_key(utterance) for utterance in utterances})
+    missing = [
+        split
+        for split, share in zip(SPLITS[1:], (validation, test), strict=True)
+        if share and not any(utterance.split == split for utterance in utterances)
+    ]
+    if by != "text" or len(utterances) < 3 * texts or (texts * test >= _FEW and not missing):
+        return None
+    return (
+        f"{len(utterances)} utterances say {texts} different texts, too few to hold whole texts out: set "
+        "prepare.split_by to speaker; or to id, and training reads held-out texts in other takes, as the report says"
+    )

@@ -1,0 +1,171 @@
+"""The candidates (`<runtime>/<variant>`) of a voice: which are judged and timed, and their disk and memory.
+
+Run as a module it is the process whose memory is measured: a job as JSON on stdin, figures as JSON on stdout."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sonorant.audio.arrays import Ints
+from sonorant.errors import SonorantError
+from sonorant.files import read_json
+from sonorant.processes import usable_cores
+from sonorant.speech.bundle import Bundle
+from sonorant.speech.runtimes import BASELINE, REFERENCE, runtime_row
+
+STATUS = Path("/proc/self/status")
+
+
+def read_parity(path: Path) -> dict[str, Any]:
+    """`{candidate: {passed, failed, max_abs_diff: {graph}, tolerance: {graph}} | "not run: <why>"}` from the report of
+    `verify`. Raises SonorantError naming the file if it is something else, or without `BASELINE`."""
+    try:
+        parity: dict[str, Any] = {
+            candidate: row if isinstance(row, str) else _parity(row) for candidate, row in read_json(path).items()
+        }
+        if not parity[BASELINE]["passed"]:
+            raise SonorantError(
+                f"{path}: {BASELINE} did not pass: {parity[BASELINE]['failed']}; nothing else can be judged"
+            )
+        return parity
+    except (AttributeError, KeyError, TypeError) as error:
+        raise SonorantError(f"{path}: not what the stage verify writes ({error}); run it again") from None
+
+
+def _parity(row: dict[str, Any]) -> dict[str, Any]:
+    # A string says "not run: <why>".
+    graphs = {graph: found for graph, found in (row.get("graphs") or {}).items() if not isinstance(found, str)}
+    figures = {key: {graph: found[key] for graph, found in graphs.items()} for key in ("max_abs_diff", "tolerance")}
+    tokens = {"tokens": row["tokens"]} if "tokens" in row else {}  # of voices that speak code by code
+    return {"passed": row["passed"], "failed": row["failed"], **figures, **tokens}
+
+
+def judged_variants(parity: dict[str, Any]) -> list[str]:
+    """The variants that passed under ONNX Runtime on the CPU, fp32 first."""
+    runtime, first = BASELINE.split("/")
+    variants = [
+        candidate.split("/", 1)[1]
+        for candidate in parity
+        if candidate.startswith(f"{runtime}/") and passed(parity[candidate])
+    ]
+    return sorted(variants, key=lambda variant: variant != first)
+
+
+def timed_candidates(parity: dict[str, Any]) -> dict[str, str | None]:
+    """Every candidate of `verify`, with why it is not timed, or None. Of torch only `REFERENCE` is timed."""
+    return {candidate: _why_not(candidate, row) for candidate, row in parity.items()}
+
+
+def _why_not(candidate: str, row: Any) -> str | None:
+    if isinstance(row, str):
+        return row.removeprefix("not run: ")
+    if not row["passed"]:
+        return f"failed verify: {row['failed']}"
+    if not runtime_row(candidate.split("/")[0]).standalone and candidate != REFERENCE:
+        return "no bundle holds it; python -m benchmarks.latency times it, benchmarks.decoding that of a language model"
+    return None
+
+
+def certainly_slower(speed: Mapping[str, Any], variant: str) -> str | None:
+    """Why a variant need not be heard: beyond the 95 % interval it is slower than `BASELINE` at every length and number
+    of threads, under every runtime that can ship and was timed. Else None. `speed`: of `latency.measure`."""
+    timed = {
+        candidate: [figure for of_threads in found.values() for figure in of_threads.values()]
+        for candidate, found in speed.items()
+        if candidate.endswith(f"/{variant}") and candidate not in (BASELINE, REFERENCE) and not isinstance(found, str)
+    }
+    cells = [figure for figures in timed.values() for figure in figures]
+    if not cells or any(figure["over_fp32_ci95"][1] >= 1.0 for figure in cells):
+        return None
+    fastest = max(figure["over_fp32"] for figure in cells)
+    return f"slower than fp32: at best {fastest:.2f} times its speed under {', '.join(timed)}, so it cannot ship here"
+
+
+def passed(row: Any) -> bool:
+    """Whether a row of parity says that the candidate ran and passed."""
+    return isinstance(row, dict) and row["passed"]
+
+
+def size(bundle: Bundle) -> dict[str, Any]:
+    """Bytes of the bundle and of each variant that all graphs have; `over_fp32` below 1 = smaller. `sha256` of each
+    graph tells which files the variant's figures belong to."""
+    graphs = bundle.description.graphs
+    files = {
+        variant: {graph: graphs[graph].variants[variant].bytes for graph in bundle.graphs}
+        for variant in graphs[bundle.graphs[0]].variants
+        if all(variant in graphs[graph].variants for graph in bundle.graphs)
+    }
+    whole = {variant: sum(found.values()) for variant, found in files.items()}
+    sizes: dict[str, Any] = {
+        variant: {
+            "bytes": whole[variant],
+            "graphs": found,
+            "over_fp32": round(whole[variant] / whole["fp32"], 4),
+            "sha256": {graph: graphs[graph].variants[variant].sha256 for graph in bundle.graphs},
+        }
+        for variant, found in files.items()
+    }
+    return sizes | {"bundle_bytes": sum(file.stat().st_size for file in bundle.folder.rglob("*") if file.is_file())}
+
+
+def measure_memory(
+    bundle: Path, trained: tuple[Path, Path], candidates: Mapping[str, str | None], tokens: Ints
+) -> dict[str, Any]:
+    """`{candidate: {loaded_mib, peak_mib} | "not run: <why>"}`: of a whole process, Python included, with one thread.
+    `candidates`: each with why it cannot run, or None; `tokens`: phoneme ids (N, 3) of the sentence spoken between
+    `loaded` and `peak`, the longest."""
+    run = {candidate for candidate, reason in candidates.items() if not reason}
+    with ThreadPoolExecutor(usable_cores()) as pool:
+        found = {candidate: pool.submit(_measured, bundle, trained, candidate, tokens) for candidate in run}
+    return {
+        candidate: f"not run: {reason}" if reason else found[candidate].result()
+        for candidate, reason in candidates.items()
+    }
+
+
+def _measured(bundle: Path, trained: tuple[Path, Path], candidate: str, tokens: Ints) -> dict[str, float] | str:
+    if not STATUS.exists():
+        return "not run: this system has no /proc"
+    job = {
+        "bundle": str(bundle),
+        "candidate": candidate,
+        "trained": [str(folder) for folder in trained],
+        "tokens": tokens.tolist(),
+    }
+    command = [sys.executable, "-m", "sonorant.evaluation.measured_candidates"]
+    done = subprocess.run(command, input=json.dumps(job), capture_output=True, text=True)
+    if done.returncode:
+        return f"not run: {(done.stderr.strip().splitlines() or [f'ended with status {done.returncode}'])[-1]}"
+    figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return figures
+
+
+def main() -> None:
+    """Load the candidate, speak once, print what it took."""
+    from sonorant.speech.voice import Voice
+
+    job = json.load(sys.stdin)
+    runtime, variant = job["candidate"].split("/")
+    trained = (Path(job["trained"][0]), Path(job["trained"][1])) if not runtime_row(runtime).standalone else None
+    voice = Voice.load(job["bundle"], runtime, 1, variant=variant, trained=trained)
+    loaded = _status("VmRSS")
+    tokens = np.array(job["tokens"], np.int64)
+    voice.synthesize(tokens[None], np.array([len(tokens)]), np.zeros(1, np.int64), np.ones(1, np.float32))
+    # Not getrusage: after exec its maximum is still that of the process that forked.
+    print(json.dumps({"loaded_mib": loaded, "peak_mib": _status("VmHWM")}))
+
+
+def _status(key: str) -> float:
+    [kibibytes] = re.findall(rf"^{key}:\s+(\d+) kB", STATUS.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return round(int(kibibytes) / 1024, 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+"""Melody, loudness and rhythm of one rendering of a sentence beside another. `T` frames of 10 ms, `P` aligned pairs of
+frames."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sonorant.audio.arrays import Doubles, Ints
+from sonorant.audio.voice_activity import speech_probability, speech_spans
+from sonorant.evaluation.analysis import SPEECH_DB, Analysis
+
+LEAST_FRAMES = 20
+"""Frames, 0.2 s, below which a sentence has no range and no correlation."""
+SLIP = 9.0
+"""Semitones from a sentence's median from which a pitch is taken for a slip by an octave."""
+SLOPE_FRAMES = 15
+"""Frames of the recording, 150 ms, over which a local tempo is measured: a syllable."""
+FASTEST = 4.0
+"""Times by which a local tempo counts as faster or slower at most; alignment may stand still."""
+
+
+def semitones(f0_T: Doubles) -> Doubles:
+    """Pitch (T,) in Hz, 0 where unvoiced -> semitones above 100 Hz, NaN where unvoiced. A value more than `SLIP` from
+    the median is brought nearer by an octave: it is the tracker's slip far more often than the speaker's leap."""
+    with np.errstate(divide="ignore"):
+        found = np.where(f0_T > 0, 12.0 * np.log2(f0_T / 100.0), np.nan)
+    if not (f0_T > 0).any():
+        return found
+    away = found - np.nanmedian(found)
+    return np.where(np.abs(away) > SLIP, found - 12.0 * np.round(away / 12.0), found)
+
+
+def range_of(values: Doubles) -> float:
+    """From the 5th to the 95th percentile of values (N,), which a few stray ones do not move; NaN if there are few."""
+    if len(values) < LEAST_FRAMES:
+        return float("nan")
+    low, high = np.percentile(values, [5.0, 95.0])
+    return float(high - low)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prosody:
+    """Of one sound."""
+
+    pitch_T: Doubles
+    """Semitones, NaN where unvoiced."""
+    pitch_range: float
+    """Semitones between the lowest and the highest 5 % of voiced speech."""
+    speech_seconds: float
+    """Without pauses, and without the silence before and after."""
+    pauses: int
+    """Silences of 0.1 s and more between two stretches of speech, by the voice activity network."""
+    pause_seconds: float
+    """Their length together."""
+
+
+def prosody(sound: Analysis) -> Prosody:
+    """Raises SonorantError if the voice activity network is not installed."""
+    spans = speech_spans(speech_probability(sound.samples.astype(np.float32), sound.rate))
+    speech_seconds = sum(end - start for start, end in spans)
+    pitch_T, speech = semitones(sound.f0), sound.speech
+    return Prosody(
+        pitch_T=pitch_T,
+        pitch_range=range_of(pitch_T[speech & ~np.isnan(pitch_T)]),
+        speech_seconds=speech_seconds,
+        pauses=max(len(spans) - 1, 0),
+        pause_seconds=spans[-1][1] - spans[0][0] - speech_seconds if spans else 0.0,
+    )
+
+
+def compare_pitch(ours: Doubles, theirs: Doubles) -> tuple[float, float, float]:
+    """Correlation, RMS error and median offset (both cents) of aligned pitches (P,), semitones, NaN where unvoiced. The
+    offset is taken out of the error: a voice that is higher throughout has the same melody."""
+    both = ~np.isnan(ours) & ~np.isnan(theirs)
+    if both.sum() < LEAST_FRAMES:
+        return float("nan"), float("nan"), float("nan")
+    difference = 100.0 * (ours[both] - theirs[both])
+    offset = float(np.median(difference))
+    return correlation(ours[both], theirs[both]), float(np.sqrt(np.square(difference - offset).mean())), offset
+
+
+def compare_energy(ours: Doubles, theirs: Doubles) -> tuple[float, float]:
+    """Correlation and RMS error in dB of aligned levels (P,), dB. What is quieter than speech counts as silence alike,
+    and a constant difference, of loudness, is taken out of the error."""
+    if len(ours) < LEAST_FRAMES:
+        return float("nan"), float("nan")
+    ours, theirs = (np.maximum(level, level.max() - SPEECH_DB) for level in (ours, theirs))
+    difference = ours - theirs
+    return correlation(ours, theirs), float(np.sqrt(np.square(difference - np.median(difference)).mean()))
+
+
+def correlation(ours: Doubles, theirs: Doubles) -> float:
+    """Pearson's of values (N,); 0 if one of them stands still: a monotone follows no melody."""
+    if min(ours.std(), theirs.std()) < 1e-6:
+        return 0.0
+    return float(np.corrcoef(ours, theirs)[0, 1])
+
+
+def unevenness(i: Ints, j: Ints, speech: NDArray[np.bool_]) -> float:
+    """How unevenly speech is stretched: standard deviation of the local tempo along a path (P,), in octaves, over
+    `SLOPE_FRAMES` frames of the recording that are all `speech` (T,). 0: even, whatever the tempo as a whole."""
+    frames = np.arange(j[-1] + 1)
+    if len(frames) <= SLOPE_FRAMES:
+        return float("nan")
+    place = np.interp(frames, *_means(j, i))
+    slope = (place[SLOPE_FRAMES:] - place[:-SLOPE_FRAMES]) / SLOPE_FRAMES
+    windows = np.lib.stride_tricks.sliding_window_view(speech[: len(frames)], SLOPE_FRAMES + 1).all(axis=1)
+    used = slope[windows]
+    if len(used) < LEAST_FRAMES:
+        return float("nan")
+    return float(np.log2(np.clip(used, 1 / FASTEST, FASTEST)).std())
+
+
+def _means(keys: Ints, values: Ints) -> tuple[Doubles, Doubles]:
+    """Each key once, and the mean of its values."""
+    places, inverse, counts = np.unique(keys, return_inverse=True, return_counts=True)
+    return places.astype(np.float64), np.bincount(inverse, weights=values) / counts

@@ -1,0 +1,147 @@
+"""The families of voice side by side, on the same sentences: figures and players."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from sonorant.audio.arrays import Ints
+from sonorant.evaluation.report.document import RECORDINGS, Document
+from sonorant.evaluation.report.players import Presentation
+from sonorant.evaluation.report.sentences_section import FILE, Sentence, read_sentences
+from sonorant.families import family_names
+from sonorant.pages.blocks import Cell, Part, Section, Table
+from sonorant.training.intervals import bootstrap, rate
+
+RESAMPLES = 1000
+
+
+@dataclass(frozen=True)
+class JudgedFamily:
+    """A family that was judged, as its run left it."""
+
+    folder: Path
+    figures: Document
+
+    @property
+    def first(self) -> str:
+        """The variant that its samples are of."""
+        return self.figures["variants"].items()[0][0]
+
+    def word_errors(self, variant: str) -> tuple[Ints, Ints]:
+        """Wrong words and words of each sentence (S,)."""
+        rows = Document.read_lines(self.folder / FILE)
+        wrong = [round(row["word_errors"][variant].number()) for row in rows]
+        return np.array(wrong), np.array([round(row["words"].number()) for row in rows])
+
+
+def families(folder: Path, own: str, presentation: Presentation) -> Section:
+    """Every variant of every family judged on the sentences of `own`, how to run missing families, and players.
+    `folder`: a folder a family, from the stage evaluate. Raises SonorantError naming file and key if one is damaged."""
+    judged, missing = _judged(folder, own)
+    baseline = judged[own]
+    rows = [row for name, found in judged.items() for row in _rows(name, found, baseline if name != own else None)]
+    rows += [[name, why] for name, why in missing.items()]
+    above = f"above {own} {baseline.first}, points"
+    head = [
+        "family",
+        "variant",
+        "WER, %",
+        above,
+        "length ratio",
+        "DNSMOS",
+        "real-time factor",
+        "first audio, ms",
+        "size",
+    ]
+    words = (
+        "Real-time factor: a medium sentence on one thread; first audio: median, streamed on one thread. "
+        "In brackets: 95 % intervals, paired where two are compared."
+    )
+    parts: list[Part] = [words, Table(caption="Families", head=[*head, "ran away, %"], rows=rows)]
+    if len(judged) > 1:
+        parts.append("The first sentences, each family by its first variant.")
+        parts += [replace(presentation, shipped=own).article(sentence) for sentence in _sentences(judged)]
+    return Section(anchor="families", title="Families", parts=parts)
+
+
+def _judged(folder: Path, own: str) -> tuple[dict[str, JudgedFamily], dict[str, str]]:
+    """Families judged on the sentences of `own`, `own` first, and why each of the others was not."""
+    wanted = Document.read(folder / own / "family.json")
+    judged, missing = {own: JudgedFamily(folder / own, wanted)}, {}
+    for name in family_names():
+        file = folder / name / "family.json"
+        if name == own:
+            continue
+        if not file.exists():
+            missing[name] = f"not run: make demo FAMILY={name}"
+            continue
+        found = Document.read(file)
+        if found["sentences"]["sha256"].text() == wanted["sentences"]["sha256"].text():
+            judged[name] = JudgedFamily(folder / name, found)
+        else:
+            missing[name] = f"not run: not judged on these sentences by this recogniser: make demo FAMILY={name}"
+    return judged, missing
+
+
+def _rows(name: str, judged: JudgedFamily, baseline: JudgedFamily | None) -> list[list[Cell]]:
+    return [
+        [
+            name,
+            variant,
+            found["intelligibility"].not_run or found["intelligibility"].estimate("wer"),
+            _above(judged, variant, baseline) if baseline else None,
+            found["naturalness"].figure("duration_ratio", ".3f"),
+            _below(found, ("naturalness", "dnsmos"), ("ovrl",), ".2f"),
+            _below(found, ("speed",), ("medium", "threads_1", "rtf"), ".4f"),
+            _below(found, ("first_audio",), ("p50_ms",), ".0f"),
+            size.megabytes("bytes") if (size := found.get("size")) else None,
+            decoded.estimate("runaway_rate", scale=100) if (decoded := found.get("decoding")) else "cannot",
+        ]
+        for variant, found in judged.figures["variants"].items()
+    ]
+
+
+def _below(found: Document, optional: tuple[str, ...], keys: tuple[str, ...], form: str) -> str | None:
+    """The number below `optional` and `keys`, the words in its place, or None if what `optional` names is absent."""
+    for key in optional:
+        inner = found.get(key)
+        if inner is None or inner.not_run:
+            return inner.not_run if inner else None
+        found = inner
+    for key in keys:
+        found = found[key]
+    return f"{found.number():{form}}"
+
+
+def _above(judged: JudgedFamily, variant: str, baseline: JudgedFamily) -> str:
+    """Word error rate over the first variant's of the baseline, on the same sentences, or why there is none."""
+    if why := judged.figures["variants"][variant]["intelligibility"].not_run:
+        return why
+    (ours, words), (theirs, _) = judged.word_errors(variant), baseline.word_errors(baseline.first)
+    low, high = bootstrap(rate, ours - theirs, words, resamples=RESAMPLES)
+    return f"{rate(ours, words) - rate(theirs, words):+.1f} [{low:+.1f}, {high:+.1f}]"
+
+
+def _sentences(judged: dict[str, JudgedFamily]) -> list[Sentence]:
+    """The sentences every family has samples of; their kinds are the recording and each family's first variant."""
+    by_family = {
+        name: {sentence.id: sentence for sentence in read_sentences(found.folder, (RECORDINGS, found.first))}
+        for name, found in judged.items()
+    }
+    [first, *others] = by_family.values()
+    return [
+        _beside(sentence, {name: (sentences[identity], judged[name].first) for name, sentences in by_family.items()})
+        for identity, sentence in first.items()
+        if all(identity in sentences for sentences in others)
+    ]
+
+
+def _beside(recorded: Sentence, spoken: dict[str, tuple[Sentence, str]]) -> Sentence:
+    of = {RECORDINGS: (recorded, RECORDINGS)} | spoken
+    return replace(
+        recorded,
+        heard={name: sentence.heard[kind] for name, (sentence, kind) in of.items()},
+        errors={name: sentence.errors[kind] for name, (sentence, kind) in of.items()},
+        samples={name: sentence.samples[kind] for name, (sentence, kind) in of.items()},
+    )

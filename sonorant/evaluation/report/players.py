@@ -1,0 +1,131 @@
+"""Sentences to listen to and look at: for every kind a player, a mel spectrogram and what was heard."""
+
+import base64
+import io
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import soundfile
+import torch
+
+from sonorant.audio.arrays import Floats
+from sonorant.audio.mel import FLOOR, MelConfig, log_mel
+from sonorant.audio.wav import read_audio
+from sonorant.evaluation.report.document import label
+from sonorant.evaluation.report.naturalness_section import pitch_curves
+from sonorant.evaluation.report.sentences_section import Sentence, Timed, Words, marked
+from sonorant.pages.blocks import Block
+from sonorant.pages.charts import Chart
+
+QUIETEST, LOUDEST = float(np.log(FLOOR)), 1.0
+"""Ends of the colours, natural log of the magnitude: one scale for all pictures, so that they can be compared."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Player:
+    """A sentence as one kind speaks it."""
+
+    name: str
+    ships: bool
+    errors: str
+    heard: Sequence[Words]
+    sound: str
+    """FLAC as a data address."""
+    picture: str
+    """PNG of the spectrogram as a data address."""
+    shown: str
+    """The picture in words."""
+    times: Sequence[Timed] = ()
+    """When its words are spoken, where a voice tells."""
+    untimed: str = ""
+    """Why it does not."""
+    width: float
+    """Percent of the card the picture takes, so that those of a sentence keep one scale of time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Article(Block):
+    """One sentence as everyone speaks it, side by side where there is room."""
+
+    template = "article.html"
+    id: str
+    reference: str
+    players: Sequence[Player]
+    folded: Sequence[Player]
+    """Shown on demand."""
+    melodies: Sequence[Chart] = ()
+    """Of the players not folded, over one another."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Presentation:
+    """What all articles have in common."""
+
+    audio: MelConfig
+    normalized: Callable[[str], str]
+    shipped: str
+    """The kind marked as the one that ships."""
+
+    def article(self, sentence: Sentence, first: Collection[str] | None = None) -> Article:
+        """A sentence with the players of the kinds `first`, all others folded; None folds nothing."""
+        sounds = {kind: read_audio(file, self.audio.sample_rate)[0] for kind, file in sentence.samples.items()}
+        longest = max(len(sound) for sound in sounds.values())
+        players = {kind: self._player(sentence, kind, sound, longest) for kind, sound in sounds.items()}
+        shown = {kind: sound for kind, sound in sounds.items() if first is None or kind in first}
+        melodies = pitch_curves(shown, self.audio.sample_rate)
+        return Article(
+            id=sentence.id,
+            reference=sentence.reference,
+            players=[player for kind, player in players.items() if first is None or kind in first],
+            folded=[player for kind, player in players.items() if not (first is None or kind in first)],
+            melodies=[melodies] if melodies else [],
+        )
+
+    def _player(self, sentence: Sentence, kind: str, sound: Floats, longest: int) -> Player:
+        seconds, wrong = len(sound) / self.audio.sample_rate, sentence.errors[kind]
+        times = sentence.times.get(kind, [])
+        return Player(
+            name=label(kind),
+            ships=kind == self.shipped,
+            errors=sentence.heard[kind] if wrong is None else _errors(wrong, sentence.words),
+            heard=[]
+            if wrong is None
+            else marked(self.normalized(sentence.reference), self.normalized(sentence.heard[kind])),
+            sound=_address("audio/flac", _flac(sound, self.audio.sample_rate)),
+            picture=_address("image/png", spectrogram(sound, self.audio)),
+            shown=f"Mel spectrogram, {label(kind)}, {seconds:.1f} s, up to {self.audio.f_max / 1000:g} kHz",
+            times=[] if isinstance(times, str) else times,
+            untimed=times if isinstance(times, str) else "",
+            width=round(100 * len(sound) / longest, 1),
+        )
+
+
+def _errors(wrong: int, words: int) -> str:
+    return f"{wrong} of {words} wrong" if wrong else "no error"
+
+
+def _address(kind: str, data: bytes) -> str:
+    return f"data:{kind};base64,{base64.b64encode(data).decode('ascii')}"
+
+
+def _flac(sound: Floats, rate: int) -> bytes:
+    """16 bit, lossless: what a WAV of 16 bit holds, at about half its size."""
+    buffer = io.BytesIO()
+    integers = np.clip(np.rint(sound.astype(np.float64) * 32768), -32768, 32767).astype(np.int16)
+    soundfile.write(buffer, integers, rate, format="FLAC", subtype="PCM_16")
+    return buffer.getvalue()
+
+
+def spectrogram(samples: Floats, audio: MelConfig) -> bytes:
+    """The log-mel of samples (S,) as a PNG of 256 colours: time to the right, mel bins upwards, a pixel a frame."""
+    from matplotlib import colormaps
+    from PIL import Image
+
+    mel_MT = log_mel(torch.from_numpy(samples), audio).numpy()
+    levels = np.clip((mel_MT[::-1] - QUIETEST) / (LOUDEST - QUIETEST) * 255, 0, 255)
+    picture = Image.fromarray(np.rint(levels).astype(np.uint8)).convert("P")
+    picture.putpalette((colormaps["magma"](np.arange(256))[:, :3] * 255).astype(np.uint8).tobytes())
+    buffer = io.BytesIO()
+    picture.save(buffer, "PNG", optimize=True)
+    return buffer.getvalue()

@@ -1,0 +1,60 @@
+"""What int8 costs, layer by layer, and whether training in int8 brought anything."""
+
+from collections.abc import Sequence
+
+from sonorant.evaluation.report.document import Document
+from sonorant.pages.blocks import Badge, Cell, Fold, Group, Part, Section, Table
+
+METHODS = {"float": "float", "ptq": "after training (PTQ)", "qat": "in training (QAT)"}
+MEASURES = {"log_mel_db": "log-mel distance, dB", "wrong_codes_percent": "wrong codes, %"}
+"""What stands beside the loss, by its key."""
+OPEN = 12
+"""Layers shown at once, the most sensitive; the others are folded."""
+
+
+def quantization(models: Sequence[tuple[str, Document]]) -> Section:
+    """PTQ beside QAT and the sensitivity of every layer, for each model by its name."""
+    return Section(anchor="quantization", title="Quantisation", parts=[_model(*model) for model in models])
+
+
+def _model(name: str, found: Document) -> Group:
+    measure, shipped = found["measure"].text(), found["shipped"].text()
+    methods = [_method(method, found["figures"][method], method == shipped, measure) for method in METHODS]
+    head = ["quantised", "", "loss", MEASURES.get(measure, measure.replace("_", " ")), "loss above float, %"]
+    parts: list[Part] = [found["sentence"].text()]
+    parts.append(Table(caption=f"On the validation split, {name}", head=head, rows=methods))
+    layers = sorted(found["sensitivity"].rows(), key=lambda row: (-row["loss_percent"].number(), row["layer"].text()))
+    if layers:  # a model that others trained has none to try
+        kept = sum(row["stays_float"].flag() for row in layers)
+        limit = f"those whose loss rises by more than {found['max_layer_loss'].number():g} %"
+        parts.append(f"Each layer alone in int8: {kept} of {len(layers)} stay in float, {limit}.")
+        parts.append(_sensitivity(f"Most sensitive layers, {name}", layers[:OPEN], measure))
+    if len(layers) > OPEN:
+        every = _sensitivity(f"Layers, {name}", layers, measure)
+        parts.append(Fold(summary=f"all {len(layers)} layers", parts=[every]))
+    return Group(title=name[0].upper() + name[1:], parts=parts)
+
+
+def _method(method: str, figures: Document, ships: bool, measure: str) -> list[Cell]:
+    name: list[Cell] = [METHODS[method], Badge("ships", "good") if ships else ""]
+    if figures.not_run:
+        return [*name, figures.not_run]
+    above = figures.get("above_float")
+    cost = above.estimate("loss_percent", "+.2f") if above else None
+    return [*name, figures.estimate("loss", ".4f"), figures.estimate(measure, ".3f"), cost]
+
+
+def _sensitivity(caption: str, layers: Sequence[Document], measure: str) -> Table:
+    rows = [
+        [
+            row["layer"].text(),
+            row["kind"].text(),
+            f"{row['weights'].number():,.0f}",
+            f"{row['loss_percent'].number():+.3f}",
+            f"{row[measure].number():+.3f}",
+            "float" if row["stays_float"].flag() else "int8",
+        ]
+        for row in layers
+    ]
+    head = ["layer", "kind", "weights", "loss, %", MEASURES.get(measure, measure.replace("_", " ")), "kept in"]
+    return Table(caption=caption, head=head, rows=rows, prose=["kind"])

@@ -1,0 +1,133 @@
+"""The report: one HTML file that needs nothing beside it, put together from its sections."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sonorant.audio.mel import MelConfig
+from sonorant.errors import SonorantError
+from sonorant.evaluation.error_rates import Normalizer
+from sonorant.evaluation.report.candidates_section import candidates, headline, parity, shipped
+from sonorant.evaluation.report.document import COPIES, RECORDINGS, Document
+from sonorant.evaluation.report.families_section import families
+from sonorant.evaluation.report.judgement_section import decoding, distances, intelligibility
+from sonorant.evaluation.report.naturalness_section import beside_recordings
+from sonorant.evaluation.report.origin_section import corpus, lineage, training
+from sonorant.evaluation.report.players import Presentation
+from sonorant.evaluation.report.quantization_section import quantization
+from sonorant.evaluation.report.sentences_section import read_sentences, worst_first
+from sonorant.evaluation.report.short_texts_section import short_texts
+from sonorant.evaluation.report.speakers_section import by_speaker
+from sonorant.evaluation.report.speed_section import latency, size_and_memory
+from sonorant.families import model_kind
+from sonorant.files import write_text
+from sonorant.pages.blocks import Fold, Part, Section, render
+
+OPEN = 3
+"""Sentences shown at once; the others are folded."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportConfig:
+    """How long the page is: section `report` of the settings."""
+
+    sentences: int
+    """Sentences to listen to at most, the worst first."""
+
+    def __post_init__(self) -> None:
+        if self.sentences < 1:
+            raise ValueError(f"sentences must be at least 1, not {self.sentences}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportInputs:
+    """The files and folders the page shows."""
+
+    metrics: Path
+    """What the stage evaluate measured."""
+    evaluation: Path
+    """Folder of its sentences and samples."""
+    choice: Path
+    """What the stage choose decided."""
+    parity: Path
+    """What the stage verify found."""
+    quantization: Path
+    """What the stage quantize found."""
+    summary: Path
+    """The corpus in figures."""
+    audit: Path
+    """What the stage audit found, in figures."""
+    predictor: Path
+    """Trained folder of the model that predicts."""
+    waveform: Path
+    """Trained folder of the vocoder or codec."""
+    quantized: Path
+    """Folder of both models in int8."""
+    families: Path
+    """Folder with a folder for each family that was judged, as the stage evaluate writes it."""
+    adapted: Path | None = None
+    """Folder of the vocoder or codec after the stage adapt, which may have left it as it was."""
+    hashes: Mapping[str, str] = field(default_factory=dict)
+    """DVC's hashes of the project's files, by path."""
+
+
+def write_report(out: Path, inputs: ReportInputs, config: ReportConfig) -> None:
+    """Write the page. The same inputs give the same bytes. Raises SonorantError naming file and key where an input is
+    missing or is not what its stage writes."""
+    metrics, choice = Document.read(inputs.metrics), Document.read(inputs.choice)
+    predictor, waveform = (Document.read(folder / "model.json") for folder in (inputs.predictor, inputs.waveform))
+    named = {_name(model): model for model in (predictor, waveform)}
+    roles = dict(zip(("predictor", "waveform"), named, strict=True))
+    trained = dict(named)
+    if inputs.adapted and (adapted := Document.read(inputs.adapted / "model.json")).value != waveform.value:
+        trained[f"{_name(adapted)}, adapted"] = adapted
+    int8 = {f"{name}, int8": Document.read(inputs.quantized / role / "model.json") for role, name in roles.items()}
+    quantized, ships = Document.read(inputs.quantization), choice["variant"].text()
+    normalized = Normalizer(predictor["frontend"]["language"].text())
+    presentation = Presentation(audio=_mel_config(predictor["audio"]), normalized=normalized, shipped=ships)
+    sections = [
+        _listen(inputs.evaluation, config, presentation),
+        intelligibility(metrics, ships),
+        *by_speaker(metrics, ships),
+        *short_texts(metrics, inputs.evaluation, presentation),
+        candidates(choice),
+        families(inputs.families, metrics["family"].text(), presentation),
+        *beside_recordings(metrics, ships),
+        distances(metrics),
+        *decoding(metrics),
+        latency(metrics, shipped(choice)),
+        size_and_memory(metrics),
+        parity(Document.read(inputs.parity)),
+        quantization([(name, quantized[role]) for role, name in roles.items()]),
+        training(trained),
+        corpus(Document.read(inputs.summary), Document.read(inputs.audit)),
+        lineage(trained | int8, inputs.hashes, metrics),
+    ]
+    title, first = f"{shipped(choice)} · report of a voice", headline(choice, metrics)
+    write_text(out, render("sonorant.evaluation.report", "report.html", title=title, headline=first, sections=sections))
+
+
+def _listen(evaluation: Path, config: ReportConfig, presentation: Presentation) -> Section:
+    """The worst sentences: recording, copy and what ships at once, the other variants folded."""
+    sentences = worst_first(read_sentences(evaluation), presentation.shipped)[: config.sentences]
+    articles = [presentation.article(sentence, (RECORDINGS, COPIES, presentation.shipped)) for sentence in sentences]
+    note = (
+        "The worst understood first. Below each player: what the recogniser heard, errors marked; and when the voice "
+        "itself says that each word begins, in seconds. All spectrograms share one colour scale."
+    )
+    parts: list[Part] = [note, *articles[:OPEN]]
+    if len(articles) > OPEN:
+        parts.append(Fold(summary=f"{len(articles) - OPEN} more sentences", parts=articles[OPEN:]))
+    return Section(anchor="listen", title="Listen", parts=parts)
+
+
+def _mel_config(audio: Document) -> MelConfig:
+    try:
+        return MelConfig(**{key: value.value for key, value in audio.items()})
+    except (TypeError, ValueError) as error:
+        raise SonorantError(f"{audio.file}: key '{audio.key}' is no mel configuration ({error}); train again") from None
+
+
+def _name(model: Document) -> str:
+    """A model's kind in words."""
+    return model_kind(model["kind"].text()).title

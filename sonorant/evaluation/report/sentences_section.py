@@ -1,0 +1,128 @@
+"""The sentences one can listen to: their samples, what was heard, and its errors word by word."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import jiwer
+
+from sonorant.errors import SonorantError
+from sonorant.evaluation.report.document import RECORDINGS, Document, ordered
+from sonorant.evaluation.samples import sample_file
+
+FILE = "sentences.jsonl"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sentence:
+    """One judged sentence that has samples. A kind is a variant of the voice, the recordings or their copies."""
+
+    id: str
+    reference: str
+    words: int
+    heard: dict[str, str]
+    """Kind to transcript."""
+    errors: dict[str, int | None]
+    """Kind to wrong words; None if no recogniser ran, and `heard` says why."""
+    samples: dict[str, Path]
+    """Kind to WAV file."""
+    times: dict[str, list[Timed] | str] = field(default_factory=dict)
+    """Kind to when its words are spoken, or why the voice does not tell."""
+
+    def error_rate(self, kind: str) -> float:
+        """Wrong words of a kind, in percent of the words to be said; 0 if nobody listened."""
+        return 100 * (self.errors[kind] or 0) / max(self.words, 1)
+
+
+class Words(NamedTuple):
+    """Neighbouring words of a transcript, and what is wrong with them."""
+
+    text: str
+    tag: str = ""
+    """The HTML element that marks them: `mark` for wrong words, `del` for missing ones; empty if they are right."""
+    why: str = ""
+
+
+class Timed(NamedTuple):
+    """A word as written, and when it begins."""
+
+    text: str
+    start: str
+    """Seconds."""
+
+
+def read_sentences(folder: Path, wanted: Collection[str] | None = None) -> list[Sentence]:
+    """The sentences of an evaluation's folder that have samples, in its order, of the `wanted` kinds or of all (None).
+    Raises SonorantError naming file and row or key if something is missing."""
+    sentences = [
+        _sentence(folder, row, index, wanted)
+        for index, row in enumerate(Document.read_lines(folder / FILE))
+        if sample_file(folder, row["id"].text(), index, RECORDINGS).exists()
+    ]
+    if not sentences:
+        raise SonorantError(f"{folder}: no sentence of {FILE} has a sample to listen to; run the stage evaluate again")
+    return sentences
+
+
+def worst_first(sentences: list[Sentence], kind: str) -> list[Sentence]:
+    """The sentences by the error rate of one kind, the highest first; equal ones by their id."""
+    missing = [sentence for sentence in sentences if kind not in sentence.errors]
+    if missing:
+        raise SonorantError(
+            f"sentence '{missing[0].id}' was not judged as '{kind}', which is chosen; run evaluate and choose again"
+        )
+    return sorted(sentences, key=lambda sentence: (-sentence.error_rate(kind), sentence.id))
+
+
+def marked(reference: str, transcript: str) -> list[Words]:
+    """A transcript beside its reference, both normalised: wrong and extra words marked, missing ones struck through."""
+    if not reference:
+        return [Words(transcript, "mark")] if transcript else []
+    output = jiwer.process_words(reference, transcript)
+    said, heard = output.references[0], output.hypotheses[0]
+    parts = []
+    for chunk in output.alignments[0]:
+        wanted = " ".join(said[chunk.ref_start_idx : chunk.ref_end_idx])
+        words = " ".join(heard[chunk.hyp_start_idx : chunk.hyp_end_idx])
+        if chunk.type == "equal":
+            parts.append(Words(words))
+        elif chunk.type == "delete":
+            parts.append(Words(wanted, "del", "missing"))
+        else:
+            why = "superfluous" if chunk.type == "insert" else f"instead of: {wanted}"
+            parts.append(Words(words, "mark", why))
+    return parts
+
+
+def _sentence(folder: Path, row: Document, index: int, wanted: Collection[str] | None) -> Sentence:
+    heard = {kind: text.text() for kind, text in row["transcripts"].items() if wanted is None or kind in wanted}
+    kinds = ordered(heard)
+    samples = {kind: sample_file(folder, row["id"].text(), index, kind) for kind in kinds}
+    told = row.get("timings")  # absent from evaluations of before
+    timings = dict(told.items()) if told else {}
+    for file in samples.values():
+        if not file.exists():
+            raise SonorantError(f"{file}: no such file, though {FILE} has its sentence; run the stage evaluate again")
+    return Sentence(
+        id=row["id"].text(),
+        reference=row["reference"].text(),
+        words=int(row["words"].number()),
+        heard={kind: heard[kind] for kind in kinds},
+        errors={kind: _errors(row["word_errors"][kind]) for kind in kinds},
+        samples=samples,
+        times={kind: _times(told) for kind, told in timings.items() if kind in kinds},
+    )
+
+
+def _times(told: Document) -> list[Timed] | str:
+    if told.not_run:
+        return told.not_run
+    words = [word.rows() for word in told.rows()]
+    return [Timed(text.text(), f"{start.number():.2f}") for text, start, _ in words]
+
+
+def _errors(wrong: Document) -> int | None:
+    return None if wrong.not_run else int(wrong.number())

@@ -1,0 +1,228 @@
+"""Choose the variant that ships, and write the bundle that holds it.
+
+The choice is a pure function of the figures of every candidate (`<runtime>/<variant>`). fp32 ships unless another
+passes every parity check, is understood about as well, and is certainly faster: by the interval of ratios measured in
+turn with fp32, not by two medians, either of which may be noise. Where no recogniser had the language, nothing is known
+to be understood as well as fp32. Nor is a variant chosen that the gates of `champion` would refuse where they let fp32
+pass: what is faster and refused serves nobody. The shipped bundle holds the variants that passed; the chosen one is the
+default.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from sonorant.errors import SonorantError
+from sonorant.speech.bundle import Bundle, Graph, write_bundle
+from sonorant.speech.runtimes import BASELINE, REFERENCE, runtime_row
+
+Target = Literal["latency", "throughput"]
+HEARD_UNDER = "onnxruntime"
+"""The runtime under which `evaluate` has every variant recognised."""
+SENTENCES = "medium"
+TARGETS: dict[Target, str] = {"latency": "threads_all", "throughput": "threads_1"}
+"""The timing that is compared. All cores finish one sentence soonest; a core each finishes most sentences an hour."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChooseConfig:
+    """Section `choose` of params.yaml: what another variant must reach to replace fp32."""
+
+    target: Target
+    """latency: a medium sentence on all cores; throughput: the same on one thread, as when each core has a request."""
+    max_wer_above_fp32: float
+    """Points of word error rate on the same sentences."""
+    min_speedup: float
+    """Times fp32's speed, which the low end of the ratio's 95 % interval must reach."""
+
+    def __post_init__(self) -> None:
+        if self.max_wer_above_fp32 < 0:
+            raise ValueError(f"max_wer_above_fp32 must be at least 0, not {self.max_wer_above_fp32}")
+        if self.min_speedup < 1:
+            raise ValueError(f"min_speedup must be at least 1 (nothing slower than fp32 ships), not {self.min_speedup}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CandidateRow:
+    """A candidate's figures and result; a figure that was not measured is None."""
+
+    candidate: str
+    passed: bool
+    """Whether it may ship: it passed every parity check and is understood well enough."""
+    reason: str
+    """One line."""
+    p50_ms: float | None
+    rtf: float | None
+    speedup: float | None
+    """Times the speed of `BASELINE`, measured in turn."""
+    speedup_ci95: list[float] | None
+    wer: float | None
+    wer_above_fp32: float | None
+    wer_above_fp32_ci95: list[float] | None
+    bytes: int | None
+
+    @property
+    def runtime(self) -> str:
+        return self.candidate.split("/", 1)[0]
+
+    @property
+    def variant(self) -> str:
+        return self.candidate.split("/", 1)[1]
+
+    @property
+    def standalone(self) -> bool:
+        """Whether its runtime needs nothing but the bundle."""
+        return runtime_row(self.runtime).standalone
+
+
+def choose(
+    metrics: Mapping[str, Any], config: ChooseConfig, gates: Callable[[str], str] = lambda _: ""
+) -> dict[str, Any]:
+    """The content of reports/choice.json from that of reports/metrics.json, which holds the results of `verify`.
+
+    `gates`: why a candidate would not be champion; empty: it would.
+
+    Raises SonorantError if fp32 under ONNX Runtime, which ships if nothing else does, did not pass.
+    """
+    try:
+        candidates = dict.fromkeys([BASELINE, *metrics["parity"], *metrics["speed"]])
+        rows = [_row(candidate, metrics, config) for candidate in candidates]
+    except (AttributeError, KeyError, TypeError) as error:
+        raise SonorantError(f"not what the stage evaluate writes ({error}); run it again") from None
+    if not rows[0].passed:
+        raise SonorantError(f"{BASELINE}: {rows[0].reason}; there is no voice to ship")
+    able = [row for row in rows if row.passed and row.standalone]
+    refused = {} if gates(BASELINE) else {row.candidate: why for row in able if (why := gates(row.candidate))}
+    rows = [_kept_back(row, refused.get(row.candidate, "")) for row in rows]
+    fast = [row for row in able if row.candidate not in refused and _certainly_faster(row, config)]
+    best = max(fast, key=lambda row: row.speedup or 0.0, default=rows[0])
+    return {
+        "variant": best.variant,
+        "runtime": best.runtime,
+        "target": config.target,
+        "sentence": _sentence(best, rows, config),
+        "table": [asdict(row) for row in rows],
+    }
+
+
+def shipped_variants(choice: Mapping[str, Any]) -> list[str]:
+    """The variants that passed under a runtime that needs nothing but the bundle, including the chosen one."""
+    passed = [row["candidate"].split("/", 1) for row in choice["table"] if row["passed"]]
+    return list(dict.fromkeys(variant for runtime, variant in passed if runtime_row(runtime).standalone))
+
+
+def _row(candidate: str, metrics: Mapping[str, Any], config: ChooseConfig) -> CandidateRow:
+    runtime, variant = candidate.split("/", 1)
+    heard, speed = metrics["intelligibility"].get(variant), metrics["speed"].get(candidate)
+    parity = metrics["parity"].get(candidate)
+    ran = isinstance(parity, dict) and parity["passed"]
+    own = runtime_row(runtime).standalone  # torch runs the trained models, which were not heard or weighed
+    judged: Mapping[str, Any] = heard if ran and own and isinstance(heard, dict) else {}
+    timed: Mapping[str, Any] = speed[SENTENCES][TARGETS[config.target]] if isinstance(speed, dict) else {}
+    above = judged.get("above_fp32", {})
+    unheard = f"; words {heard}" if own and isinstance(heard, str) else ""
+    refused = _refused(candidate, parity, heard, metrics["intelligibility"].get("recordings"), speed, config)
+    row = CandidateRow(
+        candidate=candidate,
+        passed=refused is None,
+        reason=refused or "",
+        p50_ms=timed.get("p50_ms"),
+        rtf=timed.get("rtf"),
+        speedup=1.0 if candidate == BASELINE and timed else timed.get("over_fp32"),
+        speedup_ci95=timed.get("over_fp32_ci95"),
+        wer=judged.get("wer"),
+        wer_above_fp32=above.get("wer"),
+        wer_above_fp32_ci95=above.get("wer_ci95"),
+        bytes=metrics["size"].get(variant, {}).get("bytes") if own else None,
+    )
+    return row if refused else CandidateRow(**asdict(row) | {"reason": _standing(row, config) + unheard})
+
+
+def _refused(candidate: str, parity: Any, heard: Any, everyone: Any, speed: Any, config: ChooseConfig) -> str | None:
+    """Why a candidate may not ship, or None. `everyone`: what was heard in the recordings; where that is why the
+    recogniser did not run, only fp32 may ship, because no other is known to be understood as well."""
+    if candidate == REFERENCE:
+        return None if isinstance(speed, dict) else speed
+    if not isinstance(parity, dict):
+        return parity or "not run: verify did not compare it"
+    if not parity["passed"]:
+        return f"failed verify: {parity['failed']}"
+    nobody_listened = isinstance(heard, str) and heard == everyone
+    if not isinstance(heard, dict) and not (nobody_listened and candidate.split("/", 1)[1] == "fp32"):
+        return heard or "not run: no sentence was heard of this variant under ONNX Runtime on the CPU"
+    above = heard.get("above_fp32") if isinstance(heard, dict) else None
+    if above and above["wer"] > config.max_wer_above_fp32:
+        low, high = above["wer_ci95"]
+        limit = f"choose.max_wer_above_fp32 is {config.max_wer_above_fp32:g}"
+        points = f"{above['wer']:+.1f} points above fp32 (95 % interval {low:+.1f} to {high:+.1f}; {limit})"
+        return f"understood worse: WER {points}{_where_heard(candidate)}"
+    if not isinstance(speed, dict):
+        return speed or "not run: evaluate did not time it"
+    return None
+
+
+def _kept_back(row: CandidateRow, refused: str) -> CandidateRow:
+    """A row with why the gates keep its candidate from being chosen. The bundle holds it all the same."""
+    return replace(row, reason=f"fp32 may be champion and this may not: {refused}") if refused else row
+
+
+def _where_heard(candidate: str) -> str:
+    """What to add to a word error rate that was measured under another runtime."""
+    return "" if candidate.split("/", 1)[0] == HEARD_UNDER else f" as heard under {HEARD_UNDER}"
+
+
+def _certainly_faster(row: CandidateRow, config: ChooseConfig) -> bool:
+    return row.speedup_ci95 is not None and row.speedup_ci95[0] >= config.min_speedup
+
+
+def _standing(row: CandidateRow, config: ChooseConfig) -> str:
+    """How a candidate that passed stands beside fp32."""
+    if row.speedup_ci95 is None:
+        return "passed: what the others are compared with"
+    low, high = row.speedup_ci95
+    figures = f"{row.speedup:.2f} times fp32's speed (95 % interval {low:.2f} - {high:.2f})"
+    if not row.standalone:
+        return f"for comparison, a bundle does not hold the trained models: {figures}"
+    if _certainly_faster(row, config):
+        standing = f"passed: {figures}"
+    elif high < 1:
+        standing = f"passed, and slower: {figures}"
+    else:
+        standing = f"passed, and not certainly faster: {figures}; choose.min_speedup is {config.min_speedup:g}"
+    heard = _where_heard(row.candidate)
+    return f"{standing}; WER{heard}" if heard else standing
+
+
+def _sentence(best: CandidateRow, rows: list[CandidateRow], config: ChooseConfig) -> str:
+    if best.candidate == BASELINE:
+        others = [f"{row.candidate} {row.reason}" for row in rows if row.candidate != BASELINE and row.standalone]
+        tried = [other for other in others if "not run: " not in other]
+        found = f": {'; '.join(tried)}" if tried else ", nothing else could be judged here"
+        return f"{BASELINE} ships ({config.target}){found}"
+    above, size = best.wer_above_fp32, rows[0].bytes
+    low, high = best.wer_above_fp32_ci95 or (0.0, 0.0)
+    smaller = f", {best.bytes / size:.2f} of its size" if best.bytes and size else ""
+    interval = f"(95 % interval {low:+.1f} to {high:+.1f}){_where_heard(best.candidate)}"
+    worse = f", WER {above:+.1f} points {interval}" if above is not None else ""
+    return f"{best.candidate} ships ({config.target}): {best.speedup:.2f} times fp32's speed{worse}{smaller}"
+
+
+def ship(exported: Bundle, choice: Mapping[str, Any], out: Path) -> None:
+    """Write the bundle `out` from the `exported` one, atomically.
+
+    Raises SonorantError if a graph lacks the chosen variant, or a file is damaged.
+    """
+    variants, default = shipped_variants(choice), choice["variant"]
+    exports = exported.description.graphs
+    graphs = {name: _kept(exported, name, graph, variants, default) for name, graph in exports.items()}
+    files = [exported.graph_file(name, variant) for name, graph in graphs.items() for variant in graph.variants]
+    files += [file for file in (exported.reference_file(), exported.lexicon_file()) if file is not None]
+    write_bundle(out, replace(exported.description, graphs=graphs, choice=dict(choice)), dict.fromkeys(files))
+
+
+def _kept(exported: Bundle, name: str, graph: Graph, variants: list[str], default: str) -> Graph:
+    if default not in graph.variants:
+        raise SonorantError(f"{exported.folder}: graph {name} lacks the chosen variant '{default}'; run evaluate again")
+    kept = {variant: graph.variants[variant] for variant in variants if variant in graph.variants}
+    return replace(graph, variants=kept, default_variant=default)

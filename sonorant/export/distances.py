@@ -1,0 +1,189 @@
+"""Inputs to compare runtimes on, and how far two results are apart, in measures that suit each output.
+
+The largest difference says little about int8: where a value lies on the border of two steps, two correct computations
+may choose differently, and everything after differs by a step. Means barely move then, but every wrong scale or
+constant moves them: states and mel are compared by a root mean square relative to the signal, mel and samples by
+decibels of the log-mel. A small phase error moves samples far without being heard, so samples are compared by
+correlation, which falls a little then, and turns over with a wrong sign."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from sonorant.audio.arrays import Floats, Integers, Ints
+from sonorant.audio.mel import MelConfig, log_mel
+from sonorant.export.tolerance import Fault, Tolerance
+
+SPEEDS, PITCHES, ENERGIES = (1.0, 0.5, 2.0), (0.0, 3.0, -3.0), (0.0, -6.0, 6.0)
+"""What the cases take in turn: times as fast, semitones higher, dB louder."""
+TOGETHER = 3
+"""Utterances in a padded batch."""
+Arrays = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A batch on its way through the graphs, each given torch's output of the one before: only its own errors count."""
+
+    inputs: Arrays
+    """Of the encoder."""
+    states: Floats
+    ends: Ints
+    mel: Floats
+    frames: Floats
+    """The mel as the vocoder takes it, with what it is told of pitch."""
+    samples: Floats
+
+    @property
+    def batch(self) -> int:
+        """Utterances."""
+        return len(self.ends)
+
+    @property
+    def tokens(self) -> int:
+        """Of the longest utterance."""
+        return self.states.shape[1]
+
+    @property
+    def lengths(self) -> Ints:
+        """Frames of each utterance (B,)."""
+        return self.ends[:, -1]
+
+    @property
+    def time(self) -> Ints:
+        """Every frame of the longest utterance (T,)."""
+        return np.arange(self.lengths.max())
+
+    def row(self, number: int) -> Case:
+        """One utterance of the batch, its padding cut off."""
+        tokens, frames = int(self.inputs["lengths"][number]), int(self.lengths[number])
+        one = slice(number, number + 1)
+        inputs = {name: values[one] for name, values in self.inputs.items()} | {
+            "tokens": self.inputs["tokens"][one, :tokens]
+        }
+        hop = self.samples.shape[1] // self.mel.shape[2]
+        return Case(
+            inputs,
+            self.states[one, :tokens],
+            self.ends[one, :tokens],
+            self.mel[one, :, :frames],
+            self.frames[one, :, :frames],
+            self.samples[one, : frames * hop],
+        )
+
+
+def spread_lengths(lengths: Ints, count: int) -> list[int]:
+    """Indices of up to `count` utterances of different lengths, spread evenly from shortest to longest."""
+    distinct = np.unique(lengths)
+    wanted = distinct[np.unique(np.linspace(0, len(distinct) - 1, count).round().astype(int))]
+    return [int(np.flatnonzero(lengths == length)[0]) for length in wanted]
+
+
+def shortened(tokens: Integers, phonemes: int) -> Integers:
+    """The first phonemes of an utterance (N, 3) between its start and its end symbol: (phonemes + 2, 3)."""
+    return np.concatenate([tokens[: phonemes + 1], tokens[-1:]])
+
+
+def batches(utterances: Sequence[Integers], speakers: int) -> Iterator[Arrays]:
+    """Inputs of any family's encoder, which takes of them what it has: each utterance (N, 3) alone, then in padded
+    batches; speakers and manners take turns."""
+    alone = [[utterance] for utterance in utterances]
+    together = [utterances[first : first + TOGETHER] for first in range(0, len(utterances) - 1, TOGETHER)]
+    for number, batch in enumerate([*alone, *together]):
+        lengths = np.array([len(utterance) for utterance in batch])
+        tokens = np.zeros((len(batch), lengths.max(), 3), np.int64)
+        for row, utterance in enumerate(batch):
+            tokens[row, : len(utterance)] = utterance
+        turn = number + np.arange(len(batch))
+        yield {
+            "tokens": tokens,
+            "lengths": lengths,
+            "speaker": turn % speakers,
+            "speed": np.array(SPEEDS, np.float32)[turn % len(SPEEDS)],
+            "pitch": np.array(PITCHES, np.float32)[turn % len(PITCHES)],
+            "energy": np.array(ENERGIES, np.float32)[turn % len(ENERGIES)],
+        }
+
+
+DECIBELS = 20 / np.log(10)
+"""Decibels of one natural logarithm of magnitude."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How far an output is from what was expected."""
+
+    output: str
+    max_abs_diff: float
+    relative_error: float
+    log_mel_db: float | None = None
+    """None for states, which are no sound."""
+    correlation: float | None = None
+    """Of samples, -1 to 1; None for the others, and where silence is expected."""
+
+    def check(self, tolerance: Tolerance, where: str, other: str) -> None:
+        """Raise Fault, beginning with `where`, if this is too far from `other`, such as "torch"."""
+        measures: list[tuple[str, float | None, float]] = [("max_abs_diff", self.max_abs_diff, tolerance.max_abs_diff)]
+        if self.output != "samples":
+            measures.append(("relative_error", self.relative_error, tolerance.relative_error))
+        measures.append(("log_mel_db", self.log_mel_db, tolerance.log_mel_db))
+        for name, value, allowed in measures:
+            if value is not None and value > allowed:
+                raise Fault(f"{where}: differs from {other}, {name} {value:.3g}, allowed {allowed:g}")
+        if self.correlation is not None and self.correlation < tolerance.correlation:
+            raise Fault(
+                f"{where}: differs from {other}, correlation {self.correlation:.3g}, must be at least "
+                f"{tolerance.correlation:g}"
+            )
+
+
+def difference(output: str, got: NDArray[Any], expected: NDArray[Any], audio: MelConfig, where: str) -> Difference:
+    """Measure one output of floats. Raises Fault as `check_comparable`."""
+    check_comparable(got, expected, where)
+    error = got.astype(np.float64) - expected
+    size = float(np.sqrt(np.mean(np.square(expected, dtype=np.float64)))) if expected.size else 0.0
+    relative = float(np.sqrt(np.mean(np.square(error)))) / size if size else 0.0
+    decibels, correlation = None, None
+    if output == "mel":
+        decibels = float(np.abs(error).mean()) * DECIBELS
+    elif output == "samples":
+        mels = [log_mel(torch.from_numpy(np.ascontiguousarray(samples)), audio) for samples in (got, expected)]
+        decibels = float((mels[0] - mels[1]).abs().mean()) * DECIBELS
+        correlation = _correlation(got, expected) if size else None
+    return Difference(output, float(np.abs(error).max(initial=0.0)), relative, decibels, correlation)
+
+
+def _correlation(got: NDArray[Any], expected: NDArray[Any]) -> float:
+    """Of values around zero, as samples are; 0 where `got` is silent."""
+    a, b = (values.astype(np.float64).ravel() for values in (got, expected))
+    size = np.sqrt((a @ a) * (b @ b))
+    return float(a @ b / size) if size else 0.0
+
+
+def check_ends(got: NDArray[Any], expected: NDArray[Any], tolerance: Tolerance, where: str, other: str) -> int:
+    """The largest difference of tokens' ends in frames. Raises Fault as `check_comparable`, or beyond the tolerance."""
+    check_comparable(got, expected, where)
+    frames, share = tolerance.frames
+    off = np.abs(got - expected)
+    if (off > frames + share * expected).any():
+        raise Fault(
+            f"{where}: a token ends {off.max()} frames off {other}, allowed {frames:g} and {share:.0%} of the "
+            "time until then"
+        )
+    return int(off.max(initial=0))
+
+
+def check_comparable(got: NDArray[Any], expected: NDArray[Any], where: str) -> None:
+    """Raise Fault, beginning with `where`, where dtype or shape differ or a value is not finite."""
+    if got.dtype != expected.dtype or got.shape != expected.shape:
+        raise Fault(f"{where}: {got.dtype} {got.shape} instead of {expected.dtype} {expected.shape}")
+    if not np.isfinite(got).all():
+        raise Fault(f"{where}: NaN or infinity")
+    if not np.isfinite(expected).all():
+        raise Fault(f"{where}: torch itself gives NaN or infinity")

@@ -1,0 +1,186 @@
+"""A traced module as an ONNX graph: valid, the same bytes every time, for inputs of any size."""
+
+import contextlib
+import io
+import logging
+import re
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import onnx
+import torch
+from torch import Tensor, nn
+
+from sonorant.errors import SonorantError
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportConfig:
+    """How graphs are written."""
+
+    opset: int
+    """ONNX operator set of the graphs, 18 to 23; fewer engines read newer ones. bf16 always uses at least 22."""
+    headroom: float = 8.0
+    """A node whose values on real data, times this, go beyond a 16-bit format stays in float32."""
+    max_loss: float = 8.0
+    """So does a node that errs by more roundings of the format than this, relative to its result."""
+
+    def __post_init__(self) -> None:
+        if self.headroom < 1 or self.max_loss <= 0:
+            raise ValueError("headroom must be at least 1, max_loss above 0")
+        if not 18 <= self.opset <= 23:
+            raise ValueError(f"opset must be 18 to 23, not {self.opset}")
+
+
+class Traced(nn.Module):
+    """A model behind the forward pass that the exporter takes: a subclass names its arguments as the graph's inputs."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+
+# In the examples all sizes differ, and none is 0 or 1: the tracer would take equal sizes for one and the same, and 0 or
+# 1 for constants.
+
+
+def write_graph(
+    module: nn.Module,
+    example: Mapping[str, Tensor | list[Tensor]],
+    inputs: dict[str, dict[int, str]],
+    outputs: Sequence[str],
+    path: Path,
+    config: ExportConfig,
+) -> None:
+    """Write what `module` computes from keyword arguments.
+
+    Args:
+        module: is put into evaluation mode.
+        example: arguments to trace it with; a list of tensors stands for as many inputs of the graph.
+        inputs: the graph's inputs in the order of the arguments, and the dimensions of each that vary, axis to name.
+            Those of the outputs follow from them, never from values: engines need that.
+        outputs: names of the results.
+        path: of the file.
+        config: how graphs are written.
+
+    Raises SonorantError if the result is not valid ONNX.
+    """
+    sizes = {name: torch.export.Dim(name) for shape in inputs.values() for name in shape.values()}
+    varying = iter([{axis: sizes[name] for axis, name in shape.items()} for shape in inputs.values()])
+    shapes = {
+        name: [next(varying) for _ in value] if isinstance(value, list) else next(varying)
+        for name, value in example.items()
+    }
+    with _quiet(), torch.no_grad():
+        traced = torch.export.export(module.eval(), (), dict(example), dynamic_shapes=shapes, strict=True)
+        program = torch.onnx.export(
+            traced,
+            input_names=list(inputs),
+            output_names=list(outputs),
+            opset_version=config.opset,
+            dynamo=True,
+            optimize=True,
+            verbose=False,
+        )
+    assert program is not None
+    model = program.model_proto
+    _name_dimensions(model, inputs)
+    _strip(model)
+    _own_weights(model.graph)
+    try:
+        onnx.checker.check_model(model, full_check=True)
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+        raise SonorantError(
+            f"{path.name}: the exported graph is not valid ONNX ({' '.join(str(error).split())[:200]})"
+        ) from None
+    path.write_bytes(model.SerializeToString(deterministic=True))
+
+
+def _name_dimensions(model: onnx.ModelProto, shapes: dict[str, dict[int, str]]) -> None:
+    """Give the varying dimensions their names back; the tracer numbers them (s13)."""
+    names = {}
+    for value in model.graph.input:
+        for axis, name in shapes[value.name].items():
+            names[value.type.tensor_type.shape.dim[axis].dim_param] = name
+    for value in [*model.graph.input, *model.graph.output, *model.graph.value_info]:
+        for dimension in value.type.tensor_type.shape.dim:
+            if dimension.dim_param:
+                dimension.dim_param = re.sub(
+                    r"\b[a-z]\w*\b", lambda match: names.get(match[0], match[0]), dimension.dim_param
+                )
+
+
+def _strip(model: onnx.ModelProto) -> None:
+    """Remove the exporter's notes: they hold this machine's paths and source lines, so files would differ."""
+    graph = model.graph
+    for part in [
+        model,
+        graph,
+        *model.functions,
+        *graph.node,
+        *graph.value_info,
+        *graph.input,
+        *graph.output,
+        *graph.initializer,
+    ]:
+        del part.metadata_props[:]
+        part.doc_string = ""
+
+
+def _own_weights(graph: onnx.GraphProto) -> None:
+    """Give each node that takes a dequantised weight a weight and a zero point of its own: ONNX Runtime, where it makes
+    weights unsigned (`sonorant.speech.onnx_sessions.SUMS_THAT_FIT`), fails on one that several nodes share."""
+    constants = {constant.name: constant for constant in graph.initializer}
+    weights = {
+        node.output[0]: node for node in graph.node if node.op_type == "DequantizeLinear" and node.input[0] in constants
+    }
+    taken: set[str] = set()
+
+    def own(name: str) -> str:
+        """The constant of this name for the first that asks, a copy of another name for each other."""
+        if name not in taken:
+            taken.add(name)
+            return name
+        copy = graph.initializer.add()
+        copy.CopyFrom(constants[name])
+        copy.name = f"{name}.{len(graph.initializer)}"
+        return str(copy.name)
+
+    ordered = onnx.GraphProto()
+    for node in graph.node:
+        if node.output[0] in weights:
+            continue  # each goes before the nodes that take it
+        for place, value in enumerate(node.input):
+            if value in weights:
+                weight = onnx.NodeProto()
+                weight.CopyFrom(weights[value])
+                for constant in (0, 2):  # the weight and its zero point, if it has one
+                    if constant < len(weight.input):
+                        weight.input[constant] = own(weight.input[constant])
+                if value in taken:
+                    weight.name = weight.output[0] = f"{value}.{len(ordered.node)}"
+                taken.add(value)
+                node.input[place] = weight.output[0]
+                ordered.node.append(weight)
+        ordered.node.append(node)
+    graph.ClearField("node")
+    graph.node.extend(ordered.node)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the exporter's progress and advice from the terminal; its exceptions still arrive."""
+    loggers = [logging.getLogger(name) for name in ("torch.onnx", "torch.export", "onnxscript", "onnx_ir")]
+    levels = [logger.level for logger in loggers]
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        for logger in loggers:
+            logger.setLevel(logging.ERROR)
+        try:
+            yield
+        finally:
+            for logger, level in zip(loggers, levels, strict=True):
+                logger.setLevel(level)

@@ -1,0 +1,113 @@
+"""Post-training quantisation: scales from activations on training data, the cost of each layer in int8 by itself, and
+the model with those quantised that bear it.
+
+The largest absolute value seen becomes 127 ("min-max"). On validation data it lost less than the least mean squared
+error and percentiles, which clip the few large activations that carry much (docs/LOG.md)."""
+
+import copy
+import dataclasses
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from tqdm import tqdm
+
+from sonorant.export.quantization.utterance_losses import Judged
+from sonorant.layers.quantized import LARGEST, LAYERS, quantize_layers, quantized
+
+Scales = dict[str, dict[str, float]]
+"""By layer: `input_scale`, and `output_scale` where the quantised layer has one."""
+
+
+def calibrate(model: nn.Module, names: Iterable[str], run: Callable[[nn.Module], Any]) -> Scales:
+    """Scales of the layers `names` of a float model that `run(model)` uses. The same data give the same scales."""
+    largest: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    with torch.no_grad(), _watched(model, names, largest):
+        run(model)
+    return {
+        name: {which: value / LARGEST if value else 1.0 for which, value in values.items()}
+        for name, values in largest.items()
+        if values
+    }
+
+
+def set_scales(model: nn.Module, scales: Scales) -> None:
+    """Set the scales of `model`'s quantised layers in place. Raises KeyError for a layer without calibration."""
+    for name, layer in quantized(model).items():
+        layer.input_scale.fill_(scales[name]["input_scale"])
+        if layer.quantizes_output:
+            layer.output_scale.fill_(scales[name]["output_scale"])
+        layer.store()  # the bias follows the input's scale
+
+
+@contextmanager
+def _watched(model: nn.Module, names: Iterable[str], largest: dict[str, dict[str, float]]) -> Iterator[None]:
+    handles = [model.get_submodule(name).register_forward_hook(_observer(largest[name])) for name in names]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _observer(largest: dict[str, float]) -> Callable[..., None]:
+    def observe(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        largest["input_scale"] = max(largest["input_scale"], float(inputs[0].abs().max()))
+        if LAYERS[type(layer)].quantizes_output:
+            largest["output_scale"] = max(largest["output_scale"], float(output.abs().max()))
+
+    return observe
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """What one layer costs when it alone computes in int8, against the float model on the same utterances."""
+
+    layer: str
+    kind: str
+    """Class of the float layer."""
+    weights: int
+    """Values in its weight."""
+    loss_percent: float
+    """Rise of the mean validation loss, percent."""
+    error: float
+    """Rise of the mean of what else the judge measures."""
+    measure: str
+    """The name of that, see `Judged`."""
+    stays_float: bool
+    """Whether the loss rose by more than is allowed."""
+
+    def row(self) -> dict[str, Any]:
+        """Of the report."""
+        kept = {name: value for name, value in dataclasses.asdict(self).items() if name not in ("error", "measure")}
+        return kept | {self.measure: self.error}
+
+
+def sensitivity_of(
+    model: nn.Module, scales: Scales, judge: Callable[[nn.Module], Judged], max_layer_loss: float, label: str
+) -> list[Sensitivity]:
+    """Try each layer in int8 by itself, in the order of the scales. `label` names the progress bar."""
+    as_float = judge(model)
+    rows = []
+    for name in tqdm(scales, desc=f"sensitivity ({label})", unit="layer"):
+        judged = judge(quantized_copy(model, [name], scales))
+        layer = model.get_submodule(name)
+        percent = 100.0 * float(judged.loss.mean() / as_float.loss.mean() - 1.0)
+        error = float(judged.error.mean() - as_float.error.mean())
+        weights = int(torch.as_tensor(layer.weight).numel())
+        rows.append(
+            Sensitivity(name, type(layer).__name__, weights, percent, error, judged.measure, percent > max_layer_loss)
+        )
+    return rows
+
+
+def quantized_copy(model: nn.Module, names: Iterable[str], scales: Scales) -> nn.Module:
+    """A copy of a float model in evaluation mode in which the layers `names` compute in int8."""
+    copied = copy.deepcopy(model)
+    quantize_layers(copied, names)
+    set_scales(copied, scales)
+    return copied.eval()

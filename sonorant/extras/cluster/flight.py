@@ -1,0 +1,249 @@
+"""Items spread over the workers of a Dask cluster: few are in flight at a time, and results are kept as they come.
+
+Dask tries again what a dead worker had. Everything else that can go wrong with a cluster is one line here.
+"""
+
+import asyncio
+import logging
+import math
+import pickle
+import sys
+import time
+import warnings
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tqdm import tqdm
+
+from sonorant.errors import SonorantError
+from sonorant.extras.cluster.task import Work, plain, run
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+CONNECT_SECONDS = 30.0
+"""Time for a scheduler to answer."""
+WORKER_SECONDS = 120.0
+"""Time without any worker after which waiting makes no sense."""
+LOOK_SECONDS = 2.0
+"""Between looks at how many workers there are."""
+A_THREAD = 2
+"""Groups in flight for each thread: one is computed, one waits, so that none idles and memory stays what it is."""
+GROUP_SECONDS, GROUP = 0.25, 32
+"""Items that take less than this are sent in groups, as each task costs milliseconds; a group has at most so many."""
+LOGGERS = ("distributed", "distributed.client", "distributed.comm", "distributed.core", "tornado.application")
+
+
+def spread_over(
+    address: str,
+    function: Callable[[Any], Any],
+    items: Sequence[Any],
+    *,
+    label: str,
+    unit: str,
+    prepare: Callable[..., None] | None,
+    arguments: tuple[Any, ...],
+    reads: Sequence[Path],
+    keep: Callable[[int, Any], None] | None,
+) -> list[Any]:
+    """As `sonorant.processes.spread`, by the workers of the cluster whose scheduler is at `address`.
+
+    Raises SonorantError where the cluster fails, a worker differs from this process, or an item kills its workers.
+    """
+    work = Work.of(function, prepare, arguments, reads)
+    return asyncio.run(_spread(address, work, items, label, unit, keep)) if items else []
+
+
+def dashboard(address: str) -> str | None:
+    """Where the scheduler shows what it does; None if it has no dashboard. Raises SonorantError if it is away."""
+
+    async def ask() -> str | None:
+        async with _connected(address) as client:
+            assert client.scheduler is not None
+            info = await client.scheduler.identity(n_workers=0)
+            return client.dashboard_link if "dashboard" in info["services"] else None
+
+    return asyncio.run(ask())
+
+
+async def _spread(
+    address: str,
+    work: Work,
+    items: Sequence[Any],
+    label: str,
+    unit: str,
+    keep: Callable[[int, Any], None] | None,
+) -> list[Any]:
+    results: list[Any] = [] if keep else [None] * len(items)
+    async with _connected(address) as client:
+        flight = _Flight(client, address, work, items, label, unit)
+        with tqdm(total=len(items), desc=label, unit=unit, file=sys.stderr) as progress:
+            async for group, found in flight.results():
+                for place, result in zip(group, found, strict=True):
+                    if keep:
+                        keep(place, result)
+                    else:
+                        results[place] = result
+                progress.update(len(group))
+    return results
+
+
+@asynccontextmanager
+async def _connected(address: str) -> AsyncIterator["Client"]:
+    with _quiet():
+        from distributed import Client
+
+        try:
+            client = await Client(address, asynchronous=True, timeout=CONNECT_SECONDS, set_as_default=False)
+        except (OSError, RuntimeError, TypeError, ValueError) as error:  # TypeError: tls without certificates
+            why = " ".join(str(error).split())[:200]
+            raise SonorantError(
+                f"no scheduler answers at {address} ({why}); start one with 'sonorant scheduler', or unset "
+                "SONORANT_SCHEDULER to work with this machine's processes"
+            ) from None
+        async with client:
+            yield client
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without Dask's own messages: what matters of them is told as an error, in one line."""
+    import distributed  # noqa: F401 - it sets the levels of its loggers
+
+    before = {name: logging.getLogger(name).level for name in LOGGERS}
+    for name in LOGGERS:
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", module="distributed")  # versions, which workers check, and large items
+            yield
+    finally:
+        for name, level in before.items():
+            logging.getLogger(name).setLevel(level)
+
+
+class _Flight:
+    """The items of one call on their way through a cluster."""
+
+    def __init__(self, client: "Client", address: str, work: Work, items: Sequence[Any], label: str, unit: str) -> None:
+        self._client, self._address, self._work, self._items = client, address, plain(work), items
+        # As a task of its own, on which the others depend: the scheduler holds it once and workers pass it on to each
+        # other, and where its worker dies Dask makes it again. A codec is hundreds of MB, and there are many tasks.
+        self._content = client.submit(bytes, work.content, key=f"{label}-{work.call}-given", pure=False)
+        self._label, self._unit, self._last_worker = label, unit, ""
+        self._groups: dict[asyncio.Task[tuple[float, list[Any]]], range] = {}
+        self._threads, self._looked, self._had_workers = 0, -math.inf, time.monotonic()
+        self._seconds, self._sent = math.inf, 0
+
+    async def results(self) -> AsyncIterator[tuple[range, list[Any]]]:
+        """Places and their results, as groups of them come. What killed its workers comes last, alone in the cluster,
+        so that whichever kills them again is certainly the one."""
+        begin, suspects = 0, list[int]()
+        try:
+            await self._look()
+            while begin < len(self._items) or self._groups:
+                while begin < len(self._items) and len(self._groups) < A_THREAD * max(1, self._threads):
+                    begin = self._send(range(begin, begin + self._size(len(self._items) - begin)))
+                async for group, found in self._arrived():
+                    if found is None:
+                        suspects.extend(group)
+                    else:
+                        yield group, found
+            killers = []
+            for place in sorted(suspects):
+                self._send(range(place, place + 1))
+                async for group, found in self._arrived():
+                    if found is None:
+                        killers.append(place)
+                    else:
+                        yield group, found
+            if killers:
+                raise SonorantError(self._told(killers))
+        finally:
+            for task in self._groups:
+                task.cancel()
+
+    def _size(self, left: int) -> int:
+        """Items of the next group: as many as take `GROUP_SECONDS`, and every thread its share of what is left."""
+        share = math.ceil(left / (A_THREAD * max(1, self._threads)))
+        return min(max(1, int(GROUP_SECONDS / self._seconds)) if self._seconds else GROUP, GROUP, share)
+
+    def _send(self, group: range) -> int:
+        items = pickle.dumps([self._items[place] for place in group])
+        self._sent += 1  # a name is never used twice: Dask may remember how a task of that name ended
+        key = f"{self._label}-{self._work['call']}-{self._sent}"
+        future = self._client.submit(run, self._work, self._content, items, key=key, pure=False)
+        self._groups[asyncio.create_task(self._fetch(future))] = group
+        return group.stop
+
+    async def _fetch(self, future: Any) -> tuple[float, list[Any]]:
+        seconds, results = await future
+        return seconds, pickle.loads(results)
+
+    async def _arrived(self) -> AsyncIterator[tuple[range, list[Any] | None]]:
+        """The groups that are there, after the next one is; without results if it killed its workers."""
+        from distributed import CancelledError, KilledWorker
+        from distributed.comm import CommClosedError
+
+        done = set[Any]()
+        while not done:
+            done, _ = await asyncio.wait(self._groups, timeout=LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            await self._look()
+        for task in done:
+            group = self._groups.pop(task)
+            try:
+                seconds, found = task.result()
+            except KilledWorker as error:
+                self._last_worker = error.last_worker.address
+                yield group, None
+                continue
+            except (asyncio.CancelledError, CancelledError, CommClosedError):  # Dask lost its scheduler
+                raise SonorantError(self._gone()) from None
+            except ModuleNotFoundError as error:
+                if (error.name or "").partition(".")[0] != "sonorant":
+                    raise
+                raise SonorantError(
+                    f"a worker of {self._address} has another version of sonorant or none ({error}); "
+                    "install the same commit on all machines, and start the workers again"
+                ) from None
+            self._seconds = (
+                seconds / len(group) if math.isinf(self._seconds) else (self._seconds + seconds / len(group)) / 2
+            )
+            yield group, found
+
+    async def _look(self) -> None:
+        """Count the threads. Raises SonorantError if the scheduler is gone, or workers are away too long."""
+        while time.monotonic() - self._looked > LOOK_SECONDS or not self._threads:
+            try:
+                self._threads = sum((await self._client.nthreads()).values())
+            except (OSError, RuntimeError, ValueError):
+                raise SonorantError(self._gone()) from None
+            self._looked = time.monotonic()
+            if self._threads:
+                self._had_workers = self._looked
+            elif self._looked - self._had_workers > WORKER_SECONDS:
+                raise SonorantError(
+                    f"the scheduler at {self._address} has had no worker for {WORKER_SECONDS:g} s; "
+                    f"start some: sonorant worker {self._address}"
+                )
+            elif any(task.done() for task in self._groups):
+                return
+            else:
+                await asyncio.sleep(0.2)
+
+    def _gone(self) -> str:
+        return (
+            f"{self._label}: the scheduler at {self._address} is gone; start it and its workers again and repeat the "
+            "command, or unset SONORANT_SCHEDULER: what stages keep in their cache is not done again"
+        )
+
+    def _told(self, killers: list[int]) -> str:
+        place, more = killers[0], f", and so did {len(killers) - 1} more" if len(killers) > 1 else ""
+        item = self._items[place]
+        name = getattr(item, "id", None) or getattr(getattr(item, "utterance", None), "id", None)
+        return (
+            f"{self._label}: {self._unit} {place + 1} of {len(self._items)}{f' ({name})' if name else ''} killed every "
+            f"worker that it was given to{more}, the last at {self._last_worker}; see that worker's output or memory"
+        )

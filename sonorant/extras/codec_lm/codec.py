@@ -1,0 +1,252 @@
+"""The neural codec: log-mel in, a few codes a frame out, and samples from those.
+
+The encoder is a stack of ConvNeXt blocks that ends in finite scalar quantisation. The decoder widens the codes' vectors
+to a learned spectrogram, which a vocoder turns into samples; `source_codec.py` has one that tells pitch too. `F` code
+frames of `stride` mel frames each, `G` codebooks, `V` numbers of all codebooks together, `D` rows of a frame as the
+features hold it: M of the log-mel, then those of `sonorant.audio.pitch.ROWS`."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal, Protocol, cast
+
+import torch
+from torch import Tensor, nn
+
+from sonorant.audio.arrays import Floats, Ints
+from sonorant.families.parallel.vocoder import ENTER_KERNEL, VocoderConfig, Vocos, mask_of
+from sonorant.layers.convnext import ConvNeXtStack
+from sonorant.layers.fsq import MOST_LEVELS, FiniteScalarQuantizer
+
+SILENCE = -11.5129
+"""Natural log of the mel's floor of 1e-5: digital silence."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CodecConfig:
+    """Kind and size of the codec, and how finely it speaks."""
+
+    kind: Literal["source_filter", "vocos"] = "vocos"
+    """A key of `sonorant.extras.codec_lm.saved.CODECS`. The default is for models of before."""
+    channels: int
+    """Width of encoder and decoder."""
+    expansion: int
+    """Hidden width of a block's MLP as a multiple of `channels`."""
+    kernel: int
+    """Kernel of the blocks in mel frames; odd."""
+    encoder_blocks: int
+    """ConvNeXt blocks from mel to codes."""
+    decoder_blocks: int
+    """ConvNeXt blocks from codes to samples; of source_filter those from frames to samples."""
+    frame_blocks: int = 2
+    """ConvNeXt blocks from codes to frames, of source_filter alone. The default is for models of before."""
+    stride: int
+    """Mel frames a code frame: the frame rate is sample_rate / hop / stride."""
+    codebooks: int
+    """Tokens a code frame."""
+    levels: list[int]
+    """Levels of each number of a codebook's vector; their product is the number of codes of a codebook."""
+    codebook_dropout: float
+    """Fraction of the training's segments that lose later codebooks, so that the first ones say what matters most."""
+    pretrained: str | None
+    """A codec of transformers by hub id or folder, taken instead of training one (extra `codecs`). `codebooks` of its
+    codebooks are used and the sizes above are ignored. Only a DAC can be exported, no EnCodec or Mimi."""
+
+    def __post_init__(self) -> None:
+        if self.kernel % 2 == 0:
+            raise ValueError("kernel must be odd")
+        counts = ("channels", "expansion", "encoder_blocks", "decoder_blocks", "frame_blocks", "stride", "codebooks")
+        if min(getattr(self, name) for name in counts) < 1:
+            raise ValueError(f"{', '.join(counts[:-1])} and {counts[-1]} must be at least 1")
+        if not self.levels or min(self.levels) < 2 or max(self.levels) > MOST_LEVELS:
+            raise ValueError(f"levels must be at least 2 each and at most {MOST_LEVELS}, not {list(self.levels)}")
+        if math.prod(self.levels) > LARGEST_CODE + 1:
+            raise ValueError(
+                f"levels {list(self.levels)} make {math.prod(self.levels)} codes, more than {LARGEST_CODE + 1}"
+            )
+        if not 0.0 <= self.codebook_dropout < 1.0:
+            raise ValueError(f"codebook_dropout must be at least 0 and below 1, not {self.codebook_dropout}")
+
+
+LARGEST_CODE = 2**15 - 1
+"""Token stores hold int16."""
+
+
+class SoundCodec(Protocol):
+    """What a codec language model needs of its codec, trained here or taken from elsewhere."""
+
+    codebooks: int
+    """Tokens a code frame, G."""
+    codes: int
+    """Codes of a stream, K."""
+    stride: int
+    """Mel frames a code frame."""
+    samples_per_frame: int
+    """Samples a code frame: those of `stride` mel frames."""
+
+    @property
+    def receptive_field(self) -> int:
+        """Frames on either side, as `vocode` takes them, that the samples of a frame depend on."""
+
+    @property
+    def silence(self) -> Tensor:
+        """Codes (G,) int64 of digital silence."""
+
+    def encode_utterance(self, known_DT: Floats, samples_S: Floats) -> Ints:
+        """Log-mel and pitch (D, T) and samples (S,) of one utterance -> codes (F, G)."""
+
+    def decode(self, codes_BFG: Tensor, lengths_B: Tensor | None = None) -> Tensor:
+        """Codes (B, F, G) int64, code frames of each row (B,) int64 -> samples (B, F * samples_per_frame) float32."""
+
+    def vocode(self, frames: Tensor, lengths_B: Tensor | None = None) -> Tensor:
+        """What the graph `vocoder` computes: `decode`, or of a codec with a source the last part of it."""
+
+
+class Codec(nn.Module):
+    """Log-mel -> codes -> samples; implements `SoundCodec`."""
+
+    float_parts: tuple[str, ...] = ("encoder", "quantizer")
+    """What int8 leaves alone: a language model has learned these codes, and no other."""
+    mel_mean: Tensor
+    mel_std: Tensor
+
+    def __init__(
+        self,
+        config: CodecConfig,
+        *,
+        mels: int,
+        n_fft: int,
+        hop: int,
+        rate: int = 0,
+        mel_mean: float = 0.0,
+        mel_std: float = 1.0,
+    ) -> None:
+        """`rate`: of the samples, Hz, for a codec with a source; `mel_mean` and `mel_std` are the corpus' statistics,
+        kept with the weights."""
+        super().__init__()
+        self.config = config
+        self.codebooks, self.stride = config.codebooks, config.stride
+        self.samples_per_frame = config.stride * hop
+        self.mels, self.hop, self.rate = mels, hop, rate
+        self.quantizer = FiniteScalarQuantizer(config.levels)
+        self.codes = self.quantizer.codes
+        self.encoder = CodecEncoder(config, self.heard_rows, self.quantizer.width)
+        self.decoder = self._make_decoder(n_fft)
+        self.register_buffer("mel_mean", torch.tensor(mel_mean))
+        self.register_buffer("mel_std", torch.tensor(mel_std))
+
+    @property
+    def heard_rows(self) -> int:
+        """Rows of a frame that the encoder hears, the first ones."""
+        return self.mels
+
+    def _make_decoder(self, n_fft: int) -> nn.Module:
+        return VocosDecoder(self.config, self.mels, self.quantizer.width, n_fft, self.hop)
+
+    def normalized(self, frames_BDT: Tensor) -> Tensor:
+        """Frames of `heard_rows` or more rows -> those rows, as the encoder takes them."""
+        return (frames_BDT[:, : self.mels] - self.mel_mean) / self.mel_std
+
+    def forward(self, frames_BRT: Tensor) -> Tensor:
+        """Frames as a vocoder takes them (B, R, T) -> samples (B, T * hop), differentiable; in training some rows lose
+        later codebooks."""
+        return self.decoder(self._said(frames_BRT))[:, : frames_BRT.shape[2] * self.hop]
+
+    def encode(self, frames_BDT: Tensor, lengths_B: Tensor | None = None) -> Tensor:
+        """Frames of `heard_rows` or more rows (B, D, T), frames of each row (B,) int64 (None: all) -> codes (B,
+        ceil(T / stride), G) int64. A row is as it would be alone; codes past its length mean nothing."""
+        return self.quantizer.to_codes(self._values(frames_BDT, lengths_B))
+
+    def decode(self, codes_BFG: Tensor, lengths_B: Tensor | None = None) -> Tensor:
+        """Codes (B, F, G) int64, frames of each row (B,) int64 (None: all) -> samples (B, F * samples_per_frame) in
+        -1..1. A row is as it would be alone, a part like the same part of the whole with `receptive_field` frames
+        around it."""
+        return cast(Tensor, self.decoder(self.quantizer.to_values(codes_BFG).flatten(2), lengths_B))
+
+    def vocode(self, frames: Tensor, lengths_B: Tensor | None = None) -> Tensor:
+        """`decode`, since the frames of this codec are its codes."""
+        return self.decode(frames, lengths_B)
+
+    @torch.no_grad()
+    def encode_utterance(self, known_DT: Floats, samples_S: Floats) -> Ints:
+        """Log-mel and pitch (D, T) of one utterance -> codes (ceil(T / stride), G); its samples are not looked at."""
+        return self.encode(torch.from_numpy(known_DT)[None].to(self.mel_mean.device))[0].cpu().numpy()
+
+    @property
+    def receptive_field(self) -> int:
+        """Code frames on either side that the samples of a code frame depend on."""
+        return -(-cast(VocosDecoder, self.decoder).vocoder.receptive_field // self.stride)
+
+    @property
+    @torch.no_grad()
+    def silence(self) -> Tensor:
+        """Codes (G,) int64 of digital silence, far from its ends."""
+        reach = self.encoder.receptive_field
+        silent_1DT = torch.zeros(1, self.heard_rows, 2 * reach + self.stride, device=self.mel_mean.device)
+        silent_1DT[:, : self.mels] = SILENCE
+        return self.encode(silent_1DT)[0, reach // self.stride]
+
+    def _values(self, frames_BDT: Tensor, lengths_B: Tensor | None = None) -> Tensor:
+        """The quantised vectors (B, F, G, D) float32."""
+        hidden_BFV = self.encoder(self.normalized(frames_BDT), mask_of(frames_BDT, lengths_B))
+        return self.quantizer(hidden_BFV.unflatten(2, (self.codebooks, -1)))
+
+    def _said(self, frames_BDT: Tensor) -> Tensor:
+        """The vectors (B, F, V) that the decoder is told; in training some rows lose later codebooks."""
+        values_BFGD = self._values(frames_BDT)
+        if self.training and self.config.codebook_dropout and self.codebooks > 1:
+            values_BFGD = values_BFGD * self._kept(values_BFGD)
+        return values_BFGD.flatten(2)
+
+    def _kept(self, values_BFGD: Tensor) -> Tensor:
+        """(B, 1, G, 1) of ones and zeros: which codebooks of each row are heard. The first always is."""
+        rows, device = len(values_BFGD), values_BFGD.device
+        heard_B = torch.randint(1, self.codebooks, (rows,), device=device)
+        heard_B = torch.where(torch.rand(rows, device=device) < self.config.codebook_dropout, heard_B, self.codebooks)
+        return (torch.arange(self.codebooks, device=device) < heard_B[:, None]).to(values_BFGD.dtype)[:, None, :, None]
+
+
+class CodecEncoder(nn.Module):
+    """Normalised frames -> the vectors to be quantised, `stride` frames in each."""
+
+    def __init__(self, config: CodecConfig, rows: int, width: int) -> None:
+        """`rows`: of a frame that it hears."""
+        super().__init__()
+        self.config = config
+        self.enter = nn.Conv1d(rows, config.channels, ENTER_KERNEL, padding=ENTER_KERNEL // 2)
+        self.norm = nn.LayerNorm(config.channels)
+        self.stack = ConvNeXtStack(config.channels, config.expansion, config.kernel, config.encoder_blocks)
+        self.out = nn.Linear(config.channels * config.stride, config.codebooks * width)
+
+    def forward(self, frames_BDT: Tensor, mask_BT1: Tensor | None = None) -> Tensor:
+        """(B, D, T), mask (B, T, 1) or None -> (B, ceil(T / stride), codebooks * width)."""
+        if mask_BT1 is not None:
+            frames_BDT = frames_BDT * mask_BT1.transpose(1, 2)
+        x_BTC = self.stack(self.norm(self.enter(frames_BDT).transpose(1, 2)), mask_BT1)
+        if mask_BT1 is not None:
+            x_BTC = x_BTC * mask_BT1
+        missing = -x_BTC.shape[1] % self.config.stride
+        return self.out(nn.functional.pad(x_BTC, (0, 0, 0, missing)).unflatten(1, (-1, self.config.stride)).flatten(2))
+
+    @property
+    def receptive_field(self) -> int:
+        """Mel frames on either side that a code depends on, rounded up to whole code frames."""
+        frames = ENTER_KERNEL // 2 + self.config.encoder_blocks * (self.config.kernel // 2)
+        return -(-frames // self.config.stride) * self.config.stride
+
+
+class VocosDecoder(nn.Module):
+    """Codes' vectors -> a learned spectrogram at the mel's frame rate -> samples. The only part that a bundle holds."""
+
+    def __init__(self, config: CodecConfig, mels: int, width: int, n_fft: int, hop: int) -> None:
+        super().__init__()
+        self.stride = config.stride
+        self.expand = nn.Linear(config.codebooks * width, config.stride * mels)
+        sizes = VocoderConfig(
+            channels=config.channels, expansion=config.expansion, blocks=config.decoder_blocks, kernel=config.kernel
+        )
+        self.vocoder = Vocos(sizes, mels=mels, n_fft=n_fft, hop=hop)
+
+    def forward(self, values_BFV: Tensor, lengths_B: Tensor | None = None) -> Tensor:
+        """(B, F, V) float, code frames of each row (B,) int64 (None: all) -> samples (B, F * stride * hop) float32."""
+        learned_BTM = self.expand(values_BFV).unflatten(2, (self.stride, -1)).flatten(1, 2)
+        return self.vocoder(learned_BTM.transpose(1, 2), None if lengths_B is None else lengths_B * self.stride)

@@ -1,0 +1,96 @@
+"""The codec as graphs: codes to samples, in two graphs where it has a source, and a recording to codes, for prompts."""
+
+import math
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from sonorant.audio.mel import FLOOR, MelConfig, mel_filterbank
+from sonorant.audio.pitch import ROWS, SOURCE_ROWS
+from sonorant.export.onnx_graph import ExportConfig, Traced, write_graph
+from sonorant.extras.codec_lm.codec import Codec, SoundCodec
+from sonorant.extras.codec_lm.source_codec import SourceCodec
+
+
+class _Vocoding(Traced):
+    def forward(self, codes: Tensor, lengths: Tensor) -> Tensor:
+        return self.model.vocode(codes, lengths)
+
+
+class _SourceVocoding(Traced):
+    def forward(self, frames: Tensor, lengths: Tensor) -> Tensor:
+        return self.model.vocode(frames, lengths)
+
+
+class _Decoding(Traced):
+    def forward(self, codes: Tensor, lengths: Tensor) -> Tensor:
+        return self.model.frames(codes, lengths)
+
+
+def export_vocoder(codec: SoundCodec, path: Path, config: ExportConfig) -> None:
+    """Write the graph codes (batch, frames, codebooks) int64, lengths (batch,) int64 -> samples (batch, frames *
+    samples a frame) float32, of any batch and length. Raises SonorantError if it is not valid ONNX."""
+    example = {"codes": torch.zeros(2, 9, codec.codebooks, dtype=torch.int64), "lengths": torch.tensor([9, 8])}
+    inputs = {"codes": {0: "batch", 1: "frames"}, "lengths": {0: "batch"}}
+    write_graph(_Vocoding(codec), example, inputs, ("samples",), path, config)
+
+
+def export_decoder(codec: SourceCodec, path: Path, config: ExportConfig) -> None:
+    """Write the graph codes (batch, frames, codebooks) int64, lengths (batch,) int64 -> frames (batch, rows, mel
+    frames) float32, of any batch and length. Raises SonorantError if it is not valid ONNX."""
+    example = {"codes": torch.zeros(2, 9, codec.codebooks, dtype=torch.int64), "lengths": torch.tensor([9, 8])}
+    inputs = {"codes": {0: "batch", 1: "frames"}, "lengths": {0: "batch"}}
+    write_graph(_Decoding(codec), example, inputs, ("frames",), path, config)
+
+
+def export_source_vocoder(codec: SourceCodec, path: Path, config: ExportConfig) -> None:
+    """Write the graph frames (batch, rows, mel frames) float32, those of the source included, lengths (batch,) int64 ->
+    samples (batch, mel frames * hop) float32, of any batch and length. Raises SonorantError if it is not valid ONNX."""
+    rows = codec.mels + ROWS + SOURCE_ROWS
+    example = {"frames": torch.zeros(2, rows, 9), "lengths": torch.tensor([9, 8])}
+    inputs = {"frames": {0: "batch", 2: "frames"}, "lengths": {0: "batch"}}
+    write_graph(_SourceVocoding(codec), example, inputs, ("samples",), path, config)
+
+
+class _Listening(nn.Module):
+    """`log_mel` and `Codec.encode` in one forward pass. Engines lack a Fourier transform, so it is a convolution."""
+
+    filters_MF: Tensor
+    waves_W1S: Tensor
+
+    def __init__(self, codec: Codec, audio: MelConfig) -> None:
+        super().__init__()
+        self.codec, self.audio = codec, audio
+        time_S = torch.arange(audio.n_fft)
+        # The product modulo a period, so that no angle is too large to be exact.
+        turns_FS = (torch.arange(audio.n_fft // 2 + 1)[:, None] * time_S % audio.n_fft).double() / audio.n_fft
+        window_S = torch.hann_window(audio.n_fft, periodic=True, dtype=torch.float64)
+        waves_WS = torch.cat([(2 * math.pi * turns_FS).cos(), (2 * math.pi * turns_FS).sin()]) * window_S
+        self.register_buffer("waves_W1S", waves_WS[:, None].float())
+        self.register_buffer("filters_MF", torch.from_numpy(mel_filterbank(audio)))
+
+    def forward(self, samples: Tensor, pitch: Tensor | None = None) -> Tensor:
+        around = (self.audio.n_fft - self.audio.hop) // 2
+        mirrored_B1S = F.pad(samples.flatten(1)[:, None], (around, around), mode="reflect")
+        cosine_BFT, sine_BFT = F.conv1d(mirrored_B1S, self.waves_W1S, stride=self.audio.hop).chunk(2, dim=1)
+        magnitude_BFT = (cosine_BFT.square() + sine_BFT.square()).sqrt()
+        frames_BDT = (self.filters_MF @ magnitude_BFT).clamp(min=FLOOR).log()
+        if pitch is not None:
+            frames_BDT = torch.cat([frames_BDT, pitch.flatten(1, 2).transpose(1, 2)], dim=1)
+        return self.codec.encode(frames_BDT)
+
+
+def export_prompt(codec: Codec, audio: MelConfig, path: Path, config: ExportConfig) -> None:
+    """Write the graph samples (batch, frames, samples a code frame) float32 and, of a codec with a source, pitch
+    (batch, frames, mel frames a code frame, 2) float32 by `track_pitch` -> codes (batch, frames, codebooks) int64.
+
+    Codes are those of `Codec.encode`, except where rounding tips one to its neighbour. Needs more samples than half of
+    `n_fft`, which it mirrors at both ends. Raises SonorantError if it is not valid ONNX.
+    """
+    example, of_frames = {"samples": torch.zeros(2, 9, codec.samples_per_frame)}, {0: "batch", 1: "frames"}
+    if isinstance(codec, SourceCodec):
+        example["pitch"] = torch.zeros(2, 9, codec.stride, ROWS)
+    inputs = {name: dict(of_frames) for name in example}
+    write_graph(_Listening(codec, audio), example, inputs, ("codes",), path, config)

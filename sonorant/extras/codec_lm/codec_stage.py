@@ -1,0 +1,37 @@
+"""What the stage `train_waveform` does for a codec beside training it: take a pretrained one, and encode the corpus."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from sonorant.extras.codec_lm.codec import CodecConfig
+from sonorant.extras.codec_lm.pretrained_codec import check_pretrained, refuse_without_graph, take_pretrained
+from sonorant.extras.codec_lm.saved import load_codec
+from sonorant.features.codes import write_codes
+from sonorant.features.feature_store import FeatureStore
+from sonorant.files import sha256_file
+from sonorant.training.model_folder import describe, save_model
+
+
+def take_codec(config: CodecConfig, features: Path, out: Path, provenance: dict[str, Any]) -> None:
+    """Write the codec that `config.pretrained` names as a trained folder. Raises SonorantError if it cannot ship."""
+    assert config.pretrained
+    store = FeatureStore.open(features)
+    refuse_without_graph(config.pretrained, check_pretrained(config.pretrained, store.audio, config.codebooks))
+    codec, about = take_pretrained(config.pretrained, store.audio, config.codebooks)
+    provenance = provenance | {"steps": 0, "pretrained": about["name"]}
+    described = describe("codec", config, store.header) | {"pretrained": about, "provenance": provenance}
+    save_model(out, codec.state_dict(), described)
+    print(
+        f"{about['name']} ({about['revision']}): {codec.codebooks} codebooks of {codec.codes} codes, taken as it is",
+        flush=True,
+    )
+
+
+def encode_corpus(codec_folder: Path, features: Path, out: Path, family: str) -> None:
+    """Write the codes of every utterance of `features` as the token store `out` of a family."""
+    codec, _ = load_codec(codec_folder)
+    # On a CPU a pretrained codec takes hours for a day of speech.
+    codec.to("cuda" if torch.cuda.is_available() else "cpu")
+    write_codes(out, family, FeatureStore.open(features), codec, sha256_file(codec_folder / "weights.pt"))

@@ -1,0 +1,59 @@
+"""How the codec learns: by spectra as any waveform model, and the pitch that its codes say."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from sonorant.extras.codec_lm.codec import Codec, CodecConfig
+from sonorant.extras.codec_lm.source_codec import SourceCodec, pitch_distance
+from sonorant.layers.discriminators import Discriminators
+from sonorant.training.initial import Initial, Taken
+from sonorant.training.recipe import Term
+from sonorant.training.waveform import GeneratorLosses, WaveformRecipe, WaveformTrainConfig
+
+PITCH_WEIGHT = 4.0
+"""Of the loss of pitch, beside those of `WaveformTrainConfig.weights`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CodecTrainConfig(WaveformTrainConfig):
+    """Training of the codec."""
+
+
+class CodecLosses(GeneratorLosses):
+    """Losses of any waveform model, and of a codec with a source `pitch`: how far the decoded one is from the
+    recording's, summed over segments."""
+
+    def copy(self, frames_BRT: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        if not isinstance(self.model, SourceCodec):
+            return super().copy(frames_BRT)
+        samples_BS, said_BDT = self.model.copy(frames_BRT)
+        return samples_BS, {"pitch": pitch_distance(said_BDT, frames_BRT, self.model.mels)}
+
+
+class CodecRecipe(WaveformRecipe):
+    """The codec with its features: frames in, samples out; implements `Recipe`. The model draws the codebooks that a
+    row loses, from the micro-batch's seed."""
+
+    name = "codec"
+    sizes = CodecConfig
+    settings = CodecTrainConfig
+
+    def _losses(self, model: nn.Module, adversaries: Discriminators | None) -> CodecLosses:
+        return CodecLosses(model, self.store.audio, self.config, adversaries)
+
+    def _terms(self, names: Sequence[str], model: nn.Module) -> dict[str, Term]:
+        terms = super()._terms(names, model)
+        return terms | {"pitch": Term(PITCH_WEIGHT, "segments")} if isinstance(model, SourceCodec) else terms
+
+    def _copy(self, model: nn.Module, frames_BRT: Tensor) -> Tensor:
+        """From the codes alone, the pitch included."""
+        assert isinstance(model, Codec)
+        return model.decode(model.encode(frames_BRT))[:, : frames_BRT.shape[2] * self.store.audio.hop]
+
+    def start_from(self, initial: Initial) -> Taken:
+        """As any waveform model, with the mel's statistics of the initial weights, whose units they use."""
+        taken = super().start_from(initial)
+        self._description |= {key: initial.description[key] for key in ("mel_mean", "mel_std")}
+        return taken

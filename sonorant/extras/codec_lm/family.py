@@ -1,0 +1,187 @@
+"""The family codec_lm: a language model speaks a codec's codes frame by frame, the codec turns them into samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sonorant.audio.arrays import Integers, Ints
+from sonorant.families.family import Family, Hear, ModelKind
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from sonorant.audio.mel import MelConfig
+    from sonorant.export.bundling import Models
+    from sonorant.export.candidate import Candidate, Expected, Trained
+    from sonorant.export.graph_files import Interface
+    from sonorant.export.quantization.utterance_losses import Judge
+    from sonorant.speech.bundle import Bundle, VoiceDescription
+    from sonorant.speech.runtimes import LoadOptions
+    from sonorant.speech.speaking import Speaking
+    from sonorant.training.config import TrainConfig
+    from sonorant.training.recipe import Recipe
+
+
+class LanguageModel(ModelKind):
+    """Tokens to codes."""
+
+    name, title = "language_model", "language model"
+    learns_codes = True
+
+    def sizes(self) -> type:
+        from sonorant.extras.codec_lm.language_model import LanguageModelConfig
+
+        return LanguageModelConfig
+
+    def settings(self) -> type[TrainConfig]:
+        from sonorant.extras.codec_lm.language_model_training import LanguageModelTrainConfig
+
+        return LanguageModelTrainConfig
+
+    def build(self, description: dict[str, Any]) -> nn.Module:
+        from sonorant.extras.codec_lm.saved import build_language_model
+
+        return build_language_model(description)
+
+    def make_recipe(self, model: dict[str, Any], train: dict[str, Any], features: Path, codes: Path | None) -> Recipe:
+        from sonorant.extras.codec_lm.language_model_training import LanguageModelRecipe
+
+        assert codes is not None  # or `recipe` had refused
+        return LanguageModelRecipe(model, train, features, codes)
+
+    def judge(self, recipe: Any, model: Any, items: Ints) -> Judge:
+        from sonorant.extras.codec_lm.judge import LanguageModelJudge
+
+        return LanguageModelJudge(recipe, model, items)
+
+
+class Codec(ModelKind):
+    """Log-mel and pitch to codes, and codes to samples; trained here or taken from elsewhere."""
+
+    name, title = "codec", "codec"
+    why_no_qat = "a codec is not trained on, as a language model has learned its codes"
+
+    def sizes(self) -> type:
+        from sonorant.extras.codec_lm.codec import CodecConfig
+
+        return CodecConfig
+
+    def settings(self) -> type[TrainConfig]:
+        from sonorant.extras.codec_lm.codec_training import CodecTrainConfig
+
+        return CodecTrainConfig
+
+    def build(self, description: dict[str, Any]) -> nn.Module:
+        from sonorant.extras.codec_lm.saved import build_codec
+
+        return build_codec(description)
+
+    def make_recipe(self, model: dict[str, Any], train: dict[str, Any], features: Path, codes: Path | None) -> Recipe:
+        from sonorant.extras.codec_lm.codec_training import CodecRecipe
+
+        return CodecRecipe(model, train, features)
+
+    def judge(self, recipe: Any, model: Any, items: Ints) -> Judge:
+        from sonorant.extras.codec_lm.judge import CodecJudge
+
+        return CodecJudge(recipe, items)
+
+    def check(self, sizes: Any, audio: MelConfig) -> None:
+        if sizes.pretrained:
+            from sonorant.extras.codec_lm.pretrained_codec import check_pretrained, refuse_without_graph
+
+            refuse_without_graph(sizes.pretrained, check_pretrained(sizes.pretrained, audio, sizes.codebooks))
+
+    def pretrained(self, sizes: Any) -> str | None:
+        named: str | None = sizes.pretrained
+        return named
+
+    def take(self, sizes: Any, features: Path, out: Path, provenance: dict[str, Any]) -> None:
+        from sonorant.extras.codec_lm.codec_stage import take_codec
+
+        take_codec(sizes, features, out, provenance)
+
+
+class CodecLm(Family):
+    """One frame after the other, so that a sentence's length shows at its end."""
+
+    name = "codec_lm"
+    predictor, waveform = LanguageModel(), Codec()
+    graphs = ("encoder", "prefill", "step", "decoder", "vocoder")
+    optional_graphs = ("decoder",)  # of codecs with a source
+    waveform_graphs = ("decoder", "vocoder")
+    autoregressive = True
+    why_not_adapted = "a language model has learned the codec's codes"
+
+    def loaders(self) -> Mapping[str, Callable[[Bundle, LoadOptions], Any]]:
+        from sonorant.extras.codec_lm.runtimes import LOADERS
+
+        return LOADERS
+
+    def why_untimed(self, description: VoiceDescription) -> str:
+        assert description.decoding is not None  # or `read_bundle` had refused it
+        if description.decoding.text != "prefix":
+            return ""
+        return "this voice has no pointer that tells when its words are spoken (language_model.text prefix)"
+
+    def speaking(self, bundle: Bundle, runtime: Any) -> Speaking:
+        from sonorant.extras.codec_lm.synthesis import CodecLmSpeaking
+
+        return CodecLmSpeaking(runtime, bundle.description)
+
+    def prompt(self, recording: Path, bundle: Bundle) -> Ints:
+        from sonorant.extras.codec_lm.synthesis import codes_of
+
+        return codes_of(recording, bundle)
+
+    def models(self, predictor: Path, waveform: Path) -> Models:
+        from sonorant.extras.codec_lm.graphs import CodecLanguageModels
+
+        return CodecLanguageModels.load(predictor, waveform)
+
+    def interface(self, description: VoiceDescription) -> Interface:
+        from sonorant.extras.codec_lm.sounding import has_source
+
+        assert description.decoding is not None  # or `read_bundle` had refused it
+        layers = range(description.decoding.layers)
+        cache = {f"{side}_{layer}": "float32" for side in ("key", "value") for layer in layers}
+        step = {"codes": "int64", "state": "float32", "age": "int64", "position": "int64", "slot_position": "int64"}
+        prompt = {"prompt": "int64", "prompt_lengths": "int64"}
+        new = {f"new_{name}": "float32" for name in cache}
+        codes = {"codes": "int64", "lengths": "int64"}
+        sound = {
+            "decoder": (codes, {"frames": "float32"}),
+            "vocoder": ({"frames": "float32", "lengths": "int64"}, {"samples": "float32"}),
+        }
+        return {
+            "encoder": ({"tokens": "int64", "lengths": "int64", "speaker": "int64"}, {"states": "float32"}),
+            "prefill": ({"states": "float32", "lengths": "int64", **prompt}, {**cache, "position": "int64"}),
+            "step": ({**step, **cache}, {"logits": "float32", "advance": "float32", **new}),
+            **(sound if has_source(description) else {"vocoder": (codes, {"samples": "float32"})}),
+        }
+
+    def candidate(self) -> type[Candidate]:
+        from sonorant.extras.codec_lm.parity import TokenCandidate
+
+        return TokenCandidate
+
+    def expect(self, bundle: Bundle, trained: Trained, utterances: Sequence[Integers], name: str) -> Expected:
+        from sonorant.extras.codec_lm.parity import expect_tokens
+
+        return expect_tokens(bundle, trained, utterances, name)
+
+    def hear(self, description: VoiceDescription, waveform: Path) -> Hear:
+        from sonorant.extras.codec_lm.copying import hearing
+        from sonorant.extras.codec_lm.saved import load_codec
+
+        return hearing(load_codec(waveform)[0], description.audio)
+
+    def write_codes(self, waveform: Path, features: Path, out: Path) -> None:
+        from sonorant.extras.codec_lm.codec_stage import encode_corpus
+
+        encode_corpus(waveform, features, out, self.name)
+
+
+CODEC_LM = CodecLm()

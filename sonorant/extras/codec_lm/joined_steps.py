@@ -1,0 +1,223 @@
+"""Steps of a language model for all speeches of a thread that are under way, in rows of one call: continuous batching.
+
+A step reads all weights for however few rows, so four rows take little longer than one. Whoever asks for steps has them
+computed for everybody (Yu et al. 2022, "Orca": batches are formed anew for each step), whose own turn then finds them
+made. Rows come and go between any two steps, each with a position, rules and noise of its own. A row has the codes that
+it has alone: ONNX Runtime's products on CPUs gave each row the same bits in any batch (`benchmarks.batching`)."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import onnxruntime
+
+from sonorant.audio.arrays import Floats, Ints
+from sonorant.extras.codec_lm.step_buffers import SLOTS, Cached, StepBuffers, cache_names
+from sonorant.speech.decoding.advance import advance, complete
+from sonorant.speech.decoding.settings import DecodingDescription
+from sonorant.speech.decoding.state import Rules, State, draws, joined_rules, joined_states, one_row, penalises, row_of
+
+AHEAD = 32
+"""Steps that a row is computed beyond what was asked of it, where others' steps are computed anyway."""
+
+
+@dataclass(eq=False)
+class Row:
+    """One text that is being decoded."""
+
+    states_NC: Floats
+    rules: Rules
+    """Of a batch of one."""
+    before: int
+    """Slots of its cache that are filled before the first step."""
+    cached: Cached | None
+    """Its cache; None while that is in the buffers."""
+    state: State | None = None
+    """Of a batch of one, None before the first run; while it is at work, `JoinedSteps` has a newer one."""
+    asked: int = 0
+    """Steps asked for so far, from the beginning."""
+    made: int = 0
+    over: bool = False
+    """Whether its codes are complete."""
+
+    def note(self, state: State) -> None:
+        """This is its state now."""
+        self.state = state
+        self.made, self.over = int(state.step_B[0]), bool(complete(state, np)[0])
+
+    def go_on_from(self, state: State) -> None:
+        """Take up a state of a batch of one, perhaps an earlier one: what its cache has beyond that is forgotten."""
+        self.note(state)
+        assert self.cached is not None
+        keys, values, positions = self.cached
+        used = self.before + self.made
+        self.cached = keys[..., :used], values[:, :, :, :used], positions[:, :used]
+
+
+class JoinedSteps:
+    """The rows of all steppers of a thread. A stepper may be handed to another thread; the lock is for that."""
+
+    def __init__(self, step: onnxruntime.InferenceSession, decoding: DecodingDescription) -> None:
+        self._step, self._decoding = step, decoding
+        self._lock = threading.Lock()
+        self._rows: list[weakref.ref[Row]] = []
+        """Rows that a stepper still holds."""
+        self._places: list[weakref.ref[Row] | None] = []
+        """Whose cache lies where in the buffers: the rows at work."""
+        self._buffers: StepBuffers | None = None
+        self._state: State | None = None
+        """Of the rows at work; None: each row's own state holds."""
+
+    def add(self, rows: Sequence[Row]) -> None:
+        """Rows that will ask for steps, and leave when their stepper drops them."""
+        with self._lock:
+            self._rows = [ref for ref in self._rows if ref()] + [weakref.ref(row, self._left) for row in rows]
+
+    def run(self, rows: Sequence[Row], states: Sequence[State | None], asked: int) -> State:
+        """Compute until each row is over or has made `asked` steps or more; the state of all of them. `states`: where
+        rows go on from, None = where they are. Nobody else computes meanwhile."""
+        with self._lock:
+            told = [row for row, state in zip(rows, states, strict=True) if state is not None]
+            if told:
+                self._put_to_work([row for row in self._at_work() if row not in told])
+            for row, state in zip(rows, states, strict=True):
+                row.asked = asked
+                if state is not None:
+                    row.go_on_from(state)
+            while any(not row.over and row.made < asked for row in rows):
+                self._make_step()
+            found = joined_states([self._state_of(row) for row in rows])
+            if not self._unfinished():
+                self._put_to_work([])
+            return found
+
+    def _left(self, _: weakref.ref[Row]) -> None:
+        """Free the buffers when nobody is left who needs them. Python may call this anywhere, also under the lock."""
+        if self._lock.acquire(blocking=False):
+            try:
+                if not self._unfinished():
+                    self._put_to_work([])
+            finally:
+                self._lock.release()
+
+    def _unfinished(self) -> list[Row]:
+        return [row for ref in self._rows if (row := ref()) and row.state is not None and not row.over]
+
+    def _make_step(self) -> None:
+        rows = [row for row in self._unfinished() if row.made < row.asked + AHEAD]
+        if self._state is None or set(rows) != set(self._at_work()) or len(rows) != len(self._places):
+            self._put_to_work(rows)
+        rows, state, buffers = self._at_work(), self._state, self._buffers
+        assert state is not None and buffers is not None
+        slots_B = np.array([row.before for row in rows]) + state.step_B
+        if slots_B.max() == buffers.slots:
+            self._buffers = buffers = buffers.sized(buffers.rows, buffers.slots + SLOTS)
+        count = len(rows)
+        buffers.codes[:count], buffers.age[:count] = state.codes_BG, state.age_B
+        buffers.position[:count] = state.position_B
+        for place, (row, phoneme) in enumerate(zip(rows, state.pointer_B, strict=True)):
+            buffers.state[place] = row.states_NC[phoneme]
+        buffers.run(count)
+        buffers.keep(slots_B)
+        self._state = advance(
+            state, self._rules, buffers.logits[:count], buffers.advance[:count], np,
+            sampled=self._sampled, penalised=self._penalised,
+        )  # fmt: skip
+        # From here on the step is made, whatever interrupts: what rows tell of themselves follows from the state.
+        over_B = complete(self._state, np)
+        for row, made, over in zip(rows, self._state.step_B, over_B, strict=True):
+            row.made, row.over = int(made), bool(over)
+
+    def _put_to_work(self, rows: Sequence[Row]) -> None:
+        """Let these rows be at work and no others, in the order of their places."""
+        for row in self._at_work():
+            row.note(self._state_of(row))
+        self._state = None
+        places: list[Row | None] = [None] * len(rows)
+        for place, ref in enumerate(self._places):
+            if ref is None or (held := ref()) is None:
+                continue
+            if held in rows and place < len(rows):
+                places[place] = held
+            else:
+                assert self._buffers is not None
+                held.cached = self._buffers.cached(place, held.before + held.made)
+        self._places = [weakref.ref(row) if row else None for row in places]
+        self._make_room(rows)
+        waiting = [row for row in rows if row not in places]
+        for place, there in enumerate(places):
+            if there is None:
+                row = waiting.pop()
+                assert self._buffers is not None and row.cached is not None
+                self._buffers.fill(row.cached, place)
+                self._places[place], row.cached = weakref.ref(row), None
+        if rows:
+            rows = self._at_work()
+            self._rules = joined_rules([row.rules for row in rows])
+            self._sampled, self._penalised = draws(self._rules), penalises(self._rules)
+            self._state = joined_states([row.state for row in rows if row.state])
+
+    def _make_room(self, rows: Sequence[Row]) -> None:
+        """Buffers for so many rows and one more step of each, not many times as large; none where there are no rows."""
+        there = self._buffers
+        if not rows:
+            self._buffers = None
+            return
+        slots = -(-(max(row.before + row.made for row in rows) + 1) // SLOTS) * SLOTS
+        if there is None:
+            channels = rows[0].states_NC.shape[1]
+            self._buffers = StepBuffers(self._step, self._decoding, len(rows), channels, slots)
+        elif not len(rows) <= there.rows <= 2 * len(rows) or not slots <= there.slots <= 2 * slots:
+            self._buffers = there.sized(len(rows), slots)
+
+    def _at_work(self) -> list[Row]:
+        return [row for ref in self._places if ref and (row := ref())]
+
+    def _state_of(self, row: Row) -> State:
+        if self._state is not None:
+            for place, ref in enumerate(self._places):
+                if ref and ref() is row:
+                    return one_row(self._state, place, row.rules)
+        assert row.state is not None
+        return row.state
+
+
+class JoinedStepper:
+    """A `sonorant.speech.decoding.session.Stepper` whose steps are computed together with others'. Not thread-safe."""
+
+    def __init__(
+        self, joined: JoinedSteps, prefill: onnxruntime.InferenceSession, decoding: DecodingDescription
+    ) -> None:
+        self._joined, self._prefill, self._decoding = joined, prefill, decoding
+        self._rows: list[Row] = []
+        self._given: State | None = None
+
+    def begin(
+        self, states_BNC: Floats, lengths_B: Ints, prompt_BPG: Ints, prompt_lengths_B: Ints, rules: Rules
+    ) -> None:
+        """As `Stepper.begin`; the batch before, if there was one, is forgotten."""
+        inputs = {"states": states_BNC, "lengths": lengths_B, "prompt": prompt_BPG, "prompt_lengths": prompt_lengths_B}
+        names = [*cache_names(self._decoding.layers), "position"]
+        *caches, position_BS = self._prefill.run(names, inputs)
+        keys, values = np.stack(caches[0::2]), np.stack(caches[1::2])
+        before = position_BS.shape[1]
+        self._given = None
+        self._rows = [
+            Row(states_BNC[row], row_of(rules, row), before, (keys[:, one], values[:, one], position_BS[one]))
+            for row in range(len(states_BNC))
+            for one in [slice(row, row + 1)]
+        ]
+        self._joined.add(self._rows)
+
+    def run(self, state: State, steps: int) -> State:
+        """As `Stepper.run`."""
+        known = state is self._given
+        states = [None if known else row_of(state, row) for row in range(len(self._rows))]
+        unfinished_B = ~complete(state, np)
+        made = int(state.step_B[unfinished_B].min(initial=state.step_B.max(initial=0)))
+        self._given = self._joined.run(self._rows, states, made + steps)
+        return self._given

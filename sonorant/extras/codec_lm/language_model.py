@@ -1,0 +1,212 @@
+"""The codec language model: phonemes in, a codec's codes out, frame by frame. Each step sees the state of the phoneme
+under a pointer and for how many steps it has stood there (its age).
+
+Shapes: B batch, N phonemes, F code frames, G codebooks, K codes of a codebook, T decoding steps, P prompt frames, C
+channels, A classes of advance."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from sonorant.layers.attention import Kind
+from sonorant.layers.kv_cache import Cache
+from sonorant.layers.phoneme_encoder import PhonemeEncoder, check_prior_kernel
+from sonorant.layers.transformer import Packing, Transformer
+
+AGES = 32
+"""Ages that are told apart; a phoneme that lasts longer stays at the last."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LanguageModelConfig:
+    """Size and kind of the codec language model."""
+
+    channels: int
+    """Width of the phoneme encoder and of the transformer."""
+    expansion: int
+    """Hidden width of an encoder block's MLP as a multiple of `channels`."""
+    encoder_blocks: int
+    """ConvNeXt blocks over phonemes."""
+    encoder_kernel: int
+    """Their kernel, in phonemes; odd."""
+    prior_kernel: int = 0
+    """As of the parallel family's acoustic model."""
+    layers: int
+    """Transformer layers over code frames."""
+    heads: int
+    """Attention heads; each is channels / heads wide, an even number."""
+    feed_forward: int
+    """Hidden width of a transformer layer's MLP."""
+    dropout: float
+    """Dropout in encoder and transformer, 0 to below 1."""
+    text: Literal["pointer", "prefix", "both"]
+    """`pointer`: each step sees the phoneme it stands on; `prefix`: all phonemes stand before the codes and attention
+    finds its place, which takes much more data and time; `both`: pointer and prefix."""
+    attention: Kind
+    """Which positions before it a position sees; see layers/attention.py."""
+    window: int
+    """Positions that `sliding` and `block` reach; without meaning for `full`."""
+    most_advance: int
+    """Phonemes that the pointer passes in one step at most."""
+    prompt_frames: int
+    """Code frames of reference audio that a voice may be given, at most; 0: it takes none."""
+
+    def __post_init__(self) -> None:
+        if self.encoder_kernel % 2 == 0:
+            raise ValueError("encoder_kernel must be odd")
+        check_prior_kernel(self.prior_kernel)
+        if not 0.0 <= self.dropout < 1.0:
+            raise ValueError(f"dropout must be at least 0 and below 1, not {self.dropout}")
+        for name in (
+            "channels",
+            "expansion",
+            "encoder_blocks",
+            "layers",
+            "heads",
+            "feed_forward",
+            "window",
+            "most_advance",
+        ):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if self.channels % (2 * self.heads):
+            raise ValueError(f"channels ({self.channels}) must be a multiple of 2 * heads ({2 * self.heads})")
+        if self.prompt_frames < 0:
+            raise ValueError(f"prompt_frames must be at least 0, not {self.prompt_frames}")
+
+
+class LanguageModel(PhonemeEncoder):
+    """Decoder-only transformer over code frames; codebook g is delayed by g steps (Copet et al. 2023, "MusicGen")."""
+
+    float_parts = (*PhonemeEncoder.float_parts, "prior", "advance")
+    """No graph holds the prior, and a few weights decide how long everything lasts."""
+
+    def __init__(self, config: LanguageModelConfig, *, codebooks: int, codes: int, **of_corpus: Any) -> None:
+        """`codebooks` and `codes` are those of the codec; `of_corpus` as in `PhonemeEncoder`."""
+        super().__init__(config, **of_corpus)
+        self.config = config
+        self.codebooks, self.codes, self.advances = codebooks, codes, config.most_advance + 1
+        width = config.channels
+        self.code = nn.Embedding(codebooks * (codes + 1), width)  # each stream has a row for "no code"
+        self.age = nn.Embedding(AGES, width)
+        self.start = nn.Parameter(torch.zeros(width))
+        self.text = nn.Linear(width, width, bias=False)
+        self.prompt = nn.Parameter(torch.zeros(width)) if config.prompt_frames else None
+        self.transformer = Transformer(
+            config.layers, width, config.heads, config.feed_forward, config.dropout, config.attention, config.window
+        )
+        self.logits = nn.Linear(width, codebooks * codes, bias=False)
+        self.advance = nn.Linear(width, self.advances)
+        for embedding in (self.code, self.age):
+            nn.init.normal_(embedding.weight, std=0.3)
+
+    @property
+    def prefixed(self) -> bool:
+        """Whether the phonemes stand before the codes."""
+        return self.config.text != "pointer"
+
+    def encode_speech(self, tokens_BN3: Tensor, lengths_B: Tensor, speaker_B: Tensor) -> Tensor:
+        """Tokens (B, N, 3) int64, lengths, speaker (B,) int64 -> states (B, N, C) float32, zero past each length."""
+        states_BNC, _, mask_BN = self.encode_phonemes(tokens_BN3, lengths_B, speaker_B)
+        return self.spoken(states_BNC, mask_BN, speaker_B)
+
+    def spoken(self, states_BNC: Tensor, mask_BN: Tensor, speaker_B: Tensor) -> Tensor:
+        """States of `encode_phonemes` -> those of `encode_speech`."""
+        return ((states_BNC + self.speaker(speaker_B)[:, None]) * mask_BN[..., None]).float()
+
+    def forward(
+        self,
+        states_BNC: Tensor,
+        lengths_B: Tensor,
+        prompt_BPG: Tensor,
+        prompt_lengths_B: Tensor,
+        codes_BTG: Tensor,
+        pointer_BT: Tensor,
+        age_BT: Tensor,
+        steps_B: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        """All steps of whole utterances at once, equal to `prefill` and a `step` for each.
+
+        Args:
+            states_BNC: (B, N, C) float32 of `encode_speech`; lengths_B: (B,) int64.
+            prompt_BPG: (B, P, G) int64, P at least 1, with lengths (B,) int64 from 0.
+            codes_BTG: (B, T, G) int64, the codes each step is fed: the delayed grid, one step late.
+            pointer_BT, age_BT: (B, T) int64, the phoneme each step stands on, and for how many steps it has; see
+            `alignment`.
+            steps_B: (B,) int64, real steps.
+
+        Returns:
+            logits (B, T, G, K) float32 and advance (B, T, A) float32; what stands past a row's steps has no meaning.
+        """
+        before_BSC, valid_BS = self._before(states_BNC, lengths_B, prompt_BPG, prompt_lengths_B)
+        steps = codes_BTG.shape[1]
+        state_BTC = states_BNC.gather(1, pointer_BT[..., None].expand(-1, -1, states_BNC.shape[2]))
+        x_BTC = torch.cat([before_BSC, self._step_input(codes_BTG, state_BTC, age_BT)], dim=1)
+        real_BT = torch.arange(steps, device=steps_B.device)[None] < steps_B[:, None]
+        valid_BT = torch.cat([valid_BS, real_BT], dim=1)
+        # Padding of prefix and prompt moves to the end: positions and windows count what is real.
+        packing = Packing(valid_BT)
+        hidden_BTC = packing.unpack(self.transformer(packing.pack(x_BTC)))
+        return self._heads(hidden_BTC[:, before_BSC.shape[1] :])
+
+    def prefill(
+        self, states_BNC: Tensor, lengths_B: Tensor, prompt_BPG: Tensor, prompt_lengths_B: Tensor, cache: Cache
+    ) -> None:
+        """Fill `cache` with what stands before the codes: a start, the phonemes of a prefix, the prompt's P slots.
+        Arguments as in `forward`. Padded slots have position -1 and count in no row's RoPE positions."""
+        before_BSC, valid_BS = self._before(states_BNC, lengths_B, prompt_BPG, prompt_lengths_B)
+        position_BS = valid_BS.float().cumsum(1).long() - 1  # in float: TensorRT has no sums and limits of integers
+        self.transformer.step(before_BSC, torch.where(valid_BS, position_BS, -1), cache)
+
+    def step(
+        self, codes_BG: Tensor, state_BC: Tensor, age_B: Tensor, position_B: Tensor, cache: Cache
+    ) -> tuple[Tensor, Tensor]:
+        """One step of each row: codes (B, G) int64 (K = no code), state of the pointer's phoneme (B, C), its age and
+        RoPE position (B,) int64 -> logits (B, G, K) and advance (B, A) float32. `cache` takes this position."""
+        x_B1C = self._step_input(codes_BG[:, None], state_BC[:, None], age_B[:, None])
+        logits_B1GK, advance_B1A = self._heads(self.transformer.step(x_B1C, position_B[:, None], cache))
+        return logits_B1GK[:, 0], advance_B1A[:, 0]
+
+    def _before(
+        self, states_BNC: Tensor, lengths_B: Tensor, prompt_BPG: Tensor, prompt_lengths_B: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """What stands before the codes (B, S, C), and which of it is real (B, S) bool."""
+        mean_BC = states_BNC.sum(1) / lengths_B[:, None].float().clamp(min=1.0)
+        # Of three axes, as everything else: of two, ONNX Runtime makes product and sum one Gemm, and that in float
+        # where they are int8.
+        parts = [self.start + self.text(mean_BC[:, None])]
+        valid = [torch.ones_like(lengths_B, dtype=torch.bool)[:, None]]
+        if self.prefixed:
+            parts.append(self.text(states_BNC))
+            valid.append(torch.arange(states_BNC.shape[1], device=lengths_B.device)[None] < lengths_B[:, None])
+        heard_BPC = self._embed(prompt_BPG)
+        parts.append(heard_BPC if self.prompt is None else heard_BPC + self.prompt)
+        valid.append(torch.arange(prompt_BPG.shape[1], device=lengths_B.device)[None] < prompt_lengths_B[:, None])
+        return torch.cat(parts, dim=1), torch.cat(valid, dim=1)
+
+    def _embed(self, codes_BTG: Tensor) -> Tensor:
+        """Codes (B, T, G) int64, K = none -> the sum of their embeddings (B, T, C)."""
+        offset_G = torch.arange(self.codebooks, device=codes_BTG.device) * (self.codes + 1)
+        return self.code(codes_BTG + offset_G).sum(2)
+
+    def _step_input(self, codes_BTG: Tensor, state_BTC: Tensor, age_BT: Tensor) -> Tensor:
+        x_BTC = self._embed(codes_BTG) + self.age(torch.where(age_BT < AGES, age_BT, AGES - 1))
+        if self.config.text == "prefix":  # a linear layer of zeros: the weights keep a gradient, the step a shape
+            state_BTC = torch.zeros_like(state_BTC)
+        return x_BTC + self.text(state_BTC)
+
+    def _heads(self, hidden_BTC: Tensor) -> tuple[Tensor, Tensor]:
+        logits_BTGK = self.logits(hidden_BTC).float().unflatten(2, (self.codebooks, self.codes))
+        return logits_BTGK, self.advance(hidden_BTC).float()
+
+
+def delay(codes_BFG: Tensor, fill: int) -> Tensor:
+    """Codes (B, F, G) int64 -> grid (B, F + G - 1, G): codebook g is delayed by g steps; `fill` elsewhere."""
+    codebooks = codes_BFG.shape[2]
+    shifted = [
+        F.pad(codes_BFG[..., stream], (stream, codebooks - 1 - stream), value=fill) for stream in range(codebooks)
+    ]
+    return torch.stack(shifted, dim=2)

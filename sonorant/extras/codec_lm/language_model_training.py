@@ -1,0 +1,229 @@
+"""How the language model learns: by alignment, codes and advances."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils.data import Dataset
+
+from sonorant.errors import SonorantError
+from sonorant.extras.codec_lm.language_model import LanguageModel, LanguageModelConfig, delay
+from sonorant.features.batches import Batch
+from sonorant.features.code_batches import CodeBatches, Prompts
+from sonorant.features.codes import CodeStore
+from sonorant.features.plan import MicroBatch
+from sonorant.layers.alignment import ages, align, pointers, prior_loss, stay_at_end
+from sonorant.training.initial import Initial, Taken
+from sonorant.training.model_folder import build, describe
+from sonorant.training.recipe import Phase, Term
+from sonorant.training.utterances import Utterances, UtteranceTrainConfig, on_device_of, write_alignment
+
+
+@dataclass(frozen=True, kw_only=True)
+class LanguageModelTrainConfig(UtteranceTrainConfig):
+    """Training of the codec language model."""
+
+    corruption: float
+    """Fraction of the codes fed in that are replaced by others: in speaking it will meet its own mistakes."""
+    label_smoothing: float
+    """Probability that targets leave to all other codes."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("corruption", "label_smoothing"):
+            if not 0.0 <= getattr(self, name) < 1.0:
+                raise ValueError(f"{name} must be at least 0 and below 1, not {getattr(self, name)}")
+
+
+class Predicted(NamedTuple):
+    """What a language model says of utterances that it is told step by step, and what is right; T steps."""
+
+    logits_BTGK: Tensor
+    advance_BTA: Tensor
+    codes_BTG: Tensor
+    """int64, -1 where a stream has no code: it has not begun, or it has ended."""
+    advances_BT: Tensor
+    """int64, -1 past the last frame."""
+    prior_BNM: Tensor
+    durations_BN: Tensor
+
+
+class LanguageModelLosses(nn.Module):
+    """The summed losses of a batch, and the alignment they rest on."""
+
+    def __init__(
+        self, model: LanguageModel, stride: int, config: LanguageModelTrainConfig, diagonal_steps: int
+    ) -> None:
+        """`stride`: mel frames a code frame."""
+        super().__init__()
+        self.model = model
+        self.stride = stride
+        self.config = config
+        self.diagonal_steps = diagonal_steps
+
+    def forward(self, batch: Batch, step: int) -> dict[str, Tensor]:
+        """Batch of `CodeBatches` -> `codes` (mean over codebooks) and `advance`, sums over code frames; `prior` over
+        frames."""
+        return self.judge(self.predict(batch, step), batch)
+
+    def judge(self, said: Predicted, batch: Batch) -> dict[str, Tensor]:
+        """The losses of what `predict` said of a batch, as `forward`."""
+        smoothing = self.config.label_smoothing if self.model.training else 0.0
+        codes = F.cross_entropy(
+            said.logits_BTGK.flatten(0, 2),
+            said.codes_BTG.flatten(),
+            ignore_index=-1,
+            reduction="sum",
+            label_smoothing=smoothing,
+        )
+        advance = F.cross_entropy(
+            said.advance_BTA.flatten(0, 1), said.advances_BT.flatten(), ignore_index=-1, reduction="sum"
+        )
+        mel_BTM = self.model.normalize(batch["mel"])
+        prior = prior_loss(said.prior_BNM, mel_BTM, said.durations_BN, batch["token_lengths"], batch["mel_lengths"])
+        return {"codes": codes / self.model.codebooks, "advance": advance, "prior": prior}
+
+    def predict(self, batch: Batch, step: int = 0) -> Predicted:
+        """Logits for every step of a batch; each step is told what is right before it, corrupted in training. `batch`
+        may bring `durations` (B, N) int64, in mel frames, to use instead of aligning."""
+        model, config = self.model, self.model.config
+        lengths = batch["token_lengths"], batch["mel_lengths"]
+        states_BNC, prior_BNM, mask_BN = model.encode_phonemes(
+            batch["tokens"], batch["token_lengths"], batch["speaker"]
+        )
+        prior_BNM = prior_BNM.float()
+        durations_BN = batch.get("durations")
+        if durations_BN is None:
+            durations_BN = align(prior_BNM, model.normalize(batch["mel"]), *lengths, step, self.diagonal_steps)
+        grid_BTG, real_BTG = delayed(batch["codes"], batch["code_lengths"], model.codes)
+        steps = grid_BTG.shape[1]
+        spoken_BNC, spoken_B = model.spoken(states_BNC, mask_BN, batch["speaker"]), batch["token_lengths"]
+        pointed_BN, pointed_B = (durations_BN, spoken_B) if config.text != "prefix" else as_one(durations_BN)
+        path_BT = pointers(pointed_BN, pointed_B, batch["code_lengths"], self.stride, config.most_advance, steps)
+        standing_BT = stay_at_end(path_BT[:, :-1], batch["code_lengths"])
+        logits_BTGK, advance_BTA = model(
+            spoken_BNC,
+            spoken_B,
+            batch["prompt"],
+            batch["prompt_lengths"],
+            self._corrupted(F.pad(grid_BTG, (0, 0, 1, 0), value=model.codes)[:, :-1]),
+            standing_BT,
+            ages(standing_BT),
+            batch["code_lengths"] + model.codebooks - 1,
+        )
+        return Predicted(
+            logits_BTGK,
+            advance_BTA,
+            grid_BTG.masked_fill(~real_BTG, -1),
+            path_BT.diff(dim=1).clamp(max=config.most_advance).masked_fill(~real_BTG[..., 0], -1),
+            prior_BNM,
+            durations_BN,
+        )
+
+    def _corrupted(self, codes_BTG: Tensor) -> Tensor:
+        """In training, some of the codes (never "no code") replaced by random ones."""
+        if not self.model.training or not self.config.corruption:
+            return codes_BTG
+        hit_BTG = (torch.rand(codes_BTG.shape, device=codes_BTG.device) < self.config.corruption) & (
+            codes_BTG < self.model.codes
+        )
+        return torch.where(hit_BTG, torch.randint_like(codes_BTG, self.model.codes), codes_BTG)
+
+
+def delayed(codes_BFG: Tensor, lengths_B: Tensor, fill: int) -> tuple[Tensor, Tensor]:
+    """The delayed grid (B, T, G) of codes (B, F, G) int64 with `lengths_B`, and where it has codes, bool."""
+    frame_F = torch.arange(codes_BFG.shape[1], device=codes_BFG.device)
+    real_BFG = (frame_F[None] < lengths_B[:, None])[..., None].expand_as(codes_BFG)
+    grid_BTG = delay(codes_BFG.masked_fill(~real_BFG, fill), fill)
+    return grid_BTG, grid_BTG != fill
+
+
+def as_one(durations_BN: Tensor) -> tuple[Tensor, Tensor]:
+    """All phonemes as one, for a model without pointer: durations (B, 1), token lengths (B,)."""
+    return durations_BN.sum(1, keepdim=True), torch.ones_like(durations_BN[:, 0])
+
+
+class LanguageModelRecipe(Utterances):
+    """The codec language model with its features and codes; implements `Recipe`."""
+
+    name = "language_model"
+
+    def __init__(self, model: dict[str, Any], train: dict[str, Any], features: Path, codes: Path) -> None:
+        """`model`: fields of LanguageModelConfig and, for int8 layers, `quantization` of `model.json`; `train`: fields
+        of LanguageModelTrainConfig; `codes`: the token store of `features`."""
+        self.config = LanguageModelTrainConfig(**train)
+        super().__init__(self.name, self.config, features)
+        self.codes = CodeStore.open(codes, self.store)
+        sizes = LanguageModelConfig(**{key: value for key, value in model.items() if key != "quantization"})
+        if sizes.text != "prefix":
+            self._refuse_slow_pointers(sizes.most_advance)
+        self.prompts = Prompts(self.store, self.codes, sizes.prompt_frames, self.config.seed)
+        self._description = describe("language_model", sizes, self.store.header, model.get("quantization"))
+        self._description |= {"codec": self.codes.codec, "pace": self._pace()}
+        torch.manual_seed(self.config.seed)
+        self.model = cast(LanguageModel, build(self._description))
+        self.diagonal_steps = self.config.diagonal_steps
+        self.phases = [self.losses(self.model)]
+
+    def _refuse_slow_pointers(self, most_advance: int) -> None:
+        """Raise SonorantError naming an utterance whose phonemes are too many to be passed in its code frames."""
+        items = np.concatenate([self.items, self.validation_items])
+        needed_U = -(-self.store.tokens_count[items] // self.codes.frames[items])
+        if needed_U.max() > most_advance:
+            worst = int(items[needed_U.argmax()])
+            raise SonorantError(
+                f"utterance {self.store.ids[worst]} has {self.store.tokens_count[worst]} phonemes in "
+                f"{self.codes.frames[worst]} code frames: set language_model.most_advance ({most_advance}) to at least "
+                f"{needed_U.max()}, or take a codec of more frames"
+            )
+
+    def _pace(self) -> dict[str, Any]:
+        """How many code frames a phoneme takes, over the utterances of the training split."""
+        frames_U = self.codes.frames[self.items] / self.store.tokens_count[self.items]
+        return {"frames_per_phoneme": {"median": float(np.median(frames_U)), "p99": float(np.quantile(frames_U, 0.99))}}
+
+    def _fetch(self, items: np.ndarray) -> None:
+        super()._fetch(items)
+        self.codes.fetch(items)
+
+    def dataset(self, batches: list[MicroBatch]) -> Dataset[Batch]:
+        """Whole utterances with their codes."""
+        return CodeBatches(self.store, self.codes, batches, self.prompts)
+
+    def units(self, batch: MicroBatch) -> dict[str, float]:
+        """As of all trainings on utterances, and real code frames."""
+        return super().units(batch) | {"code_frames": float(self.codes.frames[batch.items].sum())}
+
+    def losses(self, model: nn.Module) -> Phase:
+        """Codes, advance and prior losses around `model`."""
+        assert isinstance(model, LanguageModel)
+        terms = {"codes": Term(1.0, "code_frames"), "advance": Term(1.0, "code_frames"), "prior": Term(1.0, "frames")}
+        return Phase(
+            "language_model", LanguageModelLosses(model, self.codes.stride, self.config, self.diagonal_steps), terms
+        )
+
+    @torch.no_grad()
+    def write_sample(self, model: nn.Module, folder: Path) -> None:
+        """The first validation utterance: its alignment, and its mel beside what the phonemes' prior makes of it."""
+        assert isinstance(model, LanguageModel)
+        planned = self.example()
+        batch = on_device_of(model, self.dataset([planned])[0])
+        said = LanguageModelLosses(model, self.codes.stride, self.config, 0).predict(batch)
+        durations_N = said.durations_BN[0]
+        prior_TM = torch.repeat_interleave(said.prior_BNM[0], durations_N, dim=0) * model.mel_std + model.mel_mean
+        target_MT = self.store.mel(int(planned.items[0])).T.astype(np.float32)
+        np.savez_compressed(folder / "mel.npz", predicted=prior_TM.T.cpu().numpy(), target=target_MT)
+        write_alignment(folder / "alignment.npz", durations_N)
+
+    def start_from(self, initial: Initial) -> Taken:
+        """As all trainings on utterances; the weights of codes start anew if another codec gives them other sounds."""
+        if initial.description["codec"]["sha256"] != self.codes.codec["sha256"]:
+            weights = {
+                name: value for name, value in initial.weights.items() if name.split(".")[0] not in ("code", "logits")
+            }
+            initial = replace(initial, weights=weights)
+        return super().start_from(initial)

@@ -1,0 +1,211 @@
+"""The parity checks of the family codec_lm. Prefill and step are compared as graphs where the runtime has them; greedy
+tokens are compared everywhere."""
+
+import dataclasses
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from array_api_compat import array_namespace
+from numpy.typing import NDArray
+
+from sonorant.audio.arrays import Floats, Integers, Ints
+from sonorant.audio.pitch import SourceRows
+from sonorant.export.candidate import Candidate, Expected, Trained
+from sonorant.export.distances import TOGETHER, Arrays, batches
+from sonorant.export.tolerance import FROM_FLOAT
+from sonorant.extras.codec_lm.language_model import LanguageModel
+from sonorant.extras.codec_lm.parity_cases import Step, TokenCase, frames_of, greedy_rules, prompts
+from sonorant.extras.codec_lm.parity_checks import (
+    Measured,
+    check_chunks,
+    check_padding,
+    check_tokens,
+    check_values,
+    each_row,
+)
+from sonorant.extras.codec_lm.saved import load_language_model
+from sonorant.extras.codec_lm.sounding import decoding_of, has_source
+from sonorant.families.parallel.parity_checks import without_cases
+from sonorant.layers.kv_cache import DynamicCache
+from sonorant.speech.bundle import Bundle, VoiceDescription
+from sonorant.speech.decoding.advance import complete, looked_at
+from sonorant.speech.decoding.state import State, start_state
+from sonorant.speech.onnx_sessions import CPU, ON_CUDA, open_session
+from sonorant.speech.runtimes import LoadOptions, TokenRuntime, load_runtime
+
+STEPS = (0, 1, 7, 40)
+"""Steps of each case that are compared value by value."""
+
+
+class TokenCandidate(Candidate):
+    """Encoder, prefill, step, decoder if any, and vocoder of one variant under one runtime."""
+
+    def computing(self) -> dict[str, Callable[[], Any]]:
+        """Values, distance from float, tokens, padding, parts."""
+        from_float = {"float": self._from_float} if self.variant == "int8" else {}
+        return {
+            "graphs": self._values,
+            **from_float,
+            "tokens": self._tokens,
+            "padding": self._padding,
+            "parts": self._parts,
+        }
+
+    def options(self) -> LoadOptions:
+        """As of any candidate, for batches of the cases' sizes."""
+        return LoadOptions(variant=self.variant, trained=self.trained, batches=(1, TOGETHER))
+
+    def _values(self) -> dict[str, Any]:
+        return check_values(self.measured(), self.expected)
+
+    def _from_float(self) -> dict[str, Any]:
+        return without_cases(check_values(self.measured(FROM_FLOAT), self.of_float))
+
+    def _tokens(self) -> dict[str, Any]:
+        return self._same_tokens(self.expected)
+
+    def _padding(self) -> dict[str, Any]:
+        tokens = self._same_tokens(each_row(self.expected))
+        return check_padding(self.measured(), self.expected.cases) | {"tokens": tokens}
+
+    def _parts(self) -> dict[str, Any]:
+        longest = max(self.expected.cases, key=lambda case: case.codes.shape[1])
+        return check_chunks(self.measured(), longest, self.bundle.description.receptive_field)
+
+    def _same_tokens(self, expected: Expected) -> dict[str, Any]:
+        likelihoods = expected.runtime.likelihoods
+        return check_tokens(
+            self.loaded, expected, likelihoods, self.config.tokens[self.variant], self.tolerance("fp32").max_abs_diff
+        )
+
+    def measured(self, variant: str | None = None) -> Measured:
+        """What the checks measure, by the tolerance of the candidate's variant or of another."""
+        graphs = self._graph if self.row.engine == "onnxruntime" else None
+        return Measured(self.loaded, graphs, self.audio, self.tolerance(variant))
+
+    def _graph(self, name: str, inputs: Arrays) -> Arrays:
+        session = self._sessions[name]
+        outputs = [output.name for output in session.get_outputs()]
+        return dict(zip(outputs, session.run(outputs, inputs), strict=True))
+
+    @cached_property
+    def _sessions(self) -> dict[str, Any]:
+        providers = (CPU,) if self.row.device == "cpu" else ON_CUDA
+        return {graph: open_session(self.file(graph), None, providers) for graph in ("prefill", "step")}
+
+
+class Reference:
+    """The trained models under torch: what every candidate is compared with."""
+
+    def __init__(self, runtime: TokenRuntime, model: LanguageModel, voice: VoiceDescription) -> None:
+        """`runtime`: the trained models with a growing cache; `model`: the language model alone."""
+        self.runtime, self.model, self.voice, self.description = runtime, model, voice, decoding_of(voice)
+
+    @torch.inference_mode()
+    def follow(self, inputs: Arrays, number: int) -> TokenCase:
+        """What torch makes of the encoder's inputs; `number` is the case's."""
+        states = self.runtime.encode(**inputs)
+        prompt, prompt_lengths = prompts(len(states), number, self.description)
+        rules = greedy_rules(inputs["lengths"], self.description)
+        state = start_state(rules, inputs["lengths"], prompt_lengths, self.description)
+        path, stepper = [state], self.runtime.stepper()
+        stepper.begin(states, inputs["lengths"], prompt, prompt_lengths, rules)
+        while not complete(path[-1], array_namespace(path[-1].codes_BG)).all():
+            path.append(State(*(np.array(field) for field in stepper.run(path[-1], 1))))
+        lengths = path[-1].ended_B
+        codes = frames_of(path[-1].grid_BSG, lengths)
+        frames, vocoded, stride = self._sounding(codes, lengths)
+        case = TokenCase(
+            inputs,
+            states,
+            prompt,
+            prompt_lengths,
+            {},
+            (),
+            rules,
+            tuple(path),
+            codes,
+            lengths,
+            frames,
+            vocoded,
+            stride,
+            self.runtime.vocode(vocoded, lengths * stride),
+        )
+        return self._with_graphs(case)
+
+    def _sounding(self, codes: Ints, lengths: Ints) -> tuple[Floats | None, NDArray[Any], int]:
+        """Output of the graph `decoder`, what the graph `vocoder` is given, and frames of that a code frame."""
+        if not has_source(self.voice):
+            return None, codes, 1
+        frames = self.runtime.decode(codes, lengths)
+        source = SourceRows(self.voice.audio.sample_rate, self.voice.audio.hop)
+        return frames, source.append(frames), self.description.stride
+
+    def likelihoods(self, case: TokenCase) -> Iterator[tuple[Floats, Floats]]:
+        """Logits of codes (B, G, K) and of the pointer (B, A) before each step of a case's path."""
+        for _, outputs in self._steps(case):
+            yield outputs["logits"], outputs["advance"]
+
+    def _with_graphs(self, case: TokenCase) -> TokenCase:
+        """The case with the values of prefill and of `STEPS`."""
+        cache = self._prefilled(case)
+        prefilled = _held(cache) | {"position": cache.positions.numpy()}
+        early = dataclasses.replace(case, path=case.path[: max(STEPS) + 2])
+        steps = (
+            Step(number, *arrays) for number, arrays in enumerate(self._steps(early, kept=STEPS)) if number in STEPS
+        )
+        return dataclasses.replace(case, prefilled=prefilled, steps=tuple(steps))
+
+    def _prefilled(self, case: TokenCase) -> DynamicCache:
+        cache = DynamicCache(self.description.layers)
+        fed = (torch.from_numpy(one) for one in (case.states, case.inputs["lengths"], case.prompt, case.prompt_lengths))
+        states, lengths, prompt, prompt_lengths = fed
+        self.model.prefill(states, lengths, prompt, prompt_lengths, cache)
+        return cache
+
+    @torch.inference_mode()
+    def _steps(self, case: TokenCase, kept: Collection[int] = ()) -> Iterator[tuple[Arrays, Arrays]]:
+        """Inputs and outputs of the graph `step` along a case's path; its cache among them only at the steps `kept`."""
+        cache = self._prefilled(case)
+        for number, state in enumerate(case.path[:-1]):
+            inputs = {
+                "codes": state.codes_BG,
+                "state": self._state(state, case),
+                "age": state.age_B,
+                "position": state.position_B,
+            }
+            codes, looked_at, age, position = (torch.from_numpy(np.ascontiguousarray(one)) for one in inputs.values())
+            before = {"slot_position": cache.positions.numpy(), **_held(cache)} if number in kept else {}
+            logits_BGK, advance_BA = self.model.step(codes, looked_at, age, position, cache)
+            after = _held(cache) if number in kept else {}
+            new = {
+                f"new_{name}": one[..., -1] if name.startswith("key") else one[:, :, -1] for name, one in after.items()
+            }
+            yield inputs | before, {"logits": logits_BGK.numpy(), "advance": advance_BA.numpy(), **new}
+
+    def _state(self, state: State, case: TokenCase) -> Floats:
+        if self.description.text == "prefix":
+            return np.zeros_like(case.states[:, 0])
+        found: Floats = looked_at(state, case.states, array_namespace(case.states))
+        return found
+
+
+def _held(cache: DynamicCache) -> Arrays:
+    """Keys and values as the graphs have them: key_<layer> (B, H, D, slots), value_<layer> (B, H, slots, D)."""
+    keys = {f"key_{layer}": key.transpose(2, 3).contiguous().numpy() for layer, key in enumerate(cache.keys)}
+    return keys | {f"value_{layer}": value.contiguous().numpy() for layer, value in enumerate(cache.values)}
+
+
+def expect_tokens(bundle: Bundle, trained: Trained, utterances: Sequence[Integers], name: str) -> Expected:
+    """Run the trained models on the shortest, a middle and the longest utterance (N, 3), alone and together."""
+    runtime: Any = load_runtime("torch", bundle, LoadOptions(trained=trained, batches=(1, TOGETHER)))
+    reference = Reference(runtime, load_language_model(trained[0])[0], bundle.description)
+    few = [utterances[number] for number in sorted({0, len(utterances) // 2, len(utterances) - 1})]
+    inputs = [
+        {key: one[key] for key in ("tokens", "lengths", "speaker")}
+        for one in batches(few, len(bundle.description.speakers))
+    ]
+    return Expected(reference, [reference.follow(one, number) for number, one in enumerate(inputs)], name)

@@ -1,0 +1,157 @@
+"""The cases of the family's parity checks. Each graph is given torch's output of the graph before it, and each step
+torch's cache, so only its own errors count."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sonorant.audio.arrays import Floats, Ints
+from sonorant.export.distances import Arrays
+from sonorant.speech.decoding.settings import DecodingDescription
+from sonorant.speech.decoding.state import Rules, State, make_rules
+
+PROMPT = 8
+"""Frames of the prompts of voices that take some."""
+SPARE = 3
+"""Slots of the step's cache that hold nothing yet: a graph that looks at them is found out."""
+NOTHING = 1e3
+"""What stands in them."""
+SLOT_AXES = {"key": 3, "value": 2, "position": 1, "slot": 1}
+"""By the first word of an input's or output's name: the axis of the cache's slots. A step's own `position` has none."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a batch."""
+
+    number: int
+    inputs: Arrays
+    """Of the graph `step`."""
+    outputs: Arrays
+
+
+@dataclass(frozen=True)
+class TokenCase:
+    """A batch and all that torch makes of it."""
+
+    inputs: Arrays
+    """Of the encoder."""
+    states: Floats
+    prompt: Ints
+    prompt_lengths: Ints
+    prefilled: Arrays
+    """What the graph `prefill` gives; what it says of slots that hold nothing has no meaning."""
+    steps: tuple[Step, ...]
+    """Some of them."""
+    rules: Rules
+    path: tuple[State, ...]
+    """The state before each step of greedy decoding, and after the last."""
+    codes: Ints
+    """(B, F, G), zeros past each row's end."""
+    lengths: Ints
+    """Code frames of each row (B,)."""
+    frames: Floats | None
+    """Of the graph `decoder` (B, D, T); None: the voice has none."""
+    vocoded: NDArray[Any]
+    """What the graph `vocoder` is given: frames with the source's rows (B, R, T), or else the codes."""
+    stride: int
+    """Of what it is given, frames a code frame."""
+    samples: Floats
+
+    @property
+    def batch(self) -> int:
+        """Utterances."""
+        return len(self.lengths)
+
+    @property
+    def vocoded_lengths(self) -> Ints:
+        """Frames of each row (B,) as the graph `vocoder` is given them."""
+        return self.lengths * self.stride
+
+    @property
+    def tokens(self) -> int:
+        """Phonemes of the longest utterance."""
+        return self.states.shape[1]
+
+    def row(self, number: int) -> TokenCase:
+        """One utterance of the batch, its padding cut off."""
+        one, tokens, frames = slice(number, number + 1), int(self.inputs["lengths"][number]), int(self.lengths[number])
+        before = self.prefilled["position"].shape[1]
+        prefix = before - 1 - self.prompt.shape[1]  # slots of phonemes: of all in the batch, or none
+        kept = np.r_[0, 1 : 1 + min(tokens, prefix), 1 + prefix : before].astype(int)
+        per_frame = self.samples.shape[1] // max(1, self.codes.shape[1])
+        codes, given = self.codes[one, :frames], frames * self.stride
+        return TokenCase(
+            inputs={name: values[one] for name, values in self.inputs.items()}
+            | {"tokens": self.inputs["tokens"][one, :tokens]},
+            states=self.states[one, :tokens],
+            prompt=self.prompt[one],
+            prompt_lengths=self.prompt_lengths[one],
+            prefilled=_slots(self.prefilled, one, kept),
+            steps=tuple(
+                _step_row(step, one, np.r_[kept, before : step.inputs["slot_position"].shape[1]]) for step in self.steps
+            ),
+            rules=Rules(*(field[one] for field in self.rules)),
+            path=tuple(State(*(field if field.ndim == 0 else field[one] for field in state)) for state in self.path),
+            codes=codes,
+            lengths=self.lengths[one],
+            frames=None if self.frames is None else self.frames[one, :, :given],
+            vocoded=codes if self.frames is None else self.vocoded[one, :, :given],
+            stride=self.stride,
+            samples=self.samples[one, : frames * per_frame],
+        )
+
+
+def _step_row(step: Step, one: slice, kept: Ints) -> Step:
+    return Step(
+        step.number, _slots(step.inputs, one, kept), {name: values[one] for name, values in step.outputs.items()}
+    )
+
+
+def _slots(arrays: Arrays, one: slice, kept: Ints) -> Arrays:
+    """Of one row the slots `kept`, in all that has slots."""
+    cut = {}
+    for name, values in arrays.items():
+        axis = SLOT_AXES.get(name.split("_")[0], values.ndim)
+        cut[name] = np.take(values[one], kept, axis=axis) if axis < values.ndim else values[one]
+    return cut
+
+
+def prompts(batch: int, number: int, description: DecodingDescription) -> tuple[Ints, Ints]:
+    """A prompt of random codes (B, P, G) and its lengths (B,) for case `number`; empty for voices without prompts."""
+    frames = min(PROMPT, description.prompt_frames)
+    random = np.random.default_rng(number)
+    prompt = random.integers(0, description.codes, (batch, max(1, frames), description.codebooks))
+    return prompt, (np.arange(batch) + number) % (frames + 1)
+
+
+def greedy_rules(lengths: Ints, description: DecodingDescription) -> Rules:
+    """The voice's own budgets and limits, and nothing drawn."""
+    config = dataclasses.replace(description.defaults, temperature=0.0, repetition_penalty=1.0, advance="median")
+    return make_rules(lengths, description, config, _nothing_drawn)
+
+
+def _nothing_drawn(steps: int, numbers: int) -> Floats:
+    raise AssertionError("greedy decoding draws nothing")
+
+
+def frames_of(grid_BSG: Ints, lengths: Ints) -> Ints:
+    """The codes (B, F, G) of a delayed grid (B, S, G), zeros past each row's frames (B,)."""
+    frames, codebooks = int(lengths.max(initial=0)), grid_BSG.shape[2]
+    codes = np.stack([grid_BSG[:, stream : stream + frames, stream] for stream in range(codebooks)], axis=2)
+    return np.where((np.arange(frames)[None] < lengths[:, None])[..., None], codes, 0)
+
+
+def padded_cache(inputs: Arrays) -> Arrays:
+    """Inputs of a step with `SPARE` more slots that are empty, and yet not zero."""
+    wider = {}
+    for name, values in inputs.items():
+        axis = SLOT_AXES.get(name.split("_")[0], values.ndim)
+        widths = [(0, SPARE if number == axis else 0) for number in range(values.ndim)]
+        wider[name] = np.pad(values, widths, constant_values=-1 if name == "slot_position" else NOTHING)
+    return wider

@@ -1,0 +1,229 @@
+"""The parity checks that compute: values, tokens, padding and chunks of a runtime against those expected.
+
+Greedy decoding is compared twice. Left alone, a runtime must decode torch's tokens. If it does not, it is told torch's
+tokens before each step, so that one tie between two codes does not count again in every later step."""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sonorant.audio.arrays import Floats, Ints
+from sonorant.audio.mel import MelConfig
+from sonorant.export.candidate import Expected
+from sonorant.export.distances import Arrays
+from sonorant.export.tolerance import Fault, Tolerance
+from sonorant.extras.codec_lm.parity_cases import TokenCase, frames_of, padded_cache
+from sonorant.families.parallel.parity_checks import PARTS, compare, row_of, summary_of, where_of
+from sonorant.speech.bundle import ReceptiveField
+from sonorant.speech.chunks import Computing, compute_chunks
+from sonorant.speech.decoding.advance import LOG_HALF
+from sonorant.speech.decoding.session import Stepper
+from sonorant.speech.decoding.state import Rules, State
+from sonorant.speech.runtimes import TokenRuntime
+
+Graphs = Callable[[str, Arrays], Arrays]
+"""Computes the graph of a name, `prefill` or `step`, by itself."""
+Likelihoods = Callable[[TokenCase], Iterator[tuple[Floats, Floats]]]
+"""What torch says before each step of a case's path: logits (B, G, K), and the pointer's (B, A)."""
+NO_GRAPHS = "not run: this runtime has no such graph, only its tokens are compared"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A candidate with what is needed to measure it."""
+
+    runtime: TokenRuntime
+    graphs: Graphs | None
+    """None: it has no graphs of its own."""
+    audio: MelConfig
+    tolerance: Tolerance
+
+    def compute(self, case: TokenCase) -> TokenCase:
+        """The case as the candidate computes it; prefill and steps are kept if it has no such graphs."""
+        computed = dataclasses.replace(
+            case,
+            states=self.runtime.encode(**case.inputs),
+            frames=None if case.frames is None else self.runtime.decode(case.codes, case.lengths),
+            samples=self.runtime.vocode(case.vocoded, case.vocoded_lengths),
+        )
+        if self.graphs is None:
+            return computed
+        inputs = {"states": case.states, "lengths": case.inputs["lengths"]}
+        inputs |= {"prompt": case.prompt, "prompt_lengths": case.prompt_lengths}
+        steps = tuple(
+            dataclasses.replace(step, outputs=self.graphs("step", padded_cache(step.inputs))) for step in case.steps
+        )
+        return dataclasses.replace(computed, prefilled=self.graphs("prefill", inputs), steps=steps)
+
+    def compare(
+        self, got: TokenCase, wanted: TokenCase, batch: int, other: str
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Graph and report row of each output. Raises Fault for the first too far from `other`, such as "torch"."""
+        pairs = zip(_outputs(got, self.graphs is not None), _outputs(wanted, self.graphs is not None), strict=True)
+        for (graph, length, output, values), (_, _, _, expected) in pairs:
+            where = where_of(graph, output, length, batch)
+            found = compare(where, output, values, expected, self.audio, self.tolerance, other)
+            yield graph, row_of(length, batch, found)
+
+
+def _outputs(case: TokenCase, graphs: bool) -> Iterator[tuple[str, int, str, NDArray[Any]]]:
+    """Graph, length, name and values of each output; `graphs`: whether prefill and steps are among them."""
+    yield "encoder", case.tokens, "states", case.states
+    if graphs:
+        for output in ("position", *sorted(case.prefilled.keys() - {"position"})):
+            yield "prefill", case.tokens, output, _real(output, case.prefilled)
+        for step in case.steps:
+            for output in sorted(step.outputs):
+                yield "step", step.number, output, step.outputs[output]
+    if case.frames is not None:
+        yield "decoder", case.codes.shape[1], "frames", case.frames
+    yield "vocoder", case.codes.shape[1], "samples", case.samples
+
+
+def _real(output: str, prefilled: Arrays) -> NDArray[Any]:
+    """An output of prefill, zero in slots that hold nothing: what stands there has no meaning."""
+    real_BS, values = prefilled["position"] >= 0, prefilled[output]
+    if output == "position":
+        return values
+    return values * (real_BS[:, None, None] if output.startswith("key") else real_BS[:, None, :, None]).astype(
+        values.dtype
+    )
+
+
+def check_values(measured: Measured, expected: Expected) -> dict[str, Any]:
+    """As `sonorant.families.parallel.parity_checks.check_values`, for encoder, prefill, step, decoder if any, and
+    vocoder; `length` counts tokens, tokens, steps, code frames, code frames. Without graphs, prefill and step are "not
+    run: <why>"."""
+    decoder = ("decoder",) if any(case.frames is not None for case in expected.cases) else ()
+    names = ("encoder", "prefill", "step", *decoder, "vocoder")
+    rows: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+    for case in expected.cases:
+        for graph, row in measured.compare(measured.compute(case), case, case.batch, expected.name):
+            rows[graph].append(row)
+    return {graph: summary_of(found, measured.tolerance) if found else NO_GRAPHS for graph, found in rows.items()}
+
+
+def check_tokens(
+    runtime: TokenRuntime, expected: Expected, likelihoods: Likelihoods, share: float, tie: float
+) -> dict[str, Any]:
+    """`{identical, share, ties, decisions}`: whether all greedy tokens are torch's, else the share of decisions that
+    are, each told those before.
+
+    A decision is a code, or where the pointer moves, past the end included. Where torch finds two of them equally
+    likely within `tie` (a difference of logits), either is right. Raises Fault naming step and batch of the first wrong
+    one if more than `1 - share` are wrong.
+    """
+    right = decisions = ties = 0
+    first, identical = "", True
+    for case in expected.cases:
+        if said_alone(runtime.stepper(), case):
+            decisions, right = decisions + _count(case), right + _count(case)
+            continue
+        identical = False
+        for number, wrong, tied, all_of_them in compare_decisions(runtime.stepper(), case, likelihoods, tie):
+            if wrong and not first:
+                first = where_of("step", "tokens", number, case.batch)
+            decisions, right, ties = decisions + all_of_them, right + all_of_them - wrong, ties + tied
+    found = right / max(1, decisions)
+    if found < share:
+        raise Fault(
+            f"{first}: {1 - found:.2%} of the greedy tokens are not those of {expected.name}, allowed {1 - share:.2%}"
+        )
+    return {"identical": identical, "share": round(found, 6), "ties": ties, "decisions": decisions}
+
+
+def said_alone(stepper: Stepper, case: TokenCase) -> bool:
+    """Whether a runtime left alone ends each row where torch does, with the same tokens."""
+    _begin(stepper, case)
+    state = stepper.run(case.path[0], len(case.path) - 1)
+    ended = np.asarray(state.ended_B)
+    return np.array_equal(ended, case.lengths) and np.array_equal(
+        frames_of(np.asarray(state.grid_BSG), ended), case.codes
+    )
+
+
+def compare_decisions(
+    stepper: Stepper, case: TokenCase, likelihoods: Likelihoods, tie: float
+) -> Iterator[tuple[int, int, int, int]]:
+    """Step by step, told torch's tokens: number of the step, wrong decisions, those that were ties, all of them."""
+    _begin(stepper, case)
+    codes = case.path[0].used_BGK.shape[2]
+    said = zip(case.path, case.path[1:], likelihoods(case), strict=False)
+    for number, (before, after, (logits_BGK, advance_BA)) in enumerate(said):
+        got, alive_B = stepper.run(before, 1), before.ended_B < 0
+        other_BG = (np.asarray(got.codes_BG) != after.codes_BG) & (after.codes_BG < codes)
+        both = np.stack([np.minimum(np.asarray(got.codes_BG), codes - 1), np.minimum(after.codes_BG, codes - 1)])
+        likely = np.take_along_axis(logits_BGK[None], both[..., None], axis=3)[..., 0]
+        tied_BG = other_BG & (np.abs(likely[0] - likely[1]) < tie)
+        # A pointer that leaves the last phoneme stays where it is: that the row has ended tells of it.
+        moved_B, ended_B = (np.asarray(field) for field in (got.pointer_B, got.ended_B))
+        other_B = alive_B & ((moved_B != after.pointer_B) | (ended_B != after.ended_B))
+        tied_B = other_B & (np.abs(_survival(before, case.rules, advance_BA) - LOG_HALF) < tie)
+        wrong = int((other_BG & ~tied_BG).sum() + (other_B & ~tied_B).sum())
+        yield number, wrong, int(tied_BG.sum() + tied_B.sum()), int((after.codes_BG < codes).sum() + alive_B.sum())
+
+
+def _survival(before: State, rules: Rules, advance_BA: Floats) -> Floats:
+    """Logarithm of the probability that the pointer has stayed so long, after this step."""
+    highest_B1 = advance_BA.max(axis=1, keepdims=True)
+    return (
+        before.log_survival_B
+        + (advance_BA[:, 0] - highest_B1[:, 0])
+        - np.log(np.exp(advance_BA - highest_B1).sum(axis=1))
+    )
+
+
+def _count(case: TokenCase) -> int:
+    """Decisions of a case."""
+    codes = case.path[0].used_BGK.shape[2]
+    return int(
+        sum((after.codes_BG < codes).sum() + (before.ended_B < 0).sum() for before, after in pairwise(case.path))
+    )
+
+
+def _begin(stepper: Stepper, case: TokenCase) -> None:
+    stepper.begin(case.states, case.inputs["lengths"], case.prompt, case.prompt_lengths, case.rules)
+
+
+def check_padding(measured: Measured, cases: Sequence[TokenCase]) -> dict[str, Any]:
+    """The largest difference `{max_abs_diff, tolerance, rows}` between a row of a batch and the same utterance alone.
+    Raises Fault as `check_values`; `length` is the row's own."""
+    rows, largest = 0, 0.0
+    for case in (case for case in cases if case.batch > 1):
+        together = measured.compute(case)
+        for number in range(case.batch):
+            alone = measured.compute(case.row(number))
+            found = [row for _, row in measured.compare(together.row(number), alone, case.batch, "the row alone")]
+            rows, largest = rows + 1, max(largest, *(row["max_abs_diff"] for row in found))
+    return {"max_abs_diff": largest, "tolerance": measured.tolerance.max_abs_diff, "rows": rows}
+
+
+def each_row(expected: Expected) -> Expected:
+    """The rows of the batches, each by itself; what is expected of them is what is expected of them together."""
+    rows = [case.row(number) for case in expected.cases if case.batch > 1 for number in range(case.batch)]
+    return Expected(expected.runtime, rows, f"{expected.name} in a batch")
+
+
+def check_chunks(measured: Measured, case: TokenCase, receptive_field: ReceptiveField) -> dict[str, Any]:
+    """The largest difference `{max_abs_diff, tolerance, parts}` between what decoder and vocoder make of the whole and
+    of windows with their receptive fields. Raises Fault as `check_values`."""
+    runtime, found, parts = measured.runtime, [], 0
+    graphs: list[tuple[str, str, Computing, NDArray[Any], Ints, int]] = [
+        ("vocoder", "samples", runtime.vocode, case.vocoded, case.vocoded_lengths, receptive_field.vocoder)
+    ]
+    if case.frames is not None:
+        graphs.append(("decoder", "frames", runtime.decode, case.codes, case.lengths, receptive_field.decoder))
+    for graph, output, compute, given, lengths, sees in graphs:
+        axis = 1 if given is case.codes else 2
+        pieces = list(compute_chunks(compute, [given], lengths, sees, PARTS, axis=axis))
+        parts = max(parts, len(pieces))
+        where = f"{where_of(graph, output, case.codes.shape[1], case.batch)}, in {len(pieces)} parts"
+        got, whole = np.concatenate(pieces, axis=-1), compute(given, lengths)
+        value = compare(where, output, got, whole, measured.audio, measured.tolerance, "the whole")
+        found.append(value.max_abs_diff)
+    return {"max_abs_diff": max(found), "tolerance": measured.tolerance.max_abs_diff, "parts": parts}

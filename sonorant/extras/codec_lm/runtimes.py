@@ -1,0 +1,39 @@
+"""How each runtime is loaded with a bundle of the family codec_lm. Every loader imports its runtime when it is called,
+so that speaking needs nothing that other runtimes need."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from sonorant.speech.bundle import Bundle
+from sonorant.speech.runtimes import LoadOptions, TokenRuntime
+
+
+def load_onnxruntime(bundle: Bundle, options: LoadOptions, device: str = "cpu") -> TokenRuntime:
+    """The graphs under ONNX Runtime."""
+    from sonorant.extras.codec_lm.onnx_runtime import OnnxTokenCudaRuntime, OnnxTokenRuntime
+
+    decoding = bundle.description.decoding
+    assert decoding is not None  # or `read_bundle` had refused it
+    graphs = {graph: bundle.graph_file(graph, options.variant) for graph in bundle.graphs}
+    return (OnnxTokenRuntime if device == "cpu" else OnnxTokenCudaRuntime)(graphs, decoding, threads=options.threads)
+
+
+def load_torch(bundle: Bundle, options: LoadOptions, **how: Any) -> TokenRuntime:
+    """The trained models; `how`: `way` and `device` of `load_tokens`."""
+    from sonorant.extras.codec_lm.torch_runtime import load_tokens
+
+    assert options.trained is not None  # or `load_runtime` had refused
+    return load_tokens(options.trained, bundle.description, options, **how)
+
+
+LOADERS: dict[str, Callable[[Bundle, LoadOptions], TokenRuntime]] = {
+    "onnxruntime": load_onnxruntime,
+    "onnxruntime-cuda": partial(load_onnxruntime, device="cuda"),
+    "torch": load_torch,
+    "torch-static": partial(load_torch, way="static"),
+    "torch-compiled": partial(load_torch, way="compiled"),
+    "torch-cuda": partial(load_torch, device="cuda"),
+    "torch-cuda-compiled": partial(load_torch, way="compiled", device="cuda"),
+    "torch-cuda-graphs": partial(load_torch, way="recorded", device="cuda"),
+}

@@ -1,0 +1,59 @@
+"""The codec language model and its codec from what their `model.json` says."""
+
+from pathlib import Path
+from typing import Any
+
+from sonorant.audio.mel import MelConfig
+from sonorant.extras.codec_lm.codec import Codec, CodecConfig
+from sonorant.extras.codec_lm.language_model import LanguageModel, LanguageModelConfig
+from sonorant.extras.codec_lm.pretrained_codec import PretrainedCodec, build_pretrained
+from sonorant.extras.codec_lm.source_codec import SourceCodec
+from sonorant.text.frontend import SymbolTable
+from sonorant.training.model_folder import load_model
+
+CODECS: dict[str, type[Codec]] = {"source_filter": SourceCodec, "vocos": Codec}
+"""By `CodecConfig.kind`."""
+
+
+def build_language_model(description: dict[str, Any]) -> LanguageModel:
+    """An untrained language model of the sizes a `model.json` names, for the codec that it names."""
+    return LanguageModel(
+        LanguageModelConfig(**description["config"]),
+        symbols=SymbolTable(description["symbols"]).size,
+        speakers=len(description["speakers"]),
+        mels=description["audio"]["n_mels"],
+        codebooks=description["codec"]["codebooks"],
+        codes=description["codec"]["codes"],
+        mel_mean=description["mel_mean"],
+        mel_std=description["mel_std"],
+    )
+
+
+def build_codec(description: dict[str, Any]) -> Codec | PretrainedCodec:
+    """An untrained codec of the sizes a `model.json` names, or the one of transformers that it names."""
+    audio = description["audio"]
+    if "pretrained" in description:
+        return build_pretrained(description["pretrained"], MelConfig(**audio))
+    config = CodecConfig(**description["config"])
+    return CODECS[config.kind](
+        config,
+        mels=audio["n_mels"],
+        n_fft=audio["n_fft"],
+        hop=audio["hop"],
+        rate=audio["sample_rate"],
+        mel_mean=description["mel_mean"],
+        mel_std=description["mel_std"],
+    )
+
+
+def load_codec(folder: Path) -> tuple[Codec | PretrainedCodec, dict[str, Any]]:
+    """A saved codec and its description, as `load_model`; both classes are a `SoundCodec`."""
+    model, description = load_model(folder, "codec")
+    assert isinstance(model, Codec | PretrainedCodec)
+    return model, description
+
+
+def load_language_model(folder: Path) -> tuple[LanguageModel, dict[str, Any]]:
+    model, description = load_model(folder, "language_model")
+    assert isinstance(model, LanguageModel)
+    return model, description

@@ -1,0 +1,81 @@
+"""The samples of codes, in parts that equal the whole.
+
+A codec with a source makes frames of codes first. The phase of its pulses is counted on from frame to frame between the
+two graphs, so parts come in order."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sonorant.audio.arrays import Floats, Ints
+from sonorant.audio.pitch import SourceRows
+from sonorant.speech.bundle import VoiceDescription
+from sonorant.speech.chunks import compute_chunks
+from sonorant.speech.decoding.settings import DecodingDescription
+from sonorant.speech.runtimes import TokenRuntime
+
+
+def has_source(description: VoiceDescription) -> bool:
+    """Whether the voice's codec decodes pitch, from which a source makes sound."""
+    return "decoder" in description.graphs
+
+
+@dataclass(frozen=True)
+class Sounding:
+    """What turns the codes of a voice into samples. Sizes are code frames."""
+
+    runtime: TokenRuntime
+    description: VoiceDescription
+
+    @property
+    def lookahead(self) -> int:
+        """Code frames behind a part that its samples depend on."""
+        sees = self.description.receptive_field
+        return sees.decoder + -(-sees.vocoder // self._stride) if has_source(self.description) else sees.vocoder
+
+    @property
+    def least_lookahead(self) -> int:
+        """Code frames behind a part without which what follows would differ too, since pitch adds up."""
+        return self.description.receptive_field.decoder
+
+    def parts(
+        self, codes: Iterable[Ints], lengths: Ints | None, sizes: Sequence[int], first_after: int | None = None
+    ) -> Iterator[Floats]:
+        """Codes (B, any, G) in parts, code frames of each row (B,), None = all that come -> samples (B, any). `sizes`:
+        of the first parts, the last one repeats; `first_after`: as in `compute_chunks`, at least `least_lookahead`."""
+        sees, runtime = self.description.receptive_field, self.runtime
+        if not has_source(self.description):
+            yield from compute_chunks(
+                runtime.vocode, codes, lengths, sees.vocoder, sizes, axis=1, first_after=first_after
+            )
+            return
+        audio, stride = self.description.audio, self._stride
+        ahead = self.lookahead - sees.decoder  # code frames that are decoded and not yet heard
+        first_ahead = ahead if first_after is None else first_after - sees.decoder
+        blocks = [sizes[0] + first_ahead, *(sizes[1:] or sizes)]
+        blocks[1] += ahead - first_ahead
+        source = SourceRows(audio.sample_rate, audio.hop)
+        decoded = compute_chunks(runtime.decode, codes, lengths, sees.decoder, blocks, axis=1)
+        yield from compute_chunks(
+            runtime.vocode,
+            (source.append(part) for part in decoded),
+            None if lengths is None else lengths * stride,
+            sees.vocoder,
+            [size * stride for size in sizes],
+            first_after=min(sees.vocoder, first_ahead * stride),
+        )
+
+    def whole(self, codes: Ints, lengths: Ints, size: int) -> Floats:
+        """All codes of rows (B, F, G) -> samples (B, F * samples a code frame), computed `size` code frames at once."""
+        return np.concatenate([np.zeros((len(codes), 0), np.float32), *self.parts([codes], lengths, [size])], axis=1)
+
+    @property
+    def _stride(self) -> int:
+        return decoding_of(self.description).stride
+
+
+def decoding_of(description: VoiceDescription) -> DecodingDescription:
+    """How the voice decodes, which every one of this family says."""
+    assert description.decoding is not None  # or `read_bundle` had refused it
+    return description.decoding

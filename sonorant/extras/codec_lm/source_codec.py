@@ -1,0 +1,127 @@
+"""The neural codec whose decoder has a source: codes -> frames with pitch, and frames -> samples by pulses at that
+pitch and noise, both filtered (`SourceFilter`).
+
+Between the two the phase of the pulses is counted on (`SourceRows`), frame after frame from the first, which no graph
+can do that is given a part. Letters as in `codec.py`; a frame that the filter takes has R = D + SOURCE_ROWS rows."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from sonorant.audio.pitch import HIGHEST, LOWEST, REFERENCE, ROWS, SourceRows
+from sonorant.extras.codec_lm.codec import Codec, CodecConfig
+from sonorant.families.parallel.acoustic import UNVOICED
+from sonorant.families.parallel.vocoder import SourceFilter, VocoderConfig, mask_of
+from sonorant.layers.convnext import ConvNeXtStack
+
+LEAST_OCTAVES, MOST_OCTAVES = math.log2(LOWEST / REFERENCE), math.log2(HIGHEST / REFERENCE)
+"""What a pitch tracker may find, so what a decoded pitch is held to."""
+
+
+class SourceCodec(Codec):
+    """Log-mel and pitch -> codes -> frames -> samples; implements `SoundCodec`.
+
+    Frames are M learned rows, pitch and voicing. In training the pulses follow the recording's pitch, since a pitch
+    that is still wrong would make every spectrum wrong; in speech they follow the decoded one.
+    """
+
+    float_parts = (*Codec.float_parts, "decoder.out")
+    """Pitch stays float too: its errors add up over a sentence."""
+    decoder: "SourceDecoder"
+
+    @property
+    def heard_rows(self) -> int:
+        """Rows of a frame that the encoder hears, the first ones: log-mel, pitch and voicing."""
+        return self.mels + ROWS
+
+    def _make_decoder(self, n_fft: int) -> nn.Module:
+        return SourceDecoder(self.config, self.mels, self.quantizer.width, n_fft, self.hop, self.rate)
+
+    def normalized(self, frames_BDT: Tensor) -> Tensor:
+        """As `Codec.normalized`, with pitch where there is voice: elsewhere it is a line that nobody hears, and would
+        cost codes."""
+        pitch_B1T, voicing_B1T = frames_BDT[:, self.mels : self.mels + ROWS].split(1, dim=1)
+        return torch.cat([super().normalized(frames_BDT), pitch_B1T * voicing_B1T, voicing_B1T], dim=1)
+
+    def forward(self, frames_BRT: Tensor) -> Tensor:
+        """As `Codec.forward`, with the recording's pitch and phase."""
+        return self.copy(frames_BRT)[0]
+
+    def copy(self, frames_BRT: Tensor) -> tuple[Tensor, Tensor]:
+        """Frames of a recording (B, R, T) -> samples (B, T * hop) by its own pitch and phase, and the frames that the
+        codes say (B, D, T), differentiable; in training some rows lose later codebooks."""
+        said_BDT = self.decoder.frames(self._said(frames_BRT))[..., : frames_BRT.shape[2]]
+        learned_BMT, _, voicing_B1T = said_BDT.split([self.mels, 1, 1], dim=1)
+        pitch_B1T, source_B2T = frames_BRT[:, self.mels : self.mels + 1], frames_BRT[:, self.mels + ROWS :]
+        return self.decoder.vocoder(torch.cat([learned_BMT, pitch_B1T, voicing_B1T, source_B2T], dim=1)), said_BDT
+
+    def frames(self, codes_BFG: Tensor, lengths_B: Tensor | None = None) -> Tensor:
+        """Codes (B, F, G) int64, code frames of each row (B,) int64 (None: all) -> frames (B, D, F * stride) float32. A
+        row is as it would be alone and then zero, a part like the same part of the whole with `frames_receptive_field`
+        code frames around it."""
+        said_BDT = self.decoder.frames(self.quantizer.to_values(codes_BFG).flatten(2), lengths_B)
+        learned_BMT, pitch_B1T, voicing_B1T = said_BDT.split([self.mels, 1, 1], dim=1)
+        return torch.cat([learned_BMT, pitch_B1T.clamp(LEAST_OCTAVES, MOST_OCTAVES), voicing_B1T], dim=1)
+
+    def vocode(self, frames: Tensor, lengths_B: Tensor | None = None) -> Tensor:
+        """Frames with `SOURCE_ROWS` (B, R, T), frames of each row (B,) int64 (None: all) -> samples (B, T * hop) in
+        -1..1; see `SourceFilter.forward`."""
+        return self.decoder.vocoder(frames, lengths_B)
+
+    def with_source(self, frames_BDT: Tensor) -> Tensor:
+        """Whole rows of `frames` -> the same with `SOURCE_ROWS` (B, R, T)."""
+        rows = SourceRows(self.rate, self.hop).append(frames_BDT.float().cpu().numpy())
+        return torch.from_numpy(rows).to(frames_BDT.device)
+
+    @torch.no_grad()
+    def decode(self, codes_BFG: Tensor, lengths_B: Tensor | None = None) -> Tensor:
+        """As `Codec.decode`, of whole rows: the phase of a part follows from all before it."""
+        mel_lengths_B = None if lengths_B is None else lengths_B * self.stride
+        return self.vocode(self.with_source(self.frames(codes_BFG, lengths_B)), mel_lengths_B)
+
+    @property
+    def receptive_field(self) -> int:
+        """Mel frames on either side, source included, that the samples of a frame depend on."""
+        return self.decoder.vocoder.receptive_field
+
+    @property
+    def frames_receptive_field(self) -> int:
+        """Code frames on either side that the frames of a code frame depend on."""
+        return -(-self.config.frame_blocks * (self.config.kernel // 2) // self.stride)
+
+
+class SourceDecoder(nn.Module):
+    """Codes' vectors -> frames at the mel's rate -> samples."""
+
+    def __init__(self, config: CodecConfig, mels: int, width: int, n_fft: int, hop: int, rate: int) -> None:
+        super().__init__()
+        self.stride = config.stride
+        self.expand = nn.Linear(config.codebooks * width, config.stride * config.channels)
+        self.stack = ConvNeXtStack(config.channels, config.expansion, config.kernel, config.frame_blocks)
+        self.out = nn.Linear(config.channels, mels + ROWS)
+        sizes = VocoderConfig(
+            kind="source_filter",
+            channels=config.channels,
+            expansion=config.expansion,
+            blocks=config.decoder_blocks,
+            kernel=config.kernel,
+        )
+        self.vocoder = SourceFilter(sizes, mels=mels, n_fft=n_fft, hop=hop, rate=rate)
+
+    def frames(self, values_BFV: Tensor, lengths_B: Tensor | None = None) -> Tensor:
+        """(B, F, V) float, code frames of each row (B,) int64 (None: all) -> learned rows, pitch and voicing (B, M + 2,
+        F * stride) float32."""
+        hidden_BTC = self.expand(values_BFV).unflatten(2, (self.stride, -1)).flatten(1, 2)
+        mask_BT1 = mask_of(hidden_BTC.transpose(1, 2), None if lengths_B is None else lengths_B * self.stride)
+        said_BTD = self.out(self.stack(hidden_BTC, mask_BT1)).float()
+        return (said_BTD if mask_BT1 is None else said_BTD * mask_BT1).transpose(1, 2)
+
+
+def pitch_distance(said_BDT: Tensor, frames_BRT: Tensor, mels: int) -> Tensor:
+    """How far the decoded pitch (octaves, where there is voice) and voicing are from the recording's: means over
+    frames, summed over rows. Both (B, at least M + 2, T)."""
+    pitch_BT, voicing_BT = frames_BRT[:, mels], frames_BRT[:, mels + 1]
+    off_BT, wrong_BT = (said_BDT[:, mels] - pitch_BT).abs(), (said_BDT[:, mels + 1] - voicing_BT).abs()
+    heard_BT = UNVOICED + (1 - UNVOICED) * voicing_BT
+    return (off_BT * heard_BT + wrong_BT).mean(1).sum()

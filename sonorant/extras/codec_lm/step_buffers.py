@@ -1,0 +1,121 @@
+"""The step graph's inputs and outputs. The graph keeps nothing: its caches are inputs, bound once to numpy arrays that
+stay where they are, and each step's new keys and values are written into them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import onnxruntime
+from numpy.typing import NDArray
+
+from sonorant.audio.arrays import Floats, Ints
+from sonorant.speech.decoding.settings import DecodingDescription
+
+SLOTS = 64
+"""Buffers hold a multiple of so many slots and grow by as many: attention takes time for each slot, filled or not."""
+EMPTY = -1
+"""The position of a slot that holds nothing."""
+Cached = tuple[Floats, Floats, Ints]
+"""Keys (L, B, H, D, S), values (L, B, H, S, D) and their positions (B, S)."""
+
+
+class StepBuffers:
+    """Arrays for a number of rows, of which the first ones, as many as are asked for, are computed."""
+
+    def __init__(
+        self,
+        session: onnxruntime.InferenceSession,
+        decoding: DecodingDescription,
+        rows: int,
+        channels: int,
+        slots: int,
+    ) -> None:
+        """For `rows` rows, states of `channels` and a cache of `slots` positions, all empty."""
+        self._session, self._decoding, self._channels = session, decoding, channels
+        layers, heads, width, codebooks = decoding.layers, decoding.heads, decoding.head_width, decoding.codebooks
+        self.rows, self.slots = rows, slots
+        self.codes = np.zeros((rows, codebooks), np.int64)
+        self.state = np.zeros((rows, channels), np.float32)
+        self.age = np.zeros(rows, np.int64)
+        self.position = np.zeros(rows, np.int64)
+        self.logits = np.zeros((rows, codebooks, decoding.codes), np.float32)
+        self.advance = np.zeros((rows, decoding.advances), np.float32)
+        self._keys = np.zeros((layers, rows, heads, width, slots), np.float32)
+        self._values = np.zeros((layers, rows, heads, slots, width), np.float32)
+        self._positions = np.full((rows, slots), EMPTY, np.int64)
+        self._new_keys = np.zeros((layers, rows, heads, width), np.float32)
+        self._new_values = np.zeros((layers, rows, heads, width), np.float32)
+        self._bindings: dict[int, onnxruntime.IOBinding] = {}
+
+    def run(self, rows: int) -> None:
+        """Compute what the first `rows` hold."""
+        if rows not in self._bindings:
+            self._bindings[rows] = self._bound(rows)
+        self._session.run_with_iobinding(self._bindings[rows])
+
+    def keep(self, slots_B: Ints) -> None:
+        """Put the keys and values of the step that was run last into a slot (B,) of each of its rows."""
+        rows_B = np.arange(len(slots_B))
+        # Indices with slices between them come first in the result: (B, L, H, D).
+        self._keys[:, rows_B, :, :, slots_B] = self._new_keys[:, : len(slots_B)].swapaxes(0, 1)
+        self._values[:, rows_B, :, slots_B] = self._new_values[:, : len(slots_B)].swapaxes(0, 1)
+        self._positions[rows_B, slots_B] = self.position[: len(slots_B)]
+
+    def fill(self, cached: Cached, first: int = 0) -> None:
+        """Put what is cached into the first slots of as many rows, from row `first` on, and empty their others."""
+        keys, values, positions = cached
+        rows, slots = slice(first, first + positions.shape[0]), positions.shape[1]
+        self._values[:, rows, :, slots:] = 0  # empty slots weigh 0, which the NaN of a row before would survive
+        self._keys[:, rows, :, :, :slots], self._values[:, rows, :, :slots] = keys, values
+        self._positions[rows, :slots], self._positions[rows, slots:] = positions, EMPTY
+
+    def cached(self, row: int, slots: int) -> Cached:
+        """A copy of a row's first slots, as of a batch of one."""
+        one = slice(row, row + 1)
+        return (
+            self._keys[:, one, :, :, :slots].copy(),
+            self._values[:, one, :, :slots].copy(),
+            self._positions[one, :slots].copy(),
+        )
+
+    def sized(self, rows: int, slots: int) -> StepBuffers:
+        """Others for so many rows and slots, with as much of the cache as they hold."""
+        other = StepBuffers(self._session, self._decoding, rows, self._channels, slots)
+        keys, values = self._keys[:, :rows, :, :, :slots], self._values[:, :rows, :, :slots]
+        other.fill((keys, values, self._positions[:rows, :slots]))
+        return other
+
+    def _bound(self, rows: int) -> onnxruntime.IOBinding:
+        binding = self._session.io_binding()
+        for name, array in self._inputs():
+            binding.bind_input(name, "cpu", 0, array.dtype, array[:rows].shape, array.ctypes.data)
+        for name, array in self._outputs():
+            binding.bind_output(name, "cpu", 0, array.dtype, array[:rows].shape, array.ctypes.data)
+        return binding
+
+    def _inputs(self) -> Iterator[tuple[str, NDArray[Any]]]:
+        yield "codes", self.codes
+        yield "state", self.state
+        yield "age", self.age
+        yield "position", self.position
+        yield "slot_position", self._positions
+        yield from zip(cache_names(self._decoding.layers), _interleaved(self._keys, self._values), strict=True)
+
+    def _outputs(self) -> Iterator[tuple[str, NDArray[Any]]]:
+        yield "logits", self.logits
+        yield "advance", self.advance
+        names = [f"new_{name}" for name in cache_names(self._decoding.layers)]
+        yield from zip(names, _interleaved(self._new_keys, self._new_values), strict=True)
+
+
+def cache_names(layers: int) -> list[str]:
+    """Names of the tensors of a cache in the graphs: a key and a value for each layer."""
+    return [f"{side}_{layer}" for layer in range(layers) for side in ("key", "value")]
+
+
+def _interleaved(keys: Floats, values: Floats) -> Iterator[Floats]:
+    for key, value in zip(keys, values, strict=True):
+        yield key
+        yield value

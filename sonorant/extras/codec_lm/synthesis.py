@@ -1,0 +1,243 @@
+"""Speech of the family codec_lm: the language model's codes, frame by frame, then the codec's decoder."""
+
+import math
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain, repeat
+from pathlib import Path
+
+import numpy as np
+
+from sonorant.audio.arrays import Floats, Ints
+from sonorant.audio.pitch import ROWS, track_pitch
+from sonorant.errors import SonorantError
+from sonorant.extras.codec_lm.sounding import Sounding, decoding_of, has_source
+from sonorant.speech.bundle import Bundle, VoiceDescription
+from sonorant.speech.decoding.advance import FinishReason
+from sonorant.speech.decoding.attempts import check_candidates, decode_texts
+from sonorant.speech.decoding.session import Prompt, Session, Stepper
+from sonorant.speech.decoding.settings import DecodingDescription
+from sonorant.speech.runtimes import TokenRuntime
+from sonorant.speech.speaking import Allowance, Manner, Synthesized
+from sonorant.speech.word_times import Timekeeper
+
+PART_SECONDS = (0.25, 0.75, 1.0)
+"""Seconds in the first parts of a stream and in those that follow: each is heard for longer than the next takes."""
+BATCH_FRAMES = 4096
+"""Code frames that the codec's decoder makes sound of at once, all rows together."""
+MOST_CANDIDATES = 16
+LARGEST_SEED = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class CodecLmSpeaking:
+    """One frame after the other; how long a sentence is shows at its end. For one thread at a time."""
+
+    runtime: TokenRuntime
+    description: VoiceDescription
+
+    @property
+    def decoding(self) -> DecodingDescription:
+        """How it decodes."""
+        return decoding_of(self.description)
+
+    @property
+    def sounding(self) -> Sounding:
+        """What makes sound of its codes."""
+        return Sounding(self.runtime, self.description)
+
+    @cached_property
+    def _stepper(self) -> Stepper:
+        return self.runtime.stepper()
+
+    def check(self, manner: Manner) -> None:
+        """Raise SonorantError for another speed than 1, changes of pitch and energy, and for what the voice cannot be
+        decoded with."""
+        config = manner.decoding or self.decoding.defaults
+        if manner.speed != 1:
+            raise SonorantError(
+                f"this voice speaks at its own pace (family codec_lm): leave out the speed, {manner.speed}"
+            )
+        if manner.pitch or manner.energy:
+            raise SonorantError(
+                "this voice chooses melody and loudness itself (family codec_lm): leave out pitch and energy"
+            )
+        if not 0 <= (manner.seed or 0) <= LARGEST_SEED:
+            raise SonorantError(f"seed must be 0 to {LARGEST_SEED}, not {manner.seed}")
+        if not 1 <= manner.candidates <= MOST_CANDIDATES:
+            raise SonorantError(f"candidates must be 1 to {MOST_CANDIDATES}, not {manner.candidates}")
+        check_candidates(config, manner.seed or 0, manner.candidates)
+        if manner.candidates > 1 and not manner.whole:
+            raise SonorantError(
+                "candidates are compared when they are whole: ask for whole sentences, or for 1 candidate"
+            )
+        if manner.lookahead is not None and manner.lookahead < 0:
+            raise SonorantError(f"lookahead must be at least 0 code frames, not {manner.lookahead}")
+        if manner.lookahead is not None and manner.whole:
+            raise SonorantError("whole sentences wait for all that their samples depend on: leave out the lookahead")
+        if manner.prompt is not None:
+            self._check_prompt(manner.prompt)
+
+    def _check_prompt(self, prompt_PG: Ints) -> None:
+        described = self.decoding
+        most, codebooks, codes = described.prompt_frames, described.codebooks, described.codes
+        if not most:
+            raise SonorantError("this voice was trained without references (prompt_frames 0); leave out the prompt")
+        if prompt_PG.ndim != 2 or prompt_PG.shape[1] != codebooks or not 0 < len(prompt_PG) <= most:
+            raise SonorantError(
+                f"a prompt has 1 to {most} code frames of {codebooks} codes each, not the shape {prompt_PG.shape}"
+            )
+        if prompt_PG.dtype.kind not in "iu":
+            raise SonorantError(f"a prompt's codes are whole numbers, not {prompt_PG.dtype}")
+        if not 0 <= prompt_PG.min() <= prompt_PG.max() < codes:
+            raise SonorantError(f"a prompt's codes are 0 to {codes - 1}, not {prompt_PG.min()} to {prompt_PG.max()}")
+
+    def synthesize(
+        self,
+        tokens: Ints,
+        lengths: Ints,
+        speaker: Ints,
+        speed: Floats,
+        pitch: Floats | None = None,
+        energy: Floats | None = None,
+    ) -> Synthesized:
+        """As `Speaking.synthesize`, with the voice's defaults. Raises SonorantError for another manner than its own."""
+        same = np.zeros(len(speed))
+        changes = (same if change is None else change for change in (pitch, energy))
+        for pace, higher, louder in zip(speed, *changes, strict=True):
+            self.check(Manner(speed=float(pace), pitch=float(higher), energy=float(louder)))
+        states = self.runtime.encode(tokens, lengths, speaker)
+        spoken = decode_texts(self._stepper, states, lengths, self.decoding, self.decoding.defaults)
+        size = max(1, BATCH_FRAMES // len(lengths))
+        samples = self.sounding.whole(spoken.codes_BFG, spoken.lengths_B, size)
+        frame = self.decoding.samples_per_frame
+        ends = np.full(tokens.shape[:2], -1, np.int64)
+        if self.decoding.text != "prefix":
+            for row, count in enumerate(lengths):
+                told = token_ends(spoken.pointers_BF[row, : spoken.lengths_B[row]], count, over=not spoken.cut_B[row])
+                ends[row, : len(told)] = told * frame
+        return Synthesized(samples, spoken.lengths_B * frame, spoken.finish_reasons_B, spoken.attempts_B, ends)
+
+    def parts(
+        self, tokens: Ints, manner: Manner, taken: Allowance, *, first: bool, times: Timekeeper | None = None
+    ) -> Generator[Floats, None, FinishReason]:
+        lengths, most = np.array([len(tokens)]), max(1, taken.limits.frames // self.decoding.stride)
+        states = self.runtime.encode(tokens[None], lengths, np.array([manner.speaker]))
+        config, seed, prompt = manner.decoding or self.decoding.defaults, manner.seed or 0, _prompt(manner)
+        if manner.whole:
+            spoken = decode_texts(
+                self._stepper,
+                states,
+                lengths,
+                self.decoding,
+                config,
+                seed=seed,
+                candidates=manner.candidates,
+                prompt=prompt,
+            )
+            if times:
+                ends = token_ends(spoken.pointers_BF[0], len(tokens), over=not spoken.cut_B[0])
+                times.tell(ends * self.decoding.samples_per_frame)
+            yield from self._sound([spoken.codes_BFG], (most,), None, taken)
+            return FinishReason(int(spoken.finish_reasons_B[0]))
+        first_of_speak = (seed, 0, 0)  # its first candidate's first attempt: where that goes well, both say the same
+        # A stepper of its own, which goes when the speech is closed.
+        session = Session(self.runtime.stepper(), states, lengths, self.decoding, config, [first_of_speak], prompt)
+        sizes = [
+            min(most, math.ceil(seconds * self.decoding.frames_per_second))
+            for seconds in PART_SECONDS[0 if first else -1 :]
+        ]
+        full, least = self.sounding.lookahead, self.sounding.least_lookahead
+        after = full
+        if first and manner.lookahead is not None:
+            after = max(least, min(full, manner.lookahead))
+        blocks = [sizes[0] + after, *(sizes[1:] or sizes)]
+        if first:  # what the first part did not wait for
+            blocks[1] += full - after
+        codes = _as_asked_for(session, blocks)
+        yield from self._sound(self._telling(codes, session, len(tokens), times), sizes, after, taken)
+        return FinishReason(int(session.finish_reasons_B[0]))
+
+    def _telling(
+        self, codes: Iterable[Ints], session: Session, tokens: int, times: Timekeeper | None
+    ) -> Iterator[Ints]:
+        """The codes; `times` is told of each block before it is heard."""
+        for block in codes:
+            if times:
+                ended = bool(session.lengths_B[0] >= 0 and not session.cut_B[0])
+                times.tell(token_ends(session.pointers(0), tokens, over=ended) * self.decoding.samples_per_frame)
+            yield block
+
+    def _sound(
+        self, codes: Iterable[Ints], sizes: Sequence[int], first_after: int | None, taken: Allowance
+    ) -> Iterator[Floats]:
+        """The samples of one row's codes, in parts."""
+        rate = self.decoding.samples_per_frame * self.decoding.frames_per_second
+        for samples in self.sounding.parts(codes, None, sizes, first_after):
+            taken.take_audio(samples.shape[1] / rate)
+            yield samples[0]
+
+
+def token_ends(pointers_F: Ints, tokens: int, *, over: bool) -> Ints:
+    """The frame after the last one of each token that is over (k,), where the frames so far speak the tokens
+    `pointers_F`, which never falls. `over`: the text is, with all its tokens; what was skipped has no frames."""
+    count = tokens if over else int(pointers_F[-1]) if len(pointers_F) else 0
+    return np.searchsorted(pointers_F, np.arange(count), side="right").astype(np.int64)
+
+
+def _as_asked_for(session: Session, sizes: Sequence[int]) -> Iterator[Ints]:
+    """A session's codes; nothing is decoded before it is asked for."""
+    for size in chain(sizes, repeat(sizes[-1])):
+        if session.ended:
+            return
+        yield session.more(size)
+
+
+def _prompt(manner: Manner) -> Prompt | None:
+    if manner.prompt is None:
+        return None
+    codes = manner.prompt[None].astype(np.int64)  # a token store's codes are int16
+    return Prompt(codes, np.array([len(manner.prompt)]))
+
+
+def codes_of(recording: Path, bundle: Bundle) -> Ints:
+    """Codes (P, G) of as much of a recording's beginning as the voice takes. Raises SonorantError if the voice takes no
+    prompts, or the file cannot be read, is too short or holds no numbers."""
+    from sonorant.audio.wav import read_audio
+    from sonorant.speech.onnx_sessions import open_session
+
+    decoding, audio = bundle.description.decoding, bundle.description.audio
+    if decoding is None or not decoding.prompt_frames:
+        raise SonorantError(
+            f"{recording}: this voice was trained without references (prompt_frames 0); leave out the prompt"
+        )
+    graph = bundle.reference_file()
+    if graph is None:
+        raise SonorantError(
+            f"{recording}: this voice's codec comes from elsewhere, without a graph for recordings; leave out the "
+            "prompt"
+        )
+    frame = decoding.samples_per_frame
+    enough = -(-audio.n_fft // frame)  # the graph mirrors half a window at both ends
+    samples, _ = read_audio(recording, audio.sample_rate)
+    frames = min(len(samples) // frame, decoding.prompt_frames + enough)
+    if frames < enough:
+        raise SonorantError(
+            f"{recording}: too short for a prompt; give at least {enough * frame / audio.sample_rate:.2f} seconds"
+        )
+    if not np.isfinite(samples).all():
+        raise SonorantError(f"{recording}: holds NaN or infinity; record it again")
+    heard = samples[: frames * frame]
+    inputs: dict[str, Floats] = {"samples": heard.reshape(1, frames, frame)}
+    if has_source(bundle.description):
+        try:
+            pitch = track_pitch(heard, audio.sample_rate, audio.hop, frames * decoding.stride)
+        except ModuleNotFoundError:
+            raise SonorantError(
+                f"{recording}: this voice hears the pitch of a prompt, for which pyworld is not installed; run: pip "
+                "install 'sonorant[pipeline]'"
+            ) from None
+        inputs["pitch"] = pitch.reshape(1, frames, decoding.stride, ROWS)
+    codes: Ints = open_session(graph, 1).run(["codes"], inputs)[0][0]
+    return codes[: decoding.prompt_frames]

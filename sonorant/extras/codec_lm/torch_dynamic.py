@@ -1,0 +1,107 @@
+"""Decoding in torch with a cache that grows, operator by operator: for any batch of any length."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NamedTuple, cast
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from sonorant.extras.codec_lm import torch_arrays
+from sonorant.extras.codec_lm.language_model import LanguageModel
+from sonorant.layers.kv_cache import Cache, DynamicCache
+from sonorant.speech.decoding.advance import advance, complete, looked_at
+from sonorant.speech.decoding.state import Rules, State, draws, penalises
+
+
+class TorchStep:
+    """A language model on a device, in a precision."""
+
+    def __init__(self, model: LanguageModel, device: torch.device, half: torch.dtype | None = None) -> None:
+        """`model`: on `device`, in evaluation mode; `half`: autocast's type, None = that of the weights."""
+        self.model = model
+        self.device = device
+        self.half = half
+
+    def prefill(self, fed: Fed, cache: Cache) -> None:
+        """Give an empty cache what stands before the first frame."""
+        with self._precision():
+            self.model.prefill(fed.states_BNC, fed.lengths_B, fed.prompt_BPG, fed.prompt_lengths_B, cache)
+
+    def __call__(self, state: State, rules: Rules, states_BNC: Tensor, cache: Cache, *, drawn: bool) -> State:
+        """The next state, all of torch. `drawn`: False skips what only rows need that draw or are penalised."""
+        looked_at_BC = looked_at(state, states_BNC, torch_arrays)
+        with self._precision():
+            logits_BGK, advance_BA = self.model.step(state.codes_BG, looked_at_BC, state.age_B, state.position_B, cache)
+        return advance(state, rules, logits_BGK, advance_BA, torch_arrays, sampled=drawn, penalised=drawn)
+
+    def _precision(self) -> AbstractContextManager[None]:
+        # Autocast that does nothing would still keep torch from keeping the traces of a compiled step.
+        if self.half is None:
+            return nullcontext()
+        return torch.autocast(self.device.type, self.half, cache_enabled=False)
+
+
+class Fed(NamedTuple):
+    """What `Stepper.begin` is given of a batch, as tensors."""
+
+    states_BNC: Tensor
+    lengths_B: Tensor
+    prompt_BPG: Tensor
+    prompt_lengths_B: Tensor
+
+
+def slots_before(fed: Sequence[NDArray[Any]], prefixed: bool) -> int:
+    """Slots that `TorchStep.prefill` fills: start, text if it is a prefix, prompt. `fed`: as `Fed`, numpy."""
+    return 1 + (fed[0].shape[1] if prefixed else 0) + fed[2].shape[1]
+
+
+def to_device(array: NDArray[Any], device: torch.device) -> Tensor:
+    """A copy on a device: numpy's array may be written to afterwards."""
+    return torch.tensor(array, device=device)
+
+
+def state_of(state: State) -> State:
+    """A state of torch as one of numpy, copied; waits for the device."""
+    return cast(State, State(*(field.cpu().numpy().copy() for field in state)))
+
+
+class DynamicStepper:
+    """A `sonorant.speech.decoding.session.Stepper`."""
+
+    def __init__(self, step: TorchStep, cache: Callable[[int], Cache] = DynamicCache) -> None:
+        """`cache`: makes an empty one for so many layers, for each batch."""
+        self._step, self._new_cache = step, cache
+
+    @torch.no_grad()
+    def begin(
+        self,
+        states_BNC: NDArray[Any],
+        lengths_B: NDArray[Any],
+        prompt_BPG: NDArray[Any],
+        prompt_lengths_B: NDArray[Any],
+        rules: Rules,
+    ) -> None:
+        device = self._step.device
+        fed = Fed(*(to_device(array, device) for array in (states_BNC, lengths_B, prompt_BPG, prompt_lengths_B)))
+        self._states_BNC = fed.states_BNC
+        self._cache = self._new_cache(self._step.model.config.layers)
+        self._rules = Rules(*(to_device(field, device) for field in rules))
+        self._drawn = draws(rules) or penalises(rules)
+        self._given: State | None = None
+        self._step.prefill(fed, self._cache)
+
+    @torch.no_grad()
+    def run(self, state: State, steps: int) -> State:
+        """As `Stepper.run`; on a GPU nothing is waited for before the last step."""
+        if state is not self._given:
+            self._state = State(*(to_device(field, self._step.device) for field in state))
+        for _ in range(steps):
+            self._state = self._step(self._state, self._rules, self._states_BNC, self._cache, drawn=self._drawn)
+            if self._step.device.type == "cpu" and bool(complete(self._state, torch_arrays).all()):
+                break
+        self._given = state_of(self._state)
+        return self._given

@@ -1,0 +1,236 @@
+"""A codec language model and its codec as a runtime of torch, on the CPU or a GPU.
+
+Four ways to step: `dynamic` takes any batch as it comes; `static` uses buffers of a few shapes; `compiled` compiles
+that step, once for single utterances and once for batches; `recorded` replays it as a CUDA graph. On a GPU a compiled
+step is recorded too, by `sonorant.speech.torch_graphs`, because torch's own (`reduce-overhead`) belong to the
+thread that made them."""
+
+import math
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Literal, Protocol
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from sonorant.audio.arrays import Floats, Ints
+from sonorant.extras.codec_lm.saved import load_codec, load_language_model
+from sonorant.extras.codec_lm.source_codec import SourceCodec
+from sonorant.extras.codec_lm.torch_dynamic import DynamicStepper, TorchStep
+from sonorant.extras.codec_lm.torch_static import InPlace, Record, Rooms, Shapes, StaticStepper, Tally, in_place
+from sonorant.files import sha256_file
+from sonorant.speech.buckets import Counters
+from sonorant.speech.bundle import VoiceDescription
+from sonorant.speech.decoding.session import Stepper
+from sonorant.speech.decoding.settings import DecodingDescription
+from sonorant.speech.runtimes import LoadOptions
+from sonorant.speech.torch_graphs import (
+    HALVES,
+    Compiler,
+    CudaGraphs,
+    check_device,
+    check_variant,
+    halve,
+    keep_compiled,
+    log_compilation,
+)
+
+Way = Literal["dynamic", "static", "compiled", "recorded"]
+SMALLEST = 128
+"""Slots of the smallest shape: below it steps are no faster."""
+
+
+class Decodes(Protocol):
+    """What is asked of a codec: see `sonorant.extras.codec_lm.codec.SoundCodec.vocode`; of one with a source also
+    `SourceCodec.frames`."""
+
+    def vocode(self, frames: Tensor, lengths_B: Tensor | None = None) -> Tensor:
+        """Frames or codes to samples."""
+
+
+class TorchTokenRuntime:
+    """A `TokenRuntime` for any number of threads and batches of any size."""
+
+    def __init__(self, step: TorchStep, codec: Decodes) -> None:
+        """`step` and `codec` compute on the same device."""
+        self._step, self._codec = step, codec
+
+    @torch.inference_mode()
+    def encode(self, tokens: Ints, lengths: Ints, speaker: Ints) -> Floats:
+        tensors = (torch.tensor(value, device=self._step.device) for value in (tokens, lengths, speaker))
+        states: Floats = self._step.model.encode_speech(*tensors).cpu().numpy()
+        return states
+
+    def stepper(self) -> Stepper:
+        return DynamicStepper(self._step)
+
+    def decode(self, codes: Ints, lengths: Ints) -> Floats:
+        assert isinstance(self._codec, SourceCodec)  # or the voice has no source
+        return self._computed(self._codec.frames, codes, lengths)
+
+    def vocode(self, frames: NDArray[Any], lengths: Ints) -> Floats:
+        return self._computed(self._codec.vocode, frames, lengths)
+
+    @torch.inference_mode()
+    def _computed(self, compute: Callable[[Tensor, Tensor], Tensor], given: NDArray[Any], lengths: Ints) -> Floats:
+        device, half = self._step.device, self._step.half
+        with torch.autocast(device.type, half, enabled=half is not None, cache_enabled=False):
+            computed = compute(torch.tensor(given, device=device), torch.tensor(lengths, device=device))
+        result: Floats = computed.float().cpu().numpy()
+        return result
+
+
+@dataclass(frozen=True, kw_only=True)
+class Warmed:
+    """What a warm-up did."""
+
+    seconds: float
+    shapes: int
+    """Prepared: rows and slots, with and without drawing."""
+    taken: int
+    """Compiled graphs that the folder had."""
+    made: int
+    """Compiled graphs that it had not."""
+
+
+class StaticTokenRuntime(TorchTokenRuntime):
+    """The same in buffers of a few shapes. What fits none is decoded as by `TorchTokenRuntime`, and counted."""
+
+    def __init__(
+        self,
+        step: TorchStep,
+        codec: Decodes,
+        shapes: Shapes,
+        functions: Mapping[bool, InPlace],
+        compiler: Compiler | None,
+        graphs: CudaGraphs | None,
+    ) -> None:
+        """`shapes`: what batches are padded to; `functions`: steps in place, by whether rows draw, shared by all
+        steppers; `compiler`: what compiled them, if anything; `graphs`: what records each room's step, if anything."""
+        super().__init__(step, codec)
+        self.shapes = shapes
+        self._functions, self._compiler, self._graphs = functions, compiler, graphs
+        self._record: Record = graphs.record if graphs else lambda run: run
+        self._tally = Tally()
+        self._warmed = 0
+        self._idle: list[Rooms] = []
+        """Rooms whose stepper is gone."""
+        self._lending = threading.Lock()
+
+    def stepper(self) -> StaticStepper:
+        """As `TokenRuntime.stepper`: with rooms of its own, which are kept for another when it is gone."""
+        with self._lending:
+            rooms = self._idle.pop() if self._idle else Rooms(self._step, self.shapes)
+        stepper = StaticStepper(
+            self._step, self.shapes, rooms, self._functions, self._record, DynamicStepper(self._step), self._tally
+        )
+        weakref.finalize(stepper, self._idle.append, rooms)
+        return stepper
+
+    def warm_up(self, progress: bool = True) -> Warmed:
+        """Prepare one stepper for every shape, so that no request waits for it; `progress` tells of it on stderr."""
+        from tqdm import tqdm  # not where nothing is prepared
+
+        began, before = perf_counter(), self._taken_and_made()
+        stepper, plan = self.stepper(), self.shapes.plan()
+        if progress:
+            rows_planned, slots_planned = (", ".join(map(str, sizes)) for sizes in self.shapes)
+            print(
+                f"warm-up: {len(plan)} shapes: {rows_planned} rows x {slots_planned} slots, greedy and drawn",
+                file=sys.stderr,
+            )
+        steps = tqdm(plan, desc="warm-up", unit="shape", disable=not progress)
+        for rows, slots, drawn in steps:
+            steps.set_postfix_str(f"{rows} x {slots} {'drawn' if drawn else 'greedy'}")
+            stepper.prepare(rows, slots, drawn)
+        self._tally.clear()
+        self._warmed = self._prepared()
+        taken, made = (now - then for now, then in zip(self._taken_and_made(), before, strict=True))
+        warmed = Warmed(seconds=perf_counter() - began, shapes=len(plan), taken=taken, made=made)
+        if progress:
+            compiled = f"; compiled graphs: {made} made, {taken} taken from the folder" if self._compiler else ""
+            print(f"warm-up: {warmed.seconds:.1f} s{compiled}", file=sys.stderr)
+        return warmed
+
+    def counters(self) -> Counters:
+        """Batches since loading or `warm_up`, by outcome; `late`: compilations and recordings in service."""
+        prepared = self._prepared()
+        return Counters(
+            hits=self._tally.hits, misses=self._tally.misses, prepared=prepared, late=prepared - self._warmed
+        )
+
+    def _prepared(self) -> int:
+        return sum(one.prepared for one in (self._compiler, self._graphs) if one)
+
+    def _taken_and_made(self) -> tuple[int, int]:
+        return (self._compiler.taken, self._compiler.made) if self._compiler else (0, 0)
+
+
+def load_tokens(
+    trained: tuple[Path, Path],
+    description: VoiceDescription,
+    options: LoadOptions,
+    *,
+    way: Way = "dynamic",
+    device: str = "cpu",
+) -> TorchTokenRuntime:
+    """The trained folders (language model, codec) as a runtime. `options.variant`: as `load_functions` of the family
+    parallel. Raises SonorantError as the other torch runtimes do."""
+    if options.threads is not None:
+        torch.set_num_threads(options.threads)
+    place = torch.device(device)
+    check_device(place)
+    (model, described), (codec, codec_described) = load_language_model(trained[0]), load_codec(trained[1])
+    check_variant(options.variant, any("quantization" in one for one in (described, codec_described)), trained, place)
+    model, codec = model.to(place), codec.to(place)
+    half = HALVES.get(options.variant or "")
+    if half is not None:
+        for module in (model.transformer, model.text, model.logits, model.advance, codec):
+            halve(module, half)
+    step = TorchStep(model, place, half)
+    if way == "dynamic":
+        return TorchTokenRuntime(step, codec)
+    assert description.decoding is not None  # or `read_bundle` had refused it
+    slots = options.slots or slots_of(description.decoding, description.lengths.tokens[-1])
+    runtime = _static(step, codec, Shapes(tuple(sorted(options.batches)), tuple(sorted(slots))), way)
+    if way == "compiled":
+        keep_compiled(options.cache_folder or cache_folder(trained[0]))
+    if options.explain:
+        log_compilation()
+    if options.warm_up:
+        runtime.warm_up()
+    return runtime
+
+
+def slots_of(decoding: DecodingDescription, phonemes: int) -> tuple[int, ...]:
+    """Powers of two from `SMALLEST` to what a text of so many phonemes needs, budget included."""
+    frames = math.ceil(decoding.defaults.budget * decoding.frames_per_phoneme.p99 * phonemes) + decoding.codebooks - 1
+    before = 1 + (phonemes if decoding.text != "pointer" else 0) + max(1, decoding.prompt_frames)
+    sizes = [SMALLEST]
+    while sizes[-1] < max(before + frames, phonemes):
+        sizes.append(2 * sizes[-1])
+    return tuple(sizes)
+
+
+def cache_folder(language_model: Path) -> Path:
+    """Where a trained language model's compiled steps lie in the user's cache, for this version of torch."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return (
+        cache / "sonorant" / "compiled" / f"torch-{torch.__version__}" / sha256_file(language_model / "weights.pt")[:16]
+    )
+
+
+def _static(step: TorchStep, codec: Decodes, shapes: Shapes, way: Way) -> StaticTokenRuntime:
+    functions = {drawn: in_place(step, drawn) for drawn in (False, True)}
+    graphs = CudaGraphs() if step.device.type == "cuda" and way != "static" else None
+    compiler = Compiler() if way == "compiled" else None
+    if compiler:
+        functions = {drawn: compiler(function) for drawn, function in functions.items()}
+    return StaticTokenRuntime(step, codec, shapes, functions, compiler, graphs)

@@ -1,0 +1,267 @@
+"""Decoding in prepared buffers of a few shapes: every step works in place, at slots that tensors name. Nothing that
+changes from step to step is a Python number, so a step is compiled and recorded once a shape."""
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from sonorant.extras.codec_lm import torch_arrays
+from sonorant.extras.codec_lm.torch_dynamic import Fed, TorchStep, slots_before, state_of, to_device
+from sonorant.layers.kv_cache import StaticCache, cache_memory
+from sonorant.speech.decoding.advance import complete
+from sonorant.speech.decoding.session import Stepper
+from sonorant.speech.decoding.state import (
+    LONGEST_PERIOD,
+    Rules,
+    State,
+    cut_state,
+    draws,
+    padded_rules,
+    padded_state,
+    penalises,
+)
+
+InPlace = Callable[[State, Rules, Tensor, StaticCache], None]
+"""A step that writes the next state over the one it is given."""
+Run = Callable[[], None]
+Record = Callable[[Run], Run]
+"""Makes work on fixed buffers faster: the same work, recorded; it may be run a few times for that."""
+
+
+class Shapes(NamedTuple):
+    """The shapes that are prepared, each axis in rising order."""
+
+    batches: tuple[int, ...]
+    """Rows."""
+    slots: tuple[int, ...]
+    """Positions of a cache; also steps there is room for, and phonemes."""
+
+    def fit(self, rows: int, slots: int) -> tuple[int, int] | None:
+        """The smallest shape with room for so many; None if none has."""
+        batch = next((size for size in self.batches if size >= rows), None)
+        length = next((size for size in self.slots if size >= slots), None)
+        return None if batch is None or length is None else (batch, length)
+
+    def plan(self) -> list[tuple[int, int, bool]]:
+        """Everything to prepare: (rows, slots, drawn); the largest first, because sizes are learned from it."""
+        return [
+            (rows, slots, drawn) for rows in self.batches[::-1] for slots in self.slots[::-1] for drawn in (False, True)
+        ]
+
+
+class Tally:
+    """Batches that fitted a shape, and batches that did not. Any number of threads may count."""
+
+    def __init__(self) -> None:
+        self.hits = self.misses = 0
+        self._lock = threading.Lock()
+
+    def count(self, hit: bool) -> None:
+        """One more."""
+        with self._lock:
+            self.hits += hit
+            self.misses += not hit
+
+    def clear(self) -> None:
+        """From nothing."""
+        with self._lock:
+            self.hits = self.misses = 0
+
+
+class Room:
+    """The buffers of one shape."""
+
+    def __init__(self, step: TorchStep, rows: int, slots: int, memory: list[Tensor]) -> None:
+        model, device = step.model, step.device
+        codebooks, codes = model.codebooks, model.codes
+
+        def zeros(*shape: int, dtype: torch.dtype = torch.int64) -> Tensor:
+            return torch.zeros(rows, *shape, dtype=dtype, device=device)
+
+        self.rows, self.slots = rows, slots
+        self.states_BNC = zeros(slots, model.config.channels, dtype=torch.float32)
+        self.rules = Rules(
+            noise_BSG=zeros(slots, codebooks + 1, dtype=torch.float32),
+            temperature_B=zeros(dtype=torch.float32),
+            top_k_B=zeros(),
+            top_p_B=zeros(dtype=torch.float32),
+            penalty_B=zeros(dtype=torch.float32),
+            recent_B=zeros(),
+            median_B=zeros(dtype=torch.bool),
+            phonemes_B=zeros(),
+            budget_B=zeros(),
+            longest_phoneme_B=zeros(),
+            longest_silence_B=zeros(),
+            longest_repeat_B=zeros(),
+            silence_BG=zeros(codebooks),
+        )
+        self.state = State(
+            step_B=zeros(),
+            codes_BG=zeros(codebooks),
+            pointer_B=zeros(),
+            age_B=zeros(),
+            log_survival_B=zeros(dtype=torch.float32),
+            position_B=zeros(),
+            ended_B=zeros(),
+            finish_reason_B=zeros(),
+            log_probability_B=zeros(dtype=torch.float32),
+            silent_B=zeros(),
+            recent_BRG=zeros(LONGEST_PERIOD, codebooks),
+            repeats_BR=zeros(LONGEST_PERIOD),
+            used_BGK=zeros(codebooks, codes),
+            grid_BSG=zeros(slots, codebooks),
+            pointers_BS=zeros(slots),
+        )
+        self.cache = StaticCache(
+            layers=model.config.layers,
+            batch=rows,
+            heads=model.config.heads,
+            slots=slots,
+            width=model.config.channels // model.config.heads,
+            dtype=step.half or torch.float32,
+            device=device,
+            memory=memory,
+        )
+        self.steps: dict[bool, Run] = {}
+        """By whether rows draw: a step, prepared for these buffers."""
+
+    def sizes_vary(self) -> None:
+        """Tell torch's compiler which sizes differ between rooms, so that one compiled step serves all. A batch of one
+        is a case of its own to the compiler."""
+        mark = torch._dynamo.mark_dynamic
+        # By name: a size that is not marked is taken for a constant.
+        for tensor in (
+            *self.rules,
+            *self.state,
+            self.states_BNC,
+            *self.cache.keys,
+            *self.cache.values,
+            self.cache.positions,
+        ):
+            if self.rows > 1:
+                mark(tensor, 0)
+        sized = self.rules.noise_BSG, self.state.grid_BSG, self.state.pointers_BS, self.states_BNC, self.cache.positions
+        for tensor in sized:
+            mark(tensor, 1)
+        for tensor in (*self.cache.keys, *self.cache.values):
+            mark(tensor, 2)
+
+    def clear(self) -> None:
+        """As if nothing had been run."""
+        self.cache.clear()
+        for tensor in (*self.state, *self.rules, self.states_BNC):
+            tensor.zero_()
+
+
+class Rooms:
+    """Rooms of all shapes in the same memory: for one batch at a time, and one stepper."""
+
+    def __init__(self, step: TorchStep, shapes: Shapes) -> None:
+        config = step.model.config
+        size = shapes.batches[-1] * shapes.slots[-1] * config.channels
+        self._memory = cache_memory(config.layers, size, step.half or torch.float32, step.device)
+        self._rooms: dict[tuple[int, int], Room] = {}
+        self._step = step
+
+    def room(self, rows: int, slots: int) -> Room:
+        """The room of a shape; its buffers stay where they are once it is there."""
+        if (rows, slots) not in self._rooms:
+            self._rooms[rows, slots] = room = Room(self._step, rows, slots, self._memory)
+            room.sizes_vary()
+        return self._rooms[rows, slots]
+
+
+class StaticStepper:
+    """A `sonorant.speech.decoding.session.Stepper` with rooms of its own."""
+
+    def __init__(
+        self,
+        step: TorchStep,
+        shapes: Shapes,
+        rooms: Rooms,
+        functions: Mapping[bool, InPlace],
+        record: Record,
+        free: Stepper,
+        tally: Tally,
+    ) -> None:
+        """`rooms`: nobody else uses them meanwhile; `functions`: `in_place(step, drawn)` by whether rows draw or are
+        penalised, perhaps compiled; `record`: applied to each room's step once, before its first batch; `free`: decodes
+        what fits no shape; `tally`: counts batches."""
+        self._step, self._shapes, self._rooms = step, shapes, rooms
+        self._functions, self._record, self._free, self._tally = functions, record, free, tally
+        self._room: Room | None = None
+
+    @torch.no_grad()
+    def prepare(self, rows: int, slots: int, drawn: bool) -> Run:
+        """A room's step, compiled or recorded if it is not yet: the room is empty then."""
+        room = self._rooms.room(rows, slots)
+        if drawn not in room.steps:
+            function = self._functions[drawn]
+            room.clear()
+            run = self._record(lambda: function(room.state, room.rules, room.states_BNC, room.cache))
+            room.clear()
+            run()
+            room.steps[drawn] = run
+        return room.steps[drawn]
+
+    @torch.no_grad()
+    def begin(
+        self,
+        states_BNC: NDArray[Any],
+        lengths_B: NDArray[Any],
+        prompt_BPG: NDArray[Any],
+        prompt_lengths_B: NDArray[Any],
+        rules: Rules,
+    ) -> None:
+        fed = (states_BNC, lengths_B, prompt_BPG, prompt_lengths_B)
+        wanted, phonemes = states_BNC.shape[:2]
+        steps = rules.noise_BSG.shape[1]
+        shape = self._shapes.fit(wanted, max(phonemes, steps + slots_before(fed, self._step.model.prefixed)))
+        self._tally.count(shape is not None)
+        self._room = None
+        if shape is None:
+            self._free.begin(*fed, rules)
+            return
+        rows, slots = shape
+        self._run = self.prepare(rows, slots, draws(rules) or penalises(rules))
+        self._room = room = self._rooms.room(rows, slots)
+        room.clear()
+        room.states_BNC[:wanted, :phonemes].copy_(torch.from_numpy(states_BNC))
+        for place, field in zip(room.rules, padded_rules(rules, rows, slots), strict=True):
+            place.copy_(to_device(field, self._step.device))
+        edge = [np.pad(array, [(0, rows - wanted)] + [(0, 0)] * (array.ndim - 1), mode="edge") for array in fed[1:]]
+        tensors = (to_device(array, self._step.device) for array in edge)
+        self._step.prefill(Fed(room.states_BNC[:, :phonemes], *tensors), room.cache)
+        self._given: State | None = None
+        self._wanted = wanted, steps
+
+    @torch.no_grad()
+    def run(self, state: State, steps: int) -> State:
+        """As `Stepper.run`; on a GPU nothing is waited for before the last step."""
+        room = self._room
+        if room is None:
+            return self._free.run(state, steps)
+        if state is not self._given:
+            for place, field in zip(room.state, padded_state(state, room.rows, room.slots), strict=True):
+                place.copy_(to_device(field, self._step.device))
+        for _ in range(steps):
+            self._run()
+            if self._step.device.type == "cpu" and bool(complete(room.state, torch_arrays).all()):
+                break
+        self._given = cut_state(state_of(room.state), *self._wanted)
+        return self._given
+
+
+def in_place(step: TorchStep, drawn: bool) -> InPlace:
+    """A step that writes its state over the old one."""
+
+    def run(state: State, rules: Rules, states_BNC: Tensor, cache: StaticCache) -> None:
+        for place, value in zip(state, step(state, rules, states_BNC, cache, drawn=drawn), strict=True):
+            place.copy_(value)
+
+    return run

@@ -1,0 +1,145 @@
+"""The ranks' self-test: are gradients averaged, and how long does an all-reduce take?
+
+`examine` starts torchrun as training does; each rank runs this module as a program:
+torchrun --nproc-per-node 2 -m sonorant.extras.doctor.gradient_test cuda result.json"""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from sonorant.extras.doctor.examination import Finding, ok, problem
+from sonorant.files import read_json, write_json
+from sonorant.training.distributed.launch import environment
+from sonorant.training.distributed.ranks import die_with_parent
+
+AREA = "ranks"
+SECONDS = 180
+"""Time limit of the whole test; importing torch from a cold disk takes most of it."""
+ROUNDING = 1e-5
+PATIENCE = timedelta(seconds=60)
+SIZES = (2**20, 25 * 2**20)
+"""Bytes of the timed all-reduces: a small one, and DDP's bucket."""
+REPEATS = 5
+HINTS = {
+    "cuda": "NCCL_DEBUG=INFO sonorant doctor shows where NCCL stops; "
+    "often NCCL_P2P_DISABLE=1, more /dev/shm or another driver helps",
+    "cpu": "export GLOO_SOCKET_IFNAME=lo, and let no firewall stand between a machine and itself",
+}
+"""What to try when ranks do not meet."""
+
+
+def examine(env: Mapping[str, str]) -> Iterator[Finding]:
+    """Test ranks on all GPUs, and two on CPUs if there are fewer than two GPUs."""
+    gpus = torch.cuda.device_count()
+    if gpus:
+        yield check("cuda", gpus, env)
+    if gpus < 2:
+        yield check("cpu", 2, env)
+
+
+def check(kind: str, ranks: int, env: Mapping[str, str]) -> Finding:
+    """Whether `ranks` processes on devices of a `kind` average their gradients, and how fast."""
+    backend = "NCCL" if kind == "cuda" else "gloo"
+    name = f"{ranks} ranks, {backend}" if ranks > 1 else f"1 rank, {backend}"
+    # Settings for several nodes would make this test wait for them.
+    own = {key: value for key, value in env.items() if not key.startswith("PET_")}
+    with tempfile.TemporaryDirectory() as folder:
+        result = Path(folder) / "result.json"
+        said = start(kind, result, environment({**own, "PET_NPROC_PER_NODE": str(ranks)}, ranks))
+        return judge(name, read_json(result)) if said is None else problem(AREA, name, said, HINTS[kind])
+
+
+def judge(name: str, result: dict) -> Finding:
+    """Turn the ranks' result into a finding with the time of each all-reduce and its bus bandwidth."""
+    ranks = result["ranks"]
+    if not result["difference"] <= ROUNDING:
+        value = f"gradients differ from their mean by {result['difference']:.1e}"
+        hint = "every rank would train alone: install torch again, and check NCCL_* and TORCH_NCCL_*"
+        return problem(AREA, name, value, hint)
+    times = []
+    for size, seconds in result["seconds"]:
+        bandwidth = 2 * (ranks - 1) / ranks * size / seconds / 1e9
+        crossing = f" ({bandwidth:.2f} GB/s)" if ranks > 1 else ""
+        times.append(f"all-reduce of {size // 2**20} MiB {seconds * 1e3:.2f} ms{crossing}")
+    return ok(AREA, name, "gradients are averaged; " + ", ".join(times))
+
+
+def start(kind: str, result: Path, env: dict[str, str]) -> str | None:
+    """Run torchrun to its end. Return what went wrong in one line, or None."""
+    program = ["-m", "sonorant.extras.doctor.gradient_test", kind, str(result)]
+    child = subprocess.Popen(
+        [sys.executable, "-m", "sonorant.training.distributed.agent", *program],
+        env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True,
+    )  # fmt: skip
+    try:
+        _, errors = child.communicate(timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.communicate()
+        return f"not done after {SECONDS} s"
+    if child.returncode == 0 and result.exists():
+        return None
+    telling = [line for line in errors.splitlines() if "Error" in line] or errors.splitlines() or ["said nothing"]
+    return f"ended with {child.returncode}: {telling[0].strip()}"
+
+
+def averaged_gradients(device: torch.device) -> float:
+    """Largest difference between DDP's gradients and the mean of the ranks' own, each from its own data."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Tanh(), torch.nn.Linear(64, 8)).to(device)
+    data = torch.randn(16, 64, generator=torch.Generator().manual_seed(1 + dist.get_rank())).to(device)
+    own = torch.autograd.grad(model(data).square().mean(), list(model.parameters()))
+    wrapped = torch.nn.parallel.DistributedDataParallel(model)
+    wrapped(data).square().mean().backward()
+    worst = torch.zeros((), device=device)
+    for parameter, gradient in zip(model.parameters(), own, strict=True):
+        dist.all_reduce(gradient)
+        assert parameter.grad is not None
+        worst = torch.maximum(worst, (parameter.grad - gradient / dist.get_world_size()).abs().max())
+    dist.all_reduce(worst, op=dist.ReduceOp.MAX)
+    return worst.item()
+
+
+def all_reduce_seconds(size: int, device: torch.device) -> float:
+    """Median seconds of an all-reduce of `size` bytes."""
+    tensor = torch.ones(size // 4, device=device)
+    seconds = []
+    for _ in range(1 + REPEATS):
+        dist.barrier()
+        start = time.perf_counter()
+        dist.all_reduce(tensor)
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        seconds.append(time.perf_counter() - start)
+    return sorted(seconds[1:])[REPEATS // 2]
+
+
+def main() -> None:
+    """Run one rank: join the others, test; rank 0 writes the result."""
+    die_with_parent()
+    kind, result = sys.argv[1:]
+    device = torch.device(kind, int(os.environ["LOCAL_RANK"])) if kind == "cuda" else torch.device(kind)
+    if kind == "cuda":
+        torch.cuda.set_device(device)
+    backend, bound = ("nccl", device) if kind == "cuda" else ("gloo", None)
+    dist.init_process_group(backend, timeout=PATIENCE, device_id=bound)
+    difference = averaged_gradients(device)
+    seconds = {size: all_reduce_seconds(size, device) for size in SIZES}
+    if dist.get_rank() == 0:
+        found = {"ranks": dist.get_world_size(), "difference": difference, "seconds": list(seconds.items())}
+        write_json(Path(result), found)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""`sonorant export-sherpa` and `sonorant export-page`: a voice for programs other than Sonorant."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sonorant.cli.say import add_voice, bundle_folder
+from sonorant.errors import SonorantError
+
+if TYPE_CHECKING:
+    from sonorant.speech import Voice
+
+SHERPA = """\
+examples:
+  sonorant export-sherpa --voice artifacts/voice -o sherpa
+  sonorant export-sherpa --voice models:/sonorant-demo@champion --variant int8 -o sherpa
+
+sherpa-onnx (pip install sherpa-onnx, or its libraries for phones) is told of the three files:
+  import sherpa_onnx as sherpa
+  files = dict(model="sherpa/model.onnx", lexicon="sherpa/lexicon.txt", tokens="sherpa/tokens.txt")
+  model = sherpa.OfflineTtsModelConfig(vits=sherpa.OfflineTtsVitsModelConfig(**files))
+  speech = sherpa.OfflineTts(sherpa.OfflineTtsConfig(model=model)).generate("Good morning.")
+  sherpa.write_wave("morning.wav", speech.samples, speech.sample_rate)
+"""
+PAGE = """\
+examples:
+  sonorant export-page --voice artifacts/voice -o voice.html
+  sonorant export-page --voice models:/sonorant-demo@champion --variant int8 -o voice.html
+
+Open the file in a browser; it needs no server and no network. Numbers have to be written as words.
+"""
+
+
+def add_export_sherpa(commands: argparse._SubParsersAction) -> None:
+    command = _added(
+        commands, "export-sherpa", "write a voice for sherpa-onnx: phones, small boards, other languages", SHERPA
+    )
+    command.description = (
+        "Write a voice as sherpa-onnx takes it: one graph, a table of tokens, a lexicon of words. Family parallel; "
+        "English, German, Spanish and French."
+    )
+    command.set_defaults(run=_run_sherpa)
+    command.add_argument("-o", "--out", type=Path, required=True, metavar="FOLDER", help="the new folder to write")
+
+
+def add_export_page(commands: argparse._SubParsersAction) -> None:
+    command = _added(
+        commands, "export-page", "write a voice as a page that speaks in a browser, without a server", PAGE
+    )
+    command.description = (
+        "Write a voice as one HTML file that holds all it needs: the voice, the language's words, and ONNX Runtime for "
+        "browsers, which npm brings the first time. Family parallel."
+    )
+    command.set_defaults(run=_run_page)
+    command.add_argument("-o", "--out", type=Path, required=True, metavar="FILE", help="the HTML file to write")
+    runtime = "folder `dist` of the npm package onnxruntime-web (default: npm brings it)"
+    command.add_argument("--browser-runtime", type=Path, metavar="FOLDER", help=runtime)
+
+
+def _added(commands: argparse._SubParsersAction, name: str, what: str, examples: str) -> argparse.ArgumentParser:
+    """A command with the options that both have."""
+    shape = argparse.RawDescriptionHelpFormatter
+    command: argparse.ArgumentParser = commands.add_parser(name, help=what, epilog=examples, formatter_class=shape)
+    add_voice(command)
+    command.add_argument("--variant", metavar="NAME", help="fp32, fp16 or int8 (default: what the voice ships)")
+    words = "file of words that must be known too, in UTF-8, parted by blanks; a language without gruut needs one"
+    command.add_argument("--words", type=Path, metavar="FILE", help=words)
+    return command
+
+
+def _run_sherpa(arguments: argparse.Namespace) -> None:
+    if arguments.out.exists():
+        raise SonorantError(f"{arguments.out} exists; give a new folder")
+    with _voice(arguments) as voice:
+        from sonorant.extras.elsewhere.sherpa import export_sherpa
+
+        words = export_sherpa(voice, arguments.out, arguments.words, arguments.variant)
+    print(f"{arguments.out}: {words} words; sonorant export-sherpa --help says how to speak with it")
+
+
+def _run_page(arguments: argparse.Namespace) -> None:
+    with _voice(arguments) as voice:
+        from sonorant.extras.elsewhere.browser_runtime import browser_runtime
+        from sonorant.extras.elsewhere.speaking_page import export_page
+
+        runtime = browser_runtime(arguments.browser_runtime)
+        words = export_page(voice, arguments.out, runtime, arguments.words, arguments.variant)
+    size = arguments.out.stat().st_size / 2**20
+    print(f"{arguments.out}: {words} words, {size:.1f} MiB; open it in a browser")
+
+
+@contextmanager
+def _voice(arguments: argparse.Namespace) -> Iterator[Voice]:
+    """The voice. Raises SonorantError also where onnx is missing, which speaking does without."""
+    try:
+        import onnx  # noqa: F401
+    except ModuleNotFoundError:
+        raise SonorantError("joining a voice's graphs needs onnx; run: pip install 'sonorant[pipeline]'") from None
+    from sonorant.speech import Voice
+
+    with bundle_folder(arguments.voice) as folder:
+        yield Voice.load(folder, variant=arguments.variant)

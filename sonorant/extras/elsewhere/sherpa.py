@@ -1,0 +1,132 @@
+"""A voice for sherpa-onnx, which speaks on phones and small boards: `sonorant export-sherpa`.
+
+sherpa-onnx (2.0, its VITS models with a lexicon) takes a graph of token ids, looks words up in `lexicon.txt` and tokens
+in `tokens.txt`, and reads sample rate and language from the graph's metadata. Between words it puts a token " ", which
+the graph drops. It speaks what lies between full stops, question and exclamation marks and semicolons by itself.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import ModelProto, compose, helper, numpy_helper, parser
+
+from sonorant.errors import SonorantError
+from sonorant.export.graph_files import opset_of
+from sonorant.extras.elsewhere.exported_lexicon import Word, distinct, pronunciations
+from sonorant.families import load_family
+from sonorant.files import atomic_folder
+from sonorant.speech import Voice
+from sonorant.speech.bundle import Bundle, content_hash
+from sonorant.text.frontend import END, PAUSES, START, Phoneme
+
+LANGUAGES = {"en": "English", "de": "German", "es": "Spanish", "fr": "French"}
+"""Those that sherpa-onnx reads by a lexicon, as it calls them."""
+BLANK = 0
+"""Id of the token between words."""
+ALIKE = {";": ",", ":": ","}
+"""Signs that are spoken as others are."""
+FRONT = """
+<ir_version: {ir}, opset_import: ["": {opset}]>
+front (int64[one, L] x, int64[one] x_length, float[one] noise_scale, float[one] length_scale,
+       float[one] noise_scale_w{sid_input}) => (int64[one, tokens, 3] tokens, int64[one] speaker, float[one] speed)
+<int64[K, 3] table, int64[1, 3] start, int64[1, 3] end> {{
+    flat_shape = Constant <value = int64[1] {{-1}}> ()
+    flat = Reshape (x, flat_shape)
+    blank = Constant <value = int64 {{0}}> ()
+    spoken = Greater (flat, blank)
+    ids = Compress (flat, spoken)
+    rows = Gather (table, ids)
+    framed = Concat <axis = 0> (start, rows, end)
+    batch_axis = Constant <value = int64[1] {{0}}> ()
+    tokens = Unsqueeze (framed, batch_axis)
+    speed = Reciprocal (length_scale)
+    speaker = {speaker}
+}}
+"""
+"""Inputs as sherpa-onnx names them; a length scale of 0.5 is twice as fast. The noise scales do nothing here."""
+
+
+def export_sherpa(voice: Voice, out: Path, words_file: Path | None = None, variant: str | None = None) -> int:
+    """Write `model.onnx`, `tokens.txt` and `lexicon.txt` into the new folder `out`, whole or not at all; returns the
+    number of words. `words_file`: as `pronunciations`; `variant`: None = what the voice ships.
+
+    Raises SonorantError as `Family.whole_graph` and `pronunciations`, and for a language that sherpa-onnx does not read
+    by a lexicon.
+    """
+    bundle = voice.bundle
+    code = bundle.description.frontend.language.split("-")[0]
+    if code not in LANGUAGES:
+        raise SonorantError(f"sherpa-onnx reads {', '.join(LANGUAGES)} by a lexicon, not {code}")
+    whole = load_family(bundle.description.family).whole_graph(bundle, variant)
+    words = pronunciations(voice.frontend, words_file)
+    phonemes = [*(Phoneme(pause) for pause in PAUSES), *distinct(words.values())]
+    ids = {phoneme: number for number, phoneme in enumerate(phonemes, BLANK + 1)}
+    table = np.concatenate([np.zeros((1, 3), np.int16), voice.symbols.to_tokens(phonemes)[1:-1]])
+    model = with_front(whole, table.astype(np.int64), len(bundle.description.speakers))
+    helper.set_model_props(model, {key: str(value) for key, value in metadata(bundle, LANGUAGES[code]).items()})
+    with atomic_folder(out) as folder:
+        onnx.save(model, folder / "model.onnx")
+        (folder / "tokens.txt").write_text(tokens_file(ids), encoding="utf-8")
+        (folder / "lexicon.txt").write_text(lexicon_file(words), encoding="utf-8")
+    return len(words)
+
+
+def with_front(model: ModelProto, table: np.ndarray, speakers: int) -> ModelProto:
+    """The whole graph behind what turns sherpa-onnx' inputs into its own. `table`: a row (symbol, stress, word start)
+    of each token id, (K, 3) int64."""
+    several = speakers > 1
+    words = {
+        "ir": model.ir_version,
+        "opset": opset_of(model),
+        "sid_input": ", int64[one] sid" if several else "",
+        "speaker": "Identity (sid)" if several else "Constant <value = int64[1] {0}> ()",
+    }
+    front = parser.parse_model(FRONT.format(**words))
+    rows = {"table": table, "start": np.array([[START, 0, 0]]), "end": np.array([[END, 0, 0]])}
+    del front.graph.initializer[:]
+    front.graph.initializer.extend(numpy_helper.from_array(values, name) for name, values in rows.items())
+    links = [(name, f"voice/{name}") for name in ("tokens", "speaker", "speed")]
+    prefixed = compose.add_prefix(model, "voice/")
+    joined = compose.merge_models(front, prefixed, links, outputs=["voice/samples"])
+    unchanged = [each.name for each in joined.graph.input if each.name in ("voice/pitch", "voice/energy")]
+    kept = [each for each in joined.graph.input if each.name not in unchanged]
+    joined.graph.initializer.extend(numpy_helper.from_array(np.zeros(1, np.float32), name) for name in unchanged)
+    del joined.graph.input[:]
+    joined.graph.input.extend(kept)
+    onnx.checker.check_model(joined, full_check=True)
+    return joined
+
+
+def metadata(bundle: Bundle, language: str) -> dict[str, object]:
+    """What sherpa-onnx asks a VITS model for."""
+    description = bundle.description
+    return {
+        "model_type": "vits",
+        "comment": "sonorant",
+        "language": language,
+        "add_blank": 0,
+        "n_speakers": len(description.speakers),
+        "sample_rate": description.audio.sample_rate,
+        "punctuation": " ".join([*PAUSES, *ALIKE]),
+        "voice_sha256": content_hash(bundle),
+    }
+
+
+def tokens_file(ids: dict[Phoneme, int]) -> str:
+    """A line each: token, blank, id."""
+    lines = [f"  {BLANK}", *(f"{token_of(phoneme)} {number}" for phoneme, number in ids.items())]
+    lines += [f"{sign} {ids[Phoneme(pause)]}" for sign, pause in ALIKE.items()]
+    return "\n".join(lines) + "\n"
+
+
+def lexicon_file(words: dict[str, Word]) -> str:
+    """A line each: word, and its tokens."""
+    return "".join(f"{word} {' '.join(map(token_of, phonemes))}\n" for word, phonemes in words.items())
+
+
+def token_of(phoneme: Phoneme) -> str:
+    """Its name in both files: `#` where a word begins, its stress, its symbol."""
+    return f"{'#' * phoneme.word_start}{('', 'ˈ', 'ˌ')[phoneme.stress]}{phoneme.symbol}"

@@ -1,0 +1,67 @@
+"""A voice as one page that speaks in a browser, without a server: `sonorant export-page`.
+
+The page holds the voice's graph, ONNX Runtime for browsers, and a lexicon, each as base64 of gzip. It reads words by
+the lexicon alone: numbers and abbreviations have to be written out, and a word is pronounced the same everywhere.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from pathlib import Path
+
+from sonorant.extras.elsewhere.browser_runtime import BrowserRuntime
+from sonorant.extras.elsewhere.exported_lexicon import distinct, pronunciations
+from sonorant.families import load_family
+from sonorant.files import atomic_file
+from sonorant.speech import Voice
+from sonorant.speech.bundle import Bundle
+from sonorant.text.frontend import END, PAUSES, START, Phoneme, SymbolTable
+
+HERE = Path(__file__).parent
+
+
+def export_page(
+    voice: Voice, out: Path, runtime: BrowserRuntime, words_file: Path | None = None, variant: str | None = None
+) -> int:
+    """Write the page `out`, whole or not at all; returns the number of words. `words_file`: as `pronunciations`;
+    `variant`: None = what the voice ships. Raises SonorantError as `Family.whole_graph` and `pronunciations`."""
+    graph = load_family(voice.description.family).whole_graph(voice.bundle, variant).SerializeToString()
+    words = pronunciations(voice.frontend, words_file)
+    phonemes = distinct(words.values())
+    numbers = {phoneme: str(number) for number, phoneme in enumerate(phonemes)}
+    lexicon = "\n".join(f"{word} {' '.join(numbers[each] for each in found)}" for word, found in words.items())
+    data = {
+        "voice": json.dumps(description(voice.bundle, voice.symbols, phonemes)).encode(),
+        "lexicon": lexicon.encode(),
+        "graph": graph,
+        "runtime-script": runtime.script,
+        "runtime-program": runtime.program,
+    }
+    page = (HERE / "speaking.html").read_text(encoding="utf-8")
+    page = page.replace("/*SCRIPT*/", (HERE / "speaking.js").read_text(encoding="utf-8"))
+    page = page.replace("<!--DATA-->", "\n".join(_in_page(name, content) for name, content in data.items()))
+    with atomic_file(out) as file:
+        file.write_text(page, encoding="utf-8")
+    return len(words)
+
+
+def description(bundle: Bundle, symbols: SymbolTable, phonemes: list[Phoneme]) -> dict[str, object]:
+    """What the page's script is told; tokens are rows (symbol, stress, word start)."""
+    pauses = symbols.to_tokens(Phoneme(pause) for pause in PAUSES)[1:-1].tolist()
+    return {
+        "sampleRate": bundle.description.audio.sample_rate,
+        "speakers": list(bundle.description.speakers),
+        "prosody": any(each.name == "pitch" for each in bundle.description.graphs["encoder"].inputs),
+        "tokens": symbols.to_tokens(phonemes)[1:-1].tolist(),
+        "pauses": dict(zip(PAUSES, pauses, strict=True)),
+        "start": [START, 0, 0],
+        "end": [END, 0, 0],
+    }
+
+
+def _in_page(name: str, content: bytes) -> str:
+    """The same content gives the same bytes, so that the same voice gives the same page."""
+    packed = base64.b64encode(gzip.compress(content, mtime=0)).decode()
+    return f'<script type="application/gzip" id="{name}">{packed}</script>'

@@ -1,0 +1,53 @@
+"""What a learning curve says, in a sentence."""
+
+from dataclasses import dataclass
+
+from sonorant.extras.learning_curve.fit import Curve
+from sonorant.extras.learning_curve.points import excludes_zero
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measure:
+    """A figure as people read it."""
+
+    name: str
+    """Its key in reports/metrics.json."""
+    words: str
+    unit: str = ""
+    """After a number, such as "points"; empty: none."""
+    scale: float = 1.0
+    """What its values are multiplied by to be shown."""
+
+    def number(self, value: float) -> str:
+        """A difference with its sign."""
+        return f"{self.scale * value:+.3g}"
+
+    def amount(self, value: float) -> str:
+        """The same with its unit."""
+        return f"{self.number(value)} {self.unit}".rstrip()
+
+
+def forecast_sentence(curve: Curve, measure: Measure, more: float) -> str:
+    """What `more` minutes would bring. Raises SonorantError if that is too far ahead."""
+    forecast = curve.forecast(more)
+    start = f"Another {more:g} minutes of recordings would bring"
+    if forecast is None:
+        return f"What another {more:g} minutes would bring to {measure.words} is not foretold: {curve.why_none}."
+    low, high = (measure.number(end) for end in forecast.ci95)
+    amount = measure.amount(forecast.difference)
+    if not forecast.certain:
+        seeds = min(len(point.values) for point in curve.points)
+        told = f"nothing that {seeds} seeds can tell" if seeds > 1 else "nothing that can be told"
+        return f"{start} {told} to {measure.words} ({amount}, 95 % interval {low} to {high})."
+    return f"{start} {amount} of {measure.words} (95 % interval {low} to {high})."
+
+
+def gain_sentence(curve: Curve, measure: Measure) -> str:
+    """What the minutes there are have brought, without any curve."""
+    low, high = (measure.number(end) for end in curve.gain_ci95)
+    first, last = curve.points[0].minutes, curve.most
+    told = "" if excludes_zero(curve.gain_ci95) else ", which may be chance"
+    return (
+        f"From {first:.1f} to {last:.1f} minutes: {measure.amount(curve.gain)} of {measure.words} "
+        f"(95 % interval {low} to {high}){told}."
+    )

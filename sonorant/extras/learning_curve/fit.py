@@ -1,0 +1,134 @@
+"""A power law through a learning curve, a + b * minutes^-c, and what it foretells.
+
+Errors of models follow power laws of the size of their data over wide ranges (Hestness et al. 2017, "Deep learning
+scaling is predictable, empirically"). Its interval comes from fitting every resample of the points anew.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sonorant.audio.arrays import Doubles
+from sonorant.errors import SonorantError
+from sonorant.extras.learning_curve.points import Point, excludes_zero, interval, resampled
+
+EXPONENTS = np.geomspace(0.05, 2.0, 40)
+"""Of c; at 0.05 the curve is a logarithm's."""
+LEAST_POINTS = 4
+"""Sizes that three unknowns need, to be checked by at least one."""
+FARTHEST = 2.0
+"""Times the minutes there are: farther ahead nobody should believe a curve."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PowerLaws:
+    """R curves a + b * minutes^-c, each (R,)."""
+
+    a: Doubles
+    b: Doubles
+    c: Doubles
+
+    def at(self, minutes: float) -> Doubles:
+        """(R,)"""
+        return self.a + self.b * minutes**-self.c
+
+
+def fit(minutes_P: Doubles, values_RP: Doubles) -> PowerLaws:
+    """The least-squares curve through each row: linear in a and b, for the best of `EXPONENTS`."""
+    best_R = np.full(len(values_RP), np.inf)
+    found_3R = np.zeros((3, len(values_RP)))
+    for c in EXPONENTS:
+        terms_P2 = np.stack([np.ones_like(minutes_P), minutes_P**-c], axis=1)
+        ab_2R = np.linalg.lstsq(terms_P2, values_RP.T, rcond=None)[0]
+        error_R = np.square(values_RP.T - terms_P2 @ ab_2R).sum(axis=0)
+        better_R = error_R < best_R
+        best_R[better_R] = error_R[better_R]
+        found_3R[:, better_R] = np.stack([*ab_2R, np.full(len(values_RP), c)])[:, better_R]
+    return PowerLaws(a=found_3R[0], b=found_3R[1], c=found_3R[2])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forecast:
+    """What more minutes would change of a figure."""
+
+    minutes: float
+    """More than there are."""
+    difference: float
+    ci95: tuple[float, float]
+    certain: bool
+    """Whether the interval leaves zero out, and that of what the minutes there are have brought does too. Each curve of
+    a power law only falls or only rises, so a trend that may be chance would look certain farther ahead."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """Points with their intervals, and the curve through them."""
+
+    points: tuple[Point, ...]
+    """By rising minutes."""
+    ci95: tuple[tuple[float, float], ...]
+    """Of the points."""
+    gain: float
+    """From the fewest minutes to the most: the difference of their means."""
+    gain_ci95: tuple[float, float]
+    law: PowerLaws | None
+    """The one curve through the means; None where there is no fit."""
+    laws: PowerLaws | None
+    """Through the resamples."""
+    why_none: str
+    """Why there is no fit; empty if there is one."""
+
+    @property
+    def most(self) -> float:
+        """Minutes there are."""
+        return self.points[-1].minutes
+
+    def forecast(self, more: float) -> Forecast | None:
+        """What `more` minutes would bring; None without a fit. Raises SonorantError beyond `FARTHEST`."""
+        if not 0 < more <= (FARTHEST - 1) * self.most:
+            raise SonorantError(
+                f"--more {more:g}: there are {self.most:.1f} minutes, and no curve is to be believed beyond "
+                f"{FARTHEST:g} times as many: give at most {int((FARTHEST - 1) * self.most)}"
+            )
+        if self.law is None or self.laws is None:
+            return None
+        ahead = self.most + more
+        differences_R = self.laws.at(ahead) - self.laws.at(self.most)
+        difference = float((self.law.at(ahead) - self.law.at(self.most))[0])
+        ends = interval(differences_R)
+        certain = excludes_zero(ends) and excludes_zero(self.gain_ci95)
+        return Forecast(minutes=more, difference=difference, ci95=ends, certain=certain)
+
+
+def curve_of(points: Sequence[Point]) -> Curve:
+    """The curve of a figure. Raises SonorantError for fewer than two sizes, or if no size has two seeds."""
+    if len(points) < 2:
+        raise SonorantError("a learning curve needs at least two sizes")
+    points = sorted(points, key=lambda point: point.minutes)
+    values_RP = resampled(points)
+    means_P, minutes_P = np.array([point.mean for point in points]), np.array([point.minutes for point in points])
+    law, why = fit(minutes_P, means_P[None]), ""
+    if len(points) < LEAST_POINTS:
+        why = f"{len(points)} sizes are too few for a curve of three unknowns: {LEAST_POINTS} are needed"
+    elif missed := _missed(law, minutes_P, means_P, values_RP):
+        why = f"the points follow no power law: it misses that of {missed:.0f} minutes by more than chance"
+    return Curve(
+        points=tuple(points),
+        ci95=tuple(interval(values_R) for values_R in values_RP.T),
+        gain=float(means_P[-1] - means_P[0]),
+        gain_ci95=interval(values_RP[:, -1] - values_RP[:, 0]),
+        law=None if why else law,
+        laws=None if why else fit(minutes_P, values_RP),
+        why_none=why,
+    )
+
+
+def _missed(law: PowerLaws, minutes_P: Doubles, means_P: Doubles, values_RP: Doubles) -> float | None:
+    """Minutes of the first point that the curve misses by more than the point's place among the others may be off."""
+    places_RP = values_RP - values_RP.mean(axis=1, keepdims=True)  # what all sizes share cannot bend a curve
+    for place, (minutes, mean) in enumerate(zip(minutes_P, means_P, strict=True)):
+        low, high = interval(places_RP[:, place])
+        if abs(float(law.at(minutes)[0]) - mean) > (high - low) / 2:
+            return float(minutes)
+    return None

@@ -1,0 +1,95 @@
+"""A figure of voices by minutes of recordings: several seeds of each size, judged on the same sentences.
+
+Two things make it uncertain. Another seed trains another voice; other sentences would be other to say. Both are in the
+resamples here. Sentences are drawn once for all sizes: what a hard sentence costs every size cancels in differences.
+Seeds are few, so their spread is pooled over the sizes and drawn as Student's distribution has it (Student, Biometrika
+1908), which a bootstrap over three of them would understate by half. What a seed does to one sentence alone is in both,
+so the intervals are a little too wide.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sonorant.audio.arrays import Doubles
+from sonorant.errors import SonorantError
+from sonorant.training.intervals import Z
+
+RESAMPLES = 2000
+SEED = 1
+"""The same values give the same interval."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """One size."""
+
+    minutes: float
+    values: tuple[float, ...]
+    """The figure, a seed each."""
+    intervals: tuple[tuple[float, float], ...] = ()
+    """95 % intervals over sentences, a seed each; empty where the figure has none."""
+    parts: tuple[Doubles, ...] = ()
+    """A seed each: each sentence's sum and weight (S, 2), of which the figure is the ratio; empty where not known."""
+
+    @property
+    def mean(self) -> float:
+        return float(np.mean(self.values))
+
+
+def paired(points: Sequence[Point]) -> bool:
+    """Whether every voice's figure is known for each of the same sentences."""
+    shapes = {part.shape for point in points for part in point.parts}
+    return len(shapes) == 1 and all(len(point.parts) == len(point.values) for point in points)
+
+
+def resampled(points: Sequence[Point], resamples: int = RESAMPLES) -> Doubles:
+    """The sizes' means under other seeds and other sentences: (R, P).
+
+    Raises SonorantError if no size has two seeds.
+    """
+    random = np.random.default_rng(SEED)
+    return _other_sentences(points, resamples, random) + _other_seeds(points, resamples, random)
+
+
+def _other_sentences(points: Sequence[Point], resamples: int, random: np.random.Generator) -> Doubles:
+    """(R, P). Where sentences are not known, each size's interval is drawn by itself, which is wider in differences."""
+    if not paired(points):
+        half_P = np.array([_half_width(point) for point in points])
+        means_P = np.array([point.mean for point in points])
+        return means_P + half_P / Z * random.standard_normal((resamples, len(points)))
+    sentences = len(points[0].parts[0])
+    drawn_RS = random.multinomial(sentences, np.full(sentences, 1 / sentences), resamples).astype(np.float64)
+    means = []
+    for point in points:
+        sums_KR2 = np.stack([drawn_RS @ part for part in point.parts])
+        means.append((sums_KR2[..., 0] / sums_KR2[..., 1]).mean(axis=0))
+    return np.stack(means, axis=1)
+
+
+def _half_width(point: Point) -> float:
+    """Of its seeds' intervals, on average; 0 without any."""
+    return float(np.mean([(high - low) / 2 for low, high in point.intervals])) if point.intervals else 0.0
+
+
+def _other_seeds(points: Sequence[Point], resamples: int, random: np.random.Generator) -> Doubles:
+    """How far the means would be off: (R, P)."""
+    counts_P = np.array([len(point.values) for point in points])
+    free = int((counts_P - 1).sum())
+    if free == 0:
+        raise SonorantError("one seed tells nothing of another: give at least two (--seeds)")
+    spread = sum(float(np.square(np.subtract(point.values, point.mean)).sum()) for point in points) / free
+    deviation_R1 = np.sqrt(spread * free / random.chisquare(free, (resamples, 1)))
+    return deviation_R1 / np.sqrt(counts_P) * random.standard_normal((resamples, len(points)))
+
+
+def interval(values_R: Doubles) -> tuple[float, float]:
+    """The middle 95 % of resamples."""
+    low, high = np.percentile(values_R, [2.5, 97.5])
+    return float(low), float(high)
+
+
+def excludes_zero(ends: tuple[float, float]) -> bool:
+    """Whether an interval leaves zero out."""
+    return not ends[0] <= 0.0 <= ends[1]

@@ -1,0 +1,81 @@
+"""Voices that began from a trained one beside voices from scratch, of as many minutes of the same recordings."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sonorant.extras.learning_curve.conclusions import Measure
+from sonorant.extras.learning_curve.points import Point, excludes_zero, interval, resampled
+from sonorant.pages.blocks import Section, Table
+
+
+@dataclass(frozen=True, kw_only=True)
+class Advantage:
+    """What it changes of a figure to begin from a trained voice."""
+
+    minutes: float
+    seeds: int
+    """The fewest of both."""
+    scratch: float
+    tuned: float
+    """Means over the seeds."""
+    difference: float
+    """Tuned less from scratch."""
+    ci95: tuple[float, float]
+    """Of the difference: under other seeds, and on other sentences, in pairs where they are known."""
+
+    def sentence(self, measure: Measure) -> str:
+        """For people."""
+        low, high = (measure.number(end) for end in self.ci95)
+        told = "" if excludes_zero(self.ci95) else f", which {self.seeds} seeds cannot tell from chance"
+        return (
+            f"Fine-tuning with {self.minutes:.1f} minutes instead of training from scratch: "
+            f"{measure.amount(self.difference)} of {measure.words} (95 % interval {low} to {high}){told}."
+        )
+
+
+def advantages(pairs: Sequence[tuple[Point, Point]]) -> list[Advantage]:
+    """Of each size, from scratch and tuned, by rising minutes. Raises SonorantError if no size has two seeds."""
+    pairs = sorted(pairs, key=lambda pair: pair[0].minutes)
+    values_RP = resampled([point for pair in pairs for point in pair])
+    differences_RP = values_RP[:, 1::2] - values_RP[:, 0::2]
+    return [
+        Advantage(
+            minutes=scratch.minutes,
+            seeds=min(len(scratch.values), len(tuned.values)),
+            scratch=scratch.mean,
+            tuned=tuned.mean,
+            difference=tuned.mean - scratch.mean,
+            ci95=interval(differences_R),
+        )
+        for (scratch, tuned), differences_R in zip(pairs, differences_RP.T, strict=True)
+    ]
+
+
+Tuned = dict[Measure, list[Advantage] | str]
+"""The advantages in each figure, or why there are none; empty of a curve without a trained voice to begin from."""
+
+
+def tuned_sentences(tuned: Tuned) -> list[str]:
+    """One for each figure and size."""
+    told = []
+    for measure, found in tuned.items():
+        told += [f"{measure.words}: {found}."] if isinstance(found, str) else [each.sentence(measure) for each in found]
+    return told
+
+
+def tuned_section(source: str, tuned: Tuned) -> list[Section]:
+    """The figures of both side by side; none of a curve without a trained voice to begin from."""
+    head = ["minutes", "seeds", "from scratch", "fine-tuned", "difference", "95 % interval"]
+    tables = [
+        Table(caption=measure.name, head=head, rows=[_row(each, measure) for each in found])
+        for measure, found in tuned.items()
+        if not isinstance(found, str)
+    ]
+    title = f"Fine-tuned from {source}, beside from scratch"
+    return [Section(anchor="tuned", title=title, parts=[*tuned_sentences(tuned), *tables])] if tuned else []
+
+
+def _row(found: Advantage, measure: Measure) -> list[str]:
+    values = (f"{measure.scale * value:.3g}" for value in (found.scratch, found.tuned))
+    ends = " to ".join(measure.number(end) for end in found.ci95)
+    return [f"{found.minutes:.1f}", str(found.seeds), *values, measure.number(found.difference), ends]

@@ -1,0 +1,160 @@
+"""The listening test's HTTP server: the page, each listener's next trial, its sounds, and answers, kept at once."""
+
+import re
+import threading
+from datetime import UTC, datetime
+from functools import lru_cache
+from http import HTTPStatus
+from importlib.resources import files
+from typing import Any
+
+from sonorant.errors import SonorantError
+from sonorant.extras.listening.answers import PAIR, Answer, AnswersFile
+from sonorant.extras.listening.test_sounds import RECORDINGS
+from sonorant.extras.listening.trials import ListeningTest, Trial
+from sonorant.pages.local_server import LocalRequest, LocalServer
+
+PAGES = {
+    "/": (__package__, "page.html", "text/html; charset=utf-8"),
+    "/page.css": (__package__, "page.css", "text/css; charset=utf-8"),
+    "/page.js": (__package__, "page.js", "text/javascript; charset=utf-8"),
+    "/style.css": ("sonorant.pages", "style.css", "text/css; charset=utf-8"),
+}
+LARGEST = 2_000
+"""Bytes of a request, at most."""
+LONGEST = 60
+"""Characters of a listener's name, at most."""
+KEPT = 32
+"""Served sounds kept in memory."""
+_SOUND = re.compile(r"/sounds/([0-9a-f]{32})")
+_CHOICES = ("first", "none", "second")
+
+
+class AnsweredError(Exception):
+    """The trial is answered already, or is not the listener's next."""
+
+
+class Sitting:
+    """The test and the file of its answers, for any number of listeners. Tells nobody which system is which."""
+
+    def __init__(self, test: ListeningTest, answers: AnswersFile) -> None:
+        self._test, self._answers = test, answers
+        self._shown: dict[str, tuple[str, str]] = {}
+        self._lock = threading.Lock()
+        self.wav = lru_cache(KEPT)(self._wav)
+
+    def state(self, listener: str) -> dict[str, Any]:
+        """How far the listener is, and the next trial as the page shows it; None after the last."""
+        trials = self._test.trials(listener)
+        done, trial = self._next(listener, trials)
+        shown = None if trial is None else self._show(listener, trial)
+        return {"listener": listener, "done": done, "total": len(trials), "trial": shown}
+
+    def answer(self, listener: str, token: Any, given: Any) -> None:
+        """Write an answer to the listener's next trial, named by `token`.
+
+        `given`: of a pair one of _CHOICES, of a rating a score for each sound in their order. Raises AnsweredError if
+        another trial is next, ValueError for what is no answer, SonorantError if it cannot be written.
+        """
+        with self._lock:
+            _, trial = self._next(listener, self._test.trials(listener))
+            if trial is None or token != self._test.token(listener, trial):
+                raise AnsweredError
+            self._answers.add(_answer(listener, trial, given))
+
+    def _next(self, listener: str, trials: list[Trial]) -> tuple[int, Trial | None]:
+        left = [trial for trial in trials if (listener, trial.kind, trial.sentence) not in self._answers.given]
+        return len(trials) - len(left), left[0] if left else None
+
+    def _show(self, listener: str, trial: Trial) -> dict[str, Any]:
+        def token(place: object, system: str) -> str:
+            name = self._test.token(listener, trial, place)
+            self._shown[name] = (system, trial.sentence)
+            return name
+
+        return {
+            "token": self._test.token(listener, trial),
+            "kind": trial.kind,
+            "text": self._test.sounds.texts.get(trial.sentence),
+            "sounds": [token(place, system) for place, system in enumerate(trial.order)],
+            "reference": None if trial.kind == PAIR else token("reference", RECORDINGS),
+        }
+
+    def _wav(self, token: str) -> bytes:
+        """A sound of a trial that was shown. Raises KeyError if there is none of this name."""
+        return self._test.sounds.wav(*self._shown[token], token)
+
+
+def _answer(listener: str, trial: Trial, given: Any) -> Answer:
+    told: dict[str, Any] = {"listener": listener, "kind": trial.kind, "sentence": trial.sentence, "order": trial.order}
+    told["time"] = datetime.now(UTC).isoformat(timespec="seconds")
+    if trial.kind == PAIR:
+        if given not in _CHOICES:
+            raise ValueError(f"the answer to a pair is one of {', '.join(_CHOICES)}")
+        return Answer(**told, prefers=dict(zip(_CHOICES, (trial.order[0], None, trial.order[1]), strict=True))[given])
+    whole = isinstance(given, list) and len(given) == len(trial.order) and all(type(score) is int for score in given)
+    if not whole:
+        raise ValueError(f"the answer to a rating is {len(trial.order)} whole numbers")
+    return Answer(**told, scores=dict(zip(trial.order, given, strict=True)))
+
+
+class ListenServer(LocalServer):
+    """Serves the page and what it asks for. Raises SonorantError as `LocalServer`."""
+
+    def __init__(self, sitting: Sitting, port: int) -> None:
+        self.sitting = sitting
+        super().__init__(port, ListenRequest)
+
+
+class ListenRequest(LocalRequest):
+    server: ListenServer
+
+    def do_GET(self) -> None:
+        """Send the page, or a sound of a trial that was shown."""
+        if not self.is_own():
+            return
+        sound = _SOUND.fullmatch(self.path)
+        if self.path in PAGES:
+            package, name, kind = PAGES[self.path]
+            self.send(HTTPStatus.OK, files(package).joinpath(name).read_bytes(), kind)
+        elif sound is None:
+            self.refuse(HTTPStatus.NOT_FOUND, "there is no such page")
+        else:
+            try:
+                self.send_range(self.server.sitting.wav(sound[1]), "audio/wav")
+            except KeyError:
+                self.refuse(HTTPStatus.NOT_FOUND, "there is no such sound; reload the page")
+
+    def do_POST(self) -> None:
+        """{"listener"} asks for the next trial; with "trial" and "answer" it is answered first.
+
+        The answer to both is `Sitting.state`; 409 with it says that the trial was answered before.
+        """
+        if not self.is_own():
+            return
+        if self.path not in ("/next", "/answers"):
+            self.refuse(HTTPStatus.NOT_FOUND, "there is no such page")
+            return
+        is_json, asked = self.read_json(LARGEST)
+        if not is_json:
+            return
+        keys = {"listener"} if self.path == "/next" else {"listener", "trial", "answer"}
+        name = asked.get("listener") if isinstance(asked, dict) and asked.keys() == keys else None
+        listener = " ".join(name.split()).casefold() if isinstance(name, str) else ""
+        if not 1 <= len(listener) <= LONGEST or not listener.isprintable():
+            error = f"the request must have {', '.join(sorted(keys))}, and a name 1 to {LONGEST} characters"
+            self.refuse(HTTPStatus.BAD_REQUEST, error)
+            return
+        sitting, status = self.server.sitting, HTTPStatus.OK
+        try:
+            if self.path == "/answers":
+                sitting.answer(listener, asked["trial"], asked["answer"])
+        except AnsweredError:
+            status = HTTPStatus.CONFLICT
+        except ValueError as error:
+            self.refuse(HTTPStatus.BAD_REQUEST, str(error))
+            return
+        except SonorantError as error:
+            self.refuse(HTTPStatus.INTERNAL_SERVER_ERROR, f"the answer was not kept: {error}")
+            return
+        self.send_json(status, sitting.state(listener))

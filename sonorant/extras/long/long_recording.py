@@ -1,0 +1,240 @@
+"""One long recording, with its text or without: utterances, and what could not be placed.
+
+With a text, words are heard by a recogniser, placed in the text, and cut at pauses. Without, pauses alone say where to
+cut, and the recogniser says what is spoken. What was heard is kept by content, so only new work is done again.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+import sonorant.audio
+import sonorant.audio.recognizers
+import sonorant.extras.long
+import sonorant.text
+from sonorant.audio.arrays import Floats
+from sonorant.audio.decoding import header
+from sonorant.audio.voice_activity import Span
+from sonorant.cache import code_of, compute_missing, key_of
+from sonorant.extras.long.cutting import Cut, cut, join_stretches
+from sonorant.extras.long.listening import Heard, Passage, begin, listen, understand
+from sonorant.extras.long.placing import place_words
+from sonorant.extras.long.script import Script, read_script
+from sonorant.extras.long.stretches import blocks, scan, stretches, widen
+from sonorant.files import sha256_file
+
+_PASSAGE = 20.0  # seconds of stretches that are listened to at once
+_LEAST = 0.3  # seconds of speech that are worth listing
+
+
+@dataclass(frozen=True, kw_only=True)
+class LongConfig:
+    """How recordings are heard and cut."""
+
+    recognizer: str
+    """By name as in section `recognizer`."""
+    revision: str
+    """Of the recogniser: what is kept was heard by this one."""
+    language: str
+    shortest: float
+    """Seconds of an utterance."""
+    longest: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placed:
+    """An utterance."""
+
+    start: float
+    """Seconds, with a margin of silence."""
+    end: float
+    text: str
+    """As written, or as recognised."""
+    confidence: float | None = None
+    """Of the recogniser, where there is no text."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unheard:
+    """A part of the text that no utterance holds."""
+
+    words: int
+    text: str
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Untold:
+    """Speech that no utterance holds."""
+
+    start: float
+    """Seconds."""
+    end: float
+    heard: str
+    """Words that were heard there."""
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placement:
+    """What became of one recording."""
+
+    seconds: float
+    speech: float
+    """Seconds in which somebody speaks."""
+    words: int
+    """Of the text, as spoken."""
+    utterances: tuple[Placed, ...]
+    unheard: tuple[Unheard, ...]
+    untold: tuple[Untold, ...]
+
+
+def place(recording: Path, name: str, text: str | None, config: LongConfig, cache: Path | None) -> Placement:
+    """Place one recording beside its text; None = it has none. `name` is shown with the progress; `cache`: folder of
+    what was heard before. Raises SonorantError as `decode` does."""
+    code = code_of(sonorant.audio, sonorant.extras.long, sonorant.audio.recognizers, sonorant.text)
+    key = key_of(code, config.revision, config.language, sha256_file(recording))
+    seconds = header(recording).seconds
+    parts = blocks(recording, seconds)
+    keys = [key_of(key, part.first, part.last) for part in parts]
+    found = compute_missing(
+        scan, parts, keys, cache, label=f"{name}: finding speech", unit="minute", reads=(recording,)
+    )
+    probability = np.array([value for values in found for value in values], dtype=np.float32)
+    spans = stretches(probability)
+    script = read_script(text or "", config.language)
+    if text is None:
+        utterances, unheard, untold = _without_text(recording, name, spans, config, cache, key)
+    else:
+        utterances, unheard, untold = _in_text(recording, name, spans, probability, script, config, cache, key)
+    return Placement(
+        seconds=round(seconds, 3),
+        speech=round(sum(end - start for start, end in spans), 3),
+        words=len(script.words),
+        utterances=tuple(utterances),
+        unheard=tuple(unheard),
+        untold=tuple(untold),
+    )
+
+
+_Result = tuple[list[Placed], list[Unheard], list[Untold]]
+
+
+def _in_text(
+    recording: Path,
+    name: str,
+    spans: list[Span],
+    probability: Floats,
+    script: Script,
+    config: LongConfig,
+    cache: Path | None,
+    key: str,
+) -> _Result:
+    if not script.words:
+        return [], [], _untold(spans, [], [], "its text is empty")
+    passages = _passages(recording, spans)
+    said = compute_missing(
+        listen,
+        passages,
+        [key_of(key, script.words, passage.stretches) for passage in passages],
+        cache,
+        label=f"{name}: listening",
+        unit="passage",
+        prepare=begin,
+        arguments=(config.recognizer, config.language, script.words),
+        reads=(recording,),
+    )
+    heard = _widened([tuple(word) for passage in said for stretch in passage for word in stretch], probability)
+    places = place_words([word for word, _, _ in heard], script).tolist()
+    cuts = cut(heard, places, script, config.shortest, config.longest)
+    utterances = [Placed(start=one.start, end=one.end, text=script.text(one.first, one.last)) for one in cuts]
+    why = "not in the text, broken off or not as written" if spans else "no speech was found"
+    untold = _untold(spans, [(one.start, one.end) for one in cuts], heard, why)
+    return utterances, _unheard(cuts, script, "not heard as written" if spans else "no speech was found"), untold
+
+
+def _without_text(
+    recording: Path, name: str, spans: list[Span], config: LongConfig, cache: Path | None, key: str
+) -> _Result:
+    parts = join_stretches(spans, config.shortest, config.longest)
+    said = compute_missing(
+        understand,
+        [Passage(recording, (part,)) for part in parts],
+        [key_of(key, "understood", part) for part in parts],
+        cache,
+        label=f"{name}: recognising",
+        unit="utterance",
+        prepare=begin,
+        arguments=(config.recognizer, config.language, None),
+        reads=(recording,),
+    )
+    utterances = [
+        Placed(start=start, end=end, text=text, confidence=confidence)
+        for (start, end), (text, confidence) in zip(parts, said, strict=True)
+        if text
+    ]
+    silent = [part for part, (text, _) in zip(parts, said, strict=True) if not text]
+    untold = _untold(spans, parts, [], "too short alone, or too long without a pause")
+    return utterances, [], untold + _untold(silent, [], [], "nothing was understood")
+
+
+def _passages(recording: Path, spans: Sequence[Span]) -> list[Passage]:
+    """Neighbouring stretches together."""
+    groups: list[list[Span]] = []
+    for span in spans:
+        if not groups or span[1] - groups[-1][0][0] > _PASSAGE:
+            groups.append([])
+        groups[-1].append(span)
+    return [Passage(recording, tuple(group)) for group in groups]
+
+
+def _widened(heard: list[Heard], probability: Floats) -> list[Heard]:
+    """Words with the edges that the recogniser and the network find together; where a pause is, half of it each."""
+    found = []
+    for place, (word, start, end) in enumerate(heard):
+        before = heard[place - 1][2] if place else 0.0
+        after = heard[place + 1][1] if place + 1 < len(heard) else np.inf
+        earliest, latest = min((before + start) / 2, start), max((end + after) / 2, end)
+        found.append((word, *widen(start, end, earliest, latest, probability)))
+    return found
+
+
+def _unheard(cuts: Sequence[Cut], script: Script, why: str) -> list[Unheard]:
+    """The parts of the text between those that are spoken."""
+    spoken = [False] * len(script.words)
+    for one in cuts:
+        spoken[one.first : one.last] = [True] * (one.last - one.first)
+    found, first = [], 0
+    for place in range(1, len(spoken) + 1):
+        if place == len(spoken) or spoken[place] != spoken[place - 1]:
+            if not spoken[first]:
+                found.append(Unheard(words=place - first, text=script.text(first, place), why=why))
+            first = place
+    return found
+
+
+def _untold(spans: Sequence[Span], covered: Sequence[Span], heard: Sequence[Heard], why: str) -> list[Untold]:
+    """The parts of stretches that utterances do not cover; both by rising time."""
+    found: list[Untold] = []
+    place = word = 0
+    for start, end in spans:
+        while place < len(covered) and covered[place][1] <= start:
+            place += 1
+        left, at = start, place
+        pieces = []
+        while at < len(covered) and covered[at][0] < end:
+            pieces.append((left, covered[at][0]))
+            left, at = covered[at][1], at + 1
+        for first, last in [*pieces, (left, end)]:
+            if last - first < _LEAST:
+                continue
+            while word < len(heard) and heard[word][2] <= first:
+                word += 1
+            ahead, words = word, []
+            while ahead < len(heard) and heard[ahead][1] < last:
+                words.append(heard[ahead][0])
+                ahead += 1
+            found.append(Untold(start=round(first, 3), end=round(last, 3), heard=" ".join(words), why=why))
+    return found

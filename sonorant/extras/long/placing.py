@@ -1,0 +1,107 @@
+"""Where in a text the words that were heard stand: a search that may jump, for what was skipped or said again.
+
+A Viterbi search over the places of the text, as for jumps in reading (Prahallad and Black 2011, "Segmentation of
+monologues in audio books"): from one heard word to the next the place goes on by a word; words left out, put in and
+misheard cost, and so does a jump, less at the start of a sentence. Shapes: M heard words, N words of the text.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+from rapidfuzz import fuzz, process
+
+from sonorant.audio.arrays import Doubles
+from sonorant.extras.long.script import Script
+
+PUT_IN, LEFT_OUT, MISHEARD, JUMP, JUMP_TO_SENTENCE = 1.0, 1.0, 1.5, 4.0, 2.6
+"""What a step costs: a heard word that the text lacks, a word of it that is not heard, a word that is another (less
+where their letters are alike), and going on elsewhere."""
+_AT_ONCE, _AHEAD = 400, 120  # heard words placed at once, and looked at beyond them
+_AROUND = 800  # words of the text around what is expected
+_ANCHOR = 3  # words in a row that stand only once in the text
+NOWHERE = -1
+
+
+def place_words(heard: Sequence[str], script: Script) -> NDArray[np.int64]:
+    """(M,) int64: the place in the text of each word heard, `NOWHERE` for those that it lacks.
+
+    Works through the recording piece by piece, so memory does not grow with it but for the result.
+    """
+    text = script.words
+    starts = np.array([word in script.sentence_ends for word in range(len(text))])
+    places = np.full(len(heard), NOWHERE, np.int64)
+    anchors = _anchors(heard, text)
+    at = NOWHERE  # the place of the last word that was placed
+    for first in range(0, len(heard), _AT_ONCE):
+        last = min(first + _AT_ONCE + _AHEAD, len(heard))
+        near = anchors[first:last]
+        near = near[near >= 0]
+        low, high = (near.min(), near.max()) if len(near) else (at, at)
+        low, high = max(min(low, at) - _AROUND, 0), min(max(high, at) + _AROUND, len(text))
+        costs_MN = _costs(heard[first:last], text[low:high])
+        jumps_N = np.where(starts[low:high], JUMP_TO_SENTENCE, JUMP)
+        found = _search(costs_MN, jumps_N, at - low)
+        found[found >= 0] += low
+        done = min(first + _AT_ONCE, len(heard))
+        places[first:done] = found[: done - first]
+        placed = places[first:done][places[first:done] >= 0]
+        at = int(placed[-1]) if len(placed) else at
+    return places
+
+
+def _anchors(heard: Sequence[str], text: Sequence[str]) -> NDArray[np.int64]:
+    """(M,): the place in the text of three words that stand there once, where they are heard; else `NOWHERE`."""
+    threes = list(zip(*(text[place:] for place in range(_ANCHOR)), strict=False))
+    counts = Counter(threes)
+    place_of = {three: place for place, three in enumerate(threes) if counts[three] == 1}
+    found = np.full(len(heard), NOWHERE, np.int64)
+    for place, three in enumerate(zip(*(heard[place:] for place in range(_ANCHOR)), strict=False)):
+        found[place] = place_of.get(three, NOWHERE)
+    return found
+
+
+def _costs(heard: Sequence[str], text: Sequence[str]) -> Doubles:
+    """(M, N): what it costs to take each word heard for each of the text."""
+    own, rows = np.unique(np.array(heard), return_inverse=True)
+    known, columns = np.unique(np.array(text), return_inverse=True)
+    alike: Any = process.cdist(own.tolist(), known.tolist(), scorer=fuzz.ratio, dtype=np.uint8)
+    costs = np.where(alike == 100, 0.0, MISHEARD * (1 - 0.5 * alike / 100))
+    return np.ascontiguousarray(costs[rows][:, columns])
+
+
+@numba.njit(cache=True)
+def _search(costs_MN: Doubles, jumps_N: Doubles, at: int) -> NDArray[np.int64]:
+    """(M,): the cheapest place of each word heard; -1 where it is put in. `at`: the place before the first."""
+    heard, count = costs_MN.shape
+    # State s stands on word s - 1: state 0 before all words.
+    before = np.full(count + 1, jumps_N.max())
+    before[at + 1] = 0.0
+    now = np.empty(count + 1)
+    came_MS = np.zeros((heard, count + 1), np.int8)  # 0: put in; 1 to 3: went on so far; 4: jumped
+    best_M = np.empty(heard, np.int64)  # the best state before each word
+    for m in range(heard):
+        best = np.argmin(before)
+        best_M[m] = best
+        now[0] = before[0] + PUT_IN
+        for s in range(1, count + 1):
+            cost, came = before[best] + jumps_N[s - 1], 4
+            for far in range(1, min(s, 3) + 1):
+                if before[s - far] + (far - 1) * LEFT_OUT < cost:
+                    cost, came = before[s - far] + (far - 1) * LEFT_OUT, far
+            cost += costs_MN[m, s - 1]
+            if before[s] + PUT_IN < cost:
+                cost, came = before[s] + PUT_IN, 0
+            now[s], came_MS[m, s] = cost, came
+        before, now = now, before
+    found = np.full(heard, -1, np.int64)
+    s = int(np.argmin(before))
+    for m in range(heard - 1, -1, -1):
+        came = came_MS[m, s]
+        if came:
+            found[m] = s - 1
+            s = int(best_M[m]) if came == 4 else s - came
+    return found

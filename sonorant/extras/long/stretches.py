@@ -1,0 +1,67 @@
+"""Where in a long recording somebody speaks: stretches between pauses, found block by block."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from sonorant.audio.arrays import Floats
+from sonorant.audio.voice_activity import BLOCK_SECONDS, RATE, Pauses, Span, speech_probability, speech_spans
+from sonorant.audio.wav import read_audio
+
+PAUSE = 0.2
+"""Seconds; a shorter pause parts no stretches."""
+_BLOCK = 1875  # probabilities of a block: 60 s
+_BEFORE = 100  # probabilities before a block, for the network to find its way
+_LONGEST = 30.0  # seconds; a longer stretch is parted where speech is least likely
+_CERTAIN, _REACH = 0.8, 0.3  # probability of certain speech, and seconds that an edge may move
+
+
+@dataclass(frozen=True)
+class Block:
+    """A part of a recording, by the numbers of its probabilities."""
+
+    recording: Path
+    first: int
+    last: int
+
+
+def blocks(recording: Path, seconds: float) -> list[Block]:
+    """A recording of so many seconds in blocks."""
+    count = int(np.ceil(seconds / BLOCK_SECONDS))
+    return [Block(recording, first, min(first + _BLOCK, count)) for first in range(0, count, _BLOCK)]
+
+
+def scan(block: Block) -> list[float]:
+    """Probability that somebody speaks in each 32 ms of a block."""
+    first = max(block.first - _BEFORE, 0)
+    samples, _ = read_audio(block.recording, RATE, start=first * BLOCK_SECONDS, end=block.last * BLOCK_SECONDS)
+    return speech_probability(samples, RATE)[block.first - first :].round(3).tolist()
+
+
+def stretches(probability: Floats) -> list[Span]:
+    """Stretches of speech in seconds, by rising time, from the probabilities (F,) of a whole recording."""
+    spans = speech_spans(probability, Pauses(shortest_pause=PAUSE))
+    return [part for span in spans for part in _parted(span, probability)]
+
+
+def widen(start: float, end: float, earliest: float, latest: float, probability: Floats) -> Span:
+    """A word's edges moved out as far as somebody certainly speaks, and no further than `earliest` and `latest`. A
+    recogniser is late at soft onsets and early at final fricatives; a breath is not speech to the network."""
+    first, last = int(start / BLOCK_SECONDS), int(end / BLOCK_SECONDS)
+    while first > 0 and first * BLOCK_SECONDS > max(start - _REACH, earliest) and probability[first] >= _CERTAIN:
+        start, first = first * BLOCK_SECONDS, first - 1
+    while last < len(probability) and (last + 1) * BLOCK_SECONDS < min(end + _REACH, latest):
+        if probability[last] < _CERTAIN:
+            break
+        end, last = (last + 1) * BLOCK_SECONDS, last + 1
+    return start, end
+
+
+def _parted(span: Span, values: Floats) -> list[Span]:
+    start, end = span
+    if end - start <= _LONGEST:
+        return [span]
+    low, high = round((start + _LONGEST / 2) / BLOCK_SECONDS), round((start + _LONGEST) / BLOCK_SECONDS)
+    place = (low + int(np.argmin(values[low:high]))) * BLOCK_SECONDS
+    return [(start, place), *_parted((place, end), values)]

@@ -1,0 +1,156 @@
+"""Short real runs of a training on this machine: one process for memory and work, torchrun's processes for speed."""
+
+import contextlib
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from sonorant.extras.planning.work import Work, bytes_by_component, parameter_counts, work_of
+from sonorant.training import checkpoint, memory
+from sonorant.training.config import MachineConfig
+from sonorant.training.distributed.launch import environment, launch
+from sonorant.training.distributed.ranks import Ranks
+from sonorant.training.precision import find_precision
+from sonorant.training.run_directory import RunDirectory, read_metrics
+from sonorant.training.step import TrainStep
+from sonorant.training.sub_batches import release
+from sonorant.training.telemetry.stopwatch import Stopwatch
+from sonorant.training.worker import Job, recipe_of
+
+WARM_UP = 3
+"""Steps not counted, while caches fill and kernels are chosen."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Needs:
+    """What a training needs, whatever its speed."""
+
+    parameters: dict[str, int]
+    bytes: dict[str, int]
+    """See `bytes_by_component`."""
+    device: torch.device
+    allowed: int
+    """Bytes of the device's memory that training may use."""
+    budget: int
+    """Size of a micro-batch."""
+    largest: int
+    """The largest budget that was run and fits."""
+    bounded: bool
+    """Whether an epoch's steps bound `largest`, not memory."""
+    work: Work
+    """Of one step."""
+    frames_a_step: float
+    """Mel frames, averaged over an epoch."""
+    seconds_per_frame: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Speed:
+    """The measured speed."""
+
+    processes: int
+    seconds_per_step: float
+    """Of a step of average length."""
+    shares: dict[str, float]
+    """Shares of a step's time, named as in `metrics.jsonl`."""
+    core_seconds: float
+    """Seconds of a step that the processes had a core, all together: what is left of other work's influence."""
+    validation: float
+    """Seconds of a validation, its sample and the best checkpoint with it."""
+    checkpoint: float
+    """Seconds of a checkpoint and the proof before it."""
+    start: float
+    """Seconds until the first step: processes, data, the proofs before it."""
+
+
+def needs_of(job: Job) -> Needs:
+    """Build the training in this process, run its heaviest micro-batches in growing sizes, and count a step's work."""
+    device = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
+    with _alone():
+        needs = _needs(job, device)
+    release(device)  # for the processes that measure the speed
+    return needs
+
+
+def _needs(job: Job, device: torch.device) -> Needs:
+    share = MachineConfig(**job.machine).memory_share
+    recipe = recipe_of(job)
+    trained = TrainStep(recipe, Ranks(0, 1, 0, device), Stopwatch())
+    if trained.precision is None:
+        find_precision(trained)
+    wanted = recipe.budget
+    allowed = memory.allowance(device, share)
+    largest = memory.find_budget(trained, share)
+    recipe.budget = wanted or largest
+    steps = recipe.plan.steps(0)
+    data, count = recipe.dataset(steps[0]), len(steps[0])
+    return Needs(
+        parameters=parameter_counts(recipe),
+        bytes=bytes_by_component(trained),
+        device=device,
+        allowed=allowed,
+        budget=recipe.budget,
+        largest=largest,
+        bounded=largest >= recipe.budget_range(memory.STEPS_AN_EPOCH)[1],
+        work=work_of(lambda: trained.take(0, steps[0], (data[index] for index in range(count)))),
+        frames_a_step=sum(recipe.units(batch)["frames"] for step in steps for batch in step) / len(steps),
+        seconds_per_frame=recipe.seconds_per_frame,
+    )
+
+
+def speed_of(job: Job, needs: Needs, steps: int) -> Speed:
+    """Train `steps` steps after a warm-up, under torchrun as a stage would, in a temporary folder."""
+    total = steps + WARM_UP
+    train = job.train | {"steps": total, "log_every": 1, "validate_every": total, "checkpoint_every": total}
+    with tempfile.TemporaryDirectory() as folder, _output_to_stderr():
+        run, begun = RunDirectory(Path(folder) / "run"), time.time()
+        launch(replace(job, train=train, run=str(run.path), out=str(Path(folder) / "model")))
+        rows = read_metrics(run.metrics)
+        saved = checkpoint.path_of(run.checkpoints, total).stat().st_mtime
+    taken = [row for row in rows if "train/loss" in row["metrics"]]
+    [validated] = [row["time"] for row in rows if "validation/loss" in row["metrics"]]
+    measured = [row["metrics"] for row in taken[WARM_UP:]]
+    names = [name for name in measured[0] if name.startswith("time/") and name.count("/") == 1]
+    # Steps differ in length, and few are measured: what they share is audio a second.
+    pace = statistics.median(row["speed/audio_seconds_per_second"] for row in measured)
+    seconds = needs.frames_a_step * needs.seconds_per_frame / pace
+    return Speed(
+        processes=int(environment(os.environ, train["micro_batches_per_step"])["PET_NPROC_PER_NODE"]),
+        seconds_per_step=seconds,
+        shares={name[5:]: statistics.fmean(row.get(name, 0.0) for row in measured) for name in names},
+        core_seconds=statistics.fmean(row["speed/core_seconds_per_step"] for row in measured),
+        validation=validated - taken[-1]["time"],
+        checkpoint=max(0.0, saved - validated),
+        start=max(0.0, taken[0]["time"] - begun - seconds),
+    )
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    with tempfile.TemporaryDirectory() as folder:
+        dist.init_process_group("gloo", init_method=f"file://{folder}/group", rank=0, world_size=1)
+        try:
+            yield
+        finally:
+            dist.destroy_process_group()
+
+
+@contextlib.contextmanager
+def _output_to_stderr() -> Iterator[None]:
+    """Keep the ranks' output out of the answer."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)

@@ -1,0 +1,44 @@
+"""A clip to hear and to see: WAV and spectrogram, made when asked for."""
+
+from functools import lru_cache
+from pathlib import Path
+
+from sonorant.audio.mel import MelConfig
+from sonorant.audio.wav import pcm16, wav_header
+from sonorant.corpus.manifest import Utterance
+from sonorant.corpus.sound import read_sound
+from sonorant.evaluation.report.players import spectrogram
+
+KEPT = 16
+"""Clips kept in memory."""
+WINDOW = 0.03
+"""Seconds of the spectrogram's window, at least: long enough to tell a voice's harmonics apart."""
+HIGHEST = 8000.0
+"""Hz at the top of a spectrogram, at most."""
+BINS = 80
+
+
+class Sounds:
+    """Sounds of the utterances in the folder `corpus`. Raises SonorantError naming a file that cannot be read."""
+
+    def __init__(self, corpus: Path) -> None:
+        self._read = lru_cache(KEPT)(lambda utterance: read_sound(corpus, utterance))
+        self.wav = lru_cache(KEPT)(self._wav)
+        self.picture = lru_cache(KEPT)(self._picture)
+
+    def seconds(self, utterance: Utterance) -> float:
+        samples, rate = self._read(utterance)
+        return len(samples) / rate
+
+    def _wav(self, utterance: Utterance) -> bytes:
+        """16-bit WAV at the recording's rate."""
+        samples, rate = self._read(utterance)
+        return wav_header(rate, len(samples)) + pcm16(samples).tobytes()
+
+    def _picture(self, utterance: Utterance) -> bytes:
+        """PNG of the log-mel, the whole utterance from edge to edge."""
+        samples, rate = self._read(utterance)
+        n_fft = 1 << (int(WINDOW * rate) - 1).bit_length()
+        top = min(HIGHEST, rate / 2)
+        mel = MelConfig(sample_rate=rate, n_fft=n_fft, hop=n_fft // 8, n_mels=BINS, f_min=0.0, f_max=top)
+        return spectrogram(samples, mel)

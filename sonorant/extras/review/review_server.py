@@ -1,0 +1,192 @@
+"""The review's HTTP server: the page, the clips with sound and picture, and decisions, each written at once."""
+
+import dataclasses
+import re
+import threading
+from http import HTTPStatus
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from sonorant.corpus.decisions import Decision, apply, read_decisions, write_decision
+from sonorant.errors import SonorantError
+from sonorant.extras.review.clip_sound import Sounds
+from sonorant.extras.review.review_clips import AUDIT, Clip, load_clips
+from sonorant.extras.review.word_columns import differences, tokens
+from sonorant.pages.local_server import LocalRequest, LocalServer
+
+PAGES = {
+    "/": (__package__, "page.html", "text/html; charset=utf-8"),
+    "/page.css": (__package__, "page.css", "text/css; charset=utf-8"),
+    "/page.js": (__package__, "page.js", "text/javascript; charset=utf-8"),
+    "/style.css": ("sonorant.pages", "style.css", "text/css; charset=utf-8"),
+}
+LARGEST = 50_000
+"""Bytes of a decision, at most: a text of some thousand characters."""
+_CLIP = re.compile(r"/clips/([^/]+?)(/sound|/picture)?")
+_GIVEN = {"decision": (str,), "text": (str,), "start": (int, float), "end": (int, float), "note": (str,)}
+
+
+class ChangedError(Exception):
+    """The decision in the file is not the one that the page knew."""
+
+
+class Review:
+    """The clips of a corpus and the file of decisions; `audit` None, or a folder without audit.jsonl: no audit.
+
+    Raises SonorantError as `load_clips` and `read_decisions` do.
+    """
+
+    def __init__(self, corpus: Path, prepared: Path, audit: Path | None, decisions: Path) -> None:
+        self.corpus = corpus
+        self.decisions = decisions
+        self.audited = audit is not None and (audit / AUDIT).exists()
+        clips = load_clips(corpus, prepared, audit if self.audited else None, self.decided())
+        self.clips = {clip.name: clip for clip in clips}
+        self.sounds = Sounds(corpus)
+        self._lock = threading.Lock()
+
+    def decided(self) -> dict[str, Decision]:
+        """The decisions as the file has them now."""
+        return read_decisions(self.decisions) if self.decisions.exists() else {}
+
+    def listed(self) -> dict[str, Any]:
+        """All clips in their order, as far as the list shows them."""
+        decided = self.decided()
+        clips = [self._row(clip, decided.get(clip.name)) for clip in self.clips.values()]
+        return {"audited": self.audited, "decisions": str(self.decisions), "clips": clips}
+
+    def described(self, clip: Clip, decision: Decision | None) -> dict[str, Any]:
+        """All there is to know of a clip. Times in seconds from its start, before any edit."""
+        audited, utterance = clip.audited, clip.utterance
+        row = self._row(clip, decision)
+        words = audited.words if audited else ()
+        spoken = " ".join(word.text for word in words) or row["text"]
+        return row | {
+            "original": utterance.text,
+            "file": utterance.audio,
+            "speaker": utterance.speaker,
+            "seconds": self.sounds.seconds(utterance),
+            "tokens": [dataclasses.asdict(token) for token in tokens(row["text"], words)],
+            "words": [dataclasses.asdict(word) for word in words],
+            "unexplained": [dataclasses.asdict(span) for span in audited.unexplained] if audited else [],
+            "heard": {name: differences(spoken, text) for name, text in audited.heard.items()} if audited else {},
+            "reading": str(audited.reading) if audited and audited.reading else None,
+            "figures": audited.figures if audited else {},
+        }
+
+    def _row(self, clip: Clip, decision: Decision | None) -> dict[str, Any]:
+        return {
+            "clip": clip.name,
+            "id": clip.utterance.id,
+            "text": " ".join(decision.text.split()) if decision and decision.text else clip.utterance.text,
+            "score": clip.audited.score if clip.audited else None,
+            "fault": clip.audited.fault if clip.audited else None,
+            "rejected": clip.rejected,
+            "decision": _as_row(decision),
+        }
+
+    def decide(self, clip: Clip, before: Any, given: Any) -> Decision | None:
+        """Write the decision `given` (None: take it back) on a clip on which the page knew `before`.
+
+        Raises ChangedError if the file has another one by now, ValueError if there is something wrong with it, and
+        SonorantError if the file cannot be read or written.
+        """
+        decision = None if given is None else _parse(clip.name, given)
+        if decision is not None:
+            apply(clip.utterance, decision, self.sounds.seconds(clip.utterance))
+        with self._lock:
+            if _as_row(self.decided().get(clip.name)) != before:
+                raise ChangedError
+            write_decision(self.decisions, clip.name, decision)
+        return decision
+
+
+class ReviewServer(LocalServer):
+    """Serves the page and what it asks for. Raises SonorantError as `LocalServer`."""
+
+    def __init__(self, review: Review, port: int) -> None:
+        self.review = review
+        super().__init__(port, ReviewRequest)
+
+
+class ReviewRequest(LocalRequest):
+    server: ReviewServer
+
+    def do_GET(self) -> None:
+        """Send the page, the list of clips, a clip, its sound or its picture."""
+        if not self.is_own():
+            return
+        review, asked = self.server.review, _CLIP.fullmatch(unquote(self.path))
+        clip = review.clips.get(asked[1]) if asked else None
+        try:
+            if self.path in PAGES:
+                package, name, kind = PAGES[self.path]
+                self.send(HTTPStatus.OK, files(package).joinpath(name).read_bytes(), kind)
+            elif self.path == "/clips":
+                self.send_json(HTTPStatus.OK, review.listed())
+            elif asked is None or clip is None:
+                self.refuse(HTTPStatus.NOT_FOUND, "there is no such clip" if asked else "there is no such page")
+            elif asked[2] == "/sound":
+                self.send_range(review.sounds.wav(clip.utterance), "audio/wav")
+            elif asked[2] == "/picture":
+                self.send(HTTPStatus.OK, review.sounds.picture(clip.utterance), "image/png")
+            else:
+                self.send_json(HTTPStatus.OK, review.described(clip, review.decided().get(clip.name)))
+        except SonorantError as error:
+            self.refuse(HTTPStatus.INTERNAL_SERVER_ERROR, str(error))
+
+    def do_POST(self) -> None:
+        """Write a decision: {"clip", "before": what the page knows, "decision": the new one, or null to take it back}.
+
+        The answer describes the clip; 409 with "clip" describes what the file has instead of `before`.
+        """
+        if not self.is_own():
+            return
+        if self.path != "/decisions":
+            self.refuse(HTTPStatus.NOT_FOUND, "there is no such page")
+            return
+        is_json, asked = self.read_json(LARGEST)
+        if not is_json:
+            return
+        if not isinstance(asked, dict) or asked.keys() != {"clip", "before", "decision"}:
+            self.refuse(HTTPStatus.BAD_REQUEST, "the request must have clip, before and decision")
+            return
+        review = self.server.review
+        clip = review.clips.get(asked["clip"]) if isinstance(asked["clip"], str) else None
+        if clip is None:
+            self.refuse(HTTPStatus.NOT_FOUND, "there is no such clip")
+            return
+        try:
+            decision = review.decide(clip, asked["before"], asked["decision"])
+            self.send_json(HTTPStatus.OK, review.described(clip, decision))
+        except ChangedError:
+            error = f"{review.decisions} has another decision on this clip by now; it is shown, and nothing was written"
+            told = {"error": error, "clip": review.described(clip, review.decided().get(clip.name))}
+            self.send_json(HTTPStatus.CONFLICT, told)
+        except ValueError as error:
+            self.refuse(HTTPStatus.BAD_REQUEST, str(error))
+        except SonorantError as error:
+            self.refuse(HTTPStatus.INTERNAL_SERVER_ERROR, f"nothing was written: {error}")
+
+
+def _as_row(decision: Decision | None) -> dict[str, Any] | None:
+    if decision is None:
+        return None
+    row = dataclasses.asdict(decision)
+    del row["clip"]
+    return row
+
+
+def _parse(clip: str, given: Any) -> Decision:
+    """Read a decision of parsed JSON. Raises ValueError naming what is wrong."""
+    if not isinstance(given, dict) or not {"decision"} <= given.keys() <= _GIVEN.keys():
+        raise ValueError(f"a decision is an object of {', '.join(_GIVEN)}")
+    values = {key: value for key, value in given.items() if value is not None}
+    for key, value in values.items():
+        if not isinstance(value, _GIVEN[key]) or isinstance(value, bool):
+            raise ValueError(f"the decision's {key} is of type {type(value).__name__}")
+    for edge in values.keys() & {"start", "end"}:
+        values[edge] = round(float(values[edge]), 3)
+    return Decision(clip=clip, **values)

@@ -1,0 +1,102 @@
+"""A folder of a voice bundle's engines, each beside its key: built here, and refused when stale."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+
+from sonorant.errors import SonorantError
+from sonorant.extras.tensorrt.key import EngineConfig, EngineKey, Machine, ShapeProfile, profiles_of
+from sonorant.files import atomic_file, read_checked, sha256_file, write_json
+from sonorant.speech.bundle import Bundle, content_hash
+
+REBUILD = "build it again: python -m tasks.build_engine --voice"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Engine:
+    """Content of the JSON file beside an engine."""
+
+    key: EngineKey
+    """What it was built from and for."""
+    sha256: str
+    """Hash of the engine's bytes, hexadecimal."""
+
+
+class Engines:
+    """The engines of a bundle on a machine."""
+
+    def __init__(self, bundle: Bundle, machine: Machine, folder: Path | None = None) -> None:
+        """`folder`: where the engines lie; None = this bundle's folder in the user's cache."""
+        self.bundle = bundle
+        self.machine = machine
+        self.folder = folder or cache_folder(bundle)
+
+    def load(self, graph: str, variant: str) -> tuple[Path, EngineKey]:
+        """File and key of a graph's engine. Raises SonorantError naming it if it is absent, damaged or stale."""
+        path = self._path(graph, variant)
+        mend = f"{REBUILD} {self.bundle.folder} --variant {variant} --engines {self.folder}"
+        if not path.is_file() or not self._description(path).is_file():
+            raise SonorantError(f"{path}: no engine here for graph {graph}, variant {variant}; {mend}")
+        engine = self._read(path)
+        if sha256_file(path) != engine.sha256:
+            raise SonorantError(f"{path}: damaged (not the bytes that its key names); {mend}")
+        stale = engine.key.stale(sha256_file(self.bundle.graph_file(graph, variant)), self.machine)
+        if stale:
+            raise SonorantError(f"{path}: stale engine: {'; '.join(stale)}; {mend}")
+        return path, engine.key
+
+    def build(self, graph: str, variant: str, config: EngineConfig) -> str:
+        """Build a graph's engine unless one fits. Returns what was done and why, for a person. Raises SonorantError
+        naming the graph if TensorRT refuses it."""
+        source, path = self.bundle.graph_file(graph, variant), self._path(graph, variant)
+        profiles = profiles_of(graph, self.bundle.description.lengths, config.max_batch)
+        reason = self._reason_to_build(path, sha256_file(source), config, profiles)
+        if reason is None:
+            return "up to date"
+        from sonorant.extras.tensorrt.builder import build_engine
+
+        inputs = self.bundle.description.graphs[graph].inputs
+        built = build_engine(source, inputs, profiles, config, self.folder / "timing.cache", label=f"{graph} {variant}")
+        self._description(path).unlink(missing_ok=True)  # an engine without its key does not count, if this is killed
+        with atomic_file(path) as temporary:
+            temporary.write_bytes(built)
+        key = EngineKey(onnx=sha256_file(source), machine=self.machine, config=config, profiles=profiles)
+        write_json(self._description(path), dataclasses.asdict(Engine(key=key, sha256=sha256_file(path))))
+        return reason
+
+    def _reason_to_build(
+        self, path: Path, onnx: str, config: EngineConfig, profiles: tuple[ShapeProfile, ...]
+    ) -> str | None:
+        if not path.is_file() or not self._description(path).is_file():
+            return "built"
+        try:
+            engine = self._read(path)
+        except SonorantError:
+            return "rebuilt: its key was damaged"
+        if sha256_file(path) != engine.sha256:
+            return "rebuilt: its bytes were damaged"
+        reasons = engine.key.stale(onnx, self.machine) + engine.key.changed(config, profiles)
+        return f"rebuilt: {'; '.join(reasons)}" if reasons else None
+
+    def _read(self, path: Path) -> Engine:
+        description = self._description(path)
+        try:
+            return read_checked(description, Engine)
+        except SonorantError as error:
+            reason = str(error).split(";")[0]
+            raise SonorantError(f"{reason}: not the key of an engine; {REBUILD} {self.bundle.folder}") from None
+
+    def _path(self, graph: str, variant: str) -> Path:
+        return self.folder / f"{graph}.{variant}.engine"
+
+    def _description(self, path: Path) -> Path:
+        return path.with_suffix(".json")
+
+
+def cache_folder(bundle: Bundle) -> Path:
+    """Default folder of a bundle's engines in the user's cache, named by its content: a voice from the registry has
+    another path each time. Raises SonorantError naming a damaged file."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return cache / "sonorant" / "engines" / content_hash(bundle)[:16]

@@ -1,0 +1,169 @@
+"""What an engine is built from and for: machine, shape profiles, settings; so that a stale one is recognised."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+from sonorant.errors import SonorantError
+from sonorant.speech.buckets import MULTIPLE
+from sonorant.speech.bundle import Lengths
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """The machine that an engine is bound to."""
+
+    tensorrt: str
+    """Version of TensorRT, such as 11.4.0.106."""
+    gpu: str
+    """The GPU's name."""
+    compute_capability: tuple[int, int]
+    """Such as (9, 0)."""
+
+
+def missing() -> str | None:
+    """Why TensorRT cannot run here, in a few words without a full stop; None: it can."""
+    for module, product in (("tensorrt", "TensorRT"), ("cuda.bindings.runtime", "cuda-bindings")):
+        try:
+            __import__(module)
+        except ModuleNotFoundError:
+            return f"{product} is not installed"
+        except (ImportError, OSError) as error:
+            return f"{product} does not load ({' '.join(str(error).split())[:120]})"
+    from cuda.bindings import runtime as cuda
+
+    status, count = cuda.cudaGetDeviceCount()
+    return None if status == cuda.cudaError_t.cudaSuccess and count else "there is no NVIDIA GPU that its CUDA can use"
+
+
+def this_machine() -> Machine:
+    """This machine. Raises SonorantError, beginning with what `missing` says, if TensorRT cannot run."""
+    lacking = missing()
+    if lacking is not None:
+        raise SonorantError(f"{lacking}; on a machine with an NVIDIA GPU run: pip install 'sonorant[gpu]'")
+    import tensorrt
+
+    from sonorant.extras.tensorrt.device import describe_gpu
+
+    gpu, compute_capability = describe_gpu()
+    return Machine(tensorrt=tensorrt.__version__, gpu=gpu, compute_capability=compute_capability)
+
+
+LEAST = {"tokens": 2, "frames": 1}
+"""Every utterance has a start and an end token."""
+STRETCH = 2
+"""How far engines reach beyond the corpus' longest utterance: the slowest speed doubles the frames."""
+MOST = {"tokens": 800, "frames": 1024}
+"""What engines reach in any case: twice the characters of the longest phrase (`sonorant.text.phrases`), and twice the
+frames computed at once (`sonorant.speech.speaking`), for those around them."""
+Sizes = tuple[int, int, int]
+"""Least, optimal, most."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShapeProfile:
+    """Sizes that an optimisation profile covers."""
+
+    batch: Sizes
+    """Rows."""
+    tokens: Sizes
+    """Phoneme ids of a row."""
+    frames: Sizes
+    """Mel frames of a row."""
+
+    def covers(self, sizes: Mapping[str, int]) -> bool:
+        """Whether all sizes, by dimension, lie in the profile."""
+        return all(getattr(self, name)[0] <= size <= getattr(self, name)[2] for name, size in sizes.items())
+
+
+def profiles_of(graph: str, lengths: Lengths, max_batch: int) -> tuple[ShapeProfile, ShapeProfile]:
+    """A graph's two profiles: usual utterances, tuned for the median, and long ones, tuned for the longest. They match
+    the buckets, so that an utterance of usual length meets the profile tuned for it."""
+    tokens, frames = _ranges("tokens", lengths.tokens), _ranges("frames", lengths.frames)
+    if graph == "decoder":  # its tokens are only looked up, and always padded to the largest bucket
+        tokens = tokens[1], tokens[1]
+    usual, long = (
+        ShapeProfile(batch=(1, 1, max_batch), tokens=of[0], frames=of[1]) for of in zip(tokens, frames, strict=True)
+    )
+    return usual, long
+
+
+def _ranges(name: str, lengths: tuple[int, int, int, int]) -> tuple[Sizes, Sizes]:
+    _, median, p95, longest = (-(-length // MULTIPLE) * MULTIPLE for length in lengths)
+    return (LEAST[name], median, p95), (LEAST[name], longest, max(longest * STRETCH, MOST[name]))
+
+
+AMPERE = (8, 0)
+"""The oldest generation that runs hardware-compatible engines."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineConfig:
+    """Section `engine` of params.yaml: how engines are built."""
+
+    workspace_mib: int
+    """Most device memory in MiB that a kernel may use as scratch."""
+    max_batch: int
+    """Most rows at once."""
+    tf32: bool
+    """Whether float32 products may use TF32: faster, with only 10 bits of mantissa."""
+    version_compatible: bool
+    """Whether later releases of the same major TensorRT may run the engine: larger, and may be slower."""
+    hardware_compatible: bool
+    """Whether any GPU from Ampere on may run the engine: may be slower."""
+
+    def __post_init__(self) -> None:
+        if min(self.workspace_mib, self.max_batch) < 1:
+            raise ValueError("workspace_mib and max_batch must be at least 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineKey:
+    """Engines with equal keys are interchangeable."""
+
+    onnx: str
+    """SHA-256 of the graph's file, hexadecimal."""
+    machine: Machine
+    """Where it was built."""
+    config: EngineConfig
+    """How it was built."""
+    profiles: tuple[ShapeProfile, ...]
+    """The sizes it takes."""
+
+    def stale(self, onnx: str, machine: Machine) -> list[str]:
+        """Why this engine does not fit the graph with that hash on that machine; empty: it fits."""
+        reasons = []
+        if self.onnx != onnx:
+            reasons.append(f"built from another graph ({self.onnx[:12]}, now {onnx[:12]})")
+        if not self._runs_under(machine.tensorrt):
+            reasons.append(f"built by TensorRT {self.machine.tensorrt}, here is {machine.tensorrt}")
+        if not self._runs_on(machine):
+            built, here = (f"{m.gpu} {_dotted(m.compute_capability)}" for m in (self.machine, machine))
+            reasons.append(f"built on {built}, here is {here}")
+        return reasons
+
+    def changed(self, config: EngineConfig, profiles: tuple[ShapeProfile, ...]) -> list[str]:
+        """Which settings differ from those asked for, each with both values."""
+        changed = [
+            f"{field.name} was {getattr(self.config, field.name)}, is {getattr(config, field.name)}"
+            for field in fields(config)
+            if getattr(self.config, field.name) != getattr(config, field.name)
+        ]
+        return changed + (["other profiles"] if self.profiles != profiles else [])
+
+    def _runs_under(self, version: str) -> bool:
+        built, here = _numbers(self.machine.tensorrt), _numbers(version)
+        return built == here or (self.config.version_compatible and built[0] == here[0] and built <= here)
+
+    def _runs_on(self, machine: Machine) -> bool:
+        same = (self.machine.gpu, self.machine.compute_capability) == (machine.gpu, machine.compute_capability)
+        return same or (self.config.hardware_compatible and machine.compute_capability >= AMPERE)
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(part) for part in version.split(".") if part.isdigit()]
+
+
+def _dotted(compute_capability: tuple[int, int]) -> str:
+    return f"({compute_capability[0]}.{compute_capability[1]})"

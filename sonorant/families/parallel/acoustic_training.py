@@ -1,0 +1,165 @@
+"""How the parallel family learns: the acoustic model by alignment, durations and mel; the vocoder by spectra, in the
+end from what the acoustic model says of the recordings."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils.data import Dataset
+
+from sonorant.audio.arrays import Floats
+from sonorant.audio.mel import griffin_lim
+from sonorant.audio.wav import write_wav
+from sonorant.errors import SonorantError
+from sonorant.families.parallel.acoustic import UNVOICED, AcousticConfig, AcousticModel
+from sonorant.families.parallel.saved import load_acoustic
+from sonorant.families.parallel.vocoder import VocoderConfig
+from sonorant.features.batches import Batch, UtteranceBatches
+from sonorant.features.feature_store import FeatureStore
+from sonorant.features.plan import MicroBatch
+from sonorant.layers.alignment import align, prior_loss
+from sonorant.training.model_folder import build, describe
+from sonorant.training.recipe import Phase, Term
+from sonorant.training.utterances import Utterances, UtteranceTrainConfig, on_device_of, write_alignment
+from sonorant.training.waveform import WaveformRecipe, WaveformTrainConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class AcousticTrainConfig(UtteranceTrainConfig):
+    """Training of the acoustic model."""
+
+
+class AcousticLosses(nn.Module):
+    """The summed losses of a batch, and the alignment they rest on."""
+
+    def __init__(self, model: AcousticModel, diagonal_steps: int, freeze_steps: int) -> None:
+        super().__init__()
+        self.model = model
+        self.diagonal_steps, self.freeze_steps = diagonal_steps, freeze_steps
+
+    def forward(self, batch: Batch, step: int) -> dict[str, Tensor]:
+        """Batch of `UtteranceBatches` -> `mel`, `prior` and, of a model with prosody, `pitch` summed over frames,
+        `duration` and, of such a model, `prosody` summed over tokens."""
+        model = self.model
+        mel_BTM = model.normalize(batch["mel"])
+        encoded = model.encode(batch["tokens"], batch["token_lengths"], batch["speaker"])
+        prior_BNM = encoded.prior_BNM.float()
+        lengths = batch["token_lengths"], batch["mel_lengths"]
+        durations_BN = align(prior_BNM, mel_BTM, *lengths, step, self.diagonal_steps)
+        time_T = torch.arange(mel_BTM.shape[1], device=mel_BTM.device)
+        losses = {"prior": prior_loss(prior_BNM, mel_BTM, durations_BN, *lengths)}
+        prosody_BN2 = None
+        if model.config.prosody:
+            prosody_BN2, heard_BN = model.prosody_of(batch["mel"], batch["pitch"], durations_BN)
+        frozen = step < self.freeze_steps
+        heard = encoded.heard_and_trained if frozen else encoded.heard
+        told_BNR = model.predictor.errors(*heard, durations_BN, prosody_BN2)
+        losses["duration"] = told_BNR[..., 0].sum()
+        if model.config.prosody:
+            losses["prosody"] = (told_BNR[..., 1] * heard_BN + told_BNR[..., 2]).sum()
+        states_BNP = model.states(encoded, batch["speaker"], prosody_BN2)
+        expanded = model.expand(states_BNP, durations_BN.cumsum(1), time_T)
+        wanted_BTD = model.normalized_frames(batch["mel"], batch["pitch"], expanded.prosody_BT2)
+        errors_BTD = model.decoder.errors(expanded.hidden_BTC, expanded.mask_BT1, wanted_BTD)
+        losses["mel"] = errors_BTD[..., : model.mels].mean(2).sum()
+        if expanded.prosody_BT2 is not None:
+            heard_BT = UNVOICED + (1 - UNVOICED) * batch["pitch"][..., 1]
+            losses["pitch"] = (errors_BTD[..., model.mels] * heard_BT + errors_BTD[..., model.mels + 1]).sum()
+        return losses
+
+
+class AcousticRecipe(Utterances):
+    """The acoustic model with its features; implements `Recipe`."""
+
+    name = "acoustic"
+
+    def __init__(self, model: dict[str, Any], train: dict[str, Any], features: Path) -> None:
+        """`model`: fields of AcousticConfig and, for int8 layers, `quantization` of `model.json`; `train`: fields of
+        AcousticTrainConfig."""
+        self.config = AcousticTrainConfig(**train)
+        super().__init__(self.name, self.config, features)
+        sizes = {key: value for key, value in model.items() if key != "quantization"}
+        self._description = describe("acoustic", AcousticConfig(**sizes), self.store.header, model.get("quantization"))
+        torch.manual_seed(self.config.seed)
+        self.model = cast(AcousticModel, build(self._description))
+        self.diagonal_steps = self.config.diagonal_steps
+        self.phases = [self.losses(self.model)]
+
+    def dataset(self, batches: list[MicroBatch]) -> Dataset[Batch]:
+        """Whole utterances."""
+        return UtteranceBatches(self.store, batches)
+
+    def losses(self, model: nn.Module) -> Phase:
+        """Mel, prior and duration losses around `model`."""
+        assert isinstance(model, AcousticModel)
+        terms = {"mel": Term(1.0, "frames"), "prior": Term(1.0, "frames"), "duration": Term(0.5, "tokens")}
+        if model.config.prosody:
+            terms |= {"pitch": Term(0.2, "frames"), "prosody": Term(0.1, "tokens")}
+        return Phase("acoustic", AcousticLosses(model, self.diagonal_steps, self.freeze_steps), terms)
+
+    @torch.no_grad()
+    def write_sample(self, model: nn.Module, folder: Path) -> None:
+        """The first validation utterance: predicted and real mel, the alignment, and audio by Griffin-Lim."""
+        assert isinstance(model, AcousticModel)
+        planned = self.example()
+        item = int(planned.items[0])
+        batch = on_device_of(model, UtteranceBatches(self.store, [planned])[0])
+        text = batch["tokens"], batch["token_lengths"], batch["speaker"]
+        frames_BDT, _ = model.synthesize(*text, torch.ones_like(batch["speaker"], dtype=torch.float32))
+        mel_BMT = frames_BDT[:, : model.mels]
+        prior_BNM, mel_BTM = model.encode(*text).prior_BNM.float(), model.normalize(batch["mel"])
+        durations_BN = align(prior_BNM, mel_BTM, batch["token_lengths"], batch["mel_lengths"])
+        np.savez_compressed(
+            folder / "mel.npz", predicted=mel_BMT[0].cpu().numpy(), target=self.store.mel(item).T.astype(np.float32)
+        )
+        write_alignment(folder / "alignment.npz", durations_BN[0])
+        audio = self.store.audio
+        write_wav(folder / "sample.wav", griffin_lim(mel_BMT[0].cpu(), audio).numpy(), audio.sample_rate)
+
+
+@torch.no_grad()
+def predicted_mels(folder: Path, store: FeatureStore) -> Iterator[Floats]:
+    """Log-mel (T, M) float32 of each utterance in turn, as the acoustic model in `folder` says it in the recording's
+    time: ground-truth-aligned synthesis (Shen et al. 2018, "Tacotron 2", 2.3; Kong et al. 2020, "HiFi-GAN", 4.4).
+
+    Raises SonorantError if it was trained on other speakers, symbols or mels."""
+    model, description = load_acoustic(folder)
+    for key in ("audio", "symbols", "speakers"):
+        if description[key] != store.header[key]:
+            raise SonorantError(f"{folder}: trained with other {key} than {store.path} has; run: dvc repro adapt")
+    model.to("cuda" if torch.cuda.is_available() else "cpu")
+    for item in range(len(store)):
+        alone = UtteranceBatches(store, [MicroBatch(0, 0, np.array([item]))])[0]
+        mel_BTM = say_in_time(model, on_device_of(model, alone))
+        yield mel_BTM[0, : store.frames[item]].cpu().numpy()
+
+
+def say_in_time(model: AcousticModel, batch: Batch) -> Tensor:
+    """Batch of `UtteranceBatches` -> log-mel (B, T, M) of its texts, each token as long, as high and as loud as in the
+    recording: the durations are those of the alignment search that the model learned by."""
+    lengths = batch["token_lengths"], batch["mel_lengths"]
+    encoded = model.encode(batch["tokens"], batch["token_lengths"], batch["speaker"])
+    durations_BN = align(encoded.prior_BNM.float(), model.normalize(batch["mel"]), *lengths)
+    prosody_BN2 = None
+    if model.config.prosody:
+        prosody_BN2, _ = model.prosody_of(batch["mel"], batch["pitch"], durations_BN)
+    states_BNP = model.states(encoded, batch["speaker"], prosody_BN2)
+    time_T = torch.arange(batch["mel"].shape[1], device=durations_BN.device)
+    return model.decode(states_BNP, durations_BN.cumsum(1), time_T)[:, : model.mels].transpose(1, 2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VocoderTrainConfig(WaveformTrainConfig):
+    """Training of the vocoder."""
+
+
+class VocoderRecipe(WaveformRecipe):
+    """The vocoder with its features; implements `Recipe`."""
+
+    name = "vocoder"
+    sizes = VocoderConfig
+    settings = VocoderTrainConfig

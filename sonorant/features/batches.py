@@ -1,0 +1,138 @@
+"""Turn a planned micro-batch into tensors, prefetched by worker processes."""
+
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from sonorant.audio.pitch import ROWS, SOURCE_ROWS, SourceRows
+from sonorant.errors import SonorantError
+from sonorant.features.feature_store import FeatureStore
+from sonorant.features.plan import MicroBatch
+
+FRAMES_MULTIPLE = 16
+"""Padded lengths are multiples of this, so that kernels meet few different shapes."""
+TOKENS_MULTIPLE = 8
+Batch = dict[str, torch.Tensor]
+DRAWN = "drawn"
+"""Batch key, (B, 2) int64: item and first frame of each row. Proves that the ranks divide the plan among them."""
+
+
+class UtteranceBatches(Dataset[Batch]):
+    """Whole utterances, padded.
+
+    tokens (B, N, 3) int64, token_lengths (B,), mel (B, T, M) and pitch (B, T, 2) float32, mel_lengths (B,), speaker
+    (B,).
+    """
+
+    def __init__(self, store: FeatureStore, batches: Sequence[MicroBatch]) -> None:
+        self.store = store
+        self.batches = batches
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __getitem__(self, index: int) -> Batch:
+        items = self.batches[index].items
+        token_lengths, mel_lengths = self.store.tokens_count[items], self.store.frames[items]
+        tokens = np.zeros((len(items), round_up(token_lengths.max(), TOKENS_MULTIPLE), 3), dtype=np.int64)
+        frames = round_up(mel_lengths.max(), FRAMES_MULTIPLE)
+        known = np.zeros((len(items), frames, self.store.audio.n_mels + ROWS), dtype=np.float32)
+        for row, item in enumerate(items):
+            tokens[row, : token_lengths[row]] = self.store.tokens(int(item))
+            known[row, : mel_lengths[row]] = self.store.mel_and_pitch(int(item))
+        arrays = {
+            "tokens": tokens,
+            "token_lengths": token_lengths,
+            "mel": known[..., :-ROWS],
+            "pitch": known[..., -ROWS:],
+            "mel_lengths": mel_lengths,
+            "speaker": self.store.speaker[items],
+            DRAWN: np.stack([items, np.zeros_like(items)], axis=1),
+        }
+        return {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
+
+
+class SegmentBatches(Dataset[Batch]):
+    """Segments of equal length: frames (B, R, T) float32, as a vocoder takes them (`sonorant.audio.pitch`), samples (B,
+    T * hop) float32 between -1 and 1."""
+
+    def __init__(self, store: FeatureStore, batches: Sequence[MicroBatch], length: int) -> None:
+        self.store = store
+        self.batches = batches
+        self.length = length
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __getitem__(self, index: int) -> Batch:
+        batch = self.batches[index]
+        assert batch.starts is not None
+        audio = self.store.audio
+        drawn = np.stack([batch.items, batch.starts], axis=1)
+        frames = np.empty((len(batch.items), audio.n_mels + ROWS + SOURCE_ROWS, self.length), dtype=np.float32)
+        samples = np.empty((len(batch.items), self.length * audio.hop), dtype=np.float32)
+        for row, (item, start) in enumerate(drawn.tolist()):
+            known = self.store.mel_and_pitch(item, start, self.length).T[None]
+            frames[row] = SourceRows(audio.sample_rate, audio.hop, item + start).append(known)[0]
+            samples[row] = self.store.samples(item, start, self.length) / np.float32(32768)
+        return {
+            "frames": torch.from_numpy(frames),
+            "samples": torch.from_numpy(samples),
+            DRAWN: torch.from_numpy(drawn),
+        }
+
+
+def prefetched(dataset: Dataset[Batch], workers: int, pin: bool, fresh: bool = False) -> Iterator[Batch]:
+    """The dataset's batches in order, prefetched by `workers` processes (0 = in this one).
+
+    `fresh`: they are started anew and open the data themselves, for a client of a bucket does not survive a fork.
+    """
+    loader = DataLoader(
+        dataset,
+        batch_size=None,
+        shuffle=False,
+        num_workers=workers,
+        pin_memory=pin,
+        prefetch_factor=4 if workers else None,
+        multiprocessing_context="spawn" if workers and fresh else None,
+    )
+    with _sigterm_blocked():
+        batches = iter(loader)
+    return _told_in_one_line(batches) if workers else batches
+
+
+def _told_in_one_line(batches: Iterator[Batch]) -> Iterator[Batch]:
+    """A SonorantError of a loader process, without the traceback that torch puts into its message."""
+    try:
+        yield from batches
+    except SonorantError as error:
+        raise type(error)(str(error).splitlines()[-1].split("Error: ", 1)[-1]) from None
+    except RuntimeError as error:
+        if not str(error).startswith("DataLoader worker"):
+            raise
+        raise SonorantError(
+            "a loader process was killed; if memory or /dev/shm was full, lower data.workers: the same command resumes "
+            "from the last checkpoint"
+        ) from None
+
+
+@contextmanager
+def _sigterm_blocked() -> Iterator[None]:
+    """Make processes started here ignore SIGTERM from the beginning; a handler in the worker would come too late.
+
+    torchrun sends SIGTERM to a rank's whole process group. The rank needs its workers until it has saved, and ends them
+    itself.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def round_up(length: int, multiple: int) -> int:
+    return int(-(-length // multiple) * multiple)

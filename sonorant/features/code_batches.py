@@ -1,0 +1,95 @@
+"""Turn a planned micro-batch into tensors with a codec's codes, and a prompt of the same speaker before them.
+
+Shapes: U utterances, B rows, F code frames of one utterance, P of a prompt, G codebooks.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.utils.data import Dataset
+
+from sonorant.features.batches import Batch, UtteranceBatches, round_up
+from sonorant.features.codes import CodeStore
+from sonorant.features.feature_store import FeatureStore
+from sonorant.features.plan import MicroBatch
+
+CODES_MULTIPLE = 8
+UNPROMPTED = 0.25
+"""Share of rows that get no prompt, because a voice must speak without one too."""
+
+
+class Peers:
+    """The utterances of the same speaker and split as one of them, grouped once."""
+
+    def __init__(self, store: FeatureStore) -> None:
+        self._store, self._splits = store, len(store.header["splits"])
+        group_U = store.speaker * self._splits + store.split
+        # Loaders are sent this: of 45 million utterances 0.2 GiB, where int64 and the groups themselves would be 1 GiB.
+        self._order_U = np.argsort(group_U, kind="stable").astype(np.min_scalar_type(-len(group_U) - 1))
+        self._ends_G = np.cumsum(np.bincount(group_U))
+
+    def of(self, item: int) -> NDArray[np.signedinteger]:
+        """Indices of the utterances of the speaker and split of utterance `item`, with itself, ascending."""
+        group = int(self._store.speaker[item]) * self._splits + int(self._store.split[item])
+        return self._order_U[int(self._ends_G[group - 1]) if group else 0 : int(self._ends_G[group])]
+
+
+class Prompts:
+    """Draws for each row part of another utterance of the same speaker and split, anew in each epoch.
+
+    `UNPROMPTED` of the rows have none, as do those without another utterance: their own would tell them what to say.
+    """
+
+    def __init__(self, store: FeatureStore, codes: CodeStore, frames: int, seed: int) -> None:
+        """`frames`: code frames of a prompt at most; 0: there are no prompts."""
+        self.codes, self.frames, self.seed = codes, frames, seed
+        self.peers = Peers(store) if frames else None
+
+    def draw(self, planned: MicroBatch) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Prompts (B, P, G) with P at least 1, zeros after their ends, and their lengths (B,)."""
+        rows = len(planned.items)
+        prompt_BPG = np.zeros((rows, max(1, self.frames), self.codes.codebooks), dtype=np.int64)
+        lengths_B = np.zeros(rows, dtype=np.int64)
+        random = np.random.default_rng([self.seed, planned.epoch, planned.number])
+        for row, item in enumerate(planned.items if self.peers else ()):
+            other = self._another(int(item), random)
+            if other is None:
+                continue
+            lengths_B[row] = min(random.integers(1, self.frames + 1), self.codes.frames[other])
+            first = random.integers(0, self.codes.frames[other] - lengths_B[row] + 1)
+            prompt_BPG[row, : lengths_B[row]] = self.codes.codes(other)[first : first + lengths_B[row]]
+        return prompt_BPG, lengths_B
+
+    def _another(self, item: int, random: np.random.Generator) -> int | None:
+        assert self.peers is not None
+        peers = self.peers.of(item)
+        if random.random() < UNPROMPTED or len(peers) == 1:
+            return None
+        place = int(random.integers(0, len(peers) - 1))
+        return int(peers[place + (place >= peers.searchsorted(peers.dtype.type(item)))])  # all but itself
+
+
+class CodeBatches(Dataset[Batch]):
+    """Whole utterances as `UtteranceBatches`, with codes (B, F, G) int64, code_lengths (B,), and of `prompts` prompt
+    (B, P, G) int64, prompt_lengths (B,)."""
+
+    def __init__(self, store: FeatureStore, codes: CodeStore, batches: Sequence[MicroBatch], prompts: Prompts) -> None:
+        self.utterances = UtteranceBatches(store, batches)
+        self.codes = codes
+        self.prompts = prompts
+
+    def __len__(self) -> int:
+        return len(self.utterances)
+
+    def __getitem__(self, index: int) -> Batch:
+        batch = self.utterances[index]
+        planned = self.utterances.batches[index]
+        lengths = self.codes.frames[planned.items]
+        codes = np.zeros((len(lengths), round_up(lengths.max(), CODES_MULTIPLE), self.codes.codebooks), dtype=np.int64)
+        for row, item in enumerate(planned.items):
+            codes[row, : lengths[row]] = self.codes.codes(int(item))
+        prompt, prompt_lengths = self.prompts.draw(planned)
+        arrays = {"codes": codes, "code_lengths": lengths, "prompt": prompt, "prompt_lengths": prompt_lengths}
+        return batch | {name: torch.from_numpy(array) for name, array in arrays.items()}

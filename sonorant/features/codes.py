@@ -1,0 +1,308 @@
+"""Write and read the token store: a codec's codes of each utterance of a feature store.
+
+A folder: `header.json`, `frames.npy` int64 (U,) in the order of the feature store, and `objects.npy` uint8 (K, 1, 32),
+the SHA-256 of the codes of each of its shards, int16 (sum F, G), which lie in the same store as the features' arrays.
+Without codes it holds only a header that never changes, so no stage that depends on the folder runs again.
+
+Shapes: U utterances, K shards, F code frames of one utterance, G codebooks."""
+
+from __future__ import annotations
+
+import math
+import pickle
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from sonorant.cache import code_of, key_of
+from sonorant.errors import SonorantError
+from sonorant.features.array_file import ArrayWriter, array_hash, content_hash
+from sonorant.features.feature_store import ARRAYS, AUDIO, MELS, PITCH, FeatureStore, store_hash
+from sonorant.features.shards import Shards
+from sonorant.features.store import Place, open_store
+from sonorant.features.store.marks import KEYS, mark, packed
+from sonorant.features.store.shard_files import Shard, check_written, find_shards, write_shard
+from sonorant.features.threads import one_thread, use_one_thread
+from sonorant.files import atomic_folder, read_json, sha256_tree, write_json
+from sonorant.formerly import current_model
+from sonorant.processes import spread
+
+VERSION = 2
+"""Version of the store's layout; a reader refuses any other."""
+_WITHOUT = 1
+"""That of a store without codes, which never changes."""
+FEW = 32
+"""Utterances that are encoded sooner than a process starts."""
+CODES, FRAMES, OBJECTS = "codes", "frames.npy", "objects.npy"
+_REPAIR = "run: dvc repro train_waveform"
+_FRAMES, _USED = "frames", "used"
+"""What a shard says: code frames of each utterance, and how often each code of each codebook occurs."""
+_REMAKE = "dvc repro --force --single-item train_waveform"
+
+
+class Encodes(Protocol):
+    """The part of `sonorant.extras.codec_lm.codec.SoundCodec` that a token store needs."""
+
+    @property
+    def codebooks(self) -> int: ...
+
+    @property
+    def codes(self) -> int: ...
+
+    @property
+    def stride(self) -> int: ...
+
+    @property
+    def samples_per_frame(self) -> int: ...
+
+    @property
+    def silence(self) -> torch.Tensor: ...
+
+    def encode_utterance(self, known_DT: NDArray[np.float32], samples_S: NDArray[np.float32]) -> NDArray[np.int64]: ...
+
+
+class CodeStore:
+    """Codes of the utterances of a feature store, by the same index.
+
+    Attributes: `header` (contents of header.json), `frames` (int64 (U,), code frames of each utterance), `codebooks`
+    (G), `codes_per_stream` (K), `stride` (mel frames a code frame), `codec` (what a language model must know of its
+    codec: `codebooks`, `codes`, `stride`, `samples_per_frame`, `silence`, `sha256` of its weights), `report`
+    (`bits_per_second`, `frames_per_second`, and for each codebook `use`, the fraction of its codes that occur, and
+    `entropy_bits` of a code).
+    """
+
+    def __init__(self, path: Path, header: dict[str, Any], features: FeatureStore) -> None:
+        self.path = path
+        self.header = header
+        self.codec: dict[str, Any] = header["codec"]
+        self.report: dict[str, Any] = header["report"]
+        sizes = (int(self.codec[key]) for key in ("codebooks", "codes", "stride"))
+        self.codebooks, self.codes_per_stream, self.stride = sizes
+        self._features = features
+        try:
+            self.frames: NDArray[np.int64] = np.load(path / FRAMES, mmap_mode="r").view(np.ndarray)
+        except (OSError, ValueError, EOFError) as error:
+            raise SonorantError(f"{path}: truncated or damaged ({' '.join(str(error).split())}); {_REPAIR}") from None
+        index, objects = features.index, self.objects_of(path)
+        if self.frames.shape != (len(features),) or objects.shape != (len(index.shard_ends), 1, 32):
+            raise SonorantError(f"{path}: arrays and header do not belong together; {_REPAIR}")
+        arrays = {CODES: (np.int16, (self.codebooks,))}
+        self._shards = Shards(path, Place.read(path, _REPAIR), objects, arrays, _REMAKE)
+
+    @classmethod
+    def open(cls, path: Path, features: FeatureStore) -> CodeStore:
+        """Open the store at `path`, which must belong to `features`.
+
+        Raises SonorantError, saying to run the stage again, for codes of other features, a family without codes,
+        another version, and missing or truncated files.
+        """
+        header = read_header(path)
+        if "codec" not in header:
+            raise SonorantError(f"{path}: holds no codes, as written with voice.family {header['family']}; {_REPAIR}")
+        if header.get("features") != store_hash(features.path):
+            raise SonorantError(f"{path}: codes of other features than {features.path}; {_REPAIR}")
+        return cls(path, header, features)
+
+    @staticmethod
+    def objects_of(path: Path) -> NDArray[np.uint8]:
+        """SHA-256 of the codes of each shard, uint8 (K, 1, 32). Raises SonorantError if the file is damaged."""
+        try:
+            objects: NDArray[np.uint8] = np.load(path / OBJECTS, mmap_mode="r").view(np.ndarray)
+        except (OSError, ValueError, EOFError) as error:
+            raise SonorantError(f"{path}: truncated or damaged ({' '.join(str(error).split())}); {_REPAIR}") from None
+        return objects
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return CodeStore.open, (self.path, self._features)
+
+    def __len__(self) -> int:
+        return len(self.frames)
+
+    def codes(self, i: int) -> np.ndarray:
+        """Codes int16 (F, G) of utterance `i`."""
+        index = self._features.index
+        shard = int(index.shard[i])
+        # Where it begins is added up anew: of all utterances at once it takes seconds and gigabytes in each loader.
+        members = index.in_shard(shard)
+        before = members[: int((members == i).argmax())]
+        first, keep = int(self.frames[before].sum()), self._features.keeps
+        return self._shards.read(CODES, shard, first, int(self.frames[i]), keep=keep)
+
+    def fetch(self, items: Iterable[int] | np.ndarray) -> None:
+        """Have the codes of these utterances on this machine before they are read; see `Shards.fetch`."""
+        self._shards.fetch(np.unique(self._features.index.shard[np.asarray(items, dtype=np.int64)]).tolist(), (CODES,))
+
+    def verify(self) -> None:
+        """As `FeatureStore.verify`."""
+        if content_hash([array_hash(self.path / name) for name in (OBJECTS, FRAMES)]) != self.header["content"]:
+            raise SonorantError(f"{self.path}: the arrays are not those the header was written for; {_REPAIR}")
+        self._shards.check()
+        self._shards.verify()
+
+
+def code_hash(path: Path) -> str:
+    """Hex SHA-256 of the store at `path`; the header holds the hash of the arrays."""
+    return sha256_tree([path / "header.json"])
+
+
+def read_header(path: Path) -> dict[str, Any]:
+    """The header.json of the store at `path`. Raises SonorantError if it is missing or of another version."""
+    header = read_json(path / "header.json")
+    header = current_model(header, path) if isinstance(header, dict) else header
+    wanted = VERSION if isinstance(header, dict) and "codec" in header else _WITHOUT
+    if not isinstance(header, dict) or header.get("version") != wanted or "family" not in header:
+        found = header.get("version") if isinstance(header, dict) else None
+        raise SonorantError(f"{path}: token store of version {found}, this code reads {VERSION}; {_REPAIR}")
+    return header
+
+
+def write_no_codes(out: Path, family: str) -> None:
+    """Write the store of a family without codes: a header that never changes."""
+    with atomic_folder(out) as folder:
+        write_json(folder / "header.json", {"version": _WITHOUT, "family": family})
+
+
+def write_codes(
+    out: Path, family: str, features: FeatureStore, codec: Encodes, sha256: str, processes: int | None = None
+) -> None:
+    """Encode every utterance of `features`, shard by shard, and write the store `out`, atomically. `sha256`: of the
+    codec's weights. `processes`: as of `spread`; with a GPU this process encodes alone.
+
+    Shards that the store of the features holds are found, not encoded again. Raises SonorantError naming an utterance
+    whose number of code frames does not match the codec's stride.
+    """
+    described = {
+        "codebooks": codec.codebooks,
+        "codes": codec.codes,
+        "stride": codec.stride,
+        "samples_per_frame": codec.samples_per_frame,
+        "silence": codec.silence.tolist(),
+        "sha256": sha256,
+    }
+    keys = _keys(features, codec, described)
+    store = open_store(features.place.store)
+    mark(store, keys)
+    frames_U = np.zeros(len(features), dtype=np.int64)
+    used_GK = np.zeros((codec.codebooks, codec.codes), dtype=np.int64)
+    objects = np.zeros((len(keys), 1, 32), dtype=np.uint8)
+    for number, shard in enumerate(_encoded_shards(features, codec, keys, processes)):
+        frames_U[features.index.in_shard(number)] = shard.rows[_FRAMES]
+        used_GK += np.array(shard.rows[_USED])
+        objects[number, 0] = list(bytes.fromhex(shard.objects[CODES]))
+    with atomic_folder(out) as folder:
+        for name, array in ((FRAMES, frames_U), (OBJECTS, objects)):
+            np.save(folder / name, array)
+        (folder / KEYS).write_bytes(packed(keys))
+        features.place.seen_from(out).write(folder)
+        header = {
+            "version": VERSION,
+            "family": family,
+            "features": store_hash(features.path),
+            "content": content_hash([array_hash(folder / name) for name in (OBJECTS, FRAMES)]),
+            "codec": described,
+            "report": _report(used_GK, codec.samples_per_frame / features.audio.sample_rate),
+        }
+        write_json(folder / "header.json", header)
+
+
+def _keys(features: FeatureStore, codec: Encodes, described: dict[str, Any]) -> list[str]:
+    """Name the codes of each shard by what is encoded, the codec, and its code."""
+    import sonorant.layers
+
+    # A GPU rounds otherwise, so that a code may be another: what it encodes is kept apart.
+    device = {"device": "cuda"} if torch.cuda.is_available() else {}
+    shared = key_of(VERSION, described | device, code_of(*modules_of(type(codec)), sonorant.layers))
+    heard = [number for number, name in enumerate(ARRAYS) if name in (MELS, PITCH, AUDIO)]
+    return [
+        key_of(shared, [objects[number].tobytes().hex() for number in heard])
+        for objects in features.index.shard_objects
+    ]
+
+
+def modules_of(kind: type) -> list[ModuleType]:
+    """Where a class and those of ours that it inherits from are written."""
+    names = {one.__module__ for one in kind.__mro__ if one is kind or one.__module__.startswith("sonorant.")}
+    return [sys.modules[name] for name in sorted(names)]
+
+
+def _encoded_shards(features: FeatureStore, codec: Encodes, keys: list[str], processes: int | None) -> list[Shard]:
+    """All shards: those that the store holds, and the others encoded, in other processes where that is sooner."""
+    found = find_shards(open_store(features.place.store), keys)
+    missing = [(number, keys[number]) for number, shard in enumerate(found) if shard is None]
+    few = sum(len(features.index.in_shard(number)) for number, _ in missing) <= FEW
+    if few or processes == 1 or torch.cuda.is_available():
+        from tqdm import tqdm  # not needed where codes are only read
+
+        with one_thread():
+            made = [_encode(features, codec, *shard) for shard in tqdm(missing, desc="codes", unit="shard")]
+    else:
+        content = pickle.dumps((features, codec))  # whole: torch would lend a worker memory of this machine
+        made = spread(
+            _encode_in_worker, missing, label="codes", unit="shard", processes=processes, prepare=_prepare_worker,
+            arguments=(content,), reads=(features.path / "header.json",),
+        )  # fmt: skip
+        check_written(features.place.store, [key for _, key in missing])
+    computed = iter(made)
+    return [shard if shard is not None else next(computed) for shard in found]
+
+
+_given: tuple[FeatureStore, Encodes]
+"""Of a worker."""
+
+
+def _prepare_worker(content: bytes) -> None:
+    global _given
+    use_one_thread()
+    _given = pickle.loads(content)
+
+
+def _encode_in_worker(shard: tuple[int, str]) -> Shard:
+    return _encode(*_given, *shard)
+
+
+def _encode(features: FeatureStore, codec: Encodes, shard: int, key: str) -> Shard:
+    """Encode the utterances of a shard and keep it in the store."""
+    store = open_store(features.place.store)
+    rows: dict[str, list[Any]] = {_FRAMES: [], _USED: []}
+    used_GK = np.zeros((codec.codebooks, codec.codes), dtype=np.int64)
+    with store.draft() as folder:
+        file = folder / f"{CODES}.npy"
+        with ArrayWriter(file, np.int16, (codec.codebooks,)) as codes:
+            for i in features.index.in_shard(shard).tolist():
+                codes_FG = _encoded(codec, features, i)
+                used_GK += [np.bincount(stream_F, minlength=codec.codes) for stream_F in codes_FG.T]
+                codes.append(codes_FG)
+                rows[_FRAMES].append(len(codes_FG))
+        rows[_USED] = used_GK.tolist()
+        return write_shard(store, key, {CODES: file}, rows)
+
+
+def _encoded(codec: Encodes, features: FeatureStore, i: int) -> NDArray[np.int16]:
+    known_DT = np.ascontiguousarray(features.mel_and_pitch(i).T, dtype=np.float32)
+    codes_FG = codec.encode_utterance(known_DT, np.array(features.samples(i) / 32768, dtype=np.float32))
+    wanted = (-(-int(features.frames[i]) // codec.stride), codec.codebooks)
+    if codes_FG.shape != wanted:
+        raise SonorantError(
+            f"utterance '{features.ids[i]}': the codec makes codes {codes_FG.shape} of it, not {wanted}; "
+            "it cannot be used with these features"
+        )
+    return codes_FG.astype(np.int16)
+
+
+def _report(used_GK: np.ndarray, frame_seconds: float) -> dict[str, Any]:
+    """`used_GK`: how often each code of each codebook occurs."""
+    codebooks, codes = used_GK.shape
+    share_GK = used_GK / used_GK.sum(1, keepdims=True)
+    entropy_G = -(share_GK * np.log2(np.where(share_GK > 0, share_GK, 1.0))).sum(1)
+    return {
+        "frames_per_second": 1.0 / frame_seconds,
+        "bits_per_second": round(codebooks * math.log2(codes) / frame_seconds, 1),
+        "use": [round(float(used), 4) for used in (used_GK > 0).mean(1)],
+        "entropy_bits": [round(float(bits), 3) for bits in entropy_G],
+    }

@@ -1,0 +1,155 @@
+"""Compute the features of one shard's utterances and write it into the store: what a worker does, wherever it is."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import sonorant.audio
+import sonorant.corpus.short_clips
+import sonorant.corpus.sound
+import sonorant.text
+from sonorant.audio.mel import MelConfig, frames_of, log_mel
+from sonorant.audio.pitch import track_pitch
+from sonorant.cache import code_of, key_of
+from sonorant.corpus.manifest import Utterance
+from sonorant.corpus.short_clips import ShortClip, cut, phonemes_of
+from sonorant.corpus.sound import read_sound
+from sonorant.errors import SonorantError
+from sonorant.features.array_file import ArrayWriter
+from sonorant.features.feature_store import ARRAYS, AUDIO, MELS, PITCH, TOKENS, arrays_of
+from sonorant.features.store import open_store
+from sonorant.features.store.shard_files import Shard, write_shard
+from sonorant.files import sha256_file
+from sonorant.text import Frontend, SymbolTable, TextConfig, frontend_description
+
+VERSION = 1
+"""Of the content of a shard; raise it where the code that `_code` hashes does not say that it changes."""
+Row = Utterance | ShortClip
+FRAMES, COUNT, SUM, SQUARES = "frames", "tokens", "sum", "squares"
+"""What a shard says of each utterance: its frames and tokens, and the sum of its mel's values and of their squares."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """The same for all shards."""
+
+    corpus: Path
+    store: str
+    audio: MelConfig
+    text: TextConfig
+
+
+@dataclass(frozen=True)
+class Work:
+    """A shard that is not there yet."""
+
+    key: str
+    rows: list[Row]
+
+
+@dataclass(frozen=True)
+class Features:
+    """Of one utterance."""
+
+    mel: np.ndarray  # float16 (T, M)
+    pitch: np.ndarray  # float16 (T, 2)
+    samples: np.ndarray  # int16 (T * hop,)
+    tokens: np.ndarray  # int16 (N, 3)
+
+
+def utterance_of(row: Row) -> Utterance:
+    """The utterance that a row is, or is cut out of."""
+    return row.utterance if isinstance(row, ShortClip) else row
+
+
+def shard_keys(job: Job, shards: Sequence[Sequence[Row]], frontend: Frontend) -> list[str]:
+    """Name each shard by all that its content is computed from: its rows, settings and code.
+
+    Speakers, splits and ids are not in it: the index has them.
+    """
+    settings = [VERSION, _code(), dataclasses.asdict(job.audio), frontend_description(frontend)]
+    shared = key_of(*settings)
+    return [key_of(shared, [_described(job.corpus, row) for row in rows]) for rows in shards]
+
+
+@cache
+def _code() -> str:
+    here = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
+    return key_of(here, code_of(sonorant.audio, sonorant.text, sonorant.corpus.sound, sonorant.corpus.short_clips))
+
+
+def _described(corpus: Path, row: Row) -> list[Any]:
+    utterance = utterance_of(row)
+    file = corpus / str(utterance.audio)
+    sha256 = utterance.sha256 or (sha256_file(file) if file.is_file() else None)
+    conditioning = utterance.conditioning and dataclasses.asdict(utterance.conditioning)
+    described: list[Any] = [sha256, utterance.start, utterance.end, conditioning, utterance.text, utterance.language]
+    if isinstance(row, ShortClip):
+        described += [row.words.start, row.words.stop, row.before, row.after]
+    return described
+
+
+def write(job: Job, work: Work) -> Shard:
+    """Compute a shard, keep it in the store and say what the store holds.
+
+    Raises SonorantError naming the utterance whose audio cannot be read or whose text is silent.
+    """
+    store, arrays = open_store(job.store), arrays_of(job.audio)
+    known: dict[str, list[Any]] = {FRAMES: [], COUNT: [], SUM: [], SQUARES: []}
+    with store.draft() as folder:
+        files = {name: folder / f"{name}.npy" for name in ARRAYS}
+        with ExitStack() as stack:
+            writers = {name: stack.enter_context(ArrayWriter(files[name], *arrays[name])) for name in ARRAYS}
+            for row in work.rows:
+                speaking = _frontend(job.text, utterance_of(row).language)
+                features = features_of(job.corpus, row, job.audio, speaking)
+                writers[MELS].append(features.mel)
+                writers[PITCH].append(features.pitch)
+                writers[AUDIO].append(features.samples)
+                writers[TOKENS].append(features.tokens)
+                values = features.mel.astype(np.float64)
+                known[FRAMES].append(len(features.mel))
+                known[COUNT].append(len(features.tokens))
+                known[SUM].append(float(values.sum()))
+                known[SQUARES].append(float(np.square(values).sum()))
+        return write_shard(store, work.key, files, known)
+
+
+@lru_cache
+def _frontend(text: TextConfig, language: str) -> tuple[Frontend, SymbolTable]:
+    frontend = text.load(language)
+    return frontend, SymbolTable(frontend.symbols)
+
+
+def features_of(corpus: Path, row: Row, audio: MelConfig, speaking: tuple[Frontend, SymbolTable]) -> Features:
+    """Features of one utterance or short clip; the mel is computed from the stored 16-bit samples."""
+    frontend, symbols = speaking
+    utterance = utterance_of(row)
+    named, repair = f"features: utterance '{utterance.id}'", "run: dvc repro prepare"
+    phonemes = frontend.speak(utterance.text).phonemes
+    if not phonemes:
+        raise SonorantError(f"{named}: nothing in {utterance.text!r} can be spoken; {repair}")
+    heard, _ = read_sound(corpus, utterance, audio.sample_rate)
+    if not len(heard) or not np.isfinite(heard).all():
+        raise SonorantError(f"{named}: {utterance.audio} is empty or not finite; {repair}")
+    if isinstance(row, ShortClip):
+        heard = cut(heard, audio.sample_rate, row)
+        try:
+            phonemes = phonemes_of(phonemes, row.words)
+        except ValueError as error:
+            raise SonorantError(f"{named}: {error} as the audit found; run: dvc repro audit") from None
+    samples = np.zeros(frames_of(len(heard), audio) * audio.hop, dtype=np.int16)
+    samples[: len(heard)] = np.clip(np.rint(heard * 32768.0), -32768, 32767)
+    mel = log_mel(torch.from_numpy(samples.astype(np.float32) / 32768.0), audio)
+    pitch = track_pitch(heard, audio.sample_rate, audio.hop, mel.shape[1])
+    return Features(mel.T.numpy().astype(np.float16), pitch.astype(np.float16), samples, symbols.to_tokens(phonemes))

@@ -1,0 +1,258 @@
+"""The feature store: mels, pitch, samples and tokens of a corpus, in an index and the shards that it names.
+
+Shapes, all of one utterance: T frames, M mel bins, S samples, N tokens. U is the number of utterances.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sonorant.audio.mel import MelConfig
+from sonorant.audio.pitch import ROWS
+from sonorant.errors import SonorantError
+from sonorant.features import index as store_index
+from sonorant.features.array_file import ArrayFile, array_hash
+from sonorant.features.index import Index
+from sonorant.features.shards import Shards
+from sonorant.features.store import Place
+from sonorant.features.store.marks import KEYS
+from sonorant.features.store.place import FILE as PLACE
+from sonorant.files import read_json, sha256_tree
+
+VERSION = 4
+"""Version of the store's layout; a reader refuses any other."""
+MELS, PITCH, AUDIO, TOKENS = ARRAYS = ("mels", "pitch", "audio", "tokens")
+"""Of a shard, in the order of the index."""
+HEADER = "header.json"
+FILES = (HEADER, PLACE, KEYS, *store_index.FILES)
+"""Within the folder. Shards lie in the store."""
+SAID_MELS = "mels.npy"
+"""Float16 (sum T, M), utterance by utterance: in a store of predicted mels, in the place of the shards'."""
+SAID_BY = "mels_said_by"
+"""Key of the header that ordinary stores lack, see `sonorant.features.predicted`."""
+_REPAIR = "run: dvc repro features"
+REMAKE = "dvc repro --force --single-item features"
+"""Computes what is missing of a store whose index is there."""
+_HEADER_KEYS = (
+    "version", "audio", "frontend", "symbols", "speakers", "splits", "mel_mean", "mel_std", "content", "index",
+)  # fmt: skip
+
+
+class FeatureStore:
+    """The utterances of a store, by index 0..U-1 in the manifest's order. Cheap to open and to send to other processes.
+
+    Attributes: `header` (contents of header.json), `audio` (its MelConfig), `index`, and of it `ids` (U strings),
+    `split` (uint8 (U,): place in `header["splits"]`), `speaker` (int64 (U,): place in `header["speakers"]`), `frames`
+    and `tokens_count` (int64 (U,)); `place` (where the shards lie), `seconds_reading` (time this process has spent
+    reading).
+    """
+
+    def __init__(self, path: Path, header: dict[str, Any], index: Index) -> None:
+        self.path = path
+        self.header = header
+        self.audio = MelConfig(**header["audio"])
+        self.index = index
+        self.ids, self.split, self.speaker = index.ids, index.split, index.speaker
+        self.frames, self.tokens_count = index.frames, index.tokens
+        self.place = Place.read(path, _REPAIR)
+        self._shards = Shards(path, self.place, index.shard_objects, arrays_of(self.audio), REMAKE)
+        self._said = SaidMels(path / SAID_MELS, index.frames, self.audio.n_mels) if SAID_BY in header else None
+        self.seconds_reading = 0.0
+        self.keeps = False
+        """Whether what is read is kept at hand, see `keeping`."""
+
+    @classmethod
+    def open(cls, path: Path, audio: MelConfig | None = None, compared: str | None = None) -> FeatureStore:
+        """Open the store at `path`; refuse it if `audio` is given and differs from its settings. `compared`: hash that
+        its index is known to have.
+
+        Raises SonorantError, saying to run the stage again, for another version, another mel, and missing or damaged
+        files. Shards are looked at when they are read, or by `verify`.
+        """
+        header = read_json(path / HEADER)
+        if not isinstance(header, dict) or header.get("version") != VERSION:
+            found = header.get("version") if isinstance(header, dict) else None
+            raise SonorantError(f"{path}: feature store of version {found}, this code reads {VERSION}; {_REPAIR}")
+        missing = [key for key in _HEADER_KEYS if key not in header]
+        if missing:
+            raise SonorantError(f"{path / 'header.json'}: key '{missing[0]}' is missing; {_REPAIR}")
+        if audio is not None and header["audio"] != dataclasses.asdict(audio):
+            difference = _difference(header["audio"], dataclasses.asdict(audio))
+            raise SonorantError(f"{path}: made with {difference}; {_REPAIR}")
+        index = Index.open(path, header["index"], compared=header["index"] == compared)
+        try:
+            return cls(path, header, index)
+        except (TypeError, ValueError) as error:
+            reason = " ".join(str(error).split())
+            raise SonorantError(f"{path}: damaged header ({reason}); {_REPAIR}") from None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A worker opens the files again instead of being sent the corpus. It does not hash the index of all utterances
+        # again: there are many workers, and where windows are read each has new ones.
+        return FeatureStore.open, (self.path, None, self.header["index"])
+
+    def __len__(self) -> int:
+        return len(self.frames)
+
+    @property
+    def fetches(self) -> bool:
+        """Whether shards come from a bucket when they are read."""
+        return self.place.remote and not self._shards.held
+
+    @property
+    def nbytes(self) -> int:
+        """Size of all arrays."""
+        frames, tokens = int(self.frames.sum()), int(self.tokens_count.sum())
+        return frames * 2 * (self.audio.n_mels + ROWS + self.audio.hop) + tokens * 2 * 3
+
+    def read_into_memory(self, room: int) -> None:
+        """Hold all arrays in this process; worker processes forked from it share them.
+
+        Raises SonorantError if they exceed `room` bytes, this rank's share of free memory: each rank holds them all.
+        """
+        if self.nbytes > room:
+            raise SonorantError(
+                f"{self.path}: {self.nbytes / 2**30:.1f} GiB of features do not fit into this rank's share of free "
+                f"memory, {room / 2**30:.1f} GiB; set data.preload to none or folder"
+            )
+        self._shards.hold()
+        if self._said:
+            self._said.hold()
+
+    def fetch(self, items: Iterable[int] | np.ndarray, names: tuple[str, ...] = ARRAYS) -> None:
+        """Have the shards of these utterances on this machine before they are read; see `Shards.fetch`."""
+        shards = np.unique(self.index.shard[np.asarray(items, dtype=np.int64)]).tolist()
+        self._shards.fetch(shards, [name for name in names if not (self._said and name == MELS)])
+
+    @contextmanager
+    def keeping(self) -> Iterator[None]:
+        """What is read meanwhile of a bucket's shards is fetched once and then kept on this machine, beside the cache.
+
+        For a few utterances of many shards that are read again and again: each would fetch its whole shard, and push
+        out of the cache what is trained on.
+        """
+        self.keeps = True
+        try:
+            yield
+        finally:
+            self.keeps = False
+
+    def mel(self, i: int, start: int = 0, frames: int | None = None) -> np.ndarray:
+        """Log-mel float16 (T, M) of utterance `i`: all of it, or `frames` frames from `start` on."""
+        count = self._frames_of(i, start, frames)
+        if self._said:
+            return self._timed(self._said.read, i, start, count)
+        return self._read(MELS, i, self.index.first_frame[i] + start, count)
+
+    def mel_and_pitch(self, i: int, start: int = 0, frames: int | None = None) -> np.ndarray:
+        """Log-mel, then the rows of `sonorant.audio.pitch.track_pitch`, float16 (T, M + 2), of the same frames."""
+        pitch = self._read(PITCH, i, self.index.first_frame[i] + start, self._frames_of(i, start, frames))
+        return np.concatenate([self.mel(i, start, frames), pitch], axis=1)
+
+    def pitch(self, i: int) -> np.ndarray:
+        """The rows of `sonorant.audio.pitch.track_pitch`, float16 (T, 2), of utterance `i`."""
+        return self._read(PITCH, i, self.index.first_frame[i], int(self.frames[i]))
+
+    def samples(self, i: int, start: int = 0, frames: int | None = None) -> np.ndarray:
+        """Samples int16 (T * hop,), full scale 32768, of the same frames; the end of an utterance is zeros."""
+        hop = self.audio.hop
+        first, count = self.index.first_frame[i] + start, self._frames_of(i, start, frames)
+        return self._read(AUDIO, i, first * hop, count * hop)
+
+    def tokens(self, i: int) -> np.ndarray:
+        """Tokens int16 (N, 3) of utterance `i`: symbol, stress, word start (see `SymbolTable`)."""
+        return self._read(TOKENS, i, self.index.first_token[i], self.tokens_count[i])
+
+    def _frames_of(self, i: int, start: int, frames: int | None) -> int:
+        left = int(self.frames[i]) - start
+        return left if frames is None else min(frames, left)
+
+    def _read(self, name: str, i: int, first: int, count: int) -> np.ndarray:
+        shard = int(self.index.shard[i])
+        return self._timed(self._shards.read, name, shard, int(first), int(count), keep=self.keeps)
+
+    def _timed(self, read: Callable[..., np.ndarray], *arguments: Any, **options: bool) -> np.ndarray:
+        before = time.perf_counter()
+        rows = read(*arguments, **options)
+        self.seconds_reading += time.perf_counter() - before
+        return rows
+
+    def indices(self, split: str) -> np.ndarray:
+        """Indices int64 of the utterances of a split, ascending."""
+        return np.flatnonzero(self.split == self.header["splits"].index(split))
+
+    def check(self) -> None:
+        """Look whether every shard is there, without reading it. Raises SonorantError naming the first that is not."""
+        self._shards.check()
+
+    def verify(self) -> None:
+        """Read everything and compare it with its hashes; shards of a bucket are compared whenever they are fetched,
+        and only have to be there. Raises SonorantError if a byte has changed."""
+        self._shards.check()
+        self._shards.verify()
+        if self._said and self._said.sha256 != self.header[SAID_MELS]:
+            raise SonorantError(f"{self.path}: the mels are not those the header was written for; delete the folder")
+
+    def copy_shards(self, folder: Path) -> None:
+        """Write all shards into `folder`, which becomes a store of its own."""
+        self._shards.copy(folder)
+
+
+class SaidMels:
+    """Mels that a model predicted, in one file. Raises SonorantError if it is missing, or not as long as `frames`."""
+
+    def __init__(self, path: Path, frames: np.ndarray, bins: int) -> None:
+        self._first = np.cumsum(frames) - frames
+        self._held: np.ndarray | None = None
+        try:
+            self._file = ArrayFile(path)
+        except (OSError, ValueError, EOFError) as error:
+            raise SonorantError(
+                f"{path}: missing or damaged ({' '.join(str(error).split())}); delete its folder"
+            ) from None
+        wanted = (int(frames.sum()), bins)
+        if self._file.shape != wanted or self._file.dtype != np.float16:
+            raise SonorantError(f"{path}: holds {self._file.shape}, the index says {wanted}; delete its folder")
+
+    def read(self, i: int, start: int, count: int) -> np.ndarray:
+        """Frames float16 (count, M) of utterance `i`."""
+        first = int(self._first[i]) + start
+        return self._file.read(first, count) if self._held is None else self._held[first : first + count].copy()
+
+    def hold(self) -> None:
+        """Read all into memory, and from there on."""
+        self._held = self._file.read_all()
+
+    @property
+    def sha256(self) -> str:
+        """Of the frames."""
+        return array_hash(self._file.path)
+
+
+def arrays_of(audio: MelConfig) -> dict[str, tuple[Any, tuple[int, ...]]]:
+    """dtype and shape of a row of each array of a shard: a frame, but of audio a sample, and of tokens a token."""
+    return {
+        MELS: (np.float16, (audio.n_mels,)),
+        PITCH: (np.float16, (ROWS,)),
+        AUDIO: (np.int16, ()),
+        TOKENS: (np.int16, (3,)),
+    }
+
+
+def store_hash(path: Path) -> str:
+    """Hex SHA-256 of the store at `path`: of its header, which holds the hashes of the shards and of the index."""
+    return sha256_tree([path / HEADER])
+
+
+def _difference(found: Any, wanted: dict[str, Any]) -> str:
+    if not isinstance(found, dict):
+        return "no audio settings"
+    keys = [key for key in {**found, **wanted} if found.get(key) != wanted.get(key)]
+    return ", ".join(f"audio.{key} {found.get(key)} (now {wanted.get(key)})" for key in keys)

@@ -1,0 +1,168 @@
+"""Compute the features of accepted utterances shard by shard, and write the index that names the shards.
+
+Shards that the store already holds are found, not computed: a stage that was killed goes on where it was, and an
+utterance that was added, edited or removed changes its own shard alone. No byte depends on how the work was divided.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sonorant.audio.mel import MelConfig
+from sonorant.corpus.manifest import SPLITS, Utterance, corpus_files
+from sonorant.corpus.short_clips import ShortClip
+from sonorant.errors import SonorantError
+from sonorant.features.array_file import content_hash
+from sonorant.features.feature_shards import (
+    COUNT,
+    FRAMES,
+    SQUARES,
+    SUM,
+    Job,
+    Row,
+    Work,
+    shard_keys,
+    utterance_of,
+    write,
+)
+from sonorant.features.feature_store import ARRAYS, HEADER, VERSION
+from sonorant.features.grouping import leaves
+from sonorant.features.index import Rows, write_index
+from sonorant.features.store import StoreConfig, open_store
+from sonorant.features.store.marks import KEYS, mark, packed
+from sonorant.features.store.shard_files import Shard, check_written, find_shards
+from sonorant.features.threads import one_thread, use_one_thread
+from sonorant.files import atomic_folder, write_json
+from sonorant.processes import spread
+from sonorant.text import TextConfig, frontend_description
+
+_FEW = 32  # utterances that are computed sooner than a process starts
+
+
+def write_features(
+    corpus: Path,
+    utterances: list[Utterance],
+    out: Path,
+    audio: MelConfig,
+    text: TextConfig,
+    processes: int | None = None,
+    short_clips: Sequence[ShortClip] = (),
+    *,
+    store: StoreConfig,
+) -> None:
+    """Write the feature store `out` of `utterances`, whose audio lies in the folder `corpus`, and after them of
+    `short_clips` of theirs: what is missing of their shards into `store`, then the index, atomically.
+
+    `processes`: None = one per usable core. Raises SonorantError naming the utterance whose audio cannot be read, whose
+    text is silent or whose split is missing, and for a corpus without a training split or with two languages.
+    """
+    language = _check(utterances)
+    frontend = text.load(language)
+    rows: list[Row] = [*utterances, *short_clips]
+    shards = leaves([row.id for row in rows], store.utterances_per_shard)
+    job = Job(corpus, store.place, audio, text)
+    work = [[rows[place] for place in members] for members in shards]
+    keys = shard_keys(job, work, frontend)
+    mark(open_store(store.place), keys)
+    whole = _computed(job, [Work(key, members) for key, members in zip(keys, work, strict=True)], processes)
+
+    splits = np.array([SPLITS.index(str(utterance_of(row).split)) for row in rows], dtype=np.uint8)
+    speakers = sorted({utterance.speaker for utterance in utterances})
+    speaker_ids = {speaker: number for number, speaker in enumerate(speakers)}
+    frames = _column(whole, shards, FRAMES, np.int64)
+    objects = np.array([[list(bytes.fromhex(shard.objects[name])) for name in ARRAYS] for shard in whole], np.uint8)
+    training = splits == SPLITS.index("train")
+    sums, squares = (_column(whole, shards, name, np.float64)[training] for name in (SUM, SQUARES))
+    mean, std = _statistics(int(frames[training].sum()) * audio.n_mels, sums, squares)
+    index = Rows(
+        ids=[row.id for row in rows],
+        split=splits,
+        speaker=np.array([speaker_ids[utterance_of(row).speaker] for row in rows], dtype=np.int64),
+        frames=frames,
+        tokens=_column(whole, shards, COUNT, np.int64),
+        shards=shards,
+        objects=objects,
+    )
+    with atomic_folder(out) as folder:
+        header = {
+            "version": VERSION,
+            "audio": dataclasses.asdict(audio),
+            "frontend": frontend_description(frontend),
+            "symbols": list(frontend.symbols),
+            "speakers": speakers,
+            "splits": list(SPLITS),
+            "mel_mean": mean,
+            "mel_std": std,
+            "content": content_hash([name.tobytes().hex() for name in objects]),
+            "index": write_index(folder, index),
+        }
+        write_json(folder / HEADER, header)
+        (folder / KEYS).write_bytes(packed(keys))
+        store.as_place().seen_from(out).write(folder)
+
+
+def _check(utterances: list[Utterance]) -> str:
+    """Check that the utterances can form a store; return their one language."""
+    if not any(utterance.split == "train" for utterance in utterances):
+        raise SonorantError(f"features: none of {len(utterances)} utterances is in the training split; see the report")
+    for utterance in utterances:
+        if utterance.split is None or utterance.audio is None:
+            raise SonorantError(f"features: utterance '{utterance.id}' has no split or audio; run: dvc repro prepare")
+    languages = sorted({utterance.language for utterance in utterances})
+    if len(languages) > 1:
+        raise SonorantError(f"features: the corpus mixes the languages {', '.join(languages)}; a voice has only one")
+    return languages[0]
+
+
+def _computed(job: Job, work: list[Work], processes: int | None) -> list[Shard]:
+    """All shards: those that the store holds, and the others computed."""
+    found = find_shards(open_store(job.store), [shard.key for shard in work])
+    missing = [shard for shard, there in zip(work, found, strict=True) if there is None]
+    if len(missing) < len(work):
+        print(f"features: {len(work) - len(missing)} of {len(work)} shards are in {job.store}", flush=True)
+    computed = iter(_apply(job, missing, processes))
+    return [there if there is not None else next(computed) for there in found]
+
+
+def _apply(job: Job, missing: list[Work], processes: int | None) -> list[Shard]:
+    if processes == 1 or sum(len(work.rows) for work in missing) <= _FEW:
+        with one_thread():
+            return [write(job, work) for work in missing]
+    # The largest first, so that none is begun when the others are done.
+    order = sorted(range(len(missing)), key=lambda place: -_seconds(missing[place]))
+    todo: list[Work] = [missing[place] for place in order]
+    known = corpus_files(job.corpus, [utterance_of(row) for row in todo[0].rows])
+    made: list[Shard] = spread(
+        partial(write, job), todo, label="features", unit="shard", processes=processes,
+        prepare=use_one_thread, reads=known,
+    )  # fmt: skip
+    check_written(job.store, [work.key for work in todo])
+    return [shard for _, shard in sorted(zip(order, made, strict=True), key=lambda pair: pair[0])]
+
+
+def _seconds(work: Work) -> float:
+    return sum(utterance_of(row).seconds or 0 for row in work.rows)
+
+
+def _column(whole: list[Shard], shards: list[np.ndarray], name: str, dtype: Any) -> np.ndarray:
+    """What the shards say of their utterances, in the order of the rows."""
+    column = np.zeros(sum(map(len, shards)), dtype)
+    for shard, members in zip(whole, shards, strict=True):
+        column[members] = shard.rows[name]
+    return column
+
+
+def _statistics(count: int, sums: np.ndarray, squares: np.ndarray) -> tuple[float, float]:
+    """Mean and standard deviation of `count` values, by sum and sum of squares of each utterance (U,).
+
+    Added one after the other in the order of the rows, so that no bit depends on shards.
+    """
+    total, of_squares = (float(np.cumsum(values)[-1]) for values in (sums, squares))
+    mean = total / count
+    return mean, max(of_squares / count - mean**2, 0.0) ** 0.5

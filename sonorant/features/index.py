@@ -1,0 +1,159 @@
+"""The index of a feature store: what is known of each utterance, and the shards that its arrays lie in, in columns.
+
+A folder of .npy files that are mapped into memory: opening it takes no memory of its own, and the ranks of a machine
+share what the system holds of it. U is the number of utterances, K of shards, F of the arrays of each shard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+
+from sonorant.errors import SonorantError
+from sonorant.features.array_file import array_hash, content_hash
+
+COLUMNS: dict[str, Any] = {
+    "frames": np.int64,
+    "first_frame": np.int64,
+    "tokens": np.int64,
+    "first_token": np.int64,
+    "speaker": np.int64,
+    "split": np.uint8,
+    "shard": np.int32,
+    "by_shard": np.int64,
+    "shard_ends": np.int64,
+    "shard_objects": np.uint8,
+    "id_ends": np.int64,
+    "id_bytes": np.uint8,
+}
+"""Their types. All are (U,) but `shard_ends` (K,), which says where each shard ends in `by_shard`, `shard_objects`
+(K, F, 32), the SHA-256 of its arrays, and `id_bytes`, the UTF-8 of all ids, of which `id_ends` says where each ends."""
+FOLDER = "index"
+FILES = tuple(f"{FOLDER}/{name}.npy" for name in COLUMNS)
+"""Beside the header."""
+_REPAIR = "run: dvc repro features"
+
+
+class Ids(Sequence[str]):
+    """The ids of the utterances, read from their bytes as they are asked for."""
+
+    def __init__(self, data: np.ndarray, ends: np.ndarray) -> None:
+        self._data, self._ends = data, ends
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[str]: ...
+    def __getitem__(self, place: int | slice) -> str | list[str]:
+        if isinstance(place, slice):
+            return [self[one] for one in range(*place.indices(len(self)))]
+        place = range(len(self))[place]
+        first = int(self._ends[place - 1]) if place else 0
+        return bytes(self._data[first : int(self._ends[place])]).decode("utf-8")
+
+
+class Index:
+    """The columns in memory-mapped arrays.
+
+    Attributes: `frames`, `first_frame`, `tokens`, `first_token` (int64 (U,): how many of each utterance, and where they
+    begin in its shard), `speaker` (int64 (U,): place in the header's speakers), `split` (uint8 (U,): in its splits),
+    `shard` (int32 (U,): which one), `by_shard` (int64 (U,): the utterances shard by shard, as they lie there),
+    `shard_ends` (int64 (K,)), `shard_objects` (uint8 (K, F, 32)), `ids`.
+    """
+
+    def __init__(self, columns: dict[str, np.ndarray]) -> None:
+        self.frames, self.first_frame = columns["frames"], columns["first_frame"]
+        self.tokens, self.first_token = columns["tokens"], columns["first_token"]
+        self.speaker, self.split = columns["speaker"], columns["split"]
+        self.shard, self.by_shard = columns["shard"], columns["by_shard"]
+        self.shard_ends, self.shard_objects = columns["shard_ends"], columns["shard_objects"]
+        self.ids = Ids(columns["id_bytes"], columns["id_ends"])
+
+    @classmethod
+    def open(cls, store: Path, content: str, *, compared: bool = False) -> Index:
+        """Map the index of the store at `store`, whose header says that its hash is `content`; `compared`: whether that
+        was found to be true already.
+
+        Raises SonorantError if a column is missing or not the one that was written.
+        """
+        columns = {name: _mapped(store / file) for name, file in zip(COLUMNS, FILES, strict=True)}
+        if not compared and content_hash([array_hash(store / file) for file in FILES]) != content:
+            raise SonorantError(f"{store / FOLDER}: not what the header was written for; {_REPAIR}")
+        return cls(columns)
+
+    def __len__(self) -> int:
+        return len(self.frames)
+
+    def in_shard(self, shard: int) -> np.ndarray:
+        """The utterances of a shard, int64, as they lie there."""
+        first = int(self.shard_ends[shard - 1]) if shard else 0
+        return self.by_shard[first : int(self.shard_ends[shard])]
+
+
+def _mapped(column: Path) -> np.ndarray:
+    try:
+        return np.load(column, mmap_mode="r").view(np.ndarray)
+    except FileNotFoundError:
+        raise SonorantError(f"{column}: no such file; {_REPAIR}") from None
+    except (OSError, ValueError, EOFError) as error:
+        reason = " ".join(str(error).split())
+        raise SonorantError(f"{column}: truncated or damaged ({reason}); {_REPAIR}") from None
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What an index is written from; numbers as in `Index`."""
+
+    ids: Sequence[str]
+    split: np.ndarray
+    speaker: np.ndarray
+    frames: np.ndarray
+    tokens: np.ndarray
+    shards: Sequence[np.ndarray]
+    """Of each shard, its utterances as they lie there."""
+    objects: np.ndarray
+    """uint8 (K, F, 32)."""
+
+
+def write_index(store: Path, rows: Rows) -> str:
+    """Write the index of a new store; return its hash."""
+    sizes = np.array([len(members) for members in rows.shards], dtype=np.int64)
+    by_shard = np.concatenate(rows.shards) if len(rows.shards) else np.zeros(0, np.int64)
+    shard = np.zeros(len(by_shard), np.int32)
+    shard[by_shard] = np.repeat(np.arange(len(sizes)), sizes)
+    ids = [name.encode("utf-8") for name in rows.ids]
+    columns = {
+        "frames": rows.frames,
+        "first_frame": begins(rows.frames, by_shard, np.cumsum(sizes)),
+        "tokens": rows.tokens,
+        "first_token": begins(rows.tokens, by_shard, np.cumsum(sizes)),
+        "speaker": rows.speaker,
+        "split": rows.split,
+        "shard": shard,
+        "by_shard": by_shard,
+        "shard_ends": np.cumsum(sizes),
+        "shard_objects": rows.objects,
+        "id_ends": np.cumsum(np.fromiter(map(len, ids), np.int64, len(ids))),
+        "id_bytes": np.frombuffer(b"".join(ids), np.uint8),
+    }
+    (store / FOLDER).mkdir()
+    for name, file in zip(COLUMNS, FILES, strict=True):
+        np.save(store / file, np.ascontiguousarray(columns[name], dtype=COLUMNS[name]))
+    return content_hash([array_hash(store / file) for file in FILES])
+
+
+def begins(counts: np.ndarray, by_shard: np.ndarray, shard_ends: np.ndarray) -> np.ndarray:
+    """Where each utterance begins in its shard, int64 (U,), if those before it there hold `counts` (U,)."""
+    after = np.cumsum(counts[by_shard])
+    firsts = np.concatenate([[0], shard_ends[:-1]])[: len(shard_ends)]
+    before_shard = np.concatenate([[0], after])[firsts]
+    found = np.zeros(len(counts), np.int64)
+    found[by_shard] = after - counts[by_shard] - np.repeat(before_shard, shard_ends - firsts)
+    return found

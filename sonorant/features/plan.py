@@ -1,0 +1,168 @@
+"""The epoch plan: which utterances form a micro-batch, and which micro-batches an optimizer step.
+
+The plan is a pure function of (seed, epoch), the same on every machine. Training resumes at any step without replaying
+earlier ones, and any number of ranks can share one plan.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import count
+
+import numpy as np
+
+from sonorant.errors import SonorantError
+
+_AT_ONCE = 1 << 16  # utterances that are Python's numbers at a time, which take five times the room of NumPy's
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    """The rows of one forward pass."""
+
+    epoch: int
+    number: int
+    """Position in the epoch's plan."""
+    items: np.ndarray
+    """(B,) int64 indices into the feature store."""
+    starts: np.ndarray | None = None
+    """(B,) int64 first frame of each item's segment; None for whole utterances."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """An endless training plan, epoch by epoch; of a large corpus, window by window of each epoch.
+
+    With windows, what its methods call an epoch is one of them, a round, counted on over the epochs.
+    """
+
+    micro_batches_per_step: int
+    """Micro-batches of one optimizer step on all ranks together; the last step of an epoch may have fewer."""
+    micro_batches: Callable[[int], list[MicroBatch]]
+    """The micro-batches of an epoch, in order."""
+    windows: int = 1
+    """Of an epoch; see `sonorant.features.windows`."""
+    fetch: Callable[[int], None] | None = None
+    """Brings what an epoch reads onto this machine, before it is read; None: it is there."""
+
+    def first(self) -> list[MicroBatch]:
+        """The micro-batches of the first epoch that has any: nothing may be trained on in a window."""
+        return next(batches for batches in map(self.micro_batches, count()) if batches)
+
+    def steps(self, epoch: int) -> list[list[MicroBatch]]:
+        """The optimizer steps of an epoch; every sample of the epoch is in exactly one."""
+        batches = self.micro_batches(epoch)
+        size = self.micro_batches_per_step
+        return [batches[start : start + size] for start in range(0, len(batches), size)]
+
+
+def balanced(
+    items: np.ndarray, speakers: np.ndarray, frames: np.ndarray, *, balance: float, seed: int, epoch: int
+) -> np.ndarray:
+    """The items (B,) of an epoch in which speakers of few recordings are heard more often than once.
+
+    Each utterance is taken (most / own) ** balance times, by the frames that its speaker has and those of whoever has
+    most: 0 as it is, 1 all speakers alike. What is left of whole times is drawn anew each epoch, from (seed, epoch).
+
+    Args:
+        items: int64 indices; speakers, frames: (U,) of the whole store.
+    """
+    times_B = times_heard(items, speakers, frames, balance)
+    return items if times_B is None else repeated(items, times_B, seed=seed, epoch=epoch)
+
+
+def times_heard(items: np.ndarray, speakers: np.ndarray, frames: np.ndarray, balance: float) -> np.ndarray | None:
+    """How often an epoch of `balanced` takes each item, float64 (B,); None: once each."""
+    if balance == 0:
+        return None
+    speakers_B = speakers[items]
+    total_S = np.bincount(speakers_B, frames[items])
+    heard_S = np.bincount(speakers_B) > 0
+    times_S = np.zeros(len(total_S))
+    times_S[heard_S] = (total_S.max() / total_S[heard_S]) ** balance
+    times_B: np.ndarray = times_S[speakers_B]
+    return times_B
+
+
+def repeated(items: np.ndarray, times_B: np.ndarray, *, seed: int, epoch: int) -> np.ndarray:
+    """Each of `items` (B,) as often as `times_B` says; what is left of whole times is drawn from (seed, epoch)."""
+    whole_B = np.floor(times_B)
+    drawn_B = np.random.default_rng([seed, epoch, 1]).random(len(items)) < times_B - whole_B
+    return np.repeat(items, whole_B.astype(np.int64) + drawn_B)
+
+
+def shard(step: list[MicroBatch], rank: int, world_size: int) -> list[tuple[MicroBatch, float]]:
+    """The micro-batches of a step that `rank` computes, each with its weight.
+
+    A rank without one computes the first with weight zero: it takes part in averaging the gradients without changing
+    the sum, so an uneven number neither hangs training nor drops or repeats a sample.
+    """
+    own = [(batch, 1.0) for batch in step[rank::world_size]]
+    return own or [(step[0], 0.0)]
+
+
+def utterance_plan(frames: np.ndarray, items: np.ndarray, *, budget: int, seed: int, epoch: int) -> list[MicroBatch]:
+    """Micro-batches of whole utterances of similar length, each of at most `budget` padded frames.
+
+    Args:
+        frames: (all,) int64 frames of each utterance in the store.
+        items: (B,) int64 indices to plan over.
+        budget: most padded frames of a micro-batch.
+
+    Raises SonorantError if a single utterance exceeds the budget.
+    """
+    random = np.random.default_rng([seed, epoch])
+    lengths = frames[items]
+    if len(items) and lengths.max() > budget:
+        worst = int(items[lengths.argmax()])
+        raise SonorantError(
+            f"utterance {worst} has {lengths.max()} frames, more than a micro-batch may hold ({budget}): "
+            "raise frames_per_micro_batch or lower prepare.max_seconds"
+        )
+    jitter = lengths * random.uniform(0.95, 1.05, len(items))
+    order = items[np.argsort(jitter, kind="stable")]
+    ends = list(_ends(frames[order], budget))
+    first = [0, *ends]
+    shuffled = random.permutation(len(ends)).tolist()
+    ordered = enumerate(order[first[group] : ends[group]] for group in shuffled)
+    return [MicroBatch(epoch, number, group) for number, group in ordered if len(group)]
+
+
+def _ends(lengths: np.ndarray, budget: int) -> Iterator[int]:
+    """Where each group ends that holds as many neighbours as fit, when all are padded to its longest."""
+    first = longest = place = 0
+    for part in range(0, len(lengths), _AT_ONCE):
+        for length in lengths[part : part + _AT_ONCE].tolist():
+            longest = max(longest, length)
+            if longest * (place - first + 1) > budget:
+                yield place
+                first, longest = place, length
+            place += 1
+    yield place
+
+
+def segment_plan(
+    frames: np.ndarray, items: np.ndarray, *, segments: int, length: int, seed: int, epoch: int
+) -> list[MicroBatch]:
+    """Micro-batches of `segments` random segments of `length` frames, one segment of each utterance an epoch.
+
+    Utterances shorter than a segment are left out; the last micro-batch is filled up from the epoch's start.
+    """
+    random = np.random.default_rng([seed, epoch])
+    long_enough = items[frames[items] >= length]
+    if not len(long_enough):
+        raise SonorantError(f"no utterance has the {length} frames of a segment: lower train_vocoder.segment_frames")
+    order = random.permutation(long_enough)
+    missing = -len(order) % segments
+    order = np.concatenate([order, np.resize(order, missing)])
+    starts = random.integers(0, frames[order] - length + 1)
+    return [
+        MicroBatch(epoch, number, order[first : first + segments], starts[first : first + segments])
+        for number, first in enumerate(range(0, len(order), segments))
+    ]
+
+
+def padding_waste(plan: list[MicroBatch], frames: np.ndarray) -> float:
+    """Fraction of the plan's frames that are padding."""
+    padded = sum(int(frames[batch.items].max()) * len(batch.items) for batch in plan)
+    real = sum(int(frames[batch.items].sum()) for batch in plan)
+    return 1.0 - real / padded

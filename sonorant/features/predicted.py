@@ -1,0 +1,81 @@
+"""A feature store in which a trained model says the mels: what a waveform model is given when a voice speaks.
+
+It is a store like any other, so a training reads, divides, copies and resumes it as such. Index and shards are those of
+the recordings, of which it reads all but the mels. Shapes: T frames, M mel bins.
+"""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from sonorant.audio.arrays import Floats
+from sonorant.errors import SonorantError
+from sonorant.features.array_file import ArrayWriter
+from sonorant.features.feature_store import FILES, HEADER, SAID_BY, SAID_MELS, FeatureStore, store_hash
+from sonorant.files import atomic_folder, read_json, sha256_file, write_json
+from sonorant.locks import locked
+
+VERSION = 1
+"""Version of how mels are predicted; raise it when the same model says others of the same recordings."""
+Says = Callable[[FeatureStore], Iterator[Floats]]
+"""A feature store -> of each utterance in turn, the log-mel (T, M) that a model says, as long as the recording's."""
+
+
+def predicted_store(features: Path, predictor: Path, folder: Path, says: Says) -> Path:
+    """The store of `features` with the mels that the model in the folder `predictor` `says`, made in `folder` if it is
+    not there whole. It is named by the content of both, so what an older model said is never read.
+
+    Processes that ask at the same time wait for the first. Raises SonorantError if the disk is full or not writable, if
+    the features are damaged, or if a mel is not as long as its recording or not finite.
+    """
+    key = _key(features, predictor)
+    target = folder / key[:32]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with locked(folder / f"{target.name}.lock"):
+            if not _whole(target, key):
+                _write(features, target, key, says)
+    except OSError as error:
+        raise SonorantError(f"{error.filename or folder}: {error.strerror}; make room there and start again") from None
+    return target
+
+
+def _key(features: Path, predictor: Path) -> str:
+    # Without its provenance: that another commit trained the same weights changes nothing.
+    described = {key: value for key, value in read_json(predictor / "model.json").items() if key != "provenance"}
+    parts = [VERSION, store_hash(features), sha256_file(predictor / "weights.pt"), described]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _whole(store: Path, key: str) -> bool:
+    try:
+        opened = FeatureStore.open(store)
+        opened.verify()
+    except SonorantError:
+        return False
+    return bool(opened.header.get(SAID_BY) == key)
+
+
+def _write(features: Path, target: Path, key: str, says: Says) -> None:
+    from tqdm import tqdm  # not needed where a store is only read
+
+    store = FeatureStore.open(features)
+    store.verify()  # or its damage would be taken over under a new hash
+    bins = store.audio.n_mels
+    with atomic_folder(target) as new:
+        with ArrayWriter(new / SAID_MELS, np.float16, (bins,)) as mels:
+            said = tqdm(says(store), desc="predicted mels", unit="utterance", total=len(store))
+            for i, mel_TM in zip(range(len(store)), said, strict=True):
+                if mel_TM.shape != (store.frames[i], bins) or not np.isfinite(mel_TM).all():
+                    wanted = f"not finite numbers of the recording's shape {(int(store.frames[i]), bins)}"
+                    raise SonorantError(f"utterance '{store.ids[i]}': the predictor's mel {mel_TM.shape} is {wanted}")
+                mels.append(mel_TM.astype(np.float16))
+        for name in FILES:
+            (new / name).parent.mkdir(exist_ok=True)
+            shutil.copyfile(features / name, new / name)
+        store.place.seen_from(target).write(new)
+        write_json(new / HEADER, store.header | {SAID_MELS: mels.sha256, SAID_BY: key})

@@ -1,0 +1,175 @@
+"""Keep a store in order: remove what no index needs, find what is damaged, copy what an index needs elsewhere."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from sonorant.errors import SonorantError
+from sonorant.features.store.marks import KEYS, MARKS, mark_name, unpacked
+from sonorant.features.store.place import Place
+from sonorant.features.store.shard_files import OBJECTS, SHARDS, object_name, shard_name
+from sonorant.features.store.store import Entry, Store, open_store
+from sonorant.files import sha256_file
+
+_REPAIR = "run the stage that writes it (dvc repro)"
+
+
+@dataclass(frozen=True)
+class Needed:
+    """What an index on this machine needs of its store."""
+
+    index: Path
+    place: Place
+    keys: bytes
+    """Of its shards, as `KEYS` has them."""
+    objects: frozenset[str]
+    """Names of its arrays in the store."""
+
+    @classmethod
+    def of(cls, index: Path, objects: Iterable[bytes]) -> Needed:
+        """Of the folder `index`, which names arrays by these SHA-256. Raises SonorantError if a file is missing."""
+        place = Place.read(index, _REPAIR)
+        try:
+            keys = (index / KEYS).read_bytes()
+        except FileNotFoundError:
+            raise SonorantError(f"{index / KEYS}: no such file; {_REPAIR}") from None
+        return cls(index, place, keys, frozenset(object_name(one.hex()) for one in objects))
+
+
+def store_of(needed: Collection[Needed]) -> Store:
+    """The one store that these indexes were made from. Raises SonorantError if there are two."""
+    places = {one.place.store if one.place.remote else str(Path(one.place.store).resolve()) for one in needed}
+    if len(places) != 1:
+        raise SonorantError(f"the indexes are of different stores ({', '.join(sorted(places))}); name those of one")
+    return open_store(places.pop())
+
+
+@dataclass(frozen=True)
+class Removed:
+    """What `collect` removed, or would."""
+
+    indexes: int
+    shards: int
+    objects: int
+    drafts: int
+    bytes: int
+
+
+class _Uses:
+    """What indexes need of a store: those given and, unless `only`, all that were ever made from it; in any case those
+    that were begun since `old`."""
+
+    def __init__(self, store: Store, needed: Collection[Needed], only: bool, old: float) -> None:
+        self._store, self._only, self._old = store, only, old
+        self._own = {mark_name(one.keys) for one in needed}
+        self._names = {name for one in needed for name in one.objects}
+        self._read: set[str] = set()
+        self._arrays: dict[str, list[str]] = {}
+        for one in needed:
+            self._take(one.keys)
+
+    def names(self) -> set[str]:
+        """Of all shards and arrays that are needed now. To be asked after the store was listed: a stage notes what it
+        needs before it looks for it."""
+        for note in self._store.entries(MARKS):
+            if note.name not in self._read and not self._forgettable(note):
+                self._read.add(note.name)
+                self._take(self._store.read(note.name) or b"")
+        return self._names
+
+    def forgettable(self) -> list[str]:
+        """Names of the notes of other indexes that count for nothing."""
+        return [note.name for note in self._store.entries(MARKS) if self._forgettable(note)]
+
+    def arrays(self, shard: str) -> list[str]:
+        """Of the shard of this name, as its file said when it was first asked for: it may have been removed since."""
+        if not self._arrays.get(shard):
+            self._arrays[shard] = _objects_of(self._store, shard)
+        return self._arrays[shard]
+
+    def _forgettable(self, note: Entry) -> bool:
+        return self._only and note.name not in self._own and note.modified <= self._old
+
+    def _take(self, keys: bytes) -> None:
+        shards = {shard_name(key) for key in unpacked(keys)} - self._names
+        self._names |= shards | {name for shard in shards for name in self.arrays(shard)}
+
+
+def collect(needed: Collection[Needed], *, only: bool, hours: float, dry_run: bool) -> Removed:
+    """Remove shards and arrays that no index needs: neither those given nor, unless `only`, any that was ever made from
+    the store. What is younger than `hours` stays, as a stage at work may have written it, and so does what an index
+    needs that was begun since, even while this removes. Drafts of processes that were killed go too."""
+    store, old = store_of(needed), time.time() - 3600 * hours
+    uses = _Uses(store, needed, only, old)
+    # The last file of a shard goes first: what is half removed is never taken for whole.
+    lost = [entry for folder in (SHARDS, OBJECTS) for entry in _unused(store, folder, uses, old)]
+    if not dry_run:
+        folders = dict.fromkeys(entry.name.rpartition("/")[0] for entry in lost)
+        lost = [entry for folder in folders for entry in _remove_unused(store, folder, uses, old)]
+    forgotten = uses.forgettable()
+    if not dry_run:
+        for name in forgotten:
+            store.delete(name)
+    drafts = store.tidy(old, dry_run=dry_run)
+    shards = sum(entry.name.startswith(f"{SHARDS}/") for entry in lost)
+    freed = sum(entry.size for entry in (*lost, *drafts))
+    return Removed(len(forgotten), shards, len(lost) - shards, len(drafts), freed)
+
+
+def _unused(store: Store, folder: str, uses: _Uses, old: float) -> list[Entry]:
+    there = [entry for entry in store.entries(folder) if entry.modified <= old]
+    used = uses.names()
+    return [entry for entry in there if entry.name not in used]
+
+
+def _remove_unused(store: Store, folder: str, uses: _Uses, old: float) -> list[Entry]:
+    """Remove what is unused of a folder of few objects. It is looked at once more, as a stage may have begun since."""
+    lost = _unused(store, folder, uses, old)
+    for entry in lost:
+        if entry.name.startswith(f"{SHARDS}/"):
+            uses.arrays(entry.name)  # a stage that begins at this moment may have read the file, and need them
+        store.delete(entry.name)
+    return lost
+
+
+def faults(needed: Collection[Needed]) -> Iterator[tuple[str, str]]:
+    """Name of each array that is missing or damaged, and which of the two."""
+    store = store_of(needed)
+    with store.draft() as folder:
+        for name in sorted(name for one in needed for name in one.objects):
+            file = store.local(name) or folder / "fetched"
+            there = file.exists() if store.local(name) else store.fetch(name, file)
+            if not there:
+                yield name, "missing"
+            elif sha256_file(file) != name.rsplit("/", 1)[-1]:
+                yield name, "damaged"
+
+
+def copy(needed: Collection[Needed], target: Store) -> int:
+    """Copy what is missing of these indexes' shards to another store; return how many objects that were."""
+    store, copied = store_of(needed), 0
+    there = {entry.name for folder in (OBJECTS, SHARDS) for entry in target.entries(folder)}
+    for one in needed:
+        target.create(mark_name(one.keys), one.keys)
+        for name in (*sorted(one.objects), *map(shard_name, unpacked(one.keys))):  # what says "whole" last
+            if name in there:
+                continue
+            with target.draft() as folder:
+                if store.fetch(name, folder / "object"):
+                    target.put(folder / "object", name)
+                    copied += 1
+                elif name in one.objects:
+                    raise SonorantError(f"{store.place}/{name}: no such object; make it anew where it was made")
+    return copied
+
+
+def _objects_of(store: Store, shard: str) -> list[str]:
+    with suppress(ValueError, KeyError, TypeError):
+        kept = store.read(shard)
+        return [object_name(sha256) for sha256 in json.loads(kept)["objects"].values()] if kept else []
+    return []

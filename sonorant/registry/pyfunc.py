@@ -1,0 +1,100 @@
+"""The voice as an MLflow model (models from code): text in, speech out. MLflow runs this file; nobody imports it."""
+
+import base64
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import mlflow.models
+import numpy as np
+import pandas as pd
+import soundfile
+from mlflow.exceptions import MlflowException
+from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE
+from mlflow.pyfunc.model import PythonModel
+
+from sonorant.errors import SonorantError
+from sonorant.speech.streaming import Speech
+from sonorant.speech.subtitles import as_json
+from sonorant.speech.voice import AT_ONCE, Voice
+
+MANNER = {"speed": 1.0, "pitch": 0.0, "energy": 0.0}
+"""Columns that say how, and what they are where nothing is said."""
+UNSPOKEN = {"audio": "", "sample_rate": 0, "seconds": 0.0, "timings": "", "warning": "", "error": ""}
+"""A row of the answer before anything is known of it."""
+
+
+class SpokenVoice(PythonModel):
+    """Speaks each row of a table."""
+
+    def load_context(self, context: Any) -> None:
+        """Load the bundle among the model's artifacts. MLflow calls it once, by this name."""
+        self.voice = Voice.load(Path(context.artifacts["bundle"]))
+
+    def predict(self, context: Any, model_input: pd.DataFrame, params: dict[str, Any] | None = None) -> pd.DataFrame:
+        """Speak a table with the column `text` and, if wanted, `speaker` (a name), `speed` (2.0 = twice as fast),
+        `pitch` (semitones) and `energy` (dB), as `Voice.say`. Texts may hold marks and be SSML.
+
+        Returns a row each: `audio` (a 16-bit wav, base64), `sample_rate` (Hz), `seconds`, `timings`, `warning`,
+        `error`. `timings` is JSON: `words` as `sonorant say --timings` writes them, or `not_run` with why the voice
+        does not tell. A row that cannot be spoken has no audio and one line as `error`, else empty. `warning` names the
+        sentences that did not go well (`FinishReason`). A voice of the family codec_lm takes no speed but 1. Raises
+        MlflowException, which a server answers with status 400, if no row can be spoken or the table is more than one
+        request may ask for.
+        """
+        asked = model_input.to_dict("records")
+        characters = sum(len(str(row.get("text"))) for row in asked)
+        if characters > AT_ONCE.characters:
+            raise _refusal(
+                f"the rows have {characters} characters, at most {AT_ONCE.characters} are spoken in one request; "
+                "split them"
+            )
+        rows = [self._row(number, row) for number, row in enumerate(asked, 1)]
+        if rows and all(row["error"] for row in rows):
+            raise _refusal("; ".join(row["error"] for row in rows[:5]) + ("; ..." if len(rows) > 5 else ""))
+        return pd.DataFrame(rows, columns=list(UNSPOKEN))
+
+    def _row(self, number: int, row: dict[str, Any]) -> dict[str, Any]:
+        answer = UNSPOKEN | {"sample_rate": self.voice.sample_rate}
+        try:
+            speech = self._speech(row)
+            told = [(samples, speech.completed) for samples in speech]
+        except SonorantError as error:
+            return answer | {"error": f"row {number}: {error}"}
+        samples = np.concatenate([chunk for chunk, _ in told])
+        words = [as_json(word) for _, completed in told for word in completed]
+        why = self.voice.why_untimed
+        timings = {"not_run": why} if why else {"words": words}
+        file = io.BytesIO()
+        soundfile.write(file, samples, self.voice.sample_rate, format="WAV", subtype="PCM_16")
+        audio = base64.b64encode(file.getvalue()).decode()
+        return answer | {
+            "audio": audio,
+            "seconds": len(samples) / self.voice.sample_rate,
+            "timings": json.dumps(timings, ensure_ascii=False),
+            "warning": "; ".join(speech.warnings),
+        }
+
+    def _speech(self, row: dict[str, Any]) -> Speech:
+        given = {name: value for name, value in row.items() if not pd.isna(value)}
+        text, speaker = given.get("text"), given.get("speaker")
+        if not isinstance(text, str):
+            raise SonorantError("there is no text")
+        how: dict[str, Any] = {name: _number(name, given.get(name, usual)) for name, usual in MANNER.items()}
+        timings = not self.voice.why_untimed
+        return self.voice.stream(text, speaker, limits=AT_ONCE, whole=True, timings=timings, **how)
+
+
+def _number(name: str, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise SonorantError(f"{name} must be a number, not {value!r}") from None
+
+
+def _refusal(line: str) -> MlflowException:
+    return MlflowException(line, error_code=INVALID_PARAMETER_VALUE)
+
+
+mlflow.models.set_model(SpokenVoice())

@@ -1,0 +1,238 @@
+"""Send a run directory to MLflow while it grows, each point once.
+
+`tracking.json` beside the points records what was sent. Before a batch leaves, the file says "in doubt". If it still
+does later (the answer was lost, the process killed), the follower asks the store what it has before sending again.
+"""
+
+import dataclasses
+import logging
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from sonorant.errors import SonorantError
+from sonorant.files import read_json, write_json
+from sonorant.locks import locked
+from sonorant.registry.tracking.mlflow_run import RunSpec, close_run, open_run
+from sonorant.registry.tracking.mlflow_store import Store, TrackingUnavailable, open_store, shown
+from sonorant.registry.tracking.points import Point, Tail, append_load, draw_sample
+
+log = logging.getLogger(__name__)
+STATE = "tracking.json"
+LOCK = "tracking.lock"
+END = "tracking_end.json"
+"""How the stage ended; written by the stage itself, as its thread may still be waiting for the store."""
+BATCH = 500
+"""Points per request; MLflow takes 1000."""
+
+
+@dataclass(kw_only=True)
+class Sent:
+    """What the store is known to have."""
+
+    run_id: str | None = None
+    """None until the run exists."""
+    steps: dict[str, int] = field(default_factory=dict)
+    """The newest step sent of each curve."""
+    samples: list[str] = field(default_factory=list)
+    """Names of the samples whose pictures and sound were sent."""
+    in_doubt: bool = False
+    """A batch left and no answer was recorded."""
+
+
+class Delivery:
+    """Sends what a run directory has and the store lacks, one process at a time.
+
+    `spec` describes a new run; later the directory remembers it. Raises SonorantError if both are missing.
+    """
+
+    def __init__(self, directory: Path, spec: RunSpec | None = None) -> None:
+        self.directory = directory
+        self.files: list[tuple[Path, str]] = []
+        self.arrived = 0
+        """Batches, samples and files that the store has taken: a sign of progress."""
+        self._tails = [Tail(directory / "metrics.jsonl"), Tail(directory / "system.jsonl")]
+        self._store: Store | None = None
+        with locked(directory / LOCK):
+            saved: dict[str, Any] = read_json(directory / STATE) if (directory / STATE).exists() else {}
+            if saved:
+                remembered = RunSpec(**saved["spec"])
+                spec = dataclasses.replace(spec, key=remembered.key) if spec else remembered
+            if spec is None:
+                remedy = "name a run directory such as runs/train_acoustic/<fingerprint>"
+                raise SonorantError(f"{directory}: was never tracked (no {STATE}); {remedy}")
+            self.spec = spec
+            self.sent = Sent(**saved.get("sent", {}))
+            self._save()
+
+    def send(self) -> None:
+        """Send everything new. Raises TrackingUnavailable or what mlflow raises; the next call resumes from there."""
+        try:
+            with locked(self.directory / LOCK):
+                self.sent = Sent(**read_json(self.directory / STATE)["sent"])  # another process may have sent since
+                store, run_id = self._open()
+                client = store.client
+                self._send_points(client, run_id)
+                self._send_samples(client, run_id)
+                while self.files:
+                    path, folder = self.files[0]
+                    (client.log_artifacts if path.is_dir() else client.log_artifact)(run_id, str(path), folder or None)
+                    del self.files[0]
+                    self.arrived += 1
+        except Exception:
+            for tail in self._tails:
+                tail.restart()
+            raise
+
+    def close(self) -> None:
+        """Set how the run ended: FINISHED, FAILED or KILLED. Without a recorded end it runs on or can be resumed."""
+        if (self.directory / END).exists():
+            close_run(*self._open(), read_json(self.directory / END)["status"])
+
+    def _open(self) -> tuple[Store, str]:
+        if self._store is None:
+            store = open_store()
+            run_id, new = open_run(store, self.spec, self.sent.run_id)
+            # A new run is empty; one found only by its key may hold anything.
+            if run_id != self.sent.run_id:
+                self.sent = Sent(run_id=run_id, in_doubt=not new)
+                self._save()
+            self._store = store
+        assert self.sent.run_id is not None
+        return self._store, self.sent.run_id
+
+    def _send_points(self, client: Any, run_id: str) -> None:
+        from mlflow.entities import Metric
+
+        points = self._new_points()
+        for start in range(0, len(points), BATCH):
+            batch = points[start : start + BATCH]
+            missing = self._without_known(client, run_id, batch) if self.sent.in_doubt else batch
+            self.sent.in_doubt = True
+            self._save()
+            if missing:
+                metrics = [Metric(p.key, p.value, round(p.time * 1000), p.step) for p in missing]
+                client.log_batch(run_id, metrics=metrics)
+            self.sent.steps |= {point.key: point.step for point in batch}
+            self.sent.in_doubt = False
+            self._save()
+            self.arrived += 1
+
+    def _new_points(self) -> list[Point]:
+        newest = dict(self.sent.steps)
+        points = []
+        for point in chain.from_iterable(tail.read() for tail in self._tails):
+            if point.step > newest.get(point.key, -1):
+                newest[point.key] = point.step
+                points.append(point)
+        return points
+
+    @staticmethod
+    def _without_known(client: Any, run_id: str, batch: list[Point]) -> list[Point]:
+        keys = {point.key for point in batch}
+        known = {(key, metric.step) for key in keys for metric in client.get_metric_history(run_id, key)}
+        return [point for point in batch if (point.key, point.step) not in known]
+
+    def _send_samples(self, client: Any, run_id: str) -> None:
+        for sample in sorted((self.directory / "samples").glob("step-*")):
+            if sample.name in self.sent.samples or not sample.is_dir():
+                continue
+            with tempfile.TemporaryDirectory() as folder:
+                draw_sample(sample, Path(folder))
+                for sound in sample.glob("*.wav"):
+                    shutil.copy(sound, folder)
+                client.log_artifacts(run_id, folder, f"samples/{sample.name}")
+            self.sent.samples.append(sample.name)
+            self._save()
+            self.arrived += 1
+
+    def _save(self) -> None:
+        state = {"spec": dataclasses.asdict(self.spec), "sent": dataclasses.asdict(self.sent)}
+        write_json(self.directory / STATE, state)
+
+
+class Follower(threading.Thread):
+    """Sends a run directory and the machine's load every `interval` seconds until `finish`; never raises.
+
+    Logs once that the store is away, and then asks it less and less often.
+    """
+
+    def __init__(self, directory: Path, spec: RunSpec, interval: float = 5.0) -> None:
+        super().__init__(name="mlflow-follower", daemon=True)
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / END).unlink(missing_ok=True)
+        self.delivery = Delivery(directory, spec)
+        self.behind = False
+        self._interval = interval
+        self._done = threading.Event()
+
+    def run(self) -> None:
+        wait, load_due = 0.0, 0.0
+        while not self._done.wait(wait):
+            if time.monotonic() >= load_due:
+                with suppress(OSError):  # a full disk is the trainer's to report
+                    append_load(self.delivery.directory / "system.jsonl")
+                load_due = time.monotonic() + 2 * self._interval
+            longer = min(max(2 * wait, self._interval), 12 * self._interval)
+            wait = self._interval if self._quietly(self.delivery.send) else longer
+        if self._quietly(self.delivery.send):
+            self._quietly(self.delivery.close)
+
+    def finish(self, status: str, patience: float) -> bool:
+        """Send the rest and close; wait while something arrives every `patience` seconds. Returns whether all did."""
+        with suppress(OSError):
+            write_json(self.delivery.directory / END, {"status": status})
+        self._done.set()
+        arrived = -1
+        while self.is_alive() and self.delivery.arrived > arrived:
+            arrived = self.delivery.arrived
+            self.join(patience)
+        return not self.is_alive() and not self.behind
+
+    def _quietly(self, action: Callable[[], None]) -> bool:
+        try:
+            action()
+        except Exception as error:
+            if not self.behind:
+                log.warning("tracking is behind, the stage goes on: %s", shown(error)[:300])
+            self.behind = True
+            return False
+        if self.behind:
+            log.warning("tracking has caught up")
+        self.behind = False
+        return True
+
+
+def tracked_runs(folders: Iterable[Path]) -> list[Path]:
+    """The tracked run directories at or below these folders. Raises SonorantError naming a folder without any."""
+    found = []
+    for folder in folders:
+        below = sorted(path.parent for path in folder.rglob(STATE))
+        if not below:
+            remedy = "name runs/<stage>/<fingerprint>"
+            raise SonorantError(f"{folder}: holds no run that was ever tracked (no {STATE}); {remedy}")
+        found += below
+    return found
+
+
+def sync(directory: Path) -> str:
+    """Send what MLflow still lacks of a run directory, and return the MLflow run's id.
+
+    Raises SonorantError if the directory was never tracked, TrackingUnavailable if the store does not answer.
+    """
+    delivery = Delivery(directory)
+    try:
+        delivery.send()
+        delivery.close()
+    except SonorantError:
+        raise
+    except Exception as error:
+        raise TrackingUnavailable(f"{directory}: MLflow did not take the run: {shown(error)[:300]}") from error
+    return str(delivery.sent.run_id)

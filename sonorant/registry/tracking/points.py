@@ -1,0 +1,137 @@
+"""A run directory's content for MLflow: points of its curves, pictures of its samples, and the machine's load."""
+
+import json
+import time
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from sonorant.training.telemetry.nvml import NoNvml, Nvml
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """One value of one curve."""
+
+    key: str
+    value: float
+    """May be NaN or infinite: a diverged loss is worth seeing."""
+    step: int
+    time: float
+    """Unix seconds."""
+
+
+class Tail:
+    """Reads whole new lines of a growing file, and starts over if the file was rewritten.
+
+    A trainer that resumes from a checkpoint may drop the lines after it. The file's size does not always show that, so
+    the last line read is compared first.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._position = 0
+        self._last = b""
+
+    def restart(self) -> None:
+        self._position, self._last = 0, b""
+
+    def read(self) -> list[Point]:
+        """The points of all whole lines since the last call; damaged lines (a killed writer) are skipped."""
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self._position - len(self._last))
+                if file.read(len(self._last)) != self._last:
+                    self.restart()
+                    file.seek(0)
+                data = file.read()
+        except FileNotFoundError:
+            return []
+        whole = data[: data.rfind(b"\n") + 1]
+        self._position += len(whole)
+        lines = whole.splitlines(keepends=True)
+        self._last = lines[-1] if lines else self._last
+        return [point for line in lines for point in _points(line)]
+
+
+def _points(line: bytes) -> list[Point]:
+    try:
+        row = json.loads(line)
+        step, time = int(row["step"]), float(row["time"])
+        return [Point(key=key, value=float(value), step=step, time=time) for key, value in row["metrics"].items()]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return []
+
+
+def draw_sample(sample: Path, out: Path) -> None:
+    """Draw the folder `sample` into `out`, without absent or damaged files.
+
+    `mel.npz` (target and predicted, (M, T) log-mel) becomes `mel.png`, `alignment.npz` (alignment, (T, N) or (N, T))
+    becomes `alignment.png`.
+    """
+    mels = {name: mel for name, mel in _arrays(sample / "mel.npz").items() if name in ("target", "predicted")}
+    _draw(mels, "frame", "mel bin", out / "mel.png")
+    _draw(_arrays(sample / "alignment.npz"), "frame", "phoneme", out / "alignment.png")
+
+
+def _arrays(path: Path) -> dict[str, np.ndarray]:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: np.squeeze(file[name]) for name in file.files}
+    except (OSError, ValueError, zipfile.BadZipFile):
+        return {}
+    return {name: array.astype(np.float32) for name, array in arrays.items() if array.ndim == 2}
+
+
+def _draw(arrays: dict[str, np.ndarray], across: str, up: str, out: Path) -> None:
+    if not arrays:
+        return
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # pyplot is not safe in a thread
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 2.6 * len(arrays)), dpi=90, layout="constrained")
+    FigureCanvasAgg(figure)
+    for axis, (name, array) in zip(figure.subplots(len(arrays), squeeze=False)[:, 0], arrays.items(), strict=True):
+        image = axis.imshow(array, origin="lower", aspect="auto", interpolation="none")
+        axis.set(title=name, xlabel=across, ylabel=up)
+        figure.colorbar(image, ax=axis)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(out)
+
+
+def append_load(path: Path) -> None:
+    """Append the machine's current load in the format of `metrics.jsonl`; its step counts the lines."""
+    step = path.read_bytes().count(b"\n") + 1 if path.exists() else 1
+    row = {"step": step, "time": time.time(), "metrics": {**processor_load(), **gpu_load()}}
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(row) + "\n")
+
+
+def processor_load() -> dict[str, float]:
+    """Cores in use since the last call (percent) and memory in use (MB, percent)."""
+    import psutil
+
+    memory = psutil.virtual_memory()
+    return {
+        "system/cpu_utilization_percentage": psutil.cpu_percent(),
+        "system/system_memory_usage_megabytes": memory.used / 1e6,
+        "system/system_memory_usage_percentage": memory.percent,
+    }
+
+
+def gpu_load() -> dict[str, float]:
+    """Use (percent) and memory (MB) of each NVIDIA GPU; empty without GPU or NVML."""
+    try:
+        with Nvml() as nvml:
+            loads = {gpu.index: nvml.load(gpu.uuid) for gpu in nvml.gpus()}
+    except NoNvml:
+        return {}
+    load = {}
+    for index, now in loads.items():
+        if now.utilization is not None:
+            load[f"system/gpu_{index}_utilization_percentage"] = now.utilization
+        if now.memory_used is not None:
+            load[f"system/gpu_{index}_memory_usage_megabytes"] = now.memory_used / 1e6
+    return load

@@ -1,0 +1,68 @@
+"""A study's run in MLflow, and below it a run for each trial, which is the run above the trial's stages.
+
+A store that is away costs a trial nothing but its record.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sonorant.locks import locked
+from sonorant.registry.tracking.mlflow_run import EXECUTION_TAG, PARENT_TAG, flat
+from sonorant.registry.tracking.mlflow_store import DEFAULT_DATABASE, Store, open_store, shown
+
+log = logging.getLogger(__name__)
+STUDY_TAG, TRIAL_TAG = "sonorant.study", "sonorant.trial"
+
+
+def open_trial(study: str, number: int, execution: str, settings: Mapping[str, Any]) -> None:
+    """Make the run of a trial, which is the pipeline execution `execution`, with its settings as params."""
+
+    def make(store: Store) -> None:
+        parent = study_run(store, study)
+        tags = {EXECUTION_TAG: execution, PARENT_TAG: parent, STUDY_TAG: study, TRIAL_TAG: str(number)}
+        run = store.client.create_run(store.experiment, run_name=f"{study} {number}", tags=tags)
+        for key, value in flat(settings).items():
+            store.client.log_param(run.info.run_id, key, value[:6000])
+
+    _quietly(study, number, make)
+
+
+def close_trial(study: str, number: int, status: str, values: Mapping[str, float], why: str = "") -> None:
+    """End a trial's newest run: FINISHED, FAILED or KILLED, with its figures and why it gave none."""
+
+    def end(store: Store) -> None:
+        found = _find(store, f"tags.`{STUDY_TAG}` = '{study}' and tags.`{TRIAL_TAG}` = '{number}'")
+        if not found:
+            return
+        run = found[0].info.run_id
+        for name, value in values.items():
+            store.client.log_metric(run, name, value)
+        if why:
+            store.client.set_tag(run, "ended", why[:5000])
+        store.client.set_terminated(run, status)
+
+    _quietly(study, number, end)
+
+
+def study_run(store: Store, study: str) -> str:
+    """Id of the run above a study's trials, found or made."""
+    with locked(DEFAULT_DATABASE.with_name("study.lock")):  # two workers may begin at the same time
+        found = _find(store, f"tags.`{STUDY_TAG}` = '{study}' and tags.`{TRIAL_TAG}` = 'all'")
+        if found:
+            return str(found[0].info.run_id)
+        tags = {STUDY_TAG: study, TRIAL_TAG: "all"}
+        run = store.client.create_run(store.experiment, run_name=f"study {study}", tags=tags)
+        store.client.set_terminated(run.info.run_id, "FINISHED")  # it only holds its trials
+    return str(run.info.run_id)
+
+
+def _find(store: Store, where: str) -> list[Any]:
+    return list(store.client.search_runs([store.experiment], filter_string=where, max_results=1))
+
+
+def _quietly(study: str, number: int, action: Callable[[Store], None]) -> None:
+    try:
+        action(open_store())
+    except Exception as error:
+        log.warning("trial %d of '%s': MLflow lacks something: %s", number, study, shown(error)[:300])

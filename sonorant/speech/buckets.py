@@ -1,0 +1,200 @@
+"""Pads requests of any size to a few shapes, which are prepared beforehand.
+
+A padded row is as it would be alone, so padding changes no value. Only where `decode` is asked for a part of an
+utterance, frames near the part's end see what really follows instead of silence."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sonorant.audio.arrays import Floats, Ints
+from sonorant.speech.bundle import Lengths
+from sonorant.speech.runtimes import Runtime
+
+MULTIPLE = 8
+"""Sizes are rounded up to it: matrix units work on eight rows at a time."""
+SMALLEST = 16
+"""Below it a smaller size saves nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Buckets:
+    """Sizes that requests are padded to, each in rising order."""
+
+    tokens: tuple[int, ...]
+    """Tokens of the encoder; the decoder, to which they cost next to nothing, has the largest alone."""
+    frames: tuple[int, ...]
+    """Frames of decoder and vocoder."""
+    batches: tuple[int, ...] = (1,)
+    """Rows."""
+
+    @classmethod
+    def of(cls, lengths: Lengths, batches: tuple[int, ...] = (1,)) -> Buckets:
+        """For the corpus' lengths: longest, 95th percentile, median and its halves down to the shortest."""
+        return cls(tokens=_sizes(lengths.tokens), frames=_sizes(lengths.frames), batches=tuple(sorted(batches)))
+
+    def plan(self) -> list[tuple[str, tuple[int, ...]]]:
+        """Every graph with every shape to prepare: (rows, tokens), (rows, tokens, frames) or (rows, frames)."""
+        shapes: list[tuple[str, tuple[int, ...]]] = []
+        for rows in self.batches:
+            shapes += [("encoder", (rows, tokens)) for tokens in self.tokens]
+            shapes += [("decoder", (rows, self.tokens[-1], frames)) for frames in self.frames]
+            shapes += [("vocoder", (rows, frames)) for frames in self.frames]
+        return shapes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counters:
+    """What became of the requests so far."""
+
+    hits: int
+    """Served in a bucket."""
+    misses: int
+    """Outside all buckets, and served by the runtime that takes any shape."""
+    prepared: int
+    """Shapes compiled or recorded so far."""
+    late: int
+    """Those of them that a request had to wait for, after or without `warm_up`: recompilations in service."""
+
+
+class Bucketed:
+    """Makes a runtime of fixed shapes one of any shape. Any number of threads may use it."""
+
+    def __init__(
+        self,
+        fixed: Runtime,
+        free: Runtime,
+        buckets: Buckets,
+        prepared: Callable[[], int],
+        rows: int | None = None,
+    ) -> None:
+        """`fixed`: only ever given the shapes of `buckets`, prepares something for each at its first call; `free`:
+        computes the same for what is outside the buckets; `prepared`: how many shapes `fixed` has prepared so far;
+        `rows`: of a vocoder's frame, None = as many as a decoder's."""
+        self.buckets = buckets
+        self._rows = rows
+        self._prepared_so_far = prepared
+        self._fixed = fixed
+        self._free = free
+        self._hits = self._misses = self._warmed = 0
+        self._counting = threading.Lock()
+        self._preparing = threading.Lock()
+        self._ready: set[tuple[str, tuple[int, ...]]] = set()
+
+    def encode(
+        self,
+        tokens: Ints,
+        lengths: Ints,
+        speaker: Ints,
+        speed: Floats,
+        pitch: Floats | None = None,
+        energy: Floats | None = None,
+    ) -> tuple[Floats, Ints]:
+        count, width = tokens.shape[:2]
+        shape = _fit((count, self.buckets.batches), (width, self.buckets.tokens))
+        if not self._counted(shape):
+            return self._free.encode(tokens, lengths, speaker, speed, pitch, energy)
+        rows, columns = shape
+        padded = _pad(tokens, rows, columns), _pad(lengths, rows), _pad(speaker, rows), _pad(speed, rows, fill=1)
+        changes = (None if change is None else _pad(change, rows) for change in (pitch, energy))
+        states, ends = self._prepared("encoder", shape, lambda: self._fixed.encode(*padded, *changes))
+        return states[:count, :width], ends[:count, :width]
+
+    def decode(self, states: Floats, ends: Ints, time: Ints) -> Floats:
+        count, width = ends.shape
+        shape = _fit((count, self.buckets.batches), (width, self.buckets.tokens[-1:]), (len(time), self.buckets.frames))
+        if not self._counted(shape):
+            return self._free.decode(states, ends, time)
+        rows, columns, frames = shape
+        longer = np.concatenate([ends, np.repeat(ends[:, -1:], columns - width, axis=1)], axis=1)
+        padded = _pad(states, rows, columns), _pad(longer, rows), np.arange(time[0], time[0] + frames)
+        return self._prepared("decoder", shape, lambda: self._fixed.decode(*padded))[:count, :, : len(time)]
+
+    def vocode(self, mel: Floats, lengths: Ints) -> Floats:
+        count, _, width = mel.shape
+        shape = _fit((count, self.buckets.batches), (width, self.buckets.frames))
+        if not self._counted(shape):
+            return self._free.vocode(mel, lengths)
+        rows, frames = shape
+        padded = _pad(mel, rows, mel.shape[1], frames), _pad(lengths, rows)
+        samples = self._prepared("vocoder", shape, lambda: self._fixed.vocode(*padded))
+        return samples[:count, : samples.shape[1] // frames * width]
+
+    def warm_up(self, progress: bool = True) -> float:
+        """Prepare all buckets, so that no request waits. Returns the seconds; `progress` shows each on stderr."""
+        from tqdm import tqdm  # not where requests are only padded
+
+        began = perf_counter()
+        states: dict[int, Floats] = {}
+        mel: dict[tuple[int, ...], Floats] = {}
+        steps = tqdm(self.buckets.plan(), desc="warm-up", unit="shape", disable=not progress)
+        for graph, shape in steps:
+            steps.set_postfix_str(f"{graph} {'x'.join(map(str, shape))}")
+            rows = shape[0]
+            if graph == "encoder":
+                ones = np.ones(rows, np.int64)
+                tokens = np.zeros((*shape, 3), np.int64)
+                states[rows], _ = self.encode(tokens, ones * shape[1], ones * 0, ones.astype(np.float32))
+            elif graph == "decoder":
+                ends = np.repeat(np.arange(1, shape[1] + 1)[None], rows, axis=0)
+                mel[rows, shape[2]] = self.decode(states[rows], ends, np.arange(shape[2]))
+            else:
+                frames = mel[shape] if self._rows is None else np.zeros((rows, self._rows, shape[1]), np.float32)
+                self.vocode(frames, np.full(rows, shape[1]))
+        with self._counting:
+            self._hits = self._misses = 0
+            self._warmed = self._prepared_so_far()
+        return perf_counter() - began
+
+    def counters(self) -> Counters:
+        """What became of the requests since loading, or since `warm_up`."""
+        with self._counting:
+            prepared = self._prepared_so_far()
+            return Counters(hits=self._hits, misses=self._misses, prepared=prepared, late=prepared - self._warmed)
+
+    def _counted(self, shape: tuple[int, ...]) -> bool:
+        """Whether there is a bucket."""
+        with self._counting:
+            self._hits += bool(shape)
+            self._misses += not shape
+        return bool(shape)
+
+    def _prepared(self, graph: str, shape: tuple[int, ...], run: Callable[[], Any]) -> Any:
+        """Run; one thread at a time where the shape is new."""
+        if (graph, shape) in self._ready:
+            return run()
+        with self._preparing:
+            result = run()
+            self._ready.add((graph, shape))
+            return result
+
+
+def _sizes(lengths: tuple[int, int, int, int]) -> tuple[int, ...]:
+    shortest, median, p95, longest = lengths
+    sizes = [longest, p95, median]
+    while sizes[-1] // 2 >= max(shortest, SMALLEST):
+        sizes.append(sizes[-1] // 2)
+    return tuple(sorted({-(-size // MULTIPLE) * MULTIPLE for size in sizes}))
+
+
+def _fit(*wanted: tuple[int, tuple[int, ...]]) -> tuple[int, ...]:
+    """The smallest size at least as large for each (size, sizes to choose from); empty if one of them has none."""
+    found = tuple(min((size for size in sizes if size >= least), default=0) for least, sizes in wanted)
+    return found if all(found) else ()
+
+
+def _pad(values: NDArray[Any], *shape: int, fill: float = 0) -> NDArray[Any]:
+    """Enlarge the first axes to `shape` with `fill` behind what is there."""
+    return np.pad(
+        values,
+        [(0, wanted - there) for wanted, there in zip(shape, values.shape, strict=False)]
+        + [(0, 0)] * (values.ndim - len(shape)),
+        constant_values=fill,
+    )

@@ -1,0 +1,243 @@
+"""One decoding step, from the model's logits to the next state, by the same code for every runtime.
+
+Guards notice speech that goes wrong, sampling chooses the codes, the pointer advances. Codes are drawn by inverting the
+cumulative distribution with uniform numbers made beforehand on the host: a seed gives the same codes under any runtime,
+and nothing waits for a device's generator.
+
+Written against the Python array API standard, for numpy and torch alike. Values steer only through `where`: no step on
+a device waits for an earlier one to be read, and a step can be compiled or captured."""
+
+import math
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sonorant.speech.decoding.state import LONGEST_PERIOD, Array, Rules, State
+
+
+class FinishReason(IntEnum):
+    """How an utterance ended: what went wrong first."""
+
+    WELL = 0
+    """The pointer left the last phoneme in time."""
+    BUDGET = 1
+    """It was cut where its budget ended."""
+    STUCK = 2
+    """The pointer stood on one phoneme too long and was pushed on."""
+    SILENCE = 3
+    """Silence longer than a pause."""
+    REPETITION = 4
+    """The same 1 to 8 frames, again and again."""
+
+
+class Watch(NamedTuple):
+    """What the guards found in a step."""
+
+    silent_B: Array
+    """As in `State`."""
+    recent_BRG: Array
+    """As in `State`."""
+    repeats_BR: Array
+    """As in `State`."""
+    finish_reason_B: Array
+    """As in `State`, without budgets."""
+    pushed_B: Array
+    """bool: the pointer must move, because the fault has lasted as long as it has stood there."""
+
+
+def watch(state: State, rules: Rules, codes_BG: Array, stays_B: Array, xp: Any) -> Watch:
+    """Examine the step just made: its codes (B, G), and whether the pointer would stay (B,) bool. Silence and
+    repetition while the pointer moves are only noted: skipping phonemes would not end them."""
+    all_silent_B = xp.all(codes_BG == rules.silence_BG, axis=-1)
+    silent_B = xp.where(all_silent_B, state.silent_B + 1, 0)
+    again_BR = xp.all(codes_BG[:, None, :] == state.recent_BRG, axis=-1)
+    repeats_BR = xp.where(again_BR, state.repeats_BR + 1, 0)
+    recent_BRG = xp.concat([codes_BG[:, None, :], state.recent_BRG[:, : LONGEST_PERIOD - 1]], axis=1)
+
+    alive_B = state.ended_B < 0
+    stood_B = state.age_B + 1
+    stuck_B = alive_B & stays_B & (stood_B >= rules.longest_phoneme_B)
+    silence_B = alive_B & (silent_B >= rules.longest_silence_B)
+    loop_B = alive_B & ~all_silent_B & (xp.max(repeats_BR, axis=-1) >= rules.longest_repeat_B)
+    found_B = xp.where(stuck_B, int(FinishReason.STUCK), 0)
+    found_B = xp.where(loop_B, int(FinishReason.REPETITION), found_B)
+    found_B = xp.where(silence_B, int(FinishReason.SILENCE), found_B)
+    standing_B = (silence_B & (stood_B >= rules.longest_silence_B)) | (loop_B & (stood_B >= rules.longest_repeat_B))
+    return Watch(
+        silent_B=silent_B,
+        recent_BRG=recent_BRG,
+        repeats_BR=repeats_BR,
+        finish_reason_B=xp.where(state.finish_reason_B == 0, found_B, state.finish_reason_B),
+        pushed_B=stays_B & (stuck_B | standing_B),
+    )
+
+
+Key = tuple[int, ...]
+"""What a row's noise follows from: seed, candidate, attempt; not its place in the batch."""
+
+
+def uniform_noise(keys: Sequence[Key], steps: int, numbers: int) -> NDArray[np.float32]:
+    """Uniform numbers in [0, 1), float32 (len(keys), steps, numbers), from a Philox generator a key (Salmon et al.
+    2011). More steps begin with the same numbers."""
+    generators = [np.random.Generator(np.random.Philox(np.random.SeedSequence(key))) for key in keys]
+    return np.stack([generator.random((steps, numbers), dtype=np.float32) for generator in generators])
+
+
+def choose_codes(
+    state: State, rules: Rules, logits_BGK: Array, noise_BG: Array, xp: Any, *, sampled: bool, penalised: bool
+) -> tuple[Array, Array]:
+    """A code of each codebook int64 (B, G), and its log-probability float32 (B, G) before penalty and temperature.
+    Logits are penalised, divided by the temperature, cut to the top k, then to the top p of the rest, as in
+    transformers."""
+    scores_BGK = penalise(logits_BGK, state, rules, xp) if penalised else logits_BGK
+    codes_BG = xp.argmax(scores_BGK, axis=-1)
+    if sampled:
+        drawn_BG = draw_codes(scores_BGK, rules, noise_BG, xp)
+        codes_BG = xp.where(rules.temperature_B[:, None] > 0, drawn_BG, codes_BG)
+    chosen_BG = xp.take_along_axis(logits_BGK, codes_BG[:, :, None], axis=-1)[:, :, 0]
+    highest_BG = xp.max(logits_BGK, axis=-1)
+    log_sum_BG = highest_BG + xp.log(xp.sum(xp.exp(logits_BGK - highest_BG[:, :, None]), axis=-1))
+    return codes_BG, chosen_BG - log_sum_BG
+
+
+def penalise(logits_BGK: Array, state: State, rules: Rules, xp: Any) -> Array:
+    """Make recent codes less likely (Keskar et al. 2019, section 4.1)."""
+    recent_BGK = state.step_B[:, None, None] - state.used_BGK <= rules.recent_B[:, None, None]
+    penalty_B11 = rules.penalty_B[:, None, None]
+    penalised_BGK = xp.where(logits_BGK > 0, logits_BGK / penalty_B11, logits_BGK * penalty_B11)
+    return xp.where(recent_BGK, penalised_BGK, logits_BGK)
+
+
+def draw_codes(scores_BGK: Array, rules: Rules, noise_BG: Array, xp: Any) -> Array:
+    """A code of each codebook int64 (B, G), drawn from the top k and of them the top p, ties included."""
+    temperature_B11 = xp.where(rules.temperature_B > 0, rules.temperature_B, 1.0)[:, None, None]
+    scaled_BGK = scores_BGK / temperature_B11
+    # Only values are sorted; codes keep their order, so that ties break alike in every library.
+    sorted_BGK = -xp.sort(-scaled_BGK, axis=-1)
+    highest_BG1 = sorted_BGK[:, :, :1]
+    weights_BGK = xp.exp(sorted_BGK - highest_BG1)
+    top_BGK = xp.arange(scores_BGK.shape[-1], device=scores_BGK.device) < rules.top_k_B[:, None, None]
+    sums_BGK = xp.cumulative_sum(xp.where(top_BGK, weights_BGK, 0.0), axis=-1)
+    # A code is in the nucleus if those before it do not fill it yet; the likeliest always is.
+    inside_BGK = top_BGK & (sums_BGK - weights_BGK < rules.top_p_B[:, None, None] * sums_BGK[:, :, -1:])
+    lowest_BG1 = xp.min(xp.where(inside_BGK, sorted_BGK, highest_BG1), axis=-1, keepdims=True)
+    weights_BGK = xp.where(scaled_BGK >= lowest_BG1, xp.exp(scaled_BGK - highest_BG1), 0.0)
+    return rank_at(xp.cumulative_sum(weights_BGK, axis=-1), noise_BG, xp)
+
+
+def rank_at(sums: Array, noise: Array, xp: Any) -> Array:
+    """Index int64 (...) at which cumulative sums (..., K) first exceed the fraction `noise` (...) of their total."""
+    # No product equals the total: the largest noise is 1 - 2^-24, which takes more than half of any float32's last bit.
+    return xp.count_nonzero(sums <= noise[..., None] * sums[..., -1:], axis=-1)
+
+
+LOG_HALF = math.log(0.5)
+
+
+def choose_advance(
+    state: State, rules: Rules, advance_BA: Array, noise_B: Array, xp: Any, *, sampled: bool
+) -> tuple[Array, Array, Array]:
+    """Phonemes to move (B,), phonemes to move if forced (B,), both int64, and log survival since arrival float32 (B,).
+
+    Logits `advance_BA`: 0 = stay, a = move by a phonemes. To stay is nearly always likeliest: the hazard of leaving
+    rarely reaches one half in any one frame, so a greedy pointer sticks. The median rule leaves, by the likeliest
+    number, once the probability of having stayed so long falls below one half: at the median of the phoneme's duration
+    under the model. Otherwise the class is drawn with the uniform `noise_B`. `sampled`: False skips drawing.
+    """
+    highest_B1 = xp.max(advance_BA, axis=-1, keepdims=True)
+    weights_BA = xp.exp(advance_BA - highest_B1)
+    log_stay_B = (advance_BA - highest_B1)[:, 0] - xp.log(xp.sum(weights_BA, axis=-1))
+    log_survival_B = state.log_survival_B + log_stay_B
+    likeliest_B = xp.argmax(advance_BA[:, 1:], axis=-1) + 1
+    advance_B = xp.where(log_survival_B < LOG_HALF, likeliest_B, 0)
+    if sampled:
+        drawn_B = rank_at(xp.cumulative_sum(weights_BA, axis=-1), noise_B, xp)
+        advance_B = xp.where(rules.median_B, advance_B, drawn_B)
+    return advance_B, likeliest_B, log_survival_B
+
+
+def advance(
+    state: State,
+    rules: Rules,
+    logits_BGK: Array,
+    advance_BA: Array,
+    xp: Any,
+    *,
+    sampled: bool = True,
+    penalised: bool = True,
+) -> State:
+    """The state after a step of the model that was fed `state`.
+
+    `logits_BGK`: float32, the codes of the grid's next row; `advance_BA`: float32, how far the pointer moves; `xp`: the
+    arrays' namespace, `array_api_compat.array_namespace(logits_BGK)`; `sampled`, `penalised`: `draws(rules)`,
+    `penalises(rules)`; False skips work that no row needs.
+    """
+    noise_BG = xp.take_along_axis(rules.noise_BSG, state.step_B[:, None, None], axis=1)[:, 0]
+    codebooks = logits_BGK.shape[1]
+    codes_BG, log_probability_BG = choose_codes(
+        state, rules, logits_BGK, noise_BG[:, :codebooks], xp, sampled=sampled, penalised=penalised
+    )
+    advance_B, likeliest_B, log_survival_B = choose_advance(
+        state, rules, advance_BA, noise_BG[:, codebooks], xp, sampled=sampled
+    )
+    real_BG = is_real(state, xp)
+    codes_BG = xp.where(real_BG, codes_BG, logits_BGK.shape[2])
+    watched = watch(state, rules, codes_BG, advance_B == 0, xp)
+    moved = move(state, rules, xp.where(watched.pushed_B, likeliest_B, advance_B), log_survival_B, watched, xp)
+    now_BS = xp.arange(state.grid_BSG.shape[1], device=logits_BGK.device) == state.step_B[:, None]
+    return moved._replace(
+        step_B=state.step_B + 1,
+        codes_BG=codes_BG,
+        position_B=state.position_B + 1,
+        log_probability_B=state.log_probability_B + xp.sum(xp.where(real_BG, log_probability_BG, 0.0), axis=-1),
+        silent_B=watched.silent_B,
+        recent_BRG=watched.recent_BRG,
+        repeats_BR=watched.repeats_BR,
+        used_BGK=mark_used(state, codes_BG, xp) if penalised else state.used_BGK,
+        grid_BSG=xp.where(now_BS[:, :, None], codes_BG[:, None, :], state.grid_BSG),
+        pointers_BS=xp.where(now_BS, state.pointer_B[:, None], state.pointers_BS),
+    )
+
+
+def is_real(state: State, xp: Any) -> Array:
+    """bool (B, G): whether the codebook has a code in this step. Later codebooks begin and end later."""
+    frames_BG = state.step_B[:, None] - xp.arange(state.codes_BG.shape[1], device=state.codes_BG.device)
+    return (frames_BG >= 0) & ((state.ended_B < 0)[:, None] | (frames_BG < state.ended_B[:, None]))
+
+
+def move(state: State, rules: Rules, advance_B: Array, log_survival_B: Array, watched: Watch, xp: Any) -> State:
+    """Move the pointer, or end the row: where the pointer leaves the last phoneme, or the budget is spent."""
+    alive_B = state.ended_B < 0
+    arrived_B = state.pointer_B + advance_B
+    finished_B = alive_B & (arrived_B >= rules.phonemes_B)
+    spent_B = alive_B & ~finished_B & (state.step_B + 1 >= rules.budget_B)
+    left_B = finished_B | spent_B
+    moved_B = alive_B & ~left_B & (advance_B > 0)
+    reason_B = watched.finish_reason_B
+    return state._replace(
+        # While the delayed codebooks are completed, the model sees the last frame's phoneme, as in training.
+        pointer_B=xp.where(moved_B, arrived_B, state.pointer_B),
+        age_B=xp.where(moved_B, 0, state.age_B + 1),
+        log_survival_B=xp.where(moved_B, 0.0, log_survival_B),
+        ended_B=xp.where(left_B, state.step_B + 1, state.ended_B),
+        finish_reason_B=xp.where(spent_B & (reason_B == 0), int(FinishReason.BUDGET), reason_B),
+    )
+
+
+def mark_used(state: State, codes_BG: Array, xp: Any) -> Array:
+    """`used_BGK` with this step entered for each of the codes."""
+    numbers_K = xp.arange(state.used_BGK.shape[2], device=codes_BG.device)
+    return xp.where(codes_BG[:, :, None] == numbers_K, state.step_B[:, None, None], state.used_BGK)
+
+
+def looked_at(state: State, states_BNC: Array, xp: Any) -> Array:
+    """The encoder's state (B, C), of (B, N, C), of the phoneme under each row's pointer."""
+    return xp.take_along_axis(states_BNC, state.pointer_B[:, None, None], axis=1)[:, 0]
+
+
+def complete(state: State, xp: Any) -> Array:
+    """bool (B,): the row has ended and all its codebooks are complete."""
+    return (state.ended_B >= 0) & ((state.ended_B == 0) | (state.step_B >= state.ended_B + state.codes_BG.shape[1] - 1))

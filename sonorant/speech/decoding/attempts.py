@@ -1,0 +1,146 @@
+"""Decode a batch to its end: candidates, retries where one goes wrong, and the best of them kept."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sonorant.audio.arrays import Floats, Ints
+from sonorant.errors import SonorantError
+from sonorant.speech.decoding.advance import FinishReason
+from sonorant.speech.decoding.session import Prompt, Session, Stepper
+from sonorant.speech.decoding.settings import DecodingConfig, DecodingDescription
+
+BLOCK = 32
+"""Frames between checks whether all rows have ended: each check may wait for a device."""
+RETRY_TEMPERATURE = 0.7
+"""Lowest temperature of a retry: a greedy one would go wrong the same way."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spoken:
+    """The codes of a batch of texts and how each ended."""
+
+    codes_BFG: Ints
+    """Silence past a row's end."""
+    lengths_B: Ints
+    """Code frames of each row."""
+    pointers_BF: Ints
+    """The phoneme that each frame speaks, -1 past a row's end; 0 throughout for a model without a pointer."""
+    finish_reasons_B: Ints
+    """`FinishReason` of the kept attempt; anything but `WELL` is a runaway."""
+    cut_B: NDArray[np.bool_]
+    """Whether the kept attempt ended with its budget, so that some of its text may be missing."""
+    attempts_B: Ints
+    """Attempts made; 1 = the first went well, or there are no retries."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """One row decoded to its end."""
+
+    codes_FG: Ints
+    pointers_F: Ints
+    finish_reason: FinishReason
+    cut: bool
+    log_probability: float
+
+    @property
+    def rank(self) -> tuple[bool, bool, float]:
+        """Larger is better."""
+        return self.finish_reason == FinishReason.WELL, not self.cut, self.log_probability
+
+
+def decode_texts(
+    stepper: Stepper,
+    states_BNC: Floats,
+    lengths_B: Ints,
+    description: DecodingDescription,
+    config: DecodingConfig,
+    *,
+    seed: int = 0,
+    candidates: int = 1,
+    prompt: Prompt | None = None,
+) -> Spoken:
+    """Decode a batch of texts to the end. A row does not depend on the rows beside it.
+
+    The first attempt follows `config`. Rows whose best candidate did not end `WELL` are spoken again, up to
+    `config.retries` times, with other noise, at a temperature of at least `RETRY_TEMPERATURE`, the pointer by the
+    median rule. The best candidate of all attempts is kept: first one that went well, then one that was not cut, then
+    by the mean log-probability of its codes. So every text ends, and what went wrong is reported.
+
+    `states_BNC`, `lengths_B`, `prompt`: as of `Session`; `seed`: of the noise; `candidates`: rows of each text, each
+    with its own noise. Raises SonorantError if the seed is negative, or the candidates would all be the same.
+    """
+    check_candidates(config, seed, candidates)
+    best: list[Attempt | None] = [None] * len(lengths_B)
+    attempts_B = np.zeros(len(lengths_B), np.int64)
+    for number in range(config.retries + 1):
+        texts = np.array(
+            [text for text, kept in enumerate(best) if kept is None or kept.finish_reason != FinishReason.WELL],
+            np.int64,
+        )
+        if not len(texts):
+            break
+        attempts_B[texts] += 1
+        rows = np.repeat(texts, candidates)
+        keys = [(seed, candidate, number) for _ in texts for candidate in range(candidates)]
+        row_prompt = Prompt(prompt.codes_BPG[rows], prompt.lengths_B[rows]) if prompt else None
+        how = config if number == 0 else _otherwise(config)
+        session = Session(stepper, states_BNC[rows], lengths_B[rows], description, how, keys, row_prompt)
+        for text, attempt in zip(rows, _attempts(session), strict=True):
+            kept = best[text]
+            best[text] = attempt if kept is None else max(kept, attempt, key=lambda one: one.rank)
+    return _spoken([attempt for attempt in best if attempt], attempts_B, description)
+
+
+def check_candidates(config: DecodingConfig, seed: int, candidates: int) -> None:
+    """Raise SonorantError as `decode_texts` does."""
+    if seed < 0:
+        raise SonorantError(f"seed must be at least 0, not {seed}")
+    if candidates < 1:
+        raise SonorantError(f"candidates must be at least 1, not {candidates}")
+    if candidates > 1 and not config.varies:
+        raise SonorantError(
+            f"{candidates} candidates would all be the same: at temperature 0 or top_k 1 nothing is drawn; "
+            "give a temperature, such as 0.7"
+        )
+
+
+def _otherwise(config: DecodingConfig) -> DecodingConfig:
+    top_k = 0 if config.top_k == 1 else config.top_k  # a single code would be drawn again
+    return replace(config, temperature=max(RETRY_TEMPERATURE, config.temperature), top_k=top_k, advance="median")
+
+
+def _attempts(session: Session) -> Iterator[Attempt]:
+    """Decode a session to its end, row by row."""
+    blocks = []
+    while not session.ended:
+        blocks.append(session.more(BLOCK))
+    codes_BFG = np.concatenate(blocks, axis=1) if blocks else session.more(0)
+    for row, length in enumerate(session.lengths_B):
+        yield Attempt(
+            codes_FG=codes_BFG[row, :length],
+            pointers_F=session.pointers(row),
+            finish_reason=FinishReason(int(session.finish_reasons_B[row])),
+            cut=bool(session.cut_B[row]),
+            log_probability=float(session.log_probability_B[row]),
+        )
+
+
+def _spoken(kept: list[Attempt], attempts_B: Ints, description: DecodingDescription) -> Spoken:
+    lengths_B = np.array([len(attempt.codes_FG) for attempt in kept], np.int64)
+    codes_BFG = np.tile(np.array(description.silence, np.int64), (len(kept), lengths_B.max(initial=0), 1))
+    pointers_BF = np.full(codes_BFG.shape[:2], -1, np.int64)
+    for row, attempt in enumerate(kept):
+        codes_BFG[row, : lengths_B[row]] = attempt.codes_FG
+        pointers_BF[row, : lengths_B[row]] = attempt.pointers_F
+    return Spoken(
+        codes_BFG=codes_BFG,
+        lengths_B=lengths_B,
+        pointers_BF=pointers_BF,
+        finish_reasons_B=np.array([attempt.finish_reason for attempt in kept], np.int64),
+        cut_B=np.array([attempt.cut for attempt in kept], bool),
+        attempts_B=attempts_B,
+    )

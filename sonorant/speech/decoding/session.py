@@ -1,0 +1,134 @@
+"""Tokens of a batch, delivered as many at a time as are asked for."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sonorant.audio.arrays import Floats, Ints
+from sonorant.errors import SonorantError
+from sonorant.speech.decoding.advance import FinishReason, Key, complete, uniform_noise
+from sonorant.speech.decoding.settings import DecodingConfig, DecodingDescription
+from sonorant.speech.decoding.state import Rules, State, make_rules, start_state
+
+
+class Stepper(Protocol):
+    """A language model with a cache for one batch at a time; numpy in and out. `begin` starts the next batch."""
+
+    def begin(
+        self, states_BNC: Floats, lengths_B: Ints, prompt_BPG: Ints, prompt_lengths_B: Ints, rules: Rules
+    ) -> None:
+        """Take a batch: encoder states, phonemes a row, the prompt (P at least 1) and its frames in each row. Leaves
+        room for as many steps as `rules.noise_BSG` has (B, S, G + 1)."""
+
+    def run(self, state: State, steps: int) -> State:
+        """Make `steps` steps from the last state, each `advance(state, rules, logits, advance)`. A stepper that need
+        not wait for a device may stop earlier, once all rows are complete; one whose steps are computed together with
+        others' may have made more."""
+
+
+class Prompt(NamedTuple):
+    """Speech for the voice to continue, as codes."""
+
+    codes_BPG: Ints
+    """Undelayed, frame by frame (B, P, G)."""
+    lengths_B: Ints
+    """Frames of each row."""
+
+
+class Session:
+    """A batch being decoded, by one thread at a time; it owns the stepper until it ends."""
+
+    def __init__(
+        self,
+        stepper: Stepper,
+        states_BNC: Floats,
+        lengths_B: Ints,
+        description: DecodingDescription,
+        config: DecodingConfig,
+        keys: Sequence[Key],
+        prompt: Prompt | None = None,
+    ) -> None:
+        """Prefill; no step yet. `states_BNC`: encoder output, float32; `lengths_B`: phonemes of each row, `^` and `$`
+        included, int64; `keys`: what each row's noise follows from; `prompt`: for voices that take one."""
+        if prompt is None:
+            rows = len(lengths_B)
+            prompt = Prompt(np.zeros((rows, 1, description.codebooks), np.int64), np.zeros(rows, np.int64))
+        rules = make_rules(lengths_B, description, config, partial(uniform_noise, keys))
+        self._state = start_state(rules, lengths_B, prompt.lengths_B, description)
+        self._stepper, self._rules = stepper, rules
+        self._given = 0
+        if not self._complete:
+            stepper.begin(states_BNC, lengths_B, prompt.codes_BPG, prompt.lengths_B, rules)
+
+    def more(self, frames: int) -> Ints:
+        """Codes of the next frames (B, f, G): f is `frames`, less where the longest row ends, 0 after that. Silence
+        fills a row past its end. Its length is known once a frame past its end is returned, or sooner. Raises
+        SonorantError if the logits are NaN or infinite."""
+        delay = self._state.codes_BG.shape[1] - 1
+        wanted = min(self._given + frames + delay, self._rules.noise_BSG.shape[1])
+        if not self._complete and wanted > self._made:
+            self._state = self._stepper.run(self._state, wanted - self._made)
+            if not np.isfinite([self._state.log_probability_B, self._state.log_survival_B]).all():
+                raise SonorantError(
+                    "the language model's logits hold NaN or infinity; verify the voice, or use another variant"
+                )
+        there = self._longest if self._complete else self._made - delay
+        first, self._given = self._given, max(self._given, min(self._given + frames, there))
+        return self._undelayed(first, self._given)
+
+    @property
+    def ended(self) -> bool:
+        """Whether all rows are complete and all their frames were returned."""
+        return self._complete and self._given >= self._longest
+
+    @property
+    def lengths_B(self) -> Ints:
+        """Frames of each row; -1 if it has not ended."""
+        return self._state.ended_B
+
+    @property
+    def finish_reasons_B(self) -> Ints:
+        """`FinishReason` of each row so far."""
+        return self._state.finish_reason_B
+
+    def pointers(self, row: int) -> Ints:
+        """The phoneme that each frame of a row so far speaks (f,); codes of the last ones may not be returned yet. It
+        never falls, and is 0 throughout for a model without a pointer."""
+        ended = int(self._state.ended_B[row])
+        return self._state.pointers_BS[row, : int(self._state.step_B[row]) if ended < 0 else ended]
+
+    @property
+    def cut_B(self) -> NDArray[np.bool_]:
+        """Whether the budget ended the row, so that some of its text may be missing."""
+        return (self._state.ended_B == self._rules.budget_B) & (self.finish_reasons_B != FinishReason.WELL)
+
+    @property
+    def log_probability_B(self) -> Floats:
+        """Mean log-probability of a row's codes so far at temperature 1; 0 if there are none."""
+        state = self._state
+        frames_B = np.where(state.ended_B < 0, state.step_B, state.ended_B)
+        return state.log_probability_B / np.maximum(1, frames_B * state.codes_BG.shape[1]).astype(np.float32)
+
+    @property
+    def _complete(self) -> bool:
+        return bool(complete(self._state, np).all())
+
+    @property
+    def _made(self) -> int:
+        """Steps so far of every row that is not complete."""
+        return int(self._state.step_B[~complete(self._state, np)].min(initial=self._rules.noise_BSG.shape[1]))
+
+    @property
+    def _longest(self) -> int:
+        return int(self._state.ended_B.max(initial=0))
+
+    def _undelayed(self, first: int, last: int) -> Ints:
+        grid_BSG, codebooks = self._state.grid_BSG, self._state.codes_BG.shape[1]
+        codes_BFG = np.stack(
+            [grid_BSG[:, first + stream : last + stream, stream] for stream in range(codebooks)], axis=-1
+        )
+        past_BF1 = ((self.lengths_B >= 0)[:, None] & (np.arange(first, last) >= self.lengths_B[:, None]))[:, :, None]
+        return np.where(past_BF1, self._rules.silence_BG[:, None, :], codes_BFG)

@@ -1,0 +1,226 @@
+"""The state of a batch while its tokens are made: `State` changes with each step, `Rules` does not.
+
+Both are tuples of numpy or torch arrays whose shapes never change, so that a step can be compiled or captured.
+
+Shapes: `B` rows, `N` phonemes, `G` codebooks, `K` codes of a codebook, `S` steps there is room for, `R` longest period
+of a loop. Codebook g of a frame is made g steps after the first (delay pattern): row t of the grid holds codes of the
+frames t, t - 1, ..., t - G + 1, and K where there is no such frame. Types are int64, float32 and bool."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from sonorant.audio.arrays import Floats, Ints
+from sonorant.speech.decoding.settings import DecodingConfig, DecodingDescription
+
+Array = Any
+"""An array of numpy or torch."""
+LONGEST_PERIOD = 8
+"""Frames of the longest loop that is detected."""
+EMPTY = 2
+"""A text of this many phonemes has only `^` and `$`."""
+
+
+class Rules(NamedTuple):
+    """What holds for every step of a batch. Each row has its own, so that requests may share a batch."""
+
+    noise_BSG: Array
+    """Uniform numbers in 0..1 for each step (B, S, G + 1): one a codebook, then the pointer's; zeros if unused."""
+    temperature_B: Array
+    """0 = greedy."""
+    top_k_B: Array
+    """K = draw from all."""
+    top_p_B: Array
+    penalty_B: Array
+    """1 = none."""
+    recent_B: Array
+    """Steps for which the penalty lasts."""
+    median_B: Array
+    """bool: the pointer moves by the median rule instead of being drawn."""
+    phonemes_B: Array
+    """Where the pointer ends: N, or 1 if the model has no pointer."""
+    budget_B: Array
+    """Frames."""
+    longest_phoneme_B: Array
+    """Frames."""
+    longest_silence_B: Array
+    """Frames."""
+    longest_repeat_B: Array
+    """Frames."""
+    silence_BG: Array
+    """Codes of silence, the same in each row."""
+
+
+class State(NamedTuple):
+    """What each step changes. The model sees `codes_BG`, the state under `pointer_B`, `age_B` and `position_B`."""
+
+    step_B: Array
+    """Steps made so far; rows that are at work together may have begun at different times."""
+    codes_BG: Array
+    """The grid's last row; K before the first step."""
+    pointer_B: Array
+    """The phoneme of the next frame; after a row's end it stays in place and ages."""
+    age_B: Array
+    """Frames for which the pointer has stood there."""
+    log_survival_B: Array
+    """Log probability that the phoneme lasts this long."""
+    position_B: Array
+    """Position of the next step: filled slots of the cache."""
+    ended_B: Array
+    """Frames of the row, -1 = not ended. Its last codebooks are complete G - 1 steps later."""
+    finish_reason_B: Array
+    """`sonorant.speech.decoding.advance.FinishReason`: what went wrong first."""
+    log_probability_B: Array
+    """Sum over the codes so far, before temperature and penalty."""
+    silent_B: Array
+    """Steps of silence in a row."""
+    recent_BRG: Array
+    """The grid's last rows, newest first; -1 where there is none."""
+    repeats_BR: Array
+    """For each period r + 1: consecutive steps equal to r + 1 steps before."""
+    used_BGK: Array
+    """Step at which each code was last chosen; far below 0 = never."""
+    grid_BSG: Array
+    """All codes so far, delayed; K elsewhere."""
+    pointers_BS: Array
+    """Where the pointer stood in each step so far, so that it is known when each phoneme was spoken; 0 elsewhere."""
+
+
+NEVER = -(2**40)
+"""In `State.used_BGK`: before any window."""
+
+
+def make_rules(
+    lengths_B: Ints, description: DecodingDescription, config: DecodingConfig, draw: Callable[[int, int], Floats]
+) -> Rules:
+    """The rules of a batch of texts, numpy. `lengths_B`: phonemes of each row, `^` and `$` included; `draw`: (steps,
+    numbers) -> uniform noise float32 (B, steps, numbers), not called if nothing is drawn."""
+    rows, codebooks = len(lengths_B), description.codebooks
+    budget_B = np.ceil(config.budget * description.frames_per_phoneme.p99 * lengths_B).astype(np.int64)
+    budget_B[lengths_B <= EMPTY] = 0
+    steps = int(budget_B.max(initial=0)) + codebooks - 1
+    drawn = config.temperature > 0 or config.advance == "sample"
+    noise_BSG = draw(steps, codebooks + 1) if drawn else np.zeros((rows, steps, codebooks + 1), np.float32)
+
+    def frames(seconds: float) -> Ints:
+        return np.full(rows, max(1, round(seconds * description.frames_per_second)), np.int64)
+
+    return Rules(
+        noise_BSG=noise_BSG,
+        temperature_B=np.full(rows, config.temperature, np.float32),
+        top_k_B=np.full(rows, config.top_k or description.codes, np.int64),
+        top_p_B=np.full(rows, config.top_p, np.float32),
+        penalty_B=np.full(rows, config.repetition_penalty, np.float32),
+        recent_B=np.full(rows, config.repetition_window, np.int64),
+        median_B=np.full(rows, config.advance == "median"),
+        phonemes_B=np.ones(rows, np.int64) if description.text == "prefix" else lengths_B.astype(np.int64),
+        budget_B=budget_B,
+        # Without a pointer, the whole text counts as one phoneme, which only the budget ends.
+        longest_phoneme_B=budget_B + 1 if description.text == "prefix" else frames(config.longest_phoneme),
+        longest_silence_B=frames(config.longest_silence),
+        longest_repeat_B=frames(config.longest_repeat),
+        silence_BG=np.tile(np.array(description.silence, np.int64), (rows, 1)),
+    )
+
+
+def start_state(rules: Rules, lengths_B: Ints, prompt_lengths_B: Ints, description: DecodingDescription) -> State:
+    """The state before the first step, numpy, for a model that was given the prompt, and the text if it takes one."""
+    rows, steps, _ = rules.noise_BSG.shape
+    codebooks, codes = description.codebooks, description.codes
+    before = lengths_B if description.text != "pointer" else np.zeros(rows, np.int64)
+    return State(
+        step_B=np.zeros(rows, np.int64),
+        codes_BG=np.full((rows, codebooks), codes, np.int64),
+        pointer_B=np.zeros(rows, np.int64),
+        age_B=np.zeros(rows, np.int64),
+        log_survival_B=np.zeros(rows, np.float32),
+        position_B=(1 + before + prompt_lengths_B).astype(np.int64),
+        ended_B=np.where(rules.budget_B == 0, 0, -1).astype(np.int64),
+        finish_reason_B=np.zeros(rows, np.int64),
+        log_probability_B=np.zeros(rows, np.float32),
+        silent_B=np.zeros(rows, np.int64),
+        recent_BRG=np.full((rows, LONGEST_PERIOD, codebooks), -1, np.int64),
+        repeats_BR=np.zeros((rows, LONGEST_PERIOD), np.int64),
+        used_BGK=np.full((rows, codebooks, codes), NEVER, np.int64),
+        grid_BSG=np.full((rows, steps, codebooks), codes, np.int64),
+        pointers_BS=np.zeros((rows, steps), np.int64),
+    )
+
+
+def draws(rules: Rules) -> bool:
+    """Whether any row of these rules (numpy) draws."""
+    return bool((rules.temperature_B > 0).any() or not rules.median_B.all())
+
+
+def penalises(rules: Rules) -> bool:
+    """Whether any row of these rules (numpy) penalises recent codes."""
+    return bool(((rules.penalty_B != 1) & (rules.recent_B > 0)).any())
+
+
+def padded_rules(rules: Rules, rows: int, steps: int) -> Rules:
+    """numpy: add rows like the last one, and room for more steps."""
+    more, longer = rows - len(rules.budget_B), steps - rules.noise_BSG.shape[1]
+    wider = Rules(*(np.pad(field, [(0, more)] + [(0, 0)] * (field.ndim - 1), mode="edge") for field in rules))
+    return wider._replace(noise_BSG=np.pad(wider.noise_BSG, [(0, 0), (0, longer), (0, 0)]))
+
+
+def padded_state(state: State, rows: int, steps: int) -> State:
+    """numpy: add rows that have ended without a frame, and room for more steps."""
+    more, longer = rows - len(state.ended_B), steps - state.grid_BSG.shape[1]
+    wider = State(*(np.pad(field, [(0, more)] + [(0, 0)] * (field.ndim - 1)) for field in state))
+    none = state.used_BGK.shape[2]
+    return wider._replace(
+        grid_BSG=np.pad(wider.grid_BSG, [(0, 0), (0, longer), (0, 0)], constant_values=none),
+        pointers_BS=np.pad(wider.pointers_BS, [(0, 0), (0, longer)]),
+    )
+
+
+def cut_state(state: State, rows: int, steps: int) -> State:
+    """The first rows and steps of a padded state."""
+    shorter = State(*(field[:rows] for field in state))
+    return shorter._replace(grid_BSG=shorter.grid_BSG[:, :steps], pointers_BS=shorter.pointers_BS[:, :steps])
+
+
+Batch = TypeVar("Batch", State, Rules)
+
+
+def row_of(batch: Batch, row: int) -> Batch:
+    """numpy: a row, as a batch of one."""
+    return type(batch)(*(field[row : row + 1] for field in batch))
+
+
+def one_row(state: State, row: int, rules: Rules) -> State:
+    """numpy: a row of joined states, as it would be with its own rules alone."""
+    return cut_state(row_of(state, row), 1, rules.noise_BSG.shape[1])
+
+
+def joined_states(states: Sequence[State]) -> State:
+    """numpy: the rows of all of them, with room for as many steps as any of them has."""
+    none = states[0].used_BGK.shape[2]
+    return _joined(states, {"grid_BSG": none, "pointers_BS": 0})
+
+
+def joined_rules(rules: Sequence[Rules]) -> Rules:
+    """numpy: as `joined_states`."""
+    return _joined(rules, {"noise_BSG": 0})
+
+
+def _joined(batches: Sequence[Batch], room: Mapping[str, int]) -> Batch:
+    """`room`: fields that have an axis of steps, with what stands beyond a batch's own."""
+    if len(batches) == 1:
+        return batches[0]
+
+    def field(name: str, parts: Sequence[Array]) -> Array:
+        if name not in room:
+            return np.concatenate(parts)
+        rows, steps = sum(len(part) for part in parts), max(part.shape[1] for part in parts)
+        wide = np.full((rows, steps, *parts[0].shape[2:]), room[name], parts[0].dtype)
+        first = 0
+        for part in parts:
+            wide[first : first + len(part), : part.shape[1]] = part
+            first += len(part)
+        return wide
+
+    kind = type(batches[0])
+    return kind(*(field(name, parts) for name, parts in zip(kind._fields, zip(*batches, strict=True), strict=True)))

@@ -1,0 +1,166 @@
+"""Files of a speech's timings, written word by word as they become known: JSON, SubRip (.srt) and WebVTT (.vtt).
+
+WebVTT as https://www.w3.org/TR/webvtt1 has it. SubRip has no standard: text is written as it is, times with a comma.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+from sonorant.errors import SonorantError
+from sonorant.files import atomic_file
+from sonorant.speech.word_times import WordTiming
+
+LONGEST_CUE = 7
+"""Words shown at once."""
+_PHRASE_END = (",", ";", ":", ",”", ',"', "—", "–", ")")
+
+
+class TimingsFile(ABC):
+    """A file of timings that is being written."""
+
+    def __init__(self, file: TextIO) -> None:
+        self.file = file
+
+    @abstractmethod
+    def add(self, words: Iterable[WordTiming]) -> None:
+        """The next words."""
+
+    @abstractmethod
+    def end(self) -> None:
+        """There are no more."""
+
+
+class JsonTimings(TimingsFile):
+    """`{"words": [{"text", "start", "end", "first", "last", "phonemes": [{"symbol", "start", "end"}]}]}`, a line each
+    word. Times are seconds, `first` and `last` as of `WordTiming`."""
+
+    def __init__(self, file: TextIO) -> None:
+        super().__init__(file)
+        self._before = '{"words": [\n'
+
+    def add(self, words: Iterable[WordTiming]) -> None:
+        for word in words:
+            self.file.write(self._before + json.dumps(as_json(word), ensure_ascii=False, allow_nan=False))
+            self._before = ",\n"
+
+    def end(self) -> None:
+        self.file.write(("" if self._before == ",\n" else self._before) + "\n]}\n")
+
+
+class Subtitles(TimingsFile):
+    """Cues of a few words. A sentence is divided once it is whole, so that no word stands alone."""
+
+    comma = ","
+
+    def __init__(self, file: TextIO) -> None:
+        super().__init__(file)
+        self._sentence: list[WordTiming] = []
+        self._number = self._latest = 0
+
+    def add(self, words: Iterable[WordTiming]) -> None:
+        for word in words:
+            self._sentence.append(word)
+            if word.ends_sentence:
+                self._write()
+
+    def end(self) -> None:
+        self._write()
+
+    def _write(self) -> None:
+        for cue in cues(self._sentence):
+            # A cue lasts at least a millisecond, and cues do not overlap.
+            start = max(round(cue[0].start * 1000), self._latest)
+            self._latest = max(round(cue[-1].end * 1000), start + 1)
+            self._number += 1
+            times = f"{clock(start, self.comma)} --> {clock(self._latest, self.comma)}"
+            self.file.write(f"{self._number}\n{times}\n{self.escaped(' '.join(word.written for word in cue))}\n\n")
+        self._sentence = []
+
+    def escaped(self, text: str) -> str:
+        """As the format needs it."""
+        return text
+
+
+class SubRip(Subtitles):
+    """Cues as SubRip."""
+
+
+class WebVtt(Subtitles):
+    """Cues as WebVTT."""
+
+    comma = "."
+
+    def __init__(self, file: TextIO) -> None:
+        super().__init__(file)
+        file.write("WEBVTT\n\n")
+
+    def escaped(self, text: str) -> str:
+        return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+FORMATS: dict[str, type[TimingsFile]] = {".json": JsonTimings, ".srt": SubRip, ".vtt": WebVtt}
+"""By how a file's name ends."""
+
+
+def check_name(path: Path) -> None:
+    """Raise SonorantError for a file whose name tells no known format, and for a folder."""
+    if path.suffix.lower() not in FORMATS:
+        raise SonorantError(f"{path}: timings are written as {', '.join(FORMATS)}; let the name end in one of them")
+    if path.is_dir():
+        raise SonorantError(f"{path}: is a folder; give the name of a file for the timings")
+
+
+@contextmanager
+def timings_file(path: Path) -> Iterator[TimingsFile]:
+    """A file in the format that its name tells, which appears at `path` on success. Raises SonorantError as
+    `check_name`."""
+    check_name(path)
+    with atomic_file(path.resolve()) as place, place.open("w", encoding="utf-8", newline="\n") as file:
+        written = FORMATS[path.suffix.lower()](file)
+        yield written
+        written.end()
+
+
+def as_json(word: WordTiming) -> dict[str, object]:
+    """As `JsonTimings` has it; seconds to a tenth of a millisecond."""
+    phonemes = [
+        {"symbol": phoneme.text, "start": round(phoneme.start, 4), "end": round(phoneme.end, 4)}
+        for phoneme in word.phonemes
+    ]
+    times = {"start": round(word.start, 4), "end": round(word.end, 4)}
+    return {"text": word.text, **times, "first": word.first, "last": word.last, "phonemes": phonemes}
+
+
+def clock(milliseconds: int, comma: str) -> str:
+    """Hours, minutes, seconds and milliseconds: 01:02:03.456; hours have more digits where they need them."""
+    seconds, rest = divmod(milliseconds, 1000)
+    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}{comma}{rest:03}"
+
+
+def cues(words: Sequence[WordTiming]) -> Iterator[Sequence[WordTiming]]:
+    """A sentence in parts of at most `LONGEST_CUE` words: phrases up to a comma are kept whole where they fit and
+    joined where they fit together; a longer one is divided evenly."""
+    first, phrases = 0, []
+    for place, word in enumerate(words, 1):
+        if word.written.endswith(_PHRASE_END) or place == len(words):
+            phrases.append(words[first:place])
+            first = place
+    waiting: list[WordTiming] = []
+    for phrase in phrases:
+        if len(waiting) + len(phrase) > LONGEST_CUE:
+            yield from _evenly(waiting)
+            waiting = []
+        waiting += phrase
+    yield from _evenly(waiting)
+
+
+def _evenly(words: Sequence[WordTiming]) -> Iterator[Sequence[WordTiming]]:
+    count = -(-len(words) // LONGEST_CUE)
+    for part in range(count):
+        yield words[part * len(words) // count : (part + 1) * len(words) // count]

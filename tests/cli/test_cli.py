@@ -1,0 +1,378 @@
+"""The command `sonorant` as a person types it: a wav comes out, or one line that says why not and no file."""
+
+import io
+import os
+import pty
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from sonorant.files import read_json
+from sonorant.registry import RegisterConfig, register
+from sonorant.speech.voice import AT_ONCE
+from tests.support.command import error_line, run_command
+from tests.support.edited import edited
+from tests.support.processes import start
+from tests.support.waiting import PATIENCE, wait_until
+
+SAY = [sys.executable, "-m", "sonorant.cli.main", "say"]
+TEXT = "One apple. Two pears, and what else?\n\nThe end."
+
+
+def say(*words: str | Path, text: bytes = b"", cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return run_command("sonorant.cli.main", "say", *words, stdin=text, cwd=cwd)
+
+
+def heard(done: subprocess.CompletedProcess[str]) -> bytes:
+    """The bytes that a command wrote to its standard output."""
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.encode(errors="surrogateescape")
+
+
+def assert_refused(done: subprocess.CompletedProcess[str], line: str, folder: Path) -> None:
+    """The command ended with this one line and left nothing in the folder."""
+    assert error_line(done).startswith(line)
+    assert list(folder.iterdir()) == []
+
+
+def test_say_writes_a_wav(voice_bundle: Path, tmp_path: Path) -> None:
+    """In a process of its own, which is not told what the tests have imported."""
+    command = [*SAY, "Hello there.", "--voice", voice_bundle, "--threads", "1", "-o", tmp_path / "hello.wav"]
+    done = subprocess.run(command, capture_output=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    samples, rate = soundfile.read(tmp_path / "hello.wav")
+    assert rate == 16000
+    assert np.abs(samples).max() > 0
+    assert [file.name for file in tmp_path.iterdir()] == ["hello.wav"]
+
+
+def test_standard_input_and_output(voice_bundle: Path, tmp_path: Path) -> None:
+    common: list[str | Path] = ["--voice", voice_bundle, "--speaker", "ben", "--speed", "1.5", "-o"]
+    heard(say("Hello there.", *common, tmp_path / "hello.wav"))
+    piped = heard(say("-", *common, "-", text=b"Hello there.\n"))
+    assert piped == (tmp_path / "hello.wav").read_bytes()
+    assert soundfile.info(io.BytesIO(piped)).samplerate == 16000
+
+
+@pytest.mark.parametrize("bundle", ["voice_bundle", "codec_lm_bundle"])
+@pytest.mark.parametrize("streamed", [False, True], ids=["say", "stream"])
+def test_timings_are_written_beside_the_speech(
+    bundle: str, streamed: bool, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    voice: list[str | Path] = ["--voice", request.getfixturevalue(bundle), *(["--stream"] if streamed else [])]
+    for kind in ("json", "srt", "vtt"):
+        heard(say(TEXT, *voice, "-o", tmp_path / "out.wav", "--timings", tmp_path / f"words.{kind}"))
+    words = read_json(tmp_path / "words.json")["words"]
+    assert [word["text"] for word in words] == TEXT.replace(",", "").replace(".", "").replace("?", "").split()
+    assert 0 <= words[0]["start"] < words[-1]["end"] <= soundfile.info(tmp_path / "out.wav").duration + 1e-4
+    assert all(TEXT[word["first"] : word["last"]] == word["text"] for word in words)
+    for kind in ("srt", "vtt"):
+        lines = (tmp_path / f"words.{kind}").read_text(encoding="utf-8").splitlines()
+        assert [line for line in lines if line.endswith((".", "?"))] == [
+            "One apple.", "Two pears, and what else?", "The end."
+        ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("timings", "line"),
+    [
+        ("words.txt", "words.txt: timings are written as .json, .srt, .vtt"),
+        ("out.json", "out.json: the speech and its timings need a file each"),
+        ("/proc/words.srt", "/proc/words.srt: cannot be written"),
+    ],
+)
+def test_timings_that_cannot_be_written_are_told_and_no_speech_is_left(
+    voice_bundle: Path, tmp_path: Path, timings: str, line: str
+) -> None:
+    done = say("Hi.", "--voice", voice_bundle, "-o", "out.json", "--timings", timings, cwd=tmp_path)
+    assert_refused(done, line, tmp_path)
+
+
+def test_an_error_leaves_neither_speech_nor_timings(voice_bundle: Path, tmp_path: Path) -> None:
+    out = ["-o", tmp_path / "out.wav", "--timings", tmp_path / "out.vtt"]
+    for text in (b"Fine. " * 400 + b"x" * 9000, b"..."):
+        done = say("-", "--stream", "--voice", voice_bundle, *out, text=text)
+        assert error_line(done)
+        assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "text", "line"),
+    [
+        (["", "--voice", "BUNDLE"], b"", "the text is empty"),
+        (["-", "--voice", "BUNDLE"], b"caf\xe9", "standard input: not UTF-8 (byte 3)"),
+        (["Hi.", "--voice", "nowhere"], b"", "nowhere: no voice bundle here"),
+        (["Hi.", "--voice", "BUNDLE", "--speaker", "carl"], b"", "no speaker 'carl'; the voice has: anna, ben"),
+        (["Hi.", "--voice", "BUNDLE", "--speed", "9"], b"", "speed must be 0.5 to 2.0"),
+        (["Hi.", "--voice", "BUNDLE", "--threads", "0"], b"", "threads must be at least 1"),
+        (["Hi.", "--voice", "BUNDLE", "--variant", "int3"], b"", "BUNDLE: no variant 'int3'"),
+        (["Hi.", "--voice", "BUNDLE", "--runtime", "abacus"], b"", "unknown runtime 'abacus'; there are: onnxruntime"),
+        (["a [[q]]", "--voice", "BUNDLE"], b"", "character 3: [[q]]: 'q' begins with no phoneme of en-us"),
+        (["-", "--voice", "BUNDLE", "--stream"], b"<speak>a", "SSML line 1, column 9: no element found"),
+        (["...", "--voice", "BUNDLE", "--stream"], b"", "nothing in the text can be spoken"),
+        (["-", "--voice", "BUNDLE", "--stream"], b"Hello. And a caf\xe9", "standard input: not UTF-8 (byte 16)"),
+        (["-", "--voice", "BUNDLE", "--stream"], b"Fine. " * 400 + b"x" * 9000, "a word of more than 300 characters"),
+    ],
+)
+def test_an_error_is_one_line_and_no_file(
+    voice_bundle: Path, tmp_path: Path, words: list[str], text: bytes, line: str
+) -> None:
+    filled = [str(voice_bundle) if word == "BUNDLE" else word for word in words]
+    done = say(*filled, "-o", tmp_path / "out.wav", text=text)
+    assert_refused(done, line.replace("BUNDLE", str(voice_bundle)), tmp_path)
+
+
+def test_marks_are_spoken_or_left_as_they_are(voice_bundle: Path) -> None:
+    common = ("--voice", voice_bundle, "--threads", "1", "--raw", "-o", "-")
+    plain, marked = heard(say("One apple.", *common)), heard(say("One [[pause 0.5]] apple.", *common))
+    assert len(marked) > len(plain) + 2 * 0.3 * 16000
+    ssml = '<speak>One <break time="0.5s"/> apple.</speak>'
+    assert heard(say("-", *common, text=ssml.encode())) == marked
+    assert heard(say("-", *common, "--stream", text=ssml.encode()))[:1000] == marked[:1000]
+    as_written = heard(say("One [[pause 0.5]] apple.", *common, "--no-markup"))
+    assert as_written not in (plain, marked)
+
+
+@pytest.mark.parametrize(
+    "option", [("--seed", "1"), ("--temperature", "0.7"), ("--candidates", "2"), ("--prompt", "nowhere.wav")]
+)
+def test_a_parallel_voice_refuses_what_concerns_decoding(
+    voice_bundle: Path, tmp_path: Path, option: tuple[str, str]
+) -> None:
+    for more in ((), ("--stream",)):
+        done = say("Hi.", "--voice", voice_bundle, *option, *more, "-o", tmp_path / "out.wav")
+        assert_refused(done, "this voice is of the family parallel, which says a text in one way", tmp_path)
+
+
+def test_a_voice_of_codes_says_the_same_for_the_same_seed(codec_lm_bundle: Path) -> None:
+    voice = ["--voice", codec_lm_bundle, "--threads", "1", "--raw", "-o", "-"]
+    drawn: list[str | Path] = [*voice, "--temperature", "0.9", "--top-k", "10", "--top-p", "0.95"]
+    one, again, other = (heard(say(TEXT, *drawn, "--seed", seed)) for seed in ("1", "1", "2"))
+    assert one == again
+    assert one != other
+    streamed = np.frombuffer(heard(say("-", "--stream", *drawn, "--candidates", "3", text=TEXT.encode())), "<i2")
+    whole = np.frombuffer(heard(say(TEXT, *drawn, "--candidates", "3")), "<i2").astype(int)
+    assert np.abs(streamed - whole).max() <= 1
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        (("--speed", "1.2"), "this voice speaks at its own pace"),
+        (("--seed", "-1"), "seed must be 0 to"),
+        (("--temperature", "-1"), "temperature must be at least 0, not -1.0"),
+        (("--top-p", "2"), "top_p must be above 0 and at most 1, not 2.0"),
+        (("--candidates", "2"), "2 candidates would all be the same"),
+        (("--prompt", "mine.wav"), "mine.wav: this voice was trained without references (prompt_frames 0)"),
+    ],
+)
+def test_what_a_voice_of_codes_cannot_do_is_one_line(
+    codec_lm_bundle: Path, tmp_path: Path, options: tuple[str, str], line: str
+) -> None:
+    assert_refused(say("Hi.", "--voice", codec_lm_bundle, *options, "-o", tmp_path / "out.wav"), line, tmp_path)
+
+
+def test_a_sentence_that_did_not_go_well_is_told_in_a_line(codec_lm_bundle: Path, tmp_path: Path) -> None:
+    bundle = Path(shutil.copytree(codec_lm_bundle, tmp_path / "voice"))
+    with edited(bundle / "voice.json") as described:
+        described["decoding"]["defaults"] |= {"budget": 0.05, "retries": 1}  # no sentence ends in so short a time
+    warning = "WARNING: sentence 1 did not go well (budget) and is given as it is; another seed may help\n"
+    for more in ((), ("--stream",)):
+        done = say("Hello there.", "--voice", bundle, *more, "-o", tmp_path / "hello.wav")
+        assert (done.returncode, done.stderr) == (0, warning)
+        assert soundfile.info(tmp_path / "hello.wav").duration > 0
+
+
+@pytest.fixture
+def registry(voice_bundle: Path, tracked_project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder, now the working one, with a registry that holds models:/tiny@challenger."""
+    shutil.copytree(tracked_project, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    register(voice_bundle, {}, tmp_path / "no report", RegisterConfig(model="tiny"), {})
+    return tmp_path
+
+
+def test_a_voice_of_the_registry_speaks_and_its_page_leaves_no_bundle_when_terminated(registry: Path) -> None:
+    heard(say("Hello there.", "--voice", "models:/tiny@challenger", "-o", "hello.wav"))
+    assert soundfile.info(registry / "hello.wav").duration > 0.1
+    refused = say("Hi.", "--voice", "models:/tiny@nobody", "-o", "nobody.wav")
+    assert error_line(refused).startswith("models:/tiny@nobody")
+    assert not (registry / "nobody.wav").exists()
+
+    temporary = registry / "temporary"
+    temporary.mkdir()
+    command = [*SAY[:-1], "demo-page", "--voice", "models:/tiny@challenger", "--port", "0"]
+    surroundings = os.environ | {"TMPDIR": str(temporary)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=surroundings) as process:
+        assert process.stdout.readline().startswith(b"open http://127.0.0.1:")
+        assert list(temporary.rglob("voice.json"))
+        process.terminate()
+        assert process.wait(PATIENCE) == 128 + signal.SIGTERM
+        assert process.stderr.read() == b""
+    assert list(temporary.rglob("voice.json")) == []
+
+
+def test_a_stream_is_the_same_wav_as_it_is_in_a_file(voice_bundle: Path, tmp_path: Path) -> None:
+    common: list[str | Path] = ["--voice", voice_bundle, "--speaker", "ben", "--threads", "1"]
+    heard(say(TEXT, *common, "-o", tmp_path / "whole.wav"))
+    heard(say("-", *common, "--stream", "-o", tmp_path / "file.wav", text=TEXT.encode()))
+    piped = heard(say("-", *common, "--stream", "-o", "-", text=TEXT.encode()))
+    raw = heard(say(TEXT, *common, "--stream", "--raw", "-o", "-"))
+    whole, _ = soundfile.read(tmp_path / "whole.wav", dtype="int16")
+    file, rate = soundfile.read(tmp_path / "file.wav", dtype="int16")
+    assert rate == 16000
+    assert (tmp_path / "file.wav").stat().st_size == 44 + 2 * len(file)
+    np.testing.assert_allclose(file, whole, atol=1)
+    np.testing.assert_allclose(np.frombuffer(raw, "<i2"), file, atol=1)  # of a whole text, in other chunks
+    np.testing.assert_array_equal(np.frombuffer(piped[44:], "<i2"), file)
+    assert soundfile.info(io.BytesIO(piped)).samplerate == 16000  # though its header cannot say how long it is
+
+
+def speaking(voice_bundle: Path, *arguments: str | Path) -> subprocess.Popen[bytes]:
+    """A process that has begun to speak from a standard input that stays open."""
+    command = [*SAY, "-", "--stream", "--voice", voice_bundle, *arguments]
+    process = start(command, **dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE))
+    process.stdin.write(TEXT.encode() * 20)
+    process.stdin.flush()
+    return process
+
+
+def test_speech_comes_while_the_text_is_still_written(voice_bundle: Path) -> None:
+    with speaking(voice_bundle, "-o", "-") as process:
+        assert len(process.stdout.read(20_000)) == 20_000
+        rest, errors = process.communicate(b"And more. ")
+        assert (process.returncode, errors) == (0, b"")
+        assert len(rest) > 100_000
+
+
+@pytest.mark.parametrize("typed", [b"Hello there.\n", b"(Who is it?) \n", b"Then he said:\n"])
+def test_a_sentence_that_a_person_types_is_heard_before_the_next_word(voice_bundle: Path, typed: bytes) -> None:
+    keyboard, terminal = pty.openpty()
+    command = [*SAY, "-", "--stream", "--raw", "--voice", voice_bundle, "-o", "-"]
+    with (
+        os.fdopen(keyboard, "wb", buffering=0) as typing,
+        subprocess.Popen(command, stdin=terminal, stdout=subprocess.PIPE) as process,
+    ):
+        os.close(terminal)
+        try:
+            typing.write(typed)
+            readable, _, _ = select.select([process.stdout], [], [], PATIENCE)
+            assert readable
+            assert os.read(process.stdout.fileno(), 1)
+        finally:
+            process.kill()
+
+
+def test_a_sentence_is_heard_once_its_writer_has_paused_for_as_long_as_the_patience(voice_bundle: Path) -> None:
+    command = [*SAY, "-", "--stream", "--raw", "--patience", "0.1", "--voice", voice_bundle, "-o", "-"]
+    with start(command, **dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)) as process:
+        process.stdin.write(b"One apple.")
+        process.stdin.flush()  # and stays open
+        alone = heard(say("One apple.", "--voice", voice_bundle, "--raw", "-o", "-"))
+        assert len(process.stdout.read(len(alone))) == len(alone)
+        rest, errors = process.communicate(b" The end")
+        assert (process.returncode, errors) == (0, b"")
+        assert len(rest) > 1000
+
+
+@pytest.mark.parametrize(
+    "words", [["-", "--patience", "1"], ["Hi.", "--stream", "--patience", "1"], ["-", "--stream", "--patience", "-1"]]
+)
+def test_patience_is_for_a_text_that_is_still_written(voice_bundle: Path, tmp_path: Path, words: list[str]) -> None:
+    line = "--patience takes 0 seconds or more, with --stream and - for a text that is still written"
+    assert_refused(say(*words, "--voice", voice_bundle, "-o", tmp_path / "out.wav"), line, tmp_path)
+
+
+def test_whoever_stops_listening_ends_it_without_a_word(voice_bundle: Path) -> None:
+    with speaking(voice_bundle, "-o", "-") as process:
+        process.stdout.read(5_000)
+        process.stdout.close()
+        with suppress(BrokenPipeError):  # it may have ended before it was given more to say
+            process.stdin.write(TEXT.encode() * 500)
+            process.stdin.close()
+        assert process.stderr.read() == b""
+        assert process.wait(PATIENCE) == 128 + signal.SIGPIPE
+
+
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_leaves_no_file(voice_bundle: Path, tmp_path: Path, stop: signal.Signals) -> None:
+    with speaking(voice_bundle, "-o", tmp_path / "book.wav") as process:
+        wait_until(lambda: any(file.stat().st_size >= 20_000 for file in tmp_path.iterdir()))
+        assert [file.name for file in tmp_path.iterdir()] != ["book.wav"]
+        process.send_signal(stop)
+        assert process.wait(PATIENCE) == 128 + stop
+        assert process.stderr.read() == b""
+        process.stdin.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_as_output_is_refused(voice_bundle: Path, tmp_path: Path) -> None:
+    assert_refused(say("Hi.", "--voice", voice_bundle, "-o", tmp_path), f"{tmp_path}: is a folder", tmp_path)
+
+
+def test_a_pipe_as_output_is_spoken_into_and_stays_a_pipe(voice_bundle: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    command = [*SAY, "One.", "--voice", voice_bundle, "-o", tmp_path / "pipe"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as process, os.fdopen(reader, "rb") as pipe:
+        read = b""
+        while process.poll() is None:
+            read += pipe.read() or b""
+            time.sleep(0.01)
+        read += pipe.read() or b""
+        assert (process.returncode, process.stderr.read()) == (0, b"")
+    assert (tmp_path / "pipe").is_fifo()
+    assert [file.name for file in tmp_path.iterdir()] == ["pipe"]
+    assert read[44:] == heard(say("One.", "--voice", voice_bundle, "-o", "-"))[44:]
+
+
+def test_a_link_as_output_stays_a_link(voice_bundle: Path, tmp_path: Path) -> None:
+    (tmp_path / "link.wav").symlink_to("file.wav")
+    heard(say("One.", "--voice", voice_bundle, "-o", tmp_path / "link.wav"))
+    assert (tmp_path / "link.wav").is_symlink()
+    assert soundfile.info(tmp_path / "file.wav").duration > 0
+
+
+def test_standard_input_without_an_end_is_read_no_further_than_the_limit(voice_bundle: Path) -> None:
+    command = [*SAY, "-", "--voice", voice_bundle, "-o", "-"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            process.stdin.write(b"y\n" * (AT_ONCE.characters // 2 + 1))  # and stays open
+            process.stdin.flush()
+            assert process.wait(PATIENCE) == 1
+        finally:
+            process.kill()
+        assert b"error: the text has more than 50000 characters" in process.stderr.read()
+
+
+@pytest.mark.parametrize(
+    ("shell", "line"),
+    [
+        ("say - --stream -o out.wav <&-", "standard input is closed"),
+        ("say - -o out.wav 0> /dev/null", "standard input: cannot be read"),
+        ("say One. -o - >&-", "standard output is closed"),
+        ("say One. --stream --raw -o - > /dev/full", "standard output: cannot be written"),
+    ],
+)
+def test_closed_and_full_standard_streams_are_told_in_a_line(
+    voice_bundle: Path, tmp_path: Path, shell: str, line: str
+) -> None:
+    command = f"'{sys.executable}' -m sonorant.cli.main say --voice '{voice_bundle}'"
+    script = shell.replace("say", command, 1)
+    assert_refused(subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True), line, tmp_path)
+
+
+def test_help_teaches_by_example() -> None:
+    done = say("--help")
+    assert done.returncode == 0
+    assert done.stdout.count("sonorant say") >= 5

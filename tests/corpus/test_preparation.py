@@ -1,0 +1,298 @@
+"""Each defect is found, named and reported once; sound utterances pass; an id's split depends on nothing else."""
+
+import json
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from unittest.mock import Mock
+
+import numpy as np
+import pytest
+import soundfile
+
+from sonorant.audio.conditioning import ConditionConfig
+from sonorant.corpus.importers import CorpusConfig, import_corpus
+from sonorant.corpus.manifest import Defect, Utterance, read_manifest, write_manifest
+from sonorant.corpus.preparation import PrepareConfig, prepare
+from sonorant.corpus.preparation.checks import CHECKS
+from sonorant.corpus.preparation.prepare import examine
+from sonorant.corpus.splits import split_of
+from sonorant.errors import SonorantError
+from sonorant.files import read_json, read_jsonl, sha256_file
+from tasks.params import load
+from tests.support.command import run_command
+from tests.support.folders import contents
+from tests.support.imports import ROOT
+
+Murmur = Callable[..., np.ndarray]
+CONFIG = replace(load("prepare", PrepareConfig, ROOT / "params.yaml"), split_by="id")  # most recordings here say `TEXT`
+CONDITION = load("condition", ConditionConfig, ROOT / "params.yaml")
+LENIENT = replace(CONFIG, max_rejected=1.0)
+TEXT = "A sound sentence of some words."
+SAID = f"|{TEXT}|{TEXT}".encode()
+"""All of a row of metadata.csv but the id."""
+
+
+def ljspeech(folder: Path, rows: dict[str, bytes], recordings: dict[str, np.ndarray]) -> Path:
+    """An LJSpeech-like folder; a row's value is the rest of its line, without one it is `SAID`."""
+    (folder / "wavs").mkdir(parents=True)
+    ids = dict.fromkeys([*recordings, *rows])
+    (folder / "metadata.csv").write_bytes(b"".join(id.encode() + rows.get(id, SAID) + b"\n" for id in ids))
+    for id, samples in recordings.items():
+        soundfile.write(folder / f"wavs/{id}.wav", samples, 16000, subtype="FLOAT")
+    return folder
+
+
+def prepared(
+    source: Path, work: Path, config: PrepareConfig, workers: int = 1
+) -> tuple[list[Utterance], dict[str, str]]:
+    """Import and prepare; return the accepted utterances and the reason by id of the others."""
+    import_corpus(source, work / "corpus", CorpusConfig(kind="ljspeech", path=str(source)))
+    prepare(work / "corpus", work / "prepared", config, "gruut", condition=CONDITION, processes=workers)
+    rejected = read_jsonl(work / "prepared/rejected.jsonl")
+    assert all(row.keys() == {"id", "file", "reason", "detail"} and row["detail"] for row in rejected)
+    return read_manifest(work / "prepared/manifest.jsonl"), {row["id"]: row["reason"] for row in rejected}
+
+
+def every_defect(folder: Path, murmur: Murmur) -> dict[str, Defect]:
+    """Fill `folder` with two sound utterances and one of each defect; return the reason expected for each id."""
+    number = iter(range(100))
+
+    def sound(seconds: float = 2.0) -> np.ndarray:
+        return murmur(seconds, next(number))
+
+    nan, infinite = sound(), sound()
+    nan[500], infinite[900] = np.nan, -np.inf
+    copied = sound()
+    recordings = {
+        "good-1": sound(), "good-2": copied, "copy": copied, "nan": nan, "infinite": infinite, "short": sound(0.2),
+        "no-samples": sound(0), "long": sound(12.5), "silent": np.zeros(32000), "hiss": sound() * 1e-3,
+        "clipped": np.sign(sound()), "too-fast": sound(0.8), "too-slow": sound(11.0), "blank-text": sound(0.1),
+        "two-voices": np.stack([sound(), sound()], axis=1),
+    }  # fmt: skip
+    for id in ("empty-text", "only-dots", "not-utf8", "chinese", "columns", "truncated", "zero-bytes", "garbage"):
+        recordings[id] = sound()
+    rows = {
+        "empty-text": b"||", "blank-text": b"| |\t", "only-dots": b"|...|...", "columns": b"|one|two|three",
+        "not-utf8": b"|na\xefve words, said|na\xefve words, said", "missing": SAID, "../../outside": SAID,
+        "chinese": "|He said 你好 to all of us.|He said 你好 to all of us.".encode(),
+    }  # fmt: skip
+    ljspeech(folder, rows, recordings)
+    with (folder / "metadata.csv").open("ab") as file:
+        file.write(b"good-1|Another text for the same id.|Another text for the same id.\n")
+    soundfile.write(folder.parent / "outside.wav", sound(), 16000)
+    whole = (folder / "wavs/truncated.wav").read_bytes()
+    (folder / "wavs/truncated.wav").write_bytes(whole[: len(whole) * 2 // 3])
+    (folder / "wavs/zero-bytes.wav").write_bytes(b"")
+    (folder / "wavs/garbage.wav").write_bytes(np.random.default_rng(1).bytes(5000))
+    return {
+        "empty-text": Defect.EMPTY_TEXT, "blank-text": Defect.EMPTY_TEXT, "only-dots": Defect.EMPTY_TEXT,
+        "not-utf8": Defect.NOT_UTF8, "chinese": Defect.UNSPEAKABLE, "columns": Defect.WRONG_COLUMNS,
+        "missing": Defect.MISSING_AUDIO, "../../outside": Defect.LEAVES_FOLDER, "copy": Defect.DUPLICATE_AUDIO,
+        "nan": Defect.NOT_FINITE, "infinite": Defect.NOT_FINITE, "good-1": Defect.DUPLICATE_ID,
+        "short": Defect.TOO_SHORT, "no-samples": Defect.TOO_SHORT, "long": Defect.TOO_LONG,
+        "silent": Defect.SILENT, "hiss": Defect.SILENT, "clipped": Defect.CLIPPED,
+        "too-fast": Defect.SPEAKING_RATE, "too-slow": Defect.SPEAKING_RATE, "truncated": Defect.TRUNCATED,
+        "zero-bytes": Defect.EMPTY_FILE, "garbage": Defect.UNREADABLE, "two-voices": Defect.CHANNELS_DIFFER,
+    }  # fmt: skip
+
+
+def test_every_defect_is_named_and_nothing_else_is_rejected(tmp_path: Path, murmur: Murmur) -> None:
+    expected = every_defect(tmp_path / "in/corpus", murmur)
+    accepted, rejected = prepared(tmp_path / "in/corpus", tmp_path, LENIENT)
+    assert rejected == expected
+    # JSONL's own, see test_corpora; a person's, see test_decisions; of speakers, see test_splits; of how a recording
+    # sounds, see test_sound
+    of_sound = {Defect.NOISY, Defect.REVERBERANT, Defect.NARROW, Defect.HUM, Defect.RATED_BAD}
+    elsewhere = {Defect.UNREADABLE_ROW, Defect.DROPPED, Defect.NOT_TRAINED, Defect.FEW_SECONDS}
+    assert set(expected.values()) == set(Defect) - elsewhere - of_sound
+    assert [(u.id, u.text) for u in accepted] == [("good-1", TEXT), ("good-2", TEXT)]
+    files = {row["id"]: row["file"] for row in read_jsonl(tmp_path / "prepared/rejected.jsonl")}
+    assert files["nan"] == f"{tmp_path}/in/corpus/wavs/nan.wav"
+    assert files["../../outside"] == "wavs/../../outside.wav"
+
+
+def test_an_accepted_utterance_has_all_its_fields(tmp_path: Path, murmur: Murmur) -> None:
+    source = ljspeech(tmp_path / "in", {"a": b"|It cost $12 in 1999.|"}, {"a": murmur(2.5, 1)})
+    (utterance,), _ = prepared(source, tmp_path, CONFIG)
+    assert utterance.text == "It cost $12 in 1999."
+    assert "twelve dollars" in str(utterance.spoken)
+    assert (utterance.seconds, utterance.sample_rate, utterance.defect) == (2.5, 16000, None)
+    assert utterance.sha256 == sha256_file(source / "wavs/a.wav")
+    assert utterance.split == split_of("a", validation=CONFIG.validation, test=CONFIG.test)
+
+
+def test_the_result_does_not_depend_on_the_number_of_processes(tmp_path: Path, murmur: Murmur) -> None:
+    every_defect(tmp_path / "in/corpus", murmur)
+    for workers in (1, 2):
+        prepared(tmp_path / "in/corpus", tmp_path / str(workers), LENIENT, workers)
+    one, two = (contents(tmp_path / workers / "prepared") for workers in "12")
+    assert one == two
+    assert set(one) == {"manifest.jsonl", "rejected.jsonl", "summary.json", "summary.html"}
+
+
+def test_a_rejected_utterance_takes_no_sound_one_along(tmp_path: Path, murmur: Murmur) -> None:
+    same = murmur(2, 1)
+    source = ljspeech(tmp_path / "in", {"bad-text": b"|...|..."}, {"bad-text": same, "good": same})
+    accepted, rejected = prepared(source, tmp_path, LENIENT)
+    assert [u.id for u in accepted] == ["good"]
+    assert rejected == {"bad-text": Defect.EMPTY_TEXT}
+
+
+def test_a_copy_in_another_format_is_the_same_audio(tmp_path: Path, murmur: Murmur) -> None:
+    source = ljspeech(tmp_path / "in", {"a": SAID, "b": SAID}, {})
+    samples = np.round(murmur(2, 1) * 32767).astype(np.int16)
+    soundfile.write(source / "wavs/a.wav", samples, 16000, subtype="PCM_16")
+    soundfile.write(source / "wavs/b.flac", samples, 16000, subtype="PCM_16")
+    assert prepared(source, tmp_path, LENIENT)[1] == {"b": Defect.DUPLICATE_AUDIO}
+
+
+def test_too_many_rejections_fail_in_one_line_and_leave_the_report(tmp_path: Path, murmur: Murmur) -> None:
+    recordings = {f"u{number}": murmur(2, number) for number in range(9)}
+    source = ljspeech(tmp_path / "in", {"missing": SAID}, recordings)
+    accepted, _ = prepared(source, tmp_path, replace(CONFIG, max_rejected=0.1))
+    assert len(accepted) == 9
+    before = (tmp_path / "prepared/manifest.jsonl").read_bytes()
+    with pytest.raises(SonorantError, match=r"prepared\.rejected\.jsonl: 1 of 10 .*10\.0%.*1 missing audio") as caught:
+        prepared(source, tmp_path, replace(CONFIG, max_rejected=0.09))
+    assert "\n" not in str(caught.value)
+    report = tmp_path / "prepared.rejected.jsonl"
+    assert [row["id"] for row in read_jsonl(report)] == ["missing"]
+    assert (tmp_path / "prepared/manifest.jsonl").read_bytes() == before
+    prepared(source, tmp_path, replace(CONFIG, max_rejected=0.1))
+    assert not report.exists()
+
+
+def test_the_stages_run_as_commands_and_fail_without_a_traceback(tmp_path: Path, murmur: Murmur) -> None:
+    every_defect(tmp_path / "in/corpus", murmur)
+    params = (ROOT / "params.yaml").read_text().replace("kind: demo", "kind: ljspeech")
+    (tmp_path / "params.yaml").write_text(params)
+    done = run_command("tasks.corpus", "--source", "in/corpus", "--out", "data/corpus", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    done = run_command("tasks.prepare", "--corpus", "data/corpus", "--out", "data/prepared", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("error: data/prepared.rejected.jsonl: 24 of 26 utterances rejected")
+    assert not (tmp_path / "data/prepared").exists()
+
+
+@pytest.mark.parametrize("form", ["wav", "flac", "ogg", "mp3"])
+@pytest.mark.parametrize("kept", [0.05, 0.5, 0.9])
+def test_files_of_every_format_are_seen_to_be_cut_off(tmp_path: Path, murmur: Murmur, form: str, kept: float) -> None:
+    source = ljspeech(tmp_path / "in", {"whole": SAID, "cut": SAID}, {})
+    for number, id in enumerate(["whole", "cut"]):
+        soundfile.write(source / f"wavs/{id}.{form}", murmur(2, number), 16000)
+    cut = source / f"wavs/cut.{form}"
+    os.truncate(cut, int(cut.stat().st_size * kept))
+    accepted, rejected = prepared(source, tmp_path, LENIENT)
+    assert [u.id for u in accepted] == ["whole"]
+    assert rejected == {"cut": Defect.TRUNCATED}
+
+
+def test_adding_recordings_moves_none_between_splits(tmp_path: Path, murmur: Murmur) -> None:
+    config = replace(CONFIG, validation=0.3, test=0.3)
+    some = {f"u{number}": murmur(2, number) for number in range(8)}
+    more = {f"new{number}": murmur(2, 50 + number) for number in range(4)} | dict(reversed(some.items()))
+    first, _ = prepared(ljspeech(tmp_path / "a", {}, some), tmp_path / "1", config)
+    second, _ = prepared(ljspeech(tmp_path / "b", {}, more), tmp_path / "2", config)
+    splits = {u.id: u.split for u in second}
+    assert len(splits) == 12
+    assert all(splits[u.id] == u.split for u in first)
+    assert len({u.split for u in first}) == 3
+
+
+@pytest.fixture
+def corpus(tmp_path: Path, murmur: Murmur) -> Path:
+    """An imported corpus of the one recording of `SOUND`, as yet without a manifest."""
+    (tmp_path / "corpus").mkdir()
+    soundfile.write(tmp_path / "corpus/a.wav", murmur(2, 1), 16000)
+    return tmp_path / "corpus"
+
+
+SOUND = Utterance(id="a", audio="a.wav", text=TEXT, speaker="s", language="en-us")
+
+
+def test_each_utterance_is_spoken_in_its_language(corpus: Path, tmp_path: Path) -> None:
+    write_manifest(corpus / "manifest.jsonl", [SOUND, replace(SOUND, id="b", language="xx-yy")])
+    with pytest.raises(SonorantError, match=r"utterance b: .*xx-yy"):
+        prepare(corpus, tmp_path / "out", CONFIG, "gruut", condition=CONDITION)
+
+
+@pytest.mark.parametrize("audio", ["../outside.wav", "/etc/hostname", None, "a" * 3000, "a\0.wav", "."])
+def test_a_manifest_by_hand_leads_nowhere_else(corpus: Path, tmp_path: Path, murmur: Murmur, audio: str | None) -> None:
+    soundfile.write(tmp_path / "outside.wav", murmur(2, 2), 16000)
+    write_manifest(corpus / "manifest.jsonl", [SOUND, replace(SOUND, id="b", audio=audio)])
+    prepare(corpus, tmp_path / "out", LENIENT, "gruut", condition=CONDITION)
+    (row,) = read_jsonl(tmp_path / "out/rejected.jsonl")
+    assert (row["id"], row["reason"] in (Defect.LEAVES_FOLDER, Defect.MISSING_AUDIO)) == ("b", True)
+
+
+def test_the_page_needs_nothing_beside_it_and_shows_no_markup_of_the_corpus(tmp_path: Path, murmur: Murmur) -> None:
+    recordings = {"a": murmur(2, 1), "b": murmur(2, 2)}
+    prepared(ljspeech(tmp_path / "in", {"<script>": b"|<b>bold</b>|<b>bold</b>"}, recordings), tmp_path, LENIENT)
+    page = (tmp_path / "prepared/summary.html").read_text(encoding="utf-8")
+    assert page.count("<svg") == 7
+    assert "&lt;script&gt;" in page
+    for resource in ("<script", "<link", "<img", "@import", "src="):
+        assert resource not in page
+    summary = read_json(tmp_path / "prepared/summary.json")
+    assert summary["utterances"] == sum(split["utterances"] for split in summary["splits"].values()) == 2
+    assert summary["rejected"] == {"utterances": 1, "reasons": {"missing audio": 1}}
+    assert summary["hours"] == pytest.approx(4 / 3600, abs=1e-4)
+    assert summary["characters"] == dict(Counter(TEXT * 2))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("min_seconds", 13.0),
+        ("min_characters_per_second", 31.0),
+        ("silence_db", 3.0),
+        ("min_channel_correlation", 1.5),
+        ("max_rejected", 1.5),
+        ("validation", 0.9),
+    ],
+)
+def test_contradictory_settings_are_refused(name: str, value: float) -> None:
+    with pytest.raises(ValueError, match=name):
+        replace(CONFIG, **{name: value})
+
+
+def test_the_real_recordings_are_all_sound(tmp_path: Path, ljspeech_mini: Path) -> None:
+    accepted, rejected = prepared(ljspeech_mini, tmp_path, CONFIG)
+    assert (len(accepted), rejected) == (20, {})
+    assert {u.sample_rate for u in accepted} == {22050}
+    assert len({check for _, check in CHECKS}) == len(CHECKS)
+    assert all(json.loads(json.dumps(u.spoken)) for u in accepted)
+
+
+def test_only_recordings_that_changed_are_examined_again(
+    tmp_path: Path, murmur: Murmur, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus, rows = tmp_path / "corpus", []
+    corpus.mkdir()
+    for number in range(4):
+        soundfile.write(corpus / f"{number}.wav", murmur(2, number), 16000)
+        rows.append(replace(SOUND, id=f"u{number}", audio=f"{number}.wav"))
+    seen = Mock(side_effect=examine)
+    monkeypatch.setattr(sys.modules["sonorant.corpus.preparation.prepare"], "examine", seen)
+
+    def examined(config: PrepareConfig = CONFIG) -> list[str]:
+        write_manifest(corpus / "manifest.jsonl", rows)
+        prepare(corpus, tmp_path / "out", config, "gruut", condition=CONDITION, cache=tmp_path / "cache")
+        found = [call.args[0].id for call in seen.call_args_list]
+        seen.reset_mock()
+        return found
+
+    assert examined() == ["u0", "u1", "u2", "u3"]
+    assert examined() == examined(replace(CONFIG, test=0.5, split_by="text")) == []
+    soundfile.write(corpus / "1.wav", murmur(2, 99), 16000)
+    rows[2] = replace(rows[2], text="Another sound sentence, of more words.")
+    rows[3] = replace(rows[3], id="renamed")
+    assert examined() == ["u1", "u2"]
+    assert examined(replace(CONFIG, min_seconds=0.4)) == ["u0", "u1", "u2", "renamed"]
+    prepare(corpus, tmp_path / "anew", replace(CONFIG, min_seconds=0.4), "gruut", condition=CONDITION)
+    assert contents(tmp_path / "out") == contents(tmp_path / "anew")

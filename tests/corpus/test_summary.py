@@ -1,0 +1,70 @@
+"""The figures of a corpus are what counting it anew for each speaker gives, in a single pass."""
+
+from collections.abc import Iterator, Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sonorant.corpus.manifest import SPLITS, Utterance
+from sonorant.corpus.preparation.speaker_summary import summarize_speakers
+from sonorant.corpus.preparation.summary import shares
+
+utterances = st.lists(
+    st.builds(
+        Utterance,
+        id=st.just("u"),
+        audio=st.none(),
+        text=st.just("a"),
+        speaker=st.sampled_from(["zoë", "adam", "eve", "bob"]),
+        language=st.just("en-us"),
+        seconds=st.one_of(st.none(), st.floats(0, 1e4)),
+        split=st.sampled_from(SPLITS),
+    ),
+    max_size=40,
+)
+
+
+def hours(rows: Sequence[Utterance]) -> float:
+    return round(sum(row.seconds or 0.0 for row in rows) / 3600, 4)
+
+
+@given(utterances)
+def test_shares_are_those_of_a_pass_for_each_key(rows: list[Utterance]) -> None:
+    expected = {}
+    for name in sorted({row.speaker for row in rows}):
+        own = [row for row in rows if row.speaker == name]
+        expected[name] = {"utterances": len(own), "hours": hours(own)}
+    found = shares(rows, lambda row: row.speaker)
+    assert found == expected and list(found) == list(expected)
+
+
+@given(utterances, st.lists(st.sampled_from(["adam", "gone"])))
+def test_speakers_are_those_of_a_pass_for_each(rows: list[Utterance], rejected: list[str]) -> None:
+    found = summarize_speakers(rows, rejected)
+    assert list(found) == sorted({*rejected, *(row.speaker for row in rows)})
+    for speaker, of in found.items():
+        own = [row for row in rows if row.speaker == speaker]
+        assert (of["utterances"], of["hours"], of["rejected"]) == (len(own), hours(own), rejected.count(speaker))
+        assert of["splits"] == {split: [row.split for row in own].count(split) for split in SPLITS}
+
+
+class Counted(list[Utterance]):
+    """Counts how often an utterance was looked at."""
+
+    looks = 0
+
+    def __iter__(self) -> Iterator[Utterance]:
+        for row in super().__iter__():
+            self.looks += 1
+            yield row
+
+
+def test_many_speakers_are_no_more_passes() -> None:
+    for speakers in (2, 200):
+        rows = Counted(
+            Utterance(id=str(n), audio=None, text="a", speaker=str(n % speakers), language="en-us", split="train")
+            for n in range(400)
+        )
+        shares(rows, lambda row: row.speaker)
+        summarize_speakers(rows, [])
+        assert rows.looks == 2 * len(rows)

@@ -1,0 +1,74 @@
+"""Families side by side, if both were judged on the same sentences; a codec and its decoding have a section."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from sonorant.errors import SonorantError
+from sonorant.evaluation.report.report_page import ReportInputs
+from tests.evaluation.report.stages import DECODED, REFERENCES, drawn, write_family
+from tests.support.edited import edited
+
+
+def section(page: str, anchor: str) -> str:
+    return page.split(f'<section aria-labelledby="{anchor}">')[1].split("</section>")[0]
+
+
+def rows(page: str) -> dict[str, str]:
+    """Rows of the table of families by their first cell."""
+    found = re.findall(r'<tr><th scope="row">(.*?)</th>(.*?)</tr>', section(page, "families"))
+    return {name: re.sub(r"<[^>]*>", " ", rest) for name, rest in found}
+
+
+def test_a_family_that_was_not_run_says_how(own: ReportInputs) -> None:
+    page = drawn(own)
+    assert "11.0 [9.0, 13.0]" in rows(page)["parallel"] and "cannot" in rows(page)["parallel"]
+    assert "not run: make demo FAMILY=codec_lm" in rows(page)["codec_lm"]
+    assert "<audio" not in section(page, "families") and 'id="decoding"' not in page and "#decoding" not in page
+
+
+def test_both_stand_side_by_side_and_are_compared_in_pairs(own: ReportInputs, tmp_path: Path) -> None:
+    write_family(tmp_path / "own", "codec_lm", wrong=2)
+    page = drawn(own)
+    told = rows(page)["codec_lm"]
+    assert "12.0 [10.0, 14.0]" in told and "33.3 [6.0, 79.0]" in told
+    words = sum(len(text.split()) for text in REFERENCES)
+    assert f"{100 / words:+.1f} [" in told, "one word more is wrong"
+    assert section(page, "families").count("<audio") == 2 * 3, "two sentences by the recording and both families"
+
+
+def test_figures_of_other_sentences_are_not_shown(own: ReportInputs, tmp_path: Path) -> None:
+    write_family(tmp_path / "own", "codec_lm", sentences="b" * 64)
+    told = rows(drawn(own))["codec_lm"]
+    assert "not judged on these sentences by this recogniser: make demo FAMILY=codec_lm" in told
+    assert not re.search(r"\d", told)
+
+
+def test_a_codec_and_its_decoding_have_a_section(own: ReportInputs, tmp_path: Path) -> None:
+    write_family(tmp_path / "own", "codec_lm")
+    codec = {"bits_per_second": 622.8, "frames_per_second": 31.25, "use": [0.97, 0.853]}
+    decoding = {"fp32": DECODED, "int8": "failed: NaN"}
+    with edited(own.metrics) as metrics:
+        metrics |= {"family": "codec_lm", "codec": codec, "decoding": decoding}
+    page = drawn(own)
+    told = section(page, "decoding")
+    assert all(words in told for words in ("623 bit/s", "85.3", "33.3 [6.0, 79.0]", "well 3", "failed: NaN"))
+    assert next(iter(rows(page))) == "codec_lm", "the report's own family comes first"
+
+
+def test_the_parity_check_shows_greedy_tokens_where_they_were_compared(own: ReportInputs) -> None:
+    assert "greedy tokens" not in section(drawn(own), "parity")
+    with edited(own.parity) as parity:
+        parity["onnxruntime/int8"]["tokens"] = {"identical": False, "share": 0.985294, "ties": 1, "decisions": 408}
+    told = section(drawn(own), "parity")
+    assert "98.53 % of 408" in told
+    shown = re.findall(r"<tr>(.*?)</tr>", told.split("<details>")[0])
+    assert len({row.count("<td") + row.count("<th") for row in shown}) == 1
+
+
+def test_a_family_without_figures_is_one_line(own: ReportInputs) -> None:
+    with edited(own.families / "parallel" / "family.json") as family:
+        del family["variants"]["fp32"]["intelligibility"]
+    with pytest.raises(SonorantError, match=r"family\.json: key 'variants\.fp32\.intelligibility' is missing"):
+        drawn(own)

@@ -1,0 +1,75 @@
+"""A text keeps its spelling, and its words are found wherever a reader says them."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sonorant.extras.long.placing import NOWHERE, place_words
+from sonorant.extras.long.script import Script, plain_words, read_script
+
+_CHANCE = np.random.default_rng(0)
+# Unlike each other: a sentence said again must not be taken for a misheard other one.
+WORDS = ["".join(_CHANCE.choice(list("abcdefghijklmnopqrstuvwxyz"), 8)) for _ in range(45)]
+
+
+def script_of(sentences: list[list[str]]) -> Script:
+    return read_script(" ".join(" ".join(words).capitalize() + "." for words in sentences), "xx")
+
+
+def test_numbers_and_abbreviations_are_words_as_spoken_and_stay_as_written() -> None:
+    script = read_script("Mr. Howison paid $5.50 in 1984 — really?\n\nHis dog, Lop-Ear, screamed", "en-us")
+    said = "mister howison paid five dollars and fifty cents in nineteen eighty four really his dog lop ear screamed"
+    assert list(script.words) == said.split()
+    place = {word: number for number, word in enumerate(script.words)}
+    assert script.text(place["paid"], place["in"]) == "paid $5.50"
+    assert script.text(place["nineteen"], place["really"]) == "1984 —"
+    assert script.text(0, len(script.words)) == "Mr. Howison paid $5.50 in 1984 — really? His dog, Lop-Ear, screamed"
+    assert not script.begins(place["eighty"]) and not script.begins(place["ear"]) and script.begins(place["his"])
+    assert script.sentence_ends == {0, place["his"], len(script.words)}  # a paragraph's end, and no abbreviation's
+    assert {place["lop"], place["screamed"]} <= script.clause_ends
+
+
+def test_a_language_without_a_frontend_keeps_its_words() -> None:
+    assert read_script("Ĉiu homo, «egala».", "eo").words == ("ĉiu", "homo", "egala")
+    assert plain_words("Don’t_stop—now, O'Brien!") == ["don't", "stop", "now", "o'brien"]
+
+
+@pytest.mark.parametrize("text", ["", "  \n\n \n", "— … !", "12:"])
+def test_a_text_of_little_is_one_of_few_words(text: str) -> None:
+    assert len(read_script(text, "en-us").words) <= 1
+
+
+@st.composite
+def readings(draw: st.DrawFn) -> tuple[list[list[str]], list[int]]:
+    """Sentences without a word twice, and the order in which they are read: some skipped, some twice."""
+    words = draw(st.permutations(WORDS))
+    sentences = [words[first : first + 5] for first in range(0, 5 * draw(st.integers(2, 9)), 5)]
+    return sentences, [number for number in range(len(sentences)) for _ in range(draw(st.integers(0, 2)))]
+
+
+@given(readings())
+def test_each_word_is_placed_where_it_stands_also_after_skips_and_repeats(
+    reading: tuple[list[list[str]], list[int]],
+) -> None:
+    sentences, order = reading
+    heard = [word for number in order for word in sentences[number]]
+    wanted = [5 * number + place for number in order for place in range(5)]
+    assert place_words(heard, script_of(sentences)).tolist() == wanted
+
+
+def test_what_is_not_in_the_text_is_nowhere() -> None:
+    sentences = [WORDS[:6], WORDS[6:12], WORDS[12:18]]
+    added = ["quite", "another", "thing", "was", "said", "here"]
+    places = place_words([*sentences[0], *added, *sentences[1], *sentences[2]], script_of(sentences)).tolist()
+    assert places == [*range(6), *[NOWHERE] * 6, *range(6, 18)]
+
+
+def test_a_long_text_is_placed_piece_by_piece() -> None:
+    """More words than are placed at once, and a jump over more than is looked at around them."""
+    chance = np.random.default_rng(1)
+    words = [f"{WORDS[one]}{WORDS[two]}" for one, two in chance.integers(0, len(WORDS), (4000, 2))]
+    script = script_of([words[first : first + 8] for first in range(0, 4000, 8)])
+    wanted = [*range(1200), *range(3200, 4000), *range(400, 800)]
+    places = place_words([words[place] for place in wanted], script)
+    assert np.mean(places == np.array(wanted)) > 0.98

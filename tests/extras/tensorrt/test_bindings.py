@@ -1,0 +1,112 @@
+"""Every name and signature of TensorRT and CUDA that the code uses exists in their real bindings, of 10 and of 11.
+
+The type checker compares the code with stubs read from the wheels (tests/extras/tensorrt/bindings.py).
+"""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.extras.tensorrt.bindings import CLASSES, CUDA, STUBS, TENSORRT, stubs
+from tests.support.imports import ROOT
+
+CODE = ROOT / "sonorant/extras/tensorrt"
+USERS = [*sorted(CODE.glob("*.py")), ROOT / "sonorant/families/parallel/tensorrt_runtime.py"]
+EXERCISE = """
+import sys
+import tensorrt_bindings
+sys.modules["tensorrt"] = tensorrt_bindings
+import sonorant.families.parallel.tensorrt_runtime, sonorant.extras.tensorrt.builder
+from sonorant.extras.tensorrt.key import missing
+from sonorant.extras.tensorrt.builder import Messages
+from sonorant.extras.tensorrt.builder import ProgressBars
+bars = ProgressBars("decoder int8")
+bars.phase_start("Building", None, 2)
+bars.phase_start("Tactics", "Building", 3)
+assert bars.step_complete("Tactics", 1) and bars.step_complete("Building", 0)
+bars.phase_finish("Tactics")
+bars.phase_finish("Building")
+messages = Messages()
+messages.log(tensorrt_bindings.ILogger.WARNING, "slow")
+messages.log(tensorrt_bindings.ILogger.ERROR, "no such\\nkernel")
+print(messages.told(), "|", missing())
+"""
+
+
+BOTH = set(TENSORRT)
+FAULTS = [  # file, what is there, what is planted instead, the versions that do not have it
+    ("builder.py", "builder.build_serialized_network(", "builder.build_serialised_network(", BOTH),
+    ("builder.py", "ignore_mismatch=False", "ignore=False", BOTH),
+    ("builder.py", "trt.MemoryPoolType.WORKSPACE", "trt.MemoryPoolType.SCRATCH", BOTH),
+    ("builder.py", "trt.BuilderFlag.TF32", "trt.BuilderFlag.FP16", {"11"}),
+    ("builder.py", "STRONGLY_TYPED", "EXPLICIT_BATCH", {"11"}),
+    ("builder.py", "create_network(1 <<", "create_network(True, 1 <<", BOTH),
+    ("builder.py", "hardware_compatibility_level", "hardware_compatability_level", BOTH),
+    ("execution.py", "trt.nptype(", "trt.nptypes(", BOTH),
+    ("execution.py", "execute_async_v3(self._stream.handle)", "execute_async_v3(stream=1)", BOTH),
+    ("builder.py", "self, phase_name: str, step: int", "self, phase_name: str", BOTH),
+    ("device.py", "cuda.cudaGraphInstantiate(", "cuda.cudaGraphInstanciate(", BOTH),
+    ("device.py", "cuda.cudaStreamEndCapture(self._stream)", "cuda.cudaStreamEndCapture()", BOTH),
+]
+
+
+def type_check(major: str, files: list[Path], cache: Path) -> str:
+    """What mypy says of files beside the stubs of a major version."""
+    options = ["--config-file", Path(__file__).with_name("mypy.ini"), "--cache-dir", cache]
+    command, env = [sys.executable, "-m", "mypy", *options, *files], os.environ | {"MYPYPATH": str(STUBS / major)}
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
+    # Neither an unreadable stub nor a crash may pass for an answer.
+    assert f"{len(files)} source files" in done.stdout.splitlines()[-1], done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("major", TENSORRT)
+def test_all_that_is_called_exists(major: str, tmp_path: Path) -> None:
+    assert "error:" not in type_check(major, USERS, tmp_path)
+
+
+@pytest.mark.parametrize("major", TENSORRT)
+def test_what_does_not_exist_is_found(major: str, tmp_path: Path) -> None:
+    planted = {}
+    for number, (file, right, wrong, lacking) in enumerate(FAULTS):
+        text = (CODE / file).read_text(encoding="utf-8")
+        assert right in text, right
+        path = tmp_path / f"planted_{number}.py"
+        path.write_text(text.replace(right, wrong, 1), encoding="utf-8")
+        planted[path] = major in lacking
+    said = type_check(major, list(planted), tmp_path / "cache")
+    assert {path: bool(re.search(rf"{path.name}:\d+: error:", said)) for path in planted} == planted
+
+
+def test_the_image_installs_the_versions_that_were_checked() -> None:
+    image = (ROOT / "infra/tensorrt/Dockerfile").read_text(encoding="utf-8")
+    for major in TENSORRT:
+        assert f'"{TENSORRT[major].replace("-bindings", "")} {CUDA[major]}"' in image
+
+
+def test_nothing_is_asked_for_by_a_name_in_a_string() -> None:
+    """The type checker would not see it."""
+    assert [path for path in USERS if re.search(r"getattr\((trt|cuda)", path.read_text())] == []
+
+
+def test_the_stubs_are_those_of_the_real_wheels(unpacked: tuple[str, Path, Path]) -> None:
+    major, tensorrt, cuda = unpacked
+    folder = STUBS / major
+    written = {str(path.relative_to(folder)): path.read_text(encoding="utf-8") for path in folder.rglob("*.pyi")}
+    assert stubs(major, tensorrt, cuda) == written
+    assert all(f"class {name}" in written["tensorrt/__init__.pyi"] for name in CLASSES)
+
+
+def test_the_code_works_on_the_real_classes(unpacked: tuple[str, Path, Path]) -> None:
+    """Subclasses of bound classes, and all module code, in a process that has the bindings and CUDA's package, but no
+    GPU."""
+    _, tensorrt, cuda = unpacked
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (tensorrt, cuda, ROOT)))}
+    done = subprocess.run([sys.executable, "-c", EXERCISE], env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("no such kernel |")
+    assert "decoder int8: Building" in done.stderr

@@ -1,0 +1,399 @@
+"""A plan's figures are measured, counted or named an estimate; what was not given is no number."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+
+from sonorant.errors import SonorantError
+from sonorant.extras.planning.against import CORES, Measured, compare, job_of_run, measured_in
+from sonorant.extras.planning.estimate import REACHED, estimate, recommend, scaled, step_time
+from sonorant.extras.planning.forecast import advice, forecast, table
+from sonorant.extras.planning.hardware import BETWEEN, GPUS, LINKS, Fleet, gpu_named
+from sonorant.extras.planning.probe import Needs, Speed, needs_of
+from sonorant.extras.planning.work import Work, work_of
+from sonorant.files import write_json
+from sonorant.training.run_directory import RunDirectory
+from tasks.plan import job_of
+from tests.support.command import error_line, run_command
+from tests.support.imports import ROOT
+from tests.support.tiny_training import settings, tiny_features, tiny_job, tiny_recipe
+from tests.support.trainings import Training
+from tests.support.waiting import PATIENCE
+
+
+@pytest.fixture(scope="module")
+def features(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_features(tmp_path_factory.mktemp("features"))
+
+
+def test_work_is_counted_as_it_is() -> None:
+    a, b = torch.randn(8, 16, requires_grad=True), torch.randn(16, 4)
+    work = work_of(lambda: torch.autograd.grad((a @ b).sum(), a))
+    assert work.flops == 2 * (2 * 8 * 16 * 4), "the product, and its gradient for one factor"
+    assert work.bytes >= 4 * (8 * 16 + 16 * 4 + 8 * 4)
+    assert work_of(lambda: b.t()[0]) == Work(flops=0, bytes=0, operations=0), "views move nothing"
+
+
+class OfAParameter(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight, self.inner = torch.nn.Parameter(torch.ones(4, 8)), torch.nn.Linear(8, 16, bias=False)
+
+    def forward(self) -> torch.Tensor:
+        """(4, 16)."""
+        return self.inner(self.weight)
+
+
+def test_work_is_counted_where_a_module_is_given_a_parameter() -> None:
+    module = OfAParameter()
+    work = work_of(lambda: torch.autograd.grad(module().sum(), list(module.parameters())))
+    assert work.flops == 3 * 2 * 4 * 8 * 16, "the product, and its gradient for both factors"
+
+
+@pytest.mark.parametrize(
+    ("kind", "budget"),
+    [
+        ("acoustic", {"frames_per_micro_batch": 800}),
+        ("codec", {"segments_per_micro_batch": "auto"}),
+        ("language_model", {"frames_per_micro_batch": "auto"}),
+    ],
+)
+def test_memory_by_component_is_what_training_holds(kind: str, budget: dict, features: Path, tmp_path: Path) -> None:
+    needs = needs_of(tiny_job(kind, features, tmp_path, **budget))
+    count = sum(parameter.numel() for parameter in tiny_recipe(kind, features).model.parameters())
+    assert sum(needs.parameters.values()) == count
+    assert needs.bytes["gradients"] == 4 * count
+    assert needs.bytes["optimizer"] == 8 * count
+    assert [needs.budget] == [needs.largest if size == "auto" else size for size in budget.values()]
+    assert needs.budget > 0
+    assert needs.work.flops > 6 * count, "forward and backward, each weight used more than once"
+    if kind == "acoustic":
+        assert needs.bytes["activations"] > 800 * 16 * 4, "more than one layer of the heaviest micro-batch"
+
+
+def test_what_is_not_trained_here_or_has_no_codes_is_not_planned(tmp_path: Path) -> None:
+    with pytest.raises(SonorantError, match="give --codes"):
+        job_of("language_model", ROOT / "params.yaml", tmp_path)
+    sections = yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))
+    sections["codec"]["pretrained"] = "some/codec"
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(sections), encoding="utf-8")
+    with pytest.raises(SonorantError, match="'some/codec', which is taken as it is: there is no training to plan"):
+        job_of("codec", tmp_path / "params.yaml", tmp_path)
+
+
+NEEDS = Needs(
+    parameters={"encoder": 1000, "decoder": 2000},
+    bytes={"weights": 2**20, "gradients": 2**20, "optimizer": 2**21, "average": 2**20, "activations": 2**30},
+    device=torch.device("cpu"),
+    allowed=2**34,
+    budget=1000,
+    largest=4000,
+    bounded=False,
+    work=Work(flops=10**12, bytes=10**10, operations=1000),
+    frames_a_step=1000.0,
+    seconds_per_frame=0.01,
+)
+SPEED = Speed(
+    processes=2,
+    seconds_per_step=0.5,
+    shares={"data": 0.01, "backward": 0.6},
+    core_seconds=0.9,
+    validation=3.0,
+    checkpoint=1.0,
+    start=20.0,
+)
+
+
+def planned(tmp_path: Path, **given: Any) -> dict[str, Any]:
+    wanted = {"steps": 7200, "price": None, "watts": None} | given
+    job = tiny_job("acoustic", tmp_path, tmp_path, precision="bf16", validate_every=1000, checkpoint_every=7200)
+    return forecast(job, NEEDS, SPEED, **wanted)
+
+
+def estimated(
+    name: str, tmp_path: Path, needs: Needs = NEEDS, price: float | None = None, **fleet: Any
+) -> dict[str, Any]:
+    job = tiny_job("acoustic", tmp_path, tmp_path, precision="bf16")
+    return estimate(job, needs, Fleet(gpu=name, **fleet), 1000, price)
+
+
+def test_a_gpu_too_small_for_weights_and_optimizer_is_said_to_be(tmp_path: Path) -> None:
+    huge = replace(NEEDS, bytes=NEEDS.bytes | {"optimizer": 2**40})
+    assert "does not fit" in str(estimated("t4", tmp_path, huge)["largest_micro_batch"])
+
+
+def test_time_energy_and_cost_follow_from_speed_and_what_was_given(tmp_path: Path) -> None:
+    until = planned(tmp_path, price=3.0, watts=200.0)["until_the_end"]
+    assert until["seconds"] == {"steps": 3600.0, "validations": 24.0, "checkpoints": 1.0, "start": 20.0}
+    assert until["hours"] == pytest.approx(3645 / 3600)
+    assert (until["kwh"], until["cost"]) == pytest.approx((0.2 * until["hours"], 3.0 * until["hours"]))
+    assert planned(tmp_path)["speed"]["audio_seconds_per_second"] == 20.0
+
+
+def test_what_was_not_given_is_no_number(tmp_path: Path) -> None:
+    until = planned(tmp_path)["until_the_end"]
+    assert (until["kwh"], until["cost"]) == ("not given: --watts", "not given: --price")
+    assert "ESTIMATE" not in table(planned(tmp_path))
+
+
+@pytest.mark.parametrize("name", GPUS)
+def test_an_estimate_is_labelled_names_its_source_and_no_peak_is_exceeded(name: str, tmp_path: Path) -> None:
+    for count in (1, 8):
+        found = estimated(name, tmp_path, price=2.0, gpus=count)
+        assert (found["kind"], found["source"]) == ("estimate", GPUS[name].source)
+        assert found["steps_per_second"] <= count * GPUS[name].half / NEEDS.work.flops
+        assert found["steps_per_second"] <= count * GPUS[name].bandwidth / NEEDS.work.bytes
+        assert found["hours_expected"] >= found["hours"]
+        assert found["cost"] == pytest.approx(2.0 * count * found["hours_expected"])
+        assert ("bf16 is not for" in found["note"]) == (name in ("t4", "v100")), "which have no bf16"
+        assert ("micro_batches_per_step to 8" in found["note"]) == (count == 8)
+    assert "ESTIMATE" in table(planned(tmp_path) | {"estimate": found})
+
+
+def test_fp32_is_estimated_without_tensor_cores() -> None:
+    fleet = Fleet(gpu="a100-80gb")
+    fp32, bf16 = (step_time(fleet, NEEDS, precision, 2).arithmetic for precision in ("fp32", "bf16"))
+    assert fp32 / bf16 == pytest.approx(312 / 19.5)
+
+
+def test_averaging_takes_what_a_ring_takes_and_nothing_on_one_gpu() -> None:
+    size = 100 * 2**20
+    assert Fleet(gpu="h100").averaging(size) == 0.0
+    for count in (2, 4, 8):
+        ring = 2 * (count - 1) / count * size / 450e9 + 4 * 2 * (count - 1) * 5e-6  # four buckets
+        assert Fleet(gpu="h100", gpus=count).averaging(size) == pytest.approx(ring)
+    slow, fast = (
+        Fleet(gpu="h100", machines=2, link=name).averaging(size) for name in ("ethernet-1g", "infiniband-ndr")
+    )
+    assert slow > size / 0.125e9 and slow / fast > 100
+    both = Fleet(gpu="h100", gpus=8, machines=2, link="ethernet-1g").averaging(size)
+    assert both == pytest.approx(slow + Fleet(gpu="h100", gpus=8).averaging(size)), (
+        "first within, then between machines"
+    )
+
+
+def test_averaging_is_hidden_by_the_backward_pass_as_far_as_it_lasts() -> None:
+    heavy = replace(NEEDS, bytes=NEEDS.bytes | {"gradients": 200 * 2**20})
+    fast, slow = (step_time(Fleet(gpu="a6000", gpus=1, machines=2, link=link), heavy, "bf16", 2) for link in
+                  ("infiniband-ndr", "ethernet-1g"))  # fmt: skip
+    assert fast.best == fast.computing and fast.averaging > 0
+    assert slow.best == pytest.approx(slow.averaging + slow.computing / 3)
+    assert slow.expected == pytest.approx(slow.averaging + slow.computing / REACHED / 3)
+
+
+def test_more_gpus_are_faster_until_the_links_are_what_takes_the_time() -> None:
+    one, eight = (step_time(Fleet(gpu="h100", gpus=count), NEEDS, "bf16", 8) for count in (1, 8))
+    assert 4 < one.best / eight.best <= 8
+    heavy = replace(NEEDS, bytes=NEEDS.bytes | {"gradients": 2**30})
+    alone, two = (
+        step_time(Fleet(gpu="h100", machines=count, link="ethernet-1g"), heavy, "bf16", 8) for count in (1, 2)
+    )
+    assert two.best > alone.best
+
+
+def test_every_gpu_and_link_of_the_issue_is_known_and_plausible() -> None:
+    assert {"v100", "a6000", "l4", "a100-80gb", "h100"} <= GPUS.keys()
+    for gpu in GPUS.values():
+        assert gpu.fp32 < gpu.half and gpu.link in LINKS and gpu.source
+        assert 10e9 < gpu.memory < 200e9 and 100e9 < gpu.bandwidth < 10e12 and 50 < gpu.watts <= 1000
+    assert LINKS["pcie4"].bandwidth == pytest.approx(2 * LINKS["pcie3"].bandwidth)
+    assert all(
+        LINKS[name].bandwidth == pytest.approx(float(name.split("-")[1][:-1]) / 8 * 1e9) for name in BETWEEN[:-1]
+    )
+
+
+def test_the_least_hardware_that_is_enough_is_recommended(tmp_path: Path) -> None:
+    job = tiny_job("acoustic", tmp_path, tmp_path, precision="auto")
+
+    def found(within: float, needs: Needs = NEEDS, steps: int = 100_000) -> dict[str, Any]:
+        return recommend(job, needs, steps, within, "ethernet-10g")
+
+    assert found(1e6)["choose"].startswith("1 x t4: "), "of those that are enough the one that draws least power"
+    steps = {gpu: step_time(Fleet(gpu=gpu), NEEDS, "fp16", 2).expected for gpu in ("t4", "l4", "h100")}
+    assert steps["h100"] < steps["l4"] <= steps["t4"]
+    limit = 100_000 * steps["h100"] / 3600
+    assert found(1.01 * limit)["choose"].startswith(("1 x h100", "1 x h200"))
+    less = found(0.5 * limit)
+    assert not less["choose"].startswith("1 x")
+    assert found(1e-6)["choose"].startswith("nothing; ") and "is the fastest" in found(1e-6)["choose"]
+    huge = replace(NEEDS, bytes=NEEDS.bytes | {"optimizer": 60 * 2**30})
+    assert found(1e6, huge)["choose"].startswith(("1 x a100", "1 x h100")), "which has the memory and draws least"
+    assert found(1e6, replace(huge, bytes=huge.bytes | {"optimizer": 2**42}))["choose"] == "nothing in the table"
+    assert any("30%" in line for line in found(1.0)["assumptions"])
+
+
+def test_a_wider_model_needs_more_work_and_memory_and_the_same_model_the_same() -> None:
+    assert scaled(NEEDS, 3000) == NEEDS
+    wider = scaled(NEEDS, 12_000)
+    assert sum(wider.parameters.values()) == 12_000
+    assert (wider.work.flops, wider.work.bytes) == (4 * NEEDS.work.flops, 2 * NEEDS.work.bytes)
+    assert wider.bytes["optimizer"] == 4 * NEEDS.bytes["optimizer"]
+    assert wider.bytes["activations"] == 2 * NEEDS.bytes["activations"]
+
+
+def a_measured_run(folder: Path, pause: float = 0.0) -> Path:
+    """A run of 100 steps of 0.5 s, a row every 10, a validation of 3 s every 50, and perhaps an interruption."""
+    run = RunDirectory(folder / "run")
+    run.path.mkdir(parents=True)
+    (folder / "features").mkdir()
+    train = {"validate_every": 50, "checkpoint_every": 40, "steps": 100, "precision": "auto"}
+    job = tiny_job("acoustic", folder / "features", folder)
+    replace(job, train=job.train | train).write(run.job)
+    run.keep_precision("bf16")
+    log, lines, now = run.metrics, [], 1000.0
+    for step in range(10, 101, 10):
+        now += 5.0 + (pause if step == 60 else 0.0)
+        times = {f"time/rank{rank}/forward": 0.5 for rank in (0, 1)}
+        lines.append(
+            {
+                "step": step,
+                "time": now,
+                "metrics": {"train/loss": 1.0, "batch/budget": 512.0, CORES: step / 55, **times},
+            }
+        )
+        if step % 50 == 0:
+            now += 3.0
+            lines.append({"step": step, "time": now, "metrics": {"validation/loss": 1.0}})
+    log.write_text("".join(json.dumps(row) + "\n" for row in lines))
+    return run.path
+
+
+def test_a_plan_is_held_against_the_time_that_a_run_took(tmp_path: Path) -> None:
+    path = a_measured_run(tmp_path)
+    job = job_of_run(path)
+    assert (job.train["frames_per_micro_batch"], job.train["precision"]) == (512, "bf16"), "what the run had found"
+    measured = measured_in(path, job)
+    assert measured == Measured(
+        processes=2, steps=90, seconds=51.0, seconds_per_step=0.5, core_seconds=pytest.approx(1.0), interruptions=0,
+        validations=2, checkpoints=2,
+    )  # fmt: skip
+    found = compare(measured, SPEED)
+    assert found["predicted_seconds"] == pytest.approx(45 + 2 * 3 + 2 * 1)
+    assert found["predicted_over_measured"] == pytest.approx(53 / 51)
+    assert found["cores_predicted_over_measured"] == pytest.approx(0.9)
+    assert compare(replace(measured, core_seconds=None), SPEED)["cores_predicted_over_measured"] == "not logged"
+    with pytest.raises(SonorantError, match="ran 2 processes, this plan 1: set PET_NPROC_PER_NODE=2"):
+        compare(measured, replace(SPEED, processes=1))
+
+
+def test_the_time_between_a_kill_and_the_resume_is_not_training(tmp_path: Path) -> None:
+    path = a_measured_run(tmp_path, pause=5000.0)
+    measured = measured_in(path, job_of_run(path))
+    assert (measured.interruptions, measured.seconds) == (1, pytest.approx(51.0))
+
+
+def test_what_is_no_measured_training_is_refused_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(SonorantError, match=r"job.json: no such file; give the run directory"):
+        job_of_run(tmp_path)
+    path = a_measured_run(tmp_path)
+    job = job_of_run(path)
+    (path / "metrics.jsonl").write_text("")
+    with pytest.raises(SonorantError, match="has 0 rows of metrics, too few"):
+        measured_in(path, job)
+    (tmp_path / "features").rmdir()
+    with pytest.raises(SonorantError, match=r"features that .* are gone"):
+        job_of_run(path)
+    write_json(path / "job.json", {"recipe": "acoustic"})
+    with pytest.raises(SonorantError, match="not the job of a training"):
+        job_of_run(path)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ((), "name a model and give --features, or give --against a run directory"),
+        (("acoustic", "--features", "f", "--gpus", "2"), "give --gpu too"),
+        (("acoustic", "--features", "f", "--gpu", "a1000"), "no GPU 'a1000' is in the table"),
+        (("acoustic", "--features", "f", "--gpu", "l4", "--gpus", "0"), "both must be at least 1"),
+        (("acoustic", "--features", "f", "--within", "0"), "--within 0: give a number above 0"),
+        (("acoustic", "--features", "f", "--parameters", "1e6"), "give --gpu or --within too"),
+        (("--against", "nowhere"), "nowhere/job.json: no such file"),
+    ],
+)
+def test_what_the_command_cannot_plan_is_one_line(words: tuple[str, ...], says: str) -> None:
+    assert says in error_line(run_command("tasks.plan", *words))
+
+
+def test_an_unknown_gpu_is_refused_with_those_that_are_known() -> None:
+    with pytest.raises(SonorantError, match=r"no GPU 'a1000' .* known: v100, a100-80gb, h100"):
+        gpu_named("a1000")
+
+
+@pytest.mark.parametrize(
+    ("precision", "shares", "expected"),
+    [
+        ("bf16", {}, []),
+        ("fp32", {}, ["train_acoustic.precision: bf16"]),
+        ("bf16", {"data": 0.1}, ["10% of a step waits for data"]),
+        ("bf16", {"communication": 0.4}, ["40% of a step is communication"]),
+        ("bf16", {"optimizer": 0.3}, ["the optimizer takes 30%"]),
+    ],
+)
+def test_what_would_help_follows_from_what_was_measured(
+    precision: str, shares: dict[str, float], expected: list[str], tmp_path: Path
+) -> None:
+    job = tiny_job("acoustic", tmp_path, tmp_path, precision=precision)
+    found = advice(job, NEEDS, replace(SPEED, processes=64, seconds_per_step=1.0, shares=shares))
+    assert all(words in line for words, line in zip(expected, found, strict=True))
+
+
+def test_a_plan_says_the_learning_rate_that_its_batch_has(tmp_path: Path) -> None:
+    """Of 2 micro-batches of 1000 frames: four times what the rate of 0.002 is for."""
+    job = tiny_job("acoustic", tmp_path, tmp_path, learning_rate_batch=500)
+    told = forecast(job, NEEDS, SPEED, steps=1000, price=None, watts=None)
+    assert told["micro_batch"]["learning_rate"] == pytest.approx(0.004)
+    assert planned(tmp_path)["micro_batch"]["learning_rate"] == 0.002, "learning_rate_batch is null"
+
+
+@pytest.mark.long
+def test_the_command_plans_a_real_training(features: Path, tmp_path: Path) -> None:
+    sections = yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))
+    for name in ("acoustic", "train_acoustic"):
+        tiny = settings("acoustic", steps=600)[name.startswith("train")]
+        sections[name] |= {**tiny, "frames_per_micro_batch": "auto"} if name.startswith("train") else tiny
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(sections), encoding="utf-8")
+    command = [sys.executable, "-m", "sonorant.cli.main", "plan", "acoustic", "--params", str(tmp_path / "params.yaml"),
+               "--features", str(features), "--probe-steps", "3", "--price", "2.5", "--within", "10",
+               "--json"]  # fmt: skip
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["micro_batch"]["budget"] == found["micro_batch"]["largest"] > 0
+    until = found["until_the_end"]
+    assert until["seconds"]["steps"] == pytest.approx(600 / found["speed"]["steps_per_second"])
+    assert until["hours"] == pytest.approx(sum(until["seconds"].values()) / 3600)
+    assert all(seconds > 0 for seconds in until["seconds"].values())
+    assert until["cost"] == pytest.approx(2.5 * until["hours"])
+    assert sum(found["speed"]["shares"].values()) > 0.5
+    assert found["recommended"]["choose"].startswith("1 x ")
+    assert list((ROOT / "runs").glob("plan*")) == []
+
+
+@pytest.mark.long
+def test_the_command_holds_its_plan_against_a_real_training(features: Path, tmp_path: Path) -> None:
+    training = Training("acoustic", features, tmp_path, steps=60, log_every=2, validate_every=30, checkpoint_every=20)
+    training.finish(1)
+    command = [sys.executable, "-m", "sonorant.cli.main", "plan", "--against", str(training.run.path), "--json"]
+    environment = {**os.environ, "PET_NPROC_PER_NODE": "1", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)["against"]
+    assert found["steps"] == 58 and found["predicted_seconds"] == pytest.approx(sum(found["predicted_parts"].values()))
+    assert found["predicted_over_measured"] > 0
+    cores = found["core_seconds_a_step"]
+    assert cores["predicted"] > 0 and cores["measured"] > 0
+
+
+def test_the_command_says_where_to_stand(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "sonorant.cli.main", "plan", "acoustic", "--features", "features"]
+    done = subprocess.run(command, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: sonorant plan: needs the pipeline; run it in the folder with params.yaml")

@@ -1,0 +1,204 @@
+"""The token store holds the codes that its codec makes of each utterance, and is refused beside other features."""
+
+import math
+import os
+import pickle
+import shutil
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from sonorant.errors import SonorantError
+from sonorant.extras.codec_lm.codec import Codec, CodecConfig
+from sonorant.extras.codec_lm.source_codec import SourceCodec
+from sonorant.features.codes import FRAMES, OBJECTS, CodeStore, modules_of, write_codes, write_no_codes
+from sonorant.features.feature_store import FeatureStore
+from sonorant.features.store.shard_files import object_name
+from sonorant.files import read_json, write_json
+from tests.support.folders import contents
+from tests.support.stores import edit_index, own_copy
+from tests.support.tiny_training import tiny_features
+
+SIZES = CodecConfig(
+    channels=8, expansion=2, kernel=3, encoder_blocks=1, decoder_blocks=1, stride=2, codebooks=2, levels=[4, 3],
+    codebook_dropout=0.0, pretrained=None,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def features(tmp_path_factory: pytest.TempPathFactory) -> FeatureStore:
+    return FeatureStore.open(tiny_features(tmp_path_factory.mktemp("codes")))
+
+
+@pytest.fixture(scope="module")
+def codec(features: FeatureStore) -> Codec:
+    torch.manual_seed(0)
+    audio, mean = features.audio, features.header["mel_mean"]
+    made = Codec(SIZES, mels=audio.n_mels, n_fft=audio.n_fft, hop=audio.hop, mel_mean=mean).eval()
+    made.encoder.out.weight.data *= 4.0
+    return made
+
+
+@pytest.fixture
+def store(features: FeatureStore, codec: Codec, tmp_path: Path) -> Path:
+    write_codes(tmp_path / "codes", "codec_lm", features, codec, "a" * 64)
+    return tmp_path / "codes"
+
+
+def test_codes_are_those_of_each_utterance_in_a_worker_too(store: Path, features: FeatureStore, codec: Codec) -> None:
+    codes = pickle.loads(pickle.dumps(CodeStore.open(store, features)))
+    assert len(codes) == len(features)
+    assert (codes.codebooks, codes.codes_per_stream, codes.stride) == (2, 12, 2)
+    for i in range(len(features)):
+        found = codes.codes(i)
+        assert found.dtype == np.int16
+        assert found.shape == (-(-int(features.frames[i]) // 2), 2) == (codes.frames[i], 2)
+        mel = torch.from_numpy(features.mel(i).T.astype(np.float32))
+        assert np.array_equal(found, codec.encode(mel[None])[0].numpy())
+    assert (codes.codec["silence"], codes.codec["sha256"]) == (codec.silence.tolist(), "a" * 64)
+
+
+def test_the_report_counts_what_is_there(store: Path, features: FeatureStore) -> None:
+    codes = CodeStore.open(store, features)
+    everything = np.concatenate([codes.codes(i) for i in range(len(codes))])
+    rate = features.audio.sample_rate / (2 * features.audio.hop)
+    assert codes.report["frames_per_second"] == rate
+    assert codes.report["bits_per_second"] == pytest.approx(2 * math.log2(12) * rate, abs=0.1)
+    used = [len(np.unique(everything[:, stream])) / 12 for stream in range(2)]
+    assert codes.report["use"] == pytest.approx(used, abs=1e-4)
+    assert all(0.0 < bits <= math.log2(12) for bits in codes.report["entropy_bits"])
+
+
+def test_the_same_again_is_the_same_to_the_byte(store: Path, features: FeatureStore, codec: Codec) -> None:
+    first = contents(store)
+    write_codes(store, "codec_lm", features, codec, "a" * 64)
+    assert contents(store) == first
+
+
+def test_codes_of_other_features_are_refused(store: Path, features: FeatureStore, tmp_path: Path) -> None:
+    other = Path(shutil.copytree(features.path, tmp_path / "other"))
+    edit_index(other, lambda rows: [{**rows[0], "split": 2}, *rows[1:]])
+    with pytest.raises(SonorantError, match=r"codes of other features than .*other; run: dvc repro train_waveform"):
+        CodeStore.open(store, FeatureStore.open(other))
+
+
+def test_a_family_without_codes_says_so_and_is_always_the_same(features: FeatureStore, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        write_no_codes(tmp_path / name, "parallel")
+    assert contents(tmp_path / "one") == contents(tmp_path / "two")
+    assert [file.name for file in (tmp_path / "one").iterdir()] == ["header.json"]
+    assert read_json(tmp_path / "one/header.json") == {"version": 1, "family": "parallel"}
+    with pytest.raises(SonorantError, match=r"holds no codes, .* voice.family parallel; run: dvc repro train_waveform"):
+        CodeStore.open(tmp_path / "one", features)
+
+
+def truncate(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "damage", "message"),
+    [
+        (OBJECTS, truncate, r"damaged.*; run: dvc repro train_waveform"),
+        ("place.json", Path.unlink, r"missing or damaged; run: dvc repro train_waveform"),
+        (FRAMES, truncate, r"damaged.*; run: dvc repro train_waveform"),
+        (FRAMES, lambda path: np.save(path, np.append(np.load(path), 3)), "do not belong together"),
+        (
+            "header.json",
+            lambda path: write_json(path, read_json(path) | {"version": 99}),
+            "version 99, this code reads 2",
+        ),
+    ],
+)
+def test_a_damaged_store_is_refused(
+    store: Path, features: FeatureStore, name: str, damage: Callable[[Path], None], message: str
+) -> None:
+    damage(store / name)
+    with pytest.raises(SonorantError, match=message):
+        CodeStore.open(store, features)
+
+
+def test_a_codec_of_another_frame_rate_than_it_says_is_refused(
+    features: FeatureStore, codec: Codec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encode = codec.encode_utterance
+    monkeypatch.setattr(codec, "encode_utterance", lambda mel_MT, samples_S: encode(mel_MT, samples_S)[:-1])
+    with pytest.raises(SonorantError, match=r"utterance 'u\d+'.*cannot be used with these features"):
+        write_codes(tmp_path / "codes", "codec_lm", features, codec, "b" * 64)
+    assert not (tmp_path / "codes").exists()
+
+
+class Wide:
+    """A codec of so many codebooks that the codes of all utterances are larger than anything else."""
+
+    codebooks, codes, stride, samples_per_frame = 512, 4, 2, 128
+    silence = torch.zeros(512, dtype=torch.int64)
+
+    def encode_utterance(self, known_DT: np.ndarray, samples_S: np.ndarray) -> np.ndarray:
+        return np.full((-(-known_DT.shape[1] // 2), 512), 3)
+
+
+def test_codes_are_written_as_they_come_in_memory_of_one_shard(features: FeatureStore, tmp_path: Path) -> None:
+    tracemalloc.start()
+    write_codes(tmp_path / "codes", "codec_lm", features, Wide(), "a" * 64)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    codes = CodeStore.open(tmp_path / "codes", features)
+    codes.verify()
+    assert codes.report["use"] == [0.25] * 512
+    assert peak < 0.6 * int(codes.frames.sum()) * 512 * 2
+
+
+def test_codes_that_are_there_are_not_made_again(
+    features: FeatureStore, codec: Codec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So a stage that was killed goes on where it was; those of a codec of other weights are made."""
+    encoded: list[int] = []
+
+    class Counting(Codec):
+        def encode_utterance(self, known_DT: np.ndarray, samples_S: np.ndarray) -> np.ndarray:
+            encoded.append(1)
+            return super().encode_utterance(known_DT, samples_S)
+
+    monkeypatch.setattr(codec, "__class__", Counting)
+    write_codes(tmp_path / "one", "codec_lm", features, codec, "c" * 64)
+    assert len(encoded) == len(features)
+    write_codes(tmp_path / "two", "codec_lm", features, codec, "c" * 64)
+    assert len(encoded) == len(features)
+    assert contents(tmp_path / "one") == contents(tmp_path / "two")
+    write_codes(tmp_path / "other", "codec_lm", features, codec, "d" * 64)
+    assert len(encoded) == 2 * len(features)
+
+
+def test_several_processes_write_what_one_does(
+    features: FeatureStore, codec: Codec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sonorant.features.codes.FEW", 0)
+    for processes in (1, 2):
+        write_codes(tmp_path / str(processes), "codec_lm", features, codec, f"{processes}" * 64, processes)
+    for name in ("objects.npy", "frames.npy"):
+        assert (tmp_path / "1" / name).read_bytes() == (tmp_path / "2" / name).read_bytes()
+
+
+def test_a_missing_shard_of_codes_is_named_with_the_command_that_makes_it(
+    features: FeatureStore, codec: Codec, tmp_path: Path
+) -> None:
+    own = FeatureStore.open(own_copy(features.path, tmp_path))
+    write_codes(tmp_path / "codes", "codec_lm", own, codec, "e" * 64)
+    codes = CodeStore.open(tmp_path / "codes", own)
+    lost = Path(own.place.store) / object_name(CodeStore.objects_of(codes.path)[0, 0].tobytes().hex())
+    lost.unlink()
+    with pytest.raises(SonorantError, match=r"no such file; run: dvc repro --force --single-item train_waveform$"):
+        codes.verify()
+    write_codes(tmp_path / "codes", "codec_lm", own, codec, "e" * 64)
+    assert lost.exists()
+
+
+def test_codes_are_keyed_by_all_code_that_makes_them() -> None:
+    """What a codec inherits encodes too."""
+    names = {module.__name__ for module in modules_of(SourceCodec)}
+    assert names == {"sonorant.extras.codec_lm.codec", "sonorant.extras.codec_lm.source_codec"}

@@ -1,0 +1,30 @@
+"""A store can be looked into without code."""
+
+import json
+from pathlib import Path
+
+from sonorant.features.feature_store import FeatureStore
+from tests.support.command import run_command
+from tests.support.imports import ROOT
+from tests.support.tiny_training import tiny_features
+
+
+def test_a_store_is_printed_in_lines_of_json(tmp_path: Path) -> None:
+    features = tiny_features(tmp_path)
+    done = run_command("tasks.show_features", "--features", str(features), "--first", "2", cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    about, *rows = [json.loads(line) for line in done.stdout.splitlines()]
+    store = FeatureStore.open(features)
+    assert (about["utterances"], about["version"]) == (20, 4)
+    assert [row["id"] for row in rows] == store.ids[:2]
+    assert rows[1] == {
+        "id": "u00001", "split": "train", "speaker": "low", "seconds": round(int(store.frames[1]) * 64 / 8000, 3),
+        "frames": int(store.frames[1]), "tokens": int(store.tokens_count[1]),
+    }  # fmt: skip
+
+
+def test_a_store_of_before_is_refused_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "header.json").write_text('{"version": 2}')
+    done = run_command("tasks.show_features", "--features", str(tmp_path), cwd=ROOT)
+    said = f"error: {tmp_path}: feature store of version 2, this code reads 4; run: dvc repro features\n"
+    assert (done.returncode, done.stderr) == (1, said)

@@ -1,0 +1,154 @@
+"""Every kind of attention, in training and step by step, against scores written out under the one mask."""
+
+import pytest
+import torch
+
+from sonorant.layers.attention import Kind, SelfAttention, allowed, rotate, turns
+from sonorant.layers.kv_cache import EMPTY, Cache, DynamicCache, StaticCache
+from sonorant.layers.transformer import Packing
+
+BATCH, CHANNELS, HEADS = 3, 32, 4
+KINDS: list[Kind] = ["full", "sliding", "block"]
+WINDOWS = [1, 5, 8, 36, 37, 60]
+"""One position; some that do not divide the length; one less than it, as much, more."""
+LENGTH = 37
+
+
+def attention(kind: Kind, window: int) -> SelfAttention:
+    torch.manual_seed(window)
+    return SelfAttention(CHANNELS, HEADS, kind, window)
+
+
+def written_out(
+    layer: SelfAttention, x_BTC: torch.Tensor, position_BT: torch.Tensor, valid_BT: torch.Tensor
+) -> torch.Tensor:
+    """Full attention under the mask: every score built, every position turned by complex numbers."""
+    query, key, value = (
+        part.unflatten(-1, (layer.heads, layer.width)).transpose(1, 2) for part in layer.project(x_BTC).chunk(3, dim=-1)
+    )
+    scores = by_complex(query, position_BT) @ by_complex(key, position_BT).transpose(-1, -2) / layer.width**0.5
+    seen = allowed(layer.kind, layer.window, position_BT[:, :, None], position_BT[:, None, :]) & valid_BT[:, None, :]
+    scores = scores.masked_fill(~(seen | ~valid_BT[:, :, None])[:, None], -torch.inf)
+    return layer.out((scores.softmax(-1) @ value).transpose(1, 2).flatten(2))
+
+
+def by_complex(x_BHTD: torch.Tensor, position_BT: torch.Tensor) -> torch.Tensor:
+    half = x_BHTD.shape[-1] // 2
+    angle = position_BT[:, None, :, None] * 10_000.0 ** (-torch.arange(half, dtype=torch.float64) / half)
+    turned = torch.complex(*x_BHTD.double().split(half, -1)) * torch.polar(torch.ones_like(angle), angle)
+    return torch.cat([turned.real, turned.imag], -1).to(x_BHTD.dtype)
+
+
+def padded(seed: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Rows, which slots are valid (anywhere; the first row whole), and their positions."""
+    generator = torch.Generator().manual_seed(seed)
+    valid = torch.rand(BATCH, LENGTH, generator=generator) > 0.3
+    valid[0] = True
+    return torch.randn(BATCH, LENGTH, CHANNELS, generator=generator), valid, (valid.cumsum(1) - 1).clamp_min(0)
+
+
+def trained(layer: SelfAttention, x_BTC: torch.Tensor, valid_BT: torch.Tensor) -> torch.Tensor:
+    packing = Packing(valid_BT)
+    return packing.unpack(layer(packing.pack(x_BTC), turns(torch.arange(x_BTC.shape[1])[None], layer.width)))
+
+
+def test_who_sees_whom() -> None:
+    position = torch.arange(6)
+    seen = {kind: allowed(kind, 2, position[:, None], position[None]).long().tolist() for kind in KINDS}
+    assert seen["full"] == [[1] * (query + 1) + [0] * (5 - query) for query in range(6)]
+    assert seen["sliding"][4] == [0, 0, 0, 1, 1, 0]
+    assert [seen["block"][query] for query in (3, 4)] == [[1, 1, 1, 1, 0, 0], [0, 0, 1, 1, 1, 0]]
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_training_equals_scores_written_out(kind: Kind, window: int) -> None:
+    """Outputs, and gradients of inputs and weights, with padding among what is real."""
+    layer = attention(kind, window)
+    x, valid, position = padded(window)
+    probe = torch.randn_like(x) * valid[..., None]
+    results = []
+    for compute in (lambda x: trained(layer, x, valid), lambda x: written_out(layer, x, position, valid)):
+        x_in = x.clone().requires_grad_()
+        out = compute(x_in)
+        gradients = torch.autograd.grad((out * probe).sum(), [x_in, *layer.parameters()])
+        results.append((out[valid], gradients[0][valid], *gradients[1:]))
+    for got, want in zip(*results, strict=True):
+        torch.testing.assert_close(got, want, atol=2e-6, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("length", [1, 2, 7, 8, 9, 16, 17])
+def test_any_length(kind: Kind, length: int) -> None:
+    layer = attention(kind, 8)
+    x = torch.randn(2, length, CHANNELS)
+    position, valid = torch.arange(length).expand(2, -1), torch.ones(2, length, dtype=torch.bool)
+    torch.testing.assert_close(trained(layer, x, valid), written_out(layer, x, position, valid), atol=2e-6, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_half_precision_is_near(kind: Kind) -> None:
+    """bf16 keeps 8 bits of the mantissa: so near, and no number lost."""
+    layer = attention(kind, 8)
+    x, valid, position = padded(1)
+    want = written_out(layer, x, position, valid)[valid]
+    with torch.autocast("cpu", torch.bfloat16):
+        got = trained(layer, x, valid)[valid]
+    assert got.dtype == torch.bfloat16
+    assert (got - want).abs().max() < 0.02 * want.abs().max()
+
+
+@pytest.mark.parametrize("window", [1, 5, 37])
+@pytest.mark.parametrize("kind", KINDS)
+def test_steps_equal_training_in_both_caches(kind: Kind, window: int) -> None:
+    """A prefill of several positions, some of them padding, then one at a time, some rows paused by padding."""
+    layer = attention(kind, window)
+    x, valid, position = padded(window)
+    want = written_out(layer, x, position, valid)[valid]
+    place = torch.where(valid, position, EMPTY)
+    caches: list[Cache] = [DynamicCache(1), static(LENGTH), static(64)]
+    for cache in caches:
+        parts = []
+        for first, last in [(0, 9), *((slot, slot + 1) for slot in range(9, LENGTH))]:
+            parts.append(layer.step(x[:, first:last], layer.sight(place[:, first:last], cache), cache, 0))
+        steps = torch.cat(parts, 1)
+        assert steps.isfinite().all()
+        torch.testing.assert_close(steps[valid], want, atol=2e-6, rtol=1e-4)
+
+
+def test_a_static_cache_starts_anew_in_the_same_buffers() -> None:
+    layer, cache = attention("full", 0), static(8)
+    x, place = torch.randn(BATCH, 4, CHANNELS), torch.arange(4).expand(BATCH, -1)
+    before = cache.keys[0].data_ptr()
+    first = layer.step(x, layer.sight(place, cache), cache, 0)
+    cache.clear()
+    assert torch.equal(first, layer.step(x, layer.sight(place, cache), cache, 0))
+    assert cache.keys[0].data_ptr() == before and cache.positions[:, 4:].eq(EMPTY).all()
+
+
+def test_a_full_static_cache_takes_no_more() -> None:
+    cache = static(4)
+    cache.take(torch.arange(4).expand(BATCH, -1))
+    with pytest.raises((IndexError, RuntimeError)):
+        cache.take(torch.full((BATCH, 1), 4))
+
+
+def test_rotation_depends_on_distance_alone() -> None:
+    query, key = torch.randn(2, 1, 1, 1, 16)
+    scores = [
+        (rotate(query, turns(torch.tensor([[start + 5]]), 16)) * rotate(key, turns(torch.tensor([[start]]), 16))).sum()
+        for start in (0, 3, 1000)
+    ]
+    torch.testing.assert_close(torch.stack(scores), scores[0].expand(3), atol=1e-4, rtol=1e-4)
+
+
+def test_contradictions_are_refused() -> None:
+    with pytest.raises(ValueError, match="heads"):
+        SelfAttention(32, 5)
+    with pytest.raises(ValueError, match="window"):
+        SelfAttention(32, 4, "sliding", 0)
+
+
+def static(slots: int) -> StaticCache:
+    sizes = {"layers": 1, "batch": BATCH, "heads": HEADS, "slots": slots, "width": CHANNELS // HEADS}
+    return StaticCache(**sizes, device=torch.device("cpu"))

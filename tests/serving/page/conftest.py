@@ -1,0 +1,63 @@
+"""The demo page as a person starts it: a process of its own, on a port that is free."""
+
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+from tests.support.processes import start
+from tests.support.variants import with_variant
+from tests.support.waiting import PATIENCE
+
+
+@pytest.fixture(scope="session")
+def two_variants(voice_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny voice in two variants: the second one's vocoder is half as loud, so that one hears which speaks."""
+    folder = tmp_path_factory.mktemp("variants")
+    model = onnx.load(voice_bundle / "vocoder.fp32.onnx")
+    output = model.graph.output[0].name
+    for node in model.graph.node:
+        node.output[:] = ["whole" if name == output else name for name in node.output]
+    model.graph.node.append(onnx.helper.make_node("Mul", ["whole", "half"], [output]))
+    model.graph.initializer.append(numpy_helper.from_array(np.array(0.5, np.float32), "half"))
+    onnx.save(model, folder / "vocoder.onnx")
+    return with_variant(voice_bundle, folder / "voice", "quiet", {"vocoder": folder / "vocoder.onnx"})
+
+
+@pytest.fixture(scope="session")
+def page(two_variants: Path) -> Iterator[str]:
+    """Address of a demo page of `two_variants`."""
+    with served(two_variants) as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def codec_lm_page(codec_lm_bundle: Path) -> Iterator[str]:
+    """Address of a demo page of a voice that speaks code by code."""
+    with served(codec_lm_bundle) as address:
+        yield address
+
+
+@contextmanager
+def served(bundle: Path) -> Iterator[str]:
+    """Address of a demo page of a bundle; its process ends well, and has said nothing but what is told of texts."""
+    options = ["--voice", str(bundle), "--port", "0", "--workers", "1"]
+    command = [sys.executable, "-m", "sonorant.cli.main", "demo-page", *options]
+    with start(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        line = process.stdout.readline()
+        found = re.search(r"http://127\.0\.0\.1:\d+/", line)
+        assert found, process.stderr.read() if process.poll() is not None else line
+        yield found[0]
+        process.send_signal(signal.SIGINT)
+        errors = process.stderr.read().splitlines()
+        assert process.wait(PATIENCE) == 130
+        told = "left out what cannot be spoken|did not go well"
+        assert [line for line in errors if not re.search(told, line)] == []

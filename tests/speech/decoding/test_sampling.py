@@ -1,0 +1,89 @@
+"""Codes are drawn as often as a reference says, and noise follows from its key alone."""
+
+from dataclasses import replace
+from typing import Any
+
+import array_api_compat
+import numpy as np
+import pytest
+from scipy.special import log_softmax
+from scipy.stats import chisquare
+
+from sonorant.speech.decoding.advance import choose_codes, draw_codes, rank_at, uniform_noise
+from sonorant.speech.decoding.state import Rules, State
+from tests.speech.decoding.tiny_model import CODES, CONFIG, STREAMS, start
+
+DRAWS = 20_000
+XP = array_api_compat.array_namespace(np.zeros(1))
+
+
+def batch(rows: int, **change: Any) -> tuple[State, Rules]:
+    return start(rows, replace(CONFIG, **change))
+
+
+def reference(scores: np.ndarray, temperature: float, top_k: int, top_p: float) -> np.ndarray:
+    """Probabilities by the definitions, code by code."""
+    scaled = np.exp(scores / temperature - (scores / temperature).max())
+    order = sorted(range(len(scores)), key=lambda code: -scores[code])[: top_k or None]
+    allowed = scaled / scaled[order].sum()
+    nucleus, mass = [], 0.0
+    for code in order:
+        nucleus.append(code)
+        mass += allowed[code]
+        if mass >= top_p:
+            break
+    found = np.zeros(len(scores))
+    found[nucleus] = allowed[nucleus]
+    return found / found.sum()
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 1.7])
+@pytest.mark.parametrize(("top_k", "top_p"), [(0, 1.0), (4, 1.0), (0, 0.8), (6, 0.7), (1, 1.0), (0, 0.01)])
+def test_codes_are_drawn_as_often_as_the_reference_says(temperature: float, top_k: int, top_p: float) -> None:
+    scores = np.random.default_rng(3).standard_normal(CODES).astype(np.float32) * 2
+    _, rules = batch(1, temperature=temperature, top_k=top_k, top_p=top_p)
+    noise = np.random.default_rng(4).random((1, DRAWS), dtype=np.float32)
+    # Each stream is a draw of its own.
+    drawn = draw_codes(np.broadcast_to(scores, (1, DRAWS, CODES)), rules, noise, XP)[0]
+    counts = np.bincount(drawn, minlength=CODES)
+    expected = reference(scores.astype(np.float64), temperature, top_k, top_p) * DRAWS
+    assert (counts[expected == 0] == 0).all()
+    if (expected > 0).sum() > 1:
+        assert chisquare(counts[expected > 0], expected[expected > 0]).pvalue > 1e-4
+
+
+def test_rows_keep_their_own_settings() -> None:
+    state, rules = batch(4, temperature=1.0)
+    rules = rules._replace(temperature_B=np.array([0, 1, 1, 1], np.float32), top_k_B=np.array([CODES, 1, CODES, CODES]))
+    logits = np.random.default_rng(0).standard_normal((4, STREAMS, CODES)).astype(np.float32)
+    noise = np.full((4, STREAMS), 0.999, np.float32)
+    codes, _ = choose_codes(state, rules, logits, noise, XP, sampled=True, penalised=False)
+    likeliest = logits.argmax(-1)
+    assert (codes[:2] == likeliest[:2]).all()
+    shares = np.exp(logits[2:]).cumsum(-1) / np.exp(logits[2:]).sum(-1, keepdims=True)
+    assert (codes[2:] == (shares < 0.999).sum(-1)).all() and (codes[2:] != likeliest[2:]).any()
+
+
+def test_log_probabilities_are_the_models_own() -> None:
+    state, rules = batch(2, temperature=0.3, top_k=3)
+    logits = np.random.default_rng(1).standard_normal((2, STREAMS, CODES)).astype(np.float32)
+    noise = np.full((2, STREAMS), 0.9, np.float32)
+    codes, found = choose_codes(state, rules, logits, noise, XP, sampled=True, penalised=False)
+    expected = np.take_along_axis(log_softmax(logits, axis=-1), codes[..., None], -1)[..., 0]
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.5, np.float32(1 - 2**-24)])
+def test_the_ends_of_the_noise_are_codes_that_may_be_drawn(noise: float) -> None:
+    totals = np.append(np.random.default_rng(0).uniform(1, 1000, 10_000), [1, 1 + 2**-23, 2 - 2**-23, 2, 512])
+    sums = np.cumsum(np.array([0.25, 0.5, 0.25, 0.0, 0.0], np.float32) * totals.astype(np.float32)[:, None], axis=-1)
+    assert (rank_at(sums, np.full(len(sums), noise, np.float32), XP) == {0.0: 0, 0.5: 1}.get(noise, 2)).all()
+
+
+def test_noise_follows_from_its_key() -> None:
+    keys = [(1, 0, 0), (1, 1, 0), (1, 0, 1), (2, 0, 0)]
+    noise = uniform_noise(keys, 20, 3)
+    assert noise.dtype == np.float32 and noise.min() >= 0 and noise.max() < 1
+    assert len({row.tobytes() for row in noise}) == 4
+    assert (uniform_noise(keys[2:3], 20, 3)[0] == noise[2]).all()  # not by the row
+    assert (uniform_noise(keys, 50, 3)[:, :20] == noise).all()  # more steps begin the same

@@ -1,0 +1,154 @@
+"""The policy: what goes well is left alone, what goes wrong is spoken anew, the best is kept, and all of it is told."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sonorant.errors import SonorantError
+from sonorant.speech.decoding.advance import FinishReason, uniform_noise
+from sonorant.speech.decoding.attempts import RETRY_TEMPERATURE, Attempt, Spoken, decode_texts
+from sonorant.speech.decoding.session import Session
+from sonorant.speech.decoding.settings import DecodingConfig, Pace
+from sonorant.speech.decoding.state import Rules
+from tests.speech.decoding.tiny_model import CODES, CONFIG, DESCRIPTION, SILENCE, STREAMS, TinyStepper, stays, texts
+
+DRAWN = replace(CONFIG, temperature=1.0, top_k=6)
+
+
+class FirstAttemptsFail(TinyStepper):
+    """The pointer never moves in the first batches; keeps the rules of each."""
+
+    def __init__(self, failing: int) -> None:
+        super().__init__(plant=self._fail)
+        self.failing, self.rules = failing, list[Rules]()
+
+    def _fail(self, logits: np.ndarray, hop: np.ndarray, step: int) -> None:
+        if len(self.batches) <= self.failing:
+            hop[self.rules[-1].phonemes_B > 8, 0] = 30.0  # only longer texts fail, so that rows differ
+
+    def begin(self, states_BNC: np.ndarray, lengths_B: np.ndarray, *rest: object) -> None:
+        super().begin(states_BNC, lengths_B, *rest)  # type: ignore[arg-type]
+        self.rules.append(rest[-1])  # type: ignore[arg-type]
+
+
+def speak(stepper: TinyStepper, *lengths: int, config: DecodingConfig = CONFIG, **more: Any) -> Spoken:
+    return decode_texts(stepper, *texts(*lengths), DESCRIPTION, config, **more)
+
+
+def test_what_goes_well_is_spoken_once() -> None:
+    stepper = TinyStepper()
+    spoken = speak(stepper, 9, 4, 13, config=replace(CONFIG, retries=3))
+    assert stepper.batches == [3] and spoken.attempts_B.tolist() == [1, 1, 1]
+    assert spoken.finish_reasons_B.tolist() == [FinishReason.WELL] * 3 and not spoken.cut_B.any()
+    session = Session(TinyStepper(), *texts(9, 4, 13), DESCRIPTION, CONFIG, [(0, 0, 0)] * 3)
+    assert (spoken.codes_BFG == session.more(1000)).all() and (spoken.lengths_B == session.lengths_B).all()
+
+
+@pytest.mark.parametrize("failing", [0, 1, 2, 3])
+def test_only_rows_that_failed_are_spoken_anew_with_other_noise_and_temperature(failing: int) -> None:
+    stepper = FirstAttemptsFail(failing)
+    spoken = speak(stepper, 12, 4, 10, config=replace(CONFIG, retries=2, advance="sample"), seed=7)
+    assert stepper.batches == [3, 2, 2][: failing + 1]
+    assert spoken.attempts_B.tolist() == [min(3, failing + 1), 1, min(3, failing + 1)]
+    assert (spoken.finish_reasons_B == FinishReason.WELL).tolist() == [failing < 3, True, failing < 3]
+    for number, rules in enumerate(stepper.rules[1:], 1):
+        assert (rules.temperature_B == np.float32(RETRY_TEMPERATURE)).all() and rules.median_B.all()
+        assert (rules.noise_BSG == uniform_noise([(7, 0, number)] * 2, *rules.noise_BSG.shape[1:])).all()
+
+
+def test_a_retry_draws_where_the_first_attempt_could_not_and_is_no_cooler() -> None:
+    stepper = FirstAttemptsFail(1)
+    speak(stepper, 12, config=replace(DRAWN, top_k=1, retries=1))
+    assert [rules.top_k_B.tolist() for rules in stepper.rules] == [[1], [CODES]]
+    assert stepper.rules[1].temperature_B.tolist() == [1.0]
+
+
+def test_who_comes_to_the_end_with_the_last_frame_is_not_cut() -> None:
+    frames = int(speak(TinyStepper(), 9).lengths_B[0])
+    described = replace(DESCRIPTION, frames_per_phoneme=Pace(median=1.0, p99=frames / 9))
+    spoken = decode_texts(TinyStepper(), *texts(9), described, replace(CONFIG, budget=1.0))
+    assert (spoken.lengths_B[0], spoken.finish_reasons_B[0], spoken.cut_B[0]) == (frames, FinishReason.WELL, False)
+
+
+def test_where_all_attempts_fail_the_verdict_says_so() -> None:
+    spoken = speak(TinyStepper(plant=stays), 9, config=replace(CONFIG, retries=2))
+    assert spoken.attempts_B[0] == 3 and spoken.finish_reasons_B[0] != FinishReason.WELL
+    assert 0 < spoken.lengths_B[0] <= np.ceil(CONFIG.budget * DESCRIPTION.frames_per_phoneme.p99 * 9)
+
+
+def test_the_likeliest_candidate_that_went_well_is_kept() -> None:
+    states, lengths = texts(9, 14)
+    spoken = decode_texts(TinyStepper(), states, lengths, DESCRIPTION, DRAWN, seed=3, candidates=5)
+    for row in range(2):
+        made = []
+        for candidate in range(5):
+            own = states[row : row + 1], lengths[row : row + 1]
+            session = Session(TinyStepper(), *own, DESCRIPTION, DRAWN, [(3, candidate, 0)])
+            codes = session.more(1000)[0]
+            went = session.finish_reasons_B[0] == FinishReason.WELL, float(session.log_probability_B[0])
+            made.append((*went, codes, session.pointers(0)))
+        assert len({codes.tobytes() for _, _, codes, _ in made}) == 5
+        _, _, best, pointers = max(made, key=lambda one: one[:2])
+        assert (spoken.codes_BFG[row, : spoken.lengths_B[row]] == best).all()
+        assert spoken.pointers_BF[row, : spoken.lengths_B[row]].tolist() == pointers.tolist()
+        assert (spoken.pointers_BF[row, spoken.lengths_B[row] :] == -1).all()
+
+
+def test_what_is_kept_went_well_or_came_to_the_end_or_is_the_likeliest() -> None:
+    codes, pointers = np.zeros((3, 2), np.int64), np.zeros(3, np.int64)
+    kept = [
+        Attempt(codes_FG=codes, pointers_F=pointers, finish_reason=finish_reason, cut=cut, log_probability=likely)
+        for finish_reason, cut, likely in (
+            (FinishReason.WELL, False, -3.0),
+            (FinishReason.WELL, False, -4.0),
+            (FinishReason.STUCK, False, -2.0),
+            (FinishReason.BUDGET, True, -1.0),
+        )
+    ]
+    assert sorted(kept, key=lambda one: one.rank) == kept[::-1]
+
+
+def test_a_row_is_spoken_as_it_would_be_alone_retries_and_candidates_included() -> None:
+    config = replace(DRAWN, retries=2, longest_phoneme=0.2)  # so strict that some rows fail
+    lengths = (11, 6, 14, 9, 18, 5)
+    together = speak(TinyStepper(), *lengths, config=config, seed=1, candidates=2)
+    assert len(set(together.attempts_B.tolist())) > 1
+    for row, length in enumerate(lengths):
+        alone = speak(TinyStepper(), length, config=config, seed=1, candidates=2)
+        frames = alone.lengths_B[0]
+        assert (together.lengths_B[row], together.attempts_B[row]) == (frames, alone.attempts_B[0])
+        assert (together.codes_BFG[row, :frames] == alone.codes_BFG[0]).all()
+        assert (together.codes_BFG[row, frames:] == SILENCE).all()
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_a_seed_reproduces(library: str) -> None:
+    first, again, other = (
+        speak(TinyStepper(kind), 9, 14, config=DRAWN, seed=seed)
+        for kind, seed in (("numpy", 4), (library, 4), (library, 5))
+    )
+    assert first.codes_BFG.tobytes() == again.codes_BFG.tobytes() != other.codes_BFG.tobytes()
+
+
+@pytest.mark.parametrize("lengths", [(0,), (1,), (2,), (2, 0), (2, 1)])
+def test_empty_texts_end_at_once_and_are_no_failure(lengths: tuple[int, ...]) -> None:
+    stepper = TinyStepper()
+    spoken = speak(stepper, *lengths, config=replace(CONFIG, retries=2))
+    assert spoken.codes_BFG.shape == (len(lengths), 0, STREAMS) and stepper.batches == []
+    assert not spoken.lengths_B.any() and (spoken.finish_reasons_B == FinishReason.WELL).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "arguments", "message"),
+    [
+        ({}, {"seed": -1}, "seed"),
+        ({}, {"candidates": 0}, "candidates"),
+        ({}, {"candidates": 2}, "temperature"),
+        ({"temperature": 0.7, "top_k": 1}, {"candidates": 2}, "top_k 1"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(change: dict, arguments: dict, message: str) -> None:
+    with pytest.raises(SonorantError, match=message):
+        speak(TinyStepper(), 9, config=replace(CONFIG, **change), **arguments)

@@ -1,0 +1,155 @@
+"""Speech of a text that arrives: the samples of the whole text, each phrase as soon as its end is certain."""
+
+import asyncio
+import re
+import threading
+from collections.abc import AsyncIterator, Iterator
+
+import numpy as np
+import pytest
+
+from sonorant.errors import SonorantError
+from sonorant.speech import ArrivingText
+from sonorant.speech.voice import Voice
+from sonorant.text.arriving import Lull
+from tests.support.runtimes import joined
+from tests.support.waiting import PATIENCE
+
+TOLERANCE = 1e-5
+"""Of full scale, as in `test_streaming`."""
+TEXT = "Hello there. Dr. Smith paid $3.50 for it [[pause 0.3]] today. [[h ə l ˈoʊ]] Anna! Who,\n\nme"
+
+
+@pytest.mark.parametrize("fragments", [list(TEXT), re.findall(r"\s?\S+|\s", TEXT), ["", TEXT[:30], "", TEXT[30:]]])
+def test_fragments_are_spoken_as_the_whole_text_with_the_same_timings(any_voice: Voice, fragments: list[str]) -> None:
+    assert "".join(fragments) == TEXT
+    samples, expected = any_voice.say_timed(TEXT)
+    speech = any_voice.stream(fragments, timings=True)
+    told = [(chunk, speech.completed) for chunk in speech]
+    np.testing.assert_allclose(joined(chunk for chunk, _ in told), samples, rtol=0, atol=TOLERANCE)
+    assert all(len(chunk) for chunk, _ in told)
+    words = [word for _, completed in told for word in completed]
+    assert [(word.text, word.first, word.last) for word in words] == [(w.text, w.first, w.last) for w in expected]
+
+
+def test_a_phrase_is_given_whole_before_more_text_is_asked_for(any_voice: Voice) -> None:
+    """With its last words, however many samples a chunk has."""
+    given, at = [0], []
+
+    def tokens() -> Iterator[str]:
+        for token in ("One", " apple", ".", " Two", " pears", ".", " The", " end"):
+            at.append(given[0])
+            yield token
+
+    speech, words = any_voice.stream(tokens(), timings=True, chunk=5000), []
+    for chunk in speech:
+        given[0] += len(chunk)
+        words.append([word.text for word in speech.completed])
+    alone = len(any_voice.say("One apple."))
+    assert at[:4] == [0, 0, 0, 0]
+    assert at[4] == alone
+    assert [word for told in words for word in told] == ["One", "apple", "Two", "pears", "The", "end"]
+
+
+def test_what_the_source_raises_is_raised_after_the_speech_before_it(any_voice: Voice) -> None:
+    def broken() -> Iterator[str]:
+        yield "One apple. Two"
+        raise ConnectionError("gone")
+
+    speech, given = any_voice.stream(broken()), 0
+    with pytest.raises(ConnectionError, match="gone"):
+        for chunk in speech:
+            given += len(chunk)
+    assert given == len(any_voice.say("One apple."))
+    assert list(speech) == []
+
+
+def test_a_closed_speech_lets_its_source_go(any_voice: Voice) -> None:
+    ended = []
+
+    def endless() -> Iterator[str]:
+        try:
+            while True:
+                yield "And so it went on. "
+        finally:
+            ended.append(True)
+
+    speech = any_voice.stream(endless())
+    next(speech)
+    speech.close()
+    assert ended == [True]
+    text = ArrivingText()
+    speech = any_voice.stream(text)
+    text.write("One apple. Two")
+    next(speech)
+    speech.close()
+    with pytest.raises(SonorantError, match="nobody speaks this text any more"):
+        text.write(" pears.")
+
+
+def test_one_thread_writes_and_another_speaks(any_voice: Voice) -> None:
+    text = ArrivingText()
+
+    async def tokens() -> AsyncIterator[str]:
+        for token in TEXT:
+            await asyncio.sleep(0)
+            yield token
+
+    async def write() -> None:
+        with text:
+            async for token in tokens():
+                text.write(token)
+
+    thread = threading.Thread(target=lambda: asyncio.run(write()))
+    thread.start()
+    samples = joined(any_voice.stream(text))
+    thread.join(PATIENCE)
+    np.testing.assert_allclose(samples, any_voice.say(TEXT), rtol=0, atol=TOLERANCE)
+
+
+def test_a_lull_gives_control_back_where_it_is_asked_for(any_voice: Voice) -> None:
+    text = ArrivingText()
+    speech = any_voice.stream(text)
+    assert len(speech.advance()) == 0
+    text.write("One apple.")
+    assert len(speech.advance()) == 0  # it may go on
+    text.pause()
+    given = 0
+    while len(chunk := speech.advance()) or not given:
+        given += len(chunk)
+    assert given == len(any_voice.say("One apple."))
+    text.close()
+    assert list(speech) == []
+
+
+def test_a_patient_text_is_spoken_while_its_writer_pauses(any_voice: Voice) -> None:
+    text = ArrivingText(patience=0.01)
+    text.write("One apple.")
+    speech, given = any_voice.stream(text), 0
+    alone = len(any_voice.say("One apple."))
+    while given < alone:
+        given += len(next(speech))
+    assert given == alone
+    speech.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (["Hello ", None, "there."], "the text holds a fragment of type NoneType; give strings"),
+        ([b"Hello."], "the text holds a fragment of type bytes; give strings"),
+        (None, "the text is of type NoneType; give a string, strings, or an ArrivingText"),
+        ([Lull.SHORT, Lull.LONG], "the text is empty"),
+    ],
+)
+def test_what_is_no_text_is_told_in_a_line(any_voice: Voice, text: object, line: str) -> None:
+    with pytest.raises(SonorantError, match=line):
+        joined(any_voice.stream(text))
+
+
+def test_a_coroutine_s_text_is_told_where_to_go(any_voice: Voice) -> None:
+    async def tokens() -> AsyncIterator[str]:
+        yield "Hello."
+
+    with pytest.raises(SonorantError, match=r"type async_generator; give .* an ArrivingText, into which a coroutine"):
+        next(any_voice.stream(tokens()))

@@ -1,0 +1,156 @@
+"""A bundle that is damaged, foreign or of another version is refused in one line that says which file and what to
+do."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sonorant.errors import SonorantError
+from sonorant.export.bundling import export_voice
+from sonorant.export.choice import ship
+from sonorant.export.onnx_graph import ExportConfig
+from sonorant.speech.bundle import content_hash, read_bundle, write_bundle
+from sonorant.speech.voice import Voice
+from tasks.params import load
+from tests.conftest import ROOT
+from tests.support.edited import edited as edited_file
+from tests.support.runtimes import edited
+from tests.support.tiny_voice import CORPUS
+
+
+@pytest.fixture
+def bundle(voice_bundle: Path, tmp_path: Path) -> Path:
+    """A copy to spoil."""
+    return Path(shutil.copytree(voice_bundle, tmp_path / "voice"))
+
+
+def refusal(bundle: Path) -> str:
+    with pytest.raises(SonorantError) as caught:
+        Voice.load(bundle)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_round_trip(voice_bundle: Path, tmp_path: Path) -> None:
+    read = read_bundle(voice_bundle)
+    write_bundle(tmp_path / "copy", read.description, voice_bundle.glob("*.onnx"))
+    assert read_bundle(tmp_path / "copy").description == read.description
+    assert content_hash(read_bundle(tmp_path / "copy")) == content_hash(read)
+
+
+def test_writing_files_other_than_described_leaves_nothing(voice_bundle: Path, tmp_path: Path) -> None:
+    with pytest.raises(SonorantError, match="missing"):
+        write_bundle(tmp_path / "copy", read_bundle(voice_bundle).description, [voice_bundle / "encoder.fp32.onnx"])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_bundle(tmp_path: Path) -> None:
+    assert "no voice bundle here" in refusal(tmp_path)
+
+
+def vocoder(data: dict[str, Any]) -> dict[str, Any]:
+    described: dict[str, Any] = data["graphs"]["vocoder"]
+    return described
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (lambda data: data.update(schema_version=0), "schema version 0, this Sonorant reads 4; install"),
+        (lambda data: data.update(schema_version=1), "schema version 1, this Sonorant reads 4; install"),
+        (lambda data: data.update(schema_version=2), "schema version 2, this Sonorant reads 4; install"),
+        (lambda data: data.update(schema_version=None), "schema version None, this Sonorant reads 4; install"),
+        (lambda data: data.update(schema_version="3"), "schema version '3', this Sonorant reads 4; install"),
+        (lambda data: data.pop("audio"), "key 'audio' is missing"),
+        (lambda data: data.update(colour="red"), "unknown key 'colour'"),
+        (lambda data: data.update(family="choir"), "family: unknown family 'choir'; there are: parallel, codec_lm"),
+        (lambda data: data.update(decoding={}), "key 'decoding.codebooks' is missing"),
+        (lambda data: data.update(decoding=3), "key 'decoding': input should be"),
+        (lambda data: data["audio"].update(hop="256"), "key 'audio.hop': input should be a valid integer, not '256'"),
+        (lambda data: data["audio"].update(hop=True), "key 'audio.hop': input should be a valid integer, not True"),
+        (lambda data: data.update(speakers=[]), "at least one symbol and one speaker"),
+        (lambda data: data["graphs"].pop("vocoder"), "no 'vocoder'"),
+        (lambda data: vocoder(data).update(default_variant="int8"), "default variant 'int8'"),
+        (lambda data: vocoder(data)["variants"]["fp32"].update(file="../encoder.fp32.onnx"), "not a plain file name"),
+    ],
+)
+def test_a_damaged_description_is_named(
+    voice_bundle: Path, tmp_path: Path, change: Callable[[dict[str, Any]], object], named: str
+) -> None:
+    message = refusal(edited(voice_bundle, tmp_path / "voice", change))
+    assert named in message
+    assert "voice.json" in message
+
+
+def test_truncated_description(bundle: Path) -> None:
+    text = (bundle / "voice.json").read_text()
+    (bundle / "voice.json").write_text(text[: len(text) // 2])
+    assert "not valid JSON" in refusal(bundle)
+
+
+def test_one_flipped_bit_of_a_graph(bundle: Path) -> None:
+    content = bytearray((bundle / "vocoder.fp32.onnx").read_bytes())
+    content[len(content) // 2] ^= 1
+    (bundle / "vocoder.fp32.onnx").write_bytes(content)
+    assert "vocoder.fp32.onnx: damaged" in refusal(bundle)
+    with pytest.raises(SonorantError, match="damaged"):
+        content_hash(read_bundle(bundle))
+
+
+def test_missing_graph(bundle: Path) -> None:
+    (bundle / "encoder.fp32.onnx").unlink()
+    assert "encoder.fp32.onnx: missing" in refusal(bundle)
+
+
+def test_unknown_variant_and_runtime_list_what_there_is(voice_bundle: Path) -> None:
+    with pytest.raises(SonorantError, match="no variant 'int8' of graph encoder; there are: fp32"):
+        Voice.load(voice_bundle, variant="int8")
+    with pytest.raises(
+        SonorantError, match="unknown runtime 'abacus'; there are: onnxruntime, onnxruntime-cuda, torch"
+    ):
+        Voice.load(voice_bundle, runtime="abacus")
+
+
+def test_content_hash_moves_with_any_change(voice_bundle: Path, tmp_path: Path) -> None:
+    changed = edited(voice_bundle, tmp_path / "voice", lambda data: data["speakers"].reverse())
+    assert content_hash(read_bundle(changed)) != content_hash(read_bundle(voice_bundle))
+
+
+@pytest.fixture
+def with_lexicon(trained: tuple[Path, Path], tmp_path: Path) -> Path:
+    """A bundle of a voice that learned with a lexicon of one word."""
+    predictor = Path(shutil.copytree(trained[0], tmp_path / "predictor"))
+    with edited_file(predictor / "model.json") as described:
+        described["frontend"]["lexicon"] = {"apple": "m ˈi n"}
+    config = load("export", ExportConfig, ROOT / "params.yaml")
+    export_voice(predictor, trained[1], tmp_path / "own", CORPUS, config)
+    return tmp_path / "own"
+
+
+def test_a_lexicon_is_kept_by_hash_and_spoken_by(with_lexicon: Path, voice_bundle: Path, tmp_path: Path) -> None:
+    read = read_bundle(with_lexicon)
+    assert (with_lexicon / "lexicon.txt").read_text(encoding="utf-8") == "[en-us]\napple\tm ˈi n\n"
+    assert read.description.frontend.rules == Voice.load(with_lexicon).frontend.rules
+    said = Voice.load(with_lexicon, threads=1).say("One apple.")
+    np.testing.assert_array_equal(said, Voice.load(voice_bundle, threads=1).say("One [[m ˈi n]]."))
+    row = {"candidate": "onnxruntime/fp32", "passed": True}
+    ship(read, {"variant": "fp32", "runtime": "onnxruntime", "table": [row]}, tmp_path / "shipped")
+    np.testing.assert_array_equal(said, Voice.load(tmp_path / "shipped", threads=1).say("One apple."))
+    (with_lexicon / "lexicon.txt").write_text("[en-us]\napple\tm ˈi m\n", encoding="utf-8")
+    with pytest.raises(SonorantError, match=r"lexicon\.txt: damaged"):
+        content_hash(read)
+    with pytest.raises(SonorantError, match=r"lexicon\.txt: damaged"):
+        Voice.load(with_lexicon).say("One.")
+
+
+def test_a_bundle_of_before_speaks_by_the_rules_of_before(voice_bundle: Path, tmp_path: Path) -> None:
+    def older(data: dict[str, Any]) -> None:
+        del data["frontend"]["rules"], data["frontend"]["lexicon"]
+
+    voice = Voice.load(edited(voice_bundle, tmp_path / "voice", older))
+    assert voice.frontend.rules == 1
+    assert voice.frontend.speak("5/8").text != Voice.load(voice_bundle).frontend.speak("5/8").text

@@ -1,0 +1,265 @@
+"""Decoding under ONNX Runtime says torch's tokens, however long, in whatever batch, and however many do it at once."""
+
+import random
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from sonorant.errors import SonorantError
+from sonorant.extras.codec_lm import joined_steps
+from sonorant.extras.codec_lm.joined_steps import AHEAD
+from sonorant.extras.codec_lm.step_buffers import SLOTS
+from sonorant.speech.bundle import read_bundle
+from sonorant.speech.decoding.session import Session
+from sonorant.speech.decoding.settings import DecodingConfig
+from sonorant.speech.decoding.state import State
+from sonorant.speech.runtimes import LoadOptions, TokenRuntime, load_runtime
+from sonorant.speech.voice import Voice
+from tests.support.runtimes import Replaced, padded, utterance
+from tests.support.tiny_voice import DECODING
+
+BATCHES = ([3], [31, 9, 2, 17], [150, 40])
+"""Phonemes of each row; the longest are some hundred frames."""
+
+
+@pytest.fixture(scope="module")
+def runtime(codec_lm_bundle: Path) -> TokenRuntime:
+    return load_runtime("onnxruntime", read_bundle(codec_lm_bundle), LoadOptions(threads=1))
+
+
+@pytest.fixture(scope="module")
+def in_torch(codec_lm_bundle: Path, trained_codec_lm: tuple[Path, Path]) -> TokenRuntime:
+    """With a cache that grows by concatenation."""
+    return load_runtime("torch", read_bundle(codec_lm_bundle), LoadOptions(threads=1, trained=trained_codec_lm))
+
+
+def decoded(
+    runtime: TokenRuntime, bundle: Path, lengths: list[int], at_once: int = 10_000
+) -> tuple[NDArray[np.int64], list[int]]:
+    """Codes and lengths of a batch, so many frames at a time."""
+    tokens, lengths_B = padded([utterance(length) for length in lengths])
+    states = runtime.encode(tokens, lengths_B, np.zeros(len(lengths), np.int64))
+    described, keys = read_bundle(bundle).description.decoding, [(0, row, 0) for row in range(len(lengths))]
+    session = Session(runtime.stepper(), states, lengths_B, described, DECODING, keys)
+    parts = []
+    while not session.ended:
+        parts.append(session.more(at_once))
+    return np.concatenate(parts, axis=1), session.lengths_B.tolist()
+
+
+@pytest.mark.parametrize("lengths", BATCHES, ids=str)
+def test_tokens_are_torchs_however_many_are_asked_for(
+    runtime: TokenRuntime, in_torch: TokenRuntime, codec_lm_bundle: Path, lengths: list[int]
+) -> None:
+    wanted, wanted_frames = decoded(in_torch, codec_lm_bundle, lengths)
+    for at_once in (10_000, 7):
+        codes, frames = decoded(runtime, codec_lm_bundle, lengths, at_once)
+        assert frames == wanted_frames
+        np.testing.assert_array_equal(codes, wanted)
+    if max(lengths) > 100:
+        assert codes.shape[1] > 2 * SLOTS, "the buffers never grew: this test tests nothing"
+
+
+def test_several_decode_at_once_and_a_stepper_takes_one_batch_after_the_other(
+    runtime: TokenRuntime, codec_lm_bundle: Path
+) -> None:
+    batches = [[31], [9, 17], [40], [5, 6, 7]] * 2
+    with ThreadPoolExecutor(8) as pool:
+        together = list(pool.map(lambda lengths: decoded(runtime, codec_lm_bundle, lengths)[0], batches))
+    stepper = runtime.stepper()
+    of_one_stepper = Replaced(runtime, stepper=lambda: stepper)
+    for lengths, codes in zip(batches, together, strict=True):
+        np.testing.assert_array_equal(decoded(of_one_stepper, codec_lm_bundle, lengths)[0], codes)
+
+
+def test_a_runtime_that_does_not_speak_the_family_says_which_do(codec_lm_bundle: Path) -> None:
+    told = r"^the runtime tensorrt does not speak the family codec_lm; these do: onnxruntime, "
+    with pytest.raises(SonorantError, match=told):
+        load_runtime("tensorrt", read_bundle(codec_lm_bundle), LoadOptions())
+
+
+def begun(
+    runtime: Any, bundle: Path, length: int, seed: int = 0, config: DecodingConfig = DECODING, factor: float = 1.0
+) -> Session:
+    """A session of one text, before its first step; `factor`: of its encoder states."""
+    tokens, lengths_B = padded([utterance(length)])
+    states = factor * runtime.encode(tokens, lengths_B, np.zeros(1, np.int64))
+    return Session(
+        runtime.stepper(), states, lengths_B, read_bundle(bundle).description.decoding, config, [(seed, 0, 0)]
+    )
+
+
+def to_the_end(session: Session, at_once: int = 9) -> NDArray[np.int64]:
+    parts = []
+    while not session.ended:
+        parts.append(session.more(at_once))
+    return np.concatenate(parts, axis=1)
+
+
+def test_rows_that_come_and_go_say_what_each_says_alone(
+    runtime: TokenRuntime, codec_lm_bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever joins, is ahead, is left by the others or abandoned: its codes are those that it has alone, to the bit,
+    drawn and penalised ones too."""
+    drawn = replace(DECODING, temperature=0.9, top_p=0.9, repetition_penalty=1.3, advance="sample")
+    asked = [
+        (length, seed, (DECODING, drawn)[seed % 2]) for seed, length in enumerate((40, 31, 9, 150, 17, 25, 60, 12))
+    ]
+    alone = [to_the_end(begun(runtime, codec_lm_bundle, *one)) for one in asked]
+
+    chance = random.Random(0)
+    waiting, speaking, said = list(range(len(asked))), {}, {}
+    abandoned = [begun(runtime, codec_lm_bundle, 33, 5)]
+    calls = count_rows(runtime, monkeypatch)
+    while waiting or speaking:
+        if waiting and chance.random() < 0.8:
+            number = waiting.pop(0)
+            speaking[number], said[number] = begun(runtime, codec_lm_bundle, *asked[number]), []
+        if len(said) == 4:
+            abandoned.clear()
+        for session in abandoned:
+            session.more(5)
+        for number in [number for number in speaking if chance.random() < 0.6]:
+            said[number].append(speaking[number].more(chance.choice((1, 3, 8))))
+            if speaking[number].ended:
+                del speaking[number]
+    for number, codes in enumerate(alone):
+        np.testing.assert_array_equal(np.concatenate(said[number], axis=1), codes)
+    assert max(calls) > 3 and sum(calls) > 1.4 * len(calls), "hardly a step was joined: this test tests nothing"
+
+
+def count_rows(runtime: Any, patch: pytest.MonkeyPatch) -> list[int]:
+    """Make a runtime note how many rows each of its steps has, in the list that is given."""
+    right, rows = runtime._joined_steps()._step, []
+
+    class Noting:
+        def io_binding(self) -> Any:
+            return right.io_binding()
+
+        def run_with_iobinding(self, binding: Any) -> None:
+            rows.append(binding.get_outputs()[0].shape()[0])
+            right.run_with_iobinding(binding)
+
+    patch.setattr(runtime._joined_steps(), "_step", Noting())
+    return rows
+
+
+def test_batches_in_turns_say_what_each_says_alone(runtime: TokenRuntime, codec_lm_bundle: Path) -> None:
+    """Of several rows each, which end at different times."""
+    described = read_bundle(codec_lm_bundle).description.decoding
+
+    def batch(lengths: list[int]) -> Session:
+        tokens, lengths_B = padded([utterance(length) for length in lengths])
+        states, keys = runtime.encode(tokens, lengths_B, np.zeros(len(lengths), np.int64)), [(0, 0, 0)] * len(lengths)
+        return Session(runtime.stepper(), states, lengths_B, described, DECODING, keys)
+
+    batches = [[31, 9], [40, 2, 17], [25]]
+    alone = [(to_the_end(session), session) for session in map(batch, batches)]
+    sessions, said = [batch(lengths) for lengths in batches], [[], [], []]
+    while not all(session.ended for session in sessions):
+        for session, parts in zip(sessions, said, strict=True):
+            if not session.ended:
+                parts.append(session.more(6))
+    for (codes, expected), session, parts in zip(alone, sessions, said, strict=True):
+        np.testing.assert_array_equal(np.concatenate(parts, axis=1), codes)
+        np.testing.assert_array_equal(session.lengths_B, expected.lengths_B)
+        np.testing.assert_array_equal(session.log_probability_B, expected.log_probability_B)
+        for row in range(len(session.lengths_B)):
+            np.testing.assert_array_equal(session.pointers(row), expected.pointers(row))
+
+
+def test_a_row_is_computed_ahead_of_what_is_asked_but_not_far(runtime: TokenRuntime, codec_lm_bundle: Path) -> None:
+    """A listener who stalls costs no more than that."""
+    stalled, heard = (begun(runtime, codec_lm_bundle, 150) for _ in range(2))
+    stalled.more(4)
+    while not heard.ended:
+        heard.more(10)
+    asked = 4 + read_bundle(codec_lm_bundle).description.decoding.codebooks - 1
+    assert heard._made > asked + 2 * AHEAD
+    (row,) = stalled._stepper._rows  # type: ignore[attr-defined]
+    assert row.made == asked + AHEAD
+
+
+def test_states_that_are_given_are_gone_on_from_beside_others(runtime: TokenRuntime, codec_lm_bundle: Path) -> None:
+    """Where `verify` tells a stepper each step's state, others at work change nothing."""
+    session, other = begun(runtime, codec_lm_bundle, 31), begun(runtime, codec_lm_bundle, 150, 1)
+    path = [session._state]
+    for _ in range(40):
+        path.append(session._stepper.run(path[-1], 1))
+    told = begun(runtime, codec_lm_bundle, 31)
+    carried = False
+    for before, after in pairwise(path):
+        other.more(3)
+        carried |= told._stepper._rows[0].made > before.step_B[0]  # type: ignore[attr-defined]
+        found = told._stepper.run(State(*(field.copy() for field in before)), 1)
+        np.testing.assert_array_equal(found.log_probability_B, after.log_probability_B)
+        np.testing.assert_array_equal(found.codes_BG, after.codes_BG)
+    assert carried, "never ahead of what it is told: this test tests nothing"
+
+
+def test_a_row_of_nan_harms_nobody_beside_or_after_it(runtime: TokenRuntime, codec_lm_bundle: Path) -> None:
+    beside, bad = begun(runtime, codec_lm_bundle, 60), begun(runtime, codec_lm_bundle, 40, factor=np.nan)
+    said = [beside.more(3)]
+    with pytest.raises(SonorantError, match="NaN or infinity"):
+        bad.more(10)
+    del bad
+    after = begun(runtime, codec_lm_bundle, 31)
+    np.testing.assert_array_equal(to_the_end(after, 3), to_the_end(begun(runtime, codec_lm_bundle, 31)))
+    said.append(to_the_end(beside))
+    np.testing.assert_array_equal(np.concatenate(said, axis=1), to_the_end(begun(runtime, codec_lm_bundle, 60)))
+
+
+def test_a_step_that_fails_or_is_interrupted_leaves_the_others_as_they_were(
+    runtime: Any, codec_lm_bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = [to_the_end(begun(runtime, codec_lm_bundle, length)) for length in (31, 40)]
+    sessions = [begun(runtime, codec_lm_bundle, length) for length in (31, 40)]
+    said: list[list[NDArray[np.int64]]] = [[], []]
+    chance, right = random.Random(1), joined_steps.complete
+
+    def interrupted(state: State, xp: Any) -> Any:
+        if chance.random() < 0.1:
+            raise KeyboardInterrupt
+        return right(state, xp)
+
+    monkeypatch.setattr(joined_steps, "complete", interrupted)
+    interruptions = 0
+    while not all(session.ended for session in sessions):
+        for session, parts in zip(sessions, said, strict=True):
+            try:
+                if not session.ended:
+                    parts.append(session.more(5))
+            except KeyboardInterrupt:
+                interruptions += 1
+    assert interruptions > 5
+    for parts, codes in zip(said, alone, strict=True):
+        np.testing.assert_array_equal(np.concatenate(parts, axis=1), codes)
+
+
+def test_nothing_is_kept_where_nobody_speaks(codec_lm_bundle: Path) -> None:
+    fresh: Any = load_runtime("onnxruntime", read_bundle(codec_lm_bundle), LoadOptions(threads=1))
+    decoded(fresh, codec_lm_bundle, [31, 9])
+    assert fresh._joined_steps()._buffers is None
+    session = begun(fresh, codec_lm_bundle, 40)
+    session.more(3)
+    assert fresh._joined_steps()._buffers is not None
+    del session
+    assert fresh._joined_steps()._buffers is None, "buffers of a speech that was given up are kept"
+    fresh._joined_steps().add([])
+    assert not fresh._joined_steps()._rows, "rows whose stepper is gone are kept"
+
+
+def test_a_speech_that_is_closed_is_computed_no_more(codec_lm_bundle: Path) -> None:
+    """Also while somebody still holds it."""
+    voice = Voice.load(codec_lm_bundle, threads=1)
+    closed = voice.stream("Once upon a time there was a king.")
+    next(closed)
+    assert voice.runtime._joined_steps()._unfinished()
+    closed.close()
+    assert not voice.runtime._joined_steps()._unfinished()

@@ -1,0 +1,147 @@
+"""The voice as an MLflow model behind MLflow's own scoring server: rows in, wavs out, and one line for each row that is
+bad."""
+
+import base64
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+
+from sonorant.audio.wav import pcm16
+from sonorant.speech.decoding.advance import FinishReason
+from sonorant.speech.subtitles import as_json
+from sonorant.speech.voice import AT_ONCE, Voice
+from tests.conftest import ROOT
+from tests.support.runtimes import edited
+
+
+@pytest.fixture(scope="module")
+def server(voice_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A client of the scoring server."""
+    return client(voice_bundle, tmp_path_factory.mktemp("model") / "voice")
+
+
+def client(bundle: Path, folder: Path) -> Any:
+    """A client of the scoring server of a bundle, its model saved in a folder."""
+    from fastapi.testclient import TestClient
+    from mlflow import pyfunc
+    from mlflow.pyfunc import scoring_server
+
+    file = ROOT / "sonorant" / "registry" / "pyfunc.py"
+    pyfunc.save_model(folder, python_model=str(file), artifacts={"bundle": str(bundle)}, pip_requirements=[])
+    return TestClient(scoring_server.init(pyfunc.load_model(str(folder))))
+
+
+def spoken(row: dict[str, Any]) -> np.ndarray:
+    """The samples of an answer that is well."""
+    samples, rate = soundfile.read(io.BytesIO(base64.b64decode(row["audio"])), dtype="int16")
+    assert (rate, row["sample_rate"], row["error"]) == (16000, 16000, "")
+    assert row["seconds"] == len(samples) / 16000
+    return samples
+
+
+def ask(server: Any, *rows: dict[str, Any]) -> Any:
+    return server.post("/invocations", json={"dataframe_records": list(rows)})
+
+
+def test_rows_are_spoken_as_say_speaks(server: Any, voice_bundle: Path) -> None:
+    rows = ask(server, {"text": "Hello."}, {"text": "Hello.", "speaker": "ben", "speed": 1.5}).json()["predictions"]
+    voice = Voice.load(voice_bundle)
+    for row, samples in zip(rows, (voice.say("Hello."), voice.say("Hello.", "ben", 1.5)), strict=True):
+        np.testing.assert_allclose(spoken(row), pcm16(samples), atol=1)
+
+
+@pytest.mark.parametrize("bundle", ["voice_bundle", "codec_lm_bundle"])
+def test_a_row_tells_when_its_words_are_spoken(bundle: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    folder: Path = request.getfixturevalue(bundle)
+    [row] = ask(client(folder, tmp_path / "model"), {"text": "One, 22."}).json()["predictions"]
+    _, words = Voice.load(folder).say_timed("One, 22.")
+    assert json.loads(row["timings"]) == {"words": [as_json(word) for word in words]}
+    assert [word.text for word in words] == ["One", "22"]
+
+
+def test_a_voice_that_cannot_tell_says_why_and_speaks(
+    server: Any, voice_bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Voice, "why_untimed", property(lambda self: "a voice of the family x does not tell"))
+    [row] = ask(server, {"text": "One."}).json()["predictions"]
+    assert len(spoken(row)) > 0
+    assert json.loads(row["timings"]) == {"not_run": "a voice of the family x does not tell"}
+
+
+def test_rows_may_be_marked(server: Any, voice_bundle: Path) -> None:
+    texts = ["One [[pause 0.3]] [[h ə l ˈoʊ]].", '<speak>One <prosody rate="slow">apple</prosody>.</speak>']
+    rows = ask(server, *({"text": text} for text in texts)).json()["predictions"]
+    for row, text in zip(rows, texts, strict=True):
+        np.testing.assert_allclose(spoken(row), pcm16(Voice.load(voice_bundle).say(text)), atol=1)
+
+
+@pytest.mark.parametrize(
+    ("bad", "line"),
+    [
+        ({"text": "..."}, "row 2: nothing in the text can be spoken in en-us: '...'"),
+        ({"text": None}, "row 2: there is no text"),
+        ({"text": "Hi.", "speaker": "carl"}, "row 2: no speaker 'carl'; the voice has: anna, ben"),
+        ({"text": "Hi.", "speed": 9.0}, "row 2: speed must be 0.5 to 2.0, not 9.0"),
+        (
+            {"text": "<speak>Hi <b/>"},
+            "row 2: SSML line 1, column 11: <b> is not spoken here; inside <speak> there are "
+            "p, s, break, phoneme, say-as, prosody, sub",
+        ),
+        ({"text": "Hi.", "speed": "fast"}, "row 2: speed must be a number, not 'fast'"),
+    ],
+)
+def test_a_bad_row_is_named_and_the_others_are_spoken(server: Any, bad: dict[str, Any], line: str) -> None:
+    answer = ask(server, {"text": "One."}, bad, {"text": "Three."})
+    assert answer.status_code == 200
+    first, second, third = answer.json()["predictions"]
+    assert (first["error"], second["error"], third["error"]) == ("", line, "")
+    assert (bool(first["audio"]), second["audio"], bool(third["audio"])) == (True, "", True)
+
+
+def test_a_voice_of_codes_speaks_rows_and_names_a_speed(codec_lm_bundle: Path, tmp_path: Path) -> None:
+    good = {"text": "Three.", "speaker": "ben", "speed": 1.0}
+    answer = ask(client(codec_lm_bundle, tmp_path / "model"), {"text": "One."}, {"text": "Two.", "speed": 1.5}, good)
+    assert answer.status_code == 200
+    first, second, third = answer.json()["predictions"]
+    assert second["error"].startswith("row 2: this voice speaks at its own pace")
+    voice = Voice.load(codec_lm_bundle)
+    for row, samples in ((first, voice.say("One.")), (third, voice.say("Three.", "ben"))):
+        np.testing.assert_allclose(spoken(row), pcm16(samples), atol=1)
+
+
+def test_a_sentence_that_runs_away_is_told_with_its_row(codec_lm_bundle: Path, tmp_path: Path) -> None:
+    stuck = {"longest_phoneme": 0.01, "retries": 0}
+    bundle = edited(codec_lm_bundle, tmp_path / "voice", lambda data: data["decoding"]["defaults"].update(stuck))
+    [row] = ask(client(bundle, tmp_path / "model"), {"text": "One. Two."}).json()["predictions"]
+    assert len(spoken(row)) > 0
+    speech = Voice.load(bundle).stream("One. Two.", whole=True)
+    list(speech)
+    wrong = [
+        f"sentence {place} did not go well (stuck)"
+        for place, finish_reason in enumerate(speech.finish_reasons, 1)
+        if finish_reason == FinishReason.STUCK
+    ]
+    assert wrong
+    assert row["warning"] == "; ".join(wrong)
+
+
+def test_a_request_of_which_nothing_can_be_spoken_is_refused(server: Any) -> None:
+    answer = ask(server, {"text": "..."}, {"text": ""})
+    assert answer.status_code == 400
+    error = json.loads(answer.text)
+    assert error["error_code"] == "INVALID_PARAMETER_VALUE"
+    assert "row 1: nothing in the text can be spoken" in error["message"]
+    assert "row 2: the text is empty" in error["message"]
+    assert "stack_trace" not in error
+
+
+def test_a_table_that_is_too_long_is_refused(server: Any) -> None:
+    half = {"text": "a " * (AT_ONCE.characters // 4 + 1)}
+    answer = ask(server, half, half)
+    assert answer.status_code == 400
+    assert f"at most {AT_ONCE.characters} are spoken in one request" in answer.text

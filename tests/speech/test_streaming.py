@@ -1,0 +1,159 @@
+"""Streamed speech is the speech of one shot, comes as it is asked for, and takes no more memory for a book than for a
+page."""
+
+import itertools
+import json
+import logging
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sonorant.errors import SonorantError
+from sonorant.speech.speaking import Limits
+from sonorant.speech.streaming import CHUNK, PAUSE_SECONDS
+from sonorant.speech.voice import Voice
+from tests.conftest import ROOT
+from tests.support.runtimes import Replaced, joined, tokens_of
+
+TOLERANCE = 1e-5
+"""Of full scale: what ONNX Runtime rounds differently for another shape is ten times less."""
+SENTENCE = (
+    "When the rain had stopped at last, the children ran out into the garden, where the old dog was already waiting "
+    "for them beside the gate, and nobody thought of going home before the lamps were lit."
+)
+TEXTS = ("No.", "Hello there.", SENTENCE, f"{SENTENCE} Really? It cost $3.50!\n\nThe end", "word " * 150)
+
+
+def count_frames(voice: Voice) -> list[int]:
+    """Make a voice note how many frames each call of its decoder and vocoder computes, in the list that is given."""
+    right, frames = voice.runtime, []
+
+    def decode(states: np.ndarray, ends: np.ndarray, time: np.ndarray) -> np.ndarray:
+        frames.append(len(time))
+        return right.decode(states, ends, time)
+
+    def vocode(mel: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        frames.append(mel.shape[2])
+        return right.vocode(mel, lengths)
+
+    voice.runtime = Replaced(right, decode=decode, vocode=vocode)
+    return frames
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_streamed_equals_one_shot(voice: Voice, text: str) -> None:
+    whole = voice.say(text, "ben", 1.3)
+    for chunk in (997, CHUNK, 10**9):
+        chunks = list(voice.stream(text, "ben", 1.3, chunk=chunk))
+        assert {len(part) for part in chunks[:-1]} <= {chunk}
+        assert 0 < len(chunks[-1]) <= chunk
+        assert all(part.dtype == np.float32 for part in chunks)
+        np.testing.assert_allclose(joined(chunks), whole, rtol=0, atol=TOLERANCE)
+
+
+def test_streamed_equals_the_graphs_run_once(voice: Voice) -> None:
+    tokens = tokens_of(voice, SENTENCE)
+    whole, _ = voice.synthesize(tokens[None], np.array([len(tokens)]), np.array([0]), np.ones(1, np.float32))
+    for frames in (20, 150, 10_000):
+        parts = joined(voice.stream(SENTENCE, limits=Limits(frames=frames)))
+        np.testing.assert_allclose(parts, whole[0], rtol=0, atol=TOLERANCE)
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@given(
+    st.text(st.sampled_from('aeo tn.?!,\n-3$ ()"\u2014é你'), min_size=1, max_size=120),
+    st.integers(1, 9000),
+    st.integers(0, 99),
+)
+def test_any_text_in_any_fragments_is_the_same_speech(voice: Voice, text: str, chunk: int, seed: int) -> None:
+    try:
+        whole = voice.say(text)
+    except SonorantError as error:
+        with pytest.raises(SonorantError) as streamed:
+            joined(voice.stream(text, chunk=chunk))
+        assert str(streamed.value) == str(error)
+        return
+    fragments, place, rng = [], 0, random.Random(seed)
+    while place < len(text):
+        step = rng.randint(1, 20)
+        fragments.append(text[place : place + step])
+        place += step
+    np.testing.assert_allclose(joined(voice.stream(fragments, chunk=chunk)), whole, rtol=0, atol=TOLERANCE)
+
+
+def test_sentences_are_joined_with_pauses_and_phrases_without(voice: Voice) -> None:
+    pause = np.zeros(round(PAUSE_SECONDS * voice.sample_rate), np.float32)
+    parts = np.concatenate([voice.say("One apple."), pause, voice.say("Two pears.")])
+    np.testing.assert_array_equal(voice.say("One apple. Two pears."), parts)
+    np.testing.assert_allclose(joined(voice.stream("One apple.\n\nTwo pears.")), parts, rtol=0, atol=TOLERANCE)
+    long = ", ".join(["and nobody came to the garden"] * 20)
+    split = np.split(joined(voice.stream(long)), range(2400, 10**5, 2400))
+    assert not any(np.array_equal(part, pause) for part in split)
+
+
+def test_computes_and_reads_no_more_than_is_asked_for(own_voice: Voice) -> None:
+    frames, read = count_frames(own_voice), []
+
+    def endless() -> Iterator[str]:
+        for number in itertools.count():
+            read.append(f"Sentence {number} ends here. ")
+            yield read[-1]
+
+    stream = own_voice.stream(endless())
+    next(stream)
+    first = len(read)
+    assert first <= 2
+    assert max(frames) < 150
+    for _ in range(50):
+        next(stream)
+    assert len(read) > first
+    done = (len(read), len(frames))
+    stream.close()
+    assert list(stream) == []
+    assert (len(read), len(frames)) == done
+
+
+def test_first_speech_takes_the_same_work_whatever_follows(voice_bundle: Path) -> None:
+    work = []
+    for text in (SENTENCE, SENTENCE + " And more of it." * 20_000):
+        voice = Voice.load(voice_bundle, threads=1)
+        work.append(count_frames(voice))
+        next(voice.stream(text))
+    assert work[0] == work[1]
+
+
+def test_unknown_characters_are_told_once_and_when_they_come(voice: Voice, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        stream = voice.stream("Hello 你 there. Fine.\n\n😀\n\nAnd 你 again.")
+        samples = joined(stream)
+    assert list(stream.unknown) == ["你", "😀"]
+    assert [record.getMessage().count("你") for record in caplog.records] == [1, 0]
+    assert len(samples) == len(joined(voice.stream("Hello there. Fine.\n\nAnd again.")))
+
+
+def test_twenty_thousand_words_take_no_more_memory_than_ten_thousand(voice_bundle: Path) -> None:
+    """Of a process of its own, in MiB above what it took once it had met sentences of every length; none comes
+    twice."""
+    program = f"""
+import json
+from benchmarks.processes import memory_mib
+from benchmarks.speaking import text
+from sonorant.speech import Voice
+voice = Voice.load({str(voice_bundle)!r}, threads=1)
+peaks = []
+for words in (1_000, 10_000, 20_000):
+    seconds = sum(map(len, voice.stream(text(words)))) / voice.sample_rate
+    peaks.append(memory_mib("VmHWM"))
+print(json.dumps([peaks, seconds]))
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    (_, before, after), seconds = json.loads(done.stdout)
+    assert seconds > 1_000  # 64 MB of float32 samples
+    assert after - before < 8, (before, after)
