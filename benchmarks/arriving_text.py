@@ -19,7 +19,7 @@ from benchmarks.random_voice import shipped, voice_of
 from benchmarks.report import command, finish, options
 from benchmarks.speaking import TEXTS
 from benchmarks.streaming import TOLERANCE
-from sonorant.families import family_names
+from sonorant.plugins import family_names
 from sonorant.speech.voice import Voice
 from sonorant.text.phrases import Phrase, split_phrases
 from tasks.stage import run

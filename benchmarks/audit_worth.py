@@ -30,11 +30,11 @@ from sonorant.export.bundling import corpus_lengths, export_voice
 from sonorant.export.onnx_graph import ExportConfig
 from sonorant.export.quantization.kept_model import above, summary
 from sonorant.export.quantization.utterance_losses import Judged
-from sonorant.families import model_kind
 from sonorant.features.feature_store import FeatureStore
 from sonorant.features.feature_writer import write_features
+from sonorant.layers.model_folder import load_model
+from sonorant.plugins import model_kind
 from sonorant.text import TextConfig
-from sonorant.training.model_folder import load_model
 from sonorant.training.recipe import utterances_of
 from tasks.params import load
 from tasks.stage import run

@@ -22,8 +22,8 @@ import torch.distributed as dist
 
 from benchmarks.gpu_voices import SIZES, Answer
 from benchmarks.processes import torchrun
-from sonorant.families import model_kind
 from sonorant.layers.alignment import align
+from sonorant.plugins import model_kind
 from sonorant.training import checkpoint, memory
 from sonorant.training.distributed.launch import environment, launch
 from sonorant.training.distributed.ranks import Ranks, die_with_parent

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from benchmarks.report import command, finish, options
+from sonorant.layers.model_folder import build, save_model
 from sonorant.speech.bundle import (
     SCHEMA_VERSION,
     AudioSettings,
@@ -20,7 +21,6 @@ from sonorant.speech.bundle import (
     ReceptiveField,
     VoiceDescription,
 )
-from sonorant.training.model_folder import build, save_model
 
 ENGINES = "engines on the GPU compute what the CPU computes, and CUDA graphs answer sooner than single operators"
 """The claim of `gpu_engines`: here, because that module needs the packages of the export."""

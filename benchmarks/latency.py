@@ -21,7 +21,7 @@ from benchmarks.speaking import TEXTS
 from sonorant.files import read_json
 from sonorant.processes import usable_cores
 from sonorant.speech.bundle import content_hash, read_bundle
-from sonorant.speech.runtimes import BASELINE, RUNTIMES
+from sonorant.speech.runtimes import BASELINE, all_runtimes, runtime_row
 from tasks.stage import run
 
 PRECISIONS = ("fp32", "fp16", "bf16", "int8")
@@ -41,7 +41,14 @@ def main() -> None:
     add("--waveform", type=Path, default=models / "adapted", help="its trained vocoder or codec, for torch")
     add("--quantized", type=Path, default=models / "quantized", help="both of them in int8, for torch")
     add("--seconds", type=float, default=2.5, help="for each cell of the table (default 2.5)")
-    add("--runtimes", nargs="+", default=list(RUNTIMES), choices=RUNTIMES, metavar="RUNTIME", help="default: all")
+    add(
+        "--runtimes",
+        nargs="+",
+        default=list(all_runtimes()),
+        choices=all_runtimes(),
+        metavar="RUNTIME",
+        help="default: all",
+    )
     add("--threads", type=int, nargs="+", default=sorted({1, usable_cores()}), help="default: 1 and all cores")
     add("--full", action="store_true", help="every cell, compiled runtimes too: half an hour")
     add("--against", type=Path, help="an earlier result of the same voice: say what moved beyond noise")
@@ -88,9 +95,9 @@ def _candidates(job: Job, runtimes: list[str], full: bool) -> tuple[list[str], d
     tried, not_run = [], {}
     for candidate in (f"{runtime}/{precision}" for runtime in runtimes for precision in PRECISIONS):
         runtime, precision = candidate.split("/")
-        if RUNTIMES[runtime].compiles and not full:
+        if runtime_row(runtime).compiles and not full:
             not_run[candidate] = "not run: compiling takes minutes; --full times it"
-        elif RUNTIMES[runtime].standalone and precision not in exported:
+        elif runtime_row(runtime).standalone and precision not in exported:
             not_run[candidate] = f"not run: the bundle has no variant {precision}"
         else:
             tried.append(candidate)

@@ -30,8 +30,8 @@ from sonorant.export.quantization.kept_model import above, summary
 from sonorant.export.quantization.quantize import PostTrained, QuantizeConfig, decide, post_train
 from sonorant.families.parallel.acoustic_training import AcousticTrainConfig, VocoderTrainConfig
 from sonorant.features.feature_store import FeatureStore
+from sonorant.layers.model_folder import load_model
 from sonorant.speech.voice import Voice
-from sonorant.training.model_folder import load_model
 from tasks.params import load
 from tasks.quantize import Data, train_on
 from tasks.stage import run

@@ -19,10 +19,10 @@ from sonorant.extras.codec_lm.language_model import LanguageModelConfig
 from sonorant.families.parallel.acoustic import AcousticConfig
 from sonorant.families.parallel.vocoder import VocoderConfig
 from sonorant.files import sha256_file
+from sonorant.layers.model_folder import build, save_model
 from sonorant.speech.bundle import DESCRIPTION, Lengths, read_bundle
 from sonorant.speech.decoding.settings import DecodingConfig
 from sonorant.text import TextConfig, frontend_description, load_frontend
-from sonorant.training.model_folder import build, save_model
 from tasks.params import load
 
 VOICES = (Path("artifacts/variants"), Path("artifacts/voice"))

@@ -22,7 +22,7 @@ from benchmarks.random_voice import voice_of
 from benchmarks.report import command, finish, options
 from benchmarks.speaking import TEXTS, text
 from sonorant.extras.codec_lm.synthesis import CodecLmSpeaking
-from sonorant.families import family_names
+from sonorant.plugins import family_names
 from sonorant.speech.bundle import DESCRIPTION
 from sonorant.speech.voice import Voice
 from tasks.stage import run

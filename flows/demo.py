@@ -21,8 +21,8 @@ from flows.results import (
 )
 from flows.workspace import check_settings, parse_overrides
 from sonorant.errors import SonorantError
-from sonorant.families import family_names, load_family
 from sonorant.families.family import VoiceConfig
+from sonorant.plugins import family_names, load_family
 from sonorant.registry.registration import RegisterConfig
 from sonorant.registry.tracking.mlflow_store import DEFAULT_DATABASE, shown
 from tasks import params

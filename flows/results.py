@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sonorant.families import load_family
+from sonorant.plugins import load_family
 
 NOT_MEASURED = "-"
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sonorant.errors import SonorantError
-from sonorant.extras.cluster import checked_address, require_dask
+from sonorant.extras.cluster.address import checked_address, require_dask
 from sonorant.extras.cluster.command import MEMORY_SETTING
 
 PARAMETER = "workers"

@@ -10,9 +10,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sonorant.extras.cluster import scheduler_address
 from sonorant.files import sha256_tree
-from sonorant.processes import spread, usable_cores
+from sonorant.processes import scheduler_address, spread, usable_cores
 
 if TYPE_CHECKING:
     import diskcache

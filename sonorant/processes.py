@@ -13,13 +13,20 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from sonorant.errors import SonorantError
-from sonorant.extras.cluster import scheduler_address
+from sonorant.plugins import added, load
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+SCHEDULER = "SONORANT_SCHEDULER"
+"""The environment variable with the address of a cluster; without it, this machine's processes do the work."""
 _AHEAD = 1024
 """Items that are given to a pool before the first of them is done."""
+
+
+def scheduler_address() -> str | None:
+    """The address in `SCHEDULER`; None = no cluster."""
+    return os.environ.get(SCHEDULER, "").strip() or None
 
 
 def usable_cores() -> int:
@@ -58,9 +65,8 @@ def spread(
     raises.
     """
     if processes is None and (address := scheduler_address()):
-        from sonorant.extras.cluster.flight import spread_over
-
-        return spread_over(
+        executor = _executor(address)
+        return executor(
             address,
             function,
             items,
@@ -90,6 +96,16 @@ def spread(
         raise SonorantError(f"{label}: a process died; its message is above, or it ran out of memory") from None
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _executor(address: str) -> Callable[..., list[Any]]:
+    """`spread` of the plug-in that serves this kind of address."""
+    executors = added("executors")
+    scheme, mark, _ = address.partition("://")
+    if not mark or scheme not in executors:
+        known = " or ".join(f"{name}://10.0.0.1:8786" for name in executors) or "none: no plug-in brings an executor"
+        raise SonorantError(f"{SCHEDULER}: '{address}' is no address of a scheduler; write it like {known}")
+    return load(executors[scheme])
 
 
 def _in_order(pool: ProcessPoolExecutor, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:

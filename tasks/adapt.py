@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from sonorant.errors import SonorantError
-from sonorant.families import family_of, model_kind
 from sonorant.features.predicted import predicted_store
 from sonorant.files import atomic_folder, read_json
+from sonorant.layers.model_folder import load_model
+from sonorant.plugins import family_of, model_kind
 from sonorant.training.adaptation import AdaptConfig
-from sonorant.training.model_folder import load_model
 from tasks.params import load
 from tasks.stage import add_inputs, run
 from tasks.training import add_fresh, hash_of, train

@@ -19,9 +19,9 @@ from sonorant.export.onnx_graph import ExportConfig
 from sonorant.export.quantization.quantize import QuantizeConfig
 from sonorant.export.tolerance import VerifyConfig
 from sonorant.extras.tensorrt.key import EngineConfig
-from sonorant.families import all_kinds, load_family
 from sonorant.families.family import VoiceConfig
 from sonorant.features.store import StoreConfig
+from sonorant.plugins import all_kinds, load_family
 from sonorant.registry import PromoteConfig, RegisterConfig
 from sonorant.speech.decoding.settings import DecodingConfig
 from sonorant.text import TextConfig

@@ -12,15 +12,15 @@ from functools import cache
 from pathlib import Path
 
 from sonorant.errors import SonorantError
-from sonorant.families import all_families
 from sonorant.families.family import Family
+from sonorant.plugins import all_families
 from tasks import params
 from tasks.stage import run
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("sonorant", "tasks", "flows")
 REGISTERING = (
-    "__init__", "aliases", "champion_gates", "content", "download", "evidence", "promotion", "registration",
+    "__init__", "aliases", "champion_gates", "content", "download", "verdict_evidence", "promotion", "registration",
     "side_by_side", "speaker_gates", "webhooks",
 )  # fmt: skip
 """Of the registry, all but the gates that `choose` asks."""
@@ -29,21 +29,21 @@ PLUMBING = (
         f"sonorant/{name}"
         for name in (
             "__init__.py",
-            "arrays.py",
+            "plugins.py",
             "errors.py",
             "files.py",
-            "cluster/",
-            "gpu.py",
+            "extras/cluster/",
+            "training/telemetry/nvml.py",
             *(f"registry/{file}.py" for file in REGISTERING),
-            "tracking/",
+            "registry/tracking/",
         )
     ),
-    *(f"sonorant/families/{name}.py" for name in ("__init__", "family")),
+    "sonorant/families/family.py",
     *(f"tasks/{name}.py" for name in ("__init__", "fingerprint", "initial", "origin", "params", "stage", "training")),
 )
 """Carries settings, results and messages but cannot change them: no stage runs again because of it."""
-REGISTRY = ROOT / "sonorant/families/__init__.py"
-FAMILIES = "sonorant/families/*/family.py"
+REGISTRY = ROOT / "sonorant/plugins.py"
+FAMILIES = "sonorant/*/*/family.py"
 """Each answers for its family, and imports in every method what that method needs."""
 OF_FAMILIES: dict[str, Callable[[Family], tuple[str, ...]]] = {
     "tasks.train_waveform": lambda family: (family.waveform.name, f"train_{family.waveform.name}"),

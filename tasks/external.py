@@ -15,9 +15,9 @@ from typing import Any
 from tqdm import tqdm
 
 from sonorant.errors import SonorantError
-from sonorant.families import load_family
 from sonorant.families.family import ModelKind, VoiceConfig
 from sonorant.files import read_json, sha256_file, write_json
+from sonorant.plugins import load_family
 from tasks import params
 from tasks.stage import add_inputs, run
 

@@ -6,9 +6,9 @@ from typing import Any, TypeVar
 import yaml
 
 from sonorant.errors import SonorantError
-from sonorant.families import all_kinds
 from sonorant.files import did_you_mean, parse_checked
 from sonorant.formerly import current_settings
+from sonorant.plugins import all_kinds
 
 PARAMS = Path("params.yaml")
 SECTIONS = (

@@ -15,7 +15,7 @@ from sonorant.extras.planning.estimate import WIDER, estimate, recommend, scaled
 from sonorant.extras.planning.forecast import forecast, table
 from sonorant.extras.planning.hardware import BETWEEN, GPUS, Fleet
 from sonorant.extras.planning.probe import Needs, needs_of, speed_of
-from sonorant.families import all_kinds, model_kind
+from sonorant.plugins import all_kinds, model_kind
 from sonorant.training.config import DataConfig, MachineConfig
 from sonorant.training.worker import Job
 from tasks import params, plan_corpus

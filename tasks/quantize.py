@@ -12,11 +12,11 @@ from typing import Any
 
 from sonorant.errors import SonorantError
 from sonorant.export.quantization.quantize import QuantizeConfig, decide, post_train
-from sonorant.families import model_kind
 from sonorant.files import atomic_folder, read_json, write_json
+from sonorant.layers.model_folder import load_model, save_model
+from sonorant.plugins import model_kind
 from sonorant.training.config import TrainConfig
 from sonorant.training.initial import read_initial
-from sonorant.training.model_folder import load_model, save_model
 from tasks.adapt import learned_from
 from tasks.params import load
 from tasks.stage import add_inputs, run

@@ -4,8 +4,8 @@ import argparse
 from pathlib import Path
 
 from sonorant.errors import SonorantError
-from sonorant.families import load_family
 from sonorant.files import read_json
+from sonorant.plugins import load_family
 from sonorant.registry import RegisterConfig, Registered, check_judged, register
 from sonorant.registry.tracking.mlflow_run import execution_id
 from sonorant.speech.bundle import read_bundle

@@ -3,8 +3,8 @@
 It runs under torchrun in runs/train_<kind>/<fingerprint> and resumes what is there.
 """
 
-from sonorant.families import load_family
 from sonorant.families.family import VoiceConfig
+from sonorant.plugins import load_family
 from tasks import params
 from tasks.stage import INPUTS, run
 from tasks.training import train_kind, training_parser

@@ -8,8 +8,8 @@ import argparse
 import os
 from typing import Any
 
-from sonorant.families import load_family
 from sonorant.families.family import ModelKind, VoiceConfig
+from sonorant.plugins import load_family
 from sonorant.registry.tracking import stage_run
 from sonorant.training.distributed.launch import Node
 from tasks import params

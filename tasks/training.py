@@ -7,11 +7,11 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from sonorant.families import all_families, model_kind
 from sonorant.families.family import ModelKind
 from sonorant.features.codes import CodeStore, code_hash
 from sonorant.features.feature_store import FeatureStore, store_hash
 from sonorant.features.former import former_hashes
+from sonorant.plugins import all_families, model_kind
 from sonorant.registry.tracking import stage_run
 from sonorant.training.config import DataConfig, MachineConfig
 from sonorant.training.distributed.launch import Node, launch

@@ -15,10 +15,10 @@ import torch
 
 from sonorant.extras.codec_lm.language_model import LanguageModel
 from sonorant.formerly import current_model, current_settings
+from sonorant.layers.model_folder import load_model
 from sonorant.speech.voice import Voice
 from sonorant.training import checkpoint
 from sonorant.training.initial import read_initial
-from sonorant.training.model_folder import load_model
 from tasks.check_params import check
 from tests.support.imports import ROOT
 

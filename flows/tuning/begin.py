@@ -11,8 +11,8 @@ from flows.tuning.search import Search, check_types, read_search
 from flows.tuning.study import TuningStudy, make_study, open_storage
 from flows.workspace import check_overrides
 from sonorant.errors import SonorantError
-from sonorant.families import all_kinds, load_family
 from sonorant.families.family import VoiceConfig
+from sonorant.plugins import all_kinds, load_family
 from tasks import params
 
 UNSEEN = ("data", "machine")

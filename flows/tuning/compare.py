@@ -11,8 +11,8 @@ from optuna.trial import FrozenTrial, TrialState
 from flows.tuning.figures import Figure
 from flows.tuning.study import ARM, SETTINGS, TuningStudy, make_comparison
 from sonorant.errors import SonorantError
-from sonorant.families import load_family
 from sonorant.families.family import VoiceConfig
+from sonorant.plugins import load_family
 from sonorant.training.intervals import student_interval
 from tasks import params
 

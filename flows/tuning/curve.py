@@ -24,9 +24,9 @@ from sonorant.extras.learning_curve.curve_page import as_json, curve_page, sente
 from sonorant.extras.learning_curve.fit import Curve, curve_of
 from sonorant.extras.learning_curve.points import Point
 from sonorant.extras.learning_curve.tuned import Tuned, advantages, tuned_sentences
-from sonorant.families import load_family
 from sonorant.families.family import VoiceConfig
 from sonorant.files import write_json, write_text
+from sonorant.plugins import load_family
 from tasks import params
 
 KEY = "features.minutes"

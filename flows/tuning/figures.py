@@ -16,9 +16,9 @@ from typing import Any
 
 from flows.graph import Pipeline
 from sonorant.errors import SonorantError
-from sonorant.families import all_kinds
 from sonorant.features.index import Index
 from sonorant.files import did_you_mean, read_json
+from sonorant.plugins import all_kinds
 from sonorant.registry.tracking.points import Point, Tail
 from sonorant.training.run_directory import read_metrics
 from tasks.training import stage_of

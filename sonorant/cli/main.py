@@ -13,9 +13,7 @@ from sonorant.cli.say import add_say, end_cleanly_on_sigterm
 from sonorant.cli.serve import add_demo_page, add_serve
 from sonorant.cli.store import add_store
 from sonorant.errors import SonorantError
-from sonorant.extras.cluster.command import add_scheduler, add_worker
-from sonorant.extras.elsewhere.command import add_export_page, add_export_sherpa
-from sonorant.extras.listening.command import add_listen
+from sonorant.plugins import added, load
 
 WATCH_EXAMPLES = """\
 examples:
@@ -25,17 +23,12 @@ examples:
 
 exit status: 0 it finished, 75 it was stopped and may be resumed, 1 it failed or was killed
 """
-DOCTOR_EXAMPLES = """\
-examples:
-  sonorant doctor                                    versions, devices, machine, network, and the ranks' self-test
-  sonorant doctor --data data/features --runs runs   the disks of these folders too
-  sonorant doctor --json > machine.json              exit status 1 if there is a problem
-"""
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; a SonorantError becomes one line and exit status 1."""
-    parsed = _parser().parse_args(arguments)
+    arguments = sys.argv[1:] if arguments is None else arguments
+    parsed = _parser(arguments).parse_args(arguments)
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING, stream=sys.stderr)
     try:
         parsed.run(parsed)
@@ -49,55 +42,20 @@ def main(arguments: list[str] | None = None) -> None:
         raise SystemExit(128 + signal.SIGPIPE) from None
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(arguments: list[str]) -> argparse.ArgumentParser:
     description = "Use a voice that Sonorant trained, and check the machine that trains it."
     parser = argparse.ArgumentParser(prog="sonorant", description=description)
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    rest = (
-        _add_doctor,
-        _add_watch,
-        _add_sync_tracking,
-        _add_plan,
-        _add_review,
-        _add_tune,
-        _add_curve,
-        add_scheduler,
-        add_worker,
-        add_store,
-        add_export_sherpa,
-        add_export_page,
-    )
-    for add in (add_say, add_serve, add_demo_page, add_listen, *rest):
+    for add in (add_say, add_serve, add_demo_page, _add_watch, _add_sync_tracking, add_store):
         add(commands)
+    _add_program(commands, "tune", "flows", "search for better settings of params.yaml by runs of the pipeline")
+    if arguments and arguments[0] in commands.choices:
+        return parser  # plug-ins take 30 ms to find
+    for place in added("commands").values():
+        load(place)(commands)
+    for name, (folder, summary) in added("programs").items():
+        _add_program(commands, name, folder, summary)
     return parser
-
-
-def _add_doctor(commands: argparse._SubParsersAction) -> None:
-    doctor = commands.add_parser(
-        "doctor",
-        help="is this machine in order for training?",
-        description="Check everything that training needs of this machine; each finding comes with a hint.",
-        epilog=DOCTOR_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add = doctor.add_argument
-    add("--data", type=Path, metavar="FOLDER", help="feature store, to measure how fast it is read")
-    add("--runs", type=Path, metavar="FOLDER", help="folder of run directories, to measure how fast it is written")
-    add("--lock", type=Path, default=Path("requirements.lock"), metavar="FILE", help="versions to compare with")
-    ranks = "leave out the ranks' self-test, which takes some ten seconds"
-    add("--no-ranks", dest="ranks", action="store_false", help=ranks)
-    add("--json", action="store_true", help="print one JSON object instead of a table")
-    doctor.set_defaults(run=_run_doctor)
-
-
-def _run_doctor(arguments: argparse.Namespace) -> None:
-    """Print the findings; exit status 1 if there is a problem."""
-    from sonorant.extras.doctor.examination import as_json, counts, examine, table
-
-    findings = list(examine(features=arguments.data, runs=arguments.runs, lock=arguments.lock, ranks=arguments.ranks))
-    print(as_json(findings) if arguments.json else table(findings))
-    if counts(findings)["problem"]:
-        raise SystemExit(1)
 
 
 def _add_watch(commands: argparse._SubParsersAction) -> None:
@@ -149,25 +107,7 @@ def _sync_tracking(arguments: argparse.Namespace) -> None:
         print(f"{directory}: MLflow run {sync(directory)} has everything", flush=True)
 
 
-def _add_plan(commands: argparse._SubParsersAction) -> None:
-    _add_task(commands, "plan", "what a training of params.yaml will take in memory, time and money")
-
-
-def _add_review(commands: argparse._SubParsersAction) -> None:
-    _add_task(commands, "review", "a page on this machine: hear doubtful recordings first, keep, drop or edit them")
-
-
-def _add_tune(commands: argparse._SubParsersAction) -> None:
-    _add_task(
-        commands, "tune", "search for better settings of params.yaml; each trial is a run of the pipeline", "flows"
-    )
-
-
-def _add_curve(commands: argparse._SubParsersAction) -> None:
-    _add_task(commands, "curve", "would more recordings help? the same training on fewer minutes", "flows")
-
-
-def _add_task(commands: argparse._SubParsersAction, task: str, summary: str, room: str = "tasks") -> None:
+def _add_program(commands: argparse._SubParsersAction, task: str, room: str, summary: str) -> None:
     # No word begins with this prefix, so all options, --help too, are left to the task.
     command = commands.add_parser(task, help=summary, add_help=False, prefix_chars="\0")
     command.add_argument("arguments", nargs="*")

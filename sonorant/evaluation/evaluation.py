@@ -32,7 +32,7 @@ from sonorant.evaluation.self_test import (
 from sonorant.evaluation.short_texts.judgement import ShortTexts, judge_short_texts
 from sonorant.evaluation.speakers import by_speaker, trained_speakers
 from sonorant.evaluation.words import judge_words
-from sonorant.families import load_family
+from sonorant.plugins import load_family
 from sonorant.processes import usable_cores
 from sonorant.speech.bundle import read_bundle
 

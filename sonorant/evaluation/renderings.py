@@ -20,7 +20,7 @@ from sonorant.corpus.manifest import Utterance
 from sonorant.corpus.sound import read_sound
 from sonorant.errors import SonorantError
 from sonorant.evaluation.recordings import RECORDINGS, VOCODER, spoken_text
-from sonorant.families import load_family
+from sonorant.plugins import load_family
 from sonorant.speech.decoding.advance import FinishReason
 from sonorant.speech.voice import Voice
 from sonorant.speech.word_times import WordTiming, timed

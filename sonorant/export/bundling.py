@@ -15,8 +15,8 @@ from sonorant.errors import SonorantError
 from sonorant.export.distances import Arrays, batches
 from sonorant.export.onnx_graph import ExportConfig
 from sonorant.export.ranges import export_halves
-from sonorant.families import all_families, load_family
 from sonorant.files import read_json
+from sonorant.plugins import all_families, load_family
 from sonorant.speech.bundle import (
     LEXICON,
     SCHEMA_VERSION,

@@ -11,11 +11,10 @@ from sonorant.audio.mel import MelConfig
 from sonorant.errors import SonorantError
 from sonorant.export.graph_files import check_files, check_integers, check_interface
 from sonorant.export.tolerance import Fault, Tolerance, VerifyConfig
-from sonorant.extras.tensorrt.rules import check_graph
-from sonorant.families import load_family
 from sonorant.files import read_json
+from sonorant.plugins import load_family
 from sonorant.speech.bundle import Bundle
-from sonorant.speech.runtimes import LoadOptions, RuntimeRow, load_runtime, runtime_row
+from sonorant.speech.runtimes import LoadOptions, RuntimeRow, extra_runtimes, load_runtime, runtime_row
 
 LONGEST_LINE = 300
 """Characters kept of what somebody else's code says went wrong."""
@@ -85,10 +84,13 @@ class Candidate(ABC):
 
     def _static(self) -> dict[str, Any]:
         """A finding stops TensorRT alone: others do not have its rules."""
-        findings = {graph: check_graph(self.file(graph)) for graph in self.bundle.graphs}
+        checks = [extra.check_graph for extra in extra_runtimes().values()]
+        findings = {
+            graph: [finding for check in checks for finding in check(self.file(graph))] for graph in self.bundle.graphs
+        }
         if self.row.strict and any(findings.values()):
             graph = next(graph for graph in self.bundle.graphs if findings[graph])
-            raise Fault(f"graph {graph}: TensorRT would refuse it: {findings[graph][0]}")
+            raise Fault(f"graph {graph}: {self.row.name} would refuse it: {findings[graph][0]}")
         return {"findings": findings}
 
     def _integers(self) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from onnx import TensorProto, numpy_helper
 from sonorant.errors import SonorantError
 from sonorant.export.bundling import read_tensors
 from sonorant.export.tolerance import Fault
-from sonorant.families import load_family
+from sonorant.plugins import load_family
 from sonorant.speech.bundle import Bundle
 
 Dtypes = dict[str, str]

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from sonorant.errors import SonorantError
-from sonorant.families import family_names
+from sonorant.plugins import family_names
 
 FROM_FLOAT = "int8_from_float"
 """Under this name the tolerances of int8 against the float models stand."""

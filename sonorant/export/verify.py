@@ -15,9 +15,9 @@ from tqdm import tqdm
 from sonorant.errors import SonorantError
 from sonorant.export.candidate import Trained, run_checks
 from sonorant.export.tolerance import VerifyConfig
-from sonorant.families import load_family
+from sonorant.plugins import load_family
 from sonorant.speech.bundle import Bundle
-from sonorant.speech.runtimes import BASELINE, RUNTIMES, runtime_row
+from sonorant.speech.runtimes import BASELINE, all_runtimes, runtime_row
 
 
 def verify_voice(
@@ -51,7 +51,7 @@ def verify_voice(
     of_int8 = family.expect(bundle, quantized, utterances, "torch's fake-quantised model") if quantized else of_float
     report: dict[str, dict[str, Any] | str] = {}
     for name in tqdm(
-        [f"{runtime}/{variant}" for runtime in RUNTIMES for variant in variants], desc="verify", unit="candidate"
+        [f"{runtime}/{variant}" for runtime in all_runtimes() for variant in variants], desc="verify", unit="candidate"
     ):
         runtime, variant = name.split("/")
         if runtime not in config.runtimes and name != BASELINE:

@@ -1,4 +1,4 @@
-"""What Sonorant asks of a family of voice. Each family answers with one object, see `sonorant.families`.
+"""What Sonorant asks of a family of voice. Each family answers with one object, see `sonorant.plugins`.
 
 A voice is two trained models: the predictor turns phonemes into frames (a mel, or a codec's codes), the waveform model
 turns frames into samples. Methods import what they need when they are called: speaking needs no torch."""
@@ -192,7 +192,7 @@ class VoiceConfig:
     """A name of `sonorant.families.family_names`."""
 
     def __post_init__(self) -> None:
-        from sonorant.families import load_family
+        from sonorant.plugins import load_family
 
         with as_value_error():
             load_family(self.family)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sonorant.errors import SonorantError
-from sonorant.families import family_names, load_family
+from sonorant.plugins import family_names, load_family
 from sonorant.registry.figures import entry, interval, number
 from sonorant.registry.limits import NaturalnessLimits, judge_naturalness
 from sonorant.registry.verdict_evidence import Evidence

@@ -156,7 +156,7 @@ def _log_model(store: Store, run_id: str, bundle: Path) -> Any:
         warnings.filterwarnings("ignore", message=".*input example", category=UserWarning)
         return mlflow.pyfunc.log_model(
             name="voice",
-            python_model=str(PACKAGE / "runtime" / "pyfunc.py"),
+            python_model=str(PACKAGE / "registry" / "pyfunc.py"),
             artifacts={"bundle": str(bundle.resolve())},
             code_paths=[str(PACKAGE)],
             pip_requirements=[f"{name}=={importlib.metadata.version(name)}" for name in REQUIREMENTS],

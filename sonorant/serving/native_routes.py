@@ -12,7 +12,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from sonorant.families import load_family
+from sonorant.plugins import load_family
 from sonorant.serving.answers import Pieces, SpeechResponse, begun
 from sonorant.serving.openai_routes import ERRORS, Authorization
 from sonorant.serving.service import Service

@@ -16,8 +16,8 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict
 
 from sonorant.errors import SonorantError
-from sonorant.families import load_family
 from sonorant.pages.local_server import HEADERS
+from sonorant.plugins import load_family
 from sonorant.serving.answers import Pieces, SpeechResponse, begun
 from sonorant.serving.service import Service
 from sonorant.serving.wish import Ended, Wish

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sonorant.errors import SonorantError
-from sonorant.families import load_family
 from sonorant.files import atomic_folder, parse_checked, read_json, sha256_file, write_json
 from sonorant.formerly import current_voice
+from sonorant.plugins import load_family
 from sonorant.speech.decoding.settings import DecodingDescription
 
 if TYPE_CHECKING:

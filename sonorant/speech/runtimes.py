@@ -1,7 +1,9 @@
 """What can run a voice's graphs: a row of `RUNTIMES` each. A candidate is `<runtime>/<variant>`. The loaders belong to
 the families, because each has graphs of its own."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -9,7 +11,7 @@ from numpy.typing import NDArray
 
 from sonorant.audio.arrays import Floats, Ints
 from sonorant.errors import SonorantError
-from sonorant.families import load_family
+from sonorant.plugins import added, load, load_family
 from sonorant.speech.bundle import Bundle
 from sonorant.speech.decoding.session import Stepper
 
@@ -33,7 +35,7 @@ class RuntimeRow:
     standalone: bool = True
     """Whether a bundle is enough to load it; others read the trained folders, so they cannot ship."""
     strict: bool = False
-    """Whether it refuses what `sonorant.extras.tensorrt.rules` finds in a graph."""
+    """Whether it refuses a graph that its static check has findings of."""
     compiles: bool = False
     """Whether it compiles for each shape, which takes seconds to minutes."""
 
@@ -62,17 +64,41 @@ RUNTIMES = {
         ),
         # Replays the kernels of torch-cuda.
         RuntimeRow(name="torch-cuda-graphs", engine="torch", device="cuda", needs="torch", standalone=False),
-        RuntimeRow(name="tensorrt", engine="tensorrt", device="cuda", needs="TensorRT, cuda-bindings", strict=True),
     )
 }
-"""By name, in the order in which they are reported."""
+"""Runtimes of the core by name, in the order in which they are reported."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExtraRuntime:
+    """A runtime that a plug-in brings."""
+
+    row: RuntimeRow
+    loaders: Mapping[str, Callable[[Bundle, "LoadOptions"], Any]]
+    """By name of a family."""
+    check_graph: Callable[[Path], list[str]] = lambda path: []
+    """Findings of a static check of an ONNX file; empty = the runtime should accept it."""
+
+
+@cache
+def extra_runtimes() -> dict[str, ExtraRuntime]:
+    """Runtimes of plug-ins by name."""
+    return {name: load(place) for name, place in added("runtimes").items()}
+
+
+def all_runtimes() -> dict[str, RuntimeRow]:
+    """Every runtime, those of plug-ins last."""
+    return RUNTIMES | {name: extra.row for name, extra in extra_runtimes().items()}
 
 
 def runtime_row(name: str) -> RuntimeRow:
     """The row of a runtime. Raises SonorantError listing the names if there is none."""
-    if name not in RUNTIMES:
-        raise SonorantError(f"unknown runtime '{name}'; there are: {', '.join(RUNTIMES)}")
-    return RUNTIMES[name]
+    if name in RUNTIMES:
+        return RUNTIMES[name]
+    rows = all_runtimes()
+    if name not in rows:
+        raise SonorantError(f"unknown runtime '{name}'; there are: {', '.join(rows)}")
+    return rows[name]
 
 
 class Runtime(Protocol):
@@ -151,7 +177,10 @@ def load_runtime(name: str, bundle: Bundle, options: LoadOptions) -> Any:
     """Load a runtime by name; its interface is that of the bundle's family, such as `Runtime` or `TokenRuntime`. Raises
     SonorantError if the name is unknown, the family or lacking trained folders rule it out, or as its loader does."""
     row, family = runtime_row(name), load_family(bundle.description.family)
-    loaders = family.loaders()
+    loaders = dict(family.loaders())
+    if name not in loaders and name not in RUNTIMES:
+        extra = extra_runtimes()[name].loaders
+        loaders |= {name: extra[family.name]} if family.name in extra else {}
     if name not in loaders:
         able = ", ".join(other for other in RUNTIMES if other in loaders)
         raise SonorantError(f"the runtime {name} does not speak the family {family.name}; these do: {able}")

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from sonorant.audio.arrays import Floats, Integers, Ints
 from sonorant.errors import SonorantError
-from sonorant.families import load_family
+from sonorant.plugins import load_family
 from sonorant.speech.bundle import Bundle, VoiceDescription, read_bundle
 from sonorant.speech.decoding.settings import DecodingConfig
 from sonorant.speech.runtimes import LoadOptions, load_runtime

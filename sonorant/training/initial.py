@@ -16,8 +16,8 @@ from torch import nn
 
 from sonorant.errors import SonorantError
 from sonorant.formerly import current_model
+from sonorant.layers.model_folder import load_model
 from sonorant.training import checkpoint
-from sonorant.training.model_folder import load_model
 
 NAMED_ROWS = {"symbol.weight": "symbols", "speaker.weight": "speakers"}
 """Embeddings whose rows have names, and the key of `model.json` that lists them."""

@@ -23,9 +23,9 @@ from sonorant.features.batches import Batch, SegmentBatches
 from sonorant.features.feature_store import AUDIO, MELS, PITCH, FeatureStore
 from sonorant.features.plan import MicroBatch, segment_plan
 from sonorant.layers.discriminators import LONGEST_TRANSFORM, Discriminators
+from sonorant.layers.model_folder import build, describe
 from sonorant.training.config import TrainConfig
 from sonorant.training.initial import Initial, Taken, take_over
-from sonorant.training.model_folder import build, describe
 from sonorant.training.recipe import Phase, Term, plan_of, utterances_of
 from sonorant.training.spectra import RESOLUTIONS, mel_distance, spectral_distance
 

@@ -16,9 +16,10 @@ from typing import Any
 import torch.distributed as dist
 
 from sonorant.errors import SonorantError
-from sonorant.families import model_kind
 from sonorant.features.local_copy import copy_path, local_copy
 from sonorant.files import read_json, write_json, write_text
+from sonorant.layers.model_folder import save_model
+from sonorant.plugins import model_kind
 from sonorant.processes import allow_open_files
 from sonorant.training import checkpoint, memory
 from sonorant.training.config import DataConfig, MachineConfig
@@ -27,7 +28,6 @@ from sonorant.training.distributed.proof import prove_group
 from sonorant.training.distributed.ranks import AllRanksError, Ranks, die_with_parent, join
 from sonorant.training.distributed.watchdog import Watchdog
 from sonorant.training.initial import Initial
-from sonorant.training.model_folder import save_model
 from sonorant.training.recipe import Recipe
 from sonorant.training.run_directory import RunDirectory, read_metrics
 from sonorant.training.trainer import Trainer

@@ -18,9 +18,9 @@ from sonorant.extras.codec_lm.saved import load_codec, load_language_model
 from sonorant.families.parallel.saved import load_acoustic, load_vocoder
 from sonorant.files import read_json, write_json
 from sonorant.layers.kv_cache import DynamicCache
+from sonorant.layers.model_folder import load_model, save_model
 from sonorant.layers.quantized import quantizable, quantize_layers
 from sonorant.speech.bundle import Bundle, read_bundle
-from sonorant.training.model_folder import load_model, save_model
 from tasks.params import load
 from tests.conftest import ROOT
 from tests.support.runtimes import utterance

@@ -14,8 +14,8 @@ from onnx.reference import ReferenceEvaluator
 from sonorant.export.half import FORMATS, HalfFormat, to_half
 from sonorant.export.onnx_graph import ExportConfig
 from sonorant.export.ranges import keep, measure
-from sonorant.families import load_family
 from sonorant.families.parallel.synthesis import vocoder_frames
+from sonorant.plugins import load_family
 from sonorant.speech.runtimes import LoadOptions, load_runtime
 from tests.export.conftest import Parity
 from tests.export.planted import plant, scale_constant

@@ -10,7 +10,7 @@ from onnx import helper, numpy_helper
 
 from sonorant.export.graph_files import check_integers
 from sonorant.export.tolerance import Fault
-from sonorant.families import load_family
+from sonorant.plugins import load_family
 from tests.export.planted import first_node, move_zero_point, scale_constant
 
 

@@ -24,8 +24,8 @@ from sonorant.extras.codec_lm.saved import load_codec
 from sonorant.features.codes import CodeStore, write_codes
 from sonorant.features.feature_store import FeatureStore
 from sonorant.files import read_json, sha256_file
+from sonorant.layers.model_folder import save_model
 from sonorant.speech.voice import Voice
-from sonorant.training.model_folder import save_model
 from sonorant.training.worker import recipe_of
 from tasks.check_params import check
 from tasks.params import load

@@ -16,10 +16,10 @@ from sonorant.export.candidate import Expected, run_checks
 from sonorant.export.distances import batches, shortened, spread_lengths
 from sonorant.export.tolerance import Fault, VerifyConfig
 from sonorant.export.verify import verify_voice
-from sonorant.families import load_family
 from sonorant.families.parallel.parity import ParallelCandidate
 from sonorant.families.parallel.parity_checks import check_padding, follow
 from sonorant.files import read_json, write_json
+from sonorant.plugins import load_family
 from sonorant.speech.bundle import Bundle, read_bundle
 from sonorant.speech.runtimes import LoadOptions, load_runtime
 from tests.export.conftest import UTTERANCES, Parity

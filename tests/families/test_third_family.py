@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from sonorant import families
+from sonorant import plugins
 from sonorant.audio.wav import read_audio
 from sonorant.errors import SonorantError
 from sonorant.files import read_json
@@ -73,7 +73,7 @@ def registered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     package = folder / "toy_voice-1.0.dist-info"
     package.mkdir()
     (package / "METADATA").write_text("Metadata-Version: 2.1\nName: toy-voice\nVersion: 1.0\n")
-    (package / "entry_points.txt").write_text("[sonorant.families]\ntoy = tests.families.toy.family:TOY\n")
+    (package / "entry_points.txt").write_text("[sonorant.plugins]\ntoy = tests.families.toy:PLUGIN\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(folder))
         patch.setenv("PYTHONPATH", f"{folder}:{ROOT}")
@@ -83,8 +83,8 @@ def registered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def _forget() -> None:
-    families.load_family.cache_clear()
-    families._registered.cache_clear()
+    plugins.load_family.cache_clear()
+    plugins.plugins.cache_clear()
 
 
 @pytest.fixture(scope="module")
@@ -184,6 +184,7 @@ def test_settings_ask_for_its_sections_and_its_limits(registered: Path, tmp_path
 
 
 def test_a_registration_that_leads_nowhere_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(families, "_registered", lambda: {"lost": "tests.families.nowhere:LOST"})
-    with pytest.raises(SonorantError, match=r"family 'lost': cannot load tests.families.nowhere:LOST"):
-        families.load_family("lost")
+    lost = plugins.Plugin(families={"lost": "tests.families.nowhere:LOST"})
+    monkeypatch.setattr(plugins, "plugins", lambda: (lost,))
+    with pytest.raises(SonorantError, match=r"cannot load tests\.families\.nowhere:LOST"):
+        plugins.load_family("lost")

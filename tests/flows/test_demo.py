@@ -9,7 +9,7 @@ from flows import demo, train_and_export
 from flows.demo import overrides_of, summary
 from flows.workspace import parse_overrides
 from sonorant.errors import SonorantError
-from sonorant.families import family_names
+from sonorant.plugins import family_names
 from tests.support.imports import ROOT
 
 

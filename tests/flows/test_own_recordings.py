@@ -9,7 +9,7 @@ import soundfile
 from flows.own_recordings import expected_time, find_recordings, overrides_for
 from flows.workspace import check_overrides
 from sonorant.errors import SonorantError
-from sonorant.families import family_names
+from sonorant.plugins import family_names
 from tests.support.imports import ROOT
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sonorant.extras.cluster import SCHEDULER
+from sonorant.processes import SCHEDULER
 from tests.flows.conftest import start_flow
 from tests.flows.test_train_and_export import prefect_log
 from tests.support.cluster import cluster

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from sonorant.extras.cluster import SCHEDULER
+from sonorant.processes import SCHEDULER
 from tests.flows.conftest import dvc
 from tests.flows.test_workers import STAGE, STAGES
 from tests.infra.slurm_stand_ins import Slurm

@@ -13,8 +13,8 @@ import pytest
 from mlflow.tracking import MlflowClient
 
 from sonorant.errors import SonorantError
-from sonorant.families import family_names
 from sonorant.files import read_json
+from sonorant.plugins import family_names
 from sonorant.registry import Verdict, promote, register
 from sonorant.registry.champion_gates import judge_beside
 from sonorant.registry.gates import Gate, judge_alone

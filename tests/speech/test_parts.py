@@ -8,10 +8,10 @@ from sonorant.export.bundling import export_voice
 from sonorant.export.onnx_graph import ExportConfig
 from sonorant.families.parallel.synthesis import speak, vocoder_frames
 from sonorant.files import read_json
+from sonorant.layers.model_folder import save_model
 from sonorant.speech.bundle import Bundle, read_bundle
 from sonorant.speech.chunks import compute_chunks, decode_chunks
 from sonorant.speech.runtimes import LoadOptions, Runtime, load_runtime
-from sonorant.training.model_folder import save_model
 from tests.support.runtimes import Replaced
 from tests.support.tiny_voice import CORPUS, write_trained
 

@@ -8,13 +8,13 @@ import pytest
 import torch
 
 from sonorant.errors import SonorantError
-from sonorant.families import load_family
 from sonorant.families.parallel.synthesis import speak, vocoder_frames
 from sonorant.files import read_json
+from sonorant.layers.model_folder import save_model
+from sonorant.plugins import load_family
 from sonorant.speech.buckets import Bucketed
 from sonorant.speech.bundle import Bundle
 from sonorant.speech.runtimes import RUNTIMES, LoadOptions, Runtime, load_runtime
-from sonorant.training.model_folder import save_model
 from tests.support.runtimes import assert_same_at_once
 
 GPU = torch.cuda.is_available()

@@ -9,8 +9,8 @@ import pytest
 
 from sonorant.errors import SonorantError
 from sonorant.extras.codec_lm.synthesis import token_ends
-from sonorant.families import load_family
 from sonorant.families.family import Family
+from sonorant.plugins import load_family
 from sonorant.speech.bundle import Bundle
 from sonorant.speech.decoding.advance import FinishReason
 from sonorant.speech.streaming import PAUSE_SECONDS

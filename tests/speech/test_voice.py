@@ -122,7 +122,7 @@ import sys
 from sonorant.speech import Voice
 Voice.load({str(voice_bundle)!r}).say("Hello.")
 heavy = ["torch", "onnx", "mlflow", "prefect", "pandas", "scipy"]
-heavy += ["sonorant.training", "sonorant.training.model_folder", "sonorant.features", "sonorant.export"]
+heavy += ["sonorant.training", "sonorant.layers.model_folder", "sonorant.features", "sonorant.export"]
 print(sorted(name for name in sys.modules if name in heavy))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 
-from sonorant.extras.cluster import SCHEDULER
+from sonorant.processes import SCHEDULER
 from tests.support.imports import ROOT
 from tests.support.ports import free_port
 from tests.support.waiting import wait_until

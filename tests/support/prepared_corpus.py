@@ -13,7 +13,7 @@ import numpy as np
 import soundfile
 
 from sonorant.corpus.manifest import Utterance, write_manifest
-from sonorant.extras.cluster import SCHEDULER
+from sonorant.processes import SCHEDULER
 from tests.support.cluster import outside
 from tests.support.folders import contents
 from tests.support.imports import ROOT

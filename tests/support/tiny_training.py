@@ -7,14 +7,14 @@ from typing import Any
 import torch
 
 from sonorant.extras.codec_lm.codec import Codec, CodecConfig
-from sonorant.families import BUILT_IN, load_family, model_kind
 from sonorant.features.codes import write_codes
 from sonorant.features.feature_store import FeatureStore
+from sonorant.plugins import family_names, load_family, model_kind
 from sonorant.training.recipe import Recipe
 from sonorant.training.worker import Job, recipe_of
 from tests.support.synthetic_corpus import TINY, write_corpus
 
-RECIPES = [kind.name for family in BUILT_IN for kind in load_family(family).kinds]
+RECIPES = [kind.name for family in family_names() for kind in load_family(family).kinds]
 """The kinds of model of every family."""
 
 

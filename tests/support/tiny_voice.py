@@ -6,10 +6,10 @@ from typing import Any
 import torch
 
 from sonorant.files import sha256_file
+from sonorant.layers.model_folder import build, save_model
 from sonorant.speech.bundle import Lengths
 from sonorant.speech.decoding.settings import DecodingConfig
 from sonorant.text import frontend_description, load_frontend
-from sonorant.training.model_folder import build, save_model
 
 AUDIO = {"sample_rate": 16000, "n_fft": 1024, "hop": 256, "n_mels": 20, "f_min": 0.0, "f_max": 8000.0}
 CORPUS = Lengths(tokens=(3, 20, 60, 120), frames=(8, 80, 240, 480))

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from sonorant.families import model_kind
+from sonorant.plugins import model_kind
 from tests.support.tiny_training import tiny_features
 from tests.training.trainings import batches_of, step_of
 

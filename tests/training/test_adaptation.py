@@ -19,9 +19,9 @@ from sonorant.families.parallel.acoustic import AcousticModel
 from sonorant.families.parallel.acoustic_training import VocoderTrainConfig, predicted_mels, say_in_time
 from sonorant.features.feature_store import FeatureStore, store_hash
 from sonorant.files import read_json, sha256_file
+from sonorant.layers.model_folder import load_model, save_model
 from sonorant.training.adaptation import AdaptConfig
 from sonorant.training.initial import read_initial
-from sonorant.training.model_folder import load_model, save_model
 from sonorant.training.run_directory import read_metrics
 from sonorant.training.trainer import Trainer
 from sonorant.training.worker import recipe_of, start_from

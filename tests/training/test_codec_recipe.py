@@ -12,7 +12,7 @@ from sonorant.extras.codec_lm.codec_training import PITCH_WEIGHT
 from sonorant.extras.codec_lm.saved import load_codec
 from sonorant.families.parallel.vocoder import Vocoder
 from sonorant.features.codes import CodeStore, write_codes
-from sonorant.training.model_folder import save_model
+from sonorant.layers.model_folder import save_model
 from sonorant.training.recipe import Term
 from tests.support.tiny_training import settings, tiny_recipe
 from tests.training.trainings import batches_of, step_of, trainer_of

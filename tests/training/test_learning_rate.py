@@ -9,7 +9,7 @@ import pytest
 import torch
 import yaml
 
-from sonorant.families import model_kind
+from sonorant.plugins import model_kind
 from sonorant.training import memory
 from sonorant.training.config import TrainConfig
 from sonorant.training.step import TrainStep

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import tasks.training
-from sonorant.families import model_kind
 from sonorant.features.array_file import content_hash
 from sonorant.features.feature_store import FeatureStore
 from sonorant.files import sha256_tree, write_json
+from sonorant.plugins import model_kind
 from sonorant.training import checkpoint
 from sonorant.training.run_directory import RunDirectory
 from sonorant.training.worker import Job, work

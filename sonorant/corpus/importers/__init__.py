@@ -11,6 +11,7 @@ from typing import Literal
 from sonorant.audio.recognizers import split_name
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_folder
+from sonorant.plugins import added, load
 
 VOICES = ("rms", "slt", "awb", "kal16")
 
@@ -107,12 +108,6 @@ def _lhotse(source: Path, out: Path, config: CorpusConfig, cache: Path | None) -
     lhotse.import_corpus(source, out, config)
 
 
-def _long(source: Path, out: Path, config: CorpusConfig, cache: Path | None) -> None:
-    from sonorant.corpus.importers import long_recordings
-
-    long_recordings.import_corpus(source, out, config, cache)
-
-
 CORPORA: dict[str, Importer] = {
     "demo": _demo,
     "auto": _auto,
@@ -121,7 +116,6 @@ CORPORA: dict[str, Importer] = {
     "speakers": _speakers,
     "table": _table,
     "lhotse": _lhotse,
-    "long": _long,
 }
 
 
@@ -137,4 +131,5 @@ def import_corpus(source: Path, out: Path, config: CorpusConfig, *, cache: Path 
     if not source.exists():
         raise SonorantError(f"{source}: no such file or folder; set corpus.path in params.yaml to your recordings")
     with atomic_folder(out) as folder:
-        CORPORA[config.kind](source, folder, config, cache)
+        importer = CORPORA.get(config.kind) or load(added("corpora")[config.kind])
+        importer(source, folder, config, cache)

@@ -9,8 +9,8 @@ from sonorant.audio.arrays import Ints
 from sonorant.evaluation.report.document import RECORDINGS, Document
 from sonorant.evaluation.report.players import Presentation
 from sonorant.evaluation.report.sentences_section import FILE, Sentence, read_sentences
-from sonorant.families import family_names
 from sonorant.pages.blocks import Cell, Part, Section, Table
+from sonorant.plugins import family_names
 from sonorant.training.intervals import bootstrap, rate
 
 RESAMPLES = 1000

@@ -19,9 +19,9 @@ from sonorant.evaluation.report.sentences_section import read_sentences, worst_f
 from sonorant.evaluation.report.short_texts_section import short_texts
 from sonorant.evaluation.report.speakers_section import by_speaker
 from sonorant.evaluation.report.speed_section import latency, size_and_memory
-from sonorant.families import model_kind
 from sonorant.files import write_text
 from sonorant.pages.blocks import Fold, Part, Section, render
+from sonorant.plugins import model_kind
 
 OPEN = 3
 """Sentences shown at once; the others are folded."""

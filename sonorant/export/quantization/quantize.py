@@ -11,10 +11,10 @@ from torch import nn
 from sonorant.export.quantization.calibration import Scales, Sensitivity, calibrate, quantized_copy, sensitivity_of
 from sonorant.export.quantization.kept_model import above, choose, in_words, summary
 from sonorant.export.quantization.utterance_losses import Judge, Judged
-from sonorant.families import all_kinds, model_kind
 from sonorant.features.feature_store import FeatureStore
+from sonorant.layers.model_folder import load_model, save_model
 from sonorant.layers.quantized import quantizable
-from sonorant.training.model_folder import load_model, save_model
+from sonorant.plugins import all_kinds, model_kind
 from sonorant.training.recipe import utterances_of
 
 

@@ -6,8 +6,8 @@ import os
 import sys
 
 from sonorant.errors import SonorantError
-from sonorant.extras.cluster import EXAMPLE, SCHEDULER, checked_address, require_dask
-from sonorant.processes import usable_cores
+from sonorant.extras.cluster.address import EXAMPLE, checked_address, require_dask
+from sonorant.processes import SCHEDULER, usable_cores
 
 SCHEDULER_EXAMPLES = """\
 examples:

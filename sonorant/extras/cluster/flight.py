@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Any
 from tqdm import tqdm
 
 from sonorant.errors import SonorantError
+from sonorant.extras.cluster.address import checked_address
 from sonorant.extras.cluster.task import Work, plain, run
+from sonorant.processes import SCHEDULER
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -52,6 +54,7 @@ def spread_over(
 
     Raises SonorantError where the cluster fails, a worker differs from this process, or an item kills its workers.
     """
+    checked_address(address, SCHEDULER)
     work = Work.of(function, prepare, arguments, reads)
     return asyncio.run(_spread(address, work, items, label, unit, keep)) if items else []
 

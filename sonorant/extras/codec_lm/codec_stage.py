@@ -11,7 +11,7 @@ from sonorant.extras.codec_lm.saved import load_codec
 from sonorant.features.codes import write_codes
 from sonorant.features.feature_store import FeatureStore
 from sonorant.files import sha256_file
-from sonorant.training.model_folder import describe, save_model
+from sonorant.layers.model_folder import describe, save_model
 
 
 def take_codec(config: CodecConfig, features: Path, out: Path, provenance: dict[str, Any]) -> None:

@@ -17,8 +17,8 @@ from sonorant.features.code_batches import CodeBatches, Prompts
 from sonorant.features.codes import CodeStore
 from sonorant.features.plan import MicroBatch
 from sonorant.layers.alignment import ages, align, pointers, prior_loss, stay_at_end
+from sonorant.layers.model_folder import build, describe
 from sonorant.training.initial import Initial, Taken
-from sonorant.training.model_folder import build, describe
 from sonorant.training.recipe import Phase, Term
 from sonorant.training.utterances import Utterances, UtteranceTrainConfig, on_device_of, write_alignment
 

@@ -8,8 +8,8 @@ from sonorant.extras.codec_lm.codec import Codec, CodecConfig
 from sonorant.extras.codec_lm.language_model import LanguageModel, LanguageModelConfig
 from sonorant.extras.codec_lm.pretrained_codec import PretrainedCodec, build_pretrained
 from sonorant.extras.codec_lm.source_codec import SourceCodec
+from sonorant.layers.model_folder import load_model
 from sonorant.text.frontend import SymbolTable
-from sonorant.training.model_folder import load_model
 
 CODECS: dict[str, type[Codec]] = {"source_filter": SourceCodec, "vocos": Codec}
 """By `CodecConfig.kind`."""

@@ -1,1 +1,7 @@
-"""`sonorant doctor`: is this machine in order for training? Each finding comes with a hint."""
+"""`sonorant doctor`: checks of the machine, each finding with a hint."""
+
+from sonorant.plugins import Plugin
+
+PLUGIN = Plugin(
+    commands={"doctor": "sonorant.extras.doctor.command:add_doctor"},
+)

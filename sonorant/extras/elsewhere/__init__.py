@@ -1,1 +1,10 @@
-"""A voice outside of Sonorant: as one graph, for sherpa-onnx, and as a page that speaks in a browser."""
+"""A voice for other programs: sherpa-onnx, and a page that speaks in a browser."""
+
+from sonorant.plugins import Plugin
+
+PLUGIN = Plugin(
+    commands={
+        "export-sherpa": "sonorant.extras.elsewhere.command:add_export_sherpa",
+        "export-page": "sonorant.extras.elsewhere.command:add_export_page",
+    },
+)

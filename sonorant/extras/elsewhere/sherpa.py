@@ -16,8 +16,8 @@ from onnx import ModelProto, compose, helper, numpy_helper, parser
 from sonorant.errors import SonorantError
 from sonorant.export.graph_files import opset_of
 from sonorant.extras.elsewhere.exported_lexicon import Word, distinct, pronunciations
-from sonorant.families import load_family
 from sonorant.files import atomic_folder
+from sonorant.plugins import load_family
 from sonorant.speech import Voice
 from sonorant.speech.bundle import Bundle, content_hash
 from sonorant.text.frontend import END, PAUSES, START, Phoneme

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from sonorant.extras.elsewhere.browser_runtime import BrowserRuntime
 from sonorant.extras.elsewhere.exported_lexicon import distinct, pronunciations
-from sonorant.families import load_family
 from sonorant.files import atomic_file
+from sonorant.plugins import load_family
 from sonorant.speech import Voice
 from sonorant.speech.bundle import Bundle
 from sonorant.text.frontend import END, PAUSES, START, Phoneme, SymbolTable

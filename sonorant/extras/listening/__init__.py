@@ -1,1 +1,7 @@
-"""`sonorant listen`: a blind listening test on loopback, its answers in a file, and what they say."""
+"""`sonorant listen`: a blind listening test of two voices on a local page."""
+
+from sonorant.plugins import Plugin
+
+PLUGIN = Plugin(
+    commands={"listen": "sonorant.extras.listening.command:add_listen"},
+)

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from sonorant.extras.planning.probe import Needs, Speed
-from sonorant.families import model_kind
+from sonorant.plugins import model_kind
 from sonorant.processes import usable_cores
 from sonorant.training.worker import Job
 

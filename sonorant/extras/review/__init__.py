@@ -1,1 +1,7 @@
-"""`sonorant review`: a page on loopback where a person listens to clips and decides what becomes of them."""
+"""`sonorant review`: a local page to keep, drop or edit doubtful clips."""
+
+from sonorant.plugins import Plugin
+
+PLUGIN = Plugin(
+    programs={"review": ("tasks", "a local page: listen to doubtful recordings first, then keep, drop or edit them")},
+)

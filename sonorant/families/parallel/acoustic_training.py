@@ -22,7 +22,7 @@ from sonorant.features.batches import Batch, UtteranceBatches
 from sonorant.features.feature_store import FeatureStore
 from sonorant.features.plan import MicroBatch
 from sonorant.layers.alignment import align, prior_loss
-from sonorant.training.model_folder import build, describe
+from sonorant.layers.model_folder import build, describe
 from sonorant.training.recipe import Phase, Term
 from sonorant.training.utterances import Utterances, UtteranceTrainConfig, on_device_of, write_alignment
 from sonorant.training.waveform import WaveformRecipe, WaveformTrainConfig

@@ -38,17 +38,6 @@ def load_recorded(bundle: Bundle, options: LoadOptions) -> Runtime:
     return torch_runtime.load_recorded(_trained(options), bundle.description, options)
 
 
-def load_tensorrt(bundle: Bundle, options: LoadOptions) -> Runtime:
-    """The bundle's engines on this machine."""
-    from sonorant.extras.tensorrt.engines import Engines
-    from sonorant.extras.tensorrt.key import this_machine
-
-    engines = Engines(bundle, this_machine(), options.engines)
-    from sonorant.families.parallel.tensorrt_runtime import load_engines  # only now: it imports TensorRT
-
-    return load_engines(bundle, engines, options)
-
-
 def _trained(options: LoadOptions) -> tuple[Path, Path]:
     assert options.trained is not None  # or `load_runtime` had refused
     return options.trained
@@ -62,5 +51,4 @@ LOADERS: dict[str, Callable[[Bundle, LoadOptions], Runtime]] = {
     "torch-cuda": partial(load_torch, device="cuda"),
     "torch-cuda-compiled": partial(load_compiled, device="cuda"),
     "torch-cuda-graphs": load_recorded,
-    "tensorrt": load_tensorrt,
 }

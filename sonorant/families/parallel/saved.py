@@ -5,8 +5,8 @@ from typing import Any
 
 from sonorant.families.parallel.acoustic import AcousticConfig, AcousticModel
 from sonorant.families.parallel.vocoder import VOCODERS, Vocoder, VocoderConfig
+from sonorant.layers.model_folder import load_model
 from sonorant.text.frontend import SymbolTable
-from sonorant.training.model_folder import load_model
 
 
 def build_acoustic(description: dict[str, Any]) -> AcousticModel:

@@ -16,8 +16,8 @@ from sonorant.export.quantization.utterance_losses import Judged
 from sonorant.extras.codec_lm.codec import Codec
 from sonorant.families.parallel.vocoder import SourceFilter, Vocoder
 from sonorant.features.feature_store import FeatureStore
+from sonorant.layers.model_folder import load_model, save_model
 from sonorant.layers.quantized import quantizable, quantized
-from sonorant.training.model_folder import load_model, save_model
 from tests.support.tiny_training import RECIPES, settings, tiny_codes, tiny_recipe
 
 CONFIG = QuantizeConfig(

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 import torch
 
+from sonorant.layers.model_folder import load_model
 from sonorant.layers.quantized import quantized
 from sonorant.training.initial import read_initial
-from sonorant.training.model_folder import load_model
 from sonorant.training.trainer import Trainer
 from sonorant.training.worker import Job, recipe_of, start_from
 from tests.export.quantization.test_post_training import quantise, write_float

@@ -15,12 +15,11 @@ import pytest
 from sonorant.audio.recognizers import Clip, transcribe
 from sonorant.corpus.audit.audit import AuditConfig, audit
 from sonorant.errors import SonorantError
-from sonorant.extras.cluster import SCHEDULER
 from sonorant.features.codes import write_codes
 from sonorant.features.feature_store import FeatureStore
 from sonorant.features.feature_writer import write_features
 from sonorant.features.store import StoreConfig, open_store
-from sonorant.processes import spread
+from sonorant.processes import SCHEDULER, spread
 from tasks.params import load
 from tests.corpus.audit.test_audit import STAGE, corpus_of
 from tests.extras.cluster import two_machines

@@ -14,10 +14,9 @@ import pytest
 from sonorant import processes
 from sonorant.corpus.manifest import Utterance, write_manifest
 from sonorant.errors import SonorantError
-from sonorant.extras.cluster import SCHEDULER
 from sonorant.extras.cluster import task as worker_task
 from sonorant.files import sha256_file
-from sonorant.processes import spread
+from sonorant.processes import SCHEDULER, spread
 from tests.support import spread_work
 from tests.support.cluster import Cluster, cluster, outside
 from tests.support.command import run_command

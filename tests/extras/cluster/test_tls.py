@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sonorant.extras.cluster import SCHEDULER
+from sonorant.processes import SCHEDULER
 from tests.support.cluster import cluster, outside
 from tests.support.imports import ROOT
 

@@ -12,8 +12,8 @@ from sonorant.extras.codec_lm.codec import Codec, CodecConfig
 from sonorant.extras.codec_lm.saved import load_codec
 from sonorant.families.parallel.saved import load_vocoder
 from sonorant.layers.fsq import MOST_LEVELS, FiniteScalarQuantizer
+from sonorant.layers.model_folder import build, describe, save_model
 from sonorant.layers.quantized import quantizable, quantize_layers
-from sonorant.training.model_folder import build, describe, save_model
 
 CONFIG = CodecConfig(
     channels=16, expansion=2, kernel=5, encoder_blocks=2, decoder_blocks=2, stride=2, codebooks=3, levels=[4, 3, 2],

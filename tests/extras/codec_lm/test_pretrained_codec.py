@@ -16,8 +16,8 @@ from sonorant.errors import SonorantError
 from sonorant.extras.codec_lm.codec import CodecConfig
 from sonorant.extras.codec_lm.pretrained_codec import KINDS, PretrainedCodec, check_pretrained, take_pretrained
 from sonorant.extras.codec_lm.saved import load_codec
+from sonorant.layers.model_folder import describe, save_model
 from sonorant.layers.quantized import quantizable
-from sonorant.training.model_folder import describe, save_model
 from tests.support.imports import ROOT
 
 transformers = pytest.importorskip("transformers")
@@ -197,5 +197,5 @@ def test_pickled_weights_are_not_read(saved: dict[str, Path], tmp_path: Path) ->
 
 def test_codecs_of_our_own_do_without_transformers() -> None:
     absent = "import sys; sys.modules['transformers'] = None"
-    program = f"{absent}; import sonorant.training.model_folder, sonorant.extras.codec_lm.language_model_training"
+    program = f"{absent}; import sonorant.layers.model_folder, sonorant.extras.codec_lm.language_model_training"
     subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT)

@@ -11,8 +11,8 @@ from torch import Tensor
 from sonorant.audio.pitch import HIGHEST, LOWEST, REFERENCE, SourceRows
 from sonorant.extras.codec_lm.saved import load_codec
 from sonorant.extras.codec_lm.source_codec import SourceCodec, pitch_distance
+from sonorant.layers.model_folder import build, describe, save_model
 from sonorant.layers.quantized import quantizable, quantize_layers
-from sonorant.training.model_folder import build, describe, save_model
 from tests.extras.codec_lm.test_codec import CONFIG, HOP, MELS, mel_of
 
 RATE = 8000

@@ -12,7 +12,7 @@ from sonorant.cli.main import main
 from sonorant.errors import SonorantError
 from sonorant.extras.elsewhere.exported_lexicon import pronunciations
 from sonorant.extras.elsewhere.sherpa import export_sherpa
-from sonorant.families import load_family
+from sonorant.plugins import load_family
 from sonorant.speech import Voice
 from sonorant.speech.bundle import read_bundle
 from sonorant.text.frontend import load_frontend

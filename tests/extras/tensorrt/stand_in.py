@@ -32,7 +32,7 @@ SCRATCH = 4096
 """Bytes that every engine wants."""
 _OURS = (
     *(f"sonorant.extras.tensorrt.{name}" for name in ("device", "execution", "builder")),
-    "sonorant.families.parallel.tensorrt_runtime",
+    "sonorant.extras.tensorrt.parallel_runtime",
 )
 """Our modules that import TensorRT or CUDA."""
 

@@ -15,12 +15,12 @@ from tests.extras.tensorrt.bindings import CLASSES, CUDA, STUBS, TENSORRT, stubs
 from tests.support.imports import ROOT
 
 CODE = ROOT / "sonorant/extras/tensorrt"
-USERS = [*sorted(CODE.glob("*.py")), ROOT / "sonorant/families/parallel/tensorrt_runtime.py"]
+USERS = [*sorted(CODE.glob("*.py")), ROOT / "sonorant/extras/tensorrt/parallel_runtime.py"]
 EXERCISE = """
 import sys
 import tensorrt_bindings
 sys.modules["tensorrt"] = tensorrt_bindings
-import sonorant.families.parallel.tensorrt_runtime, sonorant.extras.tensorrt.builder
+import sonorant.extras.tensorrt.parallel_runtime, sonorant.extras.tensorrt.builder
 from sonorant.extras.tensorrt.key import missing
 from sonorant.extras.tensorrt.builder import Messages
 from sonorant.extras.tensorrt.builder import ProgressBars

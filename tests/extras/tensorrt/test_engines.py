@@ -18,8 +18,8 @@ import pytest
 from sonorant.errors import SonorantError
 from sonorant.extras.tensorrt.engines import Engine, Engines, cache_folder
 from sonorant.extras.tensorrt.key import MOST, EngineConfig, EngineKey, Machine, missing, profiles_of
-from sonorant.families import load_family
 from sonorant.files import read_json, sha256_file, write_json
+from sonorant.plugins import load_family
 from sonorant.speech import Voice
 from sonorant.speech.buckets import Buckets
 from sonorant.speech.bundle import Bundle, Lengths, read_bundle

@@ -1,1 +1,5 @@
-"""A third family of voice, as somebody else would bring one: this folder and one entry point."""
+"""A third family of voice, as an installed package would bring it: this folder and one entry point."""
+
+from sonorant.plugins import Plugin
+
+PLUGIN = Plugin(families={"toy": "tests.families.toy.family:TOY"})

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from sonorant.export.candidate import Candidate, Expected, Trained
 from sonorant.export.distances import batches, difference
 from sonorant.export.onnx_graph import ExportConfig, write_graph
+from sonorant.layers.model_folder import load_model
 from sonorant.speech.bundle import Bundle, ReceptiveField
 from sonorant.speech.runtimes import LoadOptions, load_runtime
-from sonorant.training.model_folder import load_model
 
 
 @dataclass(frozen=True)

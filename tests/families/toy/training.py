@@ -14,7 +14,7 @@ from sonorant.audio.wav import write_wav
 from sonorant.export.quantization.utterance_losses import Judged, alone
 from sonorant.features.batches import Batch, UtteranceBatches
 from sonorant.features.plan import MicroBatch
-from sonorant.training.model_folder import build, describe
+from sonorant.layers.model_folder import build, describe
 from sonorant.training.recipe import Phase, Term, weighted
 from sonorant.training.utterances import Utterances, UtteranceTrainConfig
 from sonorant.training.waveform import WaveformRecipe, WaveformTrainConfig

@@ -56,7 +56,7 @@ def load_onnxruntime(bundle: Any, options: Any) -> ToyOnnx:
 
 def load_torch(bundle: Any, options: Any) -> ToyTorch:
     """From the trained folders."""
-    from sonorant.training.model_folder import load_model
+    from sonorant.layers.model_folder import load_model
 
     folders = zip(options.trained, ("toy_hummer", "toy_buzzer"), strict=True)
     return ToyTorch(*(load_model(folder, kind)[0] for folder, kind in folders))

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 
 from sonorant.errors import SonorantError
-from sonorant.families import model_kind
 from sonorant.files import atomic_file, read_json, write_json
 from sonorant.formerly import current_model
 from sonorant.layers.quantized import quantize_layers
+from sonorant.plugins import model_kind
 
 
 def build(description: dict[str, Any]) -> torch.nn.Module:
