@@ -11,8 +11,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from benchmarks.comparison import compare
 from benchmarks.staleness import RESULTS, code_of
-from sonorant.files import write_json
+from sonorant.files import read_json, write_json
 from sonorant.processes import usable_cores
 
 _PACKAGES = ("numpy", "torch", "onnxruntime", "prefect", "dvc", "mlflow")
@@ -40,6 +41,9 @@ def command(doc: str | None) -> argparse.ArgumentParser:
 def options(parser: argparse.ArgumentParser, short: dict[str, Any]) -> argparse.Namespace:
     """Parse a benchmark's command line, with --save and --short; `short` holds the defaults of the short form."""
     parser.add_argument("--save", action="store_true", help="also write benchmarks/results/<name>.json")
+    parser.add_argument(
+        "--against", type=Path, metavar="FILE", help="an earlier result: print which times moved beyond noise"
+    )
     parser.add_argument("--short", action="store_true", help="only see that it runs, in minutes; nothing is saved")
     if parser.parse_known_args()[0].short:
         parser.set_defaults(**short)
@@ -57,6 +61,9 @@ def finish(
     """
     holds = all(claims.values())
     verdict = {"benchmark": name, "holds": holds, "claims": claims, "result": result, "machine": machine()}
+    if given.against:
+        moved = compare(read_json(given.against), verdict)
+        print(json.dumps(moved, indent=1), file=sys.stderr)
     if given.save and not given.short:
         write_json(RESULTS / f"{name}.json", verdict | {"code": code_of(name)})
     sys.stderr.flush()

@@ -57,8 +57,8 @@ def _module_of(name: str) -> Path:
     """The benchmark that writes a result: `streaming_parallel` is one of `streaming`."""
     parts = name.split("_")
     candidates = ("_".join(parts[:count]) for count in range(len(parts), 0, -1))
-    modules = (ROOT / "benchmarks" / f"{candidate}.py" for candidate in candidates)
-    return next((path for path in modules if path.exists()), ROOT / "infra" / name / "exercise.py")
+    modules = (path for candidate in candidates for path in (ROOT / "benchmarks").glob(f"*/{candidate}.py"))
+    return next(modules, ROOT / "infra" / name / "exercise.py")
 
 
 def _code(path: Path) -> ast.Module:

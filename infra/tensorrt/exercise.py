@@ -87,7 +87,7 @@ def _latency(voice: Path, models: Path) -> dict[str, Any]:
     """The latency table's verdict and what of TensorRT was not timed."""
     given = [word for name, folder in FOLDERS.items() for word in (f"--{name}", str(models / folder))]
     said = _run(
-        "-m", "benchmarks.latency", "--voice", str(voice), *given, accept=(0, 1)
+        "-m", "benchmarks.speaking.latency", "--voice", str(voice), *given, accept=(0, 1)
     )  # 1: one of its own claims does not hold
     verdict = json.loads(last_line(said, r'^\{"benchmark"'))
     return {

@@ -69,7 +69,7 @@ def _why_not(candidate: str, row: Any) -> str | None:
     if not row["passed"]:
         return f"failed verify: {row['failed']}"
     if not runtime_row(candidate.split("/")[0]).standalone and candidate != REFERENCE:
-        return "no bundle holds it; python -m benchmarks.latency times it, benchmarks.decoding that of a language model"
+        return "no bundle holds it; `python -m benchmarks latency` times it (`decoding`: a language model)"
     return None
 
 

@@ -32,11 +32,11 @@ from sonorant.features.feature_writer import write_features
 from sonorant.files import read_json, read_jsonl, write_jsonl
 from sonorant.text import TextConfig
 from tasks.params import load
+from testbed.synthetic_corpus import store_beside
 from tests.audio.conftest import in_room, noisy
 from tests.evaluation.conftest import SENTENCES, speak_with_flite
 from tests.support.conditions import UNCONDITIONED
 from tests.support.imports import ROOT
-from tests.support.synthetic_corpus import store_beside
 
 CONDITION = ConditionConfig(margin=0.1, longest_pause=0.3, remove_dc=True, loudness=-23.0, true_peak=-1.0)
 USUAL = Measures(

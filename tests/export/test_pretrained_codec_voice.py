@@ -30,8 +30,8 @@ from sonorant.training.worker import recipe_of
 from tasks.check_params import check
 from tasks.params import load
 from tasks.train_waveform import main as train_vocoder
+from testbed.tiny_training import settings, tiny_features, tiny_job
 from tests.support.imports import ROOT
-from tests.support.tiny_training import settings, tiny_features, tiny_job
 from tests.support.tiny_voice import CORPUS, DECODING
 
 transformers = pytest.importorskip("transformers")

@@ -17,10 +17,10 @@ from sonorant.files import read_json
 from sonorant.speech.bundle import content_hash, read_bundle
 from sonorant.text import TextConfig
 from tasks.params import load
+from testbed.synthetic_corpus import store_beside
 from tests.export.planted import CONSTANT, plant
 from tests.support.command import run_command
 from tests.support.stores import rows_of
-from tests.support.synthetic_corpus import store_beside
 
 ROOT = Path(__file__).parents[2]
 TEXTS = [

@@ -15,8 +15,8 @@ from sonorant.extras.doctor import gradient_test as self_test
 from sonorant.extras.doctor.examination import Finding, counts, ok, table, warning
 from sonorant.extras.doctor.versions import Driver
 from sonorant.training.distributed.launch import Node
+from testbed.tiny_training import tiny_features
 from tests.support.imports import ROOT
-from tests.support.tiny_training import tiny_features
 
 FIRST = ("torch", "torchgen", "functorch", "numpy", "numpy.libs", "typing_extensions.py", "sympy", "mpmath", "networkx",
          "jinja2", "markupsafe", "filelock", "fsspec", "setuptools", "nvidia", "triton")  # fmt: skip

@@ -22,9 +22,9 @@ from sonorant.extras.planning.work import Work, work_of
 from sonorant.files import write_json
 from sonorant.training.run_directory import RunDirectory
 from tasks.plan import job_of
+from testbed.tiny_training import settings, tiny_features, tiny_job, tiny_recipe
 from tests.support.command import error_line, run_command
 from tests.support.imports import ROOT
-from tests.support.tiny_training import settings, tiny_features, tiny_job, tiny_recipe
 from tests.support.trainings import Training
 from tests.support.waiting import PATIENCE
 

@@ -19,9 +19,9 @@ from sonorant.features.codes import FRAMES, OBJECTS, CodeStore, modules_of, writ
 from sonorant.features.feature_store import FeatureStore
 from sonorant.features.store.shard_files import object_name
 from sonorant.files import read_json, write_json
+from testbed.tiny_training import tiny_features
 from tests.support.folders import contents
 from tests.support.stores import edit_index, own_copy
-from tests.support.tiny_training import tiny_features
 
 SIZES = CodecConfig(
     channels=8, expansion=2, kernel=3, encoder_blocks=1, decoder_blocks=1, stride=2, codebooks=2, levels=[4, 3],

@@ -20,10 +20,10 @@ from sonorant.features.codes import CodeStore, write_codes
 from sonorant.features.feature_store import FeatureStore, store_hash
 from sonorant.features.grouping import leaves
 from sonorant.features.store import StoreConfig
+from testbed.synthetic_corpus import store_beside
 from tests.features.test_features import Corpus, make_corpus, write
 from tests.support.folders import contents
 from tests.support.stores import object_of
-from tests.support.synthetic_corpus import store_beside
 
 TAKES = 8
 

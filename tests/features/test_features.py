@@ -20,11 +20,11 @@ from sonorant.features.feature_writer import write_features
 from sonorant.features.store import StoreConfig
 from sonorant.files import read_json, write_json
 from sonorant.text import SymbolTable, TextConfig, load_frontend
+from testbed.synthetic_corpus import store_beside
 from tests.support.command import run_command
 from tests.support.folders import contents
 from tests.support.imports import ROOT
 from tests.support.stores import damage, object_of
-from tests.support.synthetic_corpus import store_beside
 
 AUDIO = MelConfig(sample_rate=16000, n_fft=1024, hop=256, n_mels=80, f_min=0.0, f_max=8000.0)
 TEXT = TextConfig(frontend="gruut")

@@ -12,8 +12,8 @@ import pytest
 import sonorant.features.shards
 from sonorant.features.array_file import ArrayFile
 from sonorant.features.feature_store import FeatureStore
+from testbed.synthetic_corpus import TINY, store_beside, write_corpus
 from tests.features.store.test_store import Distant
-from tests.support.synthetic_corpus import TINY, store_beside, write_corpus
 
 UTTERANCES = 24
 

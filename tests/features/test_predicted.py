@@ -14,10 +14,10 @@ from sonorant.features.batches import SegmentBatches
 from sonorant.features.feature_store import HEADER, SAID_MELS, FeatureStore, store_hash
 from sonorant.features.plan import MicroBatch
 from sonorant.features.predicted import predicted_store
+from testbed.tiny_training import tiny_features
 from tests.support.edited import edited
 from tests.support.folders import contents
 from tests.support.stores import damage, edit_index, object_of, own_copy
-from tests.support.tiny_training import tiny_features
 from tests.support.tiny_voice import write_trained
 
 

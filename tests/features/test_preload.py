@@ -19,8 +19,8 @@ from sonorant.features.local_copy import copy_path, local_copy
 from sonorant.features.plan import MicroBatch
 from sonorant.training import memory
 from sonorant.training.telemetry.loading import COST, Cost, MeasuredDataset
+from testbed.tiny_training import tiny_features
 from tests.support.stores import damage, edit_index, object_of, own_copy
-from tests.support.tiny_training import tiny_features
 
 
 @pytest.fixture(scope="module")

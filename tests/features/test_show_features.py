@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 
 from sonorant.features.feature_store import FeatureStore
+from testbed.tiny_training import tiny_features
 from tests.support.command import run_command
 from tests.support.imports import ROOT
-from tests.support.tiny_training import tiny_features
 
 
 def test_a_store_is_printed_in_lines_of_json(tmp_path: Path) -> None:

@@ -12,10 +12,10 @@ from sonorant.features.codes import write_no_codes
 from sonorant.files import read_json
 from sonorant.training.distributed.launch import SHUTDOWN_SECONDS
 from sonorant.training.run_directory import read_metrics
+from testbed.tiny_training import settings, tiny_features
 from tests.infra.slurm_stand_ins import Slurm
 from tests.support.imports import ROOT
 from tests.support.pipeline import Project, copy_of_this_project
-from tests.support.tiny_training import settings, tiny_features
 from tests.support.waiting import PATIENCE, wait_until
 
 pytestmark = pytest.mark.long

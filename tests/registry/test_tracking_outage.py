@@ -1,12 +1,11 @@
-"""The short form of benchmarks/tracking_outage.py: a real stage whose real server dies and comes back only when the
-stage is over."""
+"""A tracking server that goes away costs a training no point."""
 
 import os
 from pathlib import Path
 
 import pytest
 
-from benchmarks.tracking_outage import complete, never_returns, served
+from tests.registry.mlflow_outage import complete, goes_and_comes, never_returns, served
 
 pytestmark = pytest.mark.long
 
@@ -24,3 +23,12 @@ def test_a_training_whose_server_dies_ends_well_and_owes_nothing_afterwards(
     assert found["exit_code"] == 0
     assert found["missing_before_sync"] > 0, "the server was not missed"
     assert complete(found["delivered"]), found
+
+
+def test_a_training_whose_server_goes_and_comes_delivers_everything_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", os.environ.get("MLFLOW_TRACKING_URI", ""))
+    with served(tmp_path / "short") as server:
+        found = goes_and_comes(server, steps=1500, seconds=3.0)
+    assert found["exit_code"] == 0 and complete(found["delivered"]), found

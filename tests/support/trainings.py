@@ -13,8 +13,8 @@ import psutil
 
 from sonorant.training.distributed.launch import environment
 from sonorant.training.run_directory import RunDirectory
+from testbed.tiny_training import tiny_job
 from tests.support.imports import ROOT
-from tests.support.tiny_training import tiny_job
 from tests.support.waiting import PATIENCE
 
 SLOW_WRITE = 0.15

@@ -12,8 +12,8 @@ from sonorant.audio.wav import write_wav
 from sonorant.corpus.manifest import Utterance
 from sonorant.features.feature_writer import write_features
 from sonorant.text import TextConfig
-from tests.support.synthetic_corpus import TINY, store_beside
-from tests.support.tiny_training import tiny_features
+from testbed.synthetic_corpus import TINY, store_beside
+from testbed.tiny_training import tiny_features
 
 TEXTS = ("a red fox", "the blue sea", "seven old men", "go home now", "we like tea", "it may rain", "no, thank you",
          "look at me")  # fmt: skip

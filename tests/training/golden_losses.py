@@ -14,7 +14,7 @@ from typing import Any
 import torch.distributed as dist
 
 from sonorant.plugins import model_kind
-from tests.support.tiny_training import tiny_features
+from testbed.tiny_training import tiny_features
 from tests.training.trainings import batches_of, step_of
 
 KEPT = Path(__file__).with_suffix(".json")

@@ -26,8 +26,8 @@ from sonorant.training.run_directory import read_metrics
 from sonorant.training.trainer import Trainer
 from sonorant.training.worker import recipe_of, start_from
 from tasks import adapt
+from testbed.tiny_training import settings, tiny_job, tiny_recipe
 from tests.support.imports import ROOT
-from tests.support.tiny_training import settings, tiny_job, tiny_recipe
 from tests.training.trainings import ALONE, assert_resumes, trainer_of
 
 

@@ -9,7 +9,7 @@ from sonorant.errors import SonorantError
 from sonorant.training.distributed import proof
 from sonorant.training.waveform import windows
 from tasks.fingerprint import in_use
-from tests.support.tiny_training import settings, tiny_recipe
+from testbed.tiny_training import settings, tiny_recipe
 from tests.training.trainings import batches_of, gradients_of, step_of
 
 

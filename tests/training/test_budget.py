@@ -14,7 +14,7 @@ from sonorant.training.distributed.ranks import AllRanksError, Ranks
 from sonorant.training.recipe import Recipe
 from sonorant.training.run_directory import RunDirectory
 from sonorant.training.step import TrainStep
-from tests.support.tiny_training import tiny_recipe
+from testbed.tiny_training import tiny_recipe
 from tests.training.trainings import ALONE, logged, newest_state, step_of, trainer_of
 
 pytestmark = pytest.mark.usefixtures("alone")

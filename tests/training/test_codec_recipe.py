@@ -14,7 +14,7 @@ from sonorant.families.parallel.vocoder import Vocoder
 from sonorant.features.codes import CodeStore, write_codes
 from sonorant.layers.model_folder import save_model
 from sonorant.training.recipe import Term
-from tests.support.tiny_training import settings, tiny_recipe
+from testbed.tiny_training import settings, tiny_recipe
 from tests.training.trainings import batches_of, step_of, trainer_of
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sonorant.plugins import model_kind
-from tests.support.tiny_training import tiny_features
+from testbed.tiny_training import tiny_features
 from tests.training.golden_losses import CASES, KEPT, TOLERANCE, differ, losses_of
 
 GOLDEN = json.loads(KEPT.read_text())

@@ -15,8 +15,8 @@ from sonorant.training.run_directory import read_metrics
 from sonorant.training.trainer import Trainer
 from sonorant.training.worker import start_from
 from tasks.initial import find_initial
+from testbed.tiny_training import tiny_recipe
 from tests.support.stores import edit_index
-from tests.support.tiny_training import tiny_recipe
 from tests.training.trainings import ALONE, trainer_of
 
 pytestmark = pytest.mark.usefixtures("alone")

@@ -20,8 +20,8 @@ from sonorant.layers.kv_cache import DynamicCache
 from sonorant.training.initial import Initial
 from sonorant.training.recipe import weighted
 from sonorant.training.worker import recipe_of
+from testbed.tiny_training import settings, tiny_job, tiny_recipe
 from tests.support.stores import edit_index
-from tests.support.tiny_training import settings, tiny_job, tiny_recipe
 
 STRIDE = 2
 

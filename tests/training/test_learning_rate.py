@@ -15,8 +15,8 @@ from sonorant.training.config import TrainConfig
 from sonorant.training.step import TrainStep
 from sonorant.training.trainer import Trainer
 from tasks.fingerprint import in_use
+from testbed.tiny_training import RECIPES, settings, tiny_recipe
 from tests.support.imports import ROOT
-from tests.support.tiny_training import RECIPES, settings, tiny_recipe
 from tests.support.trainings import Training
 from tests.training.trainings import assert_resumes, batches_of, logged, newest_state, step_of, trainer_of
 

@@ -21,7 +21,7 @@ from sonorant.training.telemetry.loading import Cost
 from sonorant.training.telemetry.profile import parse_steps
 from sonorant.training.telemetry.stopwatch import Stopwatch
 from sonorant.training.trainer import Trainer
-from tests.support.tiny_training import RECIPES, settings, tiny_recipe
+from testbed.tiny_training import RECIPES, settings, tiny_recipe
 from tests.support.trainings import Training
 from tests.training.disturbed_worker import Delayed
 from tests.training.trainings import ALONE

@@ -14,8 +14,8 @@ from sonorant.training.initial import Initial
 from sonorant.training.newcomers import Newcomers
 from sonorant.training.recipe import Recipe
 from tasks.fingerprint import in_use
+from testbed.tiny_training import settings, tiny_codes, tiny_recipe
 from tests.support.stores import edit_index
-from tests.support.tiny_training import settings, tiny_codes, tiny_recipe
 from tests.training.test_initial import with_speakers
 from tests.training.trainings import assert_resumes, batches_of, trainer_of
 

@@ -21,10 +21,10 @@ from sonorant.training.distributed.ledger import refuse_other_copies
 from sonorant.training.distributed.ranks import Ranks
 from sonorant.training.run_directory import RunDirectory, read_metrics
 from sonorant.training.worker import Job
+from testbed.tiny_training import tiny_codes, tiny_job
 from tests.support.imports import ROOT
 from tests.support.ports import free_port
 from tests.support.stores import damage, object_of, own_copy
-from tests.support.tiny_training import tiny_codes, tiny_job
 from tests.support.waiting import PATIENCE, wait_until
 from tests.training.trainings import assert_same, newest_state, with_splits
 

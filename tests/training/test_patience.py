@@ -16,8 +16,8 @@ from sonorant.training.patience import Patience
 from sonorant.training.step import TrainStep
 from sonorant.training.validation import one_by_one
 from tasks.fingerprint import in_use
-from tests.support.synthetic_corpus import TINY, write_corpus
-from tests.support.tiny_training import settings, tiny_recipe
+from testbed.synthetic_corpus import TINY, write_corpus
+from testbed.tiny_training import settings, tiny_recipe
 from tests.support.trainings import Training
 from tests.training.trainings import assert_resumes, assert_same, logged, newest_state, trainer_of
 

@@ -13,7 +13,7 @@ from sonorant.training.distributed.ranks import Ranks
 from sonorant.training.step import TrainStep
 from sonorant.training.sub_batches import SubBatches, add_gradients, out_of_memory
 from sonorant.training.telemetry.stopwatch import Stopwatch
-from tests.support.tiny_training import tiny_recipe
+from testbed.tiny_training import tiny_recipe
 from tests.support.trainings import Training
 from tests.training.disturbed_worker import Exhausted
 from tests.training.trainings import ALONE, batches_of, gradients_of, logged, newest_state

@@ -11,7 +11,7 @@ from sonorant.training import checkpoint, precision
 from sonorant.training.distributed.ranks import Ranks
 from sonorant.training.precision import find_precision, half_of
 from sonorant.training.step import TrainStep
-from tests.support.tiny_training import tiny_recipe
+from testbed.tiny_training import tiny_recipe
 from tests.training.trainings import assert_same, newest_state, step_of, trainer_of
 
 pytestmark = pytest.mark.usefixtures("alone")

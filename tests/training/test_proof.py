@@ -1,4 +1,4 @@
-"""Each fault of `benchmarks.ddp_faults`, by which ranks do not train together, ends the training with one error.
+"""Each planted fault by which ranks do not train together ends the training with one error, in every recipe.
 
 The ranks are forked from a server that has imported torch once, which saves most of the seconds of their start.
 """
@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.ddp_faults import CAUSES, faulty_job, verdict
+from testbed.tiny_training import RECIPES
 from tests.support import faulty_worker
 from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE
+from tests.training.ddp_faults import CAUSES, faulty_job, verdict
 
 pytestmark = pytest.mark.long
 
@@ -32,10 +33,10 @@ def run_rank(fault: str, job_file: Path, output: Path, env: dict[str, str]) -> N
     faulty_worker.main()
 
 
-def train(fault: str, features: Path, folder: Path) -> tuple[int, str]:
+def train(fault: str, recipe: str, features: Path, folder: Path) -> tuple[int, str]:
     """Train with a fault on two ranks; the largest exit code and what they said."""
     SERVER.set_forkserver_preload(["tests.support.faulty_worker"])
-    job_file, output = Path(faulty_job(features, folder / fault).run).parent / "job.json", folder / "output.txt"
+    job_file, output = Path(faulty_job(features, folder / fault, recipe).run).parent / "job.json", folder / "output.txt"
     nodes = 2 if fault == "node_local_slicing" else 1
     common = {"WORLD_SIZE": "2", "SONORANT_WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": str(2 // nodes)}
     common |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
@@ -51,9 +52,13 @@ def train(fault: str, features: Path, folder: Path) -> tuple[int, str]:
     return max(abs(process.exitcode or 0) for process in ranks), output.read_text()
 
 
-@pytest.mark.parametrize("fault", ["none", *CAUSES])
-def test_the_fault_is_caught_and_nothing_else(fault: str, features: Path, tmp_path: Path) -> None:
-    code, output = train(fault, features, tmp_path)
-    found = verdict(fault, code, output, 0.0)
-    assert found["held"], output
+ACOUSTIC = [(fault, "acoustic") for fault in ("none", *CAUSES)]
+OTHERS = [(fault, recipe) for recipe in RECIPES if recipe != "acoustic" for fault in ("none", "wrapper_bypassed")]
+
+
+@pytest.mark.parametrize(("fault", "recipe"), [*ACOUSTIC, *OTHERS])
+def test_the_fault_is_caught_and_nothing_else(fault: str, recipe: str, features: Path, tmp_path: Path) -> None:
+    code, output = train(fault, recipe, features, tmp_path)
+    held, _ = verdict(fault, code, output)
+    assert held, output
     assert "Traceback" not in output

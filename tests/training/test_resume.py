@@ -11,7 +11,7 @@ from sonorant.errors import SonorantError
 from sonorant.training import checkpoint
 from sonorant.training.run_directory import read_metrics
 from sonorant.training.trainer import Trainer
-from tests.support.tiny_training import tiny_recipe
+from testbed.tiny_training import tiny_recipe
 from tests.support.trainings import Training, ranks_of
 from tests.support.waiting import PATIENCE
 from tests.training.trainings import assert_resumes, assert_same, logged, newest_state, trainer_of

@@ -10,7 +10,7 @@ from sonorant.training import checkpoint
 from sonorant.training.distributed.launch import launch
 from sonorant.training.run_directory import RunDirectory
 from tasks.training import hash_of
-from tests.support.tiny_training import tiny_job
+from testbed.tiny_training import tiny_job
 from tests.training.trainings import with_splits
 
 

@@ -21,8 +21,8 @@ from sonorant.training import checkpoint
 from sonorant.training.run_directory import RunDirectory
 from sonorant.training.worker import Job, work
 from tasks.fingerprint import find_run
+from testbed.tiny_training import settings
 from tests.support.stores import rows_of
-from tests.support.tiny_training import settings
 from tests.training.trainings import ALONE
 
 BEFORE = Path(__file__).parent / "before" / "train_codec.tar.gz"

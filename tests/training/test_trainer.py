@@ -15,7 +15,7 @@ from sonorant.training import checkpoint, trainer
 from sonorant.training.run_directory import read_metrics
 from sonorant.training.trainer import Trainer
 from sonorant.training.worker import work
-from tests.support.tiny_training import RECIPES, settings, tiny_job, tiny_recipe
+from testbed.tiny_training import RECIPES, settings, tiny_job, tiny_recipe
 from tests.training.trainings import ALONE, assert_same, trainer_of, with_splits
 
 

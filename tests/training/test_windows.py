@@ -13,9 +13,9 @@ from sonorant.features.feature_store import FeatureStore
 from sonorant.features.store import StoreConfig
 from sonorant.features.store.bucket import Bucket
 from sonorant.training import checkpoint
+from testbed.synthetic_corpus import TINY, write_corpus
+from testbed.tiny_training import RECIPES, tiny_recipe
 from tests.support.object_store import ObjectStore, disturbed, object_store
-from tests.support.synthetic_corpus import TINY, write_corpus
-from tests.support.tiny_training import RECIPES, tiny_recipe
 from tests.support.trainings import Training
 from tests.support.waiting import PATIENCE
 from tests.training.trainings import assert_resumes, assert_same, newest_state, trainer_of

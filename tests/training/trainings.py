@@ -17,8 +17,8 @@ from sonorant.training.run_directory import RunDirectory, read_metrics
 from sonorant.training.step import TrainStep
 from sonorant.training.telemetry.stopwatch import Stopwatch
 from sonorant.training.trainer import Trainer
+from testbed.tiny_training import tiny_recipe
 from tests.support.stores import edit_index
-from tests.support.tiny_training import tiny_recipe
 
 ALONE = Ranks(0, 1, 0, torch.device("cpu"))
 

@@ -24,11 +24,11 @@ from sonorant.features.feature_store import ARRAYS, AUDIO, FeatureStore
 from sonorant.features.store import Place, StoreConfig
 from sonorant.features.store.shard_files import object_name
 from sonorant.training.worker import Job
+from testbed.machines import BRIDGE, Machine, enter, machines
+from testbed.synthetic_corpus import TINY, write_corpus
+from testbed.tiny_training import tiny_job
 from tests.support.imports import ROOT
-from tests.support.machines import BRIDGE, Machine, enter, machines
 from tests.support.object_store import disturbed, object_store
-from tests.support.synthetic_corpus import TINY, write_corpus
-from tests.support.tiny_training import tiny_job
 from tests.support.waiting import PATIENCE
 from tests.training.test_nodes import LAUNCH
 

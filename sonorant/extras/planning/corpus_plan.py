@@ -1,7 +1,7 @@
 """What a corpus of so many hours takes before it can be trained on: time, memory, disk and money.
 
 What grows with the speech is measured on recordings that are here. What grows with the number of utterances was
-measured by `benchmarks.scale` on a million of them. The rest is multiplication: nothing of it has run.
+measured by `benchmarks scale` on a million of them. The rest is multiplication: nothing of it has run.
 """
 
 import math
@@ -43,7 +43,7 @@ LISTED: dict[str, tuple[float, float]] = {
     "plan": (0.4, 62.0),
     "ledger": (2.2, 93.0),
 }
-"""Steps that one process does for all utterances: CPU microseconds and bytes of memory for each; `benchmarks.scale`, of
+"""Steps that one process does for all utterances: CPU microseconds and bytes of memory for each; `benchmarks scale`, of
 a million, on an AMD EPYC. Three stages write and read a manifest; what `prepare` examines is spread, and counted so."""
 OF_CORPUS, OF_WINDOW = ("index_opened",), ("plan", "ledger")
 """Those of them that every rank does at the start and when it is resumed: for the whole corpus, and for a window, or
@@ -224,7 +224,7 @@ def table(rates: Rates, found: Sequence[dict[str, Any]]) -> str:
     lines = [f"{name:<30}" + "".join(f"{_short(value):>16}" for value in values) for name, values in rows.items()]
     measured = (
         f"Multiplied from {rates.recordings} recordings of {rates.utterance_seconds:.1f} s on average, measured here on"
-        " one core, and from what benchmarks.scale measured on a million rows. Nothing of this size has run."
+        " one core, and from what benchmarks.scaling.scale measured on a million rows. Nothing of this size has run."
     )
     return "\n".join([*lines, "", measured])
 

@@ -41,7 +41,7 @@ def ring(n: int, size: float, link: Link) -> float:
     """Seconds to average `size` bytes of gradients in a ring of `n`, bucket by bucket, nothing hidden.
 
     Each sends 2 (n - 1) / n of the bytes and waits for 2 (n - 1) messages (Patarasuk and Yuan 2009, with Hockney's
-    latency and bandwidth). `benchmarks.links` holds it against trainings over shaped links.
+    latency and bandwidth). `benchmarks links` holds it against trainings over shaped links.
     """
     buckets = max(1, math.ceil(size / BUCKET))
     return 2 * (n - 1) / n * size / link.bandwidth + buckets * 2 * (n - 1) * link.latency

@@ -17,8 +17,8 @@ from sonorant.features.feature_store import FeatureStore
 from sonorant.features.feature_writer import write_features
 from sonorant.text import SymbolTable, TextConfig, load_frontend
 from tasks.params import load
+from testbed.synthetic_corpus import store_beside
 from tests.support.imports import ROOT
-from tests.support.synthetic_corpus import store_beside
 
 RATE = 16000
 AUDIO = load("audio", MelConfig, ROOT / "params.yaml")

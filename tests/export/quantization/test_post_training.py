@@ -18,7 +18,7 @@ from sonorant.families.parallel.vocoder import SourceFilter, Vocoder
 from sonorant.features.feature_store import FeatureStore
 from sonorant.layers.model_folder import load_model, save_model
 from sonorant.layers.quantized import quantizable, quantized
-from tests.support.tiny_training import RECIPES, settings, tiny_codes, tiny_recipe
+from testbed.tiny_training import RECIPES, settings, tiny_codes, tiny_recipe
 
 CONFIG = QuantizeConfig(
     method="auto", max_loss=1.0, auto_trains=RECIPES, calibration_utterances=4, sensitivity_utterances=2,

@@ -17,9 +17,9 @@ from sonorant.layers.quantized import quantized
 from sonorant.training.initial import read_initial
 from sonorant.training.trainer import Trainer
 from sonorant.training.worker import Job, recipe_of, start_from
+from testbed.tiny_training import tiny_job
 from tests.export.quantization.test_post_training import quantise, write_float
 from tests.support.imports import ROOT
-from tests.support.tiny_training import tiny_job
 from tests.support.trainings import Training
 from tests.training.trainings import ALONE, assert_resumes, logged, trainer_of
 

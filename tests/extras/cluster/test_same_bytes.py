@@ -21,6 +21,8 @@ from sonorant.features.feature_writer import write_features
 from sonorant.features.store import StoreConfig, open_store
 from sonorant.processes import SCHEDULER, spread
 from tasks.params import load
+from testbed.machines import why_not
+from testbed.tiny_training import tiny_codec, tiny_features
 from tests.corpus.audit.test_audit import STAGE, corpus_of
 from tests.extras.cluster import two_machines
 from tests.features.test_features import AUDIO, TEXT, make_corpus
@@ -28,10 +30,8 @@ from tests.support import spread_work
 from tests.support.cluster import Cluster, cluster, stopped
 from tests.support.folders import contents
 from tests.support.imports import ROOT
-from tests.support.machines import why_not
 from tests.support.object_store import disturbed, object_store
 from tests.support.prepared_corpus import cached, finish, fresh, prepare_alone, start_prepare, write_recordings, written
-from tests.support.tiny_training import tiny_codec, tiny_features
 from tests.support.waiting import wait_until
 
 pytest.importorskip("distributed", reason="distributed is not installed (the extra cluster)")

@@ -8,9 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from testbed.machines import BRIDGE, Machine, enter, machines
 from tests.support.cluster import outside
 from tests.support.imports import ROOT
-from tests.support.machines import BRIDGE, Machine, enter, machines
 from tests.support.prepared_corpus import cached, finish, start_prepare
 from tests.support.waiting import wait_until
 

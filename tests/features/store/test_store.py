@@ -20,9 +20,9 @@ from sonorant.features.store.folder import Folder
 from sonorant.features.store.marks import KEYS, mark, mark_name, packed, unpacked
 from sonorant.features.store.shard_files import check_written, find_shards, object_name, write_shard
 from sonorant.features.store.store import Store
+from testbed.synthetic_corpus import TINY, write_corpus
 from tests.support.object_store import disturbed, object_store
 from tests.support.stores import damage, object_of
-from tests.support.synthetic_corpus import TINY, write_corpus
 
 
 @pytest.fixture(scope="module")

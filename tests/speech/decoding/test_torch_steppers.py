@@ -303,7 +303,7 @@ def test_a_second_start_takes_what_the_first_compiled(compiled: Start, folder: P
 @pytest.fixture(scope="session")
 def frontend() -> None:
     """The package that the tiny voice's text frontend needs; a machine that only trains may lack it, and there
-    `benchmarks.gpu_tokens` asks the same of voices without a frontend."""
+    `gpu_tokens` asks the same of voices without a frontend."""
     pytest.importorskip("gruut")
 
 

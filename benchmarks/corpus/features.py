@@ -1,0 +1,169 @@
+"""How fast the stage `features` is, and which part takes the time, in audio-seconds per second and core.
+
+Claims that the project's mel is at least as fast as a plain loop of NumPy Fourier transforms over the frames, with the
+same values, and faster than `torch.stft` with all filters written out, and that it makes phonemes faster than gruut as
+it comes. Each is measured in turns with the other.
+"""
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+
+from benchmarks.processes import ask
+from benchmarks.report import command, finish, options
+from sonorant.audio.mel import FLOOR, MelConfig, filters_of, log_mel, mel_filterbank
+from sonorant.audio.wav import write_wav
+from sonorant.corpus.manifest import Utterance, read_manifest
+from sonorant.corpus.sound import read_sound
+from sonorant.errors import SonorantError
+from sonorant.features.feature_writer import write_features
+from sonorant.text import TextConfig, load_frontend
+from tasks.params import load
+from tasks.stage import run
+from testbed.synthetic_corpus import store_beside
+
+PROMPTS = (
+    "The old lighthouse keeper counted {} ships before the fog came in.",
+    "Nobody noticed that the {} clocks in the hall had stopped at noon.",
+    "She packed {} oranges, a warm coat, and a map of the northern islands.",
+    "Why would a careful gardener plant {} tulips beside the railway?",
+)
+REPETITIONS = 5
+FASTER = {"mel": 1.0, "text": 2.0}
+"""How many times as fast as the plain mel of torch, and as gruut, mels and phonemes must be made."""
+SHORT = {"utterances": 4}
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def main() -> None:
+    """Measure on a prepared corpus, or on a small one made here."""
+    parser = command(__doc__)
+    add = parser.add_argument
+    add("--corpus", type=Path, help="folder written by tasks.corpus; without it a small corpus is made")
+    add("--prepared", type=Path, help="folder written by tasks.prepare, with manifest.jsonl")
+    add("--utterances", type=int, default=60, help="how many utterances to measure (default 60)")
+    arguments = options(parser, SHORT)
+    if (arguments.corpus is None) != (arguments.prepared is None):
+        parser.error("give both --corpus and --prepared, or neither")
+    if arguments.utterances < 1:
+        parser.error("--utterances must be at least 1")
+    torch.set_num_threads(1)  # everything is measured on one core
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = arguments.corpus or Path(scratch) / "corpus"
+        if arguments.corpus is None:
+            utterances, source = make_corpus(folder, arguments.utterances)
+        else:
+            utterances, source = read_manifest(arguments.prepared / "manifest.jsonl")[: arguments.utterances], "given"
+        result, claims = measure(folder, utterances, Path(scratch) / "features")
+    finish("features", {"corpus": source, **result}, claims, arguments)
+
+
+def measure(folder: Path, utterances: list[Utterance], out: Path) -> tuple[dict[str, object], dict[str, bool]]:
+    """Audio-seconds per second on one core for each part and for the whole stage, and the claims."""
+    if not utterances:
+        raise SonorantError("benchmark: the manifest holds no utterance; run: dvc repro prepare")
+    audio, text = load("audio", MelConfig), load("text", TextConfig)
+    frontend = load_frontend(text.frontend, utterances[0].language)
+    reading, recordings = timed(lambda u: read_sound(folder, u, audio.sample_rate)[0], utterances)
+    seconds = sum(map(len, recordings)) / audio.sample_rate
+    frontend.speak("Warm.")
+    spoken = {"texts": [u.text for u in utterances], "language": frontend.language}
+    took: dict[str, list[float]] = {name: [] for name in ("text", "text_gruut", "mel", "mel_torch", "mel_numpy_loop")}
+    mels: list[torch.Tensor] = []
+    references: list[np.ndarray] = []
+    for _ in range(REPETITIONS):  # taken in turns, so that a busy neighbour disturbs all alike
+        took["text"].append(timed(lambda u: frontend.speak(u.text), utterances)[0])
+        took["text_gruut"].append(ask("benchmarks.corpus.plain_gruut", "speak", job=spoken))
+        duration, mels = timed(lambda samples: log_mel(torch.from_numpy(samples), audio), recordings)
+        took["mel"].append(duration)
+        took["mel_torch"].append(timed(lambda samples: plain_log_mel(samples, audio), recordings)[0])
+        duration, references = timed(lambda samples: looped_log_mel(samples, audio), recordings)
+        took["mel_numpy_loop"].append(duration)
+    pairs = zip(mels, references, strict=True)
+    difference = max(float(np.abs(mel.numpy() - reference).max()) for mel, reference in pairs)
+    training = [replace(u, split="train") for u in utterances]  # the first of a corpus may all be of another split
+    store = store_beside(out, 128)
+    whole, _ = timed(lambda _: write_features(folder, training, out, audio, text, 1, store=store), [None])
+    parts = {"read": reading, **{name: median(all_) for name, all_ in took.items()}, "stage": whole}
+    faster = {
+        name: round(median(plain / ours for ours, plain in zip(took[name], took[than], strict=True)), 2)
+        for name, than in (("text", "text_gruut"), ("mel", "mel_torch"))
+    }
+    result = {
+        "utterances": len(utterances),
+        "audio_seconds": round(seconds, 1),
+        "audio_seconds_per_second_per_core": {name: round(seconds / took, 1) for name, took in parts.items()},
+        "times_as_fast_as_plain": faster,
+        "mel_max_abs_diff": difference,
+    }
+    claims = {
+        "mel is at least as fast as a loop of numpy.fft.rfft over the frames": parts["mel"] <= parts["mel_numpy_loop"],
+        f"mel is at least {FASTER['mel']:g} times as fast as plain torch.stft": faster["mel"] >= FASTER["mel"],
+        f"phonemes are made at least {FASTER['text']:g} times as fast as by gruut": faster["text"] >= FASTER["text"],
+        "mel differs from that loop by less than 0.01": difference < 0.01,
+    }
+    return result, claims
+
+
+def timed(function: Callable[[Item], Result], items: Iterable[Item]) -> tuple[float, list[Result]]:
+    """Processor seconds of this thread that the calls took, and their results."""
+    start = time.thread_time()
+    results = [function(item) for item in items]
+    return time.thread_time() - start, results
+
+
+def plain_log_mel(samples: np.ndarray, config: MelConfig) -> torch.Tensor:
+    """The same log-mel (M, T) as torch's own functions make it."""
+    short = -len(samples) % config.hop
+    whole = torch.nn.functional.pad(torch.from_numpy(samples)[None], (0, short))
+    padded = torch.nn.functional.pad(whole[None], [(config.n_fft - config.hop) // 2] * 2, mode="reflect")[0]
+    window = torch.hann_window(config.n_fft)
+    spectrum = torch.stft(padded, config.n_fft, config.hop, window=window, center=False, return_complex=True)[0]
+    return torch.log(torch.clamp(filters_of(config, spectrum.device) @ spectrum.abs(), min=FLOOR))
+
+
+def looped_log_mel(samples: np.ndarray, config: MelConfig) -> np.ndarray:
+    """The same log-mel (M, T) as a plain loop over frames."""
+    frames = -(-len(samples) // config.hop)
+    whole = np.pad(samples, (0, frames * config.hop - len(samples)))
+    padded = np.pad(whole, (config.n_fft - config.hop) // 2, mode="reflect")
+    window = np.hanning(config.n_fft + 1)[:-1].astype(np.float32)
+    filters = mel_filterbank(config)
+    columns = [filters @ np.abs(np.fft.rfft(window * padded[t * config.hop :][: config.n_fft])) for t in range(frames)]
+    return np.log(np.maximum(np.stack(columns, axis=1), FLOOR))
+
+
+def make_corpus(folder: Path, count: int) -> tuple[list[Utterance], str]:
+    """`count` utterances spoken by flite, or noise of that length if flite is absent; and which of the two."""
+    flite = shutil.which("flite")
+    if flite is None:
+        print("flite is not installed: measuring on noise instead of speech", file=sys.stderr)
+    (folder / "audio").mkdir(parents=True)
+    utterances = []
+    for number in range(count):
+        text = PROMPTS[number % len(PROMPTS)].format(number + 2)
+        file = folder / "audio" / f"u{number:03}.wav"
+        if flite:
+            subprocess.run([flite, "-voice", "rms", "-t", text, "-o", str(file)], check=True)
+        else:
+            noise = np.random.default_rng(number).uniform(-0.3, 0.3, 16000 * len(text) // 15)
+            write_wav(file, noise.astype(np.float32), 16000)
+        said: dict[str, Any] = {"text": text, "speaker": "demo", "language": "en-us", "split": "train"}
+        utterances.append(Utterance(id=file.stem, audio=f"audio/{file.name}", **said))
+    return utterances, "flite" if flite else "noise"
+
+
+if __name__ == "__main__":
+    run(main)

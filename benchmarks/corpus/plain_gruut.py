@@ -1,0 +1,28 @@
+"""A process of `benchmarks features`: gruut as it comes, but for an index of its lexicon, without which each new word
+would take 50 ms. Imports nothing of the project that changes gruut."""
+
+import time
+from typing import Any
+
+from gruut import TextProcessor
+from gruut.phonemize import SqlitePhonemizer
+
+from benchmarks.processes import answer
+from sonorant.text.lexicon import open_lexicon
+
+
+def speak(texts: list[str], language: str) -> float:
+    """CPU seconds to make phonemes of the texts, once everything is loaded."""
+    processor = TextProcessor(default_lang=language)
+    lookup: Any = processor.get_settings(language).lookup_phonemes
+    copy = open_lexicon(lookup.db_path, "in a copy")
+    lookup.phonemizer = SqlitePhonemizer(db_conn=copy, **lookup.phonemizer_args)
+    list(processor.sentences(*processor("Warm.", lang=language)))
+    began = time.thread_time()
+    for text in texts:
+        list(processor.sentences(*processor(text, lang=language)))
+    return time.thread_time() - began
+
+
+if __name__ == "__main__":
+    answer(dict, {"speak": lambda job: speak(**job)})

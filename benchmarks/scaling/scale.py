@@ -1,0 +1,148 @@
+"""Does a step cost as much for each utterance of a large corpus as of a small one?
+
+    python -m benchmarks scale
+
+Synthetic corpora of 10,000, 100,000 and 1,000,000 utterances go through every step between recordings and training,
+each step in a process of its own. Steps on rows (`scale_rows.py`: manifest, splits, summary, index, plan, ledger,
+prompts) work on manifests and indexes with all that real ones hold. Steps on files (`scale_files.py`: import,
+`prepare`, `features`, reading, codes) work on recordings of half a second; how much longer real ones take is in the
+audio, not in their number. `--sizes` and `--file-sizes` choose the sizes of either.
+
+Of each step: CPU time, the most memory beside what the process held before, and files left, for each utterance. The
+claim: from one size to the next none of them grows by more than 20 %. Fixed costs make small corpora dearer, which is
+no fault; what is below a microsecond, 200 bytes or a hundredth of a file an utterance is not told apart from nothing.
+CPU time is the least of several measurements of a short step: other work can only add. Files come from disk at every
+size: those of a small corpus would be in memory still, and cost the kernel less. What 45 million utterances (100,000
+hours) would take is extrapolated from the largest size, and says so.
+
+Not measured: DVC and MLflow, recognisers, the audit, training itself; several machines.
+"""
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from benchmarks.processes import ask
+from benchmarks.report import command, finish, options
+from benchmarks.scaling.scale_files import ON_FILES
+from benchmarks.scaling.scale_rows import ON_ROWS
+from benchmarks.scaling.scale_worker import Job
+
+SIZES = (10_000, 100_000, 1_000_000)
+WANTED = 45_000_000
+"""Utterances of 100,000 hours."""
+GROWTH = 1.2
+"""Most that an utterance may cost of what it costs in the next smaller corpus."""
+FLOORS = {"cpu_us": 1.0, "bytes": 200.0, "files": 0.01}
+"""Costs of an utterance that are not told apart from nothing."""
+SHORT = {"sizes": [100, 200], "file_sizes": [20, 40]}
+
+Costs = dict[str, float | None]
+"""Of an utterance: `cpu_us`, `bytes`, `files`."""
+
+
+def measure(step: str, utterances: int, folder: Path) -> Costs:
+    """The costs of a step for each utterance."""
+    found = ask("benchmarks.scaling.scale_worker", step, job=asdict(Job(utterances=utterances, folder=str(folder))))
+    return {
+        "cpu_us": round(1e6 * found["cpu_seconds"] / utterances, 3),
+        "bytes": None if found["bytes"] is None else round(found["bytes"] / utterances, 1),
+        "files": round(found["files"] / utterances, 4),
+    }
+
+
+def growth(costs: dict[int, Costs]) -> dict[str, float]:
+    """By kind of cost, how much more an utterance costs than in the next smaller corpus, at most."""
+    sizes, found = sorted(costs), {}
+    for kind, floor in FLOORS.items():
+        figures = [costs[size][kind] for size in sizes]
+        known = [max(figure, floor) for figure in figures if figure is not None]
+        found[kind] = round(max((after / before for before, after in pairwise(known)), default=1.0), 3)
+    return found
+
+
+def extrapolated(costs: dict[int, Costs]) -> dict[str, Any]:
+    """What `WANTED` utterances would take at the costs of the largest size."""
+    largest = max(costs)
+    cpu, memory, files = (costs[largest][kind] for kind in ("cpu_us", "bytes", "files"))
+    return {
+        "from": largest,
+        "cpu_hours": round(WANTED * (cpu or 0.0) / 3.6e9, 2),
+        "gib": None if memory is None else round(WANTED * memory / 2**30, 2),
+        "files": round(WANTED * (files or 0.0)),
+    }
+
+
+def judged(steps: dict[str, dict[int, Costs]]) -> tuple[dict[str, Any], dict[str, bool]]:
+    """The result, and a claim for each step."""
+    result = {
+        step: {
+            "works_on": "rows" if step in ON_ROWS else "files",
+            "an_utterance": {str(size): cost for size, cost in costs.items()},
+            "growth": growth(costs),
+            f"extrapolated_to_{WANTED}": extrapolated(costs),
+        }
+        for step, costs in steps.items()
+    }
+    claims = {
+        f"{step}: an utterance costs at most {GROWTH - 1:.0%} more in a larger corpus": all(
+            grown <= GROWTH for grown in growth(costs).values()
+        )
+        for step, costs in steps.items()
+    }
+    return result, claims
+
+
+def table(steps: dict[str, dict[int, Costs]]) -> str:
+    """Lines for a person."""
+    lines = [f"{'step':<18}{'utterances':>12}{'CPU, us':>12}{'bytes':>10}{'files':>8}   of an utterance"]
+    for step, costs in steps.items():
+        for size, cost in costs.items():
+            memory = "?" if cost["bytes"] is None else f"{cost['bytes']:.0f}"
+            lines.append(f"{step:<18}{size:>12,}{cost['cpu_us']:>12.1f}{memory:>10}{cost['files']:>8.2f}")
+        far = extrapolated(costs)
+        lines.append(
+            f"{step:<18}{WANTED:>12,}  extrapolated: {far['cpu_hours']} CPU-h, {far['gib']} GiB, {far['files']} files"
+        )
+    return "\n".join(lines)
+
+
+def measure_all(sizes: Sequence[int], file_sizes: Sequence[int], folder: Path) -> dict[str, dict[int, Costs]]:
+    """Every step at each of its sizes, the smallest first."""
+    steps: dict[str, dict[int, Costs]] = {step: {} for step in (*ON_ROWS, *ON_FILES)}
+    with tqdm(total=len(ON_ROWS) * len(sizes) + len(ON_FILES) * len(file_sizes), desc="scale", unit="step") as bar:
+        for kind, chosen in ((ON_ROWS, sizes), (ON_FILES, file_sizes)):
+            for size in sorted(chosen):
+                for step in kind:
+                    steps[step][size] = measure(step, size, folder / str(size))
+                    bar.update()
+                shutil.rmtree(folder / str(size))
+    return steps
+
+
+def main() -> None:
+    """Measure and print the verdict."""
+    parser = command(__doc__)
+    add = parser.add_argument
+    add("--sizes", nargs="+", type=int, default=list(SIZES), help="utterances of steps on rows")
+    add("--file-sizes", nargs="+", type=int, default=list(SIZES), help="utterances of steps on files")
+    add("--folder", type=Path, help="where to work (default: a temporary folder); a million need some 40 GB")
+    arguments = options(parser, SHORT)
+    if min(*arguments.sizes, *arguments.file_sizes) < 1:
+        parser.error("a size is at least 1")
+    with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
+        steps = measure_all(arguments.sizes, arguments.file_sizes, Path(folder))
+    print(table(steps), file=sys.stderr, flush=True)
+    result, claims = judged(steps)
+    finish("scale", result, claims, arguments)
+
+
+if __name__ == "__main__":
+    main()

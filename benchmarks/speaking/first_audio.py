@@ -1,0 +1,59 @@
+"""How soon a fresh process is first heard, and how much memory it speaks in: `python -m benchmarks first_audio`.
+
+CPU seconds from the interpreter's start to the first audio of a short text, in turns with a process that only imports
+NumPy and ONNX Runtime, which no such process can do without.
+"""
+
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.processes import ask
+from benchmarks.report import command, finish, options
+from benchmarks.speaking.random_voice import shipped, voice_of
+from sonorant.speech.bundle import read_bundle
+from tasks.stage import run
+
+TIMES = 4.0
+"""A process is heard within so many times the CPU time of the imports."""
+CPU_SECONDS, MEBIBYTES = 0.5, 120
+"""What the project aims at, for a voice of the family parallel in int8."""
+SHORT = {"rounds": 2}
+
+
+def main() -> None:
+    """Measure in turns, print, judge."""
+    parser = command(__doc__)
+    parser.add_argument("--voice", type=Path, help="voice bundle; default: what the pipeline made, else random weights")
+    parser.add_argument("--rounds", type=int, default=10, help="processes of each kind (default 10)")
+    given = options(parser, SHORT)
+    with voice_of(given.voice or shipped("parallel"), "parallel") as (voice, weights):
+        bundle = voice["bundle"]
+        variants = read_bundle(Path(bundle)).description.graphs["encoder"].variants
+        variant = "int8" if "int8" in variants else "fp32"
+        work = {"imports": ("import",), "first_audio": ("speak", bundle, variant)}
+        found: dict[str, list[dict[str, Any]]] = {name: [] for name in work}
+        for _ in range(given.rounds + 1):  # of each kind the first also brings the files into memory
+            for name, words in work.items():
+                found[name].append(ask("benchmarks.speaking.first_audio_worker", *words))
+    result: dict[str, Any] = {"weights": weights, "variant": variant, "rounds": given.rounds}
+    for name, rounds in found.items():
+        seconds = [one["cpu_s"] for one in rounds[1:]]
+        result[name] = {"cpu_s": round(median(seconds), 3), "least_cpu_s": min(seconds)}
+    ratios = [ours["cpu_s"] / floor["cpu_s"] for ours, floor in zip(*reversed(found.values()), strict=True)]
+    result["times_the_imports"] = round(median(ratios[1:]), 2)
+    result["peak_mib"] = max(one["peak_mib"] or 0 for one in found["first_audio"])
+    claims = {
+        f"a fresh process is heard within {TIMES:g} times the CPU time of importing NumPy and ONNX Runtime": (
+            result["times_the_imports"] <= TIMES
+        ),
+        f"it is heard within {CPU_SECONDS} seconds of CPU time, at best": (
+            result["first_audio"]["least_cpu_s"] <= CPU_SECONDS
+        ),
+        f"it speaks in at most {MEBIBYTES} MiB": result["peak_mib"] <= MEBIBYTES,
+    }
+    finish("first_audio", result, claims, given)
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,172 @@
+"""The server under load: `python -m benchmarks serving`.
+
+1, 8, 32 and 128 listeners ask `sonorant serve` over HTTP, each again as soon as the speech before is there, so the
+server is never idle. They run in one process on the same machine and take their share of its cores. The real-time
+factor is told twice: as a listener has it, from the request to its end over the seconds of its speech, and as the
+server counts it, work alone without any wait.
+"""
+
+import asyncio
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from benchmarks.report import command, finish, options
+from benchmarks.speaking.random_voice import shipped, voice_of
+from benchmarks.speaking.texts import TEXTS
+from infra.speaking_server import served
+from tasks.stage import run
+
+LISTENERS = (1, 8, 32, 128)
+KEPT = 0.8
+"""Of the speech that 8 listeners get made in a second, at least so much is made for 32 and for 128."""
+GROWTH = 1.1
+"""Memory after the last round is at most so many times that after 8 listeners, when all processes have spoken."""
+SHORT = {"seconds": 3.0}
+
+
+def main() -> None:
+    """Ask, print, judge."""
+    parser = command(__doc__)
+    parser.add_argument("--voice", type=Path, help="voice bundle; default: what the pipeline made, else random weights")
+    parser.add_argument("--seconds", type=float, default=60.0, help="of each number of listeners (default 60)")
+    given = options(parser, SHORT)
+    with (
+        voice_of(given.voice or shipped("parallel"), "parallel") as (voice, weights),
+        served(f"voice={voice['bundle']}") as url,
+    ):
+        rows = []
+        for listeners in LISTENERS:
+            rows.append(asyncio.run(load(url, listeners, given.seconds)))
+            print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
+        counted = metrics(url)
+    made = {row["listeners"]: row["speech_a_second"] for row in rows}
+    claims = {
+        "every request is answered whole, at 1, 8, 32 and 128 listeners": not any(row["lost"] for row in rows),
+        f"32 and 128 listeners get at least {KEPT:g} times the speech a second of 8": (
+            min(made[32], made[128]) >= KEPT * made[8]
+        ),
+        f"memory after the last round is at most {GROWTH:g} times that after 8 listeners": (
+            rows[-1]["memory_mib"] <= GROWTH * rows[1]["memory_mib"]
+        ),
+        f"the server's own memory too is at most {GROWTH:g} times that after 8 listeners, and it leaves no file open": (
+            rows[-1]["server_mib"] <= GROWTH * rows[1]["server_mib"] and rows[-1]["open_files"] <= rows[0]["open_files"]
+        ),
+    }
+    result = {"weights": weights, "seconds": given.seconds, "rounds": rows}
+    result["worker_deaths"] = counted["sonorant_worker_deaths_total"]
+    finish("serving", result, claims, given)
+
+
+@dataclass
+class Heard:
+    """What the listeners of one round got."""
+
+    first: list[float] = field(default_factory=list)
+    """Seconds to the first sound, of each request."""
+    factors: list[float] = field(default_factory=list)
+    """Real-time factor of each request, as its listener has it: until its end, over the seconds of its speech."""
+    audio: float = 0.0
+    lost: int = 0
+
+    def take(self, *, first: float, took: float, seconds: float) -> None:
+        """Count an answer: until its first sound, until its end, and of its speech."""
+        self.first.append(first)
+        self.factors.append(took / seconds)
+        self.audio += seconds
+
+
+async def load(url: str, listeners: int, seconds: float) -> dict[str, Any]:
+    """One round: its figures."""
+    before = metrics(url)
+    heard, numbers, began = Heard(), count(), time.perf_counter()
+    await asyncio.gather(*(listen(url, heard, numbers, began + seconds) for _ in range(listeners)))
+    took = time.perf_counter() - began
+    counted = metrics(url)
+    work, spoken = (
+        counted[f"sonorant_real_time_factor_{part}"] - before.get(f"sonorant_real_time_factor_{part}", 0.0)
+        for part in ("sum", "count")
+    )
+    return {
+        "listeners": listeners,
+        "requests": len(heard.first),
+        "lost": heard.lost,
+        "requests_a_second": round(len(heard.first) / took, 2),
+        "first_audio_ms": {name: round(value * 1000.0, 1) for name, value in percentiles(heard.first).items()},
+        "speech_a_second": round(heard.audio / took, 2),
+        "real_time_factor": {name: round(value, 4) for name, value in percentiles(heard.factors).items()},
+        "work_real_time_factor": round(work / spoken, 4),
+        "memory_mib": round(counted["sonorant_voice_memory_bytes"] / 2**20, 1),
+        "server_mib": round(counted["process_resident_memory_bytes"] / 2**20, 1),
+        "open_files": int(counted["process_open_fds"]),
+        "load_average": round(os.getloadavg()[0], 1),
+    }
+
+
+def percentiles(values: list[float]) -> dict[str, float]:
+    """The median and those of the slow ones."""
+    return {f"p{share}": float(np.percentile(values, share)) for share in (50, 95, 99)}
+
+
+async def listen(url: str, heard: Heard, numbers: Iterator[int], until: float) -> None:
+    """One listener, until the time is over."""
+    texts = list(TEXTS.values())
+    while time.perf_counter() < until:
+        began = time.perf_counter()
+        lines = await ask(url, {"text": texts[next(numbers) % len(texts)], "format": "pcm", "timings": False})
+        first = None
+        last: dict[str, Any] = {}
+        async for line in lines:
+            last = json.loads(line)
+            if first is None and "audio" in last:
+                first = time.perf_counter() - began
+        if first is None or not last.get("end"):
+            heard.lost += 1
+        else:
+            heard.take(first=first, took=time.perf_counter() - began, seconds=last["seconds"])
+
+
+async def ask(url: str, wish: dict[str, Any]) -> Any:
+    """The lines of an answer, as they come; HTTP/1.0, so that they come as they are."""
+    address = urlsplit(url)
+    reader, writer = await asyncio.open_connection(address.hostname, address.port, limit=2**20)
+    body = json.dumps(wish).encode()
+    head = f"POST /v1/speech HTTP/1.0\r\nHost: {address.netloc}\r\nContent-Type: application/json\r\n"
+    writer.write(head.encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+
+    async def lines() -> Any:
+        try:
+            while (await reader.readline()).strip():
+                pass
+            while line := await reader.readline():
+                yield line
+        finally:
+            writer.close()
+
+    return lines()
+
+
+def metrics(url: str) -> dict[str, float]:
+    """The server's counters, of all voices together."""
+    from urllib.request import urlopen
+
+    text = urlopen(f"{url}metrics").read().decode()
+    found: dict[str, float] = {}
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            name, value = line.split(" ")
+            found[name.partition("{")[0]] = found.get(name.partition("{")[0], 0.0) + float(value)
+    return found
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,274 @@
+"""How well does training on several machines use them, over which link, and does the model of the exchange tell?
+
+    python -m benchmarks links
+
+The machines are network namespaces on this one (testbed/machines.py), each with one core; their links are shaped
+to a bandwidth by the kernel's token buckets, and delayed by netem where the kernel has it. An acoustic model of two
+sizes is trained for a few steps on one, two and four machines. Efficiency is speed by the speed of one machine and the
+number of cores: four machines share what cores there are.
+
+A step's time is modelled as computing, plus the exchange of gradients in rings (`planning/hardware.py`) as far as it
+cannot hide behind the backward pass, plus what the processors spend on each byte: two numbers, fitted to all runs. The
+model is judged on each link with the numbers fitted to the others.
+"""
+
+import itertools
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from benchmarks.processes import ROOT, torchrun
+from benchmarks.report import command, finish, options
+from sonorant.extras.planning.hardware import Link, ring
+from sonorant.families.parallel.acoustic import AcousticConfig
+from sonorant.families.parallel.acoustic_training import AcousticTrainConfig
+from sonorant.files import read_json
+from sonorant.training.worker import Job, recipe_of
+from tasks import params
+from testbed.machines import Machine, enter, machines, why_not
+from testbed.processes import isolated
+from testbed.synthetic_corpus import SPEECH, write_corpus
+
+MICRO_BATCHES = 4
+"""Of a step, so that four machines have one each."""
+SIZES = {"2.4 M": 192, "20 M": 556}
+"""Channels of the acoustic model by its number of parameters."""
+UNSHAPED = "unshaped"
+BANDWIDTHS = {"10 Gbit/s": 10e9, "1 Gbit/s": 1e9}
+"""Bits a second."""
+DELAYS = {"0.1 ms": 1e-4, "1 ms": 1e-3}
+AIM = 0.9
+"""Of ideal: 20 M parameters at 1 Gbit/s between two machines of one core."""
+MOST_ERROR = 0.25
+"""Claimed of the model: median error of a step's time over a link that it was not fitted to."""
+SHORT = {"steps": 2, "rounds": 1, "sizes": ["2.4 M"], "machines": [2]}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A training for a few steps."""
+
+    size: str
+    machines: int
+    link: str = UNSHAPED
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """What became of it."""
+
+    seconds: float
+    """Of a step."""
+    backward: float
+    """Seconds of it in the backward pass."""
+    bytes: float
+    """Of gradients."""
+
+
+def shape(machine: Machine, link: str) -> None:
+    """Give a machine's only way out a bandwidth, and a delay."""
+    machine.run("tc", "qdisc", "del", "dev", "eth0", "root", check=False)
+    name, _, delay = link.partition(", ")
+    if name in BANDWIDTHS:
+        rate = f"{BANDWIDTHS[name]:.0f}bit"
+        machine.run("tc", "qdisc", "add", "dev", "eth0", "root", "handle", "1:", *_bucket(rate))
+        if delay:
+            after = ("parent", "1:1", "handle", "10:", "netem", "delay", delay.replace(" ", ""))
+            machine.run("tc", "qdisc", "add", "dev", "eth0", *after)
+
+
+def _bucket(rate: str) -> tuple[str, ...]:
+    return ("tbf", "rate", rate, "burst", "1mb", "latency", "50ms")
+
+
+def delays(machine: Machine) -> tuple[str, ...]:
+    """The delays that this kernel can make."""
+    try:
+        shape(machine, f"1 Gbit/s, {next(iter(DELAYS))}")
+    except subprocess.CalledProcessError:
+        return ()
+    return tuple(DELAYS)
+
+
+def train(run: Run, members: Sequence[Machine], features: Path, folder: Path, steps: int) -> Measured:
+    """Train on the machines, one process each."""
+    job = _job(run.size, features)
+    file = folder / "job.json"
+    job.write(file)
+    for machine in members:
+        shape(machine, run.link)
+    running = []
+    for rank, machine in enumerate(members):
+        environment = isolated() | {
+            "OMP_NUM_THREADS": "1",
+            "GLOO_SOCKET_IFNAME": "eth0",
+            "PET_NPROC_PER_NODE": "1",
+            "PET_NNODES": str(len(members)),
+            "PET_NODE_RANK": str(rank),
+            "PET_MASTER_ADDR": members[0].address,
+            "PET_MASTER_PORT": "29511",
+        }
+        words = torchrun(file, steps, 1, worker="benchmarks.training.training_worker")
+        log = folder / f"{machine.name}.log"
+        log.write_bytes(b"")
+        running.append((machine.start(words, ROOT, environment, log), log))
+    for process, log in running:
+        if process.wait(timeout=900):
+            raise SystemExit(f"{run} did not train:\n{log.read_text(errors='replace')[-3000:]}")
+    reached = read_json(folder / "reached.json")
+    parameters = sum(parameter.numel() for parameter in recipe_of(job).model.parameters())
+    seconds = 1 / reached["steps_per_second"]
+    return Measured(seconds=seconds, backward=seconds * reached["shares"]["backward"], bytes=4.0 * parameters)
+
+
+def _job(size: str, features: Path) -> Job:
+    model = asdict(params.load("acoustic", AcousticConfig)) | {"channels": SIZES[size]}
+    train = asdict(params.load("train_acoustic", AcousticTrainConfig))
+    train |= {"precision": "fp32", "micro_batches_per_step": MICRO_BATCHES}
+    same: Any = {"run": "", "out": "", "fingerprint": "", "provenance": {}}
+    return Job(recipe="acoustic", model=model, train=train, features=str(features), **same)
+
+
+class Model:
+    """A step's time on several machines from that on one: what is exchanged and not hidden, and what bytes cost."""
+
+    def __init__(self, alone: dict[str, Measured], cores: int) -> None:
+        """`alone`: by size, on one machine."""
+        self.alone, self.cores = alone, cores
+        self.hidden, self.per_byte = 0.5, 1e-9
+        """Share of the backward pass that can hide the exchange, and seconds that a processor spends on a byte."""
+
+    def seconds(self, run: Run) -> float:
+        """Of a step."""
+        waiting, handled = self._parts(run)
+        return waiting + self.per_byte * handled
+
+    def _parts(self, run: Run) -> tuple[float, float]:
+        """Seconds of computing and waiting, and the bytes that each processor handles."""
+        alone, n = self.alone[run.size], run.machines
+        at_once = min(n, self.cores)
+        wire = ring(n, alone.bytes, _link(run.link))
+        exposed = max(wire - self.hidden * alone.backward / at_once, 0.0)
+        return alone.seconds / at_once + exposed, 2 * (n - 1) * alone.bytes / at_once
+
+    def fit(self, measured: dict[Run, float]) -> "Model":
+        """To seconds of steps, by the squares of their relative errors: for each hidden share the best price."""
+        took = np.array(list(measured.values()))
+        best = np.inf
+        for hidden in np.linspace(0.0, 1.0, 201):
+            self.hidden = float(hidden)
+            waiting, handled = np.array([self._parts(run) for run in measured]).T / took
+            per_byte = max(float(handled @ (1 - waiting) / (handled @ handled)), 0.0)
+            error = float(np.square(waiting + per_byte * handled - 1).sum())
+            if error < best - 1e-12:
+                best, found = error, (self.hidden, per_byte)
+        self.hidden, self.per_byte = found
+        return self
+
+
+def _link(name: str) -> Link:
+    bandwidth, _, delay = name.partition(", ")
+    bits = BANDWIDTHS.get(bandwidth, float("inf"))
+    return Link(bandwidth=bits / 8, latency=DELAYS.get(delay, 0.0))
+
+
+def measure(
+    sizes: Sequence[str], counts: Sequence[int], rounds: int, steps: int, folder: Path
+) -> tuple[dict[Run, Measured], list[str]]:
+    """The median step of each run, all in turn in each round; and the links that cannot be made here."""
+    write_corpus(folder / "features", SPEECH, 240, (2.0, 6.0))
+    found: dict[Run, list[Measured]] = {}
+    names = ("node-a", "node-b", "node-c", "node-d")[: max(counts)]
+    with machines(*names) as members:
+        made = delays(members[0])
+        links = [UNSHAPED, *BANDWIDTHS, *(f"{name}, {delay}" for name in BANDWIDTHS for delay in made)]
+        absent = [f"{name}, {delay}" for name in BANDWIDTHS for delay in DELAYS if delay not in made]
+        runs = [
+            Run(size=size, machines=count, link=link)
+            for size in sizes
+            for count in (1, *counts)
+            for link in (links if count > 1 else [UNSHAPED])
+        ]
+        for _, run in itertools.product(range(rounds), runs):
+            taken = train(run, members[: run.machines], folder / "features", folder, steps)
+            found.setdefault(run, []).append(taken)
+            print(f"{run}: {taken.seconds:.2f} s a step", file=sys.stderr, flush=True)
+    return {run: _median(taken) for run, taken in found.items()}, absent
+
+
+def _median(taken: list[Measured]) -> Measured:
+    return replace(
+        taken[0],
+        seconds=median(one.seconds for one in taken),
+        backward=median(one.backward for one in taken),
+    )
+
+
+def judge(measured: dict[Run, Measured], absent: list[str]) -> tuple[dict[str, Any], dict[str, bool]]:
+    """Efficiencies, the fitted model and its errors; claims."""
+    cores = len(os.sched_getaffinity(0))
+    alone = {run.size: taken for run, taken in measured.items() if run.machines == 1}
+    several = {run: taken.seconds for run, taken in measured.items() if run.machines > 1}
+    efficiency = {run: alone[run.size].seconds / (min(run.machines, cores) * took) for run, took in several.items()}
+    rows, errors = [], []
+    for run, took in several.items():
+        others = {other: value for other, value in several.items() if other.link != run.link}
+        told = Model(alone, cores).fit(others).seconds(run) if others else float("nan")
+        errors.append(abs(told / took - 1))
+        rows.append({
+            "parameters": run.size, "machines": run.machines, "link": run.link, "seconds_a_step": round(took, 3),
+            "of_ideal": round(efficiency[run], 3), "told_by_the_other_links": round(told, 3),
+        })  # fmt: skip
+    model = Model(alone, cores).fit(several)
+    wanted = Run(size="20 M", machines=2, link="1 Gbit/s")
+    reached = efficiency.get(wanted)
+    result = {
+        "seconds_a_step_alone": {size: round(taken.seconds, 3) for size, taken in alone.items()},
+        "runs": rows,
+        "not_run": dict.fromkeys(absent, "this kernel has no netem"),
+        "model": {
+            "hidden_share_of_the_backward_pass": round(model.hidden, 3),
+            "processor_seconds_a_gigabyte": round(1e9 * model.per_byte, 3),
+            "median_error_on_other_links": round(float(np.median(errors)), 3),
+        },
+        "aims": {
+            "20 M parameters, two machines of one core, 1 Gbit/s": {
+                "aim": f"at least {AIM:g} of ideal",
+                "reached": "not run" if reached is None else round(reached, 3),
+                "met": None if reached is None else reached >= AIM,
+            }
+        },
+    }
+    claim = f"the model tells a step's time over another link within {MOST_ERROR:.0%} (median)"
+    return result, {claim: result["model"]["median_error_on_other_links"] <= MOST_ERROR}  # type: ignore[index]
+
+
+def main() -> None:
+    """Measure and print the verdict."""
+    parser = command(__doc__)
+    add = parser.add_argument
+    add("--steps", type=int, default=6, help="steps of each training (default 6)")
+    add("--rounds", type=int, default=2, help="how often all are trained in turn (default 2)")
+    add("--sizes", nargs="+", choices=SIZES, default=list(SIZES), help="numbers of parameters")
+    add("--machines", nargs="+", type=int, choices=(2, 4), default=[2, 4], help="beside one")
+    arguments = options(parser, SHORT)
+    if reason := why_not():
+        found, claim = {"machines": f"not run: {reason}"}, {"machines could be made": False}
+        finish("links", found, claim, arguments, measures=False)
+    enter()
+    with tempfile.TemporaryDirectory() as folder:
+        taken = measure(arguments.sizes, arguments.machines, arguments.rounds, arguments.steps, Path(folder))
+        result, claims = judge(*taken)
+    finish("links", result, claims, arguments)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+"""Faults by which ranks do not train together (`tests.support.faulty_worker`), and the error of each."""
+
+import platform
+import re
+from pathlib import Path
+
+from sonorant.training.worker import Job
+from testbed.tiny_training import tiny_job
+
+CAUSES = {
+    "wrapper_bypassed": r"does not average its gradients",
+    "wrapper_bypassed_later": r"step 8: the gradients of .* were not averaged",
+    "same_data_on_two_ranks": r"step 1 .* computed more than once, .* the ranks see the same data",
+    "node_local_slicing": r"step 1 .* more than once, .*local rank 0\) and by .*local rank 0\): "
+    "the ranks see the same data",
+    "never_reshuffled": r"epochs 0 to 3 are planned alike",
+    "epoch_never_set": r"step 3 \(epoch 1\): rank 0 .* computed epoch 0 again",
+    "two_ranks_on_one_device": r"has the same device as rank 0",
+    "wrong_world_size": r"2 ranks were to train together but 1 met",
+    "one_replica_drifts": r"step 8: the weights of rank 1 .* are not those of the other ranks, first in",
+    "average_drifts": r"step 8: the average of rank 1 .* are not those of the other ranks, first in",
+    "other_initial_weights": r"do not start from the same weights: the weights of rank 1 .* first in",
+    "uneven_shards": r"step 2 .* computed by no rank, utterance \d+ was dealt to rank 1",
+    "loader_runs_dry": r"step 2: rank 1 .* ran out of data before the others",
+}
+"""What the error of each fault must say."""
+
+
+def faulty_job(features: Path, folder: Path, recipe: str = "acoustic") -> Job:
+    """A training of two steps an epoch, with a check at steps 1, 4, 8 and 12."""
+    folder.mkdir()
+    job = tiny_job(recipe, features, folder, steps=12, checkpoint_every=4, validate_every=12)
+    job.write(folder / "job.json")
+    return job
+
+
+def verdict(fault: str, code: int, output: str) -> tuple[bool, str]:
+    """Whether the training ended as it must with this fault, and its error."""
+    said = sorted({line.removeprefix("error: ") for line in output.splitlines() if line.startswith("error: ")})
+    if fault == "none":
+        held = code == 0 and not said
+    else:
+        # Of two worlds each speaks for itself, unless torchrun ends it for the other's error before.
+        most = 2 if fault == "wrong_world_size" else 1
+        told = all(re.search(CAUSES[fault], error) and names_a_rank(error) for error in said)
+        held = code != 0 and 1 <= len(said) <= most and told
+    return held, " / ".join(said)
+
+
+def names_a_rank(error: str) -> bool:
+    """Whether an error names a rank, its machine and its device."""
+    return re.search(rf"rank \d on {re.escape(platform.node())} \((cpu|cuda)", error) is not None
