@@ -8,7 +8,7 @@ from gruut import TextProcessor
 from gruut.phonemize import SqlitePhonemizer
 
 from benchmarks.processes import answer
-from sonorant.text.lexicon import open_lexicon
+from sonorant.text.gruut_processor import open_lexicon
 
 
 def speak(texts: list[str], language: str) -> float:

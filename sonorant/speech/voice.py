@@ -85,9 +85,7 @@ class Voice:
     def frontend(self) -> Frontend:
         """The text frontend that the voice learned with; loaded at first use, because it takes a second."""
         settings = self.description.frontend
-        frontend = load_frontend(
-            settings.name, settings.language, rules=settings.rules, lexicon=self.bundle.read_lexicon()
-        )
+        frontend = load_frontend(settings.name, settings.language, lexicon=self.bundle.read_lexicon())
         if frontend.version != settings.version:
             _log.warning(
                 "the voice was trained with frontend '%s', here is '%s': words may sound different",

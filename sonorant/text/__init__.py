@@ -1,4 +1,4 @@
-"""Text to the phonemes that a model learns and speaks. Imports no torch."""
+"""Text to phonemes. Imports no torch."""
 
 from sonorant.text.frontend import (
     FRONTENDS,

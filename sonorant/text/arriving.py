@@ -1,4 +1,4 @@
-"""Text that arrives while it is spoken: one thread writes it, for a language model or a person, another speaks it."""
+"""Text that arrives while it is spoken: one thread writes it, another speaks it."""
 
 import threading
 from collections import deque
@@ -10,24 +10,24 @@ from sonorant.errors import SonorantError
 
 
 class Lull(Enum):
-    """What a source may give in place of text while it has none."""
+    """A gap in arriving text."""
 
     SHORT = "short"
-    """There is none now. Whoever speaks may turn to something else before they ask again."""
+    """No text yet; the reader may do something else first."""
     LONG = "long"
-    """There will be none for a while: what ends like a sentence has ended, though no word follows it."""
+    """No text for a while: a sentence that looks complete is complete."""
 
 
 Fragment = str | Lull
 
 
 class ArrivingText:
-    """A text that is written like a file, while `Voice.stream` speaks it. As a context manager it ends with its block,
-    and an error in the block is raised where the text is spoken. Any thread may write; one speaks, once."""
+    """A text that is written like a file while `Voice.stream` speaks it. Any thread may write; one reads, once. As a
+    context manager it closes with its block, and an error in the block is raised in the reader."""
 
     def __init__(self, patience: float | None = None) -> None:
-        """`patience`: seconds without text after which what ends like a sentence is spoken; None = never, so how fast a
-        text arrives changes nothing. Raises SonorantError if it is below 0."""
+        """`patience`: seconds without text after which a sentence that looks complete is spoken; None = never, so that
+        timing changes nothing. Raises SonorantError if it is below 0."""
         if patience is not None and not patience >= 0:
             raise SonorantError(f"patience must be at least 0 seconds, not {patience}")
         self._patience = patience
@@ -37,18 +37,18 @@ class ArrivingText:
         self._error: BaseException | None = None
 
     def write(self, text: str) -> None:
-        """Add text. Raises SonorantError after the end, and once nobody speaks it any more."""
+        """Add text. Raises SonorantError after `close`, and after the reader has stopped."""
         if not isinstance(text, str):
-            raise SonorantError(f"text is written as strings, not as {type(text).__name__}")
+            raise SonorantError(f"write strings, not {type(text).__name__}")
         if text:
             self._add(text)
 
     def pause(self) -> None:
-        """Say that no text follows for a while: what ends like a sentence is spoken. Raises as `write`."""
+        """Have a sentence that looks complete spoken now. Raises as `write`."""
         self._add(Lull.LONG)
 
     def close(self, error: BaseException | None = None) -> None:
-        """End the text; or break it off with an error, which is raised where it is spoken."""
+        """End the text, or abort it with an error, which is raised in the reader."""
         with self._changed:
             self._over, self._error = True, self._error or error
             self._changed.notify_all()
@@ -62,12 +62,12 @@ class ArrivingText:
         self.close(error)
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait, for so long at most, until there is text to read or the text is over; whether that is so."""
+        """Wait until there is text to read or the text has ended; False after a timeout."""
         with self._changed:
             return self._changed.wait_for(lambda: bool(self._unread) or self._over, seconds)
 
     def __iter__(self) -> Iterator[Fragment]:
-        """What was written, in order. Where there is none it says so once, and waits when it is asked again."""
+        """Written fragments in order. Without text it yields one short lull, then waits."""
         try:
             while True:
                 if not self.wait(0):
@@ -86,9 +86,9 @@ class ArrivingText:
     def _add(self, fragment: Fragment) -> None:
         with self._changed:
             if self._abandoned:
-                raise SonorantError("nobody speaks this text any more; stop writing it")
+                raise SonorantError("this text is no longer read; stop writing")
             if self._over:
-                raise SonorantError("the text has ended; write into another")
+                raise SonorantError("the text has ended; write to a new one")
             self._unread.append(fragment)
             self._changed.notify_all()
 

@@ -1,4 +1,4 @@
-"""Phonemes by espeak-ng through phonemizer, both GPL-3 and therefore an optional extra."""
+"""Phonemes by espeak-ng through phonemizer; an optional extra, because both are GPL-3."""
 
 import re
 import threading
@@ -9,32 +9,21 @@ from typing import Any
 
 from sonorant.errors import SonorantError
 from sonorant.text.frontend import NOTHING_GIVEN, PAUSES, GivenSounds, Phoneme, Sounds, SpokenText
-from sonorant.text.pieces import Piece, audible_sentences, given_in, spoken_text, with_given
-from sonorant.text.traced import TracedText
+from sonorant.text.pieces import Piece, TracedText, audible_sentences, given_in, spoken_text, with_given
 from sonorant.text.user_lexicon import Lexicon
 from sonorant.text.written_forms import plain_characters, split_unknown
 
 RULES = 1
-"""Revision of the rules here and in `written_forms`; raise it when the same text would get other phonemes."""
+"""Raise it when phonemes of a text change."""
 
-# espeak-ng publishes no inventory of a language, so this is the phonetic alphabet: every phone that espeak-ng writes is
-# one of these symbols or can be split into them.
+# The phonetic alphabet: espeak-ng has no inventory of a language, but its phones can be split into these symbols.
 _VOWELS = "aɑɐɒæʌəɘɚɛɜɝɞeɤɵiɨɪᵻyʏɯuʉʊoɔøœɶ"
 _CONSONANTS = "pbtdʈɖcɟkɡqɢʔmɱnɳɲŋɴʙrʀɾɽɸβfvθðszʃʒʂʐɕʑçʝxɣχʁħʕhɦɬɮʋɹɻjɥɰlɭʎʟɫwʍɓɗʄɠʛɧʘǀǃǂǁ"
 _JOINED = ("aɪ", "aʊ", "eɪ", "oʊ", "əʊ", "ɔɪ", "ɪə", "eə", "ʊə", "tʃ", "dʒ", "ts", "dz", "tɕ", "dʑ", "pf")
 _NASAL = tuple(f"{vowel}\u0303" for vowel in "aɑɛɔœəeiouɐ")
 _LONG = "ː"
-_SYMBOLS = tuple(
-    unicodedata.normalize("NFC", symbol)
-    for symbol in (
-        *_VOWELS,
-        *(v + _LONG for v in _VOWELS),
-        *_NASAL,
-        *(v + _LONG for v in _NASAL),
-        *_CONSONANTS,
-        *_JOINED,
-    )
-)
+_ALPHABET = (*_VOWELS, *(v + _LONG for v in _VOWELS), *_NASAL, *(v + _LONG for v in _NASAL), *_CONSONANTS, *_JOINED)
+_SYMBOLS = tuple(unicodedata.normalize("NFC", symbol) for symbol in _ALPHABET)
 _LENGTHS = range(max(map(len, _SYMBOLS)), 0, -1)
 
 _STRESS = {"ˈ": 1, "ˌ": 2}
@@ -64,13 +53,12 @@ class EspeakFrontend:
 
     @cached_property
     def version(self) -> str:
-        """Versions of espeak-ng, phonemizer and the rules of this package."""
         library = ".".join(str(number) for number in self._backend.version())
         lexicon = f", lexicon {self.lexicon.sha256[:12]}" if self.lexicon else ""
         return f"espeak-ng {library}, phonemizer {installed_version('phonemizer')}, rules {RULES}{lexicon}"
 
     def speak(self, text: str, given: GivenSounds = NOTHING_GIVEN) -> SpokenText:
-        """See `Frontend.speak`. espeak-ng does not tell how it reads numbers, so `text` still holds them as digits."""
+        """See `Frontend.speak`. `text` keeps digits, because espeak-ng does not return how it reads them."""
         known, unknown, sounds = self._known(text, given)
         return spoken_text(_written(known.text, sounds), self._pieces(known, sounds), unknown)
 
@@ -85,7 +73,7 @@ class EspeakFrontend:
         return audible_sentences(parts, unknown)
 
     def _known(self, text: str, given: GivenSounds) -> tuple[TracedText, tuple[str, ...], dict[str, Sounds]]:
-        """The text in plain characters, unknown ones, and the sounds that private characters stand for."""
+        """Plain text, unknown characters, and the sounds of private characters."""
         plain, sounds = TracedText.of(text), given_in(text, given)
         if self.lexicon:
             plain = with_given(plain, self.lexicon.find(plain.text), sounds)
@@ -106,7 +94,7 @@ class EspeakFrontend:
         return pieces
 
     def _words(self, text: TracedText) -> list[Piece]:
-        """The words of a text without pauses; all as one piece where espeak-ng finds more or fewer than are written."""
+        """Words of a text without pauses; one piece for all if espeak-ng finds another number of words."""
         with self._lock:
             spoken = self._backend.phonemize([text.text], separator=self._separator, strip=True)[0].split()
         written = list(re.finditer(r"\S*\w\S*", text.text))
@@ -136,11 +124,11 @@ def _load(language: str) -> tuple[Any, Any]:
         raise SonorantError(
             "text.frontend espeak needs the program espeak-ng; install the system package espeak-ng (note: it is GPL-3)"
         )
-    for name in (language, language.split("-")[0]):  # espeak-ng says `de` where others say `de-de`
+    for name in (language, language.split("-")[0]):  # de-de is `de` in espeak-ng
         if EspeakBackend.is_supported_language(name):
             backend = EspeakBackend(name, preserve_punctuation=False, with_stress=True, language_switch="remove-flags")
             return backend, Separator(phone="_", word=" ", syllable="")
-    raise SonorantError(f"language '{language}': espeak-ng does not know it; espeak-ng --voices lists those it knows")
+    raise SonorantError(f"language '{language}': not in espeak-ng; use one of `espeak-ng --voices`")
 
 
 def _pause(marks: str) -> str:
@@ -151,7 +139,6 @@ def _pause(marks: str) -> str:
 
 
 def _word(phones: list[str]) -> list[Phoneme]:
-    """Phonemes of one word from espeak-ng's phones; a phone outside the inventory is split into symbols of it."""
     result: list[Phoneme] = []
     for phone in phones:
         stress = next((_STRESS[mark] for mark in phone if mark in _STRESS), 0)
@@ -162,7 +149,7 @@ def _word(phones: list[str]) -> list[Phoneme]:
 
 
 def _symbols_of(phone: str) -> list[str]:
-    """Split a phone into symbols of the inventory, longest first; marks that the inventory lacks are dropped."""
+    """Split a phone into symbols of the inventory, longest first; other marks are dropped."""
     rest = unicodedata.normalize("NFC", "".join(mark for mark in phone if mark not in _STRESS))
     found = []
     while rest:

@@ -1,4 +1,4 @@
-"""Phonemes by gruut (MIT), offline: a lexicon, a CRF for words it lacks, numbers and dates as words."""
+"""Phonemes by gruut (MIT), offline: a lexicon, a CRF for other words, numbers and dates as words."""
 
 import importlib.util
 import logging
@@ -9,23 +9,16 @@ from functools import cache, cached_property
 from typing import Any
 
 from sonorant.errors import SonorantError
-from sonorant.text.english import early
-from sonorant.text.english import written_out as written_out_2
+from sonorant.text.english import early, written_out
 from sonorant.text.english.homographs import homographs
 from sonorant.text.frontend import NOTHING_GIVEN, PAUSES, GivenSounds, Phoneme, Sounds, SpokenText
-from sonorant.text.pieces import Piece, audible_sentences, given_in, placed, spoken_text, with_given
-from sonorant.text.processor import PLACEHOLDER, import_gruut, installed_version, new_processor
-from sonorant.text.traced import Span, TracedText
+from sonorant.text.gruut_processor import PLACEHOLDER, import_gruut, installed_version, new_processor
+from sonorant.text.pieces import Piece, Span, TracedText, audible_sentences, given_in, placed, spoken_text, with_given
 from sonorant.text.user_lexicon import Lexicon
-from sonorant.text.written_forms import plain_characters, signs_written_out, split_unknown, written_out
+from sonorant.text.written_forms import plain_characters, signs_written_out, split_unknown
 
-ENGLISH_RULES = (1, 2)
-"""Revisions of the English written forms: those of `written_forms`, and those of `english`. A voice speaks by the one
-that it learned with. Add one when the same text would get other phonemes."""
-RULES = 1
-"""Revision of the rules of other languages."""
-RULES_OF = {"fr-fr": 2}
-"""Of languages whose texts alone got other phonemes: liaison no longer stays with a word for the sentences after."""
+RULES = {"en": 2, "fr": 2}
+"""Revision of the written forms by language, 1 for others; raise it when phonemes of a text change."""
 
 _DIGIT = re.compile(r"\d")
 _PLACEHOLDER = re.compile(rf"{PLACEHOLDER}[a-z]{{4}}")
@@ -41,24 +34,21 @@ class GruutFrontend:
 
     name = "gruut"
 
-    def __init__(self, language: str, rules: int | None = None, lexicon: Lexicon | None = None) -> None:
-        """`rules`: one of `ENGLISH_RULES`, None = the newest; of no account in other languages."""
+    def __init__(self, language: str, lexicon: Lexicon | None = None) -> None:
         import_gruut()
         from gruut.const import KNOWN_LANGS
         from gruut.utils import resolve_lang
         from gruut_ipa import Phonemes
 
-        # gruut logs a traceback for each number it cannot read; here such a number is spelt out or reported as unknown.
+        # gruut logs a traceback for each number it cannot read; `_process` spells such a number.
         logging.getLogger("gruut").setLevel(logging.CRITICAL)
         self.language = language.lower().replace("_", "-")
         self._resolved = resolve_lang(self.language)
         if self._resolved not in KNOWN_LANGS:
-            raise SonorantError(
-                f"language '{language}': gruut does not know it; known: {', '.join(sorted(KNOWN_LANGS))}"
-            )
+            raise SonorantError(f"language '{language}': not in gruut; use one of {', '.join(sorted(KNOWN_LANGS))}")
         self._data = f"gruut_lang_{self._resolved.split('-')[0]}"
         if importlib.util.find_spec(self._data) is None:
-            raise SonorantError(f"language '{language}': its data are not installed; run: {_install(self._data)}")
+            raise SonorantError(f"language '{language}': its data is not installed; run: {_install(self._data)}")
         try:
             phones = [_split_stress(phone.text)[0] for phone in Phonemes.from_language(self._resolved)]
         except (OSError, AssertionError) as error:
@@ -66,23 +56,14 @@ class GruutFrontend:
                 f"language '{language}': gruut has no list of its phonemes ({error}); use text.frontend: espeak"
             ) from None
         self.symbols: tuple[str, ...] = (*dict.fromkeys(phones), *PAUSES)
-        self.rules = self._checked(rules)
+        self.rules = RULES.get(self._resolved.split("-")[0], 1)
         self.lexicon = lexicon and lexicon.bound(self.symbols)
 
-    def _checked(self, rules: int | None) -> int:
-        if not self._resolved.startswith("en-"):
-            return RULES_OF.get(self._resolved, RULES)
-        if rules is not None and rules not in ENGLISH_RULES:
-            known = ", ".join(map(str, ENGLISH_RULES))
-            raise SonorantError(f"text rules {rules} of {self.language} are not known here ({known}); update Sonorant")
-        return rules or ENGLISH_RULES[-1]
-
     def __reduce__(self) -> tuple[Any, ...]:
-        return GruutFrontend, (self.language, self.rules, self.lexicon)
+        return GruutFrontend, (self.language, self.lexicon)
 
     @cached_property
     def version(self) -> str:
-        """Versions of gruut, the language data and the rules of this package, and the user's lexicon by its hash."""
         data = f"{self._data} {installed_version(self._data)}"
         lexicon = f", lexicon {self.lexicon.sha256[:12]}" if self.lexicon else ""
         return f"gruut {installed_version('gruut')}, {data}, rules {self.rules}{lexicon}"
@@ -97,14 +78,14 @@ class GruutFrontend:
         return audible_sentences(*self._analyse(text, given))
 
     def _analyse(self, text: str, given: GivenSounds) -> tuple[list[tuple[str, list[Piece]]], tuple[str, ...]]:
-        """The spoken text and pieces of each sentence, and the unknown characters of all of them."""
+        """Spoken text and pieces of each sentence, and the unknown characters of the text."""
         known, unknown, sounds = self._known(text, given)
         found = dict.fromkeys(unknown)
         sentences = self._process(known.text, found)
         unread = {
             word.text for sentence in sentences for word in sentence if word.is_spoken and _DIGIT.search(word.text)
         }
-        if unread:  # such as 99.9.9.9, which is not a number: say its digits instead of guessing a word
+        if unread:  # such as 99.9.9.9: read its digits instead of guessing a word
             for word in sorted(unread, key=len, reverse=True):
                 known = known.sub(re.compile(re.escape(word)), lambda match: _NOT_WORD.sub(" ", match[0]))
             sentences = self._process(known.text, found)
@@ -119,17 +100,14 @@ class GruutFrontend:
         return parts, tuple(found)
 
     def _known(self, text: str, given: GivenSounds) -> tuple[TracedText, tuple[str, ...], dict[str, Sounds]]:
-        """The text as gruut is to see it, unknown characters, and the sounds that its placeholders stand for."""
-        english = self._resolved.startswith("en-")
+        """The text for gruut, unknown characters, and the sounds of its placeholders."""
         sounds = given_in(text, given)
         plain = TracedText.of(text)
         if self.lexicon:
             plain = with_given(plain, self.lexicon.find(plain.text), sounds)
-        if english and self.rules >= 2:
-            plain = written_out_2(plain_characters(early(plain)))
+        if self._resolved.startswith("en-"):
+            plain = written_out(plain_characters(early(plain)))
             plain = with_given(plain, homographs(plain.text, self.symbols), sounds)
-        elif english:
-            plain = written_out(plain_characters(plain))
         else:
             plain = signs_written_out(plain_characters(plain), self._resolved)
         plain, unknown = split_unknown(plain, self._resolved, sounds)
@@ -140,12 +118,12 @@ class GruutFrontend:
         return plain, unknown, {placeholders[character]: sound for character, sound in sounds.items()}
 
     def _process(self, text: str, unknown: dict[str, None]) -> list[Any]:
-        """gruut's sentences. A word that makes gruut raise is spelt out; a character that does is unknown."""
+        """gruut's sentences. A word on which gruut fails is spelt; such a character is unknown."""
         processor = _processor(self._resolved, self._data)
         try:
             graph, root = processor(text, lang=self._resolved)
             return list(processor.sentences(graph, root))
-        except Exception:  # its parsers of numbers, sums and dates raise anything; keep the words around
+        except Exception:  # its parsers of numbers, sums and dates raise anything; keep the other words
             words = text.split()
             if len(words) > 1:
                 return [sentence for word in words for sentence in self._process(word, unknown)]
@@ -177,7 +155,7 @@ class GruutFrontend:
 
 
 def _placeholder(number: int) -> str:
-    """A word that gruut takes as one and that nobody writes."""
+    """A word that does not occur in texts."""
     letters = ""
     for _ in range(4):
         number, letter = divmod(number, 26)
@@ -190,13 +168,13 @@ def _written(word: str, sounds: dict[str, Sounds]) -> str:
 
 
 def _install(data: str) -> str:
-    """How to get a language's data: by the extra that holds them, or by their own package."""
+    """Command that installs a language's data."""
     extra = data.removeprefix("gruut_lang_") in ("de", "fr", "es")
     return "pip install 'sonorant[languages]'" if extra else f"pip install {data.replace('_', '-')}"
 
 
 def _processor(language: str, data: str) -> Any:
-    """gruut's processor of a language for this thread: its database connections and models cannot be shared."""
+    """gruut's processor for this thread: its database connections and models cannot be shared."""
     processors = _LOCAL.__dict__.setdefault("processors", {})
     if language not in processors:
         processors[language] = new_processor(language, data)
@@ -205,6 +183,6 @@ def _processor(language: str, data: str) -> Any:
 
 @cache
 def _split_stress(phone: str) -> tuple[str, int]:
-    """Split a phone into its symbol and its stress (0, 1, 2); marks of pitch accent count as stress."""
+    """Symbol and stress (0, 1, 2) of a phone; pitch accents count as stress."""
     stress = min((_STRESS[mark] for mark in phone if mark in _STRESS), default=0)
     return unicodedata.normalize("NFC", "".join(mark for mark in phone if mark not in _STRESS)), stress

@@ -1,7 +1,7 @@
-"""Marks in a text: phonemes and pauses between double brackets, or SSML.
+"""Marks in a text: phonemes and pauses in double brackets, or SSML.
 
-A text is read into plain text in which each mark is one private character, with the place in the original of every
-character beside it. What follows - phrases, frontends - sees words, and knows nothing of brackets or XML.
+Each mark becomes one private character of a plain text, whose characters keep their place in the original. Phrases and
+frontends see the plain text only.
 
     Call [[ʃ ɪ v ˈɔ n]] now. [[pause 0.5]] Then wait.
 """
@@ -18,38 +18,38 @@ from itertools import chain
 from sonorant.errors import SonorantError
 from sonorant.text.arriving import Fragment, Lull
 from sonorant.text.frontend import Frontend, Phoneme, Sounds, SpokenText
-from sonorant.text.given_phonemes import parse_phonemes
-from sonorant.text.traced import Span
+from sonorant.text.pieces import Span
+from sonorant.text.user_lexicon import parse_phonemes
 
 MOST_PAUSE = 60.0
 """Seconds of one marked pause."""
 LONGEST_MARK = 400
-"""Characters between double brackets."""
+"""Characters in double brackets."""
 _SOUNDS_FIRST, _SOUNDS = 0xF0000, 0xF000
 _PAUSES_FIRST = 0x100000
-"""The character of a pause of no milliseconds; those behind it are a millisecond longer each."""
+"""Pause of 0 ms; each following character is 1 ms longer."""
 PAUSE = re.compile("[\U00100000-\U0010fffd]")
 _PRIVATE = re.compile("[\U000f0000-\U0010fffd]")
 _PAUSE_MARK = re.compile(r"pause\b\s*(.*)", re.DOTALL)
 _TIME = re.compile(r"\+?(\d{1,6}(?:\.\d{1,6})?|\.\d{1,6})\s*(s|ms)?")
 _SSML = re.compile(r"\s*<(?:\?xml|!DOCTYPE|speak)[\s>/]")
 _SSML_SHOWS = len("<!DOCTYPE ")
-"""Characters, without blanks before them, by which a text shows whether it is SSML."""
+"""Leading characters that decide whether a text is SSML."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prosody:
-    """How a run of text is to be spoken."""
+    """Speed and pitch of a run of text."""
 
     rate: float = 1.0
     """2.0 is twice as fast."""
     pitch: float = 0.0
-    """Semitones higher."""
+    """Semitones."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Plain characters in a row that stand for a part of the original: one by one, or all for all of it."""
+    """Consecutive plain characters that stand for `source`, one by one or as a whole."""
 
     source: Span
     one_by_one: bool
@@ -57,13 +57,12 @@ class _Run:
 
 
 CheckProsody = Callable[[Prosody], None]
-"""Raises SonorantError for what the voice cannot do."""
+"""Raises SonorantError if the voice cannot do it."""
 
 
 class MarkedText:
-    """The plain text of a marked one, in fragments, to be read once; lulls stay where they are, but nothing of a mark
-    or of an SSML document is given before it is complete. Raises SonorantError naming the place of a mark
-    that cannot be understood, when it is reached; in SSML before anything is given."""
+    """Fragments of the plain text of a marked text, to be read once. Lulls are passed on; a mark or an SSML document is
+    held back until it is complete. Raises SonorantError naming the place of an invalid mark."""
 
     def __init__(
         self,
@@ -73,10 +72,9 @@ class MarkedText:
         markup: bool = True,
         check_prosody: CheckProsody = lambda _: None,
     ) -> None:
-        """`markup`: False reads brackets and tags as ordinary characters. `check_prosody`: called for each run of SSML
-        that changes speed or pitch."""
+        """`markup`: False = brackets and tags are ordinary characters. `check_prosody`: called for prosody in SSML."""
         self.given: dict[str, Sounds] = {}
-        """Private characters of the plain text, and what to say in their place."""
+        """Sounds of the private characters."""
         self.frontend = frontend
         self._fragments = iter(fragments)
         self._markup, self._check_prosody = markup, check_prosody
@@ -106,16 +104,15 @@ class MarkedText:
             yield from self._without_brackets(fragments)
 
     def prosody(self, place: int) -> Prosody:
-        """That of the plain character at `place`."""
         return self._runs[bisect_right(self._places, place) - 1].prosody
 
     def source(self, first: int, end: int) -> Span:
-        """Where plain characters stand in the original: an empty span lies before its place."""
+        """Span in the original of plain characters; an empty one lies before its place."""
         start = self._source(first)[0]
         return start, max(self._source(end - 1)[1], start) if end > first else start
 
     def in_source(self, spoken: SpokenText) -> SpokenText:
-        """The same, with the spans of its units in the original."""
+        """With the spans of its units in the original."""
         units = []
         for unit in spoken.units:
             start, end = self.source(unit.start, unit.end)
@@ -129,7 +126,7 @@ class MarkedText:
         return (at, at + 1) if run.one_by_one else run.source
 
     def characters(self, text: str, source: Span, prosody: Prosody, *, one_by_one: bool = True) -> str:
-        """Add plain text that stands at `source`, and return it without private characters."""
+        """Add plain text for `source`, and return it without private characters."""
         last = self._runs[-1] if self._runs else None
         if text and not (
             last and one_by_one and last.one_by_one and last.source[1] == source[0] and last.prosody == prosody
@@ -142,14 +139,14 @@ class MarkedText:
         return text if text.isascii() else _PRIVATE.sub("\ufffd", text)
 
     def mark(self, character: str, source: Span, prosody: Prosody) -> str:
-        """Add a private character that stands for `source`."""
+        """Add a private character for `source`."""
         self._places.append(self._length)
         self._runs.append(_Run(source, False, prosody))
         self._length += 1
         return character
 
     def sounds(self, phonemes: tuple[Phoneme, ...], written: str) -> str:
-        """The character that stands for phonemes."""
+        """A new private character for phonemes."""
         character = chr(_SOUNDS_FIRST + len(self.given) % _SOUNDS)
         self.given[character] = Sounds(phonemes, written)
         return character
@@ -168,7 +165,7 @@ class MarkedText:
                 closing = waiting.find("]]", opening)
                 if closing < 0 or closing - opening > LONGEST_MARK:
                     if fragment is None or len(waiting) - opening > LONGEST_MARK:
-                        raise SonorantError(f"character {place + opening + 1}: [[ is not closed by ]]; {_HINT}")
+                        raise SonorantError(f"character {place + opening + 1}: [[ without ]]; {_HINT}")
                     break
                 if opening:
                     yield self.characters(waiting[:opening], (place, place + opening), Prosody())
@@ -189,18 +186,17 @@ class MarkedText:
             raise SonorantError(f"character {place + 1}: [[{mark[:40]}]]: {error}; {_HINT}") from None
 
 
-_HINT = "double brackets hold phonemes or a pause, as [[h ə l ˈoʊ]] and [[pause 0.5]]"
+_HINT = "write phonemes or a pause in double brackets, as [[h ə l ˈoʊ]] and [[pause 0.5]]"
 
 
 def pause_character(time: str) -> str:
-    """The character of a pause such as `0.5`, `0.5s` or `500ms`. Raises SonorantError for another time."""
+    """Private character of a pause of `0.5`, `0.5s` or `500ms`. Raises SonorantError for an invalid time."""
     match = _TIME.fullmatch(time.strip())
     seconds = float(match[1]) / (1000 if match[2] == "ms" else 1) if match else -1.0
     if not 0 <= seconds <= MOST_PAUSE:
-        raise SonorantError(f"'{time[:20]}' is no pause; give 0 to {MOST_PAUSE:g} seconds, as 0.5s or 500ms")
+        raise SonorantError(f"'{time[:20]}' is not a pause; write 0 to {MOST_PAUSE:g} seconds, as 0.5s or 500ms")
     return chr(_PAUSES_FIRST + round(1000 * seconds))
 
 
 def pause_seconds(character: str) -> float:
-    """Seconds of a pause's character."""
     return (ord(character) - _PAUSES_FIRST) / 1000

@@ -1,50 +1,88 @@
-"""Split a text of any length into phrases to speak one after another, reading no further than needed. A phrase is a
-sentence as the frontend delimits it; one too long to wait for is cut at a comma or a word's end."""
+"""Split a text of any length into phrases, reading no further than needed. A phrase is a sentence as the frontend
+delimits it; one that is too long is cut at a comma or between words."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import NamedTuple
 
+from sonorant.errors import SonorantError
 from sonorant.text.arriving import Fragment, Lull
-from sonorant.text.borders import LONGEST_PHRASE, Part, parts_of
 from sonorant.text.frontend import NOTHING_GIVEN, Frontend, GivenSounds, Phoneme, SpokenText, SpokenUnit
 from sonorant.text.markup import PAUSE, pause_seconds
 from sonorant.text.written_words import WrittenWord, place_words
 
+LONGEST_PHRASE = 400
+"""Characters, some 25 seconds of speech."""
+SHORTEST_CUT = LONGEST_PHRASE // 4
+"""Minimum number of characters before a cut."""
+_NEXT_WORD = 60
+"""Characters of the word after a full stop that decide whether it begins a sentence."""
+_WORDS_BEFORE = 3
+"""Words before a full stop that decide whether it ends a sentence."""
+_MAYBE_END = re.compile(r"\s*\n[^\S\n]*\n\s*|[.?!…؟。！？]+[\"'”’»)\]]*\s+")
+_ENDS_FOR_NOW = re.compile(r"(?:[.?!؟。！？]|([:…]))[\"'”’»)\]]*\s*\Z")
+_WORD = re.compile(rf"\S{{1,{_NEXT_WORD}}}")
+_LESSER_BORDERS = (
+    re.compile(r"(?:[,;:)\]]|(?<=\s)-{1,3}|[–—])\s+|(?<=[^\W\d])[–—]+(?=[^\W\d])"),  # a phrase ends
+    re.compile(r"(?<=[^\W\d])\s+(?=[^\W\d])"),  # a word ends, but not between a number and its unit
+    re.compile(r"\s+"),
+    re.compile(r"[^\w\s]+"),  # scripts without spaces, addresses
+)
+"""A long sentence is cut at the last match of the first of these patterns that matches."""
+_CAPITAL, _SMALL = ("Smith", "B."), ("it", "five")
+"""Words of each kind that matters after an abbreviation: a name, an initial; any word, a number."""
+
+IsEnd = Callable[[str, str], bool]
+"""Whether a sentence ends between the words before a border and the word after it."""
+Cut = tuple[int, bool]
+"""Number of characters, and whether their sentence goes on after them."""
 _FRAGMENT = 4096
 _SILENT = re.compile(r"[\s.,;:?!…\"'()\[\]*_–—-]*")
-"""What no frontend speaks; long rows of it need not be analysed."""
+"""Silent in every frontend."""
+
+
+class Part(NamedTuple):
+    """Text for one call of the frontend."""
+
+    text: str
+    """Its last character may be a marked pause."""
+    goes_on: bool
+    """Whether its sentence goes on in the next part."""
+    start: int
+    """Place of its first character in the whole text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """The text that is spoken in one breath."""
+    """A stretch of text that is spoken at once."""
 
     spoken: SpokenText
-    """Without phonemes where nothing can be spoken; then it only lists the unknown characters. A pause that is marked
-    inside a sentence is a comma, its unit with `seconds`. The spans of units count from the beginning of the text."""
+    """Without phonemes if there are only unknown characters. A marked pause inside a sentence is a comma whose unit has
+    `seconds`. Spans of units count from the beginning of the text."""
     goes_on: bool
     """Whether the sentence continues in the next phrase."""
     characters: int
-    """Characters of text read for this phrase and for silent text since the last one."""
+    """Characters read for this phrase, with silent ones since the last phrase."""
     pause: float | None = None
-    """Seconds of silence that the text marks after it."""
+    """Seconds of a marked pause after the phrase."""
     pause_place: int = 0
-    """Where in the text that pause is marked."""
+    """Place of the mark."""
     words: tuple[WrittenWord, ...] = ()
-    """The written words that it speaks, where they were asked for."""
+    """Its written words, if requested."""
 
 
 def split_phrases(
     text: str | Iterable[Fragment], frontend: Frontend, given: GivenSounds = NOTHING_GIVEN, *, words: bool = False
 ) -> Iterator[Phrase | Lull]:
-    """Yield the phrases of a text, or of a text's fragments, which may end anywhere, and the lulls of the fragments.
+    """Yield the phrases of a text, or of its fragments, which may end anywhere, and the lulls among them.
 
-    The phrases equal what `frontend.sentences` says of each paragraph, however the text is cut into fragments. The next
-    fragment is read only when no complete sentence is left; a sentence is complete once the beginning of the next word
-    settles it, or a long lull follows. `given`: sounds of private characters, which may grow as fragments are read;
-    pauses are private characters too (`sonorant.text.markup`). `words`: also find the written words of each phrase.
-    Raises SonorantError for a word longer than a phrase.
+    The phrases equal `frontend.sentences` of each paragraph, whatever the fragments are. The next fragment is read only
+    when no complete sentence is left; a sentence is complete when the start of the next word shows that it ended, or
+    after a long lull. `given`: sounds of private characters, which may grow while fragments are read; pauses are
+    private characters too (`sonorant.text.markup`). `words`: also find the written words. Raises SonorantError for a
+    word longer than a phrase.
     """
     held: Phrase | None = None
     for part in parts_of(_fragments(text), frontend, given):
@@ -61,7 +99,6 @@ def split_phrases(
 
 
 def _phrases(whole: Part, frontend: Frontend, given: GivenSounds, words: bool) -> Iterator[Phrase]:
-    """The phrases of a part of the text."""
     part, goes_on, start = whole
     characters, pause = len(part), None
     if PAUSE.match(part[-1:]):
@@ -95,14 +132,14 @@ def _written(text: str, given: GivenSounds) -> str:
 
 
 def _pauses_inside(phrase: Phrase) -> bool:
-    """Whether the phrase is the beginning of a sentence that goes on after a marked pause."""
+    """Whether the phrase is the start of a sentence that goes on after a marked pause."""
     if phrase.pause is None or not phrase.spoken.phonemes or len(phrase.spoken.text) >= LONGEST_PHRASE:
         return False
     return phrase.spoken.phonemes[-1].symbol not in (".", "?", "!")
 
 
 def _joined(held: Phrase, phrase: Phrase) -> Phrase:
-    """A sentence's beginning, the pause after it, and its next part."""
+    """Join the start of a sentence, the pause after it and its next part."""
     before, after = held.spoken, phrase.spoken
     if not after.phonemes:  # two pauses in a row, or nothing that can be spoken
         text = SpokenText(before.text, before.phonemes, (*before.unknown, *after.unknown), before.units)
@@ -132,3 +169,98 @@ def _fragments(text: str | Iterable[Fragment]) -> Iterator[Fragment]:
             yield fragment
         else:
             yield from (fragment[start : start + _FRAGMENT] for start in range(0, len(fragment), _FRAGMENT))
+
+
+def parts_of(fragments: Iterable[Fragment], frontend: Frontend, given: GivenSounds) -> Iterator[Part | Lull]:
+    """Yield each part of the text as soon as its end is certain, and pass on lulls after the parts that they end. The
+    first letter of the next word often shows whether a sentence ended; otherwise the whole word is needed."""
+
+    @lru_cache(maxsize=256)
+    def is_end(before: str, after: str) -> bool:
+        found = frontend.sentences(f"{before} {after}", given)
+        return len(found) > 1 and _words(found[-1]) == words(after)
+
+    @lru_cache(maxsize=256)
+    def words(after: str) -> int:
+        return _words(frontend.speak(after, given))
+
+    foresees = not (frontend.lexicon and frontend.lexicon.crosses_sentences)
+    waiting, place = "", 0
+    for number, fragment in enumerate(fragments):
+        if isinstance(fragment, str):
+            waiting += fragment
+            place += len(waiting) - len(waiting.lstrip())
+            waiting = waiting.lstrip()
+        ending = fragment is Lull.LONG
+        while cut := _first_cut(waiting, is_end, complete=ending, foresees=foresees) or (
+            _cut_for_now(waiting, is_end) if ending else None
+        ):
+            yield Part(waiting[: cut[0]], cut[1], place)
+            waiting, place = _behind(waiting, cut[0], place)
+        if isinstance(fragment, Lull):
+            yield fragment
+        elif number and foresees and _ENDS_FOR_NOW.search(waiting):
+            # A capital follows most often: fill the cache while waiting for it.
+            _ends_before_any(_last_words(waiting), "S", is_end)
+    while waiting:
+        length, goes_on = _first_cut(waiting, is_end, complete=True) or (len(waiting), False)
+        yield Part(waiting[:length], goes_on, place)
+        waiting, place = _behind(waiting, length, place)
+
+
+def _behind(text: str, cut: int, place: int) -> tuple[str, int]:
+    """The text after a cut, without leading blanks, and its place."""
+    rest = text[cut:].lstrip()
+    return rest, place + len(text) - len(rest)
+
+
+def _first_cut(text: str, is_end: IsEnd, *, complete: bool = False, foresees: bool = False) -> Cut | None:
+    """The first cut; None if there is none or more text is needed. `complete`: no text follows. `foresees`: the first
+    letter of a word may decide."""
+    if pause := PAUSE.search(text, 0, LONGEST_PHRASE):
+        before = text[: pause.start()]
+        return _first_cut(before, is_end, complete=True) or (pause.end(), True)
+    for border in _MAYBE_END.finditer(text, 0, LONGEST_PHRASE):
+        if border[0].count("\n") > 1:
+            return border.end(), False
+        before = _last_words(text[: border.end()])
+        after = _WORD.match(text, border.end())
+        unfinished = after is None or (after.end() == len(text) and len(after[0]) < _NEXT_WORD)
+        if unfinished and not complete:
+            ends = after is not None and foresees and _ends_before_any(before, after[0][0], is_end)
+            return (border.end(), False) if ends else None
+        if after and is_end(before, after[0]):
+            return border.end(), False
+    if len(text) <= LONGEST_PHRASE:
+        return None
+    for border_kind in _LESSER_BORDERS:
+        borders = [border.end() for border in border_kind.finditer(text, SHORTEST_CUT, LONGEST_PHRASE)]
+        if borders:
+            return borders[-1], True
+    word = text[SHORTEST_CUT:LONGEST_PHRASE]
+    raise SonorantError(f"a word of more than {len(word)} characters cannot be spoken: '...{word[:20]}...'; add spaces")
+
+
+def _ends_before_any(before: str, letter: str, is_end: IsEnd) -> bool:
+    """Whether a sentence ends before every word that begins with this letter. Numbers are excluded, as a unit may
+    follow."""
+    if not (letter.isascii() and letter.isalpha()) or any(character.isdigit() for character in before):
+        return False
+    return all(is_end(before, word) for word in (_CAPITAL if letter.isupper() else _SMALL))
+
+
+def _cut_for_now(text: str, is_end: IsEnd) -> Cut | None:
+    """The whole text, if it ends like a sentence: with a colon, or where its own beginning would start a sentence."""
+    end = _ENDS_FOR_NOW.search(text)
+    if end is None or len(text) > LONGEST_PHRASE:
+        return None
+    ends = end[1] is not None or is_end(_last_words(text), text.split(maxsplit=1)[0][:_NEXT_WORD])
+    return (len(text), False) if ends else None
+
+
+def _last_words(text: str) -> str:
+    return " ".join(text.split()[-_WORDS_BEFORE:])
+
+
+def _words(spoken: SpokenText) -> int:
+    return sum(phoneme.word_start for phoneme in spoken.phonemes)

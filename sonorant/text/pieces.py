@@ -1,34 +1,119 @@
-"""What frontends find in a text, joined into the text as spoken."""
+"""TracedText, a text that is rewritten and keeps the place of each character in the original; and the words and pauses
+that a frontend finds in it, joined into the spoken text."""
+
+from __future__ import annotations
 
 import dataclasses
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from itertools import accumulate
 
 from sonorant.text.frontend import PAUSES, GivenSounds, Phoneme, Sounds, SpokenText, SpokenUnit
-from sonorant.text.traced import Span, TracedText
 
+Replacement = str | Callable[[re.Match[str]], str]
+Rules = tuple[tuple[str, Replacement], ...]
+"""Patterns and their replacements, in the order in which they run."""
+Span = tuple[int, int]
+"""First character and the one after the last."""
 _LOCAL_FIRST = 0xFF000
-"""First of the private characters that stand for words of the lexicon and homographs; below are those of a text."""
+"""First of the private characters that stand for words of the lexicon and homographs; marks use those below."""
 _LOCAL = 0xFFE
-"""How many there are: more words of one text stay with the frontend."""
+"""How many there are; further words of a text are left to the frontend."""
 _TOKEN = re.compile(r"\w+|[^\w\s]")
+
+
+class TracedText:
+    """Characters with their spans in the original. Methods return a new text."""
+
+    __slots__ = ("spans", "text")
+
+    def __init__(self, text: str, spans: Sequence[Span]) -> None:
+        self.text = text
+        self.spans = spans
+
+    @classmethod
+    def of(cls, text: str) -> TracedText:
+        return cls(text, [(place, place + 1) for place in range(len(text))])
+
+    def sub(self, pattern: re.Pattern[str], replacement: Replacement) -> TracedText:
+        """As `re.sub`."""
+        if pattern.search(self.text) is None:
+            return self
+        expand = replacement if callable(replacement) else _template(replacement)
+        return self.replaced((match.start(), match.end(), expand(match)) for match in pattern.finditer(self.text))
+
+    def replaced(self, pieces: Iterable[tuple[int, int, str]]) -> TracedText:
+        """Replace pieces (first, end, new text), given in order. Characters at the start and end of a piece that stay
+        the same keep their spans; the others get the span of everything between."""
+        texts: list[str] = []
+        spans: list[Span] = []
+        done = 0
+        for first, end, new in pieces:
+            texts += self.text[done:first], new
+            spans += self.spans[done:first]
+            old = self.text[first:end]
+            same_start = _same(old, new)
+            same_end = _same(old[same_start:][::-1], new[same_start:][::-1])
+            between = self.span(first + same_start, end - same_end)
+            spans += self.spans[first : first + same_start]
+            spans += [between] * (len(new) - same_start - same_end)
+            spans += self.spans[end - same_end : end]
+            done = end
+        return TracedText("".join((*texts, self.text[done:])), [*spans, *self.spans[done:]])
+
+    def mapped(self, change: Callable[[str], str]) -> TracedText:
+        """Replace each character by any number of characters."""
+        changed = [change(character) for character in self.text]
+        spans = [span for span, new in zip(self.spans, changed, strict=True) for _ in new]
+        return TracedText("".join(changed), spans)
+
+    def part(self, first: int, end: int) -> TracedText:
+        return TracedText(self.text[first:end], self.spans[first:end])
+
+    def strip_blanks(self) -> TracedText:
+        """One blank between words and none at the edges."""
+        words = list(re.finditer(r"\S+", self.text))
+        starts = list(accumulate((len(word[0]) + 1 for word in words), initial=0))[:-1]
+        spans: list[Span] = []
+        for word, start in zip(words, starts, strict=True):
+            if start:
+                spans.append(self.spans[word.start() - 1])
+            spans += self.spans[word.start() : word.end()]
+        return TracedText(" ".join(word[0] for word in words), spans)
+
+    def span(self, first: int, end: int) -> Span:
+        """Span in the original; an empty one lies before `first`."""
+        if first < end:
+            return self.spans[first][0], max(span[1] for span in self.spans[first:end])
+        place = self.spans[first][0] if first < len(self.spans) else self.spans[-1][1] if self.spans else 0
+        return place, place
+
+
+def _same(one: str, other: str) -> int:
+    """Length of the common prefix."""
+    pairs = zip(one, other, strict=False)
+    return next((number for number, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+
+
+def _template(replacement: str) -> Callable[[re.Match[str]], str]:
+    return (lambda match: match.expand(replacement)) if "\\" in replacement else (lambda _: replacement)
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A word or a pause as a frontend finds it, before pauses in a row become one."""
+    """A word or a pause, before pauses in a row become one."""
 
     text: str
     span: Span
-    """Where it stands in the text that was given."""
+    """In the original text."""
     phonemes: tuple[Phoneme, ...]
 
 
 def spoken_text(text: str, pieces: Iterable[Piece], unknown: tuple[str, ...]) -> SpokenText:
-    """Join pieces: drop pauses at the start, and keep only the first strongest of several in a row."""
+    """Join pieces: drop leading pauses, and keep the first of the strongest of several in a row."""
     phonemes: list[Phoneme] = []
     units: list[SpokenUnit] = []
     for piece in pieces:
@@ -50,16 +135,16 @@ def spoken_text(text: str, pieces: Iterable[Piece], unknown: tuple[str, ...]) ->
 
 
 def audible_sentences(parts: Iterable[tuple[str, Iterable[Piece]]], unknown: tuple[str, ...]) -> list[SpokenText]:
-    """Sentences of (text, pieces), without silent ones; the first lists the `unknown` characters."""
+    """Sentences of (text, pieces) without the silent ones; the first lists the `unknown` characters."""
     joined = [spoken_text(spoken, part, ()) for spoken, part in parts]
     audible = [sentence for sentence in joined if sentence.phonemes]
     return [dataclasses.replace(audible[0], unknown=unknown), *audible[1:]] if audible else []
 
 
 def placed(words: Sequence[str], text: TracedText) -> list[Span]:
-    """Where in the original each of these words stands, which were found in `text` in this order. A word that is not
-    there as it is, such as one of a number written out, has the span of all that stands between its neighbours. The
-    two are compared as a whole: the word of an abbreviation may well be written out further on."""
+    """Spans in the original of words that were found in `text` in this order. A word that is not in `text`, such as
+    one of a number, gets the span of everything between its neighbours. All words are aligned at once, because the
+    word of an abbreviation may also occur later in the text."""
     found = _whole_words(words, text.text)
     place = 0
     for number, word in enumerate(words):
@@ -86,7 +171,7 @@ def placed(words: Sequence[str], text: TracedText) -> list[Span]:
 
 
 def _whole_words(words: Sequence[str], text: str) -> list[Span | None]:
-    """Where those words stand that are written as they are spoken."""
+    """Spans of the words that are written as they are spoken."""
     tokens = list(_TOKEN.finditer(text))
     wanted = [(number, token) for number, word in enumerate(words) for token in _TOKEN.findall(word)]
     matcher = SequenceMatcher(None, [token for _, token in wanted], [token[0] for token in tokens], autojunk=False)
@@ -102,14 +187,14 @@ def _whole_words(words: Sequence[str], text: str) -> list[Span | None]:
 
 
 def given_in(text: str, given: GivenSounds) -> dict[str, Sounds]:
-    """The sounds of those private characters that the text holds."""
+    """The sounds of the private characters in the text."""
     if text.isascii() or not given:
         return {}
     return {character: given[character] for character in text if character in given}
 
 
 def with_given(text: TracedText, found: Iterable[tuple[int, int, Sounds]], sounds: dict[str, Sounds]) -> TracedText:
-    """Put a private character in place of each word whose sounds are given, and add it to `sounds`."""
+    """Replace each word whose sounds are given by a private character, and add it to `sounds`."""
     pieces = []
     for first, end, sound in found:
         if len(sounds) >= _LOCAL:

@@ -1,29 +1,27 @@
-"""The part of SSML 1.1 that people use: speak, p, s, break, phoneme, say-as, prosody (rate, pitch) and sub.
+"""The commonly used part of SSML 1.1: speak, p, s, break, phoneme, say-as, prosody (rate, pitch) and sub.
 
-The parser is expat, told to refuse document types: no entities are declared, so none expand or reach files. Everything
-else that SSML knows is refused by name.
+The parser is expat. Document types are refused, so that entities cannot expand or read files. Other elements are
+errors.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
 from xml.parsers import expat
 
 from sonorant.errors import SonorantError
 from sonorant.text.arriving import Fragment, Lull
-from sonorant.text.given_phonemes import parse_phonemes
-from sonorant.text.markup import CheckProsody, Prosody, pause_character
-from sonorant.text.say_as import said_as
-
-if TYPE_CHECKING:
-    from sonorant.text.markup import MarkedText
+from sonorant.text.english import table
+from sonorant.text.english.dates import date_in_words
+from sonorant.text.english.numbers import number, ordinal, roman
+from sonorant.text.markup import CheckProsody, MarkedText, Prosody, pause_character
+from sonorant.text.user_lexicon import parse_phonemes
 
 MOST_CHARACTERS = 1_000_000
 DEEPEST = 32
-"""Elements inside each other."""
+"""Levels of nested elements."""
 _ATTRIBUTES = {
     "speak": {"version", "xml:lang", "xmlns", "xmlns:xsi", "xsi:schemaLocation", "xml:base"},
     "p": {"xml:lang"}, "s": {"xml:lang"}, "break": {"time", "strength"}, "phoneme": {"ph", "alphabet"},
@@ -31,18 +29,25 @@ _ATTRIBUTES = {
 }  # fmt: skip
 _NEEDED = {"phoneme": "ph", "say-as": "interpret-as", "sub": "alias"}
 _WHOLE = ("phoneme", "say-as", "sub")
-"""Elements whose text is replaced as a whole, so that they hold no others."""
+"""Elements whose text is replaced as a whole; they hold only text."""
 _STRENGTHS = {"none": "0", "x-weak": "0.1", "weak": "0.2", "medium": "0.4", "strong": "0.7", "x-strong": "1.2"}
 _RATES = {"x-slow": 0.5, "slow": 0.75, "medium": 1.0, "default": 1.0, "fast": 1.3, "x-fast": 1.7}
 _PITCHES = {"x-low": -6.0, "low": -3.0, "medium": 0.0, "default": 0.0, "high": 3.0, "x-high": 6.0}
+KINDS = (
+    "characters", "spell-out", "verbatim", "digits", "telephone", "cardinal", "number", "ordinal", "fraction", "date",
+    "time", "currency", "unit", "address",
+)  # fmt: skip
+_ANY_LANGUAGE = ("characters", "spell-out", "verbatim", "digits", "telephone")
+_AS_WRITTEN = ("time", "currency", "unit", "address", "fraction")
+"""Read correctly by the frontend itself."""
 _PERCENT = re.compile(r"([+-]?)(\d{1,4}(?:\.\d{1,4})?)%")
 _NUMBER = re.compile(r"\d{1,3}(?:\.\d{1,4})?")
 _SEMITONES = re.compile(r"([+-]?\d{1,2}(?:\.\d{1,4})?)st")
 
 
 def read_ssml(fragments: Iterable[Fragment], marked: MarkedText, check: CheckProsody) -> Iterator[Fragment]:
-    """Read a document as a whole, then yield its plain text, added to `marked` as it is asked for; pass lulls on.
-    Raises SonorantError naming line and column of the first fault, among them prosody that `check` refuses."""
+    """Read the whole document, then yield its plain text, added to `marked`; pass lulls on. Raises SonorantError naming
+    line and column of the first fault, including prosody refused by `check`."""
     document = ""
     for fragment in fragments:
         if isinstance(fragment, Lull):
@@ -87,10 +92,10 @@ class _Reader:
         return SonorantError(f"SSML line {line}, column {column}: {reason}")
 
     def _refuse_document_type(self, *_: object) -> None:
-        raise self._fault("a document type is not read here; leave out <!DOCTYPE ...>")
+        raise self._fault("document types are not allowed; remove <!DOCTYPE ...>")
 
     def _place(self) -> int:
-        """Character of the document at which the parser is; it counts bytes."""
+        """The parser's place in characters; expat counts bytes."""
         at = self._parser.CurrentByteIndex
         if self._ascii:
             return at
@@ -122,23 +127,23 @@ class _Reader:
 
     def _check_element(self, name: str, attributes: dict[str, str]) -> None:
         if not self._open and name != "speak":
-            raise self._fault(f"begins with <{name}>, not with <speak>")
+            raise self._fault(f"the document begins with <{name}>; begin it with <speak>")
         if name not in _ATTRIBUTES or (self._open and name == "speak"):
             inner = ", ".join(known for known in _ATTRIBUTES if known != "speak")
-            raise self._fault(f"<{name}> is not spoken here; inside <speak> there are {inner}")
+            raise self._fault(f"<{name}> is not supported; inside <speak> use {inner}")
         for attribute in attributes:
             if attribute not in _ATTRIBUTES[name] and not attribute.startswith("xmlns"):
                 known = ", ".join(sorted(_ATTRIBUTES[name]))
-                raise self._fault(f"<{name}> has no {attribute} here; it takes {known}")
+                raise self._fault(f"<{name}> does not support {attribute}; use {known}")
         if (needed := _NEEDED.get(name)) and not attributes.get(needed, "").strip():
             raise self._fault(f"<{name}> needs {needed}")
         if self._open and self._open[-1][0] in (*_WHOLE, "break"):
-            raise self._fault(f"<{name}> inside <{self._open[-1][0]}>, which holds only text")
+            raise self._fault(f"<{name}> inside <{self._open[-1][0]}>, which may hold only text")
         if len(self._open) >= DEEPEST:
-            raise self._fault(f"more than {DEEPEST} elements inside each other")
+            raise self._fault(f"more than {DEEPEST} nested elements")
         spoken = attributes.get("xml:lang", self._language).lower().replace("_", "-")
         if spoken.split("-")[0] != self._language.split("-")[0]:
-            raise self._fault(f"xml:lang is {spoken}, and this voice speaks {self._language}")
+            raise self._fault(f"xml:lang is {spoken}, but this voice speaks {self._language}")
 
     def _text(self, text: str) -> None:
         name, _, prosody = self._open[-1]
@@ -146,7 +151,7 @@ class _Reader:
             self._whole = (self._whole[0], self._whole[1] + text)
         elif name == "break":
             if text.strip():
-                raise self._fault("<break> holds no text; write <break/>")
+                raise self._fault("<break> cannot hold text; write <break/>")
         else:
             start = self._place()
             # A line break in a document is a blank; paragraphs are <p>.
@@ -171,7 +176,7 @@ class _Reader:
         try:
             if name == "phoneme":
                 if (alphabet := attributes.get("alphabet", "ipa")) != "ipa":
-                    raise SonorantError(f"the alphabet {alphabet} is not known here; write ipa")
+                    raise SonorantError(f"unknown alphabet {alphabet}; write ipa")
                 phonemes = parse_phonemes(attributes["ph"], self._marked.frontend.symbols, self._language)
                 self._mark(self._marked.sounds(phonemes, text or attributes["ph"]), source, prosody)
                 return
@@ -192,7 +197,7 @@ class _Reader:
 
 
 def _rate(attributes: dict[str, str]) -> float:
-    """Times as fast: 120% and 1.2 of the usual, +20% faster than around."""
+    """Speed factor: 120% and 1.2 are absolute, +20% is relative."""
     text = attributes.get("rate", "medium").strip()
     if text in _RATES:
         return _RATES[text]
@@ -202,12 +207,12 @@ def _rate(attributes: dict[str, str]) -> float:
     else:
         rate = float(text) if _NUMBER.fullmatch(text) else 0.0
     if rate <= 0:
-        raise SonorantError(f"rate '{text[:20]}' is none; write 120%, +20%, 1.2 or one of {', '.join(_RATES)}")
+        raise SonorantError(f"invalid rate '{text[:20]}'; write 120%, +20%, 1.2 or one of {', '.join(_RATES)}")
     return rate
 
 
 def _pitch(attributes: dict[str, str]) -> float:
-    """Semitones higher: +2st, or +10% of the frequency."""
+    """Semitones: +2st, or +10% of the frequency."""
     text = attributes.get("pitch", "medium").strip()
     if text in _PITCHES:
         return _PITCHES[text]
@@ -216,5 +221,72 @@ def _pitch(attributes: dict[str, str]) -> float:
     match = _PERCENT.fullmatch(text)
     ratio = 1 + float(match[1] + match[2]) / 100 if match and match[1] else 0.0
     if ratio <= 0:
-        raise SonorantError(f"pitch '{text[:20]}' is none; write +2st, +10% or one of {', '.join(_PITCHES)}")
+        raise SonorantError(f"invalid pitch '{text[:20]}'; write +2st, +10% or one of {', '.join(_PITCHES)}")
     return 12 * math.log2(ratio)
+
+
+def said_as(text: str, kind: str, form: str, language: str) -> str:
+    """Words of `text`, which has single blanks, read as the `kind` of a say-as element. `form`: of a date (mdy, dmy,
+    ymd, md, dm, my, y). Raises SonorantError if the kind is unknown, needs another language or does not fit the
+    text."""
+    if kind not in KINDS:
+        raise SonorantError(f"interpret-as {kind} is unknown; use one of {', '.join(KINDS)}")
+    if kind in _ANY_LANGUAGE:
+        return _one_by_one(text, kind, language)
+    if not language.startswith("en"):
+        raise SonorantError(
+            f"interpret-as {kind} needs an English voice and this one speaks {language}; write the words, or use <sub>"
+        )
+    if kind in _AS_WRITTEN:
+        return text
+    return _ENGLISH[kind](text, form)
+
+
+def _one_by_one(text: str, kind: str, language: str) -> str:
+    if kind in ("digits", "telephone"):
+        if not re.search(r"\d", text):
+            raise SonorantError(f"'{text[:20]}' has no digits")
+        groups = re.findall(r"\d+|\+", text)
+        return ", ".join(" ".join(group) for group in groups) if kind == "telephone" else " ".join("".join(groups))
+    names = table("signs") if language.startswith("en") else {}
+    letters = [names.get(character, character) for character in text if not character.isspace()]
+    return ", ".join(letter.upper() if len(letter) == 1 else letter for letter in letters)
+
+
+def _cardinal(text: str, form: str) -> str:
+    if re.fullmatch(r"[IVXLC]+", text):
+        return number(str(roman(text)))
+    if not re.fullmatch(r"-?[\d,]{1,20}(?:\.\d+)?", text):
+        raise SonorantError(f"'{text[:20]}' is not a number")
+    return number(text)
+
+
+def _ordinal(text: str, form: str) -> str:
+    if re.fullmatch(r"[IVXLC]+", text):
+        return ordinal(roman(text))
+    digits = re.sub(r"[, ]|(?:st|nd|rd|th)$", "", text)
+    if not re.fullmatch(r"-?\d{1,15}", digits):
+        raise SonorantError(f"'{text[:20]}' is not a whole number")
+    return ordinal(int(digits))
+
+
+def _date(text: str, form: str) -> str:
+    fields = re.findall(r"\d+", text)
+    if not form:
+        return text
+    if sorted(form) not in [sorted(known) for known in ("mdy", "md", "my", "dm", "y", "m", "d")]:
+        raise SonorantError(f"format {form[:10]} is unknown; write mdy, dmy, ymd, md, dm, my or y")
+    if len(fields) != len(form):
+        raise SonorantError(f"'{text[:20]}' is not a date of format {form}")
+    try:
+        return date_in_words(**dict(zip(form, map(int, fields), strict=True)))
+    except ValueError as error:
+        raise SonorantError(f"'{text[:20]}': {error}") from None
+
+
+_ENGLISH: dict[str, Callable[[str, str], str]] = {
+    "cardinal": _cardinal,
+    "number": _cardinal,
+    "ordinal": _ordinal,
+    "date": _date,
+}

@@ -1,7 +1,7 @@
-"""The user's lexicon: how to pronounce words, by language. It goes before everything else that a frontend knows.
+"""Phonemes written by a person, and the user's lexicon, which overrides every other pronunciation.
 
-A text file: a line `[en-us]` begins the words of a language; every other line is a word, a tab or two blanks, and its
-phonemes. A word may hold blanks. Lines that begin with `#` are remarks.
+A lexicon is a text file. A line `[en-us]` begins the words of a language; each other line is a word, a tab or two
+blanks, and its phonemes. Words may contain blanks. Lines that begin with `#` are comments.
 
     [en-us]
     Siobhan    ʃ ɪ v ˈɔ n
@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import hashlib
 import re
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from sonorant.errors import SonorantError
-from sonorant.text.frontend import Phoneme, Sounds
-from sonorant.text.given_phonemes import parse_phonemes
+from sonorant.text.frontend import PAUSES, Phoneme, Sounds
 
 MOST_BYTES = 16 * 2**20
 LONGEST_WORD = 100
@@ -29,15 +29,20 @@ _ENTRY = re.compile(r"(.+?)(?:\s*\t\s*| {2,})(.+)")
 _START = re.compile(r"\w+|[^\w\s]")
 _HISSES = frozenset(("s", "z", "ʃ", "ʒ", "t͡ʃ", "d͡ʒ"))
 _VOICELESS = frozenset(("p", "t", "k", "f", "θ"))
+STRESS = {"ˈ": 1, "'": 1, "ˌ": 2}
+WORD_BORDER = "#"
+_SAME = {"tʃ": "t͡ʃ", "dʒ": "d͡ʒ", "ʧ": "t͡ʃ", "ʤ": "d͡ʒ", "g": "ɡ", "r": "ɹ", "ɝ": "ɚ", "ɜ": "ɚ", "ː": ""}
+"""Alternative spellings of a phone: the second is meant if the inventory lacks the first."""
+_VOWELS = frozenset("aɑɐɒæʌəɘɚɛɜɝɞeɤɵiɨɪᵻyʏɯuʉʊoɔøœɶ")
 
 
 @dataclass(frozen=True)
 class Source:
-    """The file that a lexicon was read from, to name it in errors."""
+    """The file of a lexicon, for errors."""
 
     name: str
     lines: Mapping[str, int]
-    """Word to the number of its line."""
+    """Line number of each word."""
 
     def place(self, word: str) -> str:
         return f"{self.name}: line {self.lines[word]}" if word in self.lines else self.name
@@ -53,9 +58,8 @@ class Lexicon:
         symbols: Sequence[str] | None = None,
         source: Source | None = None,
     ) -> None:
-        """`entries`: word to phonemes, as written; `symbols`: a frontend's inventory, None = not known yet, and then
-        the lexicon must be `bound` to it before it finds anything. Raises SonorantError naming a word whose phonemes
-        are not in the inventory."""
+        """`entries`: phonemes of each word, as written. `symbols`: a frontend's inventory; without it the lexicon finds
+        nothing until `bound`. Raises SonorantError naming a word whose phonemes are not in the inventory."""
         self.language = language
         self.entries = dict(entries)
         self.source = source or Source("lexicon", {})
@@ -73,28 +77,28 @@ class Lexicon:
             words.sort(key=lambda word: (-len(word), word.islower()))
 
     def bound(self, symbols: Sequence[str]) -> Lexicon:
-        """The same lexicon for an inventory. Raises SonorantError as the constructor."""
+        """The same lexicon with an inventory. Raises SonorantError as the constructor."""
         return Lexicon(self.language, self.entries, symbols, self.source)
 
     @property
     def sha256(self) -> str:
-        """Hash of what it says, hexadecimal."""
+        """Of `text()`, hexadecimal."""
         return hashlib.sha256(self.text().encode()).hexdigest()
 
     @cached_property
     def crosses_sentences(self) -> bool:
-        """Whether a word of it holds what may end a sentence, as `St. Ives` does."""
+        """Whether a word contains a possible end of a sentence, as `St. Ives` does."""
         return any(re.search(r"[.?!…]\S*\s", word) for word in self.entries)
 
     def text(self) -> str:
-        """The lexicon as a file, words in order."""
+        """Content of a lexicon file, words sorted."""
         lines = (f"{word}\t{phonemes}\n" for word, phonemes in sorted(self.entries.items()))
         return f"[{self.language}]\n" + "".join(lines)
 
     def find(self, text: str) -> Iterator[tuple[int, int, Sounds]]:
-        """Words of the lexicon in a text: first character, the one after the last, and what to say. A word in lower
-        case stands for any writing of it, one with capitals for its own; the longest that fits is taken. In English
-        a following 's is pronounced with the word."""
+        """Words of the lexicon in a text: first character, the one after the last, and the sounds. A word in lower case
+        matches in any case, one with capitals only itself; the longest match wins. In English a following 's is
+        pronounced with the word."""
         done = 0
         for start in _START.finditer(text):
             if start.start() < done:
@@ -109,7 +113,7 @@ class Lexicon:
                     break
 
     def _fits(self, word: str, text: str, start: int) -> int:
-        """End of the word at this place of the text, 0 if it is not there as a whole word."""
+        """End of the whole word at `start`, 0 if it is not there."""
         end = start + len(word)
         there = text[start:end]
         if there != word and not (word.islower() and there.lower() == word):
@@ -125,8 +129,8 @@ def _possessive(phonemes: tuple[Phoneme, ...]) -> tuple[Phoneme, ...]:
 
 
 def read_lexicon(path: Path, language: str) -> Lexicon | None:
-    """The words of a language in a lexicon file: those of `[en]` hold for `en-us` too, and its own go before them. None
-    if it has none. Raises SonorantError naming file and line."""
+    """The words of a language in a lexicon file, or None if there are none. `en-us` also has the words of `[en]`,
+    unless `[en-us]` has its own. Raises SonorantError naming file and line."""
     language = language.lower().replace("_", "-")
     parsed = _parse(_read(path), str(path))
     found = [parsed[name] for name in dict.fromkeys((language.split("-")[0], language)) if name in parsed]
@@ -162,17 +166,62 @@ def _parse(text: str, name: str) -> dict[str, Lexicon]:
             continue
         entry = _ENTRY.fullmatch(line)
         if entry is None:
-            raise SonorantError(f"{where}: '{line[:40]}' is no entry; write: word, a tab or two blanks, phonemes")
+            raise SonorantError(
+                f"{where}: '{line[:40]}' is not an entry; write a word, a tab or two blanks, and phonemes"
+            )
         if not language:
             raise SonorantError(f"{where}: a word before any language; begin with a line such as [en-us]")
         word = " ".join(entry[1].split())
         if len(word) > LONGEST_WORD:
             raise SonorantError(f"{where}: a word of {len(word)} characters; at most {LONGEST_WORD}")
         if word in entries[language]:
-            raise SonorantError(f"{where}: '{word}' stands in line {lines[language, word]} already; keep one of them")
+            raise SonorantError(f"{where}: '{word}' is already in line {lines[language, word]}; keep one of them")
         entries[language][word] = entry[2].strip()
         lines[language, word] = number
     return {
         language: Lexicon(language, words, source=Source(name, {word: lines[language, word] for word in words}))
         for language, words in entries.items()
     }
+
+
+def parse_phonemes(text: str, symbols: Sequence[str], language: str) -> tuple[Phoneme, ...]:
+    """Phonemes of the inventory `symbols`, with or without blanks between them: `h ə l ˈoʊ`, `həlˈoʊ`, `həˈloʊ`.
+
+    A stress mark applies to the next vowel; `#` separates words. Raises SonorantError naming the first phoneme that is
+    not in the inventory, or if there is none.
+    """
+    inventory = [symbol for symbol in symbols if symbol not in PAUSES]
+    longest = max(map(len, inventory))
+    phonemes: list[Phoneme] = []
+    stress, word_start = 0, True
+    rest = unicodedata.normalize("NFC", text).replace(":", "ː")
+    for written, meant in _SAME.items():
+        if meant in inventory and written not in inventory:
+            rest = rest.replace(written, meant)
+    while rest := rest.lstrip(" \t.‿"):
+        if rest[0] in STRESS:
+            stress, rest = STRESS[rest[0]], rest[1:]
+        elif rest[0] == WORD_BORDER:
+            word_start, rest = True, rest[1:]
+        else:
+            symbol, length = _longest_symbol(rest, inventory, longest)
+            if not length:
+                raise SonorantError(
+                    f"'{rest.split()[0][:8]}' does not begin with a phoneme of {language}; use {' '.join(inventory)}"
+                )
+            if symbol:
+                vowel = symbol[0] in _VOWELS
+                phonemes.append(Phoneme(symbol, stress if vowel else 0, word_start))
+                stress, word_start = 0 if vowel else stress, False
+            rest = rest[length:]
+    if not phonemes:
+        raise SonorantError("no phonemes; write them as in h ə l ˈoʊ")
+    return tuple(phonemes)
+
+
+def _longest_symbol(text: str, inventory: Sequence[str], longest: int) -> tuple[str, int]:
+    """The longest symbol at the start of the text and its length, 0 if there is none."""
+    for length in range(min(longest, len(text)), 0, -1):
+        if text[:length] in inventory:
+            return text[:length], length
+    return "", int(text[0] == "ː")  # a language without long vowels

@@ -1,6 +1,5 @@
-"""Which phonemes speak which word of the text as it is written: "1984" is one written word and three spoken ones.
-
-A frontend tells of each spoken word which characters it is spoken for; a written word is what stands between spaces."""
+"""Phonemes of each word as written: "1984" is one written word and three spoken ones. Written words are separated by
+spaces and long dashes."""
 
 from __future__ import annotations
 
@@ -13,39 +12,38 @@ from itertools import accumulate
 from sonorant.text.frontend import NOTHING_GIVEN, PAUSES, GivenSounds, SpokenText
 
 _TOKEN = re.compile(r"[^\s–—]+[–—]*|[–—]+")
-"""What stands between spaces; a long dash also divides words."""
 _EDGES = "\"'“”„‘’‚«»‹›()[]{}<>¿¡*_.,;:!?…。！？–—"
-"""Marks around a word that are no part of it."""
+"""Marks around a word that do not belong to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenWord:
-    """A word of the text, and the phonemes that speak it."""
+    """A word of the text and its phonemes."""
 
     text: str
     """Without the marks around it: `else` of `else?"`."""
     written: str
-    """With them, and with what stands behind it and is not spoken."""
+    """With them, and with text after it that is not spoken."""
     first: int
-    """Its first character in the text, from 0."""
+    """First character in the text."""
     last: int
-    """The character after its last one; marks around it excluded."""
+    """The one after the last; without the marks around it."""
     phonemes: tuple[int, int] = (0, 0)
-    """The first of its phonemes in the phrase, from 0, and the one after the last."""
+    """First phoneme in the phrase, and the one after the last."""
 
     def moved(self, phonemes: int) -> WrittenWord:
-        """The same, so many phonemes later."""
+        """Shifted by a number of phonemes."""
         return replace(self, phonemes=(self.phonemes[0] + phonemes, self.phonemes[1] + phonemes))
 
 
 def place_words(
     text: str, first: int, sentences: Sequence[SpokenText], given: GivenSounds = NOTHING_GIVEN
 ) -> list[tuple[WrittenWord, ...]]:
-    """The written words of each sentence that a frontend made of `text`, which begins at character `first` and in which
-    `given` stand for phonemes. The units of the sentences have their spans in `text`.
+    """The written words of each sentence. `first`: place of `text`; `given`: its private characters; spans of units are
+    in `text`.
 
-    What is not spoken stands with the word before it, in `written`. Written words that are spoken across each other are
-    one word: `$5 million`, said as "five million dollars".
+    Text that is not spoken is added to `written` of the word before it. Written words whose spoken words interleave are
+    one word: `$5 million`, "five million dollars".
     """
     tokens = list(_TOKEN.finditer(text))
     spoken = [

@@ -116,7 +116,7 @@ def test_an_error_leaves_neither_speech_nor_timings(voice_bundle: Path, tmp_path
         (["Hi.", "--voice", "BUNDLE", "--threads", "0"], b"", "threads must be at least 1"),
         (["Hi.", "--voice", "BUNDLE", "--variant", "int3"], b"", "BUNDLE: no variant 'int3'"),
         (["Hi.", "--voice", "BUNDLE", "--runtime", "abacus"], b"", "unknown runtime 'abacus'; there are: onnxruntime"),
-        (["a [[q]]", "--voice", "BUNDLE"], b"", "character 3: [[q]]: 'q' begins with no phoneme of en-us"),
+        (["a [[q]]", "--voice", "BUNDLE"], b"", "character 3: [[q]]: 'q' does not begin with a phoneme of en-us"),
         (["-", "--voice", "BUNDLE", "--stream"], b"<speak>a", "SSML line 1, column 9: no element found"),
         (["...", "--voice", "BUNDLE", "--stream"], b"", "nothing in the text can be spoken"),
         (["-", "--voice", "BUNDLE", "--stream"], b"Hello. And a caf\xe9", "standard input: not UTF-8 (byte 16)"),

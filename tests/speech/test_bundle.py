@@ -145,12 +145,3 @@ def test_a_lexicon_is_kept_by_hash_and_spoken_by(with_lexicon: Path, voice_bundl
         content_hash(read)
     with pytest.raises(SonorantError, match=r"lexicon\.txt: damaged"):
         Voice.load(with_lexicon).say("One.")
-
-
-def test_a_bundle_of_before_speaks_by_the_rules_of_before(voice_bundle: Path, tmp_path: Path) -> None:
-    def older(data: dict[str, Any]) -> None:
-        del data["frontend"]["rules"], data["frontend"]["lexicon"]
-
-    voice = Voice.load(edited(voice_bundle, tmp_path / "voice", older))
-    assert voice.frontend.rules == 1
-    assert voice.frontend.speak("5/8").text != Voice.load(voice_bundle).frontend.speak("5/8").text

@@ -144,7 +144,7 @@ def test_a_written_text_is_read_in_order_and_says_once_that_it_has_none() -> Non
     assert text.wait(0)
     text.close()
     assert list(reading) == ["three"]
-    with pytest.raises(SonorantError, match="nobody speaks this text any more"):
+    with pytest.raises(SonorantError, match="this text is no longer read"):
         text.write("four")
 
 
@@ -175,16 +175,16 @@ def test_a_text_that_is_not_read_any_more_holds_nothing_and_refuses_more() -> No
     assert next(reading) == "one"
     text.write("two")
     del reading
-    with pytest.raises(SonorantError, match="nobody speaks this text any more; stop writing it"):
+    with pytest.raises(SonorantError, match="this text is no longer read; stop writing"):
         text.write("three")
 
 
 def test_what_cannot_be_written_is_told() -> None:
     text = ArrivingText()
-    with pytest.raises(SonorantError, match="text is written as strings, not as NoneType"):
+    with pytest.raises(SonorantError, match="write strings, not NoneType"):
         text.write(None)  # type: ignore[arg-type]
     text.close()
-    with pytest.raises(SonorantError, match="the text has ended; write into another"):
+    with pytest.raises(SonorantError, match="the text has ended; write to a new one"):
         text.write("one")
     with pytest.raises(SonorantError, match="patience must be at least 0 seconds, not -1"):
         ArrivingText(patience=-1)

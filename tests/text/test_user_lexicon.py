@@ -102,10 +102,13 @@ def test_settings_name_the_file(lexicon: Path) -> None:
     ("text", "message"),
     [
         ("Siobhan\tʃ ɪ v\n", r"line 1: a word before any language; begin with a line such as \[en-us\]"),
-        ("[en-us]\nSiobhan ʃ ɪ v\n", "line 2: 'Siobhan ʃ ɪ v' is no entry; write: word, a tab or two blanks, phonemes"),
-        ("[en-us]\na\tˈeɪ\n\na\tə\n", "line 4: 'a' stands in line 2 already; keep one of them"),
-        ("[en-us]\nx\tq ø\n", "line 2: 'x': 'q' begins with no phoneme of en-us; there are: ɑ æ"),
-        ("[en-us]\nx\tˈˌ\n", "line 2: 'x': there are no phonemes"),
+        (
+            "[en-us]\nSiobhan ʃ ɪ v\n",
+            "line 2: 'Siobhan ʃ ɪ v' is not an entry; write a word, a tab or two blanks, and phonemes",
+        ),
+        ("[en-us]\na\tˈeɪ\n\na\tə\n", "line 4: 'a' is already in line 2; keep one of them"),
+        ("[en-us]\nx\tq ø\n", "line 2: 'x': 'q' does not begin with a phoneme of en-us; use ɑ æ"),
+        ("[en-us]\nx\tˈˌ\n", "line 2: 'x': no phonemes"),
         (f"[en-us]\n{'x' * 200}\ta\n", "line 2: a word of 200 characters; at most 100"),
     ],
 )

@@ -1,22 +1,25 @@
-"""Written forms of English as words, revision 2: addresses, dates, sums, units, numbers, abbreviations.
+"""English written forms as words: addresses, dates, sums, units, numbers, abbreviations.
 
-Each rule is a pattern and its words; rules run in order over the whole text, so a later one sees what earlier ones
-wrote. Most need a digit, and a text without one passes them over.
+Each rule is a pattern and its replacement. Rules run in order over the whole text, so a later rule sees the output of
+earlier ones. Tables of words are in `words.json`.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from functools import cache
+from pathlib import Path
+from typing import Any
 
-from sonorant.text.traced import Replacement, Rules, TracedText
+from sonorant.text.pieces import Replacement, Rules, TracedText
 from sonorant.text.written_forms import NOT_ASCII, without_accents
 
 Rule = tuple[re.Pattern[str], Replacement]
 
 _DIGIT = re.compile(r"\d")
 # Before typography is made plain: brackets, superscripts and primes lose their meaning there.
-_EARLY: tuple[tuple[str, str], ...] = (
+_EARLY: Rules = (
     ("²", "^2"),
     ("³", "^3"),
     (r"(?<=\d)″", '"'),
@@ -31,18 +34,28 @@ _EARLY: tuple[tuple[str, str], ...] = (
 
 
 def early(text: TracedText) -> TracedText:
-    """Signs around numbers that would be lost with the text's typography."""
-    return _apply(text, _early_rules()) if _DIGIT.search(text.text) else text
+    """Write out signs around numbers that `plain_characters` would remove."""
+    return _apply(text, _rules()[0]) if _DIGIT.search(text.text) else text
 
 
 def written_out(text: TracedText) -> TracedText:
-    """Write out what is not written as words, in text whose characters are plain; remove accents."""
+    """Write out plain text in words, without accents."""
     text = text.sub(NOT_ASCII, without_accents)
-    first, with_digits, always = _rules()
+    _, first, with_digits, always = _rules()
     text = _apply(text, first)
     if _DIGIT.search(text.text):
         text = _apply(text, with_digits)
     return _apply(text, always)
+
+
+def table(name: str) -> Any:
+    """A table of `words.json`."""
+    return _tables()[name]
+
+
+@cache
+def _tables() -> dict[str, Any]:
+    return dict(json.loads((Path(__file__).parent / "words.json").read_text(encoding="utf-8")))
 
 
 def _apply(text: TracedText, rules: tuple[Rule, ...]) -> TracedText:
@@ -52,15 +65,10 @@ def _apply(text: TracedText, rules: tuple[Rule, ...]) -> TracedText:
 
 
 @cache
-def _early_rules() -> tuple[Rule, ...]:
-    return tuple((re.compile(pattern), words) for pattern, words in _EARLY)
-
-
-@cache
 def _rules() -> tuple[tuple[Rule, ...], ...]:
-    """Those that run first, those for a text with digits, and those for any."""
-    from sonorant.text.english import abbreviations, addresses, amounts, dates, numerals
+    """Rules before typography is made plain, then those that run first, those for text with digits, those for any."""
+    from sonorant.text.english import abbreviations, addresses, amounts, dates
 
-    with_digits = (*addresses.RULES, *dates.RULES, *amounts.RULES, *numerals.RULES)
-    groups: tuple[Rules, ...] = (addresses.NET, with_digits, (*dates.ALWAYS, *abbreviations.RULES))
+    with_digits = (*addresses.RULES, *dates.RULES, *amounts.RULES)
+    groups: tuple[Rules, ...] = (_EARLY, addresses.NET, with_digits, (*dates.ALWAYS, *abbreviations.RULES))
     return tuple(tuple((re.compile(pattern), words) for pattern, words in group) for group in groups)

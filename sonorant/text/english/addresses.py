@@ -1,36 +1,22 @@
-"""Streets, places, telephone numbers and addresses of the net."""
+"""Streets, places, telephone numbers and internet addresses."""
 
 import re
 
+from sonorant.text.english import table
 from sonorant.text.english.numbers import cardinal, digits, house_number, number
-from sonorant.text.traced import Rules
+from sonorant.text.pieces import Rules
 
-STATES = {
-    "AL": "Alabama", "AK": "Alaska", "AZ": "Arizona", "AR": "Arkansas", "CA": "California", "CO": "Colorado",
-    "CT": "Connecticut", "DE": "Delaware", "FL": "Florida", "GA": "Georgia", "HI": "Hawaii", "ID": "Idaho",
-    "IL": "Illinois", "IN": "Indiana", "IA": "Iowa", "KS": "Kansas", "KY": "Kentucky", "LA": "Louisiana",
-    "ME": "Maine", "MD": "Maryland", "MA": "Massachusetts", "MI": "Michigan", "MN": "Minnesota",
-    "MS": "Mississippi", "MO": "Missouri", "MT": "Montana", "NE": "Nebraska", "NV": "Nevada",
-    "NH": "New Hampshire", "NJ": "New Jersey", "NM": "New Mexico", "NY": "New York", "NC": "North Carolina",
-    "ND": "North Dakota", "OH": "Ohio", "OK": "Oklahoma", "OR": "Oregon", "PA": "Pennsylvania",
-    "RI": "Rhode Island", "SC": "South Carolina", "SD": "South Dakota", "TN": "Tennessee", "TX": "Texas",
-    "UT": "Utah", "VT": "Vermont", "VA": "Virginia", "WA": "Washington", "WV": "West Virginia",
-    "WI": "Wisconsin", "WY": "Wyoming",
-}  # fmt: skip
-STREETS = {
-    "St": "Street", "Ave": "Avenue", "Av": "Avenue", "Blvd": "Boulevard", "Rd": "Road", "Dr": "Drive", "Ln": "Lane",
-    "Ct": "Court", "Pl": "Place", "Sq": "Square", "Hwy": "Highway", "Pkwy": "Parkway", "Ter": "Terrace",
-}  # fmt: skip
+STATES, STREETS, _ROOMS = table("states"), table("streets"), table("rooms")
 _QUARTERS = {"N": "North", "S": "South", "E": "East", "W": "West"}
 _STREET = "|".join(STREETS)
 _STATE = "|".join(STATES)
 _QUARTER = r"(?:([NSEW])\.? )?"
 _NAME = r"((?:[A-Z][a-z]+ ){1,3}|\d+(?:st|nd|rd|th) )"
-_TLD = "com|org|net|edu|gov|info|io|ai|app|dev|mil|int|eu|us|uk|de|fr|ca|ch|at|au|jp|co"
+_TLD = "|".join(table("top-level domains"))
 
 
 def ended(match: re.Match[str]) -> str:
-    """A point if the one of the abbreviation also ends the sentence."""
+    """`.` if the abbreviation's point also ends the sentence."""
     after = match.string[match.end() :]
     return "." if match[0].endswith(".") and re.match(r"\s*$|\s+[\"'(]?[A-Z]", after) else ""
 
@@ -52,7 +38,7 @@ def _telephone(match: re.Match[str]) -> str:
     for place, group in enumerate(groups):
         toll_free = group == "800" and place <= 1 and len(groups) > 2
         words.append("eight hundred" if toll_free else digits(group))
-    return ", ".join(words[:1] + words[1:]) if words[0] != "plus" else "plus " + ", ".join(words[1:])
+    return ", ".join(words).replace("plus, ", "plus ", 1)
 
 
 def _net(match: re.Match[str]) -> str:
@@ -73,18 +59,13 @@ def _room(match: re.Match[str]) -> str:
     return f"{_ROOMS.get(match[1].lower(), match[1])} {house_number(match[2])}{letter}"
 
 
-_ROOMS = {
-    "apt": "apartment", "ste": "suite", "rm": "room", "hwy": "highway", "rte": "route", "bldg": "building",
-    "fl": "floor",
-}  # fmt: skip
-
 _ADDRESS = (
     r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+",
     rf"(?:https?://)?(?:[A-Za-z0-9-]{{1,63}}\.)+(?:{_TLD})\b(?:/[\w./-]*\w)?/?",
     r"https?://[\w./-]*\w",
 )
 NET: Rules = tuple((rf"(?<![\w@.]){pattern}", _net) for pattern in _ADDRESS)
-"""Those that run before all others."""
+"""Rules that run before all others."""
 NAMED: Rules = (
     (rf"\b{_QUARTER}{_NAME}(Ave|Av|Blvd|Rd|Ln|Pkwy|Hwy)\b\.?", _street),
     (rf"\b{_QUARTER}{_NAME}(St)\b\.?(?! [A-Z])", _street),
@@ -92,7 +73,7 @@ NAMED: Rules = (
     (rf"(?<=[a-z], )({_STATE})\b", lambda match: STATES[match[1]]),
     (r"\bD\.C\.", lambda match: "D C" + ended(match)),
 )
-"""Those that need no digit."""
+"""Rules for text without digits too."""
 RULES: Rules = (
     (r"(?<![\d.])(\d{1,3}\.){3}\d{1,3}(?![\d.]?\d)", lambda match: " dot ".join(map(digits, match[0].split(".")))),
     (r"(?<![\d-])(?:\+?1[-. ])?\(?\b\d{3}\)?[-. ]\d{3}[-.]\d{4}\b(?!-)", _telephone),

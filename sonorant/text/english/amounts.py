@@ -1,25 +1,14 @@
-"""Sums of money and measures with their units."""
+"""Sums of money, measures, fractions, percentages, ranges, powers and plain numbers."""
 
 import re
 
-from sonorant.text.english.numbers import number
-from sonorant.text.traced import Rules
+from sonorant.text.english import table
+from sonorant.text.english.numbers import cardinal, digits, number, ordinal
+from sonorant.text.pieces import Rules
 
 _NUMBER = r"(\d(?:[\d,]*\d)?(?:\.\d+)?|\.\d+)"
-_MULTIPLES = {
-    "k": "thousand", "m": "million", "mn": "million", "mm": "million", "b": "billion", "bn": "billion",
-    "t": "trillion", "tn": "trillion",
-}  # fmt: skip
+_MULTIPLES, _CURRENCIES, _PLURALS, _UNITS = map(table, ("multiples", "currencies", "plurals", "units"))
 _MULTIPLE = r"(?: ?(thousand|million|billion|trillion)\b|(mn|bn|tn|[kKmMBT])\b| (mn|bn|tn)\b)?"
-_CURRENCIES = {
-    "$": ("dollar", "cent"), "£": ("pound", "penny"), "€": ("euro", "cent"), "¥": ("yen", ""), "₹": ("rupee", "paisa"),
-    "USD": ("U S dollar", "cent"), "EUR": ("euro", "cent"), "GBP": ("pound", "penny"), "JPY": ("yen", ""),
-    "CHF": ("Swiss franc", "centime"), "CAD": ("Canadian dollar", "cent"), "AUD": ("Australian dollar", "cent"),
-    "INR": ("rupee", "paisa"), "CNY": ("yuan", ""), "SEK": ("Swedish krona", ""), "US$": ("U S dollar", "cent"),
-    "A$": ("Australian dollar", "cent"), "C$": ("Canadian dollar", "cent"),
-}  # fmt: skip
-_PLURALS = {"penny": "pence", "foot": "feet", "inch": "inches", "yen": "yen", "yuan": "yuan",
-            "paisa": "paise", "krona": "kronor", "Celsius": "Celsius", "Fahrenheit": "Fahrenheit"}  # fmt: skip
 _SIGN = r"(US\$|A\$|C\$|[$£€¥₹]|\b(?:USD|EUR|GBP|JPY|CHF|CAD|AUD|INR|CNY|SEK)\b)"
 _CODE = r"([£€¥₹]|\b(?:USD|EUR|GBP|JPY|CHF|CAD|AUD|INR|CNY|SEK)\b)"
 _NO_NOUN = (
@@ -28,11 +17,10 @@ _NO_NOUN = (
     "today|now|later|ago|too|not|he|she|they|we|it|you"
 )
 _AS_ADJECTIVE = rf"(?=[ -](?!(?:{_NO_NOUN})\b)[a-z]{{2,}})"
-"""A noun follows, which the amount says more about: a $5 bill."""
+"""A noun follows, so the unit stays singular: a $5 bill."""
 
 
 def _named(amount: str, singular: str, *, adjective: bool = False) -> str:
-    """An amount's words with its unit in singular or plural."""
     return singular if adjective or amount == "1" else plural_unit(singular)
 
 
@@ -71,30 +59,6 @@ def _sum_range(match: re.Match[str]) -> str:
     return f"{number(low)} to {number(high)}{words} {plural_unit(_CURRENCIES[sign][0])}"
 
 
-_UNITS = {
-    "km": "kilometer", "m": "meter", "cm": "centimeter", "mm": "millimeter", "µm": "micrometer", "μm": "micrometer",
-    "nm": "nanometer", "mi": "mile", "yd": "yard", "yds": "yard", "ft": "foot", "in.": "inch",
-    "kg": "kilogram", "kgs": "kilogram", "g": "gram", "mg": "milligram", "µg": "microgram", "lb": "pound",
-    "lbs": "pound", "oz": "ounce", "L": "liter", "l": "liter", "ml": "milliliter", "mL": "milliliter",
-    "cl": "centiliter", "gal": "gallon", "qt": "quart", "pt": "pint", "tbsp": "tablespoon", "tsp": "teaspoon",
-    "ha": "hectare", "km/h": "kilometer per hour", "kph": "kilometer per hour", "kmh": "kilometer per hour",
-    "mph": "mile per hour", "mpg": "mile per gallon", "m/s": "meter per second", "rpm": "revolution per minute",
-    "Hz": "hertz", "kHz": "kilohertz", "MHz": "megahertz", "GHz": "gigahertz", "W": "watt", "kW": "kilowatt",
-    "MW": "megawatt", "GW": "gigawatt", "kWh": "kilowatt hour", "MWh": "megawatt hour", "V": "volt", "kV": "kilovolt",
-    "mV": "millivolt", "mA": "milliamp", "Ah": "amp hour", "mAh": "milliamp hour", "J": "joule", "kJ": "kilojoule",
-    "N": "newton", "Pa": "pascal", "kPa": "kilopascal", "hPa": "hectopascal", "psi": "pound per square inch",
-    "dB": "decibel", "cal": "calorie", "kcal": "kilocalorie", "B": "byte", "KB": "kilobyte", "kB": "kilobyte",
-    "MB": "megabyte", "GB": "gigabyte", "TB": "terabyte", "PB": "petabyte", "Kb": "kilobit", "Mb": "megabit",
-    "Gb": "gigabit", "kbps": "kilobit per second", "Mbps": "megabit per second", "Gbps": "gigabit per second",
-    "MB/s": "megabyte per second", "GB/s": "gigabyte per second", "ms": "millisecond", "ns": "nanosecond",
-    "s": "second", "sec": "second", "secs": "second", "min": "minute", "mins": "minute", "hr": "hour", "hrs": "hour",
-    "h": "hour", "yr": "year", "yrs": "year", "mo": "month", "mos": "month", "wk": "week", "wks": "week",
-    "°C": "degree Celsius", "°F": "degree Fahrenheit", "°": "degree", "K": "kelvin", "sq ft": "square foot",
-    "sq. ft.": "square foot", "sq m": "square meter", "sq km": "square kilometer", "sq mi": "square mile",
-    "MP": "megapixel", "hp": "horsepower", "Ω": "ohm",
-}  # fmt: skip
-_ONLY_APART = {"m", "g", "l", "L", "V", "W", "B", "K", "N", "J", "s", "h", "in.", "mo", "pt"}
-"""Units that are something else where they touch their number, as 3m of people; volts and the like are safe."""
 _UNIT = "|".join(re.escape(unit) for unit in sorted(_UNITS, key=len, reverse=True) if unit not in ("K", "B", "N", "J"))
 
 
@@ -116,12 +80,8 @@ def _measure(match: re.Match[str]) -> str:
     return f"{article or ''}{'minus ' if minus else ''}{number(amount)} {name}{point}"
 
 
-def _height(match: re.Match[str]) -> str:
-    return f"{number(match[1])} foot {number(match[2])}"
-
-
 def _inches(match: re.Match[str]) -> str:
-    """Only where the mark closes no quotation."""
+    """Unless the mark closes a quotation."""
     if match.string[: match.start()].count('"') % 2:
         return match[0]
     return f"{number(match[1])} {'inch' if re.match(r' [a-z]', match.string[match.end() :]) else 'inches'}"
@@ -133,8 +93,36 @@ def _cents(match: re.Match[str], unit: str) -> str:
 
 
 def _behind(match: re.Match[str]) -> str:
-    """A sum whose currency stands behind it."""
+    """A sum followed by its currency."""
     return ("minus " if match[1] else "") + f"{number(match[2])} {_named(match[2], _CURRENCIES[match[3]][0])}"
+
+
+def _fraction(upper: int, lower: int) -> str:
+    """Words of a fraction, with "over" if its denominator has no short name."""
+    names = {2: ("half", "halves"), 4: ("quarter", "quarters")}
+    if lower not in range(2, 21) and lower not in (25, 32, 50, 64, 100, 1000):
+        return f"{cardinal(upper)} over {cardinal(lower)}"
+    one, many = names.get(lower, (ordinal(lower), ordinal(lower) + "s"))
+    return f"{cardinal(upper)} {one if upper == 1 else many}"
+
+
+def _plain_fraction(match: re.Match[str]) -> str:
+    upper, lower = int(match[2]), int(match[3])
+    if not 0 < upper < lower:
+        return match[0]
+    return (f"{cardinal(int(match[1]))} and " if match[1] else "") + _fraction(upper, lower)
+
+
+def _power(match: re.Match[str]) -> str:
+    base, sign, exponent = match[1], match[2], match[3]
+    if exponent in "23" and not sign:
+        return f"{base} {'squared' if exponent == '2' else 'cubed'}"
+    return f"{base} to the power of {'minus ' if sign else ''}{cardinal(int(exponent))}"
+
+
+def _scientific(match: re.Match[str]) -> str:
+    minus = "minus " if match[2] == "-" else ""
+    return f"{number(match[1])} times ten to the power of {minus}{cardinal(int(match[3]))}"
 
 
 _ARTICLE = r"\b([Aa]n? |[Tt]he |[Tt]his |[Tt]hat |[Ee]very )?"
@@ -157,8 +145,36 @@ RULES: Rules = (
     (r"(?<![\w.])(\d+) ?¢|¢ ?(\d+)", lambda match: _cents(match, "cent")),
     (r"(?<![\w.])(\d+)p\b()", lambda match: _cents(match, "penny")),
     (_PER, lambda match: f" per {_UNITS.get(match[1], match[1])}"),
-    (r"(?<![\w.])(\d+)' ?(\d{1,2})(?:\"|''|(?=\s|$))", _height),
+    (r"(?<![\w.])(\d+)' ?(\d{1,2})(?:\"|''|(?=\s|$))", lambda match: f"{number(match[1])} foot {number(match[2])}"),
     (r"(?<![\w.])(\d+) ft\.? (\d{1,2}) in\b\.?", lambda match: f"{number(match[1])} feet {number(match[2])} inches"),
     (r"(?<![\w.'])(\d+(?:\.\d+)?)\"(?!\w)", _inches),
     (_MEASURE, _measure),
+    (r"\b24/7\b", "twenty four seven"),
+    (r"\b([Nn])os?\.? ?(?=\d)(?<=[.\s])", lambda match: "numbers " if "os" in match[0] else "number "),
+    (r"#(?=\d)", "number "),
+    (r"(?<![\w.])(\d{1,15}(?:\.\d{1,30})?)[eE]([-+]?)(\d{1,6})\b", _scientific),
+    (r"\b(\d+(?:\.\d+)?|[A-Za-z])\^(-?)(\d{1,6})\b", _power),
+    (r"(?<![\w/.,])(?:(\d{1,6})[ -])?(\d{1,6})/(\d{1,6})(?![\w/])", _plain_fraction),
+    (r"(?<![\d,])(\d[\d,]{0,19})(?:st|nd|rd|th)\b", lambda match: ordinal(int(match[1].replace(",", "")))),
+    (
+        rf"(?<![\w.-]){_NUMBER} ?%? ?- ?{_NUMBER}( ?%)?(?![\w-])",
+        lambda match: f"{number(match[1])} to {number(match[2])}{' percent' * bool(match[3])}",
+    ),
+    (r"(?<=\d) ?%", " percent"),
+    (
+        r"\b(\d+(?:\.\d+)?)(k|K|M|B|bn|m)(?= [a-z]{3,})",
+        lambda match: f"{number(match[1])} {_MULTIPLES[match[2].lower()]}",
+    ),
+    (r"\b(\d+)x\b(?! ?\d)", lambda match: f"{number(match[1])} times"),
+    (r"(?<=[\w)]) ?\+ ?(?=[\w(])", " plus "),
+    (r"(?<=[\w)]) ?= ?(?=[\w(-])", " equals "),
+    (r" ?[×✕] ?", " times "),
+    (r"(?<=\d) ?\* ?(?=\d)", " times "),
+    (r"(?<=\d) [xX] (?=\d)|(?<=\d)x(?=\d)", " by "),
+    (r" ?÷ ?", " divided by "),
+    (r"(?<=\d) - (?=\d)", " minus "),
+    (r"(?<![\w.)])-(?=\.?\d)", "minus "),
+    (r"(?<=\d)(?=[A-Za-z])|(?<=[A-Za-z])-?(?=\d)", " "),
+    (r"(?<![\d.])\.\d+", lambda match: f"point {digits(match[0])}"),
+    (r"\d{1,3}(?:,\d{3})+(?:\.\d+)?(?!\d)|\d+(?:\.\d+)?", lambda match: number(match[0])),
 )

@@ -2,31 +2,22 @@
 
 import re
 
+from sonorant.text.english import table
 from sonorant.text.english.addresses import ended
 from sonorant.text.english.numbers import cardinal, number, ordinal, plural, year
-from sonorant.text.traced import Rules
+from sonorant.text.pieces import Rules
 
-MONTHS = (
-    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
-    "December",
-)  # fmt: skip
+MONTHS, _DAYS = table("months"), table("days")
 _SHORT = {month[:3]: month for month in MONTHS} | {month: month for month in MONTHS} | {"Sept": "September"}
-_DAYS = {
-    "Mon": "Monday", "Tues": "Tuesday", "Tue": "Tuesday", "Wed": "Wednesday", "Weds": "Wednesday",
-    "Thurs": "Thursday", "Thur": "Thursday", "Thu": "Thursday", "Fri": "Friday", "Sat": "Saturday", "Sun": "Sunday",
-}  # fmt: skip
 _POINT = r"(?:(?<=Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sep|Oct|Nov|Dec|ept)\.)?"
-"""That of an abbreviation; behind a whole name it ends the sentence."""
+"""The point of an abbreviation; after a whole name it ends the sentence."""
 _MONTH = rf"({'|'.join(sorted(_SHORT, key=len, reverse=True))})\b{_POINT}"
 _DAY = r"(\d{1,2})(?:st|nd|rd|th)?"
 _YEAR = r"(\d{4})"
-_BEFORE_YEARS = (
-    "in|since|by|until|till|from|before|after|during|around|circa|year|early|late|mid|of|between|and|through"
-)
+_BEFORE_YEARS = "|".join(table("before years"))
 
 
 def _date(month: str, day: str, of_year: str | None = None) -> str:
-    """Month's name, day, perhaps the year -> words."""
     return f"{month} {ordinal(int(day))}" + (f" {_year(of_year)}" if of_year else "")
 
 
@@ -38,7 +29,7 @@ def _year(text: str) -> str:
 
 
 def date_in_words(*, m: int | None = None, d: int | None = None, y: int | None = None) -> str:
-    """Month, day and year, as far as they are given. Raises ValueError for a month or day that there is not."""
+    """Words of the given parts. Raises ValueError for a month or day that does not exist."""
     if m is not None and not 1 <= m <= 12:
         raise ValueError(f"there is no month {m}")
     if d is not None and not 1 <= d <= 31:
@@ -84,7 +75,7 @@ def _decade(match: re.Match[str]) -> str:
 
 
 def _bare_year(match: re.Match[str]) -> str:
-    """Four digits are a year unless they count what follows: 1234 houses."""
+    """Four digits are a year unless they count the next word: 1234 houses."""
     counts = not match[1] and ((match[3] and int(match[2]) % 100) or int(match[2]) < 1100)
     return (match[1] or "") + (cardinal if counts else year)(int(match[2]))
 
@@ -132,7 +123,7 @@ ALWAYS: Rules = (
     (rf"\b({'|'.join(_DAYS)})\.(?=,? |,|$)", lambda match: _DAYS[match[1]]),
     (rf"\b(?!May|Mar\b(?!\.)){_MONTH}(?<=\.)(?= ?\d|,| [a-z]|$)", lambda match: _SHORT[match[1]] + ended(match)),
 )
-"""Those that need no digit."""
+"""Rules for text without digits too."""
 RULES: Rules = (
     ALWAYS[0],
     (rf"\b({'|'.join(_DAYS)})(?=,? (?:\d|{_MONTH} ?\d))", lambda match: _DAYS[match[1]]),

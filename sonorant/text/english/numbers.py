@@ -1,36 +1,12 @@
 """Numbers in English words: cardinals, ordinals, years, digits one by one, Roman numerals."""
 
-_SMALL = [
-    "zero",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-    "thirteen",
-    "fourteen",
-    "fifteen",
-    "sixteen",
-    "seventeen",
-    "eighteen",
-    "nineteen",
-]
-_TENS = ["zero", "ten", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
-_POWERS = ("thousand", "million", "billion", "trillion", "quadrillion", "quintillion")
-_IRREGULAR = {
-    "one": "first", "two": "second", "three": "third", "five": "fifth", "eight": "eighth", "nine": "ninth",
-    "twelve": "twelfth",
-}  # fmt: skip
+from sonorant.text.english import table
+
+_SMALL, _TENS, _POWERS = table("small numbers"), table("tens"), table("powers")
+_IRREGULAR = table("ordinals")
 _ROMAN = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100}
 LONGEST = 15
-"""Digits of a number that is said as one; a longer one is said digit by digit."""
+"""Digits of a number read as one; a longer one is read digit by digit."""
 
 
 def cardinal(number: int) -> str:
@@ -72,20 +48,22 @@ def ordinal(number: int) -> str:
 def year(number: int) -> str:
     """1905 -> nineteen oh five, 2007 -> two thousand seven, 2024 -> twenty twenty four."""
     century, rest = divmod(number, 100)
-    if not 1000 <= number <= 2999 or 2000 <= number <= 2009:
+    if not 1000 <= number <= 2999 or 2000 <= number <= 2009 or (rest == 0 and century % 10 == 0):
         return cardinal(number)
-    if rest == 0:
-        return cardinal(number) if century % 10 == 0 else f"{cardinal(century)} hundred"
-    return f"{cardinal(century)} {'oh ' if rest < 10 else ''}{cardinal(rest)}"
+    return _pair(century, rest)
+
+
+def _pair(hundreds: int, rest: int) -> str:
+    return f"{cardinal(hundreds)} {'hundred' if rest == 0 else ('oh ' if rest < 10 else '') + cardinal(rest)}"
 
 
 def digits(text: str) -> str:
-    """007 -> zero zero seven; other characters are passed over."""
+    """007 -> zero zero seven; other characters are left out."""
     return " ".join(_SMALL[int(character)] for character in text if character.isdigit())
 
 
 def number(text: str) -> str:
-    """A number as it is written, perhaps with a sign, commas and a decimal point: -1,234.5."""
+    """A written number, which may have a sign, commas and a decimal point: -1,234.5."""
     sign, whole = ("minus ", text[1:]) if text[:1] == "-" else ("", text)
     whole, _, decimals = whole.replace(",", "").partition(".")
     if len(whole) > LONGEST or (len(whole) > 1 and whole[0] == "0" and not decimals):
@@ -100,17 +78,16 @@ def house_number(text: str) -> str:
     value = int(text)
     if value < 100 or value > 9999 or value % 1000 == 0 or (value < 1000 and value % 100 == 0):
         return cardinal(value)
-    first, rest = divmod(value, 100)
-    return f"{cardinal(first)} {'hundred' if rest == 0 else ('oh ' if rest < 10 else '') + cardinal(rest)}"
+    return _pair(*divmod(value, 100))
 
 
 def plural(words: str) -> str:
-    """Of the last of these words: nineteen ninety -> nineteen nineties."""
+    """Plural of the last word: nineteen ninety -> nineteen nineties."""
     return words[:-1] + "ies" if words.endswith("y") else words + ("es" if words.endswith("x") else "s")
 
 
 def roman(letters: str) -> int:
-    """XIV -> 14. Raises KeyError for another letter than I, V, X, L, C."""
+    """XIV -> 14. Raises KeyError for a letter other than I, V, X, L, C."""
     values = [_ROMAN[letter] for letter in letters]
     after = [*values[1:], 0]
     return sum(-value if value < following else value for value, following in zip(values, after, strict=True))

@@ -1,5 +1,4 @@
-"""gruut made quick says what gruut says: its words against gruut as it is, its lexicon and tree against what they stand
-in for."""
+"""The quick gruut equals plain gruut; its lexicon and tree equal the parts they replace."""
 
 import importlib.util
 import json
@@ -15,8 +14,9 @@ from gruut.lang import find_lang_dir
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sonorant.text import load_frontend, word_tree
-from sonorant.text.lexicon import SORTED, SortedLexicon, open_lexicon
+from sonorant.text import gruut_processor as tree
+from sonorant.text import load_frontend
+from sonorant.text.gruut_processor import SORTED, SortedLexicon, open_lexicon
 
 TEXTS = {
     "en-us": [
@@ -41,7 +41,7 @@ def processor_of(lang):
     return TextProcessor(default_lang=lang)
 """
 QUICK = """
-from sonorant.text.processor import new_processor
+from sonorant.text.gruut_processor import new_processor
 def processor_of(lang):
     return new_processor(lang, f"gruut_lang_{lang[:2]}")
 """
@@ -137,7 +137,7 @@ edges = st.tuples(st.integers(0, 9), st.integers(0, 9))
 
 @given(st.lists(st.tuples(st.booleans(), edges), max_size=40))
 def test_the_tree_is_walked_as_networkx_walks_it(changes: list[tuple[bool, tuple[int, int]]]) -> None:
-    ours, theirs = word_tree.DiGraph(), networkx.DiGraph()
+    ours, theirs = tree.DiGraph(), networkx.DiGraph()
     for graph in (ours, theirs):
         for node in range(10):
             graph.add_node(node, data=node)
@@ -147,7 +147,7 @@ def test_the_tree_is_walked_as_networkx_walks_it(changes: list[tuple[bool, tuple
         assert len(ours) == len(theirs)
         assert set(ours.nodes) == set(theirs.nodes)
         for node in ours.nodes:
-            assert list(word_tree.dfs_preorder_nodes(ours, node)) == list(networkx.dfs_preorder_nodes(theirs, node))
+            assert list(tree.dfs_preorder_nodes(ours, node)) == list(networkx.dfs_preorder_nodes(theirs, node))
             ends = [end for end in networkx.dfs_preorder_nodes(theirs, node) if theirs.out_degree(end) == 0]
             assert list(ours.leaves(node)) == ends
             assert ours.out_degree(node) == theirs.out_degree(node)

@@ -28,7 +28,7 @@ def test_encoding_is_undone_by_decoding_also_with_padding(phonemes: list[Phoneme
 
 
 def test_what_the_table_does_not_hold_is_named() -> None:
-    with pytest.raises(SonorantError, match="phoneme 'ʘ' is not one the voice knows"):
+    with pytest.raises(SonorantError, match="phoneme 'ʘ' is not in the voice"):
         TABLE.to_tokens([Phoneme("a"), Phoneme("ʘ")])
     with pytest.raises(SonorantError, match="token id 8 is outside the table of 8 symbols"):
         TABLE.to_phonemes(np.array([[8, 0, 0]]))

@@ -1,0 +1,280 @@
+"""gruut's text processor with faster parts and the same results.
+
+Dates, money and numbers need packages that take longer to import than everything else; they are imported for words with
+digits only. Parts of speech are computed only for sentences with a word whose pronunciation depends on them. The tree
+of words replaces networkx, which takes half of a sentence's time. The lexicons have no index, so that each word costs a
+scan (12 ms in English); sorted ones are bisected in the file, others copied into memory and indexed (80 ms and 20 MiB
+in English).
+"""
+
+import importlib
+import importlib.util
+import re
+import sqlite3
+import sys
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
+from functools import lru_cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+_DIGIT = re.compile(r"\d")
+_NO_CURRENCIES = {"\0": ""}
+_WITHOUT_DIGITS = {
+    f"{step}_{kind}": False for step in ("detect", "verbalize") for kind in ("numbers", "currency", "dates", "times")
+}
+_RARELY_NEEDED = {"dateparser": ["parse"], "num2words": ["num2words"], "urllib.request": ["urlopen"], "networkx": []}
+"""Packages and their functions that gruut imports."""
+_LETTER = "gruut:letter"
+PLACEHOLDER = "qqzx"
+"""Start of words whose phonemes are given; four letters follow."""
+_GIVEN = re.compile(rf"{PLACEHOLDER}[a-z]{{4}}")
+
+Tagger = Callable[[Sequence[str]], Sequence[str]]
+"""Words of a sentence to their parts of speech."""
+SORTED = {"gruut_lang_en 2.0.1": (3136, 83210, 89281), "gruut_lang_fr 2.0.2": ()}
+"""Releases whose words are sorted by code point, except those in the rows with these ids."""
+_STEP = 128
+_ROWS = "SELECT role, phonemes FROM word_phonemes WHERE id BETWEEN ? AND ? AND word = ? ORDER BY pron_order"
+
+Row = tuple[str, str]
+"""Role, and phonemes separated by blanks."""
+Edge = tuple[int, int]
+
+
+def new_processor(language: str, data: str) -> Any:
+    """gruut's processor of a language, for one thread. `data`: package with the language's data."""
+    import_gruut()
+    from gruut.lang import DelayedSqlitePhonemizer
+
+    processor = _quick_processor()(default_lang=language, currencies=_NO_CURRENCIES)
+    settings = processor.get_settings(language)
+    lookup = settings.lookup_phonemes
+    if isinstance(lookup, DelayedSqlitePhonemizer):
+        lexicon = open_lexicon(lookup.db_path, f"{data} {installed_version(data)}")
+        lookup.phonemizer = _phonemizer_class()(db_conn=lexicon, **lookup.phonemizer_args)
+        if settings.get_parts_of_speech and not settings.post_process_sentence:  # which may need any word's
+            settings.get_parts_of_speech = _where_needed(settings.get_parts_of_speech, lookup)
+    return processor
+
+
+def installed_version(package: str) -> str:
+    """Version of gruut or its data, from their VERSION file; `importlib.metadata` takes 20 ms."""
+    spec = importlib.util.find_spec(package)
+    said = Path(spec.submodule_search_locations[0]) / "VERSION" if spec and spec.submodule_search_locations else None
+    if said and said.is_file():
+        return said.read_text(encoding="utf-8").strip()
+    return importlib.import_module("importlib.metadata").version(package)
+
+
+def import_gruut() -> None:
+    """Import gruut with stand-ins for packages that it imports at once and rarely needs."""
+    if "gruut" in sys.modules:
+        return
+    absent = [name for name in _RARELY_NEEDED if name not in sys.modules]
+    for name in absent:
+        sys.modules[name] = ModuleType(name)
+        vars(sys.modules[name]).update({function: _when_called(name, function) for function in _RARELY_NEEDED[name]})
+    try:
+        for user in ("text_processor", "lang", "utils"):
+            vars(importlib.import_module(f"gruut.{user}")).update(nx=sys.modules[__name__], leaves=leaves)
+    finally:
+        for name in absent:
+            del sys.modules[name]
+
+
+def _when_called(module: str, name: str) -> Callable[..., Any]:
+    """A function of a module that is imported when the function is called."""
+
+    def call(*arguments: Any, **options: Any) -> Any:
+        if module == "dateparser":
+            importlib.import_module("babel.dates")  # which gruut needs to write a date and does not import
+        return getattr(importlib.import_module(module), name)(*arguments, **options)
+
+    return call
+
+
+def _quick_processor() -> Any:
+    """Processor class that takes words with digits only as numbers and amounts. gruut counts every word that it
+    tries as changed, and so goes over every text five times."""
+    from gruut import TextProcessor
+    from gruut.utils import get_currency_names
+
+    class QuickProcessor(TextProcessor):
+        def process(self, text: str, *arguments: Any, **options: Any) -> Any:
+            if self.default_lang.startswith("en-") and not _DIGIT.search(text):
+                options |= _WITHOUT_DIGITS  # in other languages a date may be a word
+            return super().process(text, *arguments, **options)
+
+        def _transform_number(self, graph: Any, node: Any) -> bool:
+            return _has_digit(node) and super()._transform_number(graph, node)
+
+        def _transform_currency(self, graph: Any, node: Any) -> bool:
+            if not _has_digit(node):
+                return False
+            settings = self.get_settings(node.lang)
+            if settings.currencies == _NO_CURRENCIES:
+                settings.currencies = get_currency_names(str(settings.babel_locale))
+                settings.currency_symbols = sorted(settings.currencies, key=len, reverse=True)
+            return super()._transform_currency(graph, node)
+
+    return QuickProcessor
+
+
+def _phonemizer_class() -> Any:
+    """Lookup class that returns a copy of a word's phonemes: French liaison appends to them."""
+    from gruut.phonemize import SqlitePhonemizer
+
+    class OwnPhonemes(SqlitePhonemizer):
+        def __call__(self, word: str, *arguments: Any, **options: Any) -> Any:
+            if _GIVEN.fullmatch(word):
+                return ["ə"]
+            found = super().__call__(word, *arguments, **options)
+            return None if found is None else list(found)
+
+    return OwnPhonemes
+
+
+def _has_digit(node: Any) -> bool:
+    return _DIGIT.search(getattr(node, "text", "")) is not None
+
+
+def _where_needed(
+    tag: Callable[[Sequence[str]], Sequence[str]], lookup: Any
+) -> Callable[[Sequence[str]], Sequence[str]]:
+    """`tag`, called only for sentences with a word whose pronunciation depends on its part of speech."""
+
+    def differs(word: str) -> bool:
+        lookup(word)  # fills the lexicon
+        roles = list(lookup.phonemizer.lexicon.get(word, ()))
+        return len(roles) > 1 and roles[1:] != [_LETTER]  # a spelt letter needs no part of speech
+
+    def tagged(words: Sequence[str]) -> Sequence[str]:
+        return tag(words) if any(map(differs, words)) else [""] * len(words)
+
+    return tagged
+
+
+class DiGraph:
+    """The part of networkx.DiGraph that gruut uses; the order of a walk is kept until the graph changes."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[int, dict[str, Any]] = {}
+        self._after: dict[int, dict[int, None]] = {}
+        self._before: dict[int, dict[int, None]] = {}
+        self._walks: dict[int, Sequence[int]] = {}
+        self._leaves: dict[int, Sequence[Any]] = {}
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def add_node(self, node: int, **attributes: Any) -> None:
+        if node not in self.nodes:
+            self.nodes[node], self._after[node], self._before[node] = {}, {}, {}
+        self.nodes[node].update(attributes)
+        self._forget()
+
+    def add_edge(self, start: int, end: int) -> None:
+        self.add_node(start)
+        self.add_node(end)
+        self._after[start][end] = self._before[end][start] = None
+        self._forget()
+
+    def add_edges_from(self, edges: Iterable[Edge]) -> None:
+        for start, end in edges:
+            self.add_edge(start, end)
+
+    def remove_edges_from(self, edges: Iterable[Edge]) -> None:
+        """Missing edges are ignored."""
+        for start, end in edges:
+            if end in self._after.get(start, {}):
+                del self._after[start][end], self._before[end][start]
+        self._forget()
+
+    def out_degree(self, node: int) -> int:
+        return len(self._after[node])
+
+    def out_edges(self, node: int) -> list[Edge]:
+        return [(node, end) for end in self._after[node]]
+
+    def successors(self, node: int) -> Iterable[int]:
+        return iter(self._after[node])
+
+    def predecessors(self, node: int) -> Iterable[int]:
+        return iter(self._before[node])
+
+    def walk(self, source: int) -> Sequence[int]:
+        """Nodes reachable from `source` in depth-first preorder."""
+        if source not in self._walks:
+            order: dict[int, None] = {}
+            ahead = [source]
+            while ahead:
+                node = ahead.pop()
+                if node not in order:
+                    order[node] = None
+                    ahead.extend(reversed(self._after[node]))
+            self._walks[source] = tuple(order)
+        return self._walks[source]
+
+    def leaves(self, source: int) -> Sequence[Any]:
+        """`data` of the nodes without successors, in the order of `walk`."""
+        if source not in self._leaves:
+            self._leaves[source] = tuple(
+                self.nodes[node]["data"] for node in self.walk(source) if not self._after[node]
+            )
+        return self._leaves[source]
+
+    def _forget(self) -> None:
+        self._walks, self._leaves = {}, {}
+
+
+def dfs_preorder_nodes(graph: DiGraph, source: int) -> Sequence[int]:
+    return graph.walk(source)
+
+
+def leaves(graph: DiGraph, node: Any) -> Sequence[Any]:
+    """Replaces `gruut.utils.leaves`."""
+    return graph.leaves(node.node)
+
+
+def open_lexicon(path: Path, release: str) -> Any:
+    """Connection to the lexicon of a release such as "gruut_lang_en 2.0.1", with the methods that gruut uses."""
+    if release in SORTED:
+        return SortedLexicon(path, SORTED[release])
+    copy = sqlite3.connect(":memory:")
+    with closing(sqlite3.connect(path)) as file:
+        file.backup(copy)
+    copy.execute("CREATE INDEX word_index ON word_phonemes (word)")
+    return copy
+
+
+class SortedLexicon:
+    """A lexicon whose words are sorted, except the rows `strays`; for one thread."""
+
+    def __init__(self, path: Path, strays: Sequence[int]) -> None:
+        self._file = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
+        [(last,)] = self._file.execute("SELECT max(id) FROM word_phonemes")
+        self._ids = [row for row in (*range(1, last, _STEP), last) if row not in strays]
+        self._words = [self._word(row) for row in self._ids]
+        self._strays = {self._word(row): row for row in strays}
+        self._found: Callable[[str], list[Row]] = lru_cache(maxsize=4096)(self._search)
+
+    def execute(self, _query: str, values: tuple[str]) -> list[Row]:
+        """gruut's only query: the rows of a word, commonest pronunciation first."""
+        return self._found(*values)
+
+    def _search(self, word: str) -> list[Row]:
+        if word in self._strays:
+            return self._rows(self._strays[word], self._strays[word], word)
+        first = self._ids[max(bisect_left(self._words, word) - 1, 0)]
+        last = self._ids[min(bisect_right(self._words, word), len(self._ids) - 1)]
+        return self._rows(first, last, word)
+
+    def _rows(self, first: int, last: int, word: str) -> list[Row]:
+        return self._file.execute(_ROWS, (first, last, word)).fetchall()
+
+    def _word(self, row: int) -> str:
+        [(word,)] = self._file.execute("SELECT word FROM word_phonemes WHERE id = ?", (row,))
+        return str(word)
