@@ -5,6 +5,7 @@ import shlex
 import subprocess
 import sys
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,9 @@ import yaml
 from tests.support.command import run_command
 from tests.support.imports import ROOT
 
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCS = sorted((ROOT / "docs").rglob("*.md"))
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS]
+LOG = ROOT / "docs" / "log"
 NEEDS_MORE = "hardware:"
 """A command whose comment says so needs what is not here, and says what."""
 OTHERS = {"git", "source", "mlflow", "bash", "pip", "export"}
@@ -129,14 +132,39 @@ def test_commands_in_tables_exist() -> None:
     ] == []
 
 
-@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.name)
+@pytest.mark.parametrize("page", DOCS, ids=lambda page: str(page.relative_to(ROOT / "docs")))
 def test_a_page_says_in_its_first_line_what_question_it_answers(page: Path) -> None:
     assert re.fullmatch(r"# .+: .+\?", page.read_text(encoding="utf-8").splitlines()[0])
 
 
 def test_the_readme_links_every_page() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert [page.name for page in (ROOT / "docs").glob("*.md") if f"| `docs/{page.name}` |" not in readme] == []
+    pages = [*(ROOT / "docs").glob("*.md"), LOG / "index.md"]
+    linked = set(re.findall(r"\]\((docs/[\w./-]+\.md)\)", readme))
+    assert {str(page.relative_to(ROOT)) for page in pages} == linked
+
+
+def test_the_logs_index_links_every_page_of_it() -> None:
+    pages = {page.name for page in LOG.glob("*.md")} - {"index.md"}
+    assert set(re.findall(r"\]\((\w+\.md)\)", (LOG / "index.md").read_text(encoding="utf-8"))) == pages
+
+
+@pytest.mark.parametrize("page", sorted(set(LOG.glob("*.md")) - {LOG / "index.md"}), ids=lambda page: page.name)
+def test_a_page_of_the_log_opens_with_a_table_of_questions(page: Path) -> None:
+    """Of the form question, answer, figure, kept; no row lacks a cell."""
+    lines = page.read_text(encoding="utf-8").splitlines()
+    first = next(number for number, line in enumerate(lines) if line.startswith("|"))
+    assert first <= 8
+    assert lines[first] == "| question | answer | figure | kept |"
+    table = list(takewhile(lambda line: line.startswith("|"), lines[first:]))
+    assert [row for row in table if row.count("|") != 5] == []
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    """`mkdocs build --strict` checks those within docs/, anchors too."""
+    for page in PAGES:
+        for name in re.findall(r"\]\(([\w./-]+\.(?:md|png|svg))(?:#[\w-]+)?\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / name).is_file(), f"{page.name} links {name}"
 
 
 def test_links_and_files_named_in_the_documentation_exist() -> None:

@@ -1,7 +1,7 @@
 """The precision that trains fastest on this device, where `precision` is `auto`.
 
 Whether bf16 is faster than fp32 depends on the processor: it takes 0.75 of fp32's time on one CPU and 1.3 on another
-(docs/LOG.md). So both are timed on a micro-batch of the training itself, by all ranks at once.
+(docs/log/training.md). So both are timed on a micro-batch of the training itself, by all ranks at once.
 """
 
 import time

@@ -2,7 +2,7 @@
 
 It learns from the corpus alone: the clips as they are, most of which are right, against faults planted into them. No
 clip is judged by a judge that learned from it. A linear model and boosted trees vote: on recordings of a person with
-planted faults either alone missed kinds that the other found (docs/LOG.md).
+planted faults either alone missed kinds that the other found (docs/log/recordings.md).
 """
 
 from collections.abc import Sequence

@@ -2,7 +2,7 @@
 the model with those quantised that bear it.
 
 The largest absolute value seen becomes 127 ("min-max"). On validation data it lost less than the least mean squared
-error and percentiles, which clip the few large activations that carry much (docs/LOG.md)."""
+error and percentiles, which clip the few large activations that carry much (docs/log/export.md)."""
 
 import copy
 import dataclasses
