@@ -1,4 +1,4 @@
-"""Run all checks of this machine in order, and show the findings."""
+"""Findings of all checks in order, as a table or as JSON."""
 
 import json
 import os
@@ -18,7 +18,7 @@ WIDTH = 120
 @dataclass(frozen=True, kw_only=True)
 class Finding:
     area: str
-    """Kind of check: versions, devices, links, machine, network, storage, ranks."""
+    """versions, machine, storage or ranks."""
     name: str
     state: State
     """problem: training fails or is wrong; warning: it is slow or at risk; not run: could not be checked."""
@@ -77,24 +77,29 @@ def as_json(findings: Iterable[Finding]) -> str:
 
 
 def examine(*, features: Path | None, runs: Path | None, lock: Path | None, ranks: bool) -> Iterator[Finding]:
-    """Yield findings as they are made. `features`: feature store to read; `runs`: folder of run directories; `lock`:
-    requirements.lock; `ranks`: whether to start ranks that average gradients (some ten seconds)."""
+    """Yield findings as they are made.
+
+    Args:
+        features: feature store to read.
+        runs: folder of run directories to write to.
+        lock: requirements.lock.
+        ranks: start ranks that average gradients, which takes some ten seconds.
+    """
     try:
-        import torch
+        import torch  # noqa: F401
     except ModuleNotFoundError:
         hint = "pip install 'sonorant[pipeline]'"
         yield not_run("versions", "torch", "not installed, so nothing can be checked for training", hint)
         return
-    from sonorant.extras.doctor import devices, machine, network, storage, versions
-    from sonorant.extras.doctor import gradient_test as self_test
+    from sonorant.extras.doctor import gradient_test, machine, software, storage
 
-    yield from versions.examine(lock)
-    yield from devices.examine()
-    yield from machine.examine(os.environ, torch.cuda.device_count())
-    no_features = [not_run("storage", "features", "no folder given", "--data <feature store>")]
-    yield from storage.examine_read(features) if features else no_features
-    no_runs = [not_run("storage", "runs", "no folder given", "--runs <folder>")]
-    yield from storage.examine_write(runs) if runs else no_runs
-    yield from network.examine(os.environ)
-    left_out = [not_run("ranks", "self-test", "left out (--no-ranks)")]
-    yield from self_test.examine(os.environ) if ranks else left_out
+    yield from software.examine(lock)
+    yield from machine.examine(os.environ)
+    if features:
+        yield from storage.examine_read(features)
+    if runs:
+        yield from storage.examine_write(runs)
+    if ranks:
+        yield from gradient_test.examine(os.environ)
+    else:
+        yield not_run("ranks", "self-test", "left out (--no-ranks)")
