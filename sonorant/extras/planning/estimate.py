@@ -5,12 +5,11 @@ Counted work at published peaks; nothing of it was measured.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from sonorant.extras.planning.hardware import BUCKET, GPUS, Fleet, GpuModel
+from sonorant.extras.planning.hardware import Fleet, GpuModel
 from sonorant.extras.planning.probe import Needs
-from sonorant.extras.planning.work import Work
 from sonorant.training.worker import Job
 
 SECONDS_AN_OPERATION = 5e-6
@@ -20,8 +19,6 @@ REACHED = 0.3
 peak (Chowdhery et al. 2022, table 3); not compared with a training on a GPU yet."""
 HIDING = 2 / 3
 """Share of a step's computing that can hide averaging: the backward pass, twice the forward's work."""
-SIZES = ((1, 1), (2, 1), (4, 1), (8, 1), (8, 2), (8, 4))
-"""GPUs of a machine and machines that are tried for a recommendation, by rising number."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,70 +107,3 @@ def estimate(job: Job, needs: Needs, fleet: Fleet, steps: int, price: float | No
         "cost": expected * price * fleet.count if price is not None else "not given: --price",
         "note": "; ".join(notes),
     }
-
-
-def scaled(needs: Needs, parameters: float) -> Needs:
-    """Needs of the same kind of model with so many parameters in all, made wider: an assumption, see WIDER."""
-    factor = parameters / sum(needs.parameters.values())
-    wider = math.sqrt(factor)
-    of_weights = ("weights", "gradients", "optimizer", "average")
-    return replace(
-        needs,
-        parameters={name: round(count * factor) for name, count in needs.parameters.items()},
-        bytes={name: round(size * (factor if name in of_weights else wider)) for name, size in needs.bytes.items()},
-        work=Work(
-            flops=round(needs.work.flops * factor),
-            bytes=round(needs.work.bytes * wider),
-            operations=needs.work.operations,
-        ),
-    )
-
-
-ASSUMPTIONS = (
-    f"{REACHED:.0%} of the published peaks is reached, and the host issues an operation in "
-    f"{1e6 * SECONDS_AN_OPERATION:.0f} microseconds",
-    "the global batch stays as it is, split evenly over the GPUs",
-    f"gradients are averaged in rings, {BUCKET // 2**20} MiB at a time, behind the backward pass as far as it lasts",
-    "data arrive in time, and validations and checkpoints are not counted",
-)
-"""What a recommendation rests on."""
-WIDER = (
-    "a model of other parameters is a wider one: arithmetic grows with them, activations and traffic with their root"
-)
-
-
-def recommend(job: Job, needs: Needs, steps: int, within: float, link: str) -> dict[str, Any]:
-    """The least hardware of the table that is expected to train `steps` steps within so many hours.
-
-    The least is the fewest GPUs, and of those the one that draws least power. If none is enough, the fastest is named.
-    `link`: between machines, name in LINKS.
-    """
-    fleets = [Fleet(gpu=name, gpus=g, machines=m, link=link) for name in GPUS for g, m in SIZES]
-    rows = [_row(job, needs, fleet, steps) for fleet in fleets]
-    fitting = [row for row in rows if row["fits"]]
-    enough = [row for row in fitting if row["hours"] <= within]
-    first: dict[str, dict[str, Any]] = {}
-    for row in enough:  # by rising count
-        first.setdefault(row["gpu"], row)
-    ranked = sorted(first.values(), key=lambda row: (row["gpus"], row["watts"]))
-    found = {"within_hours": within, "steps": steps, "parameters": sum(needs.parameters.values())}
-    if not ranked:
-        fastest = min(fitting, key=lambda row: row["hours"], default=None)
-        no = "nothing in the table" if fastest is None else f"nothing; {_said(fastest)} is the fastest"
-        return {**found, "choose": no, "also": [], "assumptions": list(ASSUMPTIONS)}
-    others = [_said(row) for row in ranked[1:]]
-    return {**found, "choose": _said(ranked[0]), "also": others, "assumptions": list(ASSUMPTIONS)}
-
-
-def _row(job: Job, needs: Needs, fleet: Fleet, steps: int) -> dict[str, Any]:
-    precision = precision_on(fleet.model, job)
-    if precision == "bf16" and not fleet.model.bf16:
-        precision = "fp16"
-    time = step_time(fleet, needs, precision, job.train["micro_batches_per_step"])
-    hours, watts = steps * time.expected / 3600, fleet.model.watts * fleet.count
-    fits = largest_budget(fleet.model, job, needs) > 0
-    return {"fleet": fleet, "gpu": fleet.gpu, "gpus": fleet.count, "hours": hours, "watts": watts, "fits": fits}
-
-
-def _said(row: dict[str, Any]) -> str:
-    return f"{row['fleet']}: {row['hours']:.2g} h, {row['hours'] * row['watts'] / 1000:.2g} kWh"

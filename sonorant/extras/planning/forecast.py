@@ -20,8 +20,6 @@ TITLES = {
     "until_the_end": "until the last step",
     "work_a_step": "work a step, counted",
     "estimate": "ESTIMATE for hardware that is not here",
-    "recommended": "RECOMMENDED, by an estimate",
-    "against": "held against a training that was measured",
 }
 
 
