@@ -1,4 +1,4 @@
-"""Short names of the array types that the rooms hand to each other."""
+"""Short names of array types."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -1,4 +1,4 @@
-"""Several channels of one recording made one, and what there is to say about them. Shapes: S samples, C channels."""
+"""Mix the channels of a recording to mono, and compare them. Shapes: S samples, C channels."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,20 +8,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 DEAD_DB = 40.0
-"""A channel this far below the loudest one over the whole recording is dead: a cable with hum, or nothing."""
+"""A channel this far below the loudest is dead: hum from a cable, or nothing."""
 ALIKE = 0.9
-"""Correlation, of either sign, from which two channels are said to hold one sound."""
+"""Correlation, of either sign, above which two channels hold the same sound."""
 _ACTIVE_DB = 25.0
-"""Blocks this far below the loudest are pauses: what all channels hear there, as a hum, says nothing of the sound."""
+"""Blocks this far below the loudest are pauses and are ignored: all channels may share a hum."""
 _BLOCK_SECONDS = 0.05
 _LAG_SECONDS = 0.05
-"""As far as sound goes in 17 metres."""
+"""Sound travels 17 metres in this time."""
 Samples = NDArray[np.float32]
 
 
 class Channels(StrEnum):
-    """What the channels of a recording are to each other."""
-
     ONE = "one channel"
     ALIKE = "alike"
     DEAD = "one alive, others dead"
@@ -31,17 +29,14 @@ class Channels(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class ChannelFinding:
-    """What was found in the channels, and the figure it rests on."""
-
     kind: Channels
     correlation: float | None = None
-    """Of the two live channels that are least alike, over the parts where there is sound; None for fewer than two."""
+    """Of the two least alike live channels, without pauses; None for fewer than two."""
     pair: tuple[int, int] = (0, 0)
-    """These two channels."""
 
 
 def mix(samples_SC: Samples) -> Samples:
-    """Average the live channels: float32 (S,). A dead one would halve the level, so it is left out."""
+    """Average of the live channels, float32 (S,). A dead one would halve the level."""
     if samples_SC.shape[1] == 1:
         return np.ascontiguousarray(samples_SC[:, 0])
     live = np.flatnonzero(live_channels(samples_SC))
@@ -50,7 +45,7 @@ def mix(samples_SC: Samples) -> Samples:
 
 
 def live_channels(samples_SC: Samples) -> NDArray[np.bool_]:
-    """Which channels are not dead, bool (C,). All are where all are silent or one is not finite."""
+    """Bool (C,): True for channels that are not dead. All True if all are silent or one is not finite."""
     if not len(samples_SC):
         return np.ones(samples_SC.shape[1], dtype=bool)
     with np.errstate(invalid="ignore"):  # infinity minus infinity
@@ -60,7 +55,7 @@ def live_channels(samples_SC: Samples) -> NDArray[np.bool_]:
 
 
 def channel_finding(samples_SC: Samples, rate: int) -> ChannelFinding:
-    """What the channels (finite) at `rate` Hz are to each other."""
+    """Compare finite channels at `rate` Hz."""
     live = live_channels(samples_SC)
     if live.sum() < 2:
         return ChannelFinding(kind=Channels.ONE if len(live) == 1 else Channels.DEAD)
@@ -71,8 +66,8 @@ def channel_finding(samples_SC: Samples, rate: int) -> ChannelFinding:
 
 
 def lag_of(samples_S2: Samples, rate: int) -> tuple[float, float]:
-    """How much later the second channel has the first one's sound, in seconds, and the correlation then, of the sign it
-    has: what tells two microphones at a distance from two sounds."""
+    """Delay of channel 2 behind channel 1 in seconds, and the signed correlation at that delay. High correlation at
+    a nonzero delay means two microphones."""
     from scipy.signal import correlate  # not needed for speaking
 
     reach = min(round(_LAG_SECONDS * rate), len(samples_S2) - 1)
@@ -84,7 +79,7 @@ def lag_of(samples_S2: Samples, rate: int) -> tuple[float, float]:
 
 
 def _correlation(samples_S2: Samples, rate: int) -> float:
-    """Pearson's correlation over the blocks that hold sound; 1.0 if none does."""
+    """Pearson's correlation without pauses; 1.0 if there is only silence."""
     if not len(samples_S2):
         return 1.0
     block = min(max(round(_BLOCK_SECONDS * rate), 1), len(samples_S2))
@@ -96,7 +91,7 @@ def _correlation(samples_S2: Samples, rate: int) -> float:
 
 
 def _centred(samples_SC: Samples) -> Samples:
-    """The channels one after the other (C, S), which is faster to work on, without direct current."""
+    """Channels (C, S) without direct current."""
     samples = np.array(samples_SC.T, order="C")
     samples -= samples.mean(axis=1, dtype=np.float64, keepdims=True).astype(np.float32)
     return samples

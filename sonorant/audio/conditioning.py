@@ -1,7 +1,6 @@
-"""What is done to a recording before it is learned from: edges trimmed, pauses shortened, offset and level corrected.
+r"""Condition a recording for training: trim edges, shorten pauses, correct offset and level.
 
-`plan` measures and decides once, `apply` carries it out wherever the recording is heard. The recording itself stays as
-it is: what was planned stands in the manifest, and another plan needs no other recording.
+`plan` measures and decides, `apply` carries out. The manifest keeps the plan; the recording itself never changes.
 """
 
 import math
@@ -16,25 +15,25 @@ from sonorant.audio.loudness import loudness, true_peak
 from sonorant.audio.voice_activity import Span
 
 JOINT = 0.005
-"""Seconds over which the two sides of a shortened pause are crossfaded."""
+"""Seconds of crossfade where a pause was shortened."""
 _TELLING = 0.1
-"""Seconds without speech that tell an offset."""
+"""Shortest silence in seconds from which to measure an offset."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConditionConfig:
-    """Section `condition` of params.yaml: what is done to each recording before it is learned from; null leaves it."""
+    """Section `condition` of params.yaml; None turns a step off."""
 
     margin: float | None
-    """Seconds of silence left before the first and after the last speech; null: the edges stay."""
+    """Seconds of silence to keep before and after the speech."""
     longest_pause: float | None
-    """Seconds that a pause within the speech keeps at most; null: they stay."""
+    """Longest pause in seconds within the speech."""
     remove_dc: bool
-    """Whether a constant offset is subtracted."""
+    """Subtract a constant offset."""
     loudness: float | None
-    """Integrated loudness in LUFS that each recording is brought to; null: the level stays."""
+    """Integrated loudness in LUFS of each recording."""
     true_peak: float | None
-    """Largest true peak in dBTP. The gain is lowered to keep to it, nothing is limited; null: no bound."""
+    """Largest true peak in dBTP. The gain is lowered to keep it; nothing is limited."""
 
     def __post_init__(self) -> None:
         if self.margin is not None and self.margin < 0:
@@ -51,50 +50,44 @@ class ConditionConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Level:
-    """What conditioning changes, measured."""
-
     seconds: float
     loudness: float | None
-    """LUFS; None if too quiet to be measured."""
+    """LUFS; None if too quiet."""
     true_peak: float | None
     """dBTP; None for digital silence."""
     dc: float
-    """Constant offset, full scale 1: the mean where nobody speaks."""
+    """Constant offset, full scale 1."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Conditioning:
-    """What is done to one recording; times are seconds within it."""
+    """Changes to one recording; times are seconds within it."""
 
     start: float | None = None
-    """What lies before is cut off; None: nothing."""
+    """Cut off before; None: nothing."""
     end: float | None = None
-    """What lies after is cut off; None: nothing."""
+    """Cut off after; None: nothing."""
     dropped: tuple[Span, ...] = ()
-    """Parts of pauses left out, by rising time."""
+    """Removed parts of pauses, in order."""
     dc: float = 0.0
-    """Offset subtracted, full scale 1."""
+    """Offset to subtract."""
     gain_db: float = 0.0
     before: Level
     after: Level
 
     @property
     def trimmed(self) -> float:
-        """Seconds cut off at both edges."""
         after = 0.0 if self.end is None else self.before.seconds - self.end
         return (self.start or 0.0) + after
 
     @property
     def shortened(self) -> float:
-        """Seconds of pauses left out."""
         return sum(end - start + JOINT for start, end in self.dropped)
 
 
 def plan(samples: Floats, rate: int, speech: list[Span], config: ConditionConfig) -> Conditioning:
-    """Decide how to condition samples (S,), finite, at `rate` Hz; `speech`: spans in seconds, as `locate_speech` finds.
-
-    Where nobody was found to speak, edges and pauses stay.
-    """
+    """Decide how to condition finite samples (S,) at `rate` Hz. `speech`: as `locate_speech`; without speech, edges
+    and pauses stay."""
     before = measure_level(samples, rate, speech)
     cut = Conditioning(before=before, after=before, dc=before.dc if config.remove_dc else 0.0)
     if speech and config.margin is not None:
@@ -109,23 +102,20 @@ def plan(samples: Floats, rate: int, speech: list[Span], config: ConditionConfig
 
 
 def measure_level(samples: Floats, rate: int, speech: Sequence[Span] = ()) -> Level:
-    """Length, loudness, true peak and offset of samples (S,), finite, at `rate` Hz; `speech`: spans in seconds."""
+    """Measure finite samples (S,) at `rate` Hz; `speech`: spans in seconds."""
     dc = _offset(samples, rate, speech)
     peak = true_peak(samples, rate)
     return Level(
         seconds=round(len(samples) / rate, 6),
         loudness=_rounded(loudness(samples, rate)),
-        true_peak=None if peak is None else math.ceil(100 * peak) / 100,  # up: a bound on it holds
+        true_peak=None if peak is None else math.ceil(100 * peak) / 100,  # rounded up, so that a bound holds
         dc=float(f"{dc:.3g}"),
     )
 
 
 def _offset(samples: Floats, rate: int, speech: Sequence[Span]) -> float:
-    """Mean of the samples where nobody speaks, or of all where that is too short to tell.
-
-    A voice's own samples need no mean of zero: the glottis' pulses go one way. Taking their mean off would put a step
-    of it into every silence.
-    """
+    """Mean outside the speech, or of everything if that is too short. The mean of speech is no offset: glottal
+    pulses are asymmetric, so subtracting it would put a step into every silence."""
     silent = np.ones(len(samples), bool)
     for start, end in speech:
         silent[round(start * rate) : round(end * rate)] = False
@@ -134,10 +124,8 @@ def _offset(samples: Floats, rate: int, speech: Sequence[Span]) -> float:
 
 
 def apply(samples: Floats, rate: int, conditioning: Conditioning) -> Floats:
-    """Samples (S,) float32 at `rate` Hz, the ones that were planned for, conditioned: float32 (S',).
-
-    Pure. Nothing planned: the same array. A step that is not planned leaves every bit it would have changed.
-    """
+    """Apply a plan to its samples (S,) float32: float32 (S',). Steps that are not planned change no bit; with none,
+    returns the same array."""
     heard = samples
     if conditioning.dc:
         heard = heard - np.float32(conditioning.dc)
@@ -150,7 +138,7 @@ def apply(samples: Floats, rate: int, conditioning: Conditioning) -> Floats:
 
 
 def _kept(count: int, rate: int, conditioning: Conditioning) -> list[tuple[int, int]]:
-    """First and last sample, exclusive, of what stays, by rising time."""
+    """First and last sample, exclusive, of the kept parts."""
     start = round((conditioning.start or 0.0) * rate)
     end = count if conditioning.end is None else min(round(conditioning.end * rate), count)
     edges = [start, *(round(edge * rate) for span in conditioning.dropped for edge in span), end]
@@ -158,8 +146,7 @@ def _kept(count: int, rate: int, conditioning: Conditioning) -> list[tuple[int, 
 
 
 def joined(pieces: list[Floats], rate: int) -> Floats:
-    """Pieces one after the other. At each joint the last 5 ms of one fade into the first 5 ms of the next, with
-    constant power, since noise on both sides is unrelated; the next begins 5 ms earlier for it."""
+    """Join pieces with crossfades of 5 ms of constant power, as the noise on both sides is uncorrelated."""
     joined = pieces[0]
     for piece in pieces[1:]:
         width = min(round(JOINT * rate), len(joined), len(piece))
@@ -170,7 +157,7 @@ def joined(pieces: list[Floats], rate: int) -> Floats:
 
 
 def _excess(speech: list[Span], longest: float) -> tuple[Span, ...]:
-    """The middle of each pause that is longer than `longest`; the joint takes a crossfade's width, left in for it."""
+    """The middle of each pause longer than `longest`, leaving the width of the crossfade."""
     pauses = [(before[1], after[0]) for before, after in pairwise(speech)]
     return tuple(
         (round(start + (longest + JOINT) / 2, 4), round(end - (longest + JOINT) / 2, 4))
@@ -180,7 +167,7 @@ def _excess(speech: list[Span], longest: float) -> tuple[Span, ...]:
 
 
 def _gain(level: Level, config: ConditionConfig) -> float:
-    """Gain in dB, rounded down to hundredths, so that the bound holds."""
+    """Gain in dB, rounded down to hundredths so that the bound holds."""
     if config.loudness is None or level.loudness is None or level.true_peak is None:
         return 0.0
     gain = config.loudness - level.loudness
@@ -189,11 +176,8 @@ def _gain(level: Level, config: ConditionConfig) -> float:
 
 
 def _raised(level: Level, gain_db: float) -> Level:
-    """A level after a gain, which moves all of it alike.
-
-    Blocks that a loss takes below the standard's gate of -70 LUFS no longer count, so a measured loudness may differ,
-    by a quarter of a dB where speech is brought to -39 LUFS, by less than 0.05 from -28 on.
-    """
+    """Level after a gain. An attenuation may push blocks below the standard's gate of -70 LUFS, so a measured
+    loudness may differ by 0.25 dB at -39 LUFS and less than 0.05 dB from -28 LUFS on."""
     if not gain_db:
         return level
     raised = [None if value is None else _rounded(value + gain_db) for value in (level.loudness, level.true_peak)]

@@ -1,27 +1,27 @@
-"""Was a sound file cut off? Decoders often read a truncated file as a shorter recording, so look at what its container
-says about its length.
+r"""Detect truncated sound files from their containers: decoders often read them as shorter recordings.
 
 RIFF WAVE and AVI (Microsoft, 1991), AIFF (Apple, 1989), CAF (Apple, 2011), AU (Sun, 1992), Ogg (RFC 3533), MP3's
-Xing/Info header (LAME), ISO base media as in m4a, mp4 and mov (ISO/IEC 14496-12), Matroska and WebM (RFC 9559 on EBML,
-RFC 8794), ASF as in wma (Microsoft, 2004). FLAC's decoder does complain.
+Xing/Info header (LAME), ISO base media: m4a, mp4, mov (ISO/IEC 14496-12), Matroska and WebM (RFC 9559, RFC 8794), ASF:
+wma (Microsoft, 2004). FLAC's decoder detects truncation itself.
 """
 
-import struct
 from collections.abc import Callable, Iterator
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
+from typing import Literal
 
-# Written by programs that stream and cannot go back to fill in the length.
+# Written by streaming programs, which do not know the length.
 _UNKNOWN_LENGTH = (0, 0x7FFFFFFF, 0xFFFFFFFF)
+_TO_THE_END = 0xFFFFFFFFFFFFFFFF
 _EBML = b"\x1a\x45\xdf\xa3"
 _ASF = bytes.fromhex("3026b2758e66cf11a6d900aa0062ce6c")
 _ASF_FILE_PROPERTIES = bytes.fromhex("a1dcab8c47a9cf118ee400c00c205365")
 _ENTERED = {0x18538067: "segment", 0x1F43B675: "cluster"}
-"""The elements of Matroska that may have no length, so that their children follow."""
+"""Matroska elements of possibly unknown length, whose children follow."""
 
 
 def cut_off(path: Path) -> str | None:
-    """What a truncated file (of at least one byte) lacks; None if it is whole or its format does not tell."""
+    """The part missing from a truncated, non-empty file; None if it is whole or its format has no length."""
     with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
         look = _format(data[:16])
         return look(data) if look else None
@@ -48,41 +48,43 @@ def _format(start: bytes) -> Callable[[mmap], str | None] | None:
     return _iso_media if start[4:8] in (b"ftyp", b"moov", b"mdat", b"wide") else None
 
 
+def _number(data: bytes | mmap, place: int, order: Literal["little", "big"] = "big", width: int = 4) -> int:
+    return int.from_bytes(data[place : place + width], order)
+
+
 def _lacks(what: str, size: int, held: int) -> str | None:
-    return f"its {what} should hold {size} bytes and holds {held}" if held < size else None
+    missing = held < size and size not in _UNKNOWN_LENGTH
+    return f"its {what} should hold {size} bytes and holds {held}" if missing else None
 
 
 def _wav(data: mmap) -> str | None:
     position = 12
     while position + 8 <= len(data):
-        size = int.from_bytes(data[position + 4 : position + 8], "little")
+        size = _number(data, position + 4, "little")
         if data[position : position + 4] == b"data":
-            return None if size in _UNKNOWN_LENGTH else _lacks("data chunk", size, len(data) - position - 8)
+            return _lacks("data chunk", size, len(data) - position - 8)
         position += 8 + size + size % 2
     return "it ends before its data chunk"
 
 
 def _avi(data: mmap) -> str | None:
-    size = int.from_bytes(data[4:8], "little")
-    return None if size in _UNKNOWN_LENGTH else _lacks("RIFF chunk", size, len(data) - 8)
+    return _lacks("RIFF chunk", _number(data, 4, "little"), len(data) - 8)
 
 
 def _aiff(data: mmap) -> str | None:
-    return _lacks("FORM chunk", int.from_bytes(data[4:8], "big"), len(data) - 8)
+    return _lacks("FORM chunk", _number(data, 4), len(data) - 8)
 
 
 def _au(data: mmap) -> str | None:
-    start, size = int.from_bytes(data[4:8], "big"), int.from_bytes(data[8:12], "big")
-    return None if size in _UNKNOWN_LENGTH else _lacks("sound", size, max(len(data) - start, 0))
+    return _lacks("sound", _number(data, 8), max(len(data) - _number(data, 4), 0))
 
 
 def _caf(data: mmap) -> str | None:
     position = 8
     while position + 12 <= len(data):
-        size = int.from_bytes(data[position + 4 : position + 12], "big", signed=True)
-        held = len(data) - position - 12
-        if size < 0 or held < size:  # -1: until the end of the file
-            return _lacks(f"{_name(data[position : position + 4])} chunk", size, held)
+        size, held = _number(data, position + 4, width=8), len(data) - position - 12
+        if size == _TO_THE_END or held < size:
+            return None if size == _TO_THE_END else _lacks(f"{_name(data[position : position + 4])} chunk", size, held)
         position += 12 + size
     return None if position == len(data) else "it ends within a chunk's header"
 
@@ -110,7 +112,7 @@ def _mp3(data: mmap) -> str | None:
     has_frames, has_bytes = (flags := first_frame[mark + 7]) & 1, flags & 2
     if not has_bytes:
         return None
-    (size,) = struct.unpack_from(">I", first_frame, mark + (12 if has_frames else 8))
+    size = _number(first_frame, mark + (12 if has_frames else 8))
     held = len(data) - start
     return f"its header names {size} bytes and it holds {held}" if held < size else None
 
@@ -118,9 +120,9 @@ def _mp3(data: mmap) -> str | None:
 def _iso_media(data: mmap) -> str | None:
     position, names = 0, set()
     while position + 8 <= len(data):
-        size, name = int.from_bytes(data[position : position + 4], "big"), data[position + 4 : position + 8]
+        size, name = _number(data, position), data[position + 4 : position + 8]
         if size == 1:
-            size = int.from_bytes(data[position + 8 : position + 16], "big")
+            size = _number(data, position + 8, width=8)
         if size == 0:  # until the end of the file
             size = len(data) - position
         if size < 8 or len(data) - position < size:
@@ -140,13 +142,13 @@ def _matroska(data: mmap) -> str | None:
 
 
 def _elements(data: mmap) -> Iterator[tuple[int | None, int, int | None]]:
-    """Each element's id (None: the header itself is cut), where its content starts, and its size (None: unknown)."""
+    """Id (None: truncated header), start of the content and size (None: unknown) of each element."""
     position = 0
     while position < len(data):
         width = 9 - data[position].bit_length()
-        if width > 4:  # not an id: damaged, not cut off
+        if width > 4:  # damaged, not truncated
             return
-        id = int.from_bytes(data[position : position + width], "big")
+        id = _number(data, position, width=width)
         position += width
         if position >= len(data):
             yield None, position, None
@@ -154,7 +156,7 @@ def _elements(data: mmap) -> Iterator[tuple[int | None, int, int | None]]:
         width = 9 - data[position].bit_length()
         if width > 8:
             return
-        written = int.from_bytes(data[position : position + width], "big")
+        written = _number(data, position, width=width)
         if position + width > len(data):
             yield None, position, None
             return
@@ -172,9 +174,8 @@ def _asf(data: mmap) -> str | None:
     place = data.find(_ASF_FILE_PROPERTIES)
     if place < 0 or len(data) < place + 92:
         return "it ends within its header"
-    (size,) = struct.unpack_from("<Q", data, place + 40)
-    (flags,) = struct.unpack_from("<I", data, place + 88)
-    broadcast = flags & 1  # made while streaming: its size says nothing
+    size = _number(data, place + 40, "little", 8)
+    broadcast = data[place + 88] & 1  # made while streaming, without a valid size
     return None if broadcast or not size else _lacks("file", size, len(data))
 
 

@@ -1,8 +1,5 @@
-"""Decode sound files: by libsndfile what it knows, by FFmpeg's libraries (`sonorant/audio/ffmpeg.py`) the rest.
-
-Libsndfile comes first because it is small, exact and needed for speaking anyway. Each opens a file by its content, so a
-wrong suffix does no harm. Shapes: S samples, C channels.
-"""
+"""Decode sound files with libsndfile, or with FFmpeg (`sonorant/audio/ffmpeg.py`) if libsndfile does not know the
+format. Both detect formats by content, so a wrong suffix does no harm. Shapes: S samples, C channels."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,16 +19,16 @@ SUFFIXES = (
     ".m4a", ".aac", ".wma", ".webm", ".mka", ".mp4", ".m4v", ".mov", ".mkv", ".avi", ".3gp", ".amr", ".ac3",
 )
 # fmt: on
-"""Endings by which a recording that is named without one is looked for, in this order."""
+"""Suffixes to try, in this order, for a recording named without one."""
 PREROLL = 0.5
-"""Seconds decoded before a part, as a codec's first frames after a jump are not yet right (Opus: 80 ms, RFC 7845; MP3:
-its bit reservoir), and containers find a place only to within a block."""
+"""Seconds decoded before a part: the first frames after a seek are wrong in some codecs (Opus 80 ms, RFC 7845; MP3's
+bit reservoir), and containers seek to a block only."""
 _UNKNOWN = "Format not recognised"
 FORMATS = "wav, flac, ogg, mp3, m4a, opus, webm, wma, aiff and the sound of videos can"
 
 
 class UndecodableError(SonorantError):
-    """A file that is not sound, or damaged; `reason` is the message without the file."""
+    """A file that is not sound, or damaged; `reason` is the message without the path."""
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"{path}: cannot be read as audio ({reason}); {FORMATS}")
@@ -40,18 +37,15 @@ class UndecodableError(SonorantError):
 
 @dataclass(frozen=True, kw_only=True)
 class Header:
-    """What a sound file says of itself."""
-
     sample_rate: int
     """Hz."""
     frames: int
-    """Samples of each channel."""
+    """Samples per channel."""
     channels: int
     form: str
     """Container and codec, such as "WAV PCM_16" or "matroska,webm opus"."""
     least: int
-    """Samples of each channel that a whole file holds at least; 0 if its container tells the length of all its streams
-    together, or of none."""
+    """Minimum samples per channel of a whole file; 0 if the container has no length of the sound alone."""
 
     @property
     def seconds(self) -> float:
@@ -59,8 +53,8 @@ class Header:
 
 
 def header(path: Path) -> Header:
-    """Read a file's header without decoding its sound. Raises SonorantError if it is absent, UndecodableError if it is
-    not a sound file."""
+    """Read a header without decoding. Raises SonorantError if the file is absent, UndecodableError if it is not
+    sound."""
     opened = _open(path)
     if isinstance(opened, str):
         return _ffmpeg(path, opened).header(path, opened)
@@ -72,19 +66,18 @@ def header(path: Path) -> Header:
 
 
 def decode(path: Path, start: float = 0.0, end: float | None = None) -> tuple[NDArray[np.float32], int]:
-    """Decode a file, or its part from `start` to `end` (seconds after its first sample; None = its end).
+    r"""Decode a file, or the part from `start` to `end` (seconds; None = its end).
 
     Returns float32 (S, C), full scale 1.0, and the rate in Hz. NaN, infinity and values beyond full scale are kept. A
-    part is read without what comes before and after it, and is shorter or empty where the file ends. Its edges are
-    those of the whole decoded and cut; where only time stamps tell where sound is, they are as exact as these (webm: 1
-    ms). Raises as `header`.
+    part equals the same cut of the whole, to 1 ms where only time stamps exist (webm), and is shorter or empty at the
+    end of the file. Raises as `header`.
     """
     opened = _open(path)
     if isinstance(opened, str):
         return _ffmpeg(path, opened).decode(path, start, end, opened)
     with opened as file:
         if file.format == "MP3" and start > 0 and find_spec("av"):
-            # After a jump, libsndfile's decoder prints its complaints of the frames before.
+            # After a seek, libsndfile's MP3 decoder prints complaints about the frames before.
             return _ffmpeg(path, _UNKNOWN).decode(path, start, end, _UNKNOWN)
         try:
             return _read(file, start, end), file.samplerate
@@ -93,8 +86,7 @@ def decode(path: Path, start: float = 0.0, end: float | None = None) -> tuple[ND
 
 
 def decode_blocks(path: Path, seconds: float = 10.0) -> Iterator[tuple[NDArray[np.float32], int]]:
-    """As `decode` of the whole file, piece by piece, so that memory does not grow with its length: (S, C) and the rate
-    in Hz; pieces are of about `seconds` at most."""
+    """Decode a whole file in constant memory: pieces (S, C) of at most about `seconds`, and the rate in Hz."""
     opened = _open(path)
     if isinstance(opened, str):
         yield from _ffmpeg(path, opened).decode_blocks(path, opened)
@@ -108,8 +100,7 @@ def decode_blocks(path: Path, seconds: float = 10.0) -> Iterator[tuple[NDArray[n
 
 
 def seeks_fast(path: Path) -> bool:
-    """Whether a part of the file is read in a time that does not depend on where it lies. In MP3 and what FFmpeg reads,
-    a jump may look through all that lies before."""
+    """Whether the time to read a part does not depend on its place, as it may in MP3 and FFmpeg's formats."""
     opened = _open(path)
     if isinstance(opened, str):
         return False
@@ -127,25 +118,25 @@ def _read(file: soundfile.SoundFile, start: float, end: float | None) -> NDArray
 
 
 def _open(path: Path) -> soundfile.SoundFile | str:
-    """The file as libsndfile opens it, or why it does not. What it opens and then fails to read is damaged: FFmpeg
-    might read a shorter sound from it without a word."""
+    """The file opened by libsndfile, or the reason for its refusal. A file that opens and then fails is damaged:
+    FFmpeg might silently read a shorter sound from it."""
     if not path.is_file():
         raise SonorantError(f"{path}: no such audio file")
     try:
         return soundfile.SoundFile(path)
     except soundfile.SoundFileError as error:
         return _problem(error)
-    except TypeError:  # a name that ends in .raw: soundfile wants to be told the rest
+    except TypeError:  # a name ending in .raw
         return "samples without a header"
 
 
 def _problem(error: soundfile.SoundFileError) -> str:
-    """libsndfile's message about a failure, without the path it may begin with."""
+    """libsndfile's message without the path."""
     return str(getattr(error, "error_string", error)).strip().removeprefix("Error : ").rstrip(".")
 
 
 def _ffmpeg(path: Path, refused: str) -> ModuleType:
-    """FFmpeg's decoders, which speaking does without."""
+    """FFmpeg's decoders, which speaking does not need."""
     try:
         from sonorant.audio import ffmpeg
     except ImportError:

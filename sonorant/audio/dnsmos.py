@@ -1,7 +1,7 @@
-"""DNSMOS: how speech sounds to a network that learned from people.
+r"""DNSMOS: a network's rating of speech.
 
-Reddy et al., "DNSMOS P.835", ICASSP 2022, a network that comes in the package speechmos. It learned from noisy calls:
-differences between two renderings mean something, the score itself little.
+Reddy et al., "DNSMOS P.835", ICASSP 2022; the network is in the package speechmos. It was trained on noisy calls:
+differences between renderings mean something, absolute scores little.
 """
 
 import importlib.util
@@ -17,20 +17,20 @@ from sonorant.audio.wav import resample
 from sonorant.processes import spread
 
 RATE = 16_000
-"""Hz that the network listens at."""
+"""Hz of the network's input."""
 Clip = tuple[Floats, int]
 """Samples (S,) in -1..1 and their rate in Hz."""
 WINDOW_SECONDS = 9.01
 WINDOW = int(WINDOW_SECONDS * RATE)
-"""Samples that DNSMOS hears at once."""
+"""Samples of the network's input."""
 SCORES = {
     "ovrl": (-0.06766283, 1.11546468, 0.04602535),
     "sig": (-0.08397278, 1.22083953, 0.0052439),
     "bak": (-0.13166888, 1.60915514, -0.39604546),
 }
-"""Overall, speech and background, 1 to 5, with the polynomial that makes a score of what the network gives."""
+"""Polynomials from the network's outputs to scores, 1 to 5: overall, speech, background."""
 OUTPUTS = ("sig", "bak", "ovrl")
-"""What the network gives, in its order."""
+"""Order of the network's outputs."""
 NOT_INSTALLED = "not run: speechmos is not installed; pip install 'sonorant[mos]'"
 
 
@@ -39,7 +39,7 @@ def installed() -> bool:
 
 
 def rate_clips(clips: Sequence[Clip]) -> Doubles | str:
-    """DNSMOS (clips, 3) of each clip in the order of `SCORES`, or "not run: <why>"."""
+    """Scores (clips, 3) in the order of `SCORES`, or "not run: <why>"."""
     if not installed():
         return NOT_INSTALLED
     return np.array(spread(rate_clip, clips, label="DNSMOS", unit="clip"))
@@ -47,12 +47,11 @@ def rate_clips(clips: Sequence[Clip]) -> Doubles | str:
 
 @cache
 def _network() -> Any:
-    """Load the network directly: the package would compile librosa's functions and run a second network, for a score
-    that is not among `SCORES`."""
+    """The network itself: the package would compile librosa and run a second network."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1  # each core has a process of its own
+    options.intra_op_num_threads = 1
     package = importlib.util.find_spec("speechmos")
     assert package is not None and package.submodule_search_locations
     folder = Path(package.submodule_search_locations[0]) / "dnsmos_models"
@@ -60,10 +59,10 @@ def _network() -> Any:
 
 
 def rate_clip(clip: Clip) -> list[float]:
-    """DNSMOS of a clip in the order of `SCORES`; the package speechmos must be installed."""
+    """Scores of a clip in the order of `SCORES`; needs the package speechmos."""
     samples, rate = clip
     heard = np.clip(samples if rate == RATE else resample(samples, rate, RATE), -1.0, 1.0)
-    if len(heard) < WINDOW:  # repeated until it fills one window
+    if len(heard) < WINDOW:
         heard = np.resize(heard, WINDOW)
     scores: dict[str, list[float]] = {name: [] for name in SCORES}
     for second in range(int(np.floor(len(heard) / RATE) - WINDOW_SECONDS) + 1):

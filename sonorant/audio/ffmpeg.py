@@ -1,8 +1,7 @@
-"""Decode what libsndfile does not know, by FFmpeg's libraries, which PyAV's wheels bring along: m4a, webm, wma, video.
+r"""Decode m4a, webm, wma and video with FFmpeg's libraries from PyAV. Called by `decoding.py`.
 
-Of several streams the first with sound is taken, and its first sample is second 0. The silence that an encoder adds at
-the start is cut where the container tells of it (edit lists and Opus' pre-skip; a bare AAC or AC-3 stream does not).
-Use `decoding.py`, which comes here where it must. Shapes: S samples, C channels.
+The first audio stream is read; its first sample is second 0. Silence added by an encoder is cut if the container marks
+it (edit lists, Opus' pre-skip; bare AAC and AC-3 streams do not). Shapes: S samples, C channels.
 """
 
 import sys
@@ -20,29 +19,28 @@ from numpy.typing import NDArray
 from sonorant.audio.decoding import PREROLL, Header, UndecodableError
 
 GAP = 0.05, 60.0
-"""Seconds by which time stamps may jump ahead to mean a gap, as of a recorder that lost frames. Less is rounding, and
-more a damaged time stamp."""
-# Formats a recording may come in; without the list, text may be read as a playlist, which opens other files.
+"""Seconds of a jump in time stamps that count as a gap, such as lost frames: below is rounding, above a damaged time
+stamp."""
+# Without this list, text may be read as a playlist, which opens other files.
 _FORMATS = (
     "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,asf,avi,flv,mpegts,mpeg,aac,loas,ac3,eac3,dts,amr,mp3,ogg,wav,w64,aiff,caf,au"
     ",flac,wv,tta,ape,dsf"
 )
 _TELLING = ("mov", "matroska", "asf", "avi", "caf", "wv", "tta", "ape", "dsf")
-"""Formats whose files tell their length; that of others is guessed from the bit rate, so packets are counted."""
+"""Formats with a stored length; others only estimate it from the bit rate, so packets are counted."""
 _PROTECTED = ("drms", "enca")
 SLACK = 0.1
-"""Seconds that a whole file may hold less than it tells."""
+"""Seconds by which a whole file may be shorter than its stored length."""
 
 Samples = NDArray[np.float32]
 _Sound = tuple[float | None, Samples]
-"""Time stamp in seconds, as far as there is one, and samples (C, S)."""
+"""Time stamp in seconds, if any, and samples (C, S)."""
 
-av.logging.set_level(None)  # errors are raised; FFmpeg would print them as well
+av.logging.set_level(None)  # errors are raised instead
 
 
 def header(path: Path, refused: str) -> Header:
-    """What the file says of its sound. `refused` is told where FFmpeg does not know the format either. Raises
-    UndecodableError."""
+    """As `decoding.header`. `refused`: reason for the error if FFmpeg cannot read the file either."""
     with _opened(path, refused) as file:
         rate, told = file.rate, file.sound_length
         seconds = next((known for known in (told, file.longest) if known is not None), None)
@@ -54,10 +52,10 @@ def header(path: Path, refused: str) -> Header:
 
 
 def decode(path: Path, start: float, end: float | None, refused: str) -> tuple[NDArray[np.float32], int]:
-    """As `decoding.decode`; where a file cannot be sought in, it is decoded from its start."""
+    """As `decoding.decode`; files without seeking are decoded from their start."""
     found = None
     if start > 2 * PREROLL:
-        with _opened(path, refused) as file, suppress(UndecodableError):  # where it lands, a packet may be cut in two
+        with _opened(path, refused) as file, suppress(UndecodableError):  # a packet may be cut in two after a seek
             found = _part(file, start, end, jump=True)
     if found is None:
         with _opened(path, refused) as file:
@@ -67,7 +65,7 @@ def decode(path: Path, start: float, end: float | None, refused: str) -> tuple[N
 
 
 def decode_blocks(path: Path, refused: str) -> Iterator[tuple[NDArray[np.float32], int]]:
-    """As `decoding.decode_blocks`, a packet of the file at a time."""
+    """As `decoding.decode_blocks`, one packet at a time."""
     with _opened(path, refused) as file:
         sounds = _sounds(file)
         opening = next(sounds, None)
@@ -92,7 +90,7 @@ class _File:
 
     @property
     def sound_length(self) -> float | None:
-        """Seconds of the sound, without an encoder's padding; None if the file does not tell."""
+        """Seconds of the sound without padding; None if not stored."""
         ticks, unit = self.stream.duration, self.stream.time_base
         if not self.container.format.name.startswith("mov,") or ticks is None or unit is None:
             return None
@@ -100,14 +98,14 @@ class _File:
 
     @property
     def longest(self) -> float | None:
-        """Seconds of the longest stream; None if the file does not tell."""
+        """Seconds of the longest stream; None if not stored."""
         telling = self.container.format.name.split(",")[0] in _TELLING
         return self.container.duration / av.time_base if telling and self.container.duration is not None else None
 
 
 @contextmanager
 def _opened(path: Path, refused: str) -> Iterator[_File]:
-    # The two sizes (bytes, microseconds): in a film, sound may begin long after the picture.
+    # Bytes and microseconds to probe: in a film, sound may begin long after the picture.
     look = {"protocol_whitelist": "file", "format_whitelist": _FORMATS, "probesize": "32M", "analyzeduration": "60M"}
     try:
         container = av.open(f"file:{path}", options=look, metadata_errors="replace")
@@ -127,13 +125,13 @@ def _opened(path: Path, refused: str) -> Iterator[_File]:
 
 
 def _counted(file: _File) -> float:
-    """Seconds of all packets, without decoding them."""
+    """Seconds of all packets, without decoding."""
     packets = file.container.demux(file.stream)
     return sum(float(packet.duration * packet.time_base) for packet in packets if packet.duration)
 
 
 def _part(file: _File, start: float, end: float | None, *, jump: bool) -> Samples | None:
-    """The part's samples (C, S); None if a jump led to nothing, or past the start."""
+    """Samples (C, S) of the part; None if a seek failed or went past the start."""
     rate, sounds = file.rate, _sounds(file)
     opening = next(sounds, None)
     if opening is None:
@@ -164,21 +162,20 @@ def _part(file: _File, start: float, end: float | None, *, jump: bool) -> Sample
 
 
 def _last(file: _File, end: float | None) -> int:
-    """The position where to stop: an encoder's padding after the end that the file tells is no sound."""
+    """Position after the last sample, without an encoder's padding."""
     ends = [seconds for seconds in (end, file.sound_length) if seconds is not None]
     return round(min(ends) * file.rate) if ends else sys.maxsize
 
 
 def _placed(sounds: Iterator[_Sound], origin: float, rate: int) -> Iterator[tuple[int, Samples]]:
-    """Each piece of sound with the position of its first sample; a gap in the time stamps is silence. So a second is
-    the same in a player, in the whole and in a part."""
+    """Pieces with the position of their first sample; gaps in the time stamps become silence, as in a player."""
     position, expected = None, origin
     for time, samples in sounds:
         if position is None:
             position = round(((time or origin) - origin) * rate)
         elif time is not None:
             gap = round((time - origin) * rate) - position
-            # Both: a clock that runs slower than the samples is no gap, nor are stamps that scatter about the truth.
+            # Both, because clocks may run slower than the samples, and time stamps may scatter.
             if GAP[0] < time - expected < GAP[1] and GAP[0] * rate < gap < GAP[1] * rate:
                 yield position, np.zeros((len(samples), gap), np.float32)
                 position += gap
@@ -188,13 +185,12 @@ def _placed(sounds: Iterator[_Sound], origin: float, rate: int) -> Iterator[tupl
 
 
 def _sounds(file: _File) -> Iterator[_Sound]:
-    """Decode from where the file stands."""
     resampler, seconds = av.AudioResampler(format="fltp"), 0.0
     try:
         for frame in file.container.decode(file.stream):
             for samples in resampler.resample(frame):
                 yield frame.time, samples.to_ndarray().astype(np.float32, copy=False)
             seconds = frame.time or seconds
-    except (av.FFmpegError, ValueError) as error:  # ValueError: rate or channels change in the middle
+    except (av.FFmpegError, ValueError) as error:  # ValueError: rate or channels change
         problem = str(getattr(error, "strerror", None) or error)
         raise UndecodableError(file.path, f"decoding breaks off after {seconds:.2f} s: {problem}") from None

@@ -1,8 +1,7 @@
-"""How loud a recording is to people, and how high its waveform goes between the samples.
+r"""Loudness and true peak of a recording (ITU-R BS.1770-4).
 
-Loudness: ITU-R BS.1770-4, annex 1, by pyloudnorm, with the coefficients of B. De Man ("Evaluation of implementations of
-the EBU R128 loudness measurement", AES 145, 2018), which are the standard's own at 48 kHz and follow it at other rates.
-True peak: annex 2, the largest value after oversampling four times. A mono recording counts as one channel.
+Loudness: annex 1, by pyloudnorm with the coefficients of B. De Man (AES 145, 2018), which equal the standard's at 48
+kHz and follow it at other rates. True peak: annex 2, oversampled four times. Mono counts as one channel.
 """
 
 import numpy as np
@@ -11,20 +10,18 @@ from sonorant.audio.arrays import Floats
 from sonorant.audio.wav import resample
 
 BLOCK = 0.4
-"""Seconds of the standard's gating blocks."""
+"""Seconds of a gating block."""
 OVERSAMPLING = 4
 
 
 def loudness(samples: Floats, rate: int) -> float | None:
-    """Integrated loudness in LUFS of samples (S,) at `rate` Hz; None if no block reaches -70 LUFS.
-
-    Shorter than the standard's block of 0.4 s, the whole is one block.
-    """
-    import pyloudnorm  # not needed for speaking, so not a dependency of the runtime
+    """Integrated loudness in LUFS of samples (S,) at `rate` Hz; None if no block reaches -70 LUFS. Samples shorter
+    than 0.4 s are one block."""
+    import pyloudnorm  # not a dependency of speaking
 
     if not len(samples):
         return None
-    block = min(BLOCK, (len(samples) - 0.5) / rate)  # half a sample less, or rounding makes it longer than the samples
+    block = min(BLOCK, (len(samples) - 0.5) / rate)  # half a sample less, so that rounding cannot exceed the samples
     meter = pyloudnorm.Meter(rate, filter_class="DeMan", block_size=block)
     with np.errstate(divide="ignore"):
         found = float(meter.integrated_loudness(samples.astype(np.float64)))
@@ -32,9 +29,9 @@ def loudness(samples: Floats, rate: int) -> float | None:
 
 
 def true_peak(samples: Floats, rate: int) -> float | None:
-    """True peak in dB of full scale (dBTP) of samples (S,) at `rate` Hz; None for digital silence."""
+    """True peak in dBTP of samples (S,) at `rate` Hz; None for digital silence."""
     if not len(samples):
         return None
     between = np.abs(resample(samples, rate, OVERSAMPLING * rate)).max()
-    peak = max(float(between), float(np.abs(samples).max()))  # an end's own sample may lie above the filtered ones
+    peak = max(float(between), float(np.abs(samples).max()))  # the edges may lie above the filtered samples
     return 20 * float(np.log10(peak)) if peak > 0 else None

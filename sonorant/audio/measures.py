@@ -1,8 +1,5 @@
-"""What a recording sounds like in figures: noise, room, bandwidth, hum, clipping, voice.
-
-Each can be measured on a few seconds without a reference; None where the recording does not hold what that needs. Only
-the noise floor changes with the recording's level.
-"""
+"""Measurements of a recording: noise, room, bandwidth, hum, clipping, pitch. None needs a reference; a value is None
+if the recording is too short or lacks speech. Only the noise floor depends on the level."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -16,52 +13,52 @@ from sonorant.audio.voice_activity import BLOCK_SECONDS, RATE, SPEAKING
 from sonorant.audio.wav import resample
 
 FULL_SCALE = 0.999
-"""Absolute value from which a sample counts as clipped."""
+"""Absolute value of a clipped sample."""
 BANDS = 1000 * 2.0 ** (np.arange(-7, 9) / 3)
-"""Hz, centres of the third-octave bands of `Measures.spectrum`: 200 Hz to 6.3 kHz (IEC 61260-1)."""
+"""Centres in Hz of the third-octave bands of `Measures.spectrum` (IEC 61260-1)."""
 
-_POWER_FLOOR = 1e-12  # -120 dB of full scale, which digital silence counts as
+_POWER_FLOOR = 1e-12  # -120 dB of full scale, for digital silence
 _ROOM_EDGES = (300, 800, 1500, 2500, 4000, 6500)  # Hz, bands whose decays are measured
-_ROOM_STEPS = 18  # energies under one line: 144 ms
+_ROOM_STEPS = 18  # 144 ms
 _MOST_BELOW_DB = 70.0
 _ABOVE_PAUSES_DB = 10.0
-_MAINS_RATE = 1000  # Hz to which a recording is resampled to look for hum
+_MAINS_RATE = 1000  # Hz
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Measures:
-    """Figures of one recording, rounded; None: not measurable in it."""
+    """Rounded measurements of one recording; None: not measurable."""
 
     speech_seconds: float
-    """Seconds in which somebody speaks, pauses left out, to 32 ms."""
+    """Without pauses, to 32 ms."""
     snr_db: float | None
     """Mean power of speech over the noise floor."""
     noise_floor_db: float | None
-    """Power below which the quietest 5 % of 10 ms frames stay, in dB of full scale, without offset and digital silence.
-    R. Martin ("Noise power spectral density estimation based on ... minimum statistics", IEEE TSAP 9, 2001). Without
-    pauses it is that of the quietest moments between sounds, above the room's."""
+    """5th percentile of the power of 10 ms frames in dB of full scale, without offset and digital silence (R.
+    Martin, "Noise power spectral density estimation based on optimal smoothing and minimum statistics", IEEE TSAP 9,
+    2001). Too high without pauses."""
     reverberation: float | None
-    """Seconds in which the steepest 5 % of decays would fall by 60 dB; see `reverberation`."""
+    """Seconds; see `reverberation`."""
     bandwidth_hz: float | None
-    """Highest frequency that speech reaches; see `bandwidth`."""
+    """See `bandwidth`."""
     hum_db: float | None
-    """Mains hum over what is beside it; see `hum`."""
+    """See `hum`."""
     clipped: float
     """Fraction of samples at full scale."""
     soft_clipped: float
-    """Fraction of samples clipped below full scale; see `soft_clipped`."""
+    """Fraction of samples; see `soft_clipped`."""
     dc: float
-    """Mean of the samples, full scale 1."""
+    """Mean of the samples."""
     pitch_hz: float | None
     """Median fundamental frequency of voiced speech."""
     dnsmos: float | None = None
-    """Overall DNSMOS, 1 to 5, where `prepare.rate_dnsmos` asks for it."""
+    """Overall DNSMOS, 1 to 5, if `prepare.rate_dnsmos` is set."""
     spectrum: tuple[float, ...] | None
-    """Long-term average spectrum of speech, dB in each of `BANDS`, their mean removed."""
+    """Long-term average spectrum of speech in dB in `BANDS`, without its mean."""
 
 
 def measure(samples: Floats, rate: int, probability: Floats) -> Measures:
-    """Figures of samples (S,), finite, at `rate` Hz. `probability` (F,): as `speech_probability` gives it."""
+    """Measure finite samples (S,) at `rate` Hz. `probability` (F,): as `speech_probability`."""
     dc = float(samples.mean(dtype=np.float64)) if len(samples) else 0.0
     centred = samples - np.float32(dc)
     heard = resample(centred, rate, RATE) if rate != RATE else centred
@@ -99,12 +96,12 @@ def noise(samples: Floats, rate: int, probability: Floats) -> tuple[float | None
 
 
 def reverberation(powers_TF: Doubles) -> float | None:
-    """Reverberation time in seconds, estimated from power spectra (T, F) at `RATE`, 8 ms apart; None: too few decays.
+    r"""Reverberation time in seconds from power spectra (T, F) at `RATE`, 8 ms apart; None: too few decays.
 
-    A room bounds how fast sound can fall. Lines through 144 ms of the energy of five bands, above their noise floor,
-    give slopes; the steepest 5 % are the room's, or the voice's own in a dry room. J. Wen, E. Habets, P. Naylor ("Blind
-    estimation of reverberation time based on the distribution of signal decay rates", ICASSP 2008). Planted times of 0,
-    0.4, 0.8 and 1.2 s read about 0.29, 0.41, 0.65 and 0.8.
+    Lines through 144 ms of the energy of five bands above their noise floor give slopes; the steepest 5 % belong to the
+    room, or in a dry room to the voice (J. Wen, E. Habets, P. Naylor, "Blind estimation of reverberation time based on
+    the distribution of signal decay rates", ICASSP 2008). Planted times of 0, 0.4, 0.8 and 1.2 s read about 0.29, 0.41,
+    0.65 and 0.8.
     """
     if len(powers_TF) < _ROOM_STEPS:
         return None
@@ -123,17 +120,17 @@ def reverberation(powers_TF: Doubles) -> float | None:
 
 
 def bandwidth(samples: Floats, rate: int, probability: Floats) -> float | None:
-    """Upper end in Hz, to 1/64 of half the rate, of the highest two bands that speech reaches; None without speech.
+    r"""Upper edge in Hz, to 1/64 of half the rate, of the highest two bands with speech; None without speech.
 
-    Speech reaches a band where its mean power is 10 dB above the band's own quietest moments (so noise does not count)
-    and within 70 dB of its loudest band (so rounding does not).
+    A band has speech if its mean power is 10 dB above its own quietest moments (excludes noise) and within 70 dB of the
+    loudest band (excludes rounding).
     """
     size = 2 * round(0.016 * rate)
     powers_TF = _powers(samples, size, size // 2)
     speaking = _speaking(len(powers_TF), size / 2 / rate, probability)
     if not speaking.any():
         return None
-    bins = (powers_TF.shape[1] - 1) // 64  # of a band
+    bins = (powers_TF.shape[1] - 1) // 64
     bands_TB = powers_TF[:, 1 : 1 + 64 * bins].reshape(len(powers_TF), 64, bins).sum(axis=2)
     speech_B, quiet_B = _db(bands_TB[speaking].mean(axis=0)), _db(np.percentile(bands_TB, 10, axis=0))
     reached = (speech_B > quiet_B + _ABOVE_PAUSES_DB) & (speech_B > speech_B.max() - _MOST_BELOW_DB)
@@ -142,11 +139,9 @@ def bandwidth(samples: Floats, rate: int, probability: Floats) -> float | None:
 
 
 def hum(heard: Floats) -> float | None:
-    """Power of the mains' stronger line (50 or 60 Hz, or twice that) over that beside it, in dB; None below 1 s.
-
-    From samples (S,) at `RATE`. Of each frequency the quietest quarter of half-second windows counts: a hum goes on
-    while pitch moves. Without hum it is from 0 to 8.
-    """
+    """Power in dB of the mains' strongest line (50, 60, 100 or 120 Hz) over the neighbouring frequencies, of samples
+    (S,) at `RATE`; None below 1 s. Uses the quietest quarter of half-second windows: hum is constant, pitch moves. 0
+    to 8 without hum."""
     slow = resample(heard, RATE, _MAINS_RATE)
     if len(slow) < _MAINS_RATE:
         return None
@@ -160,9 +155,8 @@ def hum(heard: Floats) -> float | None:
 
 
 def soft_clipped(samples: Floats) -> float:
-    """Fraction of samples (S,) that pile up within 2 % of the largest value, of either sign, where that is below full
-    scale: what is left of clipping when a recording was made quieter afterwards. Speech thins out towards its peaks; a
-    sine's top 2 % hold 2.4 times as much as the next. Four times as much is a pile."""
+    """Fraction of samples (S,) piled up within 2 % of a peak below full scale: clipping before the recording was
+    made quieter. A pile has four times as many samples as the next 2 %; a sine has 2.4 times as many, speech fewer."""
     piled = 0
     for values in (samples, -samples):
         peak = float(values.max(initial=0.0))
@@ -174,10 +168,8 @@ def soft_clipped(samples: Floats) -> float:
 
 
 def pitch(heard: Floats, probability: Floats) -> float | None:
-    """Median fundamental frequency in Hz of samples (S,) at `RATE` where somebody speaks; None below 0.2 s of voice.
-
-    DIO (M. Morise, H. Kawahara, H. Katayose, AES 35, 2009), in the package pyworld.
-    """
+    """Median fundamental frequency in Hz of speech (S,) at `RATE`, by DIO (M. Morise, H. Kawahara, H. Katayose, AES
+    35, 2009; pyworld); None below 0.2 s of voice."""
     import pyworld
 
     f0_T, _ = pyworld.dio(heard.astype(np.float64), RATE, f0_floor=60.0, f0_ceil=500.0, frame_period=10.0, speed=4)
@@ -186,7 +178,7 @@ def pitch(heard: Floats, probability: Floats) -> float | None:
 
 
 def spectrum(speech_powers_TF: Doubles) -> tuple[float, ...] | None:
-    """Mean power in each of `BANDS`, in dB, their mean removed, from power spectra (T, F) of speech at `RATE`."""
+    """Mean power in `BANDS` in dB, without its mean, of power spectra (T, F) of speech at `RATE`."""
     if not len(speech_powers_TF):
         return None
     mean_F = speech_powers_TF.mean(axis=0)
@@ -198,7 +190,7 @@ def spectrum(speech_powers_TF: Doubles) -> tuple[float, ...] | None:
 
 
 def _powers(samples: Floats, size: int, step: int) -> Doubles:
-    """Power spectra (T, size / 2 + 1) under Blackman windows, which let no loud frequency leak into a quiet one."""
+    """Power spectra (T, size / 2 + 1) with Blackman windows, which have little leakage."""
     if len(samples) < size:
         return np.zeros((0, size // 2 + 1))
     frames_TS = np.lib.stride_tricks.sliding_window_view(samples, size)[::step]
@@ -206,7 +198,7 @@ def _powers(samples: Floats, size: int, step: int) -> Doubles:
 
 
 def _speaking(count: int, step: float, probability: Floats) -> NDArray[np.bool_]:
-    """Whether somebody speaks at each of `count` places, `step` seconds apart."""
+    """Whether there is speech at each of `count` places, `step` seconds apart."""
     if not len(probability):
         return np.zeros(count, dtype=np.bool_)
     places = np.minimum((np.arange(count) * step / BLOCK_SECONDS).astype(int), len(probability) - 1)
@@ -214,7 +206,7 @@ def _speaking(count: int, step: float, probability: Floats) -> NDArray[np.bool_]
 
 
 def _db(power: Any) -> Any:
-    """Decibels of a power or an array of them, at least -120."""
+    """At least -120 dB."""
     return 10 * np.log10(np.maximum(power, _POWER_FLOOR))
 
 

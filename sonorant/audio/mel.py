@@ -1,5 +1,5 @@
-"""The project's one mel spectrogram, used by features, losses and evaluation, and Griffin-Lim to listen to one. Shapes:
-S samples, T frames, F frequency bins (n_fft / 2 + 1), M mel bins."""
+"""The mel spectrogram of features, losses and evaluation, and Griffin-Lim. Shapes: S samples, T frames, F frequency
+bins (n_fft / 2 + 1), M mel bins."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -12,7 +12,7 @@ from torch.nn import functional as F
 _BAND = 10  # filters computed together
 
 FLOOR = 1e-5
-"""Magnitudes are clamped to this before the natural logarithm, so log-mels are at least -11.5."""
+"""Minimum magnitude before the natural logarithm; log-mels are at least -11.5."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,17 +20,17 @@ class MelConfig:
     """Section `audio` of params.yaml."""
 
     sample_rate: int
-    """Samples a second (Hz); recordings at another rate are resampled to it."""
+    """Hz; recordings are resampled to it."""
     n_fft: int
-    """Length of the Hann window and of the Fourier transform (samples)."""
+    """Samples of the Hann window and the Fourier transform."""
     hop: int
     """Samples from one frame to the next."""
     n_mels: int
-    """Mel bins a frame."""
+    """Mel bins."""
     f_min: float
-    """Lower edge of the lowest mel bin (Hz)."""
+    """Hz, lower edge of the lowest mel bin."""
     f_max: float
-    """Upper edge of the highest mel bin (Hz)."""
+    """Hz, upper edge of the highest mel bin."""
 
     def __post_init__(self) -> None:
         for name in ("sample_rate", "n_fft", "hop", "n_mels"):
@@ -52,18 +52,17 @@ class MelConfig:
 
 
 def hertz_to_mel(hertz: np.ndarray) -> np.ndarray:
-    """Slaney's mel scale: linear (3 mel per 200 Hz) below 1 kHz, logarithmic (27 mel per factor 6.4) above. M. Slaney,
-    "Auditory Toolbox", Technical Report 1998-010, Interval Research Corporation, 1998."""
+    """Slaney's mel scale: linear below 1 kHz (3 mel per 200 Hz), logarithmic above (27 mel per factor 6.4). M.
+    Slaney, "Auditory Toolbox", Technical Report 1998-010, Interval Research Corporation, 1998."""
     return np.where(hertz < 1000, hertz * 3 / 200, 15 + 27 * np.log(np.maximum(hertz, 1000) / 1000) / np.log(6.4))
 
 
 def mel_to_hertz(mel: np.ndarray) -> np.ndarray:
-    """The inverse of `hertz_to_mel`."""
     return np.where(mel < 15, mel * 200 / 3, 1000 * np.exp(np.log(6.4) * (mel - 15) / 27))
 
 
 def mel_filterbank(config: MelConfig) -> np.ndarray:
-    """Triangular filters float32 (M, F), equally spaced on Slaney's scale, each of unit area over Hz."""
+    """Triangular filters float32 (M, F), equally spaced in mel, of unit area over Hz."""
     bins = np.linspace(0, config.sample_rate / 2, config.n_fft // 2 + 1)
     limits = hertz_to_mel(np.array([config.f_min, config.f_max]))
     edges = mel_to_hertz(np.linspace(limits[0], limits[1], config.n_mels + 2))
@@ -75,16 +74,16 @@ def mel_filterbank(config: MelConfig) -> np.ndarray:
 
 @lru_cache(maxsize=16)
 def _constants(config: MelConfig, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Window (n_fft,) and filters (M, F) on `device`."""
-    with torch.inference_mode(False):  # else a first call in inference mode would make them unusable in training
+    """Window (n_fft,) and filters (M, F)."""
+    with torch.inference_mode(False):  # a first call in inference mode would make them unusable in training
         window = torch.hann_window(config.n_fft, periodic=True, device=device, dtype=torch.float32)
         return window, torch.from_numpy(mel_filterbank(config)).to(device)
 
 
 @lru_cache(maxsize=16)
 def _bands(config: MelConfig, device: torch.device) -> tuple[tuple[slice, Tensor], ...]:
-    """The filters in groups of neighbours: the frequencies that a group hears, and its filters (m, f) of those alone.
-    Nine tenths of all filters are zeros."""
+    """Groups of neighbouring filters: their frequencies and the filters (m, f) for these. Nine tenths of the
+    filterbank is zero."""
     bank = filters_of(config, device)
     groups = []
     with torch.inference_mode(False):
@@ -96,18 +95,17 @@ def _bands(config: MelConfig, device: torch.device) -> tuple[tuple[slice, Tensor
 
 
 def filters_of(config: MelConfig, device: torch.device) -> Tensor:
-    """`mel_filterbank` as a tensor (M, F) on `device`; do not change it."""
+    """`mel_filterbank` as a tensor (M, F); do not change it."""
     return _constants(config, device)[1]
 
 
 def frames_of(samples: int, config: MelConfig) -> int:
-    """Frames T = ceil(S / hop) of `samples` samples."""
     return -(-samples // config.hop)
 
 
 def spectrum(samples: Tensor, config: MelConfig) -> Tensor:
-    """Complex short-time spectrum complex64 (..., F, T) of samples (..., S), T = ceil(S / hop). Zeros fill the end to T
-    * hop, then both ends are mirrored: frame t is centred on sample t * hop + hop / 2."""
+    """Complex short-time spectrum complex64 (..., F, T) of samples (..., S), T = ceil(S / hop). Zeros pad the end to
+    T * hop, then both ends are mirrored: frame t is centred on sample t * hop + hop / 2."""
     frames = frames_of(samples.shape[-1], config)
     if frames == 0:
         return torch.zeros(*samples.shape[:-1], config.n_fft // 2 + 1, 0, dtype=torch.complex64, device=samples.device)
@@ -120,7 +118,7 @@ def spectrum(samples: Tensor, config: MelConfig) -> Tensor:
 
 
 def _mirror_ends(samples: Tensor, width: int) -> Tensor:
-    """(B, S) -> (B, S + 2 * width), mirrored at both ends, back and forth where S is shorter than width."""
+    """(B, S) -> (B, S + 2 * width), mirrored at both ends, repeatedly if S is shorter than width."""
     length = samples.shape[-1]
     if width < length:
         ends = samples[:, 1 : width + 1], samples[:, length - 1 - width : length - 1]
@@ -132,7 +130,7 @@ def _mirror_ends(samples: Tensor, width: int) -> Tensor:
 
 def log_mel(samples: Tensor, config: MelConfig) -> Tensor:
     """Natural-log magnitude mel float32 (..., M, T) of samples (..., S) in -1..1, T = ceil(S / hop). Differentiable;
-    computed in float32 also under autocast. Frame t is centred on sample t * hop + hop / 2."""
+    float32 also under autocast. Frame t is centred on sample t * hop + hop / 2."""
     with torch.autocast(samples.device.type, enabled=False):
         magnitude_FT = _magnitude(spectrum(samples, config))
         bands = [filters_mf @ magnitude_FT[..., heard, :] for heard, filters_mf in _bands(config, samples.device)]
@@ -140,8 +138,7 @@ def log_mel(samples: Tensor, config: MelConfig) -> Tensor:
 
 
 def _magnitude(bins: Tensor) -> Tensor:
-    """Magnitudes float32 of complex numbers. Where no gradient is asked for, which would be infinite at zero, without
-    `abs`, whose care for numbers beyond 1e19 and below 1e-19 takes longer than the transform."""
+    """Magnitudes float32. Without gradients (infinite at zero) it avoids `abs`, which is slower than the transform."""
     if bins.requires_grad:
         return bins.abs()
     squares = torch.view_as_real(bins).square()
@@ -150,8 +147,8 @@ def _magnitude(bins: Tensor) -> Tensor:
 
 @torch.no_grad()
 def griffin_lim(mel_MT: Tensor, config: MelConfig, iterations: int = 30) -> Tensor:
-    """Natural-log mel (M, T) float32 -> samples (T * hop,) float32. Phase by Griffin and Lim (1984) with the momentum
-    of Perraudin et al. (2013), magnitudes by the filterbank's pseudo-inverse."""
+    """Natural-log mel (M, T) float32 -> samples (T * hop,) float32. Phase by Griffin and Lim (1984) with the
+    momentum of Perraudin et al. (2013), magnitudes by the filterbank's pseudo-inverse."""
     bank_MF = torch.from_numpy(mel_filterbank(config)).to(mel_MT)
     magnitude_FT = (torch.linalg.pinv(bank_MF) @ mel_MT.exp()).clamp(min=1e-7)
     window = torch.hann_window(config.n_fft)

@@ -1,7 +1,8 @@
-"""The pitch of a recording, frame by frame, as models are told it, and what drives a vocoder's source by it.
+r"""Pitch of a recording by frames, and the rows that drive a vocoder's source.
 
-Frames of a voice are rows: M of the log-mel, then `ROWS` of pitch. A vocoder is given two more (`SourceRows`). Shapes:
-B items, D = M + 2 rows, T frames, S samples. Needs no torch."""
+A voice's frames have M rows of log-mel, then `ROWS` of pitch; a vocoder's input has `SOURCE_ROWS` more. Shapes: B
+items, D = M + 2 rows, T frames, S samples. Needs no torch.
+"""
 
 from collections.abc import Iterable, Iterator
 
@@ -10,29 +11,28 @@ import numpy as np
 from sonorant.audio.arrays import Floats
 
 REFERENCE = 200.0
-"""Hz at which a pitch row is 0; an octave above it is 1."""
+"""Hz at pitch 0; 1 is an octave higher."""
 PITCH_STD = 0.25
-"""Octaves: about how far a speaker's pitch goes up and down; the unit in which a model tells that of its tokens."""
+"""Typical standard deviation of a speaker's pitch in octaves: the unit of the models' token pitch."""
 ROWS = 2
-"""Pitch, in octaves from `REFERENCE` at the beginning of the frame, and voicing, 0 to 1."""
+"""Pitch in octaves from `REFERENCE` at the start of the frame, and voicing, 0 to 1."""
 SOURCE_ROWS = 2
-"""Cycles of the fundamental that have passed at the beginning of the frame, their fraction alone, and the frame's
-number."""
+"""Phase of the fundamental at the start of the frame, in cycles from 0 to 1, and the frame's number."""
 LOWEST, HIGHEST = 70.0, 500.0
-"""Hz, where pitch is looked for."""
+"""Hz, range of the search."""
 NOISE_FRAMES = 128
-"""Frames after which a vocoder's noise begins again, and with it the frames' numbers."""
-_PERIOD = 5.0  # ms, for which DIO joins its candidates; at a hop of 10.7 it errs twice as much
-_DECIMATED = 5500.0  # Hz, at least, that DIO looks at: pitch needs no more, and half as many samples are half the time
+"""Period in frames of a vocoder's noise and of the frames' numbers."""
+_PERIOD = 5.0  # ms; at a hop of 10.7, DIO errs twice as much
+_DECIMATED = 5500.0  # Hz, least rate of DIO's decimated signal: half the samples take half the time
 
 
 def track_pitch(samples: Floats, rate: int, hop: int, frames: int) -> Floats:
-    """Samples (S,) at `rate` Hz -> (frames, `ROWS`) float32, frame t beginning at sample t * hop.
+    r"""Samples (S,) at `rate` Hz -> (frames, `ROWS`) float32, frame t starting at sample t * hop.
 
-    By DIO and StoneMask (Morise et al. 2009 and 2016; pyworld). Where nothing is voiced, pitch goes on in a line from
-    one voiced part to the next, so that a model need not learn jumps; without any voice it is 0.
+    DIO and StoneMask (Morise et al. 2009 and 2016; pyworld). Pitch is interpolated between voiced parts, so that models
+    need not learn jumps, and 0 without any voice.
     """
-    import pyworld  # takes a while
+    import pyworld  # slow to import
 
     signal = np.ascontiguousarray(samples, dtype=np.float64)
     speed = int(np.clip(rate // _DECIMATED, 1, 12))
@@ -43,27 +43,27 @@ def track_pitch(samples: Floats, rate: int, hop: int, frames: int) -> Floats:
     rows = np.zeros((frames, ROWS), np.float32)
     if voiced.any():
         rows[:, 0] = np.interp(begins, times[voiced], np.log2(hertz[voiced] / REFERENCE))
-    rows[:, 1] = np.interp(begins + hop / rate / 2, times, 1.0 * voiced)  # the mel's frame is about its middle
+    rows[:, 1] = np.interp(begins + hop / rate / 2, times, 1.0 * voiced)  # a mel frame is centred half a hop later
     return rows
 
 
 class SourceRows:
-    """Appends `SOURCE_ROWS` to frames that come in parts, from first to last."""
+    """Append `SOURCE_ROWS` to consecutive parts of frames."""
 
     def __init__(self, rate: int, hop: int, first: int = 0) -> None:
-        """`first`: the number of the first frame."""
+        """`first`: number of the first frame."""
         self._hop_seconds = hop / rate
         self._number = first
-        self._passed: np.ndarray | None = None  # cycles at the beginning of the last frame, and its pitch in Hz (B, 2)
+        self._passed: np.ndarray | None = None  # phase at the start of the last frame, and its pitch in Hz (B, 2)
 
     def append(self, frames: Floats) -> Floats:
-        """(B, D, T) whose last rows are `ROWS` -> (B, D + 2, T) float32."""
+        """(B, D, T) with `ROWS` last -> (B, D + 2, T) float32."""
         count = frames.shape[2]
         hertz = REFERENCE * np.exp2(frames[:, -ROWS].astype(np.float64))
         passed, before = np.zeros((len(hertz), 1)), hertz[:, :1]
         if self._passed is not None:
             passed, before = self._passed[:, :1], self._passed[:, 1:]
-        # Pitch changes in a line over a frame; the first frame of all begins with a whole cycle.
+        # Pitch is linear within a frame; the first frame starts at phase 0.
         cycles = (np.concatenate([before, hertz[:, :-1]], axis=1) + hertz) / 2 * self._hop_seconds
         if self._passed is None:
             cycles[:, 0] = 0.0
@@ -75,8 +75,7 @@ class SourceRows:
 
 
 def with_source(parts: Iterable[Floats], rate: int, hop: int, rows: int) -> Iterator[Floats]:
-    """Parts (B, D, any) of frames, from first to last -> the same as a vocoder of `rows` rows takes them: with
-    `SOURCE_ROWS` where it knows of pitch."""
+    """Consecutive parts (B, D, any) of frames for a vocoder of `rows` rows, with `SOURCE_ROWS` if it takes them."""
     source = SourceRows(rate, hop)
     for part in parts:
         yield source.append(part) if part.shape[1] + SOURCE_ROWS == rows else part

@@ -1,5 +1,5 @@
-"""Speech recognisers behind one interface: samples in, words out, many clips in several processes. None is told what
-was said: open vocabulary, so that an error rate means something."""
+"""Speech recognisers behind one interface: samples in, words out, many clips in several processes. All have an open
+vocabulary, so that error rates mean something."""
 
 import hashlib
 import importlib.util
@@ -17,16 +17,16 @@ from sonorant.errors import SonorantError
 from sonorant.processes import spread
 
 RATE = 16_000
-"""Hz that every recogniser here listens at."""
+"""Hz of every recogniser's input."""
 OTHERS = "use faster-whisper:<model> or onnx-asr:<model>"
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecognizerConfig:
-    """Which recogniser judges, and on how much: section `recognizer` of the settings."""
+    """Section `recognizer` of params.yaml."""
 
     name: str
-    """`pocketsphinx`, `faster-whisper:<model>` or `onnx-asr:<model>`; a model is a name its hub knows or a folder."""
+    """`pocketsphinx`, `faster-whisper:<model>` or `onnx-asr:<model>`; a model is a name on its hub or a folder."""
     sentences: int
     """Held-out sentences to recognise, the first by hash of id."""
 
@@ -38,34 +38,32 @@ class RecognizerConfig:
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """What a recogniser understood."""
-
     text: str
     confidence: float | None
-    """How sure it is of its words, 0 to 1, by its own measure; None if it does not tell."""
+    """0 to 1, by the recogniser's own measure; None if it has none."""
 
 
 class Recognizer(Protocol):
-    """Deterministic: what it hears in a clip does not depend on the clips before."""
+    """Deterministic: a result does not depend on earlier clips."""
 
     name: str
-    """The name it was asked for by, a folder reduced to its last part."""
+    """Name as configured; of a folder, its last part."""
     revision: str
-    """Version of the package and the model, to be recorded beside every figure."""
+    """Versions of the package and the model."""
 
     def transcribe(self, samples: Floats, rate: int) -> str:
-        """What is said in samples (S,) in -1..1 at `rate` Hz; empty if nothing was understood."""
+        """Text of samples (S,) in -1..1 at `rate` Hz; may be empty."""
+        return self.recognize(samples, rate).text
 
     def recognize(self, samples: Floats, rate: int) -> Hypothesis:
-        """The same, with how sure it is."""
+        """Text and confidence."""
 
 
-class PocketSphinx:
-    """CMU PocketSphinx with the English model of its package (Huggins-Daines et al., ICASSP 2006). BSD.
+class PocketSphinx(Recognizer):
+    r"""CMU PocketSphinx with the English model of its package (Huggins-Daines et al., ICASSP 2006). BSD.
 
-    One setting is not the package's: 3,000 active HMMs a frame at most instead of 30,000. On flite speech: 24 % faster,
-    the same words (40 sentences of rms 4.5 % WER, 20 of slt 12.6 %); on 20 recordings of LJSpeech 35 % faster, 20.9 %
-    WER both ways. 2,000 cost words; so did narrower beams, fewer Gaussians, skipped frames, and fewer passes.
+    At most 3,000 active HMMs a frame instead of 30,000: 24 % faster on flite and 35 % on LJSpeech with the same word
+    error rates; 2,000 costs words.
     """
 
     ACTIVE_HMMS = 3000
@@ -77,15 +75,11 @@ class PocketSphinx:
         self.revision = f"pocketsphinx {version('pocketsphinx')}, en-us, maxhmmpf {self.ACTIVE_HMMS}"
         self._decoder = Decoder(loglevel="FATAL", maxhmmpf=self.ACTIVE_HMMS)
 
-    def transcribe(self, samples: Floats, rate: int) -> str:
-        return self.recognize(samples, rate).text
-
     def recognize(self, samples: Floats, rate: int) -> Hypothesis:
         integers = (np.clip(_at_rate(samples, rate), -1.0, 1.0) * 32767.0).astype(np.int16)
         if not len(integers):
             return Hypothesis("", None)
-        # The front end goes on estimating the noise floor from one utterance to the next; without a new start, what is
-        # heard in a clip would depend on the clips before.
+        # The front end would carry its noise estimate over from earlier clips.
         self._decoder.reinit_feat()
         self._decoder.start_utt()
         self._decoder.process_raw(integers.tobytes(), full_utt=True)
@@ -96,7 +90,7 @@ class PocketSphinx:
         return Hypothesis(hypothesis.hypstr if hypothesis else "", float(np.mean(sure)) if sure else None)
 
 
-class FasterWhisper:
+class FasterWhisper(Recognizer):
     """Whisper (Radford et al. 2022) by CTranslate2, deterministic: one temperature, no text carried over."""
 
     def __init__(self, model: str, language: str) -> None:
@@ -107,9 +101,6 @@ class FasterWhisper:
         self.revision = f"faster-whisper {version('faster-whisper')}, {_public_name(model)}, int8, beam 5"
         self._language = language.split("-")[0]
         self._model = _loaded(lambda: WhisperModel(model, device="cpu", compute_type="int8", cpu_threads=1), self.name)
-
-    def transcribe(self, samples: Floats, rate: int) -> str:
-        return self.recognize(samples, rate).text
 
     def recognize(self, samples: Floats, rate: int) -> Hypothesis:
         segments, _ = self._model.transcribe(
@@ -125,7 +116,7 @@ class FasterWhisper:
         return Hypothesis(text, float(np.mean(sure)) if sure else None)
 
 
-class OnnxAsr:
+class OnnxAsr(Recognizer):
     """Any model of the package onnx-asr (Parakeet, Conformer, Whisper, ...), on one thread of ONNX Runtime."""
 
     def __init__(self, model: str, language: str) -> None:
@@ -141,18 +132,12 @@ class OnnxAsr:
             lambda: onnx_asr.load_model(model, sess_options=options, providers=["CPUExecutionProvider"]), self.name
         )
 
-    def transcribe(self, samples: Floats, rate: int) -> str:
-        return self.recognize(samples, rate).text
-
     def recognize(self, samples: Floats, rate: int) -> Hypothesis:
         return Hypothesis(str(self._model.recognize(_at_rate(samples, rate), sample_rate=RATE)).strip(), None)
 
 
 def not_heard(name: str, language: str) -> str | None:
-    """`not run: <why>` where the recogniser of this name lacks the language, to stand in place of figures; else None.
-
-    A model of the other packages may lack it too, which only the model knows.
-    """
+    """`not run: <why>` if the recogniser lacks the language, else None. Models of other packages may also lack it."""
     if name != "pocketsphinx" or language.split("-")[0] == "en":
         return None
     return f"not run: pocketsphinx hears English only, the corpus is '{language}'; {OTHERS}"
@@ -172,8 +157,8 @@ RECOGNIZERS: dict[str, Callable[[str, str], Recognizer]] = {
 
 
 def load_recognizer(name: str, language: str = "en-us") -> Recognizer:
-    """Load a recogniser for a language, by a name as in `RecognizerConfig.name`; it uses one thread. Raises
-    SonorantError if the name is unknown, its package is not installed, or it lacks the language."""
+    """Raises SonorantError if the name is unknown, its package is not installed, or it lacks the language. Uses one
+    thread."""
     try:
         kind, model = split_name(name)
     except ValueError as error:
@@ -182,7 +167,7 @@ def load_recognizer(name: str, language: str = "en-us") -> Recognizer:
 
 
 def split_name(name: str) -> tuple[str, str]:
-    """A recogniser's kind and model. Raises ValueError if there is no such kind."""
+    """Kind and model. Raises ValueError for an unknown kind."""
     kind, _, model = name.partition(":")
     if kind not in RECOGNIZERS or (kind == "pocketsphinx") == bool(model):
         raise ValueError(f"name is '{name}'; allowed: pocketsphinx, faster-whisper:<model>, onnx-asr:<model>")
@@ -199,14 +184,14 @@ def _require(module: str, extra: str) -> None:
 def _loaded(load: Callable[[], Any], name: str) -> Any:
     try:
         return load()
-    except Exception as error:  # each hub client raises a class of its own, and all of them mean the same here
+    except Exception as error:  # each hub client raises its own class
         raise SonorantError(
             f"recognizer.name: '{name}' cannot be loaded ({' '.join(str(error).split())[:200]})"
         ) from None
 
 
 def _public_name(model: str) -> str:
-    """A folder's own name, without where it lies: reports travel."""
+    """A folder's name without its path."""
     return Path(model).name if Path(model).exists() else model
 
 
@@ -217,26 +202,24 @@ def _at_rate(samples: Floats, rate: int) -> Floats:
 
 @dataclass(frozen=True)
 class Clip:
-    """Sound to be recognised."""
-
     samples: Floats
     """(S,) in -1..1."""
     rate: int
     """Hz."""
 
     def content(self) -> tuple[int, bytes]:
-        """Equal for clips that are the same in a 16-bit file."""
+        """Equal for clips with the same 16-bit samples."""
         integers = np.rint(np.clip(self.samples, -1.0, 1.0) * 32767.0).astype(np.int16)
         return self.rate, hashlib.sha256(integers.tobytes()).digest()
 
 
 _recognizer: Recognizer | None = None
-"""Of this process; loaded once, used for every clip it is given."""
+"""Of this process."""
 
 
 def transcribe(clips: Sequence[Clip], recognizer: str, language: str, *, processes: int | None = None) -> list[str]:
-    """What the recogniser hears in each clip, in order; one process a core, one thread each. Equal clips are heard
-    once. Raises SonorantError as `load_recognizer` (load it once before, for a clear message), or if a process dies."""
+    """Text of each clip, in order; one process a core, one thread each. Equal clips are recognised once. Raises
+    SonorantError as `load_recognizer`, or if a process dies."""
     contents = [clip.content() for clip in clips]
     different = dict(zip(contents, clips, strict=True))
     heard = spread(

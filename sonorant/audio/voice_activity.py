@@ -1,9 +1,8 @@
-"""Where in a recording somebody speaks: a network says where, energy says exactly.
+r"""Voice activity detection: Silero VAD finds speech to 32 ms, signal energy refines the edges to 5 ms.
 
-The network is silero's voice activity detector (Silero Team, github.com/snakers4/silero-vad, version 6, MIT), which
-comes in the package silero-vad and runs here under ONNX Runtime. It knows speech from noise, but its blocks are 32 ms
-long, and it is late at soft onsets and early at a final /s/ or /f/. So each edge is moved to where the energy of a low
-or a high band leaves the noise floor.
+The network (Silero Team, github.com/snakers4/silero-vad, version 6, MIT) is in the package silero-vad. It is late at
+soft onsets and early at a final /s/ or /f/, so each edge moves to where the energy of a low or a high band leaves the
+noise floor.
 """
 
 import importlib.util
@@ -20,47 +19,45 @@ from sonorant.audio.wav import resample
 from sonorant.errors import SonorantError
 
 RATE = 16_000
-"""Hz that the network listens at."""
+"""Hz of the network's input."""
 BLOCK = 512
-"""Samples at `RATE` that have one probability."""
+"""Samples per probability."""
 BLOCK_SECONDS = BLOCK / RATE
 SPEAKING = 0.5
-"""Probability from which somebody speaks in a block."""
+"""Least probability of speech."""
 Span = tuple[float, float]
 """Start and end in seconds."""
 
-_CONTEXT = 64  # samples of the block before that the network hears again
+_CONTEXT = 64  # samples of the block before, part of the network's input
 _BLOCKS_AT_ONCE = 1024
-_FRAME, _STEP = 160, 80  # samples at `RATE` of an energy and from one to the next: 10 and 5 ms
+_FRAME, _STEP = 160, 80  # samples at `RATE` of an energy and of its step: 10 and 5 ms
 _STEP_SECONDS = _STEP / RATE
 _BANDS = ((150.0, 2000.0), (2000.0, 8000.0))  # Hz, above hum: voices and stops; fricatives
-_REACH = 0.3  # seconds that an edge may move out: a final /s/ at its longest
-_INWARDS = 0.064  # seconds that it may move in
-_CLOSURE = 0.1  # seconds of silence within a word: a stop's closure
-_SHORTEST = 3  # steps of energy in a row; less is a click
+_REACH = 0.3  # seconds that an edge may move out: the longest final /s/
+_INWARDS = 0.064  # seconds that an edge may move in
+_CLOSURE = 0.1  # seconds: a stop's closure
+_SHORTEST = 3  # steps of energy in a row; fewer are a click
 _ABOVE_NOISE_DB = 6.0
 _BELOW_SPEECH_DB = 50.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pauses:
-    """How probabilities become spans; the defaults err towards keeping sound."""
+    """How probabilities become spans; the defaults prefer to keep sound."""
 
     enter: float = SPEAKING
-    """Probability from which a block begins speech."""
+    """Probability that starts speech."""
     leave: float = 0.35
-    """Probability below which it ends."""
+    """Probability below which speech ends."""
     shortest_speech: float = 0.09
-    """Seconds; shorter speech alone is a click or a knock."""
+    """Seconds; shorter speech is a click or a knock."""
     shortest_pause: float = 0.1
-    """Seconds; a shorter pause is part of the speech."""
+    """Seconds; shorter pauses are part of the speech."""
 
 
 def speech_probability(samples: Floats, rate: int) -> Floats:
-    """Probability that somebody speaks, float32 (F,), one for each 32 ms begun of samples (S,) at `rate` Hz.
-
-    A pure function of its arguments. Raises SonorantError if the package silero-vad is not installed.
-    """
+    """Probability of speech, float32 (F,), for every 32 ms of samples (S,) at `rate` Hz. Raises SonorantError if the
+    package silero-vad is not installed."""
     heard = resample(samples, rate, RATE) if rate != RATE else samples.astype(np.float32, copy=False)
     blocks = np.pad(heard, (0, -len(heard) % BLOCK)).reshape(-1, BLOCK)
     contexts = np.zeros((len(blocks), _CONTEXT), dtype=np.float32)
@@ -84,13 +81,13 @@ def _network() -> Any:
         raise SonorantError("voice activity: silero-vad is not installed; pip install 'sonorant[pipeline]'")
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1  # recordings are spread over processes
-    # The file itself: importing the package would import torch.
+    # The file alone: importing the package would import torch.
     path = Path(package.submodule_search_locations[0]) / "data/silero_vad_16k_sequence.onnx"
     return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
 
 def speech_spans(probability: Floats, pauses: Pauses | None = None) -> list[Span]:
-    """Spans of speech by rising time, from probabilities (F,) of 32 ms blocks, exact to a block."""
+    """Spans of speech in order from probabilities (F,) of 32 ms blocks."""
     pauses = pauses or Pauses()
     found: list[Span] = []
     start: int | None = None
@@ -105,7 +102,7 @@ def speech_spans(probability: Floats, pauses: Pauses | None = None) -> list[Span
 
 
 def _join(spans: list[Span], shortest_pause: float) -> list[Span]:
-    """Spans with the pauses below `shortest_pause` seconds between them closed."""
+    """Close pauses shorter than `shortest_pause` seconds."""
     joined: list[Span] = []
     for start, end in spans:
         if joined and start - joined[-1][1] < shortest_pause:
@@ -116,10 +113,11 @@ def _join(spans: list[Span], shortest_pause: float) -> list[Span]:
 
 
 def locate_speech(samples: Floats, rate: int, probability: Floats, pauses: Pauses | None = None) -> list[Span]:
-    """Spans of speech in seconds within samples (S,) at `rate` Hz, exact to 5 ms; none if nobody speaks.
+    r"""Spans of speech in seconds of samples (S,) at `rate` Hz, exact to 5 ms; empty without speech. `probability`
+    (F,): as `speech_probability`.
 
-    An edge goes to the outermost energy above the noise floor that a stop's closure at most parts from the speech,
-    0.3 s out or 64 ms in at most. `probability` (F,): as `speech_probability` gives it.
+    An edge moves to the outermost energy above the noise floor that is separated from the speech by at most a stop's
+    closure, 0.3 s out or 64 ms in at most.
     """
     pauses = pauses or Pauses()
     spans = speech_spans(probability, pauses)
@@ -151,7 +149,7 @@ def _end(active: NDArray[np.bool_], end: float, latest: float, earliest: float) 
 
 
 def _outermost(active: NDArray[np.bool_]) -> int | None:
-    """Place of the last active step that silences of at most a closure part from the beginning; None if none is."""
+    """Index of the last active step reached over silences of at most a closure; None if there is none."""
     outermost, quiet = None, 0
     for place, sounding in enumerate(active.tolist()):
         quiet = 0 if sounding else quiet + 1
@@ -163,7 +161,7 @@ def _outermost(active: NDArray[np.bool_]) -> int | None:
 
 
 def _active(samples: Floats, rate: int, probability: Floats) -> NDArray[np.bool_]:
-    """Whether a band's energy is above its noise floor, for each 5 ms step; clicks are left out."""
+    """Whether a band's energy is above its noise floor, for each 5 ms step, without clicks."""
     energy_TB = band_energies(samples, rate)
     blocks = np.minimum(np.arange(len(energy_TB)) * _STEP // BLOCK, len(probability) - 1)
     speaking, quiet = probability[blocks] >= SPEAKING, ~near_speech(probability)[blocks]
@@ -181,7 +179,7 @@ def _active(samples: Floats, rate: int, probability: Floats) -> NDArray[np.bool_
 
 
 def near_speech(probability: Floats) -> NDArray[np.bool_]:
-    """Blocks (F,) that may hold some speech: a probability from 0.15 on, or a neighbour of one (of two after it)."""
+    """Blocks (F,) that may hold speech: probability at least 0.15, or next to such a block (up to two after it)."""
     speech = probability >= 0.15
     near = speech.copy()
     near[:-1] |= speech[1:]

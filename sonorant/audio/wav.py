@@ -17,12 +17,11 @@ from sonorant.files import atomic_file
 def read_audio(
     path: Path, sample_rate: int | None = None, *, start: float = 0.0, end: float | None = None
 ) -> tuple[np.ndarray, int]:
-    """Read a recording of any format as mono float32 (S,), full scale 1.0, and its rate in Hz.
+    r"""Read a recording of any format as mono float32 (S,), full scale 1.0, and its rate in Hz.
 
-    `start` and `end` (seconds) take a part of it, rounded to samples; None = to its end. Channels are averaged, but for
-    dead ones. `sample_rate` (Hz) resamples with soxr at high quality; None keeps the recording's rate. NaN, infinity
-    and values beyond full scale in float files are kept. Raises SonorantError naming a file that is absent or cannot be
-    decoded.
+    `start` and `end` (seconds): a part of it; None = to its end. Channels are averaged without dead ones. `sample_rate`
+    (Hz): resample; None keeps the rate. NaN, infinity and values beyond full scale are kept. Raises SonorantError if
+    the file is absent or cannot be decoded.
     """
     samples, rate = decode(path, start, end)
     mono = mix(samples)
@@ -32,15 +31,15 @@ def read_audio(
 
 
 def resample(samples: np.ndarray, rate: int, new_rate: int) -> np.ndarray:
-    """Resample float32 (S,) at `rate` Hz to float32 (round(S * new_rate / rate),) at `new_rate` Hz."""
-    import soxr  # not needed for speaking, so not a dependency of the runtime
+    """Resample float32 (S,) to float32 (round(S * new_rate / rate),) with soxr at high quality."""
+    import soxr  # not a dependency of speaking
 
     return soxr.resample(samples, rate, new_rate).astype(np.float32, copy=False)
 
 
 def write_wav(path: Path, samples: np.ndarray, rate: int) -> None:
-    """Write mono samples (S,), full scale 1.0, as a 16-bit WAV at `rate` Hz, atomically, clipped at full scale. Raises
-    SonorantError naming the file if the samples are not one-dimensional or not finite."""
+    """Write mono samples (S,), full scale 1.0, as a 16-bit WAV, atomically, clipped at full scale. Raises
+    SonorantError if the samples are not one-dimensional or not finite."""
     if samples.ndim != 1:
         raise SonorantError(f"{path}: expected mono samples of shape (S,), not {samples.shape}")
     if not np.isfinite(samples).all():
@@ -51,9 +50,9 @@ def write_wav(path: Path, samples: np.ndarray, rate: int) -> None:
 
 @contextmanager
 def atomic_wav(path: Path, rate: int, *, header: bool = True) -> Iterator[Callable[[NDArray[np.int16]], None]]:
-    """Yield a function that appends samples int16 (S,) to a mono WAV at `rate` Hz, which appears at `path` on success.
-    Without `header` the file holds only samples. A pipe or device is written as samples come and never replaced; its
-    header does not say how many."""
+    """Yield a function that appends samples int16 (S,) to a mono WAV at `rate` Hz, which appears at `path` on
+    success. Without `header` the file holds samples only. A pipe or device is written at once, with a header of
+    unknown length."""
     special = path.exists() and not path.is_file()
     with nullcontext(path) if special else atomic_file(path.resolve()) as place, place.open("wb") as file:
         written = 0
@@ -74,13 +73,13 @@ def atomic_wav(path: Path, rate: int, *, header: bool = True) -> Iterator[Callab
 
 
 def pcm16(samples: np.ndarray) -> NDArray[np.int16]:
-    """Samples (S,), full scale 1.0, as little-endian 16-bit integers; values beyond full scale are clipped."""
+    """Samples (S,), full scale 1.0, as little-endian int16, clipped."""
     return np.clip(np.rint(np.asarray(samples, dtype=np.float64) * 32768.0), -32768, 32767).astype("<i2")
 
 
 def wav_header(rate: int, samples: int | None) -> bytes:
-    """The 44 bytes before the samples of a mono 16-bit WAV at `rate` Hz. An unknown number of samples (None), or one
-    beyond 4 GiB, is written as the largest size, which players take as "until the end"."""
+    """The 44-byte header of a mono 16-bit WAV. An unknown number of samples (None), or more than 4 GiB, is written
+    as the largest size, which players read as "until the end"."""
     size = 0xFFFFFFFF if samples is None else min(2 * samples + 36, 0xFFFFFFFF)
     form = struct.pack("<4sI4s4sIHHIIHH", b"RIFF", size, b"WAVE", b"fmt ", 16, 1, 1, rate, 2 * rate, 2, 16)
     return form + struct.pack("<4sI", b"data", size if size == 0xFFFFFFFF else size - 36)

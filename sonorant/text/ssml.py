@@ -56,10 +56,10 @@ def read_ssml(fragments: Iterable[Fragment], marked: MarkedText, check: CheckPro
         document += fragment
         if len(document) > MOST_CHARACTERS:
             raise SonorantError(f"SSML: more than {MOST_CHARACTERS} characters; split the document")
-    yield from _Reader(document, marked, check).read()
+    yield from _SsmlReader(document, marked, check).read()
 
 
-class _Reader:
+class _SsmlReader:
     def __init__(self, document: str, marked: MarkedText, check: CheckProsody) -> None:
         self._document, self._marked, self._check = document, marked, check
         self._language = marked.frontend.language
