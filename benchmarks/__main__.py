@@ -34,7 +34,7 @@ def main() -> None:
         for each, path in found.items():
             question = (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").split("\n")[0]
             print(f"  {each:16} {question}")
-        sys.exit(f"unknown benchmark '{name}'" if name.strip("-h") else 0)
+        sys.exit(f"unknown benchmark '{name}'" if name not in ("", "-h", "--help") else 0)
     sys.argv[:2] = [f"python -m benchmarks {name}"]
     runpy.run_module(f"benchmarks.{found[name].parent.name}.{name}", run_name="__main__")
 

@@ -102,6 +102,8 @@ def test_the_command_exists(page: str, command: str, tmp_path: Path, request: py
         assert (tmp_path / "morning.wav").stat().st_size > 1000
     elif words[:2] == ["python", "-c"]:
         compile(words[2], page, "exec")
+    elif words[:3] == ["python", "-m", "pytest"]:
+        assert (ROOT / words[-1]).is_file()
     elif asked(words):
         check_arguments(words)
     else:
