@@ -25,7 +25,6 @@ from sonorant.plugins import all_kinds, load_family
 from sonorant.registry import PromoteConfig, RegisterConfig
 from sonorant.speech.decoding.settings import DecodingConfig
 from sonorant.text import TextConfig
-from sonorant.training.adaptation import AdaptConfig
 from sonorant.training.config import DataConfig, MachineConfig
 from tasks import params
 from tasks.stage import run
@@ -43,7 +42,6 @@ OWNERS: dict[str, type] = {
     "decoding": DecodingConfig,
     "data": DataConfig,
     "machine": MachineConfig,
-    "adapt": AdaptConfig,
     "quantize": QuantizeConfig,
     "export": ExportConfig,
     "verify": VerifyConfig,

@@ -48,7 +48,6 @@ FAMILIES = "sonorant/*/*/family.py"
 OF_FAMILIES: dict[str, Callable[[Family], tuple[str, ...]]] = {
     "tasks.train_waveform": lambda family: (family.waveform.name, f"train_{family.waveform.name}"),
     "tasks.train_predictor": lambda family: (family.predictor.name, f"train_{family.predictor.name}"),
-    "tasks.adapt": lambda family: (f"train_{family.waveform.name}",),
     "tasks.quantize": lambda family: (f"train_{family.waveform.name}", f"train_{family.predictor.name}"),
 }
 """The sections of params.yaml that a task reads for each family."""

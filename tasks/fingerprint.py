@@ -2,16 +2,11 @@
 
 import hashlib
 import json
-import re
-from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
 import sonorant
-from sonorant.errors import SonorantError
-from sonorant.files import read_json, sha256_tree
-from sonorant.formerly import CODEBOOKS
-from sonorant.training import checkpoint
+from sonorant.files import sha256_tree
 
 
 def fingerprint(content: dict[str, Any]) -> str:
@@ -27,78 +22,8 @@ def code_in_use() -> str:
     return sha256_tree([Path(sonorant.__file__).parent])[:16]
 
 
-def find_run(
-    folder: Path,
-    content: dict[str, Any],
-    codec: dict[str, Any] | None,
-    former_data: Callable[[], Collection[str]] | None = None,
-) -> Path:
-    """The run directory below `folder` for a training of `content`; it may not exist yet.
-
-    Earlier versions of Sonorant named it differently, so theirs is recognised by its `job.json`. `codec`: the token
-    store's description of its codec, for recipes that learn codes. `former_data`: what they called the data, which is
-    asked for only where they left a training of something else.
-    """
-    run = folder / fingerprint(content)
-    if run.exists():
-        return run
-    for job_file in sorted(folder.glob("*/job.json")):
-        if re.fullmatch(r"[0-9a-f]{16}", job_file.parent.name) and _trains(job_file, content, codec, former_data):
-            return job_file.parent
-    return run
-
-
-def _trains(
-    job_file: Path,
-    content: dict[str, Any],
-    codec: dict[str, Any] | None,
-    former_data: Callable[[], Collection[str]] | None,
-) -> bool:
-    """Whether the training that `job_file` describes is the one of `content`."""
-    try:
-        job = read_json(job_file)
-        provenance = job["provenance"]
-        data, codes = provenance["data"], provenance.get("codes")
-        found = {
-            "recipe": job["recipe"],
-            "version": job.get("version", 1),
-            "model": {CODEBOOKS.get(key, key): value for key, value in job["model"].items()},
-            "train": in_use(job["train"]) | {"init_from": None},
-            "initial": (provenance.get("init_from") or {}).get("sha256"),
-        }
-    except (SonorantError, KeyError, TypeError, AttributeError):
-        return False  # cannot be compared: leave it where it is
-    if found | {"data": content["data"], "codes": content["codes"]} != content:
-        return False
-    former = data != content["data"]
-    if former and not (former_data and data in former_data()):
-        return False
-    if content["codes"] and (former or not codes) and _learned(job_file.parent, codec):
-        return True
-    return bool(codes == content["codes"])
-
-
-def _learned(run: Path, codec: dict[str, Any] | None) -> bool:
-    """Whether the newest checkpoint in `run` learned the codes of `codec`, by its description of the codec.
-
-    A codec whose weights file was written anew is another one: `sha256` is compared if the checkpoint has it.
-    """
-    newest = checkpoint.existing(run / "checkpoints")[:1]
-    if not newest or codec is None:
-        return False
-    try:
-        learned = checkpoint.load(newest[0])["description"]["codec"]
-    except (checkpoint.DamagedCheckpoint, KeyError):
-        return False
-    learned = {CODEBOOKS.get(key, key): value for key, value in learned.items()}
-    return {"sha256": codec["sha256"], **learned} == codec
-
-
 def in_use(train: dict[str, Any]) -> dict[str, Any]:
-    """The settings of a training without those that decide nothing.
-
-    So a run directory of before such a setting was there is found, and changing one trains nothing again.
-    """
+    """The settings of a training without those that have no effect here: changing one trains nothing again."""
     idle: set[str] = set()
     if not train.get("adversarial", True):
         idle |= {name for name in train if name.startswith("adversarial_")}

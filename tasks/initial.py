@@ -33,11 +33,10 @@ def _run_of(bundle: Path, kind: str, runs: Path) -> Path:
     """The run directory in which the model of a voice bundle was trained."""
     provenance = read_json(bundle / "voice.json").get("provenance", {}).get(kind, {})
     fingerprint = provenance.get("fingerprint", "unknown")
-    there = [runs / f"{stage}_{kind}" / fingerprint for stage in ("train", "adapt")]
-    for run in there:
-        if run.is_dir():
-            return run
+    run = runs / f"train_{kind}" / fingerprint
+    if run.is_dir():
+        return run
     raise SonorantError(
-        f"init_from: {bundle} holds graphs, not weights, and the run it came from ({there[0]}) is not on this machine; "
+        f"init_from: {bundle} holds graphs, not weights, and the run it came from ({run}) is not on this machine; "
         "name a registered version, models:/<name>@<alias>, or a copy of the run directory"
     )

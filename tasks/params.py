@@ -7,13 +7,12 @@ import yaml
 
 from sonorant.errors import SonorantError
 from sonorant.files import did_you_mean, parse_checked
-from sonorant.formerly import current_settings
 from sonorant.plugins import all_kinds
 
 PARAMS = Path("params.yaml")
 SECTIONS = (
     "voice", "corpus", "text", "prepare", "audit", "condition", "features", "store", "audio", "decoding", "data",
-    "machine", "adapt", "quantize", "export", "verify", "recognizer", "evaluate", "choose", "engine", "report",
+    "machine", "quantize", "export", "verify", "recognizer", "evaluate", "choose", "engine", "report",
     "register", "promote",
 )  # fmt: skip
 """Those that no family brings."""
@@ -31,7 +30,7 @@ def load(section: str, config: type[Config], path: Path = PARAMS) -> Config:
     values = read(path).get(section)
     if not isinstance(values, dict):
         raise SonorantError(f"{path}: section '{section}' is missing or not a mapping")
-    return parse_checked(current_settings(section, values, path), config, path, key=section)
+    return parse_checked(values, config, path, key=section)
 
 
 def read(path: Path = PARAMS) -> dict[str, Any]:

@@ -17,7 +17,6 @@ from sonorant.layers.model_folder import load_model, save_model
 from sonorant.plugins import model_kind
 from sonorant.training.config import TrainConfig
 from sonorant.training.initial import read_initial
-from tasks.adapt import learned_from
 from tasks.params import load
 from tasks.stage import add_inputs, run
 from tasks.training import add_fresh, train
@@ -33,16 +32,11 @@ def main() -> None:
     add_fresh(parser)
     arguments = parser.parse_args()
     config = load("quantize", QuantizeConfig)
-    features = learned_from(arguments.waveform, arguments.features, arguments.predictor, arguments.runs)
     data = Data(arguments.features, arguments.codes, arguments.runs, arguments.fresh)
-    given = {
-        "predictor": (arguments.predictor, data),
-        "waveform": (arguments.waveform, dataclasses.replace(data, features=features)),
-    }
     report = {}
     with atomic_folder(arguments.out) as out:
-        for name, (folder, of_model) in given.items():
-            report[name] = quantize(folder, of_model, out / name, config)
+        for name in ("predictor", "waveform"):
+            report[name] = quantize(getattr(arguments, name), data, out / name, config)
             print(report[name]["sentence"], flush=True)
     write_json(arguments.report, report)
 

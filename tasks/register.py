@@ -13,7 +13,7 @@ from tasks import params
 from tasks.origin import origin_tags
 from tasks.stage import run
 
-PREDICTOR, WAVEFORM = Path("models/predictor"), Path("models/adapted")
+PREDICTOR, WAVEFORM = Path("models/predictor"), Path("models/waveform")
 """Outs of dvc.yaml: the trained models, kept with a version so that any machine can fine-tune it."""
 
 

@@ -18,7 +18,7 @@ def main() -> None:
         epilog="Next: open the page.",
     )
     add_inputs(parser, "metrics", "evaluation", "choice", "parity", "quantization", "prepared", "audit")
-    add_inputs(parser, "predictor", "waveform", "adapted", "quantized", "families")
+    add_inputs(parser, "predictor", "waveform", "quantized", "families")
     parser.add_argument("--out", type=Path, required=True, help="HTML file to write")
     given = vars(parser.parse_args())
     out, summary = given.pop("out"), given.pop("prepared") / "summary.json"

@@ -19,7 +19,6 @@ from tasks.origin import origin_tags
 
 GRAPH = Path("dvc.yaml")
 INPUTS = {
-    "adapted": "folder the stage adapt wrote",
     "audit": "folder the stage audit wrote",
     "choice": "JSON the stage choose wrote",
     "codes": "token store the stage train_waveform wrote",

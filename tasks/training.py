@@ -3,14 +3,12 @@
 import argparse
 import os
 from dataclasses import asdict
-from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from sonorant.families.family import ModelKind
 from sonorant.features.codes import CodeStore, code_hash
 from sonorant.features.feature_store import FeatureStore, store_hash
-from sonorant.features.former import former_hashes
 from sonorant.plugins import all_families, model_kind
 from sonorant.registry.tracking import stage_run
 from sonorant.training.config import DataConfig, MachineConfig
@@ -20,7 +18,7 @@ from sonorant.training.run_directory import RunDirectory
 from sonorant.training.telemetry.profile import parse_steps
 from sonorant.training.worker import Job
 from tasks import params
-from tasks.fingerprint import code_in_use, find_run, fingerprint, in_use, move_aside
+from tasks.fingerprint import code_in_use, fingerprint, in_use, move_aside
 from tasks.initial import find_initial
 from tasks.origin import origin_tags
 from tasks.stage import add_inputs, stage_params
@@ -86,15 +84,16 @@ def train(
     and returns true.
     """
     name = f"{stage or 'train'}_{recipe}"
-    codes_hash, codec = hash_of_codes(codes, features) if codes else (None, None)
+    codes_hash = hash_of_codes(codes, features) if codes else None
     if settings["init_from"]:
         initial = find_initial(settings["init_from"], recipe, runs, out)
     # By content, not by name: an alias of the registry moves, and a file may change.
     initial_hash = initial.content() if initial else None
     content = _content(recipe, model, settings, hash_of(features), codes_hash, initial_hash)
-    node, run = Node.of(os.environ), find_run(runs / name, content, codec, cache(partial(former_hashes, features)))
-    if fresh and node.first:
-        run = _start_anew(run, content)
+    node, run = Node.of(os.environ), runs / name / fingerprint(content)
+    if fresh and node.first and run.exists():
+        RunDirectory(run).wait_until_free(_say)
+        _say(f"starting anew: {run} is now {move_aside(run)}")
     job = Job(
         recipe=recipe,
         model=model,
@@ -135,8 +134,7 @@ def _content(recipe: str, model: Fields, settings: Fields, data: str, codes: str
 def _launch_tracked(job: Job, name: str, stage: str, initial: Initial | None) -> None:
     """Train on the first node, with MLflow beside it, once no other trainer is at work in the run directory."""
     run = Path(job.run)
-    adopted = "" if run.name == job.fingerprint else " (begun by an earlier Sonorant: same data and settings)"
-    _say(f"training in {run}{adopted}")
+    _say(f"training in {run}")
     # Before the MLflow run is opened: two processes of one run directory would both send its points.
     with RunDirectory(run).launching(_say):
         if initial:
@@ -144,13 +142,6 @@ def _launch_tracked(job: Job, name: str, stage: str, initial: Initial | None) ->
         kept = {"code": job.provenance["code"], "fingerprint": run.name, "features": job.provenance["data"]}
         with stage_run(name, stage_params(stage), {**origin_tags(), **kept}, run):
             launch(job)
-
-
-def _start_anew(run: Path, content: Fields) -> Path:
-    if run.exists():
-        RunDirectory(run).wait_until_free(_say)
-        _say(f"starting anew: {run} is now {move_aside(run)}")
-    return run.with_name(fingerprint(content))
 
 
 def _say(message: str) -> None:
@@ -177,9 +168,10 @@ def hash_of(features: Path) -> str:
     return store_hash(features)
 
 
-def hash_of_codes(codes: Path, features: Path) -> tuple[str, Fields]:
-    """`code_hash` of the token store of `features`, and its description of the codec.
+def hash_of_codes(codes: Path, features: Path) -> str:
+    """`code_hash` of the token store of `features`.
 
     Raises SonorantError, here and in one line, if the store is damaged or of other features.
     """
-    return code_hash(codes), CodeStore.open(codes, FeatureStore.open(features)).codec
+    CodeStore.open(codes, FeatureStore.open(features))
+    return code_hash(codes)

@@ -36,7 +36,7 @@ def main() -> None:
     add, models = parser.add_argument, Path("models")
     add("--voice", type=Path, help="voice bundle; default: what the pipeline made, else random weights")
     add("--predictor", type=Path, default=models / "predictor", help="its trained model that speaks, for torch")
-    add("--waveform", type=Path, default=models / "adapted", help="its trained vocoder or codec, for torch")
+    add("--waveform", type=Path, default=models / "waveform", help="its trained vocoder or codec, for torch")
     add("--quantized", type=Path, default=models / "quantized", help="both of them in int8, for torch")
     add("--seconds", type=float, default=2.5, help="for each cell of the table (default 2.5)")
     add(

@@ -26,7 +26,7 @@ from tasks.stage import run
 TESTS = "tests/extras/tensorrt/test_gpu.py"
 """The others run anywhere, and one of them only where TensorRT is absent."""
 
-FOLDERS = {"predictor": "predictor", "waveform": "adapted", "quantized": "quantized"}
+FOLDERS = {"predictor": "predictor", "waveform": "waveform", "quantized": "quantized"}
 """Options of the commands run here, and the folders below --models that they are given."""
 
 
@@ -38,7 +38,7 @@ def main() -> None:
         "--models",
         type=Path,
         default=Path("models"),
-        help="folder of predictor, adapted and quantized (default: models)",
+        help="folder of predictor, waveform and quantized (default: models)",
     )
     parser.add_argument(
         "--features", type=Path, default=Path("data/features"), help="feature store, for real phoneme sequences"

@@ -26,7 +26,6 @@ if TYPE_CHECKING:  # a family is asked by rooms that it is itself built on
     from sonorant.export.candidate import Candidate, Expected, Trained
     from sonorant.export.graph_files import Interface
     from sonorant.export.quantization.utterance_losses import Judge
-    from sonorant.features.feature_store import FeatureStore
     from sonorant.speech.bundle import Bundle, VoiceDescription
     from sonorant.speech.runtimes import LoadOptions
     from sonorant.speech.speaking import Speaking
@@ -108,8 +107,6 @@ class Family(ABC):
     """Those of `graphs` that some voices do without."""
     autoregressive: ClassVar[bool]
     """Whether frames are decoded one by one: `voice.json` then says how, and sentences that run away are counted."""
-    why_not_adapted: ClassVar[str] = "its family has no such phase"
-    """Why the waveform model does not learn on from what the predictor says (stage `adapt`); empty where it does."""
 
     @property
     def kinds(self) -> tuple[ModelKind, ModelKind]:
@@ -172,11 +169,6 @@ class Family(ABC):
     @abstractmethod
     def hear(self, description: VoiceDescription, waveform: Path) -> Hear:
         """How a recording becomes frames that the voice's waveform graph takes. `waveform`: trained folder."""
-
-    def predicted_mels(self, predictor: Path, store: FeatureStore) -> Iterator[Floats]:
-        """Of each utterance in turn, the log-mel (T, M) that the trained `predictor` says, in time with the recording.
-        For families that adapt their waveform model."""
-        raise NotImplementedError(f"{self.name}: {self.why_not_adapted}")
 
     @abstractmethod
     def write_codes(self, waveform: Path, features: Path, out: Path) -> None:

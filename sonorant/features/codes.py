@@ -30,13 +30,10 @@ from sonorant.features.store.marks import KEYS, mark, packed
 from sonorant.features.store.shard_files import Shard, check_written, find_shards, write_shard
 from sonorant.features.threads import one_thread, use_one_thread
 from sonorant.files import atomic_folder, read_json, sha256_tree, write_json
-from sonorant.formerly import current_model
 from sonorant.processes import spread
 
-VERSION = 2
+VERSION = 1
 """Version of the store's layout; a reader refuses any other."""
-_WITHOUT = 1
-"""That of a store without codes, which never changes."""
 FEW = 32
 """Utterances that are encoded sooner than a process starts."""
 CODES, FRAMES, OBJECTS = "codes", "frames.npy", "objects.npy"
@@ -154,9 +151,7 @@ def code_hash(path: Path) -> str:
 def read_header(path: Path) -> dict[str, Any]:
     """The header.json of the store at `path`. Raises SonorantError if it is missing or of another version."""
     header = read_json(path / "header.json")
-    header = current_model(header, path) if isinstance(header, dict) else header
-    wanted = VERSION if isinstance(header, dict) and "codec" in header else _WITHOUT
-    if not isinstance(header, dict) or header.get("version") != wanted or "family" not in header:
+    if not isinstance(header, dict) or header.get("version") != VERSION or "family" not in header:
         found = header.get("version") if isinstance(header, dict) else None
         raise SonorantError(f"{path}: token store of version {found}, this code reads {VERSION}; {_REPAIR}")
     return header
@@ -165,7 +160,7 @@ def read_header(path: Path) -> dict[str, Any]:
 def write_no_codes(out: Path, family: str) -> None:
     """Write the store of a family without codes: a header that never changes."""
     with atomic_folder(out) as folder:
-        write_json(folder / "header.json", {"version": _WITHOUT, "family": family})
+        write_json(folder / "header.json", {"version": VERSION, "family": family})
 
 
 def write_codes(

@@ -26,7 +26,7 @@ from sonorant.features.store.marks import KEYS
 from sonorant.features.store.place import FILE as PLACE
 from sonorant.files import read_json, sha256_tree
 
-VERSION = 4
+VERSION = 1
 """Version of the store's layout; a reader refuses any other."""
 MELS, PITCH, AUDIO, TOKENS = ARRAYS = ("mels", "pitch", "audio", "tokens")
 """Of a shard, in the order of the index."""

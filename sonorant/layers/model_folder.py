@@ -9,7 +9,6 @@ import torch
 
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_file, read_json, write_json
-from sonorant.formerly import current_model
 from sonorant.layers.quantized import quantize_layers
 from sonorant.plugins import model_kind
 
@@ -52,7 +51,7 @@ def save_model(folder: Path, weights: dict[str, torch.Tensor], description: dict
 
 def load_model(folder: Path, kind: str) -> tuple[torch.nn.Module, dict[str, Any]]:
     """The model in evaluation mode on the CPU, and its description. Raises SonorantError if it is another kind."""
-    description = current_model(read_json(folder / "model.json"), folder / "model.json")
+    description = read_json(folder / "model.json")
     if description.get("kind") != kind:
         raise SonorantError(f"{folder}: holds a model of kind '{description.get('kind')}', not '{kind}'")
     model, file = build(description), folder / "weights.pt"

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_folder, parse_checked, read_json, sha256_file, write_json
-from sonorant.formerly import current_voice
 from sonorant.plugins import load_family
 from sonorant.speech.decoding.settings import DecodingDescription
 
 if TYPE_CHECKING:
     from sonorant.text.user_lexicon import Lexicon
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 1
 DESCRIPTION = "voice.json"
 LEXICON = "lexicon.txt"
 
@@ -248,12 +247,10 @@ def read_bundle(folder: Path) -> Bundle:
             f"{folder}: no voice bundle here ({DESCRIPTION} is absent); give the folder that the export stage wrote"
         )
     data = read_json(path)
-    data = current_voice(data, path) if isinstance(data, dict) else {}
-    version = data.get("schema_version")
+    version = data.get("schema_version") if isinstance(data, dict) else None
     if version != SCHEMA_VERSION:
         raise SonorantError(
-            f"{path}: schema version {version!r}, this Sonorant reads {SCHEMA_VERSION}; "
-            "install the Sonorant that wrote it, or export again"
+            f"{path}: schema version {version!r}, this Sonorant reads {SCHEMA_VERSION}; export the voice again"
         )
     description = parse_checked(data, VoiceDescription, path, hint="export the voice again")
     _check(description, path)

@@ -15,7 +15,6 @@ import torch
 from torch import nn
 
 from sonorant.errors import SonorantError
-from sonorant.formerly import current_model
 from sonorant.layers.model_folder import load_model
 from sonorant.training import checkpoint
 
@@ -118,10 +117,6 @@ def read_initial(path: Path, kind: str) -> Initial:
     except checkpoint.DamagedCheckpoint:
         why = "is no checkpoint of Sonorant, or it is damaged; name another one"
         raise SonorantError(f"init_from: {path} {why}") from None
-    if "description" not in state:
-        found = "does not say what model it holds (an older Sonorant wrote it)"
-        raise SonorantError(f"init_from: {path} {found}; name its trained model folder")
-    state["description"] = current_model(state["description"], path)
     if state["description"]["kind"] != kind:
         raise SonorantError(f"init_from: {path} holds a model of kind '{state['description']['kind']}', not '{kind}'")
     # The EMA is either the bare model, or wrapped together with the count of its updates.

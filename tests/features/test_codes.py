@@ -110,7 +110,7 @@ def truncate(path: Path) -> None:
         (
             "header.json",
             lambda path: write_json(path, read_json(path) | {"version": 99}),
-            "version 99, this code reads 2",
+            "version 99, this code reads 1",
         ),
     ],
 )

@@ -164,7 +164,7 @@ def edit(change: Callable[[Any], object]) -> Callable[[Path], None]:
         ("index/id_ends.npy", truncate, "index/id_ends.npy: truncated or damaged"),
         ("index/speaker.npy", damage, "index: not what the header was written for"),
         ("index/split.npy", damage, "index: not what the header was written for"),
-        ("header.json", edit(lambda header: header.update(version=2)), "version 2, this code reads 4"),
+        ("header.json", edit(lambda header: header.update(version=2)), "version 2, this code reads 1"),
         ("header.json", edit(lambda header: header.pop("speakers")), "header.json: key 'speakers' is missing"),
         ("place.json", Path.unlink, "place.json: missing or damaged"),
         ("place.json", edit(lambda place: place.pop("store")), "place.json: missing or damaged"),

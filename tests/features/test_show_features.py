@@ -15,7 +15,7 @@ def test_a_store_is_printed_in_lines_of_json(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     about, *rows = [json.loads(line) for line in done.stdout.splitlines()]
     store = FeatureStore.open(features)
-    assert (about["utterances"], about["version"]) == (20, 4)
+    assert (about["utterances"], about["version"]) == (20, 1)
     assert [row["id"] for row in rows] == store.ids[:2]
     assert rows[1] == {
         "id": "u00001", "split": "train", "speaker": "low", "seconds": round(int(store.frames[1]) * 64 / 8000, 3),
@@ -26,5 +26,5 @@ def test_a_store_is_printed_in_lines_of_json(tmp_path: Path) -> None:
 def test_a_store_of_before_is_refused_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "header.json").write_text('{"version": 2}')
     done = run_command("tasks.show_features", "--features", str(tmp_path), cwd=ROOT)
-    said = f"error: {tmp_path}: feature store of version 2, this code reads 4; run: dvc repro features\n"
+    said = f"error: {tmp_path}: feature store of version 2, this code reads 1; run: dvc repro features\n"
     assert (done.returncode, done.stderr) == (1, said)

@@ -388,10 +388,10 @@ def test_a_version_judged_again_but_cut_off_midway_is_not_compared_until_it_is_w
 def test_a_champion_that_cannot_be_read_refuses_its_challengers_by_name(second: Path, project: Path) -> None:
     for file in project.glob("mlartifacts/**/voice.json"):
         with edited(file) as description:
-            description["schema_version"] = 1
+            description["schema_version"] = 2
     verdict = challenge(second)
     assert refused_by(verdict) == {"champion"}
-    assert "version 1 cannot be read" in verdict.says()[-2] and "schema version 1" in verdict.says()[-2]
+    assert "version 1 cannot be read" in verdict.says()[-2] and "schema version 2" in verdict.says()[-2]
 
 
 def test_the_champion_judged_again_stays_what_it_is(second: Path) -> None:

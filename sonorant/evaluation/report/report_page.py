@@ -65,8 +65,6 @@ class ReportInputs:
     """Folder of both models in int8."""
     families: Path
     """Folder with a folder for each family that was judged, as the stage evaluate writes it."""
-    adapted: Path | None = None
-    """Folder of the vocoder or codec after the stage adapt, which may have left it as it was."""
     hashes: Mapping[str, str] = field(default_factory=dict)
     """DVC's hashes of the project's files, by path."""
 
@@ -78,9 +76,6 @@ def write_report(out: Path, inputs: ReportInputs, config: ReportConfig) -> None:
     predictor, waveform = (Document.read(folder / "model.json") for folder in (inputs.predictor, inputs.waveform))
     named = {_name(model): model for model in (predictor, waveform)}
     roles = dict(zip(("predictor", "waveform"), named, strict=True))
-    trained = dict(named)
-    if inputs.adapted and (adapted := Document.read(inputs.adapted / "model.json")).value != waveform.value:
-        trained[f"{_name(adapted)}, adapted"] = adapted
     int8 = {f"{name}, int8": Document.read(inputs.quantized / role / "model.json") for role, name in roles.items()}
     quantized, ships = Document.read(inputs.quantization), choice["variant"].text()
     normalized = Normalizer(predictor["frontend"]["language"].text())
@@ -99,9 +94,9 @@ def write_report(out: Path, inputs: ReportInputs, config: ReportConfig) -> None:
         size_and_memory(metrics),
         parity(Document.read(inputs.parity)),
         quantization([(name, quantized[role]) for role, name in roles.items()]),
-        training(trained),
+        training(named),
         corpus(Document.read(inputs.summary), Document.read(inputs.audit)),
-        lineage(trained | int8, inputs.hashes, metrics),
+        lineage(named | int8, inputs.hashes, metrics),
     ]
     title, first = f"{shipped(choice)} · report of a voice", headline(choice, metrics)
     write_text(out, render("sonorant.evaluation.report", "report.html", title=title, headline=first, sections=sections))

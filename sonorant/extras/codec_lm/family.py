@@ -113,7 +113,6 @@ class CodecLm(Family):
     optional_graphs = ("decoder",)  # of codecs with a source
     waveform_graphs = ("decoder", "vocoder")
     autoregressive = True
-    why_not_adapted = "a language model has learned the codec's codes"
 
     def loaders(self) -> Mapping[str, Callable[[Bundle, LoadOptions], Any]]:
         from sonorant.extras.codec_lm.runtimes import LOADERS

@@ -130,7 +130,7 @@ def predicted_mels(folder: Path, store: FeatureStore) -> Iterator[Floats]:
     model, description = load_acoustic(folder)
     for key in ("audio", "symbols", "speakers"):
         if description[key] != store.header[key]:
-            raise SonorantError(f"{folder}: trained with other {key} than {store.path} has; run: dvc repro adapt")
+            raise SonorantError(f"{folder}: trained with other {key} than {store.path} has; train it again")
     model.to("cuda" if torch.cuda.is_available() else "cpu")
     for item in range(len(store)):
         alone = UtteranceBatches(store, [MicroBatch(0, 0, np.array([item]))])[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from sonorant.export.candidate import Candidate, Expected, Trained
     from sonorant.export.graph_files import Interface
     from sonorant.export.quantization.utterance_losses import Judge
-    from sonorant.features.feature_store import FeatureStore
     from sonorant.speech.bundle import Bundle, VoiceDescription
     from sonorant.speech.runtimes import LoadOptions
     from sonorant.speech.speaking import Speaking
@@ -32,7 +31,6 @@ class Acoustic(ModelKind):
     """Tokens to frames of log-mel and pitch."""
 
     name, title = "acoustic", "acoustic model"
-    VERSION = 3
 
     def sizes(self) -> type:
         from sonorant.families.parallel.acoustic import AcousticConfig
@@ -64,7 +62,6 @@ class Vocoder(ModelKind):
     """Frames of log-mel and pitch to samples."""
 
     name, title = "vocoder", "vocoder"
-    VERSION = 3
 
     def sizes(self) -> type:
         from sonorant.families.parallel.vocoder import VocoderConfig
@@ -99,7 +96,6 @@ class Parallel(Family):
     predictor, waveform = Acoustic(), Vocoder()
     graphs = ("encoder", "decoder", "vocoder")
     autoregressive = False
-    why_not_adapted = ""
 
     def check_pair(self, predictor: Any, waveform: Any) -> None:
         if waveform.kind == "source_filter" and not predictor.prosody:
@@ -168,11 +164,6 @@ class Parallel(Family):
             return SourceRows(rate, hop).append(known_DT[None])[0], frames
 
         return frames_of
-
-    def predicted_mels(self, predictor: Path, store: FeatureStore) -> Iterator[Floats]:
-        from sonorant.families.parallel.acoustic_training import predicted_mels
-
-        return predicted_mels(predictor, store)
 
     def write_codes(self, waveform: Path, features: Path, out: Path) -> None:
         from sonorant.features.codes import write_no_codes
