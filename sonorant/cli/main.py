@@ -83,7 +83,7 @@ def _above_zero(text: str) -> float:
 
 def _watch(arguments: argparse.Namespace) -> None:
     try:
-        from sonorant.training.watch.terminal import watch
+        from sonorant.training.watch import watch
     except ModuleNotFoundError as error:
         raise SonorantError(f"sonorant watch needs {error.name}: pip install 'sonorant[pipeline]'") from None
     raise SystemExit(watch(arguments.folder, arguments.interval, arguments.once))

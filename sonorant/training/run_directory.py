@@ -108,15 +108,6 @@ class RunDirectory:
         last step."""
         write_json(self.path / "status.json", {"state": state, "step": step, "message": message, "time": time.time()})
 
-    def write_health(self, step: int, findings: list[dict[str, Any]]) -> None:
-        """Keep what is wrong with the ranks since `step`, see `telemetry.judgement.Finding`; empty: nothing is."""
-        write_json(self.path / "health.json", {"step": step, "findings": findings, "time": time.time()})
-
-    def health(self) -> list[dict[str, Any]]:
-        """What `write_health` has kept last; empty if nothing was."""
-        path = self.path / "health.json"
-        return list(read_json(path)["findings"]) if path.exists() else []
-
     def fail(self, message: str) -> None:
         """Leave `message` as the cause of the end, at the last known step; if the disk refuses even this, go on."""
         with contextlib.suppress(OSError, SonorantError):

@@ -87,7 +87,6 @@ class Trainer:
         if self.ranks.first:
             self.log = MetricsLog(self.run.metrics, self._say)
             self.run.write_status("running", self.step)
-            self.run.write_health(self.step, [])
         progress = Progress(self.recipe.name, self.config.steps, self.step, shown=self.ranks.first)
         if self.step == 0 and self.config.init_from:  # what the fine-tuning has to beat
             self._log(self.validate())
@@ -133,8 +132,6 @@ class Trainer:
             row = self.meter.read(self.step, epoch, taken["losses"], taken["norms"])
             progress.show(self.step, row)
             self._log(row)
-            if self.ranks.first and self.meter.judgement.changed:
-                self.run.write_health(self.step, self.meter.judgement.as_json())
 
     @property
     def ended(self) -> bool:

@@ -1,8 +1,7 @@
-"""An idle, slow or ailing rank is named while it trains, once, and again when that is over."""
+"""An idle, slow or overheated rank is named once in a training."""
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -67,55 +66,45 @@ def found_on_gpu(slowed: tuple[str, ...] = (), **row: float) -> dict[str, str]:
 
 
 def test_a_gpu_is_judged_by_its_use_its_clocks_and_its_memory() -> None:
-    well = {"utilization": 95.0, "memory_share": 0.9, "temperature": 70.0, "reserved_gib": 10.0, "fragmentation": 0.30}
+    well = {"utilization": 95.0, "memory_share": 0.9, "temperature": 70.0}
     assert found_on_gpu(**well) == {} == found_on_gpu()
     assert "busy for 20% of the time" in found_on_gpu(**{**well, "utilization": 20.0})["gpu idle"]
     assert "96% of its GPU's memory" in found_on_gpu(**{**well, "memory_share": 0.96})["gpu memory"]
-    assert "expandable_segments" in found_on_gpu(**{**well, "fragmentation": 0.31})["fragmentation"]
     said = found_on_gpu(("heat, by the hardware",), **{**well, "temperature": 91.0})["gpu slowed"]
-    assert "held down at 91 degrees (heat, by the hardware)" in said
+    assert "throttled at 91 degrees (heat, by the hardware)" in said
     assert DeviceLoad(torch.device("cpu")).read() == {}, "a CPU says nothing of a GPU"
 
 
-def a_finding(rank: int = 1, **changes: Any) -> Finding:
-    return Finding(**{"rank": rank, "host": "here", "kind": "slow", "sentence": "keeps the others waiting", **changes})
+def a_finding(rank: int = 1, kind: str = "slow") -> Finding:
+    return Finding(rank=rank, kind=kind, sentence="keeps the others waiting")
 
 
-def test_a_finding_is_told_when_it_begins_and_when_it_is_over() -> None:
+def test_a_finding_that_holds_is_printed_once() -> None:
     judgement, told = Judgement(), []
-    holds = [False, True, False, True, True, True, False, True, False, False, False]
-    for step, holding in enumerate(holds):
-        told.append(judgement.take(step, [a_finding()] if holding else []))
+    holds = [False, True, False, True, True, True, False, False, True, True]
+    for holding in holds:
+        told.append(judgement.take([a_finding()] if holding else []))
     assert told[4] == ["warning: rank 1: keeps the others waiting"], "a single reading is no finding"
-    assert told[9] == ["rank 1: no longer slow (step 9)"], "and a single one without it is no end"
-    assert sum(map(len, told)) == 2
+    assert sum(map(len, told)) == 1
 
 
-def test_what_holds_is_kept_with_its_newest_figures_and_counted_by_kind() -> None:
+def test_ranks_are_counted_by_kind_as_long_as_it_holds() -> None:
     judgement = Judgement()
-    assert judgement.row() == {"health/findings": 0.0}
-    for step in range(AGAIN + 1):
-        judgement.take(step, [a_finding(1, sentence=f"{step}"), a_finding(0), a_finding(0, kind="gpu idle")])
-    assert judgement.row() == {"health/findings": 3.0, "health/gpu_idle": 1.0, "health/slow": 2.0}
-    assert [(one["rank"], one["kind"]) for one in judgement.as_json()] == [(0, "gpu idle"), (0, "slow"), (1, "slow")]
-    assert judgement.as_json()[2] | {"sentence": f"{AGAIN}", "since": AGAIN - 1} == judgement.as_json()[2]
-    for step in range(AGAIN):
-        judgement.take(step, [])
-    assert judgement.row() == {"health/findings": 0.0, "health/gpu_idle": 0.0, "health/slow": 0.0}
+    assert judgement.row() == {}
+    for _ in range(AGAIN):
+        judgement.take([a_finding(1), a_finding(0), a_finding(0, "gpu idle")])
+    assert judgement.row() == {"health/gpu_idle": 1.0, "health/slow": 2.0}
+    judgement.take([a_finding(1)])
+    assert judgement.row() == {"health/gpu_idle": 0.0, "health/slow": 1.0}
 
 
-def test_a_slow_rank_is_named_while_it_trains_and_no_more_when_it_is_not(features: Path, tmp_path: Path) -> None:
-    # Steps without the planted fault take 40 ms: one pair of readings in which nothing else disturbs them is enough.
-    settings = {"steps": 160, "log_every": 2, "validate_every": 160, "checkpoint_every": 160}
+def test_a_slow_rank_is_named_while_it_trains(features: Path, tmp_path: Path) -> None:
+    settings = {"steps": 60, "log_every": 2, "validate_every": 60, "checkpoint_every": 60}
     training = Training("acoustic", features, tmp_path, **settings)
     said = training.finish(2, DISTURBED="slow_loader", SLOW_EPOCHS="8")
-    lines = [line for line in said.splitlines() if "keeps the others waiting" in line]
+    [line] = [line for line in said.splitlines() if "keeps the others waiting" in line]
     expected = r"warning: rank 1: on \S+ keeps the others waiting for \d\d% of their time: data takes \d\d% of its time"
-    assert re.match(expected, lines[0]), said
-    assert re.search(r"rank 1: no longer slow \(step \d+\)", said), said
-    rows = [row["metrics"] for row in read_metrics(training.run.metrics) if "health/findings" in row["metrics"]]
-    assert rows[0]["health/findings"] == 0.0, "one row is not enough"
-    named = next(row for row in rows if row.get("health/slow"))
-    speed = "speed/rank{}/audio_seconds_per_working_second"
-    assert named[speed.format(1)] < named[speed.format(0)]
-    assert "since" in training.run.health()[0] if training.run.health() else rows[-1]["health/findings"] == 0.0
+    assert re.match(expected, line), said
+    rows = [row["metrics"] for row in read_metrics(training.run.metrics) if "train/loss" in row["metrics"]]
+    assert "health/slow" not in rows[0], "one reading is not enough"
+    assert any(row.get("health/slow") for row in rows)

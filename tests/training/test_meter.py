@@ -132,17 +132,14 @@ def test_workers_are_told_apart_by_what_they_lacked() -> None:
     def named(workers: int, cores: int, **cost: float) -> str:
         return loading.cause_of_waiting(Cost(**cost), 10.0, workers, cores)[1]
 
-    assert "too few; raise data.workers" in named(2, 8, transforming=19.0, computing=19.0)
-    assert "more than 2 cores can do" in named(2, 2, transforming=19.0, computing=19.0)
-    assert "had a core for only 5.00 s" in named(8, 2, transforming=60.0, computing=5.0)
-    assert "starts them anew" in named(4, 8, transforming=2.0, computing=2.0)
+    assert "raise data.workers (this rank has 8 cores)" in named(2, 8, transforming=19.0, computing=19.0)
+    assert "had a core for 5.00 s" in named(8, 12, transforming=60.0, computing=5.0)
     assert "3 pages from disk" in named(4, 8, reading=5.0, transforming=2.0, faults=3.0)
 
 
-def test_many_ranks_have_one_largest_value_and_its_owner_each() -> None:
+def test_only_a_few_ranks_have_metrics_of_their_own() -> None:
     figures = [{"data": 0.01 * rank} for rank in range(9)]
-    assert meter.by_rank("time", figures) == {"time/largest/data": pytest.approx(0.08), "time/largest_rank/data": 8.0}
-    assert len(meter.by_rank("time", figures[:8])) == 8
+    assert meter.by_rank("time", figures) == {} and len(meter.by_rank("time", figures[:8])) == 8
     assert meter.mean_over_ranks(figures) == {"data": pytest.approx(0.04)}
 
 
@@ -170,5 +167,5 @@ def test_a_gpus_own_clock_times_what_the_host_does_not_wait_for() -> None:
     assert 0.5 < shares["forward"] <= 1.0
     assert wall > 0
     row = DeviceLoad(torch.device("cuda")).read()
-    assert row["reserved_gib"] > 0 and 0 <= row["fragmentation"] < 1
+    assert row["reserved_gib"] > 0
     assert 0 < row["memory_share"] < 1 and row["memory_gib"] >= row["reserved_gib"] and 0 <= row["utilization"] <= 100

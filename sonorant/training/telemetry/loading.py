@@ -1,6 +1,6 @@
-"""What it costs to make batches, measured where they are made, and from that why a training waits for data.
+"""Cost of making batches, and from it the cause of waiting for data.
 
-A batch carries its own cost, because a worker process may have made it.
+A batch carries its cost, because a worker process may have made it.
 """
 
 import resource
@@ -18,7 +18,7 @@ COST = "cost"
 LIMIT = 0.02
 """Share of the steps' time above which waiting for data is worth a warning."""
 BUSY = 0.7
-"""Share of their time below which loader processes are not busy, or are starved of cores."""
+"""Share of their time below which loader processes lack cores."""
 
 
 @dataclass(kw_only=True)
@@ -76,7 +76,7 @@ def _faults() -> int:
 
 
 def cause_of_waiting(cost: Cost, wall: float, workers: int, cores: int) -> tuple[str, str]:
-    """Why the ranks waited for data: storage, workers or transforms, and a sentence with a remedy.
+    """Cause of waiting for data (storage, workers or transforms), and a sentence with the remedy.
 
     Args:
         cost: of the batches loaded in `wall` seconds.
@@ -86,24 +86,14 @@ def cause_of_waiting(cost: Cost, wall: float, workers: int, cores: int) -> tuple
     working = cost.reading + cost.transforming
     if cost.reading > cost.transforming:
         cause, remedy = "storage", "set data.preload to memory or folder"
-        read = f"{cost.reading:.2f} s of {working:.2f} s of loading went into reading"
-        why = f"{read}, with {cost.faults:.0f} pages from disk"
+        why = f"{cost.reading:.2f} s of {working:.2f} s of loading went into reading, {cost.faults:.0f} pages from disk"
     elif workers == 0:
         cause, remedy = "transforms", "set data.workers to 1 or more"
-        made = f"{cost.transforming:.2f} s of {working:.2f} s of loading went into making tensors"
-        why = f"{made}, in the training process itself"
-    elif cost.computing < BUSY * cost.transforming:
+        why = f"the training process itself spent {cost.transforming:.2f} s making tensors"
+    elif cost.computing < BUSY * cost.transforming or workers >= cores:
         cause, remedy = "workers", "lower data.workers, or give this rank more cores"
-        worked = f"of the {cost.transforming:.2f} s they worked"
-        why = f"the {workers} had a core for only {cost.computing:.2f} s {worked}"
-    elif working < BUSY * workers * wall:
-        cause, remedy = "workers", "set data.workers to 0, or data.preload to memory"
-        worked = f"the {workers} worked for {working:.2f} s of {wall:.2f} s"
-        why = f"{worked} and were waited for all the same, as when an epoch of few steps starts them anew"
-    elif workers < cores:
-        cause, remedy = "workers", f"raise data.workers (this rank has {cores} cores)"
-        why = f"the {workers} were busy all the time and too few"
+        why = f"the {workers} had a core for {cost.computing:.2f} s of the {cost.transforming:.2f} s they worked"
     else:
-        cause, remedy = "transforms", "give this rank more cores"
-        why = f"making tensors took {cost.transforming:.2f} s in {wall:.2f} s, more than {cores} cores can do"
+        cause, remedy = "workers", f"set data.preload to memory, or raise data.workers (this rank has {cores} cores)"
+        why = f"the {workers} worked for {working:.2f} s of {wall:.2f} s"
     return cause, f"{cause}: {why}; {remedy}"

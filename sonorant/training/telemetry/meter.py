@@ -1,7 +1,4 @@
-"""What a training says of itself every few steps: losses, speed, where the time went, each device's load, memory.
-
-Knows nothing of files or MLflow.
-"""
+"""Metrics of the last steps: losses, speed, shares of the time, load of the device, memory."""
 
 import os
 import sys
@@ -22,28 +19,20 @@ from sonorant.training.telemetry.judgement import Judgement, Reading, judge
 from sonorant.training.telemetry.loading import Cost
 
 DETAILED = 8
-"""Ranks up to which each has metrics of its own; of more, only the largest value is kept, and whose it is."""
+"""Ranks up to which each has metrics of its own; of more, only the mean is logged."""
 NANOSECONDS = 1e-9
 
 
 def mean_over_ranks(figures: list[dict[str, float]]) -> dict[str, float]:
     """The mean of each figure over the ranks; a rank without it counts as zero."""
-    return {name: sum(row.get(name, 0.0) for row in figures) / len(figures) for name in _names(figures)}
+    names = dict.fromkeys(name for row in figures for name in row)
+    return {name: sum(row.get(name, 0.0) for row in figures) / len(figures) for name in names}
 
 
 def by_rank(group: str, figures: list[dict[str, float]]) -> dict[str, float]:
-    """All ranks' figures as `<group>/rank<rank>/<name>`, or `<group>/largest/<name>` and `<group>/largest_rank/...`."""
-    if len(figures) <= DETAILED:
-        return {f"{group}/rank{rank}/{name}": value for rank, row in enumerate(figures) for name, value in row.items()}
-    row: dict[str, float] = {}
-    for name in _names(figures):
-        value, rank = max((found[name], -rank) for rank, found in enumerate(figures) if name in found)
-        row |= {f"{group}/largest/{name}": value, f"{group}/largest_rank/{name}": float(-rank)}
-    return row
-
-
-def _names(figures: list[dict[str, float]]) -> list[str]:
-    return list(dict.fromkeys(name for row in figures for name in row))
+    """The figures of up to `DETAILED` ranks as `<group>/rank<rank>/<name>`."""
+    shown = figures if len(figures) <= DETAILED else []
+    return {f"{group}/rank{rank}/{name}": value for rank, row in enumerate(shown) for name, value in row.items()}
 
 
 def own_loss(recipe: Recipe, shares: dict[str, float], step: list[MicroBatch], own: list[MicroBatch]) -> float | None:
@@ -100,7 +89,7 @@ class Communication:
 
 
 class Meter:
-    """Turns the steps since it was last read into a row of metrics, equal on all ranks; says what slows them."""
+    """Counts steps and turns them into a row of metrics, equal on all ranks; warns of slow ranks."""
 
     def __init__(self, trained: TrainStep, workers: int) -> None:
         self.recipe, self.ranks, self.stopwatch = trained.recipe, trained.ranks, trained.stopwatch
@@ -110,7 +99,6 @@ class Meter:
         wrapped = [module for module in trained.wrapped.values() if isinstance(module, DistributedDataParallel)]
         self.communication = Communication(wrapped, self.recipe.config.log_every, self.ranks.device.type == "cuda")
         self.judgement = Judgement()
-        """What is wrong with the ranks, the same on all."""
         self.frames = self.padded = self.own_frames = 0.0
         self.steps, self._worked = 0, time.process_time()
         self._step: list[MicroBatch] = []
@@ -149,8 +137,8 @@ class Meter:
         load = self.load.read()
         loss = own_loss(self.recipe, added, self._step, self._own())
         reading = self._reading(wall, shares, load)
-        told = {"gpu": load, "loss": loss, "speed": self._speed(wall, shares), "reading": reading}
-        figures = self.ranks.gather({**told, "cores": time.process_time() - self._worked})
+        cores = time.process_time() - self._worked
+        figures = self.ranks.gather({"gpu": load, "loss": loss, "cores": cores, "reading": reading})
         row = {f"train/{name}": value for name, value in summed.items()}
         terms = self.recipe.phases[0].terms.items()
         row["train/loss"] = sum(term.weight * summed[name] for name, term in terms if name in summed)
@@ -166,7 +154,7 @@ class Meter:
             row["batch/budget"] = float(self.recipe.budget)
         row["batch/learning_rate_factor"] = self.recipe.config.learning_rate_factor(self.recipe.budget)
         row["memory/peak_gib"] = memory.peak(self.ranks.device) / 2**30
-        for line in self.judgement.take(step, judge([found["reading"] for found in figures])):
+        for line in self.judgement.take(judge([found["reading"] for found in figures])):
             if self.ranks.first:
                 print(line, file=sys.stderr, flush=True)
         self._forget()
@@ -189,19 +177,13 @@ class Meter:
         row |= {f"gpu/{name}": value for name, value in mean_over_ranks(loads).items()}
         if self.ranks.world_size > 1:
             row |= by_rank("time", times) | by_rank("gpu", loads)
-            row |= by_rank("speed", [found["speed"] for found in figures])
-            # One curve a process, of however many. Not below `train/loss/`: a curve of MLflow is no folder too.
+            # Not below `train/loss/`: in MLflow a metric cannot also be a folder.
             own = {f"train/loss_by_rank/rank{rank}": found["loss"] for rank, found in enumerate(figures)}
             row |= {name: loss for name, loss in own.items() if loss is not None}
         return row
 
-    def _speed(self, wall: float, shares: dict[str, float]) -> dict[str, float]:
-        """How fast this rank computes: audio seconds for each second in which it did not wait for another."""
-        worked = wall * max(1.0 - shares["communication"], 1e-9)
-        return {"audio_seconds_per_working_second": self.own_frames * self.recipe.seconds_per_frame / worked}
-
     def _reading(self, wall: float, shares: dict[str, float], load: dict[str, float]) -> Reading:
-        """What this rank tells the others of itself, with what it finds wrong."""
+        """This rank's figures and findings for `judge`."""
         found, waited = {}, shares.get("data", 0.0)
         if waited > loading.LIMIT:
             cores = max(1, usable_cores() // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))

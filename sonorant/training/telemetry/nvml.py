@@ -36,16 +36,6 @@ class Gpu:
     name: str
     memory: int | None
     """Bytes in total; also None where the GPU shares the machine's memory."""
-    mig: bool | None
-    """Whether it is divided into instances."""
-    ecc: bool | None
-    """Whether its memory corrects errors."""
-    uncorrected_errors: int | None
-    """Memory errors that ECC could not correct since the counter was reset."""
-    persistence: bool | None
-    """Whether the driver stays loaded while the GPU is idle."""
-    power_limit: float | None
-    """Watts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,18 +117,11 @@ class Nvml:
     def _gpu(self, index: int) -> Gpu:
         ask = self._library
         handle = ask.nvmlDeviceGetHandleByIndex(index)
-        milliwatts = self._told(lambda: ask.nvmlDeviceGetEnforcedPowerLimit(handle))
-        errors = (ask.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, ask.NVML_VOLATILE_ECC)
         return Gpu(
             index=index,
             uuid=str(ask.nvmlDeviceGetUUID(handle)),
             name=str(ask.nvmlDeviceGetName(handle)),
             memory=self._told(lambda: int(ask.nvmlDeviceGetMemoryInfo(handle).total)),
-            mig=self._told(lambda: bool(ask.nvmlDeviceGetMigMode(handle)[0])),
-            ecc=self._told(lambda: bool(ask.nvmlDeviceGetEccMode(handle)[0])),
-            uncorrected_errors=self._told(lambda: int(ask.nvmlDeviceGetTotalEccErrors(handle, *errors))),
-            persistence=self._told(lambda: bool(ask.nvmlDeviceGetPersistenceMode(handle))),
-            power_limit=None if milliwatts is None else milliwatts / 1000,
         )
 
     def _handle(self, uuid: str) -> Any:

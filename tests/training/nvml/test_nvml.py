@@ -74,8 +74,7 @@ def test_every_figure_has_its_unit(tmp_path: Path) -> None:
     said = asked(ASK, tmp_path)
     assert (said["driver"], said["cuda"]) == ("580.65.06", [13, 2])
     assert said["gpus"][0] == {
-        "index": 0, "uuid": FIRST, "name": "NVIDIA Model 24GB", "memory": 24 * 2**30, "mig": False, "ecc": True,
-        "uncorrected_errors": 3, "persistence": True, "power_limit": 400.0,
+        "index": 0, "uuid": FIRST, "name": "NVIDIA Model 24GB", "memory": 24 * 2**30,
     }  # fmt: skip
     assert said["loads"][0] == said["by_torchs_uuid"] == {
         "utilization": 37.0, "memory_used": 6 * 2**30, "temperature": 64.0, "power": 312.5, "memory_total": 24 * 2**30,
@@ -87,17 +86,12 @@ def test_every_figure_has_its_unit(tmp_path: Path) -> None:
 def test_what_a_gpu_does_not_tell_is_none_and_no_zero(tmp_path: Path) -> None:
     said = asked(ASK, tmp_path)
     assert said["gpus"][1] == {
-        "index": 1, "uuid": SECOND, "name": "NVIDIA vGPU", "memory": None, "mig": None, "ecc": None,
-        "uncorrected_errors": None, "persistence": True, "power_limit": None,
+        "index": 1, "uuid": SECOND, "name": "NVIDIA vGPU", "memory": None,
     }  # fmt: skip
     assert said["loads"][1] == {
         "utilization": 37.0, "memory_used": None, "temperature": 64.0, "power": None, "memory_total": None,
         "clock": None, "slowed": None,
     }  # fmt: skip
-
-
-def test_a_driver_that_lacks_a_function_leaves_its_figure_out(tmp_path: Path) -> None:
-    assert [gpu["persistence"] for gpu in asked(ASK, tmp_path, "-DOLD")["gpus"]] == [None, None]
 
 
 def test_training_and_tracking_report_the_same_of_a_gpu(tmp_path: Path) -> None:

@@ -1,0 +1,95 @@
+"""`sonorant watch`: a line on the state of a training, from its run directory alone. Needs no torch."""
+
+import statistics
+import sys
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from sonorant.errors import SonorantError
+from sonorant.files import read_json
+from sonorant.training.run_directory import RunDirectory, read_metrics
+
+ROWS = 20
+"""Newest rows of metrics, whose median pace predicts the time left."""
+QUIET = 20.0
+"""Seconds without a change after which a training without a lock counts as killed: ranks take as long to join."""
+ENDS = {"finished": 0, "failed": 1, "killed": 1, "stopped": 75}
+"""Final states and their exit status; 75 (EX_TEMPFAIL) may be resumed."""
+
+
+def watch(path: Path, interval: float | None = None, once: bool = False) -> int:
+    """Print a line every `interval` seconds until the training at or below `path` ends; return the exit status.
+
+    `once`: print one line; the status is 0 while it trains. Raises SonorantError where no training has begun.
+    """
+    run = RunDirectory(find_run(path))
+    while True:
+        state, line = look(run)
+        print(line, flush=True)
+        if once or state in ENDS:
+            return ENDS.get(state, 0)
+        time.sleep(interval or (2.0 if sys.stdout.isatty() else 10.0))
+
+
+def find_run(path: Path) -> Path:
+    """The run directory at or below `path`: the one at work, else the newest. Raises SonorantError."""
+    if not path.is_dir():
+        raise SonorantError(f"{path}: no such folder; name a run directory, or a folder above run directories")
+    found = {file.parent for name in ("status.json", "lock") for file in path.rglob(name)}
+    if not found:
+        remedy = "name a run directory such as runs/train_acoustic/<fingerprint>"
+        raise SonorantError(f"{path}: no training has begun here; {remedy}")
+    return max(found, key=lambda folder: (RunDirectory(folder).at_work(), newest(folder)))
+
+
+def newest(folder: Path) -> float:
+    """Time of the last change in a run directory, in Unix seconds."""
+    files = [folder / name for name in ("status.json", "metrics.jsonl", "lock")]
+    return max((file.stat().st_mtime for file in files if file.exists()), default=0.0)
+
+
+def look(run: RunDirectory) -> tuple[str, str]:
+    """State of a training (`starting`, `running` or one of ENDS), and a line on it. Raises SonorantError for a damaged
+    file."""
+    status, job = run.status(), read_json(run.job) if run.job.exists() else {}
+    rows = [row for row in read_metrics(run.metrics) if "train/loss" in row["metrics"]][-ROWS:]
+    state, steps = state_of(run, status), job.get("train", {}).get("steps", 0)
+    step = max([status["step"], *(row["step"] for row in rows[-1:])])
+    parts = [f"{job.get('recipe', run.path.parent.name)} {step}/{steps} {state}", *figures(rows, steps - step)]
+    parts.append(f"checkpoint at step {status['step']}" if status["step"] else "no checkpoint yet")
+    return state, ", ".join(parts) + (f": {status['message']}" if status["message"] else "")
+
+
+def state_of(run: RunDirectory, status: dict[str, Any]) -> str:
+    """The state, also of a training that was killed or is being resumed."""
+    if run.at_work():
+        begun = (run.path / "lock").stat().st_mtime  # an older status is of the training that is resumed
+        return "starting" if status.get("time", 0.0) < begun else str(status["state"])
+    if status["state"] in ENDS:
+        return str(status["state"])
+    return "killed" if time.time() - newest(run.path) > QUIET else "starting"
+
+
+def figures(rows: list[dict[str, Any]], steps_left: int) -> Iterator[str]:
+    """Loss, speed, time left, and the findings that hold, of the newest rows."""
+    if not rows:
+        return
+    metrics = rows[-1]["metrics"]
+    yield f"loss {metrics['train/loss']:.4f}"
+    pairs = [(one, two) for one, two in pairwise(rows) if two["step"] > one["step"]]
+    if pairs:
+        pace = statistics.median((two["time"] - one["time"]) / (two["step"] - one["step"]) for one, two in pairs)
+        yield f"{1 / max(pace, 1e-9):.2f} steps/s"
+        yield f"{clock(pace * steps_left)} left"
+    yield from (f"{name.removeprefix('health/')}: {count:.0f} ranks" for name, count in metrics.items()
+                if name.startswith("health/") and count)  # fmt: skip
+
+
+def clock(seconds: float) -> str:
+    """Hours, minutes and seconds."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
