@@ -34,10 +34,11 @@ test-bench: $(READY) test-programs ## run every benchmark in its short form, one
 test-programs:
 	@for name in flite chromium postgresql; do sh infra/install_system_packages.sh $$name || echo "without $$name, tests that need it are skipped" >&2; done
 
-check: $(READY) ## linting, formatting, types
+check: $(READY) ## linting, formatting, types, documentation
 	@ruff check .
 	@ruff format --check .
 	@mypy
+	@NO_MKDOCS_2_WARNING=1 mkdocs build --strict
 	@python -m benchmarks.staleness
 
 serve: $(READY) ## start Prefect server, worker and MLflow server on loopback; STACK=full: on PostgreSQL and S3, with sign-in
