@@ -1,16 +1,17 @@
 """Results kept by the content they were computed from: an interrupted stage goes on where it stopped, and a recording
 that was added or edited is worked on alone."""
 
+import ast
 import hashlib
 import json
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sonorant.files import sha256_tree
+from sonorant.files import sha256_file
 from sonorant.processes import scheduler_address, spread, usable_cores
 
 if TYPE_CHECKING:
@@ -21,13 +22,37 @@ _PER_PROCESS = 32  # fewer items are done sooner than a process starts
 
 
 def code_of(*modules: ModuleType) -> str:
-    """Hex SHA-256 of the source of modules and packages: a part of the key of everything that they compute."""
-    return sha256_tree([file.parent if file.name == "__init__.py" else file for file in map(_file, modules)])
+    """Hex SHA-256 of modules and packages, see `hash_of_code`: part of the key of everything they compute."""
+    digest = hashlib.sha256()
+    files = [Path(str(module.__file__)) for module in modules]
+    for root in sorted(file.parent if file.name == "__init__.py" else file for file in files):
+        for file in sorted(root.rglob("*")) if root.is_dir() else [root]:
+            if file.is_file() and "__pycache__" not in file.parts:
+                digest.update(f"{file.relative_to(root.parent)}\0{hash_of_code(file)}\n".encode())
+    return digest.hexdigest()
 
 
-def _file(module: ModuleType) -> Path:
-    assert module.__file__ is not None
-    return Path(module.__file__)
+@cache
+def hash_of_code(file: Path) -> str:
+    """Hex SHA-256 of a file; of Python, without its comments, docstrings and formatting."""
+    if file.suffix != ".py":
+        return sha256_file(file)
+    code = _syntax(ast.parse(file.read_text(encoding="utf-8")))
+    return hashlib.sha256(repr(code).encode()).hexdigest()
+
+
+def _syntax(node: Any) -> Any:
+    """A syntax tree as nested tuples, without string statements and empty fields; newer Pythons have more of those."""
+    if isinstance(node, list):
+        return [_syntax(each) for each in node if not _is_docstring(each)]
+    if not isinstance(node, ast.AST):
+        return node
+    fields = ((name, getattr(node, name, None)) for name in node._fields)
+    return (type(node).__name__, *((name, _syntax(value)) for name, value in fields if value not in (None, [])))
+
+
+def _is_docstring(node: Any) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
 def key_of(*parts: Any) -> str:

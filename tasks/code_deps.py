@@ -1,56 +1,51 @@
-"""The code dependencies in dvc.yaml, generated from the imports: `python -m tasks.code_deps --write`.
+"""The code that each stage of dvc.yaml runs, found by following imports from its module in tasks/.
 
-DVC runs a stage again when a file it depends on changed, so each stage lists all the code it runs. This command writes
-those lines, and the names of the settings' sections that families bring; a test says when it must be run again.
+The stage `external` writes a note for each stage: a hash of every file, without comments, docstrings and formatting. A
+stage depends on its note, so it runs again when code that it runs changes, and only then.
+
+python -m tasks.code_deps train_waveform   print these files
+python -m tasks.code_deps --write          renew the sections of params.yaml that families bring, in dvc.yaml
 """
 
 import argparse
 import ast
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
+import yaml
+
+from sonorant.cache import hash_of_code
 from sonorant.errors import SonorantError
 from sonorant.families.family import Family
-from sonorant.plugins import all_families
+from sonorant.files import did_you_mean, write_json
+from sonorant.plugins import added, all_families
 from tasks import params
 from tasks.stage import run
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("sonorant", "tasks", "flows")
-REGISTERING = (
-    "__init__", "aliases", "champion_gates", "content", "download", "verdict_evidence", "promotion", "registration",
-    "side_by_side", "speaker_gates", "webhooks",
-)  # fmt: skip
-"""Of the registry, all but the gates that `choose` asks."""
 PLUMBING = (
-    *(
-        f"sonorant/{name}"
-        for name in (
-            "__init__.py",
-            "plugins.py",
-            "errors.py",
-            "files.py",
-            "extras/cluster/",
-            "training/telemetry/nvml.py",
-            *(f"registry/{file}.py" for file in REGISTERING),
-            "registry/tracking/",
-        )
-    ),
+    *(f"sonorant/{name}.py" for name in ("__init__", "errors", "files", "locks", "plain", "plugins")),
+    "sonorant/extras/cluster/",
     "sonorant/families/family.py",
+    "sonorant/registry/__init__.py",
+    "sonorant/registry/tracking/",
+    "sonorant/training/telemetry/nvml.py",
     *(f"tasks/{name}.py" for name in ("__init__", "fingerprint", "initial", "origin", "params", "stage", "training")),
 )
-"""Carries settings, results and messages but cannot change them: no stage runs again because of it."""
-REGISTRY = ROOT / "sonorant/plugins.py"
+"""Code that carries settings, results and messages but does not change them: no stage runs again because of it."""
+PLUGINS = ROOT / "sonorant/plugins.py"
+ASKING = {"load_family", "family_of", "model_kind", "all_families", "all_kinds"}
 FAMILIES = "sonorant/*/*/family.py"
-"""Each answers for its family, and imports in every method what that method needs."""
+"""Methods of a family import what they need, so only those that a stage calls count."""
 OF_FAMILIES: dict[str, Callable[[Family], tuple[str, ...]]] = {
-    "tasks.train_waveform": lambda family: (family.waveform.name, f"train_{family.waveform.name}"),
-    "tasks.train_predictor": lambda family: (family.predictor.name, f"train_{family.predictor.name}"),
-    "tasks.quantize": lambda family: (f"train_{family.waveform.name}", f"train_{family.predictor.name}"),
+    "train_waveform": lambda family: (family.waveform.name, f"train_{family.waveform.name}"),
+    "train_predictor": lambda family: (family.predictor.name, f"train_{family.predictor.name}"),
+    "quantize": lambda family: (f"train_{family.waveform.name}", f"train_{family.predictor.name}"),
 }
-"""The sections of params.yaml that a task reads for each family."""
+"""The sections of params.yaml that a stage reads for each family."""
 
 
 @cache
@@ -91,31 +86,35 @@ def project_files(names: set[str]) -> set[Path]:
     return files
 
 
-def closure(file: Path) -> set[Path]:
-    """`file` and all project files that it imports, directly or not, or runs through the registry of families."""
+@cache
+def closure(file: Path) -> frozenset[Path]:
+    """`file` and all project files that it imports, directly or not, or runs through plug-ins and families."""
+    families = set(ROOT.glob(FAMILIES))
     seen, waiting = set[Path](), {file}
     while waiting:
         current = waiting.pop()
         seen.add(current)
         imported = project_files(imported_names(current))
-        if REGISTRY in imported and not _plumbing(current):
-            imported |= asked_of_families(current)
-        waiting |= imported - seen - set(ROOT.glob(FAMILIES))
-        seen |= imported & set(ROOT.glob(FAMILIES))
-    return seen
+        if PLUGINS in imported and not _plumbing(current):
+            imported |= _plugins_loaded(current)
+            if imported_names(current) & {f"sonorant.plugins.{name}" for name in ASKING}:
+                imported |= _methods_called(current)
+        waiting |= imported - seen - families
+        seen |= imported & families
+    return frozenset(seen)
 
 
-def asked_of_families(file: Path) -> set[Path]:
-    """The project files behind the methods that a user of the registry calls, in every built-in family."""
-    answers = [ROOT / "sonorant/families/family.py", *ROOT.glob(FAMILIES)]
-    methods = [node for path in answers for node in ast.walk(syntax_of(path)) if isinstance(node, ast.FunctionDef)]
-    reached, asked, waiting = set(answers), set(), _attributes(syntax_of(file))
+def _methods_called(file: Path) -> set[Path]:
+    """Project files behind the methods of families that `file` calls, in every family of this project."""
+    families = [ROOT / "sonorant/families/family.py", *ROOT.glob(FAMILIES)]
+    methods = [node for path in families for node in ast.walk(syntax_of(path)) if isinstance(node, ast.FunctionDef)]
+    reached, called, waiting = set(families), set[str](), _attributes(syntax_of(file))
     while waiting:
         name = waiting.pop()
-        asked.add(name)
+        called.add(name)
         for method in (method for method in methods if method.name == name):
             reached |= project_files(_names_in(method))
-            waiting |= _attributes(method) - asked
+            waiting |= _attributes(method) - called
     return reached
 
 
@@ -123,67 +122,66 @@ def _attributes(tree: ast.AST) -> set[str]:
     return {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
 
 
-def code_of(module: str) -> list[str]:
-    """What `python -m <module>` runs, as dependencies: files, or the whole folder where that is most of it."""
-    reached = _files(closure(ROOT.joinpath(*module.split(".")).with_suffix(".py")))
-    reached |= {path for folder in {file.parent for file in reached} for path in _files(folder.glob("*.*"), but=".py")}
-    files: set[Path] = {path for path in reached if not _plumbing(path)}
-    folders = {parent for file in files for parent in file.parents if ROOT / "sonorant" in parent.parents}
-    rooms = {folder for folder in folders if _mostly(folder, files)}
-    kept = {path for path in files | rooms if not rooms & set(path.parents)}
-    return sorted(str(path.relative_to(ROOT)) for path in kept)
+def _plugins_loaded(file: Path) -> set[Path]:
+    """Project files of the plug-ins that `file` loads by `added("<kind>")`."""
+    kinds = re.findall(r'\badded\("(\w+)"\)', file.read_text(encoding="utf-8"))
+    return project_files({place.partition(":")[0] for kind in kinds for place in added(kind).values()})
 
 
 def _plumbing(path: Path) -> bool:
     return str(path.relative_to(ROOT)).startswith(PLUMBING)
 
 
-def _mostly(folder: Path, files: set[Path]) -> bool:
-    there = _files(folder.rglob("*.*"))
-    return len(there) > 1 and 2 * len(there & files) > len(there)
+def code_of(stage: str) -> list[Path]:
+    """The files that a stage runs, and those that lie beside them in the packages: pages, tables."""
+    reached = closure(ROOT / f"tasks/{stage}.py")
+    beside = {path for folder in {file.parent for file in reached} for path in folder.glob("*.*")}
+    reached |= {path for path in beside if path.suffix not in (".py", ".pyc") and path.is_file()}
+    return sorted(path for path in reached if not _plumbing(path))
 
 
-def _files(paths: Iterable[Path], but: str = "") -> set[Path]:
-    """Those of `paths` that hold something, without Python's caches."""
-    return {
-        path
-        for path in paths
-        if path.suffix != but and "__pycache__" not in path.parts and path.is_file() and path.stat().st_size
-    }
+def stages(graph: str) -> list[str]:
+    """Stages in the text of dvc.yaml but for the one that always runs."""
+    return [name for name in yaml.safe_load(graph)["stages"] if name != "external"]
+
+
+def write_notes(out: Path) -> None:
+    """Write `<stage>.json` for each stage: file -> hash of its code."""
+    for stage in stages((ROOT / "dvc.yaml").read_text(encoding="utf-8")):
+        code = {str(file.relative_to(ROOT)): hash_of_code(file)[:16] for file in code_of(stage)}
+        write_json(out / f"{stage}.json", code)
 
 
 def generated(graph: str) -> str:
-    """The text of dvc.yaml with each stage's code dependencies renewed; all other lines stay as they are."""
-    stages = re.split(r"^(?=  \w+:\n)", graph, flags=re.MULTILINE)
-    return "".join(_renewed(stage) for stage in stages)
+    """The text of dvc.yaml with the sections of params.yaml that families bring renewed."""
+    for stage, sections in OF_FAMILIES.items():
+        of_families = [section for family in all_families() for section in sections(family)]
 
+        def renewed(line: re.Match[str], own: list[str] = of_families) -> str:
+            kept = [section for section in line[2].split(", ") if section in params.SECTIONS]
+            return line[1] + ", ".join([*kept, *own])
 
-def _with_families(sections: str, module: str) -> str:
-    kept = [section for section in sections.split(", ") if section in params.SECTIONS]
-    return ", ".join([*kept, *(section for family in all_families() for section in OF_FAMILIES[module](family))])
-
-
-def _renewed(stage: str) -> str:
-    module = re.search(r"python -m (tasks\.\w+)", stage)
-    if module is None or "always_changed: true" in stage:
-        return stage
-    if module[1] in OF_FAMILIES:
-        stage = re.sub(r"(?<=    params: \[).*(?=\])", lambda line: _with_families(line[0], module[1]), stage)
-    without = re.sub(r"^      - (sonorant|tasks)/.*\n", "", stage, flags=re.MULTILINE)
-    lines = "".join(f"      - {dep}\n" for dep in code_of(module[1]))
-    return re.sub(r"^    deps:\n(      - .*\n)*", lambda deps: deps[0] + lines, without, count=1, flags=re.MULTILINE)
+        graph = re.sub(rf"(\n  {stage}:\n(?:    .*\n)*?    params: \[)([^\]]*)", renewed, graph)
+    return graph
 
 
 def main() -> None:
-    """Write dvc.yaml, or fail where it is not what the imports say."""
-    parser = argparse.ArgumentParser(prog="python -m tasks.code_deps", description=__doc__)
-    parser.add_argument("--write", action="store_true", help="renew dvc.yaml; without it, say whether it is up to date")
+    """Print the files of a stage, renew dvc.yaml, or fail where it must be renewed."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tasks.code_deps", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("stage", nargs="?", help="stage of dvc.yaml whose files to print")
+    parser.add_argument("--write", action="store_true", help="renew dvc.yaml")
     arguments, path = parser.parse_args(), ROOT / "dvc.yaml"
     graph = path.read_text(encoding="utf-8")
-    if arguments.write:
+    if arguments.stage:
+        if arguments.stage not in stages(graph):
+            raise SonorantError(f"unknown stage '{arguments.stage}'{did_you_mean(arguments.stage, stages(graph))}")
+        print(*(file.relative_to(ROOT) for file in code_of(arguments.stage)), sep="\n")
+    elif arguments.write:
         path.write_text(generated(graph), encoding="utf-8")
     elif generated(graph) != graph:
-        raise SonorantError(f"{path}: its code dependencies are old; run: python -m tasks.code_deps --write")
+        raise SonorantError(f"{path}: run: python -m tasks.code_deps --write")
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from sonorant.families.family import ModelKind, VoiceConfig
 from sonorant.files import read_json, sha256_file, write_json
 from sonorant.plugins import load_family
 from tasks import params
+from tasks.code_deps import write_notes
 from tasks.stage import add_inputs, run
 
 SEEN = "seen.json"
@@ -41,6 +42,7 @@ def main() -> None:
     parser.add_argument("--models", type=Path, required=True, help="where the training stages leave their models")
     parser.add_argument("--out", type=Path, required=True, help="folder of the notes: <stage>.json")
     arguments = parser.parse_args()
+    write_notes(arguments.out / "code")
     settings = params.read()
     family = load_family(params.load("voice", VoiceConfig).family)
     stages = {"train_waveform": family.waveform, "train_predictor": family.predictor}

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import sonorant
-from sonorant.files import sha256_tree
+from sonorant.cache import code_of
 
 
 def fingerprint(content: dict[str, Any]) -> str:
@@ -19,7 +19,7 @@ def fingerprint(content: dict[str, Any]) -> str:
 
 def code_in_use() -> str:
     """16 hex digits over the code of the package: provenance alone, a training goes on under other code."""
-    return sha256_tree([Path(sonorant.__file__).parent])[:16]
+    return code_of(sonorant)[:16]
 
 
 def in_use(train: dict[str, Any]) -> dict[str, Any]:
