@@ -162,7 +162,7 @@ def speed(folder: Path, place: Path, device: torch.device) -> Answer:
     for kind in KINDS:
         for precision, compiled in ways:
             changes = {"precision": precision, "compile": compiled}
-            with _alone(place / f"{kind}-{precision}-{compiled}", kind, folder, device, **changes) as (trainer, _):
+            with alone(place / f"{kind}-{precision}-{compiled}", kind, folder, device, **changes) as (trainer, _):
                 name = f"{kind} {precision}{' compiled' if compiled else ''}"
                 found[name] = _measured(trainer, warm_up=15 if compiled else 5, steps=20 if on_gpu else 2)
                 found["parameters " + kind] = sum(p.numel() for p in trainer.recipe.model.parameters())
@@ -174,14 +174,14 @@ def _measured(trainer: Trainer, warm_up: int, steps: int) -> dict[str, float]:
     stream = trainer.steps()
     for _ in range(warm_up):
         trainer.take_step(*next(stream))
-    _settle()
+    settle()
     memory.forget_peak(trainer.ranks.device)
     start, frames = time.perf_counter(), 0.0
     for _ in range(steps):
         micro_batches, batches = next(stream)
         trainer.take_step(micro_batches, batches)
         frames += sum(trainer.recipe.units(batch)["frames"] for batch in micro_batches)
-    _settle()
+    settle()
     seconds = time.perf_counter() - start
     return {
         "mel_frames_per_second": round(frames / seconds),
@@ -191,14 +191,14 @@ def _measured(trainer: Trainer, warm_up: int, steps: int) -> dict[str, float]:
     }
 
 
-def _settle() -> None:
+def settle() -> None:
     if torch.cuda.is_available():
         torch.cuda.synchronize()
 
 
 def alignment(folder: Path, place: Path, device: torch.device) -> Answer:
     """The alignment search's share of an acoustic step, timed on one of its batches."""
-    with _alone(place, "acoustic", folder, device) as (trainer, _):
+    with alone(place, "acoustic", folder, device) as (trainer, _):
         steps = 20 if device.type == "cuda" else 2
         step = 1 / _measured(trainer, warm_up=steps, steps=steps)["steps_per_second"]
         planned = trainer.recipe.plan.steps(0)[:1]
@@ -207,10 +207,10 @@ def alignment(folder: Path, place: Path, device: torch.device) -> Answer:
         prior = torch.randn(len(mel), batch["tokens"].shape[1], mel.shape[2], device=device)
         times = []
         for _ in range(steps):
-            _settle()
+            settle()
             start = time.perf_counter()
             align(prior, mel, tokens, frames)
-            _settle()
+            settle()
             times.append(time.perf_counter() - start)
     search = median(times)
     found = {"step_ms": round(1000 * step, 2), "search_ms": round(1000 * search, 2), "share": round(search / step, 4)}
@@ -223,7 +223,7 @@ def auto_budget(folder: Path, place: Path, device: torch.device) -> Answer:
     share, found = 0.1, {}
     memory.STEPS_AN_EPOCH = 1
     for kind, amount in zip(KINDS, ("frames_per_micro_batch", "segments_per_micro_batch"), strict=True):
-        with _alone(place / kind, kind, folder, device, **{amount: "auto"}) as (trainer, _):
+        with alone(place / kind, kind, folder, device, **{amount: "auto"}) as (trainer, _):
             budget = memory.find_budget(trainer.trained, share)
             memory.forget_peak(device)
             _measured(trainer, warm_up=0, steps=20)
@@ -242,7 +242,7 @@ def out_of_memory(folder: Path, place: Path, device: torch.device) -> Answer:
     """Let memory run out on a GPU made small: micro-batches are halved, and training goes on."""
     if device.type == "cpu":
         return {"not run": "a CPU's memory cannot be made small for one process"}, True
-    with _alone(place, "acoustic", folder, device) as (trainer, run):
+    with alone(place, "acoustic", folder, device) as (trainer, run):
         first = _measured(trainer, warm_up=0, steps=2)
         total = torch.cuda.get_device_properties(0).total_memory / 2**30
         memory.forget_peak(device)
@@ -284,7 +284,7 @@ def doctor(folder: Path, place: Path, device: torch.device) -> Answer:
 
 
 @contextmanager
-def _alone(
+def alone(
     place: Path, kind: str, folder: Path, device: torch.device, **changes: Any
 ) -> Iterator[tuple[Trainer, RunDirectory]]:
     """Train a model of the published size on the speech corpus in this process, a group of one; the trainer, and its
