@@ -8,9 +8,9 @@ from sonorant.audio.conditioning import ConditionConfig
 from sonorant.audio.mel import MelConfig
 from sonorant.audio.recognizers import RecognizerConfig
 from sonorant.corpus.audit.audit import AuditConfig
-from sonorant.corpus.audit.cut_words import FeaturesConfig
 from sonorant.corpus.importers import CorpusConfig
 from sonorant.corpus.preparation import PrepareConfig
+from sonorant.corpus.short_clips import FeaturesConfig
 from sonorant.errors import SonorantError
 from sonorant.evaluation.evaluation import EvaluateConfig
 from sonorant.evaluation.report.report_page import ReportConfig

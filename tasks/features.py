@@ -5,8 +5,8 @@ import argparse
 from pathlib import Path
 
 from sonorant.audio.mel import MelConfig
-from sonorant.corpus.audit.cut_words import FeaturesConfig, read_short_clips
 from sonorant.corpus.manifest import Utterance, read_manifest
+from sonorant.corpus.short_clips import FeaturesConfig, read_short_clips
 from sonorant.features.feature_writer import write_features
 from sonorant.features.store import StoreConfig
 from sonorant.features.subset import first_minutes, minutes_of

@@ -23,7 +23,7 @@ from sonorant.audio.wav import read_audio
 from sonorant.corpus.importers import CorpusConfig, import_corpus
 from sonorant.corpus.manifest import Utterance, read_manifest
 from sonorant.extras.long.cutting import MARGIN
-from sonorant.extras.long.script import plain_words
+from sonorant.text.written_words import plain_words
 from tasks.params import load
 from tasks.stage import run
 

@@ -16,8 +16,7 @@ from benchmarks.processes import ROOT
 from sonorant.audio.conditioning import ConditionConfig, Conditioning, Level
 from sonorant.audio.measures import Measures
 from sonorant.corpus.manifest import SPLITS, Utterance, read_manifest, write_manifest
-from sonorant.corpus.preparation.speaker_summary import summarize_speakers
-from sonorant.corpus.preparation.summary import summarize, summary_page
+from sonorant.corpus.preparation.summary import summarize, summarize_speakers, summary_page
 from sonorant.corpus.splits import beyond, split_key, split_of
 from sonorant.features.code_batches import Prompts
 from sonorant.features.feature_store import ARRAYS

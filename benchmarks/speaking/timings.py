@@ -28,8 +28,8 @@ from sonorant.audio.wav import read_audio
 from sonorant.errors import SonorantError
 from sonorant.evaluation.short_texts.listener import REVISION, Listener
 from sonorant.evaluation.short_texts.texts import suite
-from sonorant.extras.long.script import plain_words
 from sonorant.speech.voice import Voice
+from sonorant.text.written_words import plain_words
 from tasks.stage import run
 
 MOST_MEDIAN_MS, MOST_95_MS = 25.0, 100.0

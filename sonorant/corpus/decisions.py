@@ -1,17 +1,17 @@
-"""What a person decided about clips: `corpora/<name>.decisions.csv`, written by `sonorant review` or by hand.
-
-A clip is named by its content, so a decision holds whatever the file or the id is called, and for every copy.
-"""
+"""Decisions of a person about clips: `corpora/<name>.decisions.csv`, written by `sonorant review` or by hand. A clip
+is named by its content, so a decision applies to every copy, under any file name or id."""
 
 import csv
 import io
 import math
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
+from sonorant.audio.decoding import header
 from sonorant.corpus.manifest import Defect, Utterance
 from sonorant.errors import SonorantError
 from sonorant.files import did_you_mean, write_text
@@ -19,33 +19,31 @@ from sonorant.files import did_you_mean, write_text
 COLUMNS = ("clip", "decision", "text", "start", "end", "note")
 REQUIRED = COLUMNS[:2]
 ROUNDING = 0.0005
-"""Seconds that an edge may lie beyond the clip, because edges are written in milliseconds."""
+"""Seconds by which an edge may exceed the clip, as edges are written in milliseconds."""
 Verdict = Literal["keep", "drop", "edit"]
 _NAME = re.compile(r"[0-9a-f]{12}(@\d+\.\d{3}-(\d+\.\d{3}|end))?")
 _NAME_HINT = "the first 12 digits of the audio file's SHA-256, with @<start>-<end> if it is a part of its file"
 
 
 def clip_name(sha256: str, start: float | None = None, end: float | None = None) -> str:
-    """Name a clip by the hex SHA-256 of its audio file, and by its part of the file in seconds if it is not the whole.
-
-    `ab12cd34ef56`, `ab12cd34ef56@1.000-4.250`, or `ab12cd34ef56@1.000-end`; `sha256sum FILE` finds the file.
-    """
+    """Name of a clip: hex SHA-256 of its audio file, and its part of the file in seconds: `ab12cd34ef56`,
+    `ab12cd34ef56@1.000-4.250` or `ab12cd34ef56@1.000-end`. `sha256sum FILE` finds the file."""
     whole = start is None and end is None
     return sha256[:12] + ("" if whole else f"@{start or 0.0:.3f}-{'end' if end is None else f'{end:.3f}'}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """One row of the file. Raises ValueError naming the column if it contradicts itself."""
+    """One row of the file. Raises ValueError naming a column that contradicts another."""
 
     clip: str
     decision: Verdict
     text: str = ""
-    """edit: the new text; empty = the text stays."""
+    """edit: new text; empty = unchanged."""
     start: float | None = None
-    """edit: the new start, seconds from the clip's own start; None = it stays."""
+    """edit: new start in seconds from the clip's start; None = unchanged."""
     end: float | None = None
-    """edit: the new end, seconds from the clip's own start; None = it stays."""
+    """edit: new end in seconds from the clip's start; None = unchanged."""
     note: str = ""
 
     def __post_init__(self) -> None:
@@ -71,11 +69,8 @@ class Decision:
 
 
 def apply(utterance: Utterance, decision: Decision, seconds: float | None = None) -> Utterance | Defect:
-    """Return the utterance with its new text and edges, or the defect for which it is dropped.
-
-    `seconds`: length of the utterance as found; None = not known. Raises ValueError naming the column of an edge
-    outside it.
-    """
+    """The edited utterance, or the defect of a dropped one. `seconds`: length of the utterance; None = unknown.
+    Raises ValueError naming the column of an edge outside it."""
     if decision.decision == "drop":
         return Defect.DROPPED
     if decision.decision == "keep":
@@ -93,10 +88,8 @@ def apply(utterance: Utterance, decision: Decision, seconds: float | None = None
 
 
 def read_decisions(path: Path) -> dict[str, Decision]:
-    """Return the decisions by clip, in file order. Raises SonorantError naming file, row and column.
-
-    Row 1 names the columns, in any order; text, start, end and note may be absent.
-    """
+    """Decisions by clip, in file order. Row 1 names the columns in any order; text, start, end and note are
+    optional. Raises SonorantError naming file, row and column."""
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
@@ -126,11 +119,8 @@ def read_decisions(path: Path) -> dict[str, Decision]:
 
 
 def write_decision(path: Path, clip: str, decision: Decision | None) -> dict[str, Decision]:
-    """Write the decision on a clip, or take it back (None), and return all; what stands in the file otherwise stays.
-
-    The file is read again first, as a person may have changed it, and replaced as a whole. Raises SonorantError if it
-    is damaged; nothing is written then.
-    """
+    """Write the decision on a clip, or remove it (None); return all. Other rows stay. The file is read again first
+    and replaced as a whole. Raises SonorantError if it is damaged, and writes nothing then."""
     decisions = read_decisions(path) if path.exists() else {}
     if decision is None:
         decisions.pop(clip, None)
@@ -141,11 +131,11 @@ def write_decision(path: Path, clip: str, decision: Decision | None) -> dict[str
 
 
 def write_decisions(path: Path, decisions: dict[str, Decision]) -> None:
-    """Write all decisions, atomically. Raises SonorantError if the file cannot be written."""
+    """Write atomically. Raises SonorantError if the file cannot be written."""
     buffer = io.StringIO(newline="")
     rows = ([_cell(getattr(row, name)) for name in COLUMNS] for row in decisions.values())
     for cells in ([*COLUMNS], *rows):
-        # Python 3.11 leaves a cell unquoted whose only line break is a carriage return.
+        # Python 3.11 does not quote a cell whose only line break is a carriage return.
         careful = "\r" in "".join(cells)
         quoting: Literal[0, 1] = csv.QUOTE_ALL if careful else csv.QUOTE_MINIMAL
         csv.writer(buffer, lineterminator="\n", quoting=quoting).writerow(cells)
@@ -205,3 +195,54 @@ def _seconds(name: str, values: dict[str, str]) -> float | None:
         return float(cell) if cell else None
     except ValueError:
         raise ValueError(f"column {name}: {cell!r} is not a number; write seconds as 1.25") from None
+
+
+@dataclass(frozen=True)
+class Decided:
+    utterances: list[Utterance]
+    """Edited; dropped ones have the defect DROPPED. Those with a readable file have a `clip`."""
+    notes: list[str]
+    """The note of the decision, for dropped ones."""
+    counts: dict[str, Any] | None
+    """Number of decisions of each kind, and of unused ones; None without decisions."""
+    warning: str | None
+
+
+def decide(rows: Sequence[Utterance], files: Sequence[str | None], corpus: Path, named: str | None) -> Decided:
+    """Apply the decisions of the file `named` (None = none). `files`: hex SHA-256 of each row's audio file, None if
+    unreadable. Raises SonorantError naming file, clip and column."""
+    decisions = read_decisions(Path(named)) if named else {}
+    utterances, notes, counts, used = [], [], Counter[str](), set[str]()
+    for row, file in zip(rows, files, strict=True):
+        clip = None if file is None else clip_name(file, row.start, row.end)
+        decision, utterance, note = decisions.get(clip or ""), replace(row, clip=clip), ""
+        if decision is not None:
+            used.add(decision.clip)
+            counts[decision.decision] += 1
+            try:
+                applied = apply(utterance, decision, _length_found(corpus, row))
+            except ValueError as error:
+                raise SonorantError(f"{named}: {decision.clip}: {error}; change it there") from None
+            if applied is Defect.DROPPED:
+                utterance, note = replace(utterance, defect=Defect.DROPPED), decision.note or f"so decided in {named}"
+            elif isinstance(applied, Utterance):
+                utterance = applied
+        utterances.append(utterance)
+        notes.append(note)
+    if named is None:
+        return Decided(utterances, notes, None, None)
+    unused = [clip for clip in decisions if clip not in used]
+    told = {"keep": counts["keep"], "drop": counts["drop"], "edit": counts["edit"], "unused": len(unused)}
+    warning = f"{named}: {len(unused)} decisions name no clip of this corpus, first {unused[0]}" if unused else None
+    return Decided(utterances, notes, told, warning)
+
+
+def _length_found(corpus: Path, utterance: Utterance) -> float | None:
+    """Length of an utterance; None if only decoding shows it."""
+    if utterance.end is not None:
+        return utterance.end - (utterance.start or 0.0)
+    try:
+        found = header(corpus / str(utterance.audio))
+    except SonorantError:
+        return None
+    return found.seconds - (utterance.start or 0.0) if found.least == found.frames else None

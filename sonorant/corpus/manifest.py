@@ -1,8 +1,4 @@
-"""The manifest: one line per utterance, first of the corpus as found, then of the corpus as prepared.
-
-`Defect` lists everything that can be wrong with an utterance. Importers note it for rows they cannot read; `prepare`
-finds the other defects and rejects both kinds.
-"""
+"""The manifest: one line per utterance of a corpus, as imported or as prepared."""
 
 import dataclasses
 from collections.abc import Iterable, Sequence
@@ -22,14 +18,14 @@ SPLITS = ("train", "validation", "test")
 
 
 class Defect(StrEnum):
-    """Why an utterance is rejected, as the report says it."""
+    """Reason to reject an utterance."""
 
-    # found by an importer, in the row
+    # by an importer
     WRONG_COLUMNS = "wrong column count"
     UNREADABLE_ROW = "row is not JSON"
     NOT_UTF8 = "text not UTF-8"
     LEAVES_FOLDER = "path leaves the corpus folder"
-    # found by prepare
+    # by `prepare`
     DUPLICATE_ID = "duplicate id"
     EMPTY_TEXT = "empty text"
     MISSING_AUDIO = "missing audio"
@@ -60,78 +56,76 @@ class Utterance:
     """One recording and its text; None = not known yet."""
 
     id: str
-    """Unique in an accepted manifest."""
     audio: str | None
-    """Audio file with forward slashes, relative to the corpus folder or absolute; None if the row names no usable one.
-    A corpus is read where it lies, so the file may lie elsewhere (`../../corpora/mine/a.wav`); it then has `sha256`."""
+    """Audio file with forward slashes, absolute or relative to the corpus folder, and possibly outside it
+    (`../../corpora/mine/a.wav`); it then has `sha256`. None if the row names no usable file."""
     start: float | None = None
-    """Where the utterance begins in its file, in seconds; None = with the file."""
+    """Start in its file in seconds; None = start of the file."""
     end: float | None = None
-    """Where it ends, in seconds; None = with the file."""
+    """End in its file in seconds; None = end of the file."""
     text: str
-    """Text as found, whitespace collapsed."""
+    """Text as imported, whitespace collapsed."""
     speaker: str
     language: str
-    """Language tag, such as en-us."""
+    """Such as en-us."""
     spoken: str | None = None
-    """Text as the frontend speaks it: numbers, dates and abbreviations written out."""
+    """Text with numbers, dates and abbreviations written out."""
     seconds: float | None = None
-    """Duration as it is learned from, conditioned."""
+    """Duration after conditioning."""
     sample_rate: int | None = None
-    """Hz, as recorded."""
+    """Hz of the recording."""
     channels: str | None = None
-    """What its channels are to each other, in the words of `sonorant.audio.channels.Channels`."""
+    """A value of `sonorant.audio.channels.Channels`."""
     channel_correlation: float | None = None
-    """Of the two live channels that are least alike; None for fewer than two."""
+    """Of the two least alike live channels; None for fewer than two."""
     sha256: str | None = None
-    """Hex SHA-256 of the audio file's bytes."""
+    """Hex SHA-256 of the audio file."""
     conditioning: Conditioning | None = None
-    """What is done to the recording before it is heard or learned from."""
+    """Changes to the recording before it is used."""
     measures: Measures | None = None
-    """What the recording sounds like, before that."""
+    """Measurements before conditioning."""
     clip: str | None = None
-    """Name by content, before any edit: see `sonorant.corpus.decisions.clip_name`."""
+    """`sonorant.corpus.decisions.clip_name` before any edit."""
     confidence: float | None = None
-    """How sure a recogniser is of the text that it gave, 0 to 1; None = the text was given, or it does not tell."""
+    """Confidence of the recogniser that produced the text, 0 to 1; None for a given text."""
     split: str | None = None
     """train, validation or test."""
     defect: str | None = None
-    """A `Defect` that the importer found; `prepare` rejects the utterance."""
+    """A `Defect` found by the importer."""
 
 
 def write_manifest(path: Path, utterances: Iterable[Utterance]) -> None:
-    """Write one JSON object an utterance, atomically; fields that are None are left out."""
+    """Write one JSON object per utterance, atomically, without fields that are None."""
     rows = (dataclasses.asdict(utterance) for utterance in utterances)
     write_jsonl(path, ({key: value for key, value in row.items() if value is not None} for row in rows))
 
 
 def read_manifest(path: Path) -> list[Utterance]:
-    """Return the utterances of a manifest in file order. Raises SonorantError naming file, row and field."""
+    """Utterances in file order. Raises SonorantError naming file, row and field."""
     return [_utterance(row, path, number) for number, row in enumerate(iterate_jsonl(path), 1)]
 
 
 def path_inside(folder: Path, file: str) -> Path | None:
-    """`file` relative to `folder`; None if it lies outside by `..`, an absolute path or a symbolic link."""
+    """`file` relative to `folder`; None if it is outside by `..`, an absolute path or a symbolic link."""
     try:
         return (folder / file).resolve().relative_to(folder.resolve())
-    except (ValueError, OSError, RuntimeError):  # elsewhere or a NUL byte; a name too long; a loop of links
+    except (ValueError, OSError, RuntimeError):  # outside, a NUL byte, a name too long, or a loop of links
         return None
 
 
 def may_be_read(corpus: Path, utterance: Utterance) -> bool:
-    """Whether its file lies in the folder `corpus`, or an importer has found it to lie in the user's own corpus."""
+    """Whether its file is in the folder `corpus`, or was found by an importer in the user's corpus."""
     return utterance.sha256 is not None or path_inside(corpus, utterance.audio or "") is not None
 
 
 def corpus_files(corpus: Path, utterances: Sequence[Utterance]) -> tuple[Path, ...]:
-    """Files by which a machine that sees another corpus, or none, is told apart: the manifest and the first recording,
-    which may lie elsewhere; those of the two that are there."""
+    """Existing files that identify a corpus on another machine: the manifest and the first recording."""
     audio = next((corpus / str(row.audio) for row in utterances if may_be_read(corpus, row)), None)
     return tuple(file for file in (corpus / "manifest.jsonl", audio) if file is not None and file_exists(file))
 
 
 def file_exists(path: Path) -> bool:
-    """Whether the file exists; False also for a name that no file can have."""
+    """False also for an impossible name."""
     try:
         return path.is_file()
     except OSError:
@@ -176,5 +170,5 @@ def _utterance(row: Any, path: Path, number: int) -> Utterance:
 
 def _nested(value: Any, kind: type, where: str, field: str) -> Any:
     with suppress(DoubtError):
-        return built(kind, value)  # of JSON already: half the time that `parse_checked` takes
+        return built(kind, value)  # takes half the time of `parse_checked`
     return parse_checked(value, kind, Path(where), key=field, hint="run the stage prepare again")

@@ -1,4 +1,4 @@
-"""Which phones and diphones a list of prompts makes a speaker say."""
+"""Phones and diphones in a list of prompts."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -11,35 +11,33 @@ from sonorant.text import Frontend
 from sonorant.text.frontend import PAUSES
 
 SILENCE = "_"
-"""In a diphone: any pause, and the silence before and after a prompt."""
+"""In a diphone: a pause, or the start or end of a prompt."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Coverage:
-    """Counts over a list of prompts."""
-
     sentences: int
     characters: int
-    """Characters of all prompts as written, with spaces, without line ends."""
+    """As written, with spaces, without line ends."""
     phones: dict[str, int]
-    """Occurrences of every phone of the language's inventory, rarest first; 0 if no prompt holds it."""
+    """Occurrences of every phone of the inventory, rarest first."""
     pauses: dict[str, int]
     diphones: dict[tuple[str, str], int]
-    """Occurrences of each pair of neighbours, across words too; either may be `SILENCE`."""
+    """Occurrences of each pair of neighbours, also across words, with `SILENCE`."""
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Phones of the inventory that no prompt holds."""
+        """Phones that do not occur."""
         return tuple(phone for phone, count in self.phones.items() if count == 0)
 
     @property
     def possible_diphones(self) -> int:
-        """Ordered pairs of phones, with silence. An upper bound: no language uses all of them."""
+        """Ordered pairs of phones and silence: an upper bound."""
         return len(self.phones) ** 2 + 2 * len(self.phones)
 
 
 def read_prompts(path: Path) -> list[str]:
-    """The non-blank lines of a UTF-8 file. Raises SonorantError naming the file if it is unreadable or empty."""
+    """Non-blank lines of a UTF-8 file. Raises SonorantError if it is unreadable or empty."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
@@ -54,7 +52,7 @@ def read_prompts(path: Path) -> list[str]:
 
 
 def measure_coverage(prompts: Iterable[str], frontend: Frontend) -> Coverage:
-    """Count the phones that `frontend` speaks. Raises SonorantError quoting a prompt that cannot be spoken."""
+    """Raises SonorantError quoting a prompt that cannot be spoken."""
     symbols: Counter[str] = Counter()
     diphones: Counter[tuple[str, str]] = Counter()
     sentences = characters = 0
@@ -83,7 +81,7 @@ def _diphones(sequence: list[str]) -> list[tuple[str, str]]:
 
 
 def describe(coverage: Coverage) -> str:
-    """The counts for a person: totals, phones rarest first, pauses, diphones, missing phones."""
+    """The counts as text."""
     phones = sum(coverage.phones.values())
     share = len(coverage.diphones) / coverage.possible_diphones
     present = len(coverage.phones) - len(coverage.missing)

@@ -1,19 +1,23 @@
-"""A few words cut out of an utterance, to be learned from as an utterance of their own.
+r"""A few words cut out of an utterance, to train on as an utterance of their own.
 
-The alignment says between which words to cut. The cut itself is made where the sound is quietest there, and the
-utterance's own silence is put around it.
+The audit's alignment gives the gaps between words; the cut is made where a gap is quietest, and the utterance's own
+silence is added around it. A voice trained without short texts babbles on them.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
 from sonorant.audio.arrays import Floats
 from sonorant.audio.conditioning import joined
 from sonorant.audio.voice_activity import Span
+from sonorant.corpus.audit.findings import Audited, read_audit
 from sonorant.corpus.manifest import Utterance
+from sonorant.corpus.splits import text_key
+from sonorant.errors import SonorantError
 from sonorant.text.frontend import Phoneme
 
 _FRAME = 0.01  # seconds
@@ -25,28 +29,26 @@ class ShortClip:
 
     utterance: Utterance
     words: slice
-    """Which words, counted from 0."""
+    """Indices of the words."""
     before: Span | None
-    """Seconds of the utterance within which to cut, between two words; None: the clip begins with the utterance."""
+    """Seconds of the gap to cut in; None: the clip starts with the utterance."""
     after: Span | None
-    """The same of its end."""
+    """The same at its end."""
 
     @property
     def gap(self) -> float:
-        """Seconds of the shorter gap in which it is cut."""
+        """Seconds of the shorter gap."""
         return min((end - start for start, end in filter(None, (self.before, self.after))), default=math.inf)
 
     @property
     def id(self) -> str:
-        """Of the clip among the utterances, such as `arctic_a0001 words 1 to 2`."""
+        """Such as `arctic_a0001 words 1 to 2`."""
         return f"{self.utterance.id} words {self.words.start + 1} to {self.words.stop}"
 
 
 def cut(samples: Floats, rate: int, clip: ShortClip) -> Floats:
-    """The clip's samples float32 (S',), of its utterance's samples (S,) at `rate` Hz.
-
-    To each side that is cut, the silence before the utterance's first word is joined, as far as there is any.
-    """
+    """Samples float32 (S',) of the clip from its utterance's samples (S,) at `rate` Hz. Each cut side gets the
+    utterance's initial silence."""
     first = _quietest(samples, rate, clip.before) if clip.before else 0
     last = _quietest(samples, rate, clip.after) if clip.after else len(samples)
     silence = samples[: _silent(samples, rate)]
@@ -55,10 +57,7 @@ def cut(samples: Floats, rate: int, clip: ShortClip) -> Floats:
 
 
 def phonemes_of(phonemes: Sequence[Phoneme], words: slice) -> tuple[Phoneme, ...]:
-    """The phonemes of some of an utterance's words, and the pauses that follow them.
-
-    Raises ValueError if the utterance has fewer words.
-    """
+    """Phonemes of some words and the pauses after them. Raises ValueError if the utterance has fewer words."""
     starts = [place for place, phoneme in enumerate(phonemes) if phoneme.word_start]
     if words.stop > len(starts):
         raise ValueError(f"{len(starts)} words, not {words.stop}")
@@ -66,14 +65,14 @@ def phonemes_of(phonemes: Sequence[Phoneme], words: slice) -> tuple[Phoneme, ...
 
 
 def _quietest(samples: Floats, rate: int, span: Span) -> int:
-    """The middle of the quietest frame within a span of seconds."""
+    """The middle of the quietest frame in a span of seconds."""
     width, first = round(_FRAME * rate), round(span[0] * rate)
     power = _power(samples[first : round(span[1] * rate)], width)
     return first + (int(np.argmin(power)) * width + width // 2 if len(power) else 0)
 
 
 def _silent(samples: Floats, rate: int) -> int:
-    """How many samples at the start stay 20 dB below the loud tenth of them all."""
+    """Samples at the start that are 20 dB below the loudest tenth."""
     width = round(_FRAME * rate)
     power = _power(samples, width)
     if not len(power):
@@ -86,3 +85,81 @@ def _power(samples: Floats, width: int) -> Floats:
     """Mean squares of frames of `width` samples."""
     frames = samples[: len(samples) // width * width].reshape(-1, width)
     return np.asarray(np.square(frames).mean(axis=1))
+
+
+MOST_WORDS = 3
+LEAST_SECONDS_A_WORD, MOST_SECONDS = 0.2, 1.5
+LEAST_GAP = 0.05
+"""Minimum seconds between two words at a cut."""
+DOUBT = 0.2
+"""Maximum doubt of a word."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeaturesConfig:
+    """Section `features` of params.yaml."""
+
+    short_clips: float
+    """Single words and phrases to cut out of the training utterances and train on, as a share of their number; 0:
+    none."""
+    minutes: float | None = None
+    """Minutes of the training split to use; None: all."""
+
+    def __post_init__(self) -> None:
+        if self.minutes is not None and not self.minutes > 0:
+            raise ValueError(f"minutes must be above 0 or null, not {self.minutes}")
+        if not 0 <= self.short_clips <= 1:
+            raise ValueError(f"short_clips ({self.short_clips}) is a share of the training utterances, 0 to 1")
+
+
+def read_short_clips(utterances: Sequence[Utterance], audited: Path, share: float) -> list[ShortClip]:
+    """Clips to cut out of `utterances` by `audit.jsonl` in the folder `audited`. Raises SonorantError if no aligner
+    ran."""
+    if share == 0:
+        return []
+    rows = {row.id: row for row in read_audit(audited / "audit.jsonl")}
+    if not any(row.words for row in rows.values()):
+        raise SonorantError(
+            f"features.short_clips: {share:g} asks for words cut out of the utterances, and no aligner said where they "
+            f"are ({audited / 'summary.json'} tells why); set it to 0, or audit.sources to [aligner]"
+        )
+    return choose(utterances, rows, share)
+
+
+def choose(utterances: Sequence[Utterance], audited: Mapping[str, Audited], share: float) -> list[ShortClip]:
+    """Clips with the widest gaps, at most one per utterance, in the order of `utterances`: up to `share` times the
+    training utterances. None has the whole text of a held-out utterance."""
+    training = [utterance for utterance in utterances if utterance.split == "train"]
+    held_out = {text_key(utterance) for utterance in utterances if utterance.split != "train"}
+    best = []
+    for utterance in training:
+        row = audited.get(utterance.id)
+        clips = [] if row is None else [clip for clip in _clips(utterance, row) if _text(clip, row) not in held_out]
+        if clips:
+            best.append(max(clips, key=lambda clip: clip.gap))
+    wanted = sorted(best, key=lambda clip: clip.gap, reverse=True)[: round(share * len(training))]
+    chosen = {clip.id for clip in wanted}
+    return [clip for clip in best if clip.id in chosen]
+
+
+def _clips(utterance: Utterance, row: Audited) -> Iterator[ShortClip]:
+    """All possible clips of an utterance without doubtful words, single words first."""
+    words, count = row.words, len(row.words)
+    if row.fault is not None:
+        return
+    for length in range(1, min(MOST_WORDS, count - 1) + 1):
+        for first in range(count - length + 1):
+            past, own = first + length, words[first : first + length]
+            clip = ShortClip(
+                utterance=utterance,
+                words=slice(first, past),
+                before=(words[first - 1].end, own[0].start) if first else None,
+                after=(own[-1].end, words[past].start) if past < count else None,
+            )
+            lasts = LEAST_SECONDS_A_WORD * length <= own[-1].end - own[0].start <= MOST_SECONDS
+            if lasts and clip.gap >= LEAST_GAP and max(word.doubt for word in own) <= DOUBT:
+                yield clip
+
+
+def _text(clip: ShortClip, row: Audited) -> str:
+    return text_key(replace(clip.utterance, spoken=" ".join(word.text for word in row.words[clip.words])))

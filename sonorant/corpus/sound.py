@@ -1,4 +1,4 @@
-"""The sound of an utterance: its part of its recording, conditioned as `prepare` planned."""
+"""Sound of an utterance: its part of its recording, conditioned."""
 
 from functools import lru_cache
 from pathlib import Path
@@ -13,11 +13,8 @@ from sonorant.files import sha256_file
 
 
 def recording_of(corpus: Path, utterance: Utterance) -> Path:
-    """The utterance's audio file. `corpus`: folder of the manifest.
-
-    Recordings lie where their owner works on them. Raises SonorantError if the manifest has a hash and the file is
-    another by now, or gone: what is computed from it would be kept under the wrong name.
-    """
+    """The utterance's audio file; `corpus`: folder of the manifest. Raises SonorantError if the file changed or
+    vanished since the manifest was written: recordings stay where their owner works on them."""
     file = corpus / str(utterance.audio)
     if utterance.sha256 is None:
         return file
@@ -35,17 +32,15 @@ def recording_of(corpus: Path, utterance: Utterance) -> Path:
 
 @lru_cache(maxsize=2**14)
 def _hash(file: Path, size: int, modified: int) -> str:
-    """Of a long recording, which many utterances are parts of, only once. They come in no order, a shard draws from all
-    recordings, so many are remembered: a path and 64 digits each."""
+    """Cached, as many utterances share a long recording, in any order."""
     return sha256_file(file)
 
 
 def read_sound(corpus: Path, utterance: Utterance, sample_rate: int | None = None) -> tuple[np.ndarray, int]:
-    """Read the utterance as mono float32 (S,), full scale 1.0, and its rate in Hz; `sample_rate` (Hz) resamples.
+    r"""Read the utterance as mono float32 (S,), full scale 1.0, and its rate in Hz; `sample_rate` (Hz) resamples.
 
-    `corpus`: folder of the audio paths. Features, recognisers and raters all hear an utterance through this function,
-    so they hear the same. An utterance that was not prepared is heard as recorded. Raises SonorantError naming a file
-    that is absent, edited since or cannot be decoded.
+    Features, recognisers and raters all use this function. Without a plan of conditioning the recording is unchanged.
+    Raises SonorantError if the file is absent, changed or cannot be decoded.
     """
     samples, rate = read_audio(recording_of(corpus, utterance), start=utterance.start or 0.0, end=utterance.end)
     if utterance.conditioning is not None:

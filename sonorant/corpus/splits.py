@@ -1,4 +1,4 @@
-"""Which utterances are held out: decided by what they say, so that no take of a held-out sentence is learned."""
+"""Splits: which utterances are held out. Decided by the text, so that all takes of a sentence are in one split."""
 
 import hashlib
 import re
@@ -13,18 +13,18 @@ from sonorant.corpus.manifest import SPLITS, Utterance
 
 SplitBy = Literal["text", "id", "speaker"]
 NEAR = 0.2
-"""Share of the words that may differ between near-duplicates."""
+"""Largest share of differing words in near-duplicates."""
 _WORD = re.compile(r"\w+(?:['’]\w+)*")
 _SHINGLE = 3
-_COMMON = 50  # a run of words in more texts than this is a turn of phrase, not a sign of a near-duplicate
+_COMMON = 50  # a run of words in more texts than this is a common phrase
 _FEW = 10
 
 
 def split_of(key: str, *, validation: float, test: float) -> str:
-    """ "train", "validation" or "test" by `key` alone; `validation` and `test` are the fractions held out.
+    r""" "train", "validation" or "test" by `key` alone; `validation` and `test` are fractions.
 
-    The key's SHA-256 is a point in [0, 1), with test at one end and validation at the other. A larger fraction takes
-    from train only, never from the other held-out set.
+    The key's SHA-256 is a point in [0, 1), with test at one end and validation at the other, so that a larger fraction
+    takes from train only.
     """
     point = _point(key)
     if point < test:
@@ -33,10 +33,10 @@ def split_of(key: str, *, validation: float, test: float) -> str:
 
 
 def beyond(utterances: Iterable[Utterance], by: SplitBy, most: int) -> set[str]:
-    """Keys (`split_key`) of what is held out beyond `most` utterances each of validation and test.
+    r"""Keys (`split_key`) held out beyond `most` utterances each of validation and test.
 
-    Each set keeps the keys whose points are nearest to its end, whole, and one at least. So a smaller number holds out
-    a part of a larger one's, and what is added to a corpus moves nothing from training into a full set.
+    Each set keeps the keys nearest to its end, whole, and at least one. So a smaller `most` holds out a subset, and a
+    growing corpus moves nothing from training into a full set.
     """
     sizes = Counter((utterance.split, split_key(utterance, by)) for utterance in utterances)
     found = set()
@@ -50,12 +50,12 @@ def beyond(utterances: Iterable[Utterance], by: SplitBy, most: int) -> set[str]:
 
 
 def _point(key: str) -> float:
-    """Where the key lies in [0, 1)."""
+    """Point in [0, 1)."""
     return int.from_bytes(hashlib.sha256(key.encode("utf-8")).digest()[:8], "big") / 2**64
 
 
 def split_key(utterance: Utterance, by: SplitBy) -> str:
-    """What all utterances of one split's unit share: their text, their speaker, or the id that nothing shares."""
+    """Key that all utterances of one unit share."""
     match by:
         case "text":
             return text_key(utterance)
@@ -66,22 +66,19 @@ def split_key(utterance: Utterance, by: SplitBy) -> str:
 
 
 def text_key(utterance: Utterance) -> str:
-    """The words of the spoken text, equal for every take of a sentence: no case, no punctuation, numbers in words."""
+    """Words of the spoken text without case and punctuation, equal for every take of a sentence."""
     return " ".join(_WORD.findall(unicodedata.normalize("NFKC", utterance.spoken or "").casefold()))
 
 
 def read_in_training(utterances: Iterable[Utterance]) -> set[str]:
-    """`text_key` of every sentence that the training split holds."""
+    """`text_key` of every training sentence."""
     return {text_key(utterance) for utterance in utterances if utterance.split == "train"}
 
 
 def describe_texts(utterances: list[Utterance]) -> dict[str, Any]:
-    """How often sentences repeat, for `summary.json`.
-
-    `texts`: different ones. `takes`: utterances whose text another one has too. `held_out_read`: utterances of
-    validation and test whose text the training split holds as well. `near_duplicates`: pairs of a held-out text and the
-    training text that is nearest to it, if at most `NEAR` of their words differ.
-    """
+    """Repetition of sentences, for `summary.json`: `texts` (different ones), `takes` (utterances with a repeated
+    text), `held_out_read` (held-out utterances whose text is also in training), `near_duplicates` (held-out texts
+    with the nearest training text, if at most `NEAR` of the words differ)."""
     times = Counter(map(text_key, utterances))
     read = read_in_training(utterances)
     held_out = [u for u in utterances if u.split != "train"]
@@ -94,10 +91,10 @@ def describe_texts(utterances: list[Utterance]) -> dict[str, Any]:
 
 
 def near_duplicates(held_out: set[str], read: set[str]) -> list[dict[str, Any]]:
-    """The training text nearest to each held-out one, as `held_out`, `read` and `words`, the words that differ.
+    r"""The training text nearest to each held-out one, as `held_out`, `read` and `words` (number of differing words).
 
-    Only texts with three words in a row in common are compared, and the distance is Levenshtein's over words, so the
-    time grows with the number of texts, not with its square.
+    Levenshtein's distance over words, only between texts that share three words in a row, so that the time grows
+    linearly with the number of texts.
     """
     holders: dict[tuple[str, ...], list[str]] = {shingle: [] for text in held_out for shingle in _shingles(text)}
     for text in read:
@@ -124,7 +121,7 @@ def _distance(one: str, other: str) -> int:
 
 
 def few_texts(utterances: list[Utterance], by: SplitBy, validation: float, test: float) -> str | None:
-    """What to say of a corpus that says the same few things again and again, such as digits or commands; else None."""
+    """A warning if the corpus repeats a few texts, such as digits or commands; else None."""
     texts = len({text_key(utterance) for utterance in utterances})
     missing = [
         split

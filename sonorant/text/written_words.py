@@ -4,6 +4,7 @@ spaces and long dashes."""
 from __future__ import annotations
 
 import re
+import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,6 +12,8 @@ from itertools import accumulate
 
 from sonorant.text.frontend import NOTHING_GIVEN, PAUSES, GivenSounds, SpokenText
 
+_WORD = re.compile(r"\w+(?:'\w+)*")
+_MARKS = str.maketrans({"’": "'", "‘": "'", "ʼ": "'"})
 _TOKEN = re.compile(r"[^\s–—]+[–—]*|[–—]+")
 _EDGES = "\"'“”„‘’‚«»‹›()[]{}<>¿¡*_.,;:!?…。！？–—"
 """Marks around a word that do not belong to it."""
@@ -84,3 +87,8 @@ def place_words(
         else:
             before += written + " "
     return [tuple(words) for words in placed]
+
+
+def plain_words(text: str) -> list[str]:
+    """Words of a text in lower case without marks, to compare texts; compounds are split."""
+    return _WORD.findall(unicodedata.normalize("NFKC", text).translate(_MARKS).casefold().replace("_", " "))

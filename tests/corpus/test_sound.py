@@ -22,9 +22,9 @@ from sonorant.audio.voice_activity import speech_probability
 from sonorant.audio.wav import read_audio, resample
 from sonorant.corpus.manifest import Defect, Utterance, read_manifest, write_manifest
 from sonorant.corpus.preparation import PrepareConfig, prepare
-from sonorant.corpus.preparation.limits import LIMITS, beyond_limit
-from sonorant.corpus.preparation.outliers import Outlier, Recording, find_outliers
+from sonorant.corpus.preparation.checks import LIMITS, beyond_limit
 from sonorant.corpus.preparation.prepare import examine
+from sonorant.corpus.preparation.sound_summary import Outlier, Recording, find_outliers
 from sonorant.corpus.sound import read_sound
 from sonorant.errors import SonorantError
 from sonorant.features.feature_store import FeatureStore

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sonorant.corpus.manifest import SPLITS, Utterance
-from sonorant.corpus.preparation.speaker_summary import summarize_speakers
-from sonorant.corpus.preparation.summary import shares
+from sonorant.corpus.preparation.summary import shares, summarize_speakers
 
 utterances = st.lists(
     st.builds(

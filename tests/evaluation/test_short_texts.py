@@ -21,9 +21,9 @@ from sonorant.evaluation.short_texts.judgement import summarize_kinds
 from sonorant.evaluation.short_texts.listener import Listener, Said, listen, not_heard
 from sonorant.evaluation.short_texts.recorded_words import cut_words
 from sonorant.evaluation.short_texts.texts import SENTENCES, SHORT, SUITES, suite
-from sonorant.extras.long.script import plain_words
 from sonorant.files import read_json
 from sonorant.text import load_frontend
+from sonorant.text.written_words import plain_words
 from tests.evaluation.conftest import speak_with_flite
 from tests.support.command import error_line, run_command
 from tests.support.imports import ROOT

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sonorant.corpus.audit.cut_words import FeaturesConfig
 from sonorant.corpus.manifest import Utterance
+from sonorant.corpus.short_clips import FeaturesConfig
 from sonorant.features.subset import first_minutes, minutes_of
 from tasks.features import chosen
 

@@ -15,9 +15,9 @@ from sonorant.evaluation.short_texts.faults import Faults, find_faults, summariz
 from sonorant.evaluation.short_texts.listener import Said
 from sonorant.evaluation.short_texts.texts import SENTENCES as PLAIN
 from sonorant.evaluation.short_texts.texts import SHORT, SUITES
-from sonorant.extras.long.script import plain_words
 from sonorant.registry import PromoteConfig, RegisterConfig
 from sonorant.speech.bundle import GraphFile, read_bundle, write_bundle
+from sonorant.text.written_words import plain_words
 from sonorant.training.intervals import bootstrap, rate
 from tasks.params import load
 from tests.support.edited import edited

@@ -1,7 +1,7 @@
-"""The aligner: a small network that learns from the corpus itself which phone sounds when, in any language.
+r"""The aligner: a small network, trained on the corpus itself, that finds each phone's place in time, in any language.
 
-A ConvNeXt stack over log-mels with the CTC loss (Graves et al. 2006, "Connectionist Temporal Classification"). A clip
-is judged only by an aligner that never learned it. Shapes: T frames of 20 ms, L labels (the blank, then the phones).
+A ConvNeXt stack over log-mels with the CTC loss (Graves et al. 2006, "Connectionist Temporal Classification"). Clips
+are judged by an aligner that was not trained on them. Shapes: T frames of 20 ms, L labels (blank, then phones).
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from sonorant.layers.convnext import GELU, ConvNeXtStack
 AUDIO = MelConfig(sample_rate=16000, n_fft=512, hop=160, n_mels=64, f_min=50.0, f_max=7600.0)
 STRIDE = 2
 SECONDS = AUDIO.hop * STRIDE / AUDIO.sample_rate
-"""Seconds of a frame that the aligner labels."""
+"""Seconds per frame."""
 CHANNELS, EXPANSION, KERNEL, BLOCKS, DROPOUT = 160, 2, 9, 5, 0.1
 LEARNING_RATE, WARMUP_STEPS, CLIP_NORM = 2e-3, 100, 5.0
 BATCH_FRAMES = 1500  # padded mel frames
@@ -32,7 +32,7 @@ _MASKED_BINS, _MASKED_FRAMES, _FRAMES_PER_MASK = 10, 16, 150
 
 @dataclass(frozen=True)
 class Lesson:
-    """A clip to learn from."""
+    """A training clip."""
 
     mel: NDArray[np.float16]
     """(mel frames, 64) from `mel_of`."""
@@ -51,7 +51,7 @@ class Aligner(nn.Module):
         self.out = nn.Linear(CHANNELS, labels)
 
     def forward(self, mel_BTM: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
-        """Mels (B, mel frames, 64) float32 and their lengths -> log-probabilities (B, T, L) and lengths in T."""
+        """Mels (B, mel frames, 64) float32 and lengths -> log-probabilities (B, T, L) and lengths in T."""
         frames_BTC = self.gelu(self.into(mel_BTM.transpose(1, 2))).transpose(1, 2)
         lengths_B = (lengths_B + STRIDE - 1) // STRIDE
         mask_BT1 = (torch.arange(frames_BTC.shape[1])[None] < lengths_B[:, None])[..., None].to(frames_BTC.dtype)
@@ -65,14 +65,13 @@ class Aligner(nn.Module):
 
 
 def mel_of(samples: Floats) -> tuple[NDArray[np.float16], Floats]:
-    """Samples (S,) at 16 kHz -> log-mel (ceil(S / 160), 64), each bin around its mean, so that level and colour do not
-    count; and the level of each frame before that, the mean over the bins."""
+    """Samples (S,) at 16 kHz -> log-mel (ceil(S / 160), 64) without the mean of each bin, so that level and colour
+    do not count; and the level of each frame."""
     mel = log_mel(torch.from_numpy(samples), AUDIO).T.numpy()
     return ((mel - mel.mean(axis=0)) / (mel.std() + 1e-3)).astype(np.float16), mel.mean(axis=1)
 
 
 def train(lessons: Sequence[Lesson], labels: int, steps: int, seed: int, progress: str) -> Aligner:
-    """Train an aligner of `labels` labels for `steps` steps, with a progress bar named `progress`."""
     torch.manual_seed(seed)
     generator = torch.Generator().manual_seed(seed)
     aligner = Aligner(labels).train()
@@ -100,12 +99,10 @@ def train(lessons: Sequence[Lesson], labels: int, steps: int, seed: int, progres
 
 
 def save(aligner: Aligner, file: BinaryIO) -> None:
-    """Write the weights."""
     torch.save(aligner.state_dict(), file)
 
 
 def load(path: Path) -> Aligner:
-    """Read the weights that `save` wrote."""
     weights = torch.load(path, weights_only=True)
     aligner = Aligner(len(weights["out.bias"]))
     aligner.load_state_dict(weights)
@@ -113,7 +110,7 @@ def load(path: Path) -> Aligner:
 
 
 def _batches(lessons: Sequence[Lesson], generator: torch.Generator) -> list[list[int]]:
-    """Clips of similar length together, in random order."""
+    """Clips of similar length, in random order."""
     jitter = torch.rand(len(lessons), generator=generator).numpy() * 60
     batches: list[list[int]] = [[]]
     for place in np.argsort(np.array([len(lesson.mel) for lesson in lessons]) + jitter).tolist():
@@ -124,7 +121,7 @@ def _batches(lessons: Sequence[Lesson], generator: torch.Generator) -> list[list
 
 
 def _masked(mel: NDArray[np.float16], generator: torch.Generator) -> Floats:
-    """Stretches of bins and frames at zero, the mean: SpecAugment (Park et al. 2019) without warping."""
+    """SpecAugment (Park et al. 2019) without warping."""
 
     def below(most: int) -> int:
         return int(torch.randint(0, max(1, most), (1,), generator=generator))

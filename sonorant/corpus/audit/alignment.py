@@ -1,4 +1,4 @@
-"""The aligners of a corpus, and what they find in its clips: each clip is examined by one that did not learn it."""
+"""Train a corpus' aligners and examine its clips, each with the aligner that was not trained on it."""
 
 import dataclasses
 import hashlib
@@ -13,14 +13,13 @@ import sonorant.corpus.audit.aligner
 import sonorant.corpus.audit.clip_scoring
 import sonorant.corpus.audit.evidence
 import sonorant.corpus.audit.planted
-import sonorant.corpus.audit.questions
-import sonorant.corpus.audit.search
+import sonorant.corpus.audit.readings
 import sonorant.corpus.sound
 import sonorant.layers.convnext
 from sonorant.cache import code_of, compute_missing, key_of
-from sonorant.corpus.audit.clip_scoring import Clip, Course, begin, examine, train_aligner
-from sonorant.corpus.audit.planted import Said
-from sonorant.corpus.audit.questions import Answer, Question, begin_weighing, weigh
+from sonorant.corpus.audit.clip_scoring import Course, JudgedClip, begin, examine, train_aligner
+from sonorant.corpus.audit.labels import Said
+from sonorant.corpus.audit.readings import Question, ReadingAnswer, begin_weighing, weigh
 from sonorant.corpus.manifest import Utterance, corpus_files
 from sonorant.corpus.splits import text_key
 from sonorant.files import atomic_file
@@ -28,7 +27,7 @@ from sonorant.processes import spread, usable_cores
 
 FOLDS = 2
 LEARNED_SECONDS = 5400
-"""Speech that an aligner learns from at most, so that its training takes minutes for any corpus."""
+"""Maximum speech for training, so that it takes minutes for any corpus."""
 PLANTED_CLIPS = 1500
 POOL = 400
 LEARNING = (
@@ -49,12 +48,8 @@ def train_aligners(
     steps: int,
     cache: Path,
 ) -> list[Path]:
-    """Train the aligners that the cache lacks, for so many steps. Returns for each utterance the weights of one that
-    did not learn it, nor another take of its text.
-
-    `labels`: how many there are, the blank among them: of the whole language, as the texts may change while an aligner
-    that did not learn from them is kept.
-    """
+    """Train the aligners missing in the cache. Returns for each utterance the weights of the aligner trained without
+    its text. `labels`: number for the whole language, so that edited texts do not change other aligners."""
     learning = code_of(*LEARNING)
     order = sorted(range(len(utterances)), key=lambda place: _order(utterances[place]))
     folds = [int(hashlib.sha256(text_key(utterance).encode()).hexdigest(), 16) % FOLDS for utterance in utterances]
@@ -95,16 +90,16 @@ def examine_clips(
     aligners: Sequence[Path],
     cache: Path,
 ) -> list[dict[str, Any]]:
-    """What `examine` finds in every clip, with faults planted into some of them."""
+    """`examine` every clip, with planted faults for some."""
     code = code_of(
-        *LEARNING, sonorant.corpus.audit.evidence, sonorant.corpus.audit.planted, sonorant.corpus.audit.search
+        *LEARNING, sonorant.corpus.audit.evidence, sonorant.corpus.audit.planted, sonorant.corpus.audit.evidence
     )
     planted = sorted(range(len(utterances)), key=lambda place: _order(utterances[place]))[:PLANTED_CLIPS]
     others = dict(zip(planted, [*planted[1:], planted[0]], strict=True))
     pool = sorted({word for place in planted for word in texts[place]})
     pool = sorted(pool, key=lambda word: hashlib.sha256(repr(word).encode()).hexdigest())[:POOL]
     clips = [
-        Clip(
+        JudgedClip(
             utterance=utterance,
             words=texts[place],
             aligner=aligners[place],
@@ -128,9 +123,9 @@ def examine_clips(
 
 def weigh_readings(
     corpus: Path, questions: Sequence[Question | None], aligners: Sequence[Path], cache: Path
-) -> dict[int, Answer]:
-    """What `weigh` finds for the utterances, by place, whose text may be read in other ways."""
-    code = code_of(*LEARNING, sonorant.corpus.audit.questions, sonorant.corpus.audit.search)
+) -> dict[int, ReadingAnswer]:
+    """`weigh` the utterances with other readings, by place."""
+    code = code_of(*LEARNING, sonorant.corpus.audit.readings, sonorant.corpus.audit.evidence)
     asked = {
         place: (question, aligners[place]) for place, question in enumerate(questions) if question and question.others
     }
@@ -153,7 +148,7 @@ def weigh_readings(
 
 
 def clip_key(utterance: Utterance) -> str:
-    """The utterance's sound: its file, its part of it, and its conditioning."""
+    """Hash of an utterance's sound: file, part and conditioning."""
     conditioning = utterance.conditioning and dataclasses.asdict(utterance.conditioning)
     return key_of(utterance.sha256, utterance.start, utterance.end, conditioning)
 
@@ -163,11 +158,11 @@ def _key(utterance: Utterance, words: tuple[Said, ...]) -> str:
 
 
 def _order(utterance: Utterance) -> str:
-    """A place in a random order that no other utterance changes."""
+    """Key of a random order that other utterances do not change."""
     return hashlib.sha256(clip_key(utterance).encode()).hexdigest()
 
 
 def _sample(places: list[int], utterances: Sequence[Utterance]) -> list[int]:
-    """The first places that make up `LEARNED_SECONDS`."""
+    """The first places that reach `LEARNED_SECONDS`."""
     seconds = np.cumsum([utterances[place].seconds or 0.0 for place in places])
     return places[: int(np.searchsorted(seconds, LEARNED_SECONDS)) + 1]

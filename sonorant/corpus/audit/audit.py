@@ -1,7 +1,7 @@
-"""The stage `audit`: does the sound of each utterance say its text?
+r"""The stage `audit`: does the sound of each utterance match its text?
 
-An aligner learned from the corpus itself and recognisers give figures, a judge that learned from planted faults makes a
-score of them. All that is computed for a clip is kept by its content; aligners by the clips that they learned.
+An aligner trained on the corpus and recognisers give figures; a judge trained on planted faults turns them into a
+score. Results are cached by the content of a clip.
 """
 
 from collections.abc import Sequence
@@ -13,21 +13,22 @@ import numpy as np
 
 from sonorant.audio.recognizers import RECOGNIZERS
 from sonorant.corpus.audit.alignment import clip_key, examine_clips, train_aligners, weigh_readings
-from sonorant.corpus.audit.audit_page import audit_page
 from sonorant.corpus.audit.fault_score import Exhibit, judge
 from sonorant.corpus.audit.findings import Audited, AuditedWord, Fault, Span, write_audit
 from sonorant.corpus.audit.hearing import compare_words, hear, words_of
-from sonorant.corpus.audit.planted import Said, plant
-from sonorant.corpus.audit.questions import Answer, Question, question_of, with_reading
-from sonorant.corpus.audit.texts import Labels
+from sonorant.corpus.audit.labels import Labels, Said
+from sonorant.corpus.audit.planted import plant
+from sonorant.corpus.audit.readings import Question, ReadingAnswer, question_of, with_reading
 from sonorant.corpus.manifest import Utterance, read_manifest, write_manifest
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_folder, write_json, write_jsonl, write_text
+from sonorant.pages.blocks import Section, Table, render
+from sonorant.pages.charts import Charts, columns
 
 ALIGNER = "aligner"
 LEAST_SECONDS, LEAST_CLIPS = 600, 100
-"""Below this an aligner learns nothing, and a judge cannot tell a fault from a habit."""
-_GAIN = 10.0  # nats by which a stretch must be better left to no word to be shown
+"""Minimum for training an aligner and a judge."""
+_GAIN = 10.0  # nats, minimum gain of a shown stretch without words
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,13 +36,13 @@ class AuditConfig:
     """Section `audit` of params.yaml."""
 
     sources: tuple[str, ...]
-    """What judges: `aligner`, and recognisers by name as in section `recognizer`; none = nothing is audited."""
+    """`aligner`, and recognisers as in section `recognizer`; empty = no audit."""
     steps: int
     """Training steps of an aligner."""
     doubt: float
-    """Score from which an utterance is called doubtful."""
+    """Score of a doubtful utterance."""
     drop_above: float | None = None
-    """Score above which an utterance is dropped without a person's decision; None = none is."""
+    """Score above which an utterance is dropped without a decision; None = none is."""
 
     def __post_init__(self) -> None:
         for source in self.sources:
@@ -67,17 +68,17 @@ def audit(
     skip: str | None = None,
     lexicon: str | None = None,
 ) -> None:
-    """Judge the utterances of the folder `prepared`, whose audio lies in `corpus`; write manifest.jsonl (without the
-    dropped ones), audit.jsonl, dropped.jsonl, summary.json and audit.html to `out`.
+    r"""Judge the utterances of the folder `prepared`, whose audio is in `corpus`; write manifest.jsonl (without dropped
+    ones), audit.jsonl, dropped.jsonl, summary.json and audit.html to `out`.
 
-    `cache`: folder of what earlier runs found; `skip`: why nothing needs to be judged; `lexicon`: file
-    of the user's words. Raises SonorantError if all utterances would be dropped.
+    `cache`: folder of earlier results; `skip`: reason to judge nothing; `lexicon`: file of the user's words. Raises
+    SonorantError if all utterances would be dropped.
     """
     utterances = read_manifest(prepared / "manifest.jsonl")
     texts: list[tuple[Said, ...]] = [()] * len(utterances)
     questions: list[Question | None] = [None] * len(utterances)
-    count = 1  # labels of an aligner: the blank, then the phones
-    answers: dict[int, Answer] = {}
+    count = 1  # blank and phones
+    answers: dict[int, ReadingAnswer] = {}
     ran = dict.fromkeys(config.sources, "ran")
     heard: dict[str, list[str]] = {}
     found: list[dict[str, Any]] = []
@@ -109,7 +110,7 @@ def audit(
 
 
 def why_not(utterances: Sequence[Utterance]) -> str | None:
-    """Why an aligner cannot learn from so little; None if it can."""
+    """Reason why a corpus is too small for an aligner, or None."""
     seconds = sum(utterance.seconds or 0.0 for utterance in utterances)
     if len(utterances) >= LEAST_CLIPS and seconds >= LEAST_SECONDS:
         return None
@@ -120,7 +121,7 @@ def why_not(utterances: Sequence[Utterance]) -> str | None:
 def _judge(
     texts: list[tuple[Said, ...]], found: list[dict[str, Any]], heard: dict[str, list[str]]
 ) -> tuple[list[float], list[Fault | None]]:
-    """Score and likeliest fault of every clip; zeros where nothing was found."""
+    """Score and most likely fault of every clip; zeros without figures."""
     understood = {name: [words_of(text) for text in said] for name, said in heard.items()}
 
     def figures(place: int, own: dict[str, float], words: Sequence[str]) -> dict[str, float]:
@@ -140,7 +141,7 @@ def _judge(
             exhibits.append(Exhibit(clip=place, fault=Fault(fault), figures=figures(place, own, words)))
     if not found and not heard:
         return [0.0] * len(texts), [None] * len(texts)
-    if not found:  # recognisers alone: they hear wrong texts, and nothing of cut sound
+    if not found:  # recognisers detect wrong texts, but not cut sound
         pool = sorted({word for text in texts for word in text})
         for place, text in enumerate(texts):
             for planted in plant(text, (0.0, 0.0), texts[place - 1], pool, str(place)):
@@ -160,7 +161,7 @@ def _audited(
     faults: list[Fault | None],
     config: AuditConfig,
 ) -> list[Audited]:
-    """The rows of audit.jsonl."""
+    """Rows of audit.jsonl."""
     lacking = [word[2] for row in found for word in row["words"]]
     usual, most = np.percentile(lacking, [90, 99]) if lacking else (0.0, 1.0)
     rows = []
@@ -193,7 +194,7 @@ def _audited(
 
 
 def _confidence(utterance: Utterance) -> dict[str, float]:
-    """How sure the recogniser was that gave the utterance its text; nothing where a person did."""
+    """The recogniser's confidence in its own text; empty for given texts."""
     return {} if utterance.confidence is None else {"confidence in the text": round(utterance.confidence, 3)}
 
 
@@ -220,3 +221,45 @@ def _write(
         write_jsonl(folder / "dropped.jsonl", ({"id": row.id, "score": row.score, "fault": row.fault} for row in gone))
         write_json(folder / "summary.json", summary)
         write_text(folder / "audit.html", audit_page(summary, audited))
+
+
+SHOWN = 200
+BINS = 40
+
+
+def audit_page(summary: dict[str, Any], audited: list[Audited]) -> str:
+    sources = [[name, said] for name, said in summary["sources"].items()]
+    kinds = [[fault, str(count)] for fault, count in summary["faults"].items()]
+    parts: list[Any] = [Table(caption="What judged", head=["source", "state"], rows=sources, prose=["state"])]
+    if not sources:
+        parts = ["Nothing judged: audit.sources is empty."]
+    if kinds:
+        parts.append(Table(caption="Likely faults", head=["fault", "utterances"], rows=kinds))
+    ran = any(said == "ran" for said in summary["sources"].values())
+    if ran:
+        parts.append(Charts(charts=[_scores([row.score for row in audited])]))
+    sections = [Section(anchor="judged", title="Judged", parts=parts)]
+    if ran:
+        worst = sorted(audited, key=lambda row: (-row.score, row.id))[:SHOWN]
+        head = ["id", "score", "likely fault", "text; doubtful words in brackets", "heard"]
+        rows = [[row.id, f"{row.score:.3f}", _fault(row), _marked(row), "; ".join(row.heard.values())] for row in worst]
+        table = Table(caption="The worst first", head=head, rows=rows, prose=head[2:])
+        hint = "Hear and decide: sonorant review. All of them are in audit.jsonl."
+        sections.append(Section(anchor="worst", title="Worst", parts=[hint, table]))
+    title = f"Audit: {summary['doubtful']} of {summary['utterances']} utterances are doubtful"
+    return render(__package__, "audit.html", title=title, sections=sections)
+
+
+def _fault(row: Audited) -> str | None:
+    return f"{row.fault}: {row.reading}" if row.reading else row.fault
+
+
+def _marked(row: Audited) -> str:
+    return " ".join(f"[{word.text}]" if word.doubtful else word.text for word in row.words)
+
+
+def _scores(scores: list[float]) -> Any:
+    counts, edges = np.histogram(scores, bins=BINS, range=(0, 1))
+    labels = [(float(place), f"{edges[place]:.2g}") for place in range(0, BINS + 1, BINS // 4)]
+    unit = "probability that text and sound do not match"
+    return columns("Score: utterances", unit, counts.tolist(), labels, logarithmic=True)

@@ -1,4 +1,4 @@
-"""One clip at work: its sound beside its text, and beside the faults planted into it. Runs in several processes."""
+"""Examine one clip with its text and with planted faults. Runs in several processes."""
 
 import io
 from dataclasses import dataclass
@@ -11,27 +11,26 @@ import torch
 
 from sonorant.audio.arrays import Floats
 from sonorant.corpus.audit.aligner import AUDIO, Aligner, Lesson, load, mel_of, save, train
-from sonorant.corpus.audit.evidence import Evidence, compare
-from sonorant.corpus.audit.planted import Said, plant
+from sonorant.corpus.audit.evidence import ClipEvidence, compare
+from sonorant.corpus.audit.labels import Said
+from sonorant.corpus.audit.planted import plant
 from sonorant.corpus.manifest import Utterance
 from sonorant.corpus.sound import read_sound
 
 
 @dataclass(frozen=True, kw_only=True)
-class Clip:
-    """An utterance, its words, and by which aligner it is judged."""
-
+class JudgedClip:
     utterance: Utterance
     words: tuple[Said, ...]
     aligner: Path
-    """Weights of an aligner that did not learn this clip."""
+    """Weights of an aligner not trained on this clip."""
     other: tuple[Said, ...] | None
-    """Words of another clip; None = nothing is planted into this one."""
+    """Words of another clip, for planting; None = plant nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Course:
-    """What an aligner learns from."""
+    """Training data and settings of an aligner."""
 
     corpus: Path
     clips: tuple[tuple[Utterance, tuple[Said, ...]], ...]
@@ -42,13 +41,13 @@ class Course:
 
 
 def train_aligner(course: Course) -> bytes:
-    """Train one aligner; the file of its weights."""
+    """Train one aligner; returns the file of its weights."""
     before = torch.get_num_threads()
     torch.set_num_threads(course.threads)
     try:
         aligner = train(_lessons(course), course.labels, course.steps, course.fold, f"aligner {course.fold + 1}")
     finally:
-        torch.set_num_threads(before)  # a cluster's worker does other work after it
+        torch.set_num_threads(before)  # a cluster's worker continues with other work
     file = io.BytesIO()
     save(aligner, file)
     return file.getvalue()
@@ -68,14 +67,14 @@ _corpus, _pool = Path(), list[Said]()
 
 
 def begin(corpus: Path, pool: list[Said]) -> None:
-    """Prepare this process: the corpus, and words to plant."""
+    """Initialise this process; `pool`: words to plant."""
     global _corpus, _pool
     _corpus, _pool = corpus, pool
     torch.set_num_threads(1)
 
 
-def examine(clip: Clip) -> dict[str, Any]:
-    """Figures and places of a clip as it is, and the figures of each fault planted into it, as plain JSON."""
+def examine(clip: JudgedClip) -> dict[str, Any]:
+    """Figures and places of a clip, and the figures of each planted fault, as plain JSON."""
     aligner, samples = _aligner(clip.aligner), _samples(_corpus, clip.utterance)
     logs_TL, energy, evidence = _compared(aligner, samples, clip.words)
     planted = []
@@ -99,7 +98,7 @@ def examine(clip: Clip) -> dict[str, Any]:
     }
 
 
-def _compared(aligner: Aligner, samples: Floats, words: tuple[Said, ...]) -> tuple[Floats, Floats, Evidence]:
+def _compared(aligner: Aligner, samples: Floats, words: tuple[Said, ...]) -> tuple[Floats, Floats, ClipEvidence]:
     mel, energy = mel_of(samples)
     logs_TL = aligner.log_probabilities(mel)
     return logs_TL, energy, compare(logs_TL, energy, [phones for _, phones in words])

@@ -1,52 +1,133 @@
-"""What an aligner's frames say of a clip and a text: figures for the judge, and where each word is heard.
+r"""Evidence from an aligner's frames for a clip and a text: figures for the judge, and each word's place.
 
-A figure is mostly a gain: by how many nats the best path scores higher if it may leave words of the text out, or fill
-some frames with anything. Shapes as in `search.py`.
+Most figures are gains: nats by which the best path improves if it may skip words, or fill frames with anything. Paths
+are CTC's and compiled by numba. Shapes: T frames, N phones. Scores are natural logarithms.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numba
 import numpy as np
+from numpy.typing import NDArray
 
 from sonorant.audio.arrays import Doubles, Floats, Ints
 from sonorant.corpus.audit.aligner import SECONDS
-from sonorant.corpus.audit.search import NEVER, best_gap, best_path, prefix_scores, suffix_scores
+
+NEVER = -1e9
+
+
+@numba.njit(cache=True, nogil=True)
+def prefix_scores(emission_TL: Doubles, phones_N: Ints) -> Doubles:
+    """(N + 1, T + 1) float64: [n, t] is the best score of the first n phones on the first t frames."""
+    frames, count = emission_TL.shape[0], len(phones_N)
+    states = 2 * count + 1
+    scores = np.full((count + 1, frames + 1), NEVER)
+    scores[0, 0] = 0.0
+    now, before = np.full(states, NEVER), np.full(states, NEVER)
+    for t in range(frames):
+        now, before = before, now
+        for s in range(states):
+            phone = s // 2
+            label = phones_N[phone] if s % 2 else 0
+            if t == 0:
+                best = 0.0 if s < 2 else NEVER
+            else:
+                best = before[s]
+                if s > 0:
+                    best = max(best, before[s - 1])
+                if s % 2 and s > 1 and phones_N[phone] != phones_N[phone - 1]:
+                    best = max(best, before[s - 2])
+            now[s] = best + emission_TL[t, label]
+        scores[0, t + 1] = now[0]
+        for n in range(1, count + 1):
+            scores[n, t + 1] = max(now[2 * n - 1], now[2 * n])
+    return scores
+
+
+def suffix_scores(emission_TL: Doubles, phones_N: Ints) -> Doubles:
+    """(N + 1, T + 1) float64: [n, t] is the best score of the phones from n on the frames from t."""
+    return prefix_scores(emission_TL[::-1].copy(), phones_N[::-1].copy())[::-1, ::-1]
+
+
+@numba.njit(cache=True, nogil=True)
+def best_path(emission_TL: Doubles, phones_N: Ints) -> NDArray[np.int32]:
+    """(T,) int32: index of the phone of each frame, -1 for a blank."""
+    frames, count = emission_TL.shape[0], len(phones_N)
+    states = 2 * count + 1
+    now, before = np.full(states, NEVER), np.full(states, NEVER)
+    came_TS = np.zeros((frames, states), np.int8)
+    for t in range(frames):
+        now, before = before, now
+        for s in range(states):
+            phone = s // 2
+            label = phones_N[phone] if s % 2 else 0
+            best, came = before[s], 0
+            if t == 0:
+                best = 0.0 if s < 2 else NEVER
+            else:
+                if s > 0 and before[s - 1] > best:
+                    best, came = before[s - 1], 1
+                if s % 2 and s > 1 and phones_N[phone] != phones_N[phone - 1] and before[s - 2] > best:
+                    best, came = before[s - 2], 2
+            now[s] = best + emission_TL[t, label]
+            came_TS[t, s] = came
+    path_T = np.empty(frames, np.int32)
+    state = states - 1 if now[states - 1] > now[states - 2] else states - 2
+    for t in range(frames - 1, -1, -1):
+        path_T[t] = state // 2 if state % 2 else -1
+        state -= came_TS[t, state]
+    return path_T
+
+
+@numba.njit(cache=True, nogil=True)
+def best_gap(before_T: Doubles, filler_T: Doubles, after_T: Doubles) -> tuple[float, int, int]:
+    """Best score, start and end of a gap between two parts of a text. (T + 1,) each: `before_T` scores the part
+    before on the first t frames, `after_T` the part after on the rest, `filler_T` filling the first t frames with
+    anything."""
+    best, start, end = 2 * NEVER, 0, 0
+    head, head_at = 2 * NEVER, 0
+    for t in range(len(filler_T)):
+        if before_T[t] - filler_T[t] > head:
+            head, head_at = before_T[t] - filler_T[t], t
+        whole = head + filler_T[t] + after_T[t]
+        if whole > best:
+            best, start, end = whole, head_at, t
+    return best, start, end
+
 
 Word = tuple[int, ...]
-"""The phones of a word, as labels from 1."""
+"""Phones of a word, as labels from 1."""
 FILLER_COST = 0.7
-"""Nats that a frame filled with anything costs: about what the right phone lacks to the likeliest."""
+"""Nats per frame filled with anything: the usual distance of the right phone from the likeliest."""
 LEFT_OUT = 3
-"""Words in a row that may be left out."""
+"""Maximum words to skip in a row."""
 CUT_PHONES = 8
-"""Phones at an edge that may be left out, for a clip whose sound is cut."""
+"""Maximum phones to skip at an edge."""
 IMPOSSIBLE = -99.0
 _EDGE_FRAMES = 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evidence:
-    """A clip beside a text."""
-
+class ClipEvidence:
     figures: dict[str, float]
-    """What the judge decides by, in a fixed order of keys."""
+    """In a fixed order of keys."""
     words: tuple[tuple[float, float, float], ...]
-    """Start and end of each word (seconds from the start of the clip), and the nats a phone that it lacks."""
+    """Start, end (seconds) and lacking nats per phone of each word."""
     gaps: tuple[tuple[float, float, float], ...]
-    """Start, end and gain (nats) of the stretch at the start, inside and at the end that is best left to no word."""
+    """Start, end (seconds) and gain (nats) of the best gap at the start, inside and at the end."""
 
 
-def compare(logs_TL: Floats, energy: Floats, words: Sequence[Word]) -> Evidence:
-    """Compare the aligner's log-probabilities (T, L) of a clip, and its level by mel frame (2 T,), with a text of one
-    word or more."""
+def compare(logs_TL: Floats, energy: Floats, words: Sequence[Word]) -> ClipEvidence:
+    """Compare a clip with a text of at least one word. `logs_TL`: log-probabilities; `energy` (2 T,): level of mel
+    frames."""
     emission_TL = logs_TL.astype(np.float64)
     phones_N = np.array([phone for word in words for phone in word], dtype=np.int64)
     first = np.cumsum([0, *(len(word) for word in words)])
     before, after = prefix_scores(emission_TL, phones_N), suffix_scores(emission_TL, phones_N)
     likeliest_T = emission_TL.max(axis=1)
     free = float(likeliest_T.sum())
-    whole = max(float(before[-1, -1]), free - 50.0 * len(phones_N))  # more phones than frames: no path at all
+    whole = max(float(before[-1, -1]), free - 50.0 * len(phones_N))  # no path: more phones than frames
     search = _Search(before, after, first, _sums(likeliest_T - FILLER_COST), whole)
     figures = {"lacking": free - whole, "lacking_a_phone": (free - whole) / len(phones_N)}
     figures |= search.left_out() | search.cut()
@@ -57,7 +138,7 @@ def compare(logs_TL: Floats, energy: Floats, words: Sequence[Word]) -> Evidence:
     figures |= more | _edges(energy, logs_TL, path_T)
     figures["phones_a_second"] = len(phones_N) / (len(logs_TL) * SECONDS)
     figures["words"] = float(len(words))
-    return Evidence(figures=figures, words=placed, gaps=gaps)
+    return ClipEvidence(figures=figures, words=placed, gaps=gaps)
 
 
 def _sums(values: Doubles) -> Doubles:
@@ -69,13 +150,13 @@ class _Search:
     before: Doubles
     after: Doubles
     first: Ints
-    """(W + 1,): the first phone of each word, and the number of phones."""
+    """(W + 1,): first phone of each word, and the number of phones."""
     filler: Doubles
     whole: float
-    """Score of the text as it is."""
+    """Score of the whole text."""
 
     def left_out(self) -> dict[str, float]:
-        """Gains of leaving out words: one to three at the start, at the end, and the best inside."""
+        """Gains of skipping one to three words at the start, at the end, and anywhere inside."""
         words, found = len(self.first) - 1, {}
         for count in range(1, LEFT_OUT + 1):
             fits = count < words
@@ -89,7 +170,7 @@ class _Search:
         return found | {"without_inner": max(inside, default=IMPOSSIBLE)}
 
     def cut(self) -> dict[str, float]:
-        """Gains of leaving out phones at either edge, and how many are best left out."""
+        """Gains of skipping phones at either edge, and their best number."""
         most = max(1, min(CUT_PHONES, len(self.before) - 2))
         starts = [self._gain(self.after[count, 0]) for count in range(1, most + 1)]
         ends = [self._gain(self.before[-1 - count, -1]) for count in range(1, most + 1)]
@@ -103,8 +184,7 @@ class _Search:
         }
 
     def gaps(self) -> tuple[tuple[tuple[float, float, float], ...], dict[str, float]]:
-        """Gains of filling a stretch with anything: before the first word, between two, after the last, and instead of
-        one or two words."""
+        """Gains of gaps before, between and after words, and in place of one or two words."""
         words = len(self.first) - 1
         start, end = self._gap(0, 0), self._gap(words, words)
         inside = max((self._gap(word, word) for word in range(1, words)), default=(IMPOSSIBLE, 0, 0))
@@ -128,7 +208,7 @@ class _Search:
 def _words(
     emission_TL: Doubles, path_T: np.ndarray, phones_N: Ints, first: Ints, likeliest_T: Doubles
 ) -> tuple[tuple[tuple[float, float, float], ...], dict[str, float]]:
-    """Each word's place, and how well the worst, the first, the last and the average word is heard."""
+    """Each word's place, and figures of the worst, first, last and average word."""
     frames = len(path_T)
     labels_T = np.where(path_T < 0, 0, phones_N[np.maximum(path_T, 0)])
     lacking_T = likeliest_T - emission_TL[np.arange(frames), labels_T]
@@ -158,8 +238,8 @@ def _words(
 
 
 def _edges(energy: Floats, logs_TL: Floats, path_T: np.ndarray) -> dict[str, float]:
-    """Whether the clip begins and ends in speech: level at both edges between the clip's quiet (0) and loud (1)
-    frames, seconds before the first and after the last phone, probability of a blank."""
+    """Whether the clip starts and ends in speech: relative level at both edges, seconds before the first and after
+    the last phone, probability of a blank."""
     quiet, loud = np.percentile(energy, [5, 95])
     level = (energy - quiet) / max(loud - quiet, 0.5)
     heard = np.flatnonzero(path_T >= 0)

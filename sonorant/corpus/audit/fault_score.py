@@ -1,8 +1,7 @@
-"""The judge: from figures of clips to the probability that text and sound do not match, and the likeliest fault.
+r"""The judge: from figures of clips to the probability of a mismatch between text and sound, and the most likely fault.
 
-It learns from the corpus alone: the clips as they are, most of which are right, against faults planted into them. No
-clip is judged by a judge that learned from it. A linear model and boosted trees vote: on recordings of a person with
-planted faults either alone missed kinds that the other found (docs/log/recordings.md).
+Trained on the corpus alone: its clips, most of which are right, against planted faults, with cross-validation. A linear
+model and boosted trees vote, as each alone missed kinds of faults (docs/log/recordings.md).
 """
 
 from collections.abc import Sequence
@@ -21,28 +20,28 @@ from sonorant.corpus.audit.findings import Fault
 
 FOLDS = 5
 TRUSTED = 0.5
-"""Probability of a fault, by a first judge, up to which the final one takes a clip for right. Not a share of the clips:
-a clean corpus would lose its oddities to it, and have them flagged."""
+"""Clips above this probability, by a first judge, are not training examples of right clips. A fixed share would
+exclude the oddities of a clean corpus, and flag them."""
 _GOOD = "good"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Exhibit:
-    """Figures of a clip as it is, or with a planted fault."""
+    """Figures of a clip, perhaps with a planted fault."""
 
     clip: int
-    """Place of the clip in the corpus; faults planted into a clip are kept from its judge too."""
+    """Index of the clip; its planted faults are in the same fold."""
     fault: Fault | None
-    """None = as it is."""
+    """None = no planted fault."""
     figures: dict[str, float]
 
 
 def judge(exhibits: Sequence[Exhibit], clips: int) -> tuple[Doubles, list[Fault]]:
-    """Score (clips,) in 0..1 and likeliest fault of every clip. Each has one exhibit as it is; as many faults as
-    possible are planted into as many clips as one likes."""
+    """Score (clips,) in 0..1 and most likely fault of every clip. Each clip has one exhibit without a fault, and any
+    number with one."""
     names = list(exhibits[0].figures)
     values = np.array([[exhibit.figures[name] for name in names] for exhibit in exhibits])
-    values = np.sign(values) * np.log1p(np.abs(values))  # gains reach hundreds of nats where a few decide
+    values = np.sign(values) * np.log1p(np.abs(values))  # gains reach hundreds of nats, but a few decide
     court = _Court(
         values=values,
         clip=np.array([exhibit.clip for exhibit in exhibits]),
@@ -70,7 +69,7 @@ class _Court:
         return [_GOOD, *sorted({*self.kind.tolist()} - {_GOOD})]
 
     def verdicts(self, make: Any) -> Doubles:
-        """Probabilities (clips, kinds) of the clips as they are."""
+        """Probabilities (clips, kinds) of clips without planted faults."""
         kinds, fold = self.kinds(), self.clip % FOLDS
         found = np.full((len(self.trusted), len(kinds)), 1e-9)
         as_it_is = self.kind == _GOOD
@@ -79,7 +78,7 @@ class _Court:
             judged = (fold == part) & as_it_is
             if not judged.any():
                 continue
-            # Right clips weigh as much as all planted faults together.
+            # Both classes have the same total weight.
             weight = np.where(as_it_is, (~as_it_is).sum() / as_it_is.sum(), 1.0)
             model = make(self.values[learned], self.kind[learned], weight[learned])
             for name, column in zip(model.classes_, model.predict_proba(self.values[judged]).T, strict=True):

@@ -1,4 +1,4 @@
-"""What the audit says of each utterance: `audit.jsonl`, which the page, the review and the report read."""
+"""Results of the audit: `audit.jsonl`, read by the page, the review and the report."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from sonorant.files import parse_checked, read_jsonl, write_jsonl
 
 
 class Fault(StrEnum):
-    """What is likely wrong between an utterance's text and its sound."""
+    """Possible mismatch between text and sound."""
 
     OTHER_TEXT = "other text"
     MISSING_AT_START = "words of the text are not spoken at the start"
@@ -23,44 +23,43 @@ class Fault(StrEnum):
     CUT_AT_END = "sound is cut at the end"
     OTHER_WORDS = "some words are spoken in another way"
     READING = "a number or an abbreviation is read in another way"
-    """No fault is planted for this one; it is named where the doubtful words say a number or an abbreviation."""
+    """Never planted; set if the doubtful words belong to a number or an abbreviation."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AuditedWord:
-    """A word of the spoken text and where it is heard."""
+    """A word of the spoken text and its place."""
 
     text: str
     start: float
-    """Seconds from the start of the utterance; a word that is not spoken has start = end."""
+    """Seconds in the utterance; start = end if it is not spoken."""
     end: float
     doubt: float
     """0 (certainly spoken here) to 1 (certainly not)."""
 
     @property
     def doubtful(self) -> bool:
-        """Whether it is marked as doubtful."""
         return self.doubt >= 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
 class Span:
-    """A stretch of sound that the text does not account for."""
+    """Speech without text."""
 
     start: float
-    """Seconds from the start of the utterance."""
+    """Seconds in the utterance."""
     end: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """A number or an abbreviation that is likely read in another way than the frontend does."""
+    """A number or an abbreviation that is probably read differently."""
 
     written: str
     expected: str
-    """Words that the frontend reads."""
+    """The frontend's words."""
     heard: str | None
-    """Words of another reading that the sound fits better; None if no reading was found that does."""
+    """Words of a reading that fits the sound better; None if unknown."""
 
     def __str__(self) -> str:
         heard = f'likely "{self.heard}"' if self.heard else "which is in doubt"
@@ -69,33 +68,32 @@ class Reading:
 
 @dataclass(frozen=True, kw_only=True)
 class Audited:
-    """One utterance, judged."""
+    """The judgement of one utterance."""
 
     id: str
     clip: str
-    """Name of the clip by its content, as in decisions.csv: see `sonorant.corpus.decisions.clip_name`."""
+    """As in decisions.csv: see `sonorant.corpus.decisions.clip_name`."""
     score: float
-    """Probability that text and sound do not match: 0 to 1, the worst first on every page."""
+    """Probability of a mismatch, 0 to 1."""
     fault: Fault | None
-    """The likeliest kind; None if `score` is below `audit.doubt`."""
+    """Most likely fault; None if `score` is below `audit.doubt`."""
     words: tuple[AuditedWord, ...]
-    """The spoken text word by word; empty if no aligner ran."""
+    """Spoken text; empty if no aligner ran."""
     unexplained: tuple[Span, ...]
-    """Speech that belongs to no word."""
     heard: dict[str, str]
-    """What each recogniser understood, by its name."""
+    """Text by recogniser."""
     reading: Reading | None = None
-    """Set where `fault` is `Fault.READING`."""
+    """Set if `fault` is `Fault.READING`."""
     figures: dict[str, float]
-    """What the score was made of."""
+    """Input of the score."""
 
 
 def write_audit(path: Path, audited: Iterable[Audited]) -> None:
-    """Write one JSON object an utterance, atomically."""
+    """Write one JSON object per utterance, atomically."""
     write_jsonl(path, (dataclasses.asdict(row) for row in audited))
 
 
 def read_audit(path: Path) -> list[Audited]:
-    """Read `audit.jsonl` in file order. Raises SonorantError naming file, row and key."""
+    """Read in file order. Raises SonorantError naming file, row and key."""
     hint = "run the stage audit again"
     return [parse_checked(row, Audited, path, key=f"row {n}", hint=hint) for n, row in enumerate(read_jsonl(path), 1)]

@@ -1,4 +1,4 @@
-"""What recognisers understand in each clip, and how far that is from its text."""
+"""Recognise every clip, and compare the result with its text."""
 
 import re
 import unicodedata
@@ -25,8 +25,8 @@ _recognizer: Recognizer | None = None
 def hear(
     corpus: Path, utterances: Sequence[Utterance], clips: Sequence[str], name: str, cache: Path
 ) -> list[str] | str:
-    """What the recogniser `name` understands in each utterance, or why it did not run. `clips`: their names by content,
-    the key of what is in the `cache` already."""
+    """Text of each utterance by the recogniser `name`, or `not run: <why>`. `clips`: their names by content, keys of
+    the `cache`."""
     languages = sorted({utterance.language for utterance in utterances})
     if len(languages) > 1:
         return f"not run: the corpus mixes {', '.join(languages)}, and a recogniser hears one language"
@@ -62,12 +62,12 @@ def _hear(utterance: Utterance) -> str:
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text, without case and marks."""
+    """Words without case and marks."""
     return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
 
 
 def compare_words(said: Sequence[str], heard: Sequence[str]) -> dict[str, float]:
-    """Words of the text that were not heard, and words heard that the text lacks: share, at the edges, and inside."""
+    """Words missing in either text: share, and the longest run at the start, inside and at the end."""
     steps: list[Any] = Levenshtein.opcodes(said, heard).as_list()
     equal = [place for place, step in enumerate(steps) if step[0] == "equal"]
     first, last = (equal[0], equal[-1]) if equal else (len(steps), -1)

@@ -1,41 +1,33 @@
-"""Faults planted into a corpus' own clips, by which the judge learns what a fault of that corpus looks like.
-
-A text is changed while the sound stays, or the sound is cut while the text stays; most clips of a corpus are right, so
-most planted faults are what they are called.
-"""
+"""Plant faults into a corpus' own clips to train the judge: change the text, or cut the sound."""
 
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from sonorant.corpus.audit.findings import Fault
+from sonorant.corpus.audit.labels import Said
 
-Said = tuple[str, tuple[int, ...]]
-"""A word as it is written, and its phones as labels."""
 CUT_SECONDS = (0.12, 0.4)
-"""Least and most speech that a planted cut takes away."""
+"""Minimum and maximum seconds of speech to cut."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Planted:
-    """A clip made wrong on purpose."""
+    """A clip with a planted fault."""
 
     fault: Fault
     words: tuple[Said, ...]
     start: float = 0.0
-    """Seconds that are cut off the clip's start."""
+    """Seconds cut at the start."""
     end: float = 0.0
-    """Seconds that are cut off its end."""
+    """Seconds cut at the end."""
 
 
 def plant(
     words: Sequence[Said], speech: tuple[float, float], other: Sequence[Said], pool: Sequence[Said], seed: str
 ) -> Iterator[Planted]:
-    """One of each fault that the text of `words` has room for.
-
-    `speech`: seconds of silence before the first word and after the last; `other`: the words of another clip; `pool`:
-    words to add; the same `seed` gives the same faults.
-    """
+    """One of each fault that fits into `words`. `speech`: seconds of silence before the first and after the last
+    word; `other`: words of another clip; `pool`: words to add; `seed`: makes it deterministic."""
     chance, text = random.Random(seed), tuple(words)
     if [word for word, _ in other] != [word for word, _ in text]:
         yield Planted(fault=Fault.OTHER_TEXT, words=tuple(other))

@@ -1,19 +1,31 @@
-"""Other readings of a written text: "1984" as a year, as a number or digit by digit; "BBC" in letters or as a word."""
+"""Other readings of numbers and abbreviations: "1984" as a year, a number or digit by digit; "BBC" in letters or as
+a word. The aligner compares them with the frontend's reading; a recogniser may decide unclear cases."""
 
 import re
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import TypedDict
 
+import numpy as np
+import torch
 from rapidfuzz.distance import Levenshtein
 
+from sonorant.corpus.audit.aligner import AUDIO, Aligner, load, mel_of
+from sonorant.corpus.audit.evidence import prefix_scores
+from sonorant.corpus.audit.findings import Audited, AuditedWord, Fault, Reading
 from sonorant.corpus.audit.hearing import words_of
+from sonorant.corpus.audit.labels import Labels, Said
+from sonorant.corpus.manifest import Utterance
+from sonorant.corpus.sound import read_sound
 
 MOST = 16
-"""Other readings of a text that are tried."""
+"""Maximum readings of a text."""
 _NOT_BEFORE, _NOT_AFTER = r"(?<![\w.,:/$£€¥%#-])", r"(?![\w:/%°-]|[.,]\d)"
 _NUMBER = re.compile(rf"{_NOT_BEFORE}(?:\d{{1,3}}(?:,\d{{3}})+|\d{{1,9}}){_NOT_AFTER}")
-"""Plain numbers; sums, times, dates, fractions and decimals are left as the frontend reads them."""
+"""Plain numbers, without sums, times, dates, fractions and decimals."""
 _CAPITALS = re.compile(r"\b(?:[A-Z]{2,6}\b|(?:[A-Z]\.){2,6})")
 _SHORTENED = re.compile(r"\b(dr|etc|mrs|ms|no|prof|st|vs)\.", re.IGNORECASE)
 _READ_AS = {
@@ -26,7 +38,7 @@ _READ_AS = {
     "mrs": ("missus", "mistress"),
     "ms": ("miz", "miss"),
 }
-"""English; of other languages only numbers and capitals are tried."""
+"""English; other languages have numbers and capitals only."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,13 +47,13 @@ class Form:
 
     written: str
     first: int
-    """The first of the spoken words that say it."""
+    """Index of its first spoken word."""
     end: int
-    """After the last of them."""
+    """Index after its last."""
 
 
 def forms(written: str, spoken: Sequence[str]) -> list[Form]:
-    """The stretches of a written text that are spoken in other words than they are written in. `spoken`: its words."""
+    """Stretches of a written text that are spoken in other words. `spoken`: its words."""
     plain = unicodedata.normalize("NFKC", written)
     places = [match.span() for match in re.finditer(r"\w+(?:['’]\w+)*", plain)]
     found: list[tuple[int, int, int, int]] = []
@@ -49,7 +61,7 @@ def forms(written: str, spoken: Sequence[str]) -> list[Form]:
         if step.tag == "equal":
             continue
         start = (step.src_start, step.dest_start)
-        if found and (found[-1][1], found[-1][3]) == start:  # it goes on
+        if found and (found[-1][1], found[-1][3]) == start:  # continues the stretch
             start = (found[-1][0], found.pop()[2])
         found.append((start[0], step.src_end, start[1], step.dest_end))
     return [
@@ -60,8 +72,7 @@ def forms(written: str, spoken: Sequence[str]) -> list[Form]:
 
 
 def other_texts(written: str, language: str) -> list[str]:
-    """The text with numbers, or abbreviations, written out in other readings, at most `MOST`; some may be what the
-    frontend reads anyway."""
+    """The text with numbers or abbreviations in other readings, at most `MOST`, perhaps including the frontend's."""
     numbers = [(match, number_readings(match[0].replace(",", ""), language)) for match in _NUMBER.finditer(written)]
     letters = [(match, _letters(match[0])) for match in _CAPITALS.finditer(written)]
     if language.startswith("en"):
@@ -74,8 +85,7 @@ def other_texts(written: str, language: str) -> list[str]:
 
 
 def number_readings(digits: str, language: str) -> dict[str, str]:
-    """Words that a whole number may be read as, by manner: as a number, a year, digit by digit; in English also in
-    pairs, and without "and"."""
+    """Readings of a whole number by manner: number, year, digits; in English also pairs, and without "and"."""
     found = {
         "number": _words(int(digits), "cardinal", language),
         "digits": " ".join(_words(int(digit), "cardinal", language) for digit in digits) if len(digits) > 1 else "",
@@ -118,3 +128,121 @@ def _replaced(text: str, parts: Sequence[tuple[re.Match[str], str]]) -> str:
     for match, words in sorted(parts, key=lambda part: -part[0].start()):
         text = text[: match.start()] + words + text[match.end() :]
     return text
+
+
+CERTAIN = 10.0
+"""Minimum nats above the frontend's reading for certainty."""
+SHARE = 0.2
+"""Minimum share of the frontend's lacking nats that it must explain, as a wrong text fits no reading."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """Readings of one utterance."""
+
+    utterance: Utterance
+    words: tuple[Said, ...]
+    """The frontend's reading."""
+    others: tuple[tuple[Said, ...], ...]
+    """Other readings; may be empty."""
+
+
+class ReadingAnswer(TypedDict):
+    """The aligner's comparison, as plain JSON."""
+
+    lacking: float
+    """Nats by which the frontend's reading is below the likeliest phones."""
+    gains: list[float]
+    """Nats of each other reading above the frontend's."""
+
+
+def question_of(utterance: Utterance, words: Sequence[Said], labels: Labels) -> Question | None:
+    """None if the text has no number and no abbreviation."""
+    spoken, language, others = [word for word, _ in words], utterance.language, dict[tuple[Said, ...], None]()
+    if spoken != words_of(utterance.spoken or "") or not forms(utterance.text, spoken):
+        return None
+    for text in other_texts(utterance.text, language):
+        others[labels.of_text(text, labels.spoken(text, language), language)] = None
+    others.pop(tuple(words), None)
+    return Question(utterance=utterance, words=tuple(words), others=tuple(others))
+
+
+def with_reading(row: Audited, question: Question, answer: ReadingAnswer | None, doubt: float) -> Audited:
+    """Set `Fault.READING` if it is the likely fault. `answer`: None without an aligner; `doubt`: score of doubtful
+    rows. A certain other reading makes a row doubtful."""
+    if row.fault == Fault.OTHER_TEXT:
+        return row
+    chosen = choose(question, answer, [words_of(text) for text in row.heard.values()])
+    if chosen is not None and (chosen[1] or row.score >= doubt):
+        reading = heard_reading(question, chosen[0])
+    elif row.score < doubt or not (found := doubtful_reading(question.utterance.text, row.words)):
+        return row
+    else:
+        reading = found
+    return replace(row, score=max(row.score, doubt), fault=Fault.READING, reading=reading)
+
+
+def choose(question: Question, answer: ReadingAnswer | None, heard: Sequence[Sequence[str]]) -> tuple[int, bool] | None:
+    """Index of the other reading that is likelier than the frontend's, and whether it is certain; None if there is
+    none. `heard`: words by each recogniser."""
+    gains = answer["gains"] if answer else []
+    if not question.others:
+        return None
+    if answer and max(gains) > max(CERTAIN, SHARE * answer["lacking"]):
+        return int(np.argmax(gains)), True
+    readings = [[word for word, _ in words] for words in (question.words, *question.others)]
+    for understood in heard:
+        own, *others = (Levenshtein.distance(reading, understood) for reading in readings)
+        nearest = int(np.argmin(others))
+        if others[nearest] < own and (not gains or gains[nearest] > 0):
+            return nearest, False
+    return None
+
+
+def heard_reading(question: Question, other: int) -> Reading:
+    """The form for which this other reading has other words."""
+    written = question.utterance.text
+    own, heard = ([word for word, _ in words] for words in (question.words, question.others[other]))
+    expected = {form.written: own[form.first : form.end] for form in forms(written, own)}
+    for form in forms(written, heard):
+        usual, words = expected.get(form.written, words_of(form.written)), heard[form.first : form.end]
+        if words != usual:
+            return Reading(written=form.written, expected=" ".join(usual), heard=" ".join(words))
+    return Reading(written=written, expected=" ".join(own), heard=" ".join(heard))
+
+
+def doubtful_reading(written: str, words: Sequence[AuditedWord]) -> Reading | None:
+    """The form that the doubtful words belong to; None if there are none, or some belong to other text."""
+    spoken = [word.text for word in words]
+    doubtful = [place for place, word in enumerate(words) if word.doubtful]
+    found = [form for form in forms(written, spoken) if any(form.first <= place < form.end for place in doubtful)]
+    if not doubtful or not all(any(form.first <= place < form.end for form in found) for place in doubtful):
+        return None
+    first = found[0]
+    return Reading(written=first.written, expected=" ".join(spoken[first.first : first.end]), heard=None)
+
+
+_corpus = Path()
+
+
+def begin_weighing(corpus: Path) -> None:
+    """Initialise this process."""
+    global _corpus
+    _corpus = corpus
+    torch.set_num_threads(1)
+
+
+def weigh(asked: tuple[Question, Path]) -> ReadingAnswer:
+    """Compare all readings with the sound, by an aligner (its weights' file) not trained on it."""
+    question, aligner = asked
+    mel, _ = mel_of(read_sound(_corpus, question.utterance, AUDIO.sample_rate)[0])
+    emission_TL = _aligner(aligner).log_probabilities(mel).astype(np.float64)
+    readings = [[phone for _, word in words for phone in word] for words in (question.words, *question.others)]
+    own, *others = (prefix_scores(emission_TL, np.array(phones, dtype=np.int64))[-1, -1] for phones in readings)
+    lacking = float(emission_TL.max(axis=1).sum() - own)
+    return {"lacking": lacking, "gains": [float(other - own) for other in others]}
+
+
+@lru_cache(maxsize=4)
+def _aligner(path: Path) -> Aligner:
+    return load(path)

@@ -1,7 +1,5 @@
-"""Import a corpus of any kind: a manifest of its utterances, whose recordings stay where they lie.
-
-An importer keeps bad rows and notes their defect, so that `prepare` reports everything that is wrong at once.
-"""
+"""Import a corpus of any kind: write a manifest, and leave the recordings where they are. Bad rows are kept with
+their defect, so that `prepare` reports all of them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,30 +16,30 @@ VOICES = ("rms", "slt", "awb", "kal16")
 
 @dataclass(frozen=True, kw_only=True)
 class CorpusConfig:
-    """Section `corpus` of params.yaml: where recordings come from."""
+    """Section `corpus` of params.yaml."""
 
     kind: Literal["demo", "auto", "ljspeech", "texts", "speakers", "table", "lhotse", "long"]
-    """demo: prompts spoken by flite; ljspeech: metadata.csv and wavs/; texts: each recording with a text of the same
-    name beside it; auto: of these two, what lies there; speakers: a folder of either for each speaker, named after
-    them; table: CSV or JSONL; lhotse: its recipes; long: recordings of minutes to hours, with or without a text."""
+    """demo: prompts spoken by flite; ljspeech: metadata.csv and wavs/; texts: a text beside each recording; auto:
+    ljspeech or texts; speakers: such a folder for each speaker, named after them; table: CSV or JSONL; lhotse: its
+    recipes; long: recordings of minutes to hours, with or without text."""
     path: str
-    """The folder of prompts, the corpus folder or the table's file; dvc.yaml passes it to the stage as --source."""
+    """Folder of prompts, corpus folder or table."""
     sentences: int = 1000
-    """demo only: number of prompts to speak."""
+    """demo only: number of prompts."""
     voice: str = "rms"
     """demo only: flite's voice."""
     recipe: str | None = None
-    """lhotse only: the recipe's name, such as vctk."""
+    """lhotse only: name of the recipe, such as vctk."""
     recognizer: str = "pocketsphinx"
-    """long only: who finds the words, by name as in section `recognizer`; pocketsphinx hears English alone."""
+    """long only: recogniser, as in section `recognizer`; pocketsphinx knows English only."""
     shortest: float = 1.0
-    """long only: seconds that an utterance cut out of a recording has at least."""
+    """long only: minimum seconds of an utterance."""
     longest: float = 12.0
-    """long only: seconds that it has at most."""
+    """long only: maximum seconds of an utterance."""
     speaker: str | None = None
-    """Speaker of a corpus that names none; None = "speaker"."""
+    """Speaker if the corpus names none; None = "speaker"."""
     language: str = "en-us"
-    """Language tag of a corpus that names none."""
+    """Language tag if the corpus names none."""
 
     def __post_init__(self) -> None:
         if self.kind == "lhotse" and self.recipe is None:
@@ -68,68 +66,30 @@ class CorpusConfig:
 Importer = Callable[[Path, Path, CorpusConfig, Path | None], None]
 
 
-def _demo(source: Path, out: Path, config: CorpusConfig, cache: Path | None) -> None:
-    from sonorant.corpus.importers import demo
+def import_kind(source: Path, out: Path, config: CorpusConfig, cache: Path | None) -> None:
+    """As `import_corpus`, into an existing folder."""
+    from sonorant.corpus.importers import demo, folders, lhotse, metadata_files
 
-    demo.import_corpus(source, out, config)
-
-
-def _ljspeech(source: Path, out: Path, config: CorpusConfig, cache: Path | None) -> None:
-    from sonorant.corpus.importers import metadata_files
-
-    metadata_files.import_ljspeech(source, out, config)
-
-
-def _texts(source: Path, out: Path, config: CorpusConfig, cache: Path | None) -> None:
-    from sonorant.corpus.importers import text_files
-
-    text_files.import_corpus(source, out, config)
-
-
-def _auto(source: Path, out: Path, config: CorpusConfig, cache: Path | None) -> None:
-    CORPORA["ljspeech" if (source / "metadata.csv").exists() else "texts"](source, out, config, cache)
-
-
-def _speakers(source: Path, out: Path, config: CorpusConfig, cache: Path | None) -> None:
-    from sonorant.corpus.importers import speaker_folders
-
-    speaker_folders.import_corpus(source, out, config, cache)
-
-
-def _table(source: Path, out: Path, config: CorpusConfig, cache: Path | None) -> None:
-    from sonorant.corpus.importers import metadata_files
-
-    metadata_files.import_table(source, out, config)
-
-
-def _lhotse(source: Path, out: Path, config: CorpusConfig, cache: Path | None) -> None:
-    from sonorant.corpus.importers import lhotse
-
-    lhotse.import_corpus(source, out, config)
-
-
-CORPORA: dict[str, Importer] = {
-    "demo": _demo,
-    "auto": _auto,
-    "ljspeech": _ljspeech,
-    "texts": _texts,
-    "speakers": _speakers,
-    "table": _table,
-    "lhotse": _lhotse,
-}
+    kinds: dict[str, Importer] = {
+        "demo": demo.import_corpus,
+        "ljspeech": metadata_files.import_ljspeech,
+        "texts": folders.import_texts,
+        "speakers": folders.import_speakers,
+        "table": metadata_files.import_table,
+        "lhotse": lhotse.import_corpus,
+    }
+    kind = config.kind
+    if kind == "auto":
+        kind = "ljspeech" if (source / "metadata.csv").exists() else "texts"
+    importer = kinds.get(kind) or load(added("corpora")[kind])
+    importer(source, out, config, cache)
 
 
 def import_corpus(source: Path, out: Path, config: CorpusConfig, *, cache: Path | None = None) -> None:
-    """Fill the folder `out` with `manifest.jsonl`, or leave `out` as it was.
-
-    Recordings that have to be made (spoken by flite, cut out, of a slow format) are written there too.
-
-    `cache`: folder of what earlier runs found in recordings that take long; None = nothing is kept.
-
-    Raises SonorantError naming what is missing if `source` is not a corpus of the configured kind.
-    """
+    """Write `manifest.jsonl` into a new folder `out`, with new recordings (flite's, or from slow formats), or leave
+    `out` as it was. `cache`: folder with results for long recordings; None = none. Raises SonorantError if `source`
+    is not a corpus of the configured kind."""
     if not source.exists():
         raise SonorantError(f"{source}: no such file or folder; set corpus.path in params.yaml to your recordings")
     with atomic_folder(out) as folder:
-        importer = CORPORA.get(config.kind) or load(added("corpora")[config.kind])
-        importer(source, folder, config, cache)
+        import_kind(source, folder, config, cache)

@@ -1,7 +1,5 @@
-"""The demo corpus in the layout of LJSpeech: flite reads prompts aloud, nothing is downloaded.
-
-flite (http://www.festvox.org/flite) always speaks a sentence the same way: prompts and voice determine the corpus.
-"""
+"""The demo corpus: flite (http://www.festvox.org/flite) reads prompts, in the layout of LJSpeech. flite is
+deterministic, and nothing is downloaded."""
 
 import shutil
 import subprocess
@@ -18,11 +16,9 @@ from sonorant.files import write_text
 from sonorant.processes import usable_cores
 
 
-def import_corpus(source: Path, out: Path, config: CorpusConfig) -> None:
-    """Speak the first `config.sentences` lines of `source`/prompts.txt into `out`.
-
-    Raises SonorantError if there are too few prompts, one does not fit into metadata.csv, or flite is missing or fails.
-    """
+def import_corpus(source: Path, out: Path, config: CorpusConfig, cache: Path | None) -> None:
+    """Speak the first `config.sentences` lines of `source`/prompts.txt. Raises SonorantError if prompts are too few
+    or invalid, or flite is missing or fails."""
     prompts = read_prompts(source / "prompts.txt", config.sentences)
     flite = shutil.which("flite")
     if flite is None:
@@ -50,7 +46,7 @@ def import_corpus(source: Path, out: Path, config: CorpusConfig) -> None:
 
 
 def read_prompts(path: Path, count: int) -> list[str]:
-    """The first `count` non-blank lines. Raises SonorantError naming a line that cannot be used."""
+    """The first `count` non-blank lines. Raises SonorantError naming an invalid line."""
     prompts = []
     for number, line in enumerate(read_lines(path), 1):
         prompt = clean(line)
@@ -64,7 +60,7 @@ def read_prompts(path: Path, count: int) -> list[str]:
 
 
 def _speak(flite: str, voice: str, prompt: str, wav: Path) -> None:
-    # A file, because flite would take text on its command line for options and file names.
+    # A file, because flite would read text on its command line as options or file names.
     text = wav.with_suffix(".txt")
     text.write_text(prompt + "\n", encoding="utf-8")
     try:

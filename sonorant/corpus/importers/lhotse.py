@@ -1,4 +1,4 @@
-"""Corpora that lhotse (https://github.com/lhotse-speech/lhotse) has a recipe for. Downloads nothing."""
+"""Corpora with a recipe in lhotse (https://github.com/lhotse-speech/lhotse). Downloads nothing."""
 
 import hashlib
 import importlib
@@ -12,20 +12,17 @@ from tqdm import tqdm
 
 from sonorant.audio.wav import write_wav
 from sonorant.corpus.importers import CorpusConfig
-from sonorant.corpus.importers.metadata_files import Row, clean, import_row
+from sonorant.corpus.importers.metadata_files import CorpusRow, clean, import_row
 from sonorant.corpus.manifest import Defect, Utterance, write_manifest
 from sonorant.errors import SonorantError
 
 _TAG = re.compile(r"[a-z]{2,3}(-[a-z0-9]+)*")
-_WHOLE = 0.01  # seconds by which a segment may differ from its recording and still count as all of it
+_WHOLE = 0.01  # seconds by which a segment of the whole recording may differ from it
 
 
-def import_corpus(source: Path, out: Path, config: CorpusConfig) -> None:
-    """Run lhotse's recipe `config.recipe` on the downloaded corpus `source`; every supervision becomes an utterance.
-
-    A supervision that spans its recording stays where that lies; part of a recording is cut out (16-bit wav). Raises
-    SonorantError if lhotse is not installed, lacks the recipe, or the recipe does not recognise the folder.
-    """
+def import_corpus(source: Path, out: Path, config: CorpusConfig, cache: Path | None) -> None:
+    """Run lhotse's recipe `config.recipe` on the downloaded corpus `source`. A supervision becomes an utterance;
+    part of a recording is written as 16-bit WAV. Raises SonorantError if lhotse or the recipe is missing or fails."""
     manifests = _run_recipe(str(config.recipe), source)
     pairs = [(recordings, segment) for recordings, segments in _parts(manifests) for segment in segments]
     if not pairs:
@@ -47,7 +44,7 @@ def _run_recipe(recipe: str, source: Path) -> Any:
         raise SonorantError(f"{needs}; run it yourself and import the result as kind table")
     try:
         return prepare(source)
-    except Exception as error:  # a recipe raises anything when the folder is not what it expects
+    except Exception as error:  # recipes raise anything
         reason = " ".join(str(error).split()) or type(error).__name__
         raise SonorantError(f"{source}: lhotse's recipe '{recipe}' failed: {reason}") from error
 
@@ -64,7 +61,7 @@ def _recipe(recipe: str) -> Callable[..., Any]:
 
 
 def _parts(manifests: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield recordings and supervisions; recipes nest them by split, language or speaker."""
+    """Recordings and supervisions, which recipes nest by split, language or speaker."""
     if not isinstance(manifests, dict):
         return
     if "recordings" in manifests and "supervisions" in manifests:
@@ -79,7 +76,7 @@ def _utterance(recordings: Any, segment: Any, source: Path, out: Path, config: C
     one_file = len(recording.sources) == 1 and recording.sources[0].type == "file"
     whole = segment.start < _WHOLE and abs(segment.duration - recording.duration) < _WHOLE
     file = Path(recording.sources[0].source) if one_file and whole else None
-    row = Row(
+    row = CorpusRow(
         id=segment.id,
         audio=str(file.absolute()) if file else f"{segment.id}.wav",
         text=segment.text or "",
@@ -91,16 +88,16 @@ def _utterance(recordings: Any, segment: Any, source: Path, out: Path, config: C
     return _cut(row, recording, segment, out, config)
 
 
-def _cut(row: Row, recording: Any, segment: Any, out: Path, config: CorpusConfig) -> Utterance:
+def _cut(row: CorpusRow, recording: Any, segment: Any, out: Path, config: CorpusConfig) -> Utterance:
     mark = hashlib.sha256(segment.id.encode()).hexdigest()[:8]  # "a/b" and "a_b" are two segments
     name = f"audio/{re.sub(r'[^A-Za-z0-9._-]', '_', segment.id)}-{mark}.wav"
     defect = None
     try:
-        # Recipes' segments end past the recording by a rounding error; the reader refuses that.
+        # Rounding may put a segment's end past the recording.
         seconds = min(segment.duration, recording.duration - segment.start)
         samples = recording.load_audio(channels=segment.channel, offset=segment.start, duration=seconds)
         write_wav(out / name, samples.mean(axis=0), recording.sampling_rate)
-    except Exception:  # lhotse's readers raise anything; the row is at fault, not the import
+    except Exception:  # lhotse's readers raise anything
         defect = Defect.UNREADABLE
     return Utterance(
         id=clean(row.id),
@@ -113,6 +110,6 @@ def _cut(row: Row, recording: Any, segment: Any, out: Path, config: CorpusConfig
 
 
 def _language(language: str | None, config: CorpusConfig) -> str:
-    """Use only a tag more specific than the settings; recipes write languages in many ways ("English", "EN")."""
+    """A tag more specific than the settings', else the settings'; recipes also write "English" or "EN"."""
     tag = (language or "").lower().replace("_", "-")
     return tag if _TAG.fullmatch(tag) and not config.language.startswith(f"{tag}-") else config.language

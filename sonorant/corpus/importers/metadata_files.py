@@ -1,10 +1,9 @@
-"""Corpora described by a metadata file: the layout of LJSpeech, and tables in CSV or JSONL.
+r"""Corpora with a metadata file: the layout of LJSpeech, and tables in CSV or JSONL.
 
-LJSpeech (https://keithito.com/LJ-Speech-Dataset): a line of metadata.csv is `id|text|text written out`, unquoted; the
-recording is wavs/<id>.wav (here also in other formats). A table has the columns audio and text, and optionally id,
-speaker and language; audio paths are relative to its folder and must stay inside it.
-
-A bad row spoils nothing but itself. Bytes that are not UTF-8 are read as lone surrogates (PEP 383), which mark the row.
+LJSpeech (https://keithito.com/LJ-Speech-Dataset): lines of metadata.csv are `id|text|text written out`, unquoted;
+recordings are wavs/<id>.wav, here also in other formats. A table has the columns audio and text, optionally id, speaker
+and language; audio paths are relative to its folder and must stay inside it. Bytes that are not UTF-8 are read as lone
+surrogates (PEP 383), which mark the row.
 """
 
 import csv
@@ -33,7 +32,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def read_text(path: Path) -> str:
-    """A corpus file's text without a byte order mark. Raises SonorantError naming a file that cannot be read."""
+    """Text without a byte order mark. Raises SonorantError if the file cannot be read."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -44,13 +43,13 @@ def read_text(path: Path) -> str:
 
 
 def read_lines(path: Path) -> list[str]:
-    """A corpus file's lines. Only line feeds end a line: Unicode's other separators may occur in a text."""
+    """Lines end at line feeds only: Unicode's other separators may occur in a text."""
     return [line.rstrip("\r") for line in read_text(path).split("\n")]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
-    """One utterance as its corpus wrote it; None is a missing field."""
+class CorpusRow:
+    """An utterance as written; None is a missing field."""
 
     id: str
     audio: str | None
@@ -60,12 +59,9 @@ class Row:
     defect: Defect | None = None
 
 
-def import_row(row: Row, source: Path, out: Path, config: CorpusConfig) -> Utterance:
-    """The row's utterance, with a defect if it has one; its recording stays where it lies in `source`.
-
-    A file outside `source` is never read; a missing one is left for `prepare` to report. The manifest has the hash of
-    the file, so a recording that is edited later is noticed, and by DVC too, though it lies outside of `out`.
-    """
+def import_row(row: CorpusRow, source: Path, out: Path, config: CorpusConfig) -> Utterance:
+    """The row's utterance, perhaps with a defect. A file outside `source` is never read; `prepare` reports missing
+    ones. The file's hash in the manifest detects later edits."""
     text, audio, defect = row.text or "", row.audio or "", row.defect
     sha256: str | None = None
     fields = (row.id, text, audio, row.speaker or "", row.language or "")
@@ -98,15 +94,15 @@ def clean(text: str) -> str:
 
 
 def place_of(recording: Path, source: Path, out: Path) -> str:
-    """How the manifest in `out` names a recording in `source`: from `out` if `source` is a relative path, so that a
-    clone elsewhere gives the same manifest, and whole if it is absolute."""
+    """Path of a recording for the manifest in `out`: relative to `out` if `source` is relative, so that it does not
+    depend on where the project is; else absolute."""
     folder = source if source.is_absolute() else _way(out.absolute(), source.absolute())
     return (folder / recording.relative_to(source)).as_posix()
 
 
 @lru_cache
 def _way(out: Path, source: Path) -> Path:
-    """From a folder to another. The system follows links before it goes up by "..", so `out` is taken without any."""
+    """Relative path between folders. `out` is resolved, as the system follows links before ".."."""
     return Path(os.path.relpath(source, out.resolve()))
 
 
@@ -119,11 +115,9 @@ def _hash(file: Path) -> tuple[str | None, Defect | None]:
         raise SonorantError(f"{file}: cannot be read ({error.strerror})") from None
 
 
-def import_ljspeech(source: Path, out: Path, config: CorpusConfig) -> None:
-    """Fill `out` from an LJSpeech folder, with the written-out text, or the plain one where that is empty.
-
-    Two columns (id|text) are accepted too. Raises SonorantError if metadata.csv is missing or has no rows.
-    """
+def import_ljspeech(source: Path, out: Path, config: CorpusConfig, cache: Path | None) -> None:
+    """Import an LJSpeech folder, with two (id|text) or three columns; an empty third falls back to the second.
+    Raises SonorantError if metadata.csv is missing or has no rows."""
     metadata = source / "metadata.csv"
     if not metadata.is_file():
         raise SonorantError(f"{metadata}: no such file; kind ljspeech needs id|text|normalised text, and wavs/")
@@ -137,32 +131,32 @@ def import_ljspeech(source: Path, out: Path, config: CorpusConfig) -> None:
 
 
 def _columns(lines: list[list[str]]) -> int:
-    """3, or 2 if most rows have two: such a file has no written-out texts, and a row of three is the bad one."""
+    """2 if most rows have two columns, else 3."""
     counts = Counter(len(line) for line in lines)
     return 2 if counts[2] > counts[3] else 3
 
 
-def _ljspeech_row(line: list[str], columns: int, source: Path) -> Row:
+def _ljspeech_row(line: list[str], columns: int, source: Path) -> CorpusRow:
     if len(line) != columns:
-        return Row(id=line[0], audio=f"wavs/{line[0]}.wav", text=" ".join(line[1:]), defect=Defect.WRONG_COLUMNS)
-    return Row(id=line[0], audio=_recording(source, line[0]), text=line[-1] if line[-1].strip() else line[1])
+        return CorpusRow(id=line[0], audio=f"wavs/{line[0]}.wav", text=" ".join(line[1:]), defect=Defect.WRONG_COLUMNS)
+    return CorpusRow(id=line[0], audio=_recording(source, line[0]), text=line[-1] if line[-1].strip() else line[1])
 
 
 def _recording(source: Path, id: str) -> str:
-    """Path of the recording in the first format that exists, else as .wav, which the report then calls missing."""
+    """The first existing format, else .wav, which `prepare` reports as missing."""
     files = [f"wavs/{id}{suffix}" for suffix in (*SUFFIXES, *map(str.upper, SUFFIXES))]
     present = (file for file in files if (inside := path_inside(source, file)) and file_exists(source / inside))
     return next(present, files[0])
 
 
-def import_table(source: Path, out: Path, config: CorpusConfig) -> None:
-    """Fill `out` from a table. Raises SonorantError if the file is not a table, lacks a column or has no rows."""
+def import_table(source: Path, out: Path, config: CorpusConfig, cache: Path | None) -> None:
+    """Raises SonorantError if the file is not a table, lacks a column or has no rows."""
     progress = tqdm(read_table(source), desc="importing", unit="utterance")
     write_manifest(out / "manifest.jsonl", [import_row(row, source.parent, out, config) for row in progress])
 
 
-def read_table(source: Path) -> list[Row]:
-    """The rows of a table, bad ones with their defect. Raises SonorantError as `import_table`."""
+def read_table(source: Path) -> list[CorpusRow]:
+    """Rows of a table, bad ones with their defect. Raises SonorantError as `import_table`."""
     if not source.is_file():
         raise SonorantError(f"{source}: not a file; kind table needs .csv, .tsv or .jsonl with columns audio and text")
     match source.suffix.lower():
@@ -178,12 +172,12 @@ def read_table(source: Path) -> list[Row]:
 
 
 def audio_of_table(source: Path) -> list[Path]:
-    """The existing recordings that a table names, sorted; those outside its folder are never read."""
+    """Existing recordings inside the table's folder, sorted."""
     inside = {path_inside(source.parent, row.audio) for row in read_table(source) if row.audio}
     return sorted(source.parent / name for name in inside if name and file_exists(source.parent / name))
 
 
-def _csv_rows(path: Path) -> Iterator[Row]:
+def _csv_rows(path: Path) -> Iterator[CorpusRow]:
     text = read_text(path)
     header = text.split("\n", 1)[0].strip()
     delimiter = next((mark for mark in _DELIMITERS if {"audio", "text"} <= _names(header, mark)), None)
@@ -203,7 +197,7 @@ def _names(header: str, delimiter: str) -> set[str]:
     return {name.strip() for name in next(csv.reader([header], delimiter=delimiter), [])}
 
 
-def _jsonl_rows(path: Path) -> Iterator[Row]:
+def _jsonl_rows(path: Path) -> Iterator[CorpusRow]:
     for number, line in enumerate(read_lines(path), 1):
         if not line.strip():
             continue
@@ -215,13 +209,13 @@ def _jsonl_rows(path: Path) -> Iterator[Row]:
             complete = values.get("audio") is not None and values.get("text") is not None
             yield _table_row(values, number, complete=complete)
         else:
-            yield Row(id=f"row-{number}", audio=None, text=None, defect=Defect.UNREADABLE_ROW)
+            yield CorpusRow(id=f"row-{number}", audio=None, text=None, defect=Defect.UNREADABLE_ROW)
 
 
-def _table_row(values: dict[str, Any], number: int, *, complete: bool) -> Row:
+def _table_row(values: dict[str, Any], number: int, *, complete: bool) -> CorpusRow:
     named = {column: str(values[column]) for column in COLUMNS if values.get(column) is not None}
     audio = named.get("audio", "").strip()
-    return Row(
+    return CorpusRow(
         id=named.get("id", "").strip() or id_of(audio) or f"row-{number}",
         audio=audio or None,
         text=named.get("text"),
@@ -232,5 +226,5 @@ def _table_row(values: dict[str, Any], number: int, *, complete: bool) -> Row:
 
 
 def id_of(audio: str) -> str:
-    """The path without its suffix, joined by hyphens: `a/1.wav` and `b/1.wav` must not share an id."""
+    """Path without suffix, joined by hyphens: `a/1.wav` and `b/1.wav` need different ids."""
     return PurePosixPath(audio).with_suffix("").as_posix().replace("/", "-") if PurePosixPath(audio).name else ""

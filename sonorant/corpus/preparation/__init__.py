@@ -1,7 +1,6 @@
-"""From a corpus as found to one to train on: sound utterances, spoken texts, splits, and a report on the rejected
-ones."""
+"""From an imported corpus to one to train on: sound utterances, spoken texts, splits, and a report on rejected ones."""
 
+from sonorant.corpus.preparation.checks import PrepareConfig
 from sonorant.corpus.preparation.prepare import prepare
-from sonorant.corpus.preparation.settings import PrepareConfig
 
 __all__ = ["PrepareConfig", "prepare"]

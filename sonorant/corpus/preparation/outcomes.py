@@ -1,4 +1,4 @@
-"""What was found in each recording, and what is rejected because of the other recordings of its corpus."""
+"""Results of examining recordings, and rejections that depend on the other recordings of a corpus."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -11,22 +11,21 @@ from sonorant.corpus.splits import SplitBy, beyond, split_key
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Finding:
-    """What was found in one recording and its text, whatever the id; its fields are kept in the cache."""
+class RecordingFinding:
+    """Result for one recording and its text, without the id; cached."""
 
     reason: Defect | None = None
-    """Why it is rejected; None if it is sound, and all of the following is set."""
+    """None if it is sound; then all other fields are set."""
     detail: str = ""
     """What was found, in words."""
     spoken: str = ""
-    """Text as the frontend speaks it."""
+    """Spoken text."""
     seconds: float = 0.0
     sample_rate: int = 0
-    """Hz, as recorded."""
+    """Hz of the recording."""
     channels: str = ""
-    """What the channels are to each other."""
     channel_correlation: float | None = None
-    """Of the two live channels that are least alike; None for fewer than two."""
+    """Of the two least alike live channels; None for fewer than two."""
     sound: str = ""
     """Hash of the decoded samples."""
     level_db: float = 0.0
@@ -37,20 +36,18 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
-    """The result of examining one utterance."""
-
     utterance: Utterance
     """All fields are set if it is sound."""
-    finding: Finding
+    finding: RecordingFinding
 
     @property
     def reason(self) -> Defect | None:
-        """Why it is rejected; None if it is sound."""
+        """None if it is sound."""
         return self.finding.reason
 
     @property
     def row(self) -> dict[str, str | None]:
-        """The line in rejected.jsonl."""
+        """Row of rejected.jsonl."""
         return {
             "id": self.utterance.id,
             "file": self.utterance.audio,
@@ -60,7 +57,7 @@ class Outcome:
 
 
 def without_repeated_sounds(outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
-    """Reject each sound utterance that has the samples of an earlier one."""
+    """Reject sound utterances with the samples of an earlier one."""
     first: dict[str, str] = {}
     for outcome in outcomes:
         sound, id = outcome.finding.sound, outcome.utterance.id
@@ -71,7 +68,7 @@ def without_repeated_sounds(outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
 
 
 def without_scarce_speakers(outcomes: list[Outcome], least: float) -> Iterator[Outcome]:
-    """Reject the utterances of each speaker of whom the sound ones last less than `least` seconds together."""
+    """Reject speakers with less than `least` seconds of sound utterances."""
     seconds: defaultdict[str, float] = defaultdict(float)
     for outcome in outcomes:
         if outcome.reason is None:
@@ -86,7 +83,7 @@ def without_scarce_speakers(outcomes: list[Outcome], least: float) -> Iterator[O
 
 
 def without_surplus_held_out(outcomes: list[Outcome], split_by: SplitBy, most: int | None) -> Iterator[Outcome]:
-    """Give back to training what sound utterances are held out beyond `most` of each set; None: nothing."""
+    """Move held-out utterances beyond `most` per set back to training; None: nothing."""
     sound = (outcome.utterance for outcome in outcomes if outcome.reason is None)
     surplus = set() if most is None else beyond(sound, split_by, most)
     for outcome in outcomes:
@@ -97,10 +94,8 @@ def without_surplus_held_out(outcomes: list[Outcome], split_by: SplitBy, most: i
 
 
 def without_lost_speakers(outcomes: list[Outcome], split_by: SplitBy) -> Iterator[Outcome]:
-    """Reject the utterances of a speaker of whom the training split has none: a voice cannot speak as that person.
-
-    With `split_by` speaker, speakers are held out on purpose. More recordings of the person bring them back.
-    """
+    """Reject speakers without training utterances, as a voice cannot speak like them; not if speakers are held out
+    on purpose."""
     trained = {v.utterance.speaker for v in outcomes if v.reason is None and v.utterance.split == "train"}
     for outcome in outcomes:
         speaker = outcome.utterance.speaker

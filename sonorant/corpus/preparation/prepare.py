@@ -1,4 +1,4 @@
-"""Prepare a whole corpus: examine every utterance, keep and split the sound ones, report the others."""
+"""Prepare a corpus: examine every utterance, keep and split the sound ones, report the others."""
 
 import dataclasses
 import sys
@@ -17,23 +17,24 @@ from sonorant.audio import dnsmos
 from sonorant.audio.conditioning import ConditionConfig, Conditioning
 from sonorant.audio.measures import Measures
 from sonorant.cache import code_of, compute_missing, key_of
+from sonorant.corpus.decisions import Decided, decide
 from sonorant.corpus.manifest import Defect, Utterance, corpus_files, may_be_read, read_manifest, write_manifest
-from sonorant.corpus.preparation.checks import first_defect
-from sonorant.corpus.preparation.decided import Decided, decide
-from sonorant.corpus.preparation.limits import LIMITS, beyond_limit
+from sonorant.corpus.preparation.checks import LIMITS, ExaminedRecording, PrepareConfig, beyond_limit, first_defect
 from sonorant.corpus.preparation.outcomes import (
-    Finding,
     Outcome,
+    RecordingFinding,
     without_lost_speakers,
     without_repeated_sounds,
     without_scarce_speakers,
     without_surplus_held_out,
 )
-from sonorant.corpus.preparation.recording import ExaminedRecording
-from sonorant.corpus.preparation.settings import PrepareConfig
-from sonorant.corpus.preparation.speaker_summary import summarize_speakers
-from sonorant.corpus.preparation.summary import summarize, summary_page
-from sonorant.corpus.preparation.unplaced import read_unplaced, summarize_unplaced
+from sonorant.corpus.preparation.summary import (
+    read_unplaced,
+    summarize,
+    summarize_speakers,
+    summarize_unplaced,
+    summary_page,
+)
 from sonorant.corpus.splits import few_texts, split_key, split_of
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_folder, parse_checked, sha256_file, write_json, write_jsonl, write_text
@@ -42,7 +43,7 @@ from sonorant.text import Frontend, load_with_lexicon
 _NOT_OF_A_RECORDING = (
     "max_rejected", "validation", "test", "most_held_out", "split_by", "min_speaker_seconds", "decisions", *LIMITS
 )  # fmt: skip
-"""Settings that do not change what is found in a recording."""
+"""Settings that do not change the result for a recording."""
 
 
 def prepare(
@@ -56,14 +57,13 @@ def prepare(
     cache: Path | None = None,
     processes: int | None = None,
 ) -> None:
-    """Examine the utterances of the folder `corpus`, as `config.decisions` has it; write manifest, rejected.jsonl,
-    summary.json and summary.html to `out`.
+    r"""Examine the utterances of the folder `corpus`; write manifest.jsonl, rejected.jsonl, summary.json and
+    summary.html to `out`.
 
-    `frontend` names the text frontend, loaded for each utterance's language, with the words of the file `lexicon`;
-    `condition`: what is planned to be done to each recording, which stays as it is; `cache`: folder of what earlier
-    runs found, None = none; `processes` as in `spread`, with the same result for any number. Raises SonorantError
-    if more than `config.max_rejected` are rejected; the report is then `out` with the ending .rejected.jsonl, and `out`
-    is left as it was.
+    `frontend`: its name; `lexicon`: file of the user's words; `condition`: planned for each recording, which stays as
+    it is; `cache`: folder of earlier results, None = none; `processes` as in `spread`. Raises SonorantError if more
+    than `config.max_rejected` are rejected; then `out` is unchanged, and the report is beside it with the ending
+    .rejected.jsonl.
     """
     utterances = read_manifest(corpus / "manifest.jsonl")
     if not utterances:
@@ -136,7 +136,7 @@ def _write(
 
 
 def without_repeated_ids(utterances: Iterable[Utterance]) -> Iterator[Utterance]:
-    """Mark an utterance whose id an earlier one has as a duplicate. A defective row claims no id."""
+    """Mark utterances with an earlier one's id as duplicates. Defective rows do not count."""
     seen: set[str] = set()
     for utterance in utterances:
         if utterance.defect is None and utterance.id in seen:
@@ -156,7 +156,7 @@ def examine(
     frontend: str,
     lexicon: str | None = None,
 ) -> dict[str, Any]:
-    """Examine one utterance by itself; the fields of a `Finding`."""
+    """Examine one utterance; the fields of a `RecordingFinding`."""
     if utterance.defect is not None:
         duplicate = utterance.defect == Defect.DUPLICATE_ID
         detail = "an earlier row has this id; the first stays" if duplicate else "found in the corpus's own file"
@@ -170,7 +170,7 @@ def examine(
         overall = dnsmos.rate_clip((recording.samples, recording.header.sample_rate))[0]
         measures = replace(measures, dnsmos=round(overall, 3))
     channels = recording.channel_finding
-    finding = Finding(
+    finding = RecordingFinding(
         spoken=recording.spoken.text,
         seconds=recording.conditioning.after.seconds,
         sample_rate=recording.header.sample_rate,
@@ -184,16 +184,18 @@ def examine(
     return dataclasses.asdict(finding)
 
 
-def _finding(found: dict[str, Any]) -> Finding:
-    """What `examine` found, from the JSON that the cache holds, which takes several times as much memory."""
+def _finding(found: dict[str, Any]) -> RecordingFinding:
+    """From the cache's JSON."""
     if found["reason"] is not None:
-        return Finding(reason=Defect(found["reason"]), detail=found["detail"])
+        return RecordingFinding(reason=Defect(found["reason"]), detail=found["detail"])
     kinds = {"conditioning": Conditioning, "measures": Measures}
     where = Path("the cache of prepare")
-    return Finding(**found | {field: parse_checked(found[field], kind, where) for field, kind in kinds.items()})
+    return RecordingFinding(
+        **found | {field: parse_checked(found[field], kind, where) for field, kind in kinds.items()}
+    )
 
 
-def _outcome(row: Utterance, file: str | None, note: str, finding: Finding, config: PrepareConfig) -> Outcome:
+def _outcome(row: Utterance, file: str | None, note: str, finding: RecordingFinding, config: PrepareConfig) -> Outcome:
     if finding.reason is not None or finding.measures is None:
         return Outcome(utterance=row, finding=replace(finding, detail=note or finding.detail))
     if broken := beyond_limit(finding.measures, config):
@@ -214,8 +216,8 @@ def _outcome(row: Utterance, file: str | None, note: str, finding: Finding, conf
 
 
 def _hashes(rows: list[Utterance], corpus: Path) -> list[str | None]:
-    """Hash of each row's file; None where there is nothing to read. A file of many utterances is read once, and one
-    whose hash its importer told not at all: whoever examines it compares (`recording_of`)."""
+    """Hash of each row's file, or None; each file is read once. A hash from an importer is not checked here, but in
+    `recording_of`."""
 
     def of_file(row: Utterance) -> str | None:
         if row.sha256 or not may_be_read(corpus, row):
@@ -239,7 +241,7 @@ def _keys(
     frontend: str,
     lexicon: str | None,
 ) -> list[str]:
-    """What a finding depends on: the file's bytes, the text, the settings and the code."""
+    """From the file's bytes, the text, the settings and the code."""
     code = code_of(sonorant.audio, sonorant.corpus.preparation, sonorant.text)
     settings = {key: value for key, value in dataclasses.asdict(config).items() if key not in _NOT_OF_A_RECORDING}
     settings |= dataclasses.asdict(condition)
@@ -257,7 +259,7 @@ def _frontend(name: str, lexicon: str | None, language: str) -> Frontend:
 
 
 def _load_frontends(utterances: list[Utterance], frontend: str, lexicon: str | None) -> None:
-    """Refuse a language without a frontend before an hour of work instead of after it."""
+    """Fail on an unknown language before the work starts."""
     first = {utterance.language: utterance.id for utterance in reversed(utterances)}
     for language, id in sorted(first.items()):
         try:

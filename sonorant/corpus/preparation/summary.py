@@ -1,7 +1,8 @@
-"""The figures of a prepared corpus, as JSON and as one HTML page that needs nothing beside it."""
+"""Summary of a prepared corpus, as JSON and as one HTML page."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,16 +10,15 @@ import numpy as np
 from sonorant.audio.conditioning import ConditionConfig
 from sonorant.corpus.manifest import SPLITS, Utterance
 from sonorant.corpus.preparation.sound_summary import sound_sections, summarize_sound
-from sonorant.corpus.preparation.speaker_summary import speakers_section
-from sonorant.corpus.preparation.unplaced import unplaced_section
 from sonorant.corpus.splits import describe_texts
+from sonorant.files import read_jsonl
 from sonorant.pages.blocks import Section, Table, render
 from sonorant.pages.charts import Chart, Charts, columns, histogram
 
 SHOWN = 200
-"""Rejected utterances on the page; `rejected.jsonl` has all."""
+"""Rows of a table on the page; the files have all."""
 CHARACTERS = 40
-"""Characters on the page, the most frequent."""
+"""Most frequent characters on the page."""
 SHARES = {
     "splits": "split",
     "speakers": "speaker",
@@ -29,11 +29,8 @@ SHARES = {
 
 
 def summarize(accepted: list[Utterance], rejected: Counter[str], condition: ConditionConfig) -> dict[str, Any]:
-    """Return the figures of the accepted utterances (at least one, all fields set) and the rejected ones by reason, as
-    plain JSON.
-
-    Durations in seconds, amounts in hours; a share has `utterances` and `hours`.
-    """
+    """Figures of accepted utterances (at least one, all fields set) and counts of reasons, as plain JSON: seconds,
+    hours, and shares with `utterances` and `hours`."""
     seconds = np.array([utterance.seconds for utterance in accepted])
     characters = Counter(character for utterance in accepted for character in utterance.text)
     return {
@@ -54,12 +51,12 @@ def summarize(accepted: list[Utterance], rejected: Counter[str], condition: Cond
 
 
 def speaking_rates(utterances: list[Utterance]) -> np.ndarray:
-    """Return characters of the spoken text by second, (U,) float64."""
+    """Characters of the spoken text per second, (U,) float64."""
     return np.array([len(utterance.spoken or "") / (utterance.seconds or 1.0) for utterance in utterances])
 
 
 def shares(utterances: list[Utterance], key: Callable[[Utterance], str]) -> dict[str, dict[str, float]]:
-    """By the utterances' keys, in order: `utterances` and `hours`. One pass, however many keys there are."""
+    """`utterances` and `hours` by key, sorted."""
     groups: defaultdict[str, list[Utterance]] = defaultdict(list)
     for utterance in utterances:
         groups[key(utterance)].append(utterance)
@@ -90,8 +87,7 @@ def summary_page(
     unplaced: list[dict[str, Any]] | None,
     condition: ConditionConfig,
 ) -> str:
-    """Return the page for the figures `summary`, the accepted utterances with their levels in dB, the rejected rows,
-    what had no place in a corpus of long recordings (None: it is none), and what was asked of conditioning."""
+    """The page. `accepted`: utterances with their levels in dB; `unplaced`: as `read_unplaced`."""
     utterances = [utterance for utterance, _ in accepted]
     seconds = np.array([utterance.seconds or 0.0 for utterance in utterances])
     frequent = list(summary["characters"].items())[:CHARACTERS]
@@ -127,7 +123,6 @@ def summary_page(
 
 
 def _texts(texts: dict[str, Any]) -> Section:
-    """How often sentences repeat, and which held-out ones training has nearly read."""
     near = texts["near_duplicates"]
     rows = [
         ["different texts", str(texts["texts"])],
@@ -144,8 +139,91 @@ def _texts(texts: dict[str, Any]) -> Section:
 
 
 def _characters(frequent: list[tuple[str, int]]) -> Chart:
-    """Characters by frequency; the axis is logarithmic, so that the rare ones are seen."""
+    """The axis is logarithmic, to show rare characters."""
     names = [character if character.isprintable() and character != " " else "␣" for character, _ in frequent]
     labels = [(place + 0.5, name) for place, name in enumerate(names)]
     counts = [count for _, count in frequent]
     return columns(f"Characters: times (the {CHARACTERS} most frequent)", "", counts, labels, logarithmic=True)
+
+
+def summarize_speakers(accepted: Sequence[Utterance], rejected: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """By speaker: `utterances`, `hours`, `splits`, `rejected`, and the medians `snr_db` (dB) and `loudness` (LUFS
+    before conditioning), None without values. `rejected`: the speaker of each rejected utterance."""
+    lost = Counter(rejected)
+    by_speaker: defaultdict[str, list[Utterance]] = defaultdict(list)
+    for utterance in accepted:
+        by_speaker[utterance.speaker].append(utterance)
+    found = {}
+    for speaker in sorted({*lost, *by_speaker}):
+        own = by_speaker[speaker]
+        splits = Counter(utterance.split for utterance in own)
+        found[speaker] = {
+            "utterances": len(own),
+            "hours": round(sum(utterance.seconds or 0.0 for utterance in own) / 3600, 4),
+            "splits": {split: splits[split] for split in SPLITS},
+            "snr_db": _median([u.measures.snr_db for u in own if u.measures]),
+            "loudness": _median([u.conditioning.before.loudness for u in own if u.conditioning]),
+            "rejected": lost[speaker],
+        }
+    return found
+
+
+def speakers_section(speakers: dict[str, dict[str, Any]]) -> Section:
+    rows = [
+        [
+            speaker,
+            str(of["utterances"]),
+            f"{60 * of['hours']:.1f}",
+            *(str(of["splits"][split]) for split in SPLITS),
+            "-" if of["snr_db"] is None else f"{of['snr_db']:.1f}",
+            "-" if of["loudness"] is None else f"{of['loudness']:.1f}",
+            str(of["rejected"]),
+        ]
+        for speaker, of in speakers.items()
+    ]
+    head = ["speaker", "utterances", "minutes", *SPLITS, "median SNR, dB", "median loudness, LUFS", "rejected"]
+    return Section(
+        anchor="speakers", title=f"Speakers: {len(rows)}", parts=[Table(caption="Speakers", head=head, rows=rows)]
+    )
+
+
+def _median(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return round(float(np.median(known)), 2) if known else None
+
+
+def read_unplaced(corpus: Path) -> list[dict[str, Any]] | None:
+    """Rows of unplaced.jsonl (speech without text, text without speech); None if the corpus has no such file. Raises
+    SonorantError naming file and line."""
+    file = corpus / "unplaced.jsonl"
+    return read_jsonl(file) if file.exists() else None
+
+
+def summarize_unplaced(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """`seconds` of speech and `words` of text."""
+    return {
+        "seconds": round(sum(row["end"] - row["start"] for row in rows if "start" in row), 3),
+        "words": sum(row["words"] for row in rows if "words" in row),
+    }
+
+
+def unplaced_section(rows: Sequence[dict[str, Any]]) -> Section:
+    speech = sorted((row for row in rows if "start" in row), key=lambda row: row["start"] - row["end"])
+    texts = sorted((row for row in rows if "words" in row), key=lambda row: -row["words"])
+    parts: list[Table | str] = []
+    if speech:
+        found = [
+            [row["name"], f"{row['start']:.1f}", f"{row['end']:.1f}", row["heard"], row["why"]]
+            for row in speech[:SHOWN]
+        ]
+        head = ["recording", "from, s", "to, s", "heard", "why"]
+        parts.append(Table(caption="Speech without a text", head=head, rows=found, prose=["heard", "why"]))
+    if texts:
+        lost = [[row["name"], str(row["words"]), row["text"], row["why"]] for row in texts[:SHOWN]]
+        head = ["recording", "words", "text", "why"]
+        parts.append(Table(caption="Text without speech", head=head, rows=lost, prose=["text", "why"]))
+    if len(speech) > SHOWN or len(texts) > SHOWN:
+        parts.append("All of them are in the corpus' unplaced.jsonl.")
+    total = summarize_unplaced(rows)
+    title = f"Without a place: {total['seconds']:.0f} s of speech, {total['words']:.0f} words"
+    return Section(anchor="unplaced", title=title, parts=parts)

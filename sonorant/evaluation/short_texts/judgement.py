@@ -15,8 +15,8 @@ from sonorant.evaluation.short_texts.faults import Faults, find_faults, summariz
 from sonorant.evaluation.short_texts.listener import REVISION, listen, not_heard
 from sonorant.evaluation.short_texts.recorded_words import cut_words
 from sonorant.evaluation.short_texts.texts import CUT_WORDS, HELD_OUT, SENTENCES, SHORT, Text, suite
-from sonorant.extras.long.script import plain_words
 from sonorant.speech.voice import Voice
+from sonorant.text.written_words import plain_words
 
 OTHERS = (SENTENCES, CUT_WORDS, HELD_OUT)
 """Kinds that are not of the short texts."""

@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sonorant.audio.recognizers import Clip
-from sonorant.corpus.audit.cut_words import choose
 from sonorant.corpus.audit.findings import read_audit
 from sonorant.corpus.manifest import Utterance
-from sonorant.corpus.short_clips import cut
+from sonorant.corpus.short_clips import choose, cut
 from sonorant.corpus.sound import read_sound
 
 

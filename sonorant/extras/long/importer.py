@@ -19,8 +19,8 @@ from sonorant.corpus.importers.metadata_files import clean, place_of
 from sonorant.corpus.manifest import Utterance, path_inside, write_manifest
 from sonorant.errors import SonorantError
 from sonorant.extras.long.long_recording import LongConfig, Placement, Unheard, place
-from sonorant.extras.long.script import plain_words
 from sonorant.files import sha256_file, write_json, write_jsonl
+from sonorant.text.written_words import plain_words
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from sonorant.audio.recognizers import RATE, PocketSphinx, Recognizer, load_reco
 from sonorant.audio.wav import read_audio
 from sonorant.audio.word_phones import pronounced
 from sonorant.errors import SonorantError
-from sonorant.extras.long.script import plain_words
 from sonorant.extras.long.trigrams import write_language_model
+from sonorant.text.written_words import plain_words
 
 AROUND = 0.2
 """Seconds heard before and after a stretch."""

@@ -1,7 +1,6 @@
 """A text as its reader speaks it: tokens as written, the words that each stands for, and where sentences end."""
 
 import re
-import unicodedata
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,9 +8,8 @@ from rapidfuzz.distance import Levenshtein
 
 from sonorant.errors import SonorantError
 from sonorant.text import Frontend, load_frontend
+from sonorant.text.written_words import plain_words
 
-_WORD = re.compile(r"\w+(?:'\w+)*")
-_MARKS = str.maketrans({"’": "'", "‘": "'", "ʼ": "'"})
 _ABBREVIATIONS = ("mr.", "mrs.", "ms.", "dr.", "st.", "prof.", "no.", "vs.", "jr.", "sr.")
 _SENTENCE_END = re.compile(r"[.?!…][\"'”’»)\]]*$")
 _CLAUSE_END = re.compile(r"[,;:–—-][\"'”’»)\]]*$")
@@ -41,11 +39,6 @@ class Script:
     def text(self, first: int, last: int) -> str:
         """The words from `first` to before `last` as written."""
         return " ".join(self.tokens[self.units[first][0] : self.units[last - 1][1]])
-
-
-def plain_words(text: str) -> list[str]:
-    """The words of a text in lower case, without marks; compounds are parted."""
-    return _WORD.findall(unicodedata.normalize("NFKC", text).translate(_MARKS).casefold().replace("_", " "))
 
 
 def read_script(text: str, language: str) -> Script:

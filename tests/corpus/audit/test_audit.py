@@ -221,7 +221,7 @@ def test_a_recogniser_that_lacks_the_language_is_not_run_by_name(
 ) -> None:
     rows = corpus_of(tmp_path, 4)
     monkeypatch.setattr(
-        sys.modules["sonorant.corpus.audit.texts"],
+        sys.modules["sonorant.corpus.audit.labels"],
         "load_with_lexicon",
         lambda name, language, lexicon: load_frontend(name, "en-us"),
     )

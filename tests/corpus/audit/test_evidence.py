@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sonorant.corpus.audit.evidence import Evidence, compare
+from sonorant.corpus.audit.evidence import ClipEvidence, compare
 from sonorant.corpus.audit.planted import plant
 
 WORDS = [(1, 2, 3), (4, 5), (6, 1, 4), (2, 6)]
@@ -20,7 +20,7 @@ def frames_of(words: list[tuple[int, ...]], silence: int = 6) -> tuple[np.ndarra
     return logs.astype(np.float32), level.astype(np.float32)
 
 
-def beside(spoken: list[tuple[int, ...]], text: list[tuple[int, ...]], silence: int = 6) -> Evidence:
+def beside(spoken: list[tuple[int, ...]], text: list[tuple[int, ...]], silence: int = 6) -> ClipEvidence:
     return compare(*frames_of(spoken, silence), text)
 
 

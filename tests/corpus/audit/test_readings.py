@@ -12,9 +12,19 @@ from hypothesis import strategies as st
 from sonorant.audio.wav import write_wav
 from sonorant.corpus.audit.findings import Audited, AuditedWord, Fault
 from sonorant.corpus.audit.hearing import words_of
-from sonorant.corpus.audit.questions import Answer, Question, begin_weighing, question_of, weigh, with_reading
-from sonorant.corpus.audit.readings import MOST, forms, number_readings, other_texts
-from sonorant.corpus.audit.texts import Labels
+from sonorant.corpus.audit.labels import Labels
+from sonorant.corpus.audit.readings import (
+    MOST,
+    Question,
+    ReadingAnswer,
+    begin_weighing,
+    forms,
+    number_readings,
+    other_texts,
+    question_of,
+    weigh,
+    with_reading,
+)
 from sonorant.corpus.manifest import Utterance
 from sonorant.text import load_frontend
 
@@ -116,7 +126,7 @@ def test_the_reading_that_the_sound_says_gains_and_no_other_where_the_text_is_ri
         noise[np.arange(len(frames)), frames] += 8.0
         logs = (noise - np.log(np.exp(noise).sum(axis=1, keepdims=True))).astype(np.float32)
         monkeypatch.setattr(
-            sys.modules["sonorant.corpus.audit.questions"], "_aligner", lambda path, logs=logs: Mute(logs)
+            sys.modules["sonorant.corpus.audit.readings"], "_aligner", lambda path, logs=logs: Mute(logs)
         )
         answer = weigh((question, Path("weights.pt")))
         found = with_reading(row(0.1), question, answer, DOUBT)
@@ -146,7 +156,7 @@ def test_a_recogniser_names_the_reading_it_heard_where_the_clip_is_doubtful() ->
     assert (found.reading.written, found.reading.expected) == ("1984", "nineteen eighty four")
     assert found.reading.heard == "one thousand nine hundred eighty four"
     gains = [-5.0] * len(question.others)
-    against = Answer(lacking=50.0, gains=gains)
+    against = ReadingAnswer(lacking=50.0, gains=gains)
     for unmoved, answer in ((row(0.5, heard=heard), None), (row(0.9, heard=heard), against), (row(0.9), None)):
         assert with_reading(unmoved, question, answer, DOUBT) == unmoved
 
@@ -165,8 +175,8 @@ def test_another_text_is_not_taken_for_another_reading() -> None:
     question, _ = asked("They left in 1984.")
     gains = [12.0] * len(question.others)
     swapped = row(0.99, fault=Fault.OTHER_TEXT)
-    assert with_reading(swapped, question, Answer(lacking=20.0, gains=gains), DOUBT) == swapped
-    fits_neither = Answer(lacking=500.0, gains=gains)
+    assert with_reading(swapped, question, ReadingAnswer(lacking=20.0, gains=gains), DOUBT) == swapped
+    fits_neither = ReadingAnswer(lacking=500.0, gains=gains)
     assert with_reading(row(0.3), question, fits_neither, DOUBT) == row(0.3)
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sonorant.corpus.audit.search import NEVER, best_gap, best_path, prefix_scores, suffix_scores
+from sonorant.corpus.audit.evidence import NEVER, best_gap, best_path, prefix_scores, suffix_scores
 
 
 def spelled(path: tuple[int, ...]) -> list[int]:

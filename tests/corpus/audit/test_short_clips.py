@@ -8,10 +8,9 @@ import pytest
 
 from sonorant.audio.mel import MelConfig
 from sonorant.audio.wav import write_wav
-from sonorant.corpus.audit.cut_words import FeaturesConfig, choose, read_short_clips
 from sonorant.corpus.audit.findings import Audited, AuditedWord, Fault, write_audit
 from sonorant.corpus.manifest import Utterance
-from sonorant.corpus.short_clips import ShortClip, cut, phonemes_of
+from sonorant.corpus.short_clips import FeaturesConfig, ShortClip, choose, cut, phonemes_of, read_short_clips
 from sonorant.errors import SonorantError
 from sonorant.features.feature_store import FeatureStore
 from sonorant.features.feature_writer import write_features

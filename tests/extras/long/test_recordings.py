@@ -20,8 +20,8 @@ from sonorant.errors import SonorantError
 from sonorant.extras.long import listening, stretches
 from sonorant.extras.long import long_recording as recording
 from sonorant.extras.long.cutting import MARGIN
-from sonorant.extras.long.script import plain_words
 from sonorant.files import read_json, read_jsonl, sha256_file
+from sonorant.text.written_words import plain_words
 from tests.extras.long.spoken import RATE, SENTENCES, Part, write_chapter
 from tests.support.conditions import UNCONDITIONED
 

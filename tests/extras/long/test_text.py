@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sonorant.extras.long.placing import NOWHERE, place_words
-from sonorant.extras.long.script import Script, plain_words, read_script
+from sonorant.extras.long.script import Script, read_script
+from sonorant.text.written_words import plain_words
 
 _CHANCE = np.random.default_rng(0)
 # Unlike each other: a sentence said again must not be taken for a misheard other one.

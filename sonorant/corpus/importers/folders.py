@@ -1,0 +1,77 @@
+"""Corpora in folders: each recording beside its text (`a1.wav`, `a1.txt`), or one such folder for each speaker."""
+
+import posixpath
+from dataclasses import replace
+from pathlib import Path
+
+from tqdm import tqdm
+
+from sonorant.audio.decoding import SUFFIXES
+from sonorant.corpus.importers import VOICES, CorpusConfig, import_kind
+from sonorant.corpus.importers.metadata_files import CorpusRow, id_of, import_row, read_lines, read_text
+from sonorant.corpus.manifest import Defect, Utterance, file_exists, path_inside, read_manifest, write_manifest
+from sonorant.errors import SonorantError
+
+
+def import_texts(source: Path, out: Path, config: CorpusConfig, cache: Path | None) -> None:
+    """Import recordings and texts (.txt) of the same name, at any depth; the path is the id. Unpaired ones are kept
+    for `prepare` to reject. Raises SonorantError if no recording has a text."""
+    if not source.is_dir():
+        raise SonorantError(f"{source}: not a folder; kind texts needs recordings, each with a text of the same name")
+    files = [path.relative_to(source) for path in sorted(source.rglob("*")) if file_exists(path)]
+    shown = [file for file in files if not any(part.startswith(".") for part in file.parts)]
+    texts = {file.with_suffix(""): file for file in shown if file.suffix.lower() == ".txt"}
+    recordings = [file for file in shown if file.suffix.lower() in SUFFIXES]
+    named = {file.with_suffix("") for file in recordings}
+    if not named & texts.keys():
+        raise SonorantError(f"{source}: no recording has a text of the same name beside it, such as a1.wav and a1.txt")
+    # A text alone becomes a missing recording.
+    pairs = [(file, texts.get(file.with_suffix(""))) for file in recordings]
+    pairs += [(text.with_suffix(".wav"), text) for name, text in texts.items() if name not in named]
+    progress = tqdm(pairs, desc="importing", unit="utterance")
+    write_manifest(out / "manifest.jsonl", [import_row(_row(source, *pair), source, out, config) for pair in progress])
+
+
+def _row(source: Path, recording: Path, text: Path | None) -> CorpusRow:
+    outside = text is not None and path_inside(source, str(text)) is None
+    return CorpusRow(
+        id=id_of(recording.as_posix()),
+        audio=recording.as_posix(),
+        text=None if text is None or outside else read_text(source / text),
+        defect=Defect.LEAVES_FOLDER if outside else None,
+    )
+
+
+def import_speakers(source: Path, out: Path, config: CorpusConfig, cache: Path | None) -> None:
+    """Import each folder in `source` as one speaker, whose name starts the ids. A folder with `prompts.txt`, named
+    after a voice of flite, is spoken by it. Raises SonorantError if a folder holds no corpus, or there are none."""
+    folders = [path for path in sorted(source.iterdir()) if path.is_dir() and not path.name.startswith(".")]
+    if not folders:
+        raise SonorantError(f"{source}: holds no folders; kind speakers needs one for each speaker, named after them")
+    utterances: list[Utterance] = []
+    for folder in folders:
+        own = out / folder.name
+        own.mkdir()
+        settings = _settings(folder, config)
+        import_kind(folder, own, settings, cache)
+        manifest = own / "manifest.jsonl"
+        utterances += [_placed(utterance, folder.name) for utterance in read_manifest(manifest)]
+        manifest.unlink()
+    write_manifest(out / "manifest.jsonl", utterances)
+
+
+def _settings(folder: Path, config: CorpusConfig) -> CorpusConfig:
+    own = replace(config, kind="auto", speaker=folder.name)
+    prompts = folder / "prompts.txt"
+    if not prompts.is_file():
+        return own
+    if folder.name not in VOICES:
+        voices = ", ".join(VOICES)
+        raise SonorantError(f"{prompts}: the folder must be named after the voice of flite that speaks it: {voices}")
+    count = sum(bool(line.strip()) for line in read_lines(prompts))
+    return replace(own, kind="demo", voice=folder.name, sentences=max(count, 1))
+
+
+def _placed(utterance: Utterance, folder: str) -> Utterance:
+    audio = posixpath.normpath(posixpath.join(folder, utterance.audio)) if utterance.audio else None
+    return replace(utterance, id=f"{folder}-{utterance.id}", audio=audio)
