@@ -23,7 +23,7 @@ from sonorant.families.family import VoiceConfig
 from sonorant.features.store import StoreConfig
 from sonorant.plugins import all_kinds, load_family
 from sonorant.registry import PromoteConfig, RegisterConfig
-from sonorant.speech.decoding.settings import DecodingConfig
+from sonorant.speech.decoding import DecodingConfig
 from sonorant.text import TextConfig
 from sonorant.training.config import DataConfig, MachineConfig
 from tasks import params

@@ -8,7 +8,7 @@ from sonorant.export.distances import spread_lengths
 from sonorant.export.onnx_graph import ExportConfig
 from sonorant.features.feature_store import FeatureStore
 from sonorant.files import write_json
-from sonorant.speech.decoding.settings import DecodingConfig
+from sonorant.speech.decoding import DecodingConfig
 from tasks.params import load
 from tasks.stage import add_inputs, run
 

@@ -20,15 +20,15 @@ import torch
 from benchmarks.gpu.gpu_voices import Answer, describe, run_alone, write_model
 from benchmarks.processes import ask
 from benchmarks.turns import figures, ratio, take_turns
+from sonorant.extras.codec_lm.decoding.session import Stepper
+from sonorant.extras.codec_lm.decoding.state import Rules, State, make_rules, start_state
 from sonorant.extras.codec_lm.saved import load_language_model
 from sonorant.extras.codec_lm.torch_dynamic import DynamicStepper, TorchStep
 from sonorant.extras.codec_lm.torch_runtime import StaticTokenRuntime
 from sonorant.extras.codec_lm.torch_static import StaticStepper
 from sonorant.layers.kv_cache import DynamicCache
 from sonorant.speech.bundle import Bundle, Lengths, ReceptiveField
-from sonorant.speech.decoding.session import Stepper
-from sonorant.speech.decoding.settings import DecodingConfig, DecodingDescription, Pace
-from sonorant.speech.decoding.state import Rules, State, make_rules, start_state
+from sonorant.speech.decoding import DecodingConfig, DecodingDescription, Pace
 from sonorant.speech.runtimes import LoadOptions, load_runtime
 
 SIZES = {"demo": (256, 6, 4, 704), "larger": (768, 16, 12, 2048)}

@@ -45,7 +45,7 @@ and so much more."""
 
 def tests(folder: Path, place: Path, device: torch.device) -> Answer:
     """The tests that machines without a GPU skip."""
-    words = "-m pytest -p no:cacheprovider tests/training tests/speech/decoding -k gpu"
+    words = "-m pytest -p no:cacheprovider tests/training tests/extras/codec_lm/decoding -k gpu"
     done = subprocess.run([sys.executable, *words.split()], capture_output=True, text=True, check=False)
     print(done.stdout[-3000:], file=sys.stderr)
     said = done.stdout.strip().splitlines()[-1:]

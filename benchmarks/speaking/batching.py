@@ -20,9 +20,9 @@ import numpy as np
 from benchmarks.report import command, finish, options
 from benchmarks.speaking.random_voice import shipped, voice_of
 from benchmarks.turns import ratio, take_turns
+from sonorant.extras.codec_lm.decoding.session import Session
 from sonorant.extras.codec_lm.synthesis import CodecLmSpeaking
 from sonorant.families.parallel.synthesis import ParallelSpeaking, vocoder_frames
-from sonorant.speech.decoding.session import Session
 from sonorant.speech.streaming import Speech
 from sonorant.speech.voice import Voice
 

@@ -15,11 +15,11 @@ from benchmarks.processes import answer, memory_mib
 from benchmarks.speaking.texts import TEXTS, VoiceJob, hear_first, load, load_all
 from benchmarks.turns import WARM_UP, figures, ratio, take_turns
 from sonorant.errors import SonorantError
+from sonorant.extras.codec_lm.decoding.attempts import Spoken, decode_texts
+from sonorant.extras.codec_lm.decoding.session import TokenRuntime
+from sonorant.extras.codec_lm.decoding.state import EMPTY
 from sonorant.extras.codec_lm.sounding import Sounding
-from sonorant.speech.decoding.attempts import Spoken, decode_texts
-from sonorant.speech.decoding.settings import DecodingDescription
-from sonorant.speech.decoding.state import EMPTY
-from sonorant.speech.runtimes import TokenRuntime
+from sonorant.speech.decoding import DecodingDescription
 from sonorant.speech.voice import Voice
 
 DYNAMIC = "torch/fp32"

@@ -21,7 +21,7 @@ from sonorant.families.parallel.vocoder import VocoderConfig
 from sonorant.files import sha256_file
 from sonorant.layers.model_folder import build, save_model
 from sonorant.speech.bundle import DESCRIPTION, Lengths, read_bundle
-from sonorant.speech.decoding.settings import DecodingConfig
+from sonorant.speech.decoding import DecodingConfig
 from sonorant.text import TextConfig, frontend_description, load_frontend
 from tasks.params import load
 

@@ -202,27 +202,30 @@ def _heard(speech: Speech, timings: TimingsFile | None, *, whole: bool) -> Itera
 
 
 def _speech(voice: Voice, arguments: argparse.Namespace) -> Speech:
-    from sonorant.speech.speaking import Allowance
+    from sonorant.speech.request import Allowance, Limits, SpeechRequest
     from sonorant.speech.voice import AT_ONCE
 
-    text = _read_standard_input(arguments) if arguments.text == "-" else arguments.text
-    how: dict[str, Any] = {
-        "pitch": arguments.pitch,
-        "energy": arguments.energy,
-        "seed": arguments.seed,
-        "decoding": voice.decoding(temperature=arguments.temperature, top_k=arguments.top_k, top_p=arguments.top_p),
-        "candidates": arguments.candidates,
-        "markup": arguments.markup,
-        "prompt": None if arguments.prompt is None else voice.prompt(arguments.prompt),
-        "timings": arguments.timings is not None,
-    }
-    if arguments.stream:
-        # Candidates can be compared only once they are complete.
-        return voice.stream(text, arguments.speaker, arguments.speed, whole=arguments.candidates > 1, **how)
-    whole = "".join(
-        part for part in Allowance(AT_ONCE).read(text) if isinstance(part, str)
-    )  # reads no further than the limit
-    return voice.stream(whole, arguments.speaker, arguments.speed, limits=AT_ONCE, whole=True, **how)
+    text: Any = _read_standard_input(arguments) if arguments.text == "-" else arguments.text
+    if not arguments.stream:  # reads no further than the limit
+        text = "".join(part for part in Allowance(AT_ONCE).read(text) if isinstance(part, str))
+    decoding = {name: getattr(arguments, name) for name in ("temperature", "top_k", "top_p")}
+    return voice.speak(
+        SpeechRequest(
+            text=text,
+            speaker=arguments.speaker,
+            speed=arguments.speed,
+            pitch=arguments.pitch,
+            energy=arguments.energy,
+            markup=arguments.markup,
+            timings=arguments.timings is not None,
+            whole=not arguments.stream or arguments.candidates > 1,  # candidates are compared when complete
+            limits=Limits() if arguments.stream else AT_ONCE,
+            seed=arguments.seed,
+            decoding={name: value for name, value in decoding.items() if value is not None},
+            candidates=arguments.candidates,
+            prompt=None if arguments.prompt is None else voice.prompt(arguments.prompt),
+        )
+    )
 
 
 def _read_standard_input(arguments: argparse.Namespace) -> Iterator[Fragment]:

@@ -21,7 +21,7 @@ from sonorant.corpus.sound import read_sound
 from sonorant.errors import SonorantError
 from sonorant.evaluation.recordings import RECORDINGS, VOCODER, spoken_text
 from sonorant.plugins import load_family
-from sonorant.speech.decoding.advance import FinishReason
+from sonorant.speech.speaking import FinishReason
 from sonorant.speech.voice import Voice
 from sonorant.speech.word_times import WordTiming, timed
 from sonorant.text.frontend import SpokenText

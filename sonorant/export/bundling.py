@@ -24,14 +24,13 @@ from sonorant.speech.bundle import (
     BundledFile,
     FrontendSettings,
     Graph,
-    GraphFile,
     Lengths,
     ReceptiveField,
     Tensor,
     VoiceDescription,
     write_bundle,
 )
-from sonorant.speech.decoding.settings import DecodingConfig, DecodingDescription
+from sonorant.speech.decoding import DecodingConfig, DecodingDescription
 from sonorant.text.user_lexicon import Lexicon
 
 
@@ -136,7 +135,7 @@ def export_variants(sources: Sources, out: Path, lengths: Lengths, config: Expor
             receptive_field=models.receptive_field,
             lengths=lengths,
             decoding=models.decoding(sources.decoding),
-            reference=GraphFile.of(reference, "fp32") if prompted else None,
+            reference=BundledFile.of(reference, "fp32") if prompted else None,
             choice={},
             provenance={
                 "sonorant": metadata.version("sonorant"),
@@ -210,7 +209,7 @@ def read_tensors(file: Path) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
 def _describe(files: dict[str, Path]) -> Graph:
     """A graph by the files of its variants."""
     inputs, outputs = read_tensors(files["fp32"])
-    variants = {variant: GraphFile.of(file, variant) for variant, file in files.items()}
+    variants = {variant: BundledFile.of(file, variant) for variant, file in files.items()}
     return Graph(inputs=inputs, outputs=outputs, variants=variants, default_variant="fp32")
 
 

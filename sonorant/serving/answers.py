@@ -1,4 +1,4 @@
-"""Speech as an HTTP answer: its first piece decides the status, the rest follows as it is made; errors as JSON."""
+"""Speech as an HTTP answer: the first piece decides the status, the rest is streamed; errors as JSON."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.types import Send
 
 from sonorant.errors import SonorantError
+from sonorant.serving.gate import error_body
 from sonorant.serving.keys import LimitReached, RefusedKey
-from sonorant.serving.request_checks import error_body
-from sonorant.serving.turns import BusyError
+from sonorant.serving.request import Ended, Piece
+from sonorant.serving.service import BusyError
 from sonorant.serving.voice_processes import NotSpoken
-from sonorant.serving.wish import Ended, Piece
 
 Pieces = AsyncGenerator[Piece | Ended, None]
 GONE = 499
-"""The status, which nobody sees, of a request whose client has gone."""
+"""Status of a request whose client has disconnected."""
 _log = logging.getLogger(__name__)
 
 
 async def begun(request: Request, pieces: Pieces) -> Pieces:
-    """The same pieces once the first is there, so that what cannot be spoken has a status of its own; the work ends if
-    the client goes before. Raises what `pieces` raises."""
+    """Wait for the first piece, so that an error gets its own status; stop if the client disconnects before. Raises
+    what `pieces` raises."""
     first = asyncio.ensure_future(anext(pieces))
     gone = asyncio.ensure_future(_gone(request))
     try:
@@ -60,8 +60,8 @@ async def _gone(request: Request) -> None:
 
 
 class SpeechResponse(StreamingResponse):
-    """An answer that grows. Whatever ends it ends the work. Where the speech fails after its beginning, `error_line`
-    gives its last bytes; without one the connection breaks off, so that nobody takes a part for the whole."""
+    """A streamed answer; closing it stops the work. If the speech fails midway, `error_line` makes its last bytes;
+    without it the connection breaks off, so that no client takes a part for the whole."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class SpeechResponse(StreamingResponse):
         try:
             await super().stream_response(send)
         except (SonorantError, BusyError) as error:
-            # What is said of a text may quote it.
+            # Other errors may quote the text.
             _log.warning("a speech broke off%s", f": {error}" if isinstance(error, NotSpoken | BusyError) else "")
             if self._error_line:
                 body = self._error_line(str(error))
@@ -91,7 +91,7 @@ class SpeechResponse(StreamingResponse):
 
 
 def add_error_handlers(app: FastAPI) -> None:
-    """Every error is a status and a line; none repeats what was sent."""
+    """Every error is a status and a line; none repeats the request."""
 
     def answer(status: int, line: str, param: str | None = None, **headers: str) -> Response:
         return JSONResponse(error_body(status, line, param), status, headers=headers)

@@ -1,4 +1,4 @@
-"""Speech encoded chunk by chunk, as it comes: raw samples, WAV, and what FFmpeg's libraries encode."""
+"""Encode speech chunk by chunk: raw samples, WAV, and FFmpeg's formats."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ if TYPE_CHECKING:
     from av import AudioStream
 
 OPUS_RATES = (8000, 12000, 16000, 24000, 48000)
-"""Hz, all that Opus has."""
+"""Hz."""
 MP3_RATES = (8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000)
 
 
 class Encoder(Protocol):
-    """Takes samples float32 (S,) in -1..1, gives bytes. The same samples give the same bytes."""
+    """Encodes samples float32 (S,) in -1..1, deterministically."""
 
     def encode(self, samples: Floats) -> bytes:
-        """What is complete with these samples; may be empty."""
+        """Return the bytes that are complete; may be empty."""
 
     def end(self) -> bytes:
-        """What is left."""
+        """Return the rest."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Encoding:
-    """A format of sound."""
+    """An audio format."""
 
     media_type: str
     container: str = ""
-    """FFmpeg's name of the format; empty: samples of 16 bits, written here."""
+    """FFmpeg's name; empty: 16-bit samples, written here."""
     codec: str = ""
     rates: tuple[int, ...] = ()
-    """Hz that it can hold; empty: any."""
+    """Supported Hz; empty: any."""
     options: dict[str, str] = field(default_factory=dict)
     """Of the container."""
     bits_per_second: int | None = None
@@ -48,7 +48,7 @@ class Encoding:
 ENCODINGS = {
     "wav": Encoding(media_type="audio/wav"),
     "pcm": Encoding(media_type="audio/pcm"),
-    # The header that tells a file's length cannot be written into a stream.
+    # A stream cannot hold the header with the length.
     "mp3": Encoding(
         media_type="audio/mpeg",
         container="mp3",
@@ -57,7 +57,7 @@ ENCODINGS = {
         options={"write_xing": "0"},
         bits_per_second=64_000,
     ),
-    # By default a page is held back for a second; the serial number of the stream is drawn unless bitexact.
+    # The default delays a page by a second; without bitexact the stream's serial number is random.
     "opus": Encoding(
         media_type="audio/ogg",
         container="ogg",
@@ -68,11 +68,11 @@ ENCODINGS = {
     ),
     "flac": Encoding(media_type="audio/flac", container="flac", codec="flac"),
 }
-"""By the name that OpenAI's interface gives them."""
+"""By their names in OpenAI's interface."""
 
 
 def open_encoder(name: str, rate: int, out_rate: int | None = None) -> Encoder:
-    """An encoder of samples at `rate` Hz; `out_rate`: Hz of the sound, None = as near as the format can. Raises
+    """An encoder of samples at `rate` Hz; `out_rate`: Hz of the sound, None = the nearest that the format has. Raises
     SonorantError for an unknown name."""
     if name not in ENCODINGS:
         raise SonorantError(f"unknown format '{name}'; there are: {', '.join(ENCODINGS)}")
@@ -83,7 +83,7 @@ def open_encoder(name: str, rate: int, out_rate: int | None = None) -> Encoder:
 
 
 class _Plain:
-    """Samples of 16 bits, little-endian; WAV has a header before them that leaves their number open."""
+    """16-bit samples, little-endian; WAV with a header of unknown length."""
 
     def __init__(self, rate: int, out_rate: int, *, header: bool) -> None:
         self._head = wav_header(out_rate, None) if header else b""
@@ -106,7 +106,7 @@ class _Plain:
 
 
 class _Sink:
-    """A file that FFmpeg writes and cannot seek in."""
+    """An unseekable file that FFmpeg writes to."""
 
     def __init__(self) -> None:
         self.written = bytearray()
@@ -122,7 +122,7 @@ class _Sink:
 
 
 class _Compressed:
-    """A stream of FFmpeg's."""
+    """An FFmpeg stream."""
 
     def __init__(self, encoding: Encoding, rate: int, out_rate: int) -> None:
         import av

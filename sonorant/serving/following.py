@@ -1,4 +1,4 @@
-"""Voices of MLflow's registry: downloaded, and followed to the version that their alias names."""
+"""Voices of MLflow's registry: download them and follow their alias to new versions."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from tempfile import TemporaryDirectory, mkdtemp
 
 from sonorant.errors import SonorantError
 from sonorant.registry.tracking.mlflow_store import TrackingUnavailable
-from sonorant.serving.threads import in_daemon_thread
+from sonorant.serving.voice_processes import in_daemon_thread
 from sonorant.serving.voices import REGISTRY, Offer, Offered, Voices, remove
 
 AGAIN_SECONDS = 30.0
-"""Until a version whose download broke off is downloaded again."""
+"""Delay before a broken download is tried again."""
 _log = logging.getLogger(__name__)
 
 
 def fetch(offer: Offer, folder: Path) -> Offered:
-    """A voice as it is offered now; one of the registry is downloaded below `folder`. Raises SonorantError if there is
-    none, or no registry."""
+    """A voice in its current version; one of the registry is downloaded below `folder`. Raises SonorantError if there
+    is no such voice or registry."""
     if not offer.where.startswith(REGISTRY):
         return Offered(offer, Path(offer.where), "")
     version = _version_of(offer.where)
@@ -30,10 +30,10 @@ def fetch(offer: Offer, folder: Path) -> Offered:
 
 
 async def follow(voices: Voices, folder: Path, seconds: float, moved: asyncio.Event) -> None:
-    """Ask the registry every so many seconds and whenever `moved` is set, for ever; a version that does not speak is
-    tried once, one that does not arrive is downloaded again after AGAIN_SECONDS."""
+    """Poll the registry every `seconds` and whenever `moved` is set, forever. A version that does not speak is tried
+    once; a download that fails is repeated after AGAIN_SECONDS."""
     followed = [one for one in voices.by_name.values() if one.offer.where.startswith(REGISTRY)]
-    refused: dict[str, tuple[str, float]] = {}  # by voice: a version, and when it is tried again
+    refused: dict[str, tuple[str, float]] = {}  # by voice: version, and when to try again
     while True:
         with suppress(TimeoutError):
             await asyncio.wait_for(moved.wait(), seconds)
@@ -43,7 +43,7 @@ async def follow(voices: Voices, folder: Path, seconds: float, moved: asyncio.Ev
             name = one.offer.name
             try:
                 version = await in_daemon_thread(_version_of, one.offer.where)
-            except Exception as error:  # whatever becomes of the registry, the voices speak on
+            except Exception as error:  # the voices go on without the registry
                 one.trouble = str(error) if isinstance(error, SonorantError) else f"{name}: {type(error).__name__}"
                 continue
             if version == one.version:
@@ -61,7 +61,7 @@ async def follow(voices: Voices, folder: Path, seconds: float, moved: asyncio.Ev
 
 
 async def _take(voices: Voices, one: Offered, version: str, folder: Path) -> None:
-    """Take another version, once it has spoken; meanwhile the one before answers."""
+    """Switch to a version once it has spoken its check sentence."""
     bundle = await in_daemon_thread(_download, version, folder)
     try:
         loaded = await voices.start(bundle)
@@ -74,7 +74,7 @@ async def _take(voices: Voices, one: Offered, version: str, folder: Path) -> Non
 
 def _version_of(uri: str) -> str:
     try:
-        from sonorant.registry.download import version_of  # needs mlflow, which a folder does not
+        from sonorant.registry.download import version_of  # needs mlflow
     except ModuleNotFoundError as error:
         raise SonorantError(f"{uri}: needs '{error.name}'; run: pip install 'sonorant[pipeline]'") from None
     return version_of(uri)
@@ -83,6 +83,6 @@ def _version_of(uri: str) -> str:
 def _download(version: str, folder: Path) -> Path:
     from sonorant.registry.download import download_bundle
 
-    with TemporaryDirectory(dir=folder) as place:  # a version holds more than the bundle, which alone is kept
+    with TemporaryDirectory(dir=folder) as place:  # only the bundle is kept
         bundle = download_bundle(f"{REGISTRY}{version}", Path(place))
         return bundle.rename(mkdtemp(dir=folder))

@@ -1,6 +1,5 @@
-"""API keys: kept as hashes, compared in constant time, each with limits of its own.
-
-A key is 32 bytes of chance, so nobody finds one by trying, and one round of SHA-256 keeps it as well as many would.
+"""API keys: stored as hashes, compared in constant time, each with its own limits. A key is 32 random bytes, so one
+round of SHA-256 is enough.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ MINUTE = 60.0
 
 @dataclass(frozen=True, kw_only=True)
 class Key:
-    """One caller's key and limits."""
+    """A key and its limits."""
 
     name: str
     sha256: str
@@ -45,11 +44,11 @@ class KeyFile:
 
 
 class RefusedKey(Exception):
-    """No key, or none of this server's."""
+    """No key, or an unknown one."""
 
 
 class LimitReached(Exception):
-    """A key's limit; `seconds` until it may be tried again."""
+    """A key's limit is reached; retry after `seconds`."""
 
     def __init__(self, line: str, seconds: float) -> None:
         super().__init__(line)
@@ -57,7 +56,7 @@ class LimitReached(Exception):
 
 
 class Caller:
-    """One key's requests of the last minute."""
+    """The requests of one key within the last minute."""
 
     def __init__(self, key: Key, clock: Callable[[], float]) -> None:
         self.key, self._clock = key, clock
@@ -66,7 +65,7 @@ class Caller:
 
     @contextmanager
     def asking(self, characters: int) -> Iterator[None]:
-        """Count one request of so many characters. Raises LimitReached."""
+        """Count a request. Raises LimitReached."""
         now, key = self._clock(), self.key
         self._asked = [(when, count) for when, count in self._asked if when > now - MINUTE]
         again = self._asked[0][0] + MINUTE - now if self._asked else MINUTE
@@ -85,7 +84,7 @@ class Caller:
 
 
 class Keys:
-    """The keys of a file, read again when it changes: a key that is taken out is refused from then on."""
+    """The keys of a file, read again when it changes."""
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
         """Raises SonorantError if the file cannot be read or holds no key."""
@@ -97,8 +96,8 @@ class Keys:
             raise SonorantError(f"{path}: holds no key; make one with --new-key")
 
     def caller(self, authorization: str | None) -> Caller:
-        """Whose key a header `Bearer <key>` gives. Raises RefusedKey; NotSpoken while the file is damaged, which
-        only the log explains."""
+        """The caller of a header `Bearer <key>`. Raises RefusedKey, or NotSpoken while the file is damaged (see the
+        log)."""
         try:
             self._read()
         except SonorantError as error:
@@ -108,7 +107,7 @@ class Keys:
         given = _hash(key.strip())
         found = None
         for sha256, caller in self._callers.items():
-            if hmac.compare_digest(sha256, given):  # all are compared, so time tells nothing
+            if hmac.compare_digest(sha256, given):  # compares all, so timing reveals nothing
                 found = caller
         if found is None or kind.lower() != "bearer":
             raise RefusedKey
@@ -130,9 +129,8 @@ class Keys:
 
 
 def new_key(path: Path, name: str) -> str:
-    """Add a key to a file, made if it is absent and then readable by its owner alone; one that is there stays readable
-    for whom it was. Returns the key, which is kept nowhere. Raises SonorantError if the name is taken, or the file is
-    another's."""
+    """Add a key to a file and return it; it is stored nowhere else. A new file is readable by its owner only, an
+    existing one keeps its access. Raises SonorantError if the name is taken or the file belongs to another user."""
     keys = parse_checked(read_json(path), KeyFile, path).keys if path.exists() else ()
     if not name or any(key.name == name for key in keys):
         raise SonorantError(f"{path}: has a key named '{name}'; give another name")
@@ -147,11 +145,11 @@ def new_key(path: Path, name: str) -> str:
 
 
 def _keep_access(former: Path, new: Path) -> None:
-    """Give a file owner, group and mode of another, or a server that runs under its group could not read it."""
+    """Copy owner, group and mode, so that a server in that group can still read the file."""
     kept = former.stat()
     try:
         os.chown(new, kept.st_uid, kept.st_gid)
-    except OSError:  # not allowed, or of a user whom this container does not have
+    except OSError:  # not allowed, or a user unknown to this container
         owner = f"{kept.st_uid}:{kept.st_gid}"
         raise SonorantError(
             f"{former}: belongs to {owner} (user:group), which you may not give it again; run this as that user or root"

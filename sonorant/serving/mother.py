@@ -1,8 +1,8 @@
-"""The process that loads a voice once and forks those that speak: they share its weights, its lexicon and its code, and
-a new one is there at once. `python -m sonorant.serving.mother <socket> <bundle>`; knows nothing of HTTP.
+"""The process that loads a voice once and forks those that speak, so that they share its memory and start at once:
+`python -m sonorant.serving.mother <socket> <bundle>`.
 
-It has one thread and its graphs run without a pool of threads, so a fork copies all there is. Its children answer to
-the server on pipes of their own; when the server ends, their pipes close, and so they end.
+It has one thread and its graphs use no thread pool, so it can be forked. The children end when the server closes their
+pipes.
 """
 
 from __future__ import annotations
@@ -24,27 +24,26 @@ from sonorant.serving.speech_worker import Worker
 from sonorant.speech.voice import Voice
 
 CHECK = "1, 2, 3."
-"""What a voice must say before it answers: numbers are words in every language."""
+"""Spoken before a voice is used; numbers are words in every language."""
 SPEAKERS = 8
-"""That say it, where a voice has more."""
+"""Most speakers that are checked."""
 QUIETEST = 1e-4
-"""Full scale is 1: a peak below is silence."""
+"""Lowest peak that is not silence; full scale is 1."""
 SHORTEST = 0.1
-"""Seconds that anything said takes."""
+"""Seconds."""
 
 
 class Variants:
-    """A voice and its variants, each loaded when it is first asked for."""
+    """A voice and its variants, each loaded at its first use."""
 
     def __init__(self, bundle: Path) -> None:
         self._bundle = bundle
         self._loaded: dict[str | None, Voice] = {}
         self.prepared = 0
-        """Graphs that ONNX Runtime has prepared so far. It does so when it opens them and for no shape later, so these
-        are all that a process that speaks ever compiles."""
+        """Graphs opened so far; ONNX Runtime compiles only when it opens one."""
 
     def load(self, variant: str | None = None) -> Voice:
-        """The voice in a variant, None = its own choice, which is also the variant of that name."""
+        """The voice in a variant, None = its default."""
         own = self._loaded.get(None)
         if own and all(graph.default_variant == variant for graph in own.description.graphs.values()):
             variant = None
@@ -58,7 +57,7 @@ class Variants:
 
 
 def check(voice: Voice) -> None:
-    """Let speakers say the check sentence. Raises SonorantError if one does not."""
+    """Speak the check sentence with each speaker. Raises SonorantError if one fails."""
     for speaker in voice.speakers[:SPEAKERS]:
         try:
             samples = voice.say(CHECK, speaker)
@@ -69,9 +68,9 @@ def check(voice: Voice) -> None:
 
 
 def main() -> None:
-    """Load, check, tell so in a line, then fork a process for each pipe that is sent."""
+    """Load and check the voice, report it in a line, then fork a process for each pipe received."""
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)  # the server is told, and lets what is spoken come to its end
+        signal.signal(number, signal.SIG_IGN)  # the server gets them and lets speeches end
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no zombies
     logging.basicConfig(format="%(levelname)s: %(message)s", level=os.environ.get("SONORANT_LOG", "ERROR"))
     control = socket.socket(fileno=int(sys.argv[1]))
@@ -86,7 +85,7 @@ def main() -> None:
         control.sendall(json.dumps({"error": f"cannot be loaded ({type(error).__name__})"}).encode() + b"\n")
         return
     gc.collect()
-    gc.freeze()  # else a collection in a child would copy the pages of all objects
+    gc.freeze()  # or a collection in a child would copy all pages
     control.sendall(b'{"ready": true}\n')
     while True:
         _, pipes, _, _ = socket.recv_fds(control, 1, 1)

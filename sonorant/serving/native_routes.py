@@ -1,5 +1,4 @@
-"""Sonorant's own interface: speech with the time of each word and phoneme, with seed, lexicon and all else a voice
-takes."""
+"""Sonorant's own interface: speech with the time of each word and phoneme, and every setting of a request."""
 
 from __future__ import annotations
 
@@ -15,9 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from sonorant.plugins import load_family
 from sonorant.serving.answers import Pieces, SpeechResponse, begun
 from sonorant.serving.openai_routes import ERRORS, Authorization
+from sonorant.serving.request import Ended, Piece, ServedRequest
 from sonorant.serving.service import Service
-from sonorant.serving.wish import Ended, Piece, Wish
-from sonorant.speech.speaking import FASTEST, MOST_ENERGY, MOST_PITCH, SLOWEST
+from sonorant.speech.request import FASTEST, MOST_ENERGY, MOST_PITCH, SLOWEST
 from sonorant.speech.subtitles import as_json
 from sonorant.text.user_lexicon import LONGEST_WORD
 
@@ -33,14 +32,14 @@ ANSWER = (
     '"phonemes": [{"symbol": "k", "start": 0.05, "end": 0.14}]}]}\n{"end": true, "seconds": 0.93}\n'
 )
 MOST_WORDS = 200
-"""Of a request's lexicon; more belong into the voice's."""
+"""Of a request's lexicon."""
 
 Word = Annotated[str, Field(pattern=r"^[^\s\x00-\x1f](.*\S)?$", max_length=LONGEST_WORD)]
 Phonemes = Annotated[str, Field(min_length=1, max_length=10 * LONGEST_WORD)]
 
 
 class Speech(BaseModel):
-    """One text and how it shall be spoken; docs/serving.md says which voices take what."""
+    """A text and how to speak it; docs/serving.md lists which voices take what."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [EXAMPLE]})
 
@@ -60,7 +59,6 @@ class Speech(BaseModel):
 
 
 def native_routes(service: Service) -> APIRouter:
-    """The routes of one server."""
     routes = APIRouter(prefix="/v1", tags=["Sonorant"])
     spoken: dict[int | str, dict[str, Any]] = {
         200: {"description": "Lines of JSON, as the speech is made", "content": {LINES: {"example": ANSWER}}}
@@ -68,15 +66,16 @@ def native_routes(service: Service) -> APIRouter:
 
     @routes.post("/speech", response_class=StreamingResponse, responses=spoken | ERRORS)
     async def speak(request: Request, asked: Speech, authorization: Authorization = None) -> SpeechResponse:
-        """Speak a text. Each line has some of `audio` (base64; joined, they are the sound), `words` that are over with
-        it, `unknown` characters that were left out, `bad` reasons why sentences went wrong. The last is
-        `{"end": true, "seconds": ...}`, or `{"error": ...}` where the speech broke off."""
+        """Speak a text. Each line has some of `audio` (base64 of the next bytes), `words` that end with it, `unknown`
+        characters that were left out, and `bad` reasons why sentences went wrong. The last line is
+        `{"end": true, "seconds": ...}`, or `{"error": ...}` if the speech broke off."""
         caller = service.keys.caller(authorization) if service.keys else None
         one = service.voices.named(asked.voice)
-        how = asked.model_dump(exclude={"voice", "format", "timings"})
+        how = asked.model_dump(exclude={"voice", "format", "timings", "temperature"})
         timed = asked.timings and not load_family(one.description.family).why_untimed(one.description)
-        wish = Wish(**how, timings=timed, encoding=asked.format, limits=service.limits)
-        pieces = await begun(request, service.speak(one, wish, caller))
+        decoding = {} if asked.temperature is None else {"temperature": asked.temperature}
+        spoken_as = ServedRequest(**how, decoding=decoding, timings=timed, encoding=asked.format, limits=service.limits)
+        pieces = await begun(request, service.speak(one, spoken_as, caller))
         rate = {"X-Sample-Rate": str(one.description.audio.sample_rate)}
         return SpeechResponse(pieces, _lines, LINES, headers=rate, error_line=lambda line: _line({"error": line}))
 

@@ -1,4 +1,4 @@
-"""OpenAI's interface: `POST /v1/audio/speech` and `GET /v1/models`, so that the clients people have speak at once."""
+"""OpenAI's interface: `POST /v1/audio/speech` and `GET /v1/models`, for existing clients."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from sonorant.serving.answers import Pieces, SpeechResponse, begun
 from sonorant.serving.encoding import ENCODINGS
-from sonorant.serving.request_checks import error_body
+from sonorant.serving.gate import error_body
+from sonorant.serving.request import Piece, ServedRequest
 from sonorant.serving.service import Service
 from sonorant.serving.voices import Offered
-from sonorant.serving.wish import Piece, Wish
 
 PCM_RATE = 24_000
-"""Hz of `pcm` in OpenAI's interface, which its clients take for granted."""
+"""Hz of `pcm` in OpenAI's interface."""
 EXAMPLE: dict[str, Any] = {"model": "voice", "input": "Good morning.", "voice": "anna", "response_format": "wav"}
 Authorization = Annotated[str | None, Header(description="Bearer <key>, where the server asks for keys")]
 ERRORS: dict[int | str, dict[str, Any]] = {
@@ -38,7 +38,7 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 
 
 class OpenAiSpeech(BaseModel):
-    """As OpenAI documents it; what a voice cannot do is refused by it in a line."""
+    """A request as OpenAI documents it."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLE]})
 
@@ -48,11 +48,10 @@ class OpenAiSpeech(BaseModel):
     response_format: Literal["mp3", "opus", "flac", "wav", "pcm"] = "mp3"
     speed: float = Field(default=1.0, ge=0.25, le=4.0, allow_inf_nan=False)
     stream_format: Literal["audio", "sse"] = "audio"
-    instructions: str | None = Field(default=None, description="Taken and not followed")
+    instructions: str | None = Field(default=None, description="Accepted and ignored")
 
 
 def openai_routes(service: Service) -> APIRouter:
-    """The routes of one server."""
     routes = APIRouter(prefix="/v1", tags=["OpenAI"])
     sounds: dict[str, Any] = {encoding.media_type: {} for encoding in ENCODINGS.values()}
     spoken: dict[int | str, dict[str, Any]] = {
@@ -61,9 +60,9 @@ def openai_routes(service: Service) -> APIRouter:
 
     @routes.post("/audio/speech", response_class=StreamingResponse, responses=spoken | ERRORS)
     async def speak(request: Request, asked: OpenAiSpeech, authorization: Authorization = None) -> SpeechResponse:
-        """Speak a text. The answer grows while the rest is computed."""
+        """Speak a text. The answer is streamed."""
         caller = service.keys.caller(authorization) if service.keys else None
-        wish = Wish(
+        spoken_as = ServedRequest(
             text=asked.input,
             speaker=asked.voice,
             speed=asked.speed,
@@ -71,7 +70,7 @@ def openai_routes(service: Service) -> APIRouter:
             sample_rate=PCM_RATE if asked.response_format == "pcm" else None,
             limits=service.limits,
         )
-        pieces = await begun(request, service.speak(service.voices.named(asked.model), wish, caller))
+        pieces = await begun(request, service.speak(service.voices.named(asked.model), spoken_as, caller))
         if asked.stream_format == "sse":
             return SpeechResponse(pieces, _events, "text/event-stream", error_line=_error_event)
         return SpeechResponse(pieces, _sound, ENCODINGS[asked.response_format].media_type)
@@ -94,7 +93,7 @@ def openai_routes(service: Service) -> APIRouter:
 
 
 def _model(one: Offered) -> dict[str, Any]:
-    """As OpenAI's, and what else there is to know."""
+    """OpenAI's fields and Sonorant's."""
     description = one.description
     return {
         "id": one.offer.name,

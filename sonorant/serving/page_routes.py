@@ -1,4 +1,4 @@
-"""The demo page: type a text and hear it while it is computed, or while it is typed. It speaks with the first voice."""
+"""The demo page: speaks a text with the first voice while it is computed, or while it is typed."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from sonorant.errors import SonorantError
 from sonorant.pages.local_server import HEADERS
 from sonorant.plugins import load_family
 from sonorant.serving.answers import Pieces, SpeechResponse, begun
+from sonorant.serving.request import Ended, ServedRequest
 from sonorant.serving.service import Service
-from sonorant.serving.wish import Ended, Wish
 from sonorant.speech.bundle import VoiceDescription
-from sonorant.speech.speaking import FASTEST, MOST_ENERGY, MOST_PITCH, SLOWEST
+from sonorant.speech.request import FASTEST, MOST_ENERGY, MOST_PITCH, SLOWEST
 
 PAGES = {
     "/": ("page.html", "text/html; charset=utf-8"),
@@ -31,13 +31,13 @@ PAGES = {
 }
 LINES = "application/x-ndjson"
 IDLE = 60.0
-"""Seconds without any more of a text that arrives, after which it is over."""
+"""Seconds without more text, after which a text that arrives is complete."""
 LONGEST = 900.0
-"""Seconds in which a text arrives at most: it holds a place meanwhile."""
+"""Most seconds for a text that arrives, since it holds a place."""
 
 
 class Typed(BaseModel):
-    """A text of the page, and how it shall be spoken."""
+    """A text of the page and how to speak it."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -60,13 +60,13 @@ class More(BaseModel):
     id: str
     text: str = ""
     pause: bool = False
-    """Whether nothing more comes for a while."""
+    """Whether there is a lull."""
     end: bool = False
-    """Whether that was all."""
+    """Whether the text is complete."""
 
 
 class Arriving:
-    """A text that is spoken while it is typed."""
+    """A text spoken while it is typed."""
 
     def __init__(self) -> None:
         self.told: asyncio.Queue[tuple[Any, ...]] = asyncio.Queue()
@@ -94,7 +94,7 @@ class Arriving:
 
 
 def page_routes(service: Service) -> APIRouter:
-    """The routes of one server; OpenAPI does not name them."""
+    """Routes of the page, left out of OpenAPI."""
     routes = APIRouter(include_in_schema=False)
     texts: dict[str, Arriving] = {}
 
@@ -103,7 +103,7 @@ def page_routes(service: Service) -> APIRouter:
 
     @routes.get("/voice")
     async def voice() -> JSONResponse:
-        """What the page must know."""
+        """Settings of the page."""
         told = _voice(service.voices.first.description, service.limits.characters)
         return JSONResponse(told, headers=HEADERS)
 
@@ -111,16 +111,18 @@ def page_routes(service: Service) -> APIRouter:
     async def speak(request: Request, asked: Typed) -> SpeechResponse:
         """Speak: lines of JSON without empty keys, {"pcm": base64 of 16-bit samples, "unknown": characters left out,
         "bad": finish reasons of sentences that went wrong, "words": [first character, the one after the last, start,
-        end] of words that are over, in seconds}. The last is {"end": true} or {"error": a line}; the first is {"id": of
-        the text} for one that arrives."""
+        end in seconds]}. The last is {"end": true} or {"error": a line}; for a text that arrives, the first is {"id":
+        of the text}."""
         one = service.voices.first
         timed = not load_family(one.description.family).why_untimed(one.description)
-        wish = Wish(**asked.model_dump(), timings=timed, limits=service.limits)
+        decoding = {} if asked.temperature is None else {"temperature": asked.temperature}
+        how = asked.model_dump(exclude={"temperature"})
+        spoken_as = ServedRequest(**how, decoding=decoding, timings=timed, limits=service.limits)
         if not asked.arrives:
-            pieces = await begun(request, service.speak(one, wish))
+            pieces = await begun(request, service.speak(one, spoken_as))
             return SpeechResponse(pieces, _lines, LINES, error_line=_error)
         text = Arriving()
-        pieces = service.speak(one, wish, told=text.told)
+        pieces = service.speak(one, spoken_as, told=text.told)
         return SpeechResponse(pieces, partial(_lines_of_arriving, texts, text), LINES, error_line=_error)
 
     @routes.post("/text")
@@ -167,7 +169,7 @@ def _error(line: str) -> bytes:
 
 
 def _line(value: dict[str, Any]) -> bytes:
-    """ASCII, which can hold anything that was in a request."""
+    """ASCII, which holds any character of a request escaped."""
     return json.dumps(value, allow_nan=False).encode() + b"\n"
 
 

@@ -1,17 +1,15 @@
-"""What the server counts, for Prometheus."""
+"""The server's metrics for Prometheus."""
+
+from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
-
-from sonorant.serving.turns import Turns
-from sonorant.serving.voices import Voices
 
 FIRST_AUDIO = (0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 REAL_TIME = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 
 
 class Metrics:
-    """Counters and gauges of one server. The label `voice` is a voice's name, never text or key. Memory, CPU time and
-    open files of the server's own process have the names that Prometheus gives them for any process."""
+    """Counters and gauges of one server; memory, CPU time and open files of its process under Prometheus' own names."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -25,18 +23,17 @@ class Metrics:
         self.runaways = self._counter("runaways", "Sentences that a guard had to end", "voice")
         self.deaths = self._counter("worker_deaths", "Processes that died and were replaced")
 
-    def watch(self, turns: Turns, voices: Voices) -> None:
-        """Show how full the queue is, and what the voices take."""
-        self._gauge("queue", "Requests that wait for a place").set_function(lambda: turns.waiting)
-        self._gauge("speaking", "Requests that have one").set_function(lambda: turns.speaking)
-        self._gauge("voice_memory_bytes", "Memory of the processes that speak").set_function(voices.memory)
+    def watch(self, waiting: Callable[[], int], speaking: Callable[[], int], memory: Callable[[], int]) -> None:
+        """Add gauges of the queue and of the voices' memory."""
+        self._gauge("queue", "Requests that wait for a place").set_function(waiting)
+        self._gauge("speaking", "Requests that have one").set_function(speaking)
+        self._gauge("voice_memory_bytes", "Memory of the processes that speak").set_function(memory)
 
     def were_late(self, voice: str, graphs: int) -> None:
-        """Count graphs of a voice that were prepared while requests waited."""
+        """Count graphs prepared while requests waited."""
         self.late.labels(voice).inc(graphs)
 
     def text(self) -> bytes:
-        """All of it in Prometheus' text format."""
         return generate_latest(self.registry)
 
     def _counter(self, name: str, says: str, *labels: str) -> Counter:

@@ -1,4 +1,4 @@
-"""The server's process: voices loaded, HTTP by uvicorn, an end in which nothing is lost."""
+"""The server: its settings, its application, HTTP by uvicorn, and a shutdown that loses no speech."""
 
 from __future__ import annotations
 
@@ -13,70 +13,76 @@ import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
+from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit
 
 import uvicorn
+from fastapi import FastAPI
 
 from sonorant.errors import SonorantError
 from sonorant.processes import usable_cores
-from sonorant.serving.app import application
-from sonorant.serving.connections import PatientProtocol, allowed_connections
+from sonorant.serving.answers import add_error_handlers
 from sonorant.serving.following import fetch, follow
+from sonorant.serving.gate import HEAD_BYTES, LOOPBACK, Gate, PatientProtocol, allowed_connections, host_name
 from sonorant.serving.keys import Keys
+from sonorant.serving.native_routes import native_routes
+from sonorant.serving.openai_routes import openai_routes
+from sonorant.serving.operation_routes import PATH, operation_routes, webhook_routes
+from sonorant.serving.page_routes import page_routes
 from sonorant.serving.prometheus import Metrics
-from sonorant.serving.request_checks import HEAD_BYTES, LOOPBACK, host_name
-from sonorant.serving.service import Service
-from sonorant.serving.threads import in_daemon_thread
-from sonorant.serving.turns import Turns
+from sonorant.serving.request import LIMITS
+from sonorant.serving.service import Service, Turns
+from sonorant.serving.voice_processes import in_daemon_thread
 from sonorant.serving.voices import Offer, Voices
-from sonorant.serving.webhook import PATH
-from sonorant.serving.wish import LIMITS
 
 SEND_BUFFER = 128 * 1024
-"""Bytes that the system keeps for a listener, beside those that wait here."""
+"""Bytes that the kernel buffers for a listener."""
 POLL_SECONDS, POLL_SECONDS_CALLED = 5.0, 60.0
 WEBHOOK_SECRET = "SONORANT_WEBHOOK_SECRET"
-"""Environment variable; needed where several servers stand behind one address. Without it each start draws one."""
+"""Environment variable, needed for several servers behind one address; without it each start draws a secret."""
 FILES = 100
-"""That the server has open beside connections, and beside a pipe to each process, of which there are twice as many
-while a newer version is loaded."""
+"""Open files besides connections and the pipes to processes, which double while a newer version loads."""
+BYTES_A_CHARACTER = 12
+"""At most, as two JSON escapes such as \\ud83d."""
+BYTES_BESIDE_TEXT = 16_000
+SAYS = "Speech, from voices that Sonorant trained: OpenAI's interface, and one that tells more."
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServeConfig:
-    """How a server is run."""
+    """Settings of `sonorant serve`."""
 
     offers: tuple[Offer, ...]
     host: str = "127.0.0.1"
     allow_hosts: Sequence[str] = ()
-    """Names by which it may be called, such as that of the proxy before it, beside its own; without any, a server on
-    loopback has its own alone, and another goes by every name."""
+    """Further allowed names, such as the proxy's. Without any, a server on loopback allows its own names, and any other
+    server every name."""
     port: int = 8000
-    """0 = any free one."""
+    """0 = any free port."""
     workers: int | None = None
-    """Processes that speak of each voice; None = one a core."""
+    """Processes a voice; None = one a core."""
     streams: int = 16
-    """Requests that each of them speaks in turns."""
+    """Requests a process speaks in turn."""
     queue: int = 128
-    """Requests that may wait beyond those."""
+    """Further requests that may wait."""
     characters: int = LIMITS.characters
     """Of one request."""
     memory_mib: int | None = None
-    """That all voices may take; None = any."""
+    """Of all voices; None = unlimited."""
     poll_seconds: float | None = None
-    """Between two questions to the registry; None = 5, and 60 where it calls."""
+    """Between polls of the registry; None = 5, or 60 with `webhook`."""
     webhook: str | None = None
-    """Address at which the registry reaches this server, to call it when an alias moves."""
+    """Address at which the registry calls this server when an alias moves."""
     keys: Path | None = None
-    """File of API keys; None = whoever reaches the server may speak."""
+    """File of API keys; None = no key is needed."""
     log_texts: bool = False
     page: bool = True
-    """Whether there is a page to type a text and hear it; never beside keys, as it has none."""
+    """Whether to serve the demo page; off with keys."""
     drain_seconds: float = 300.0
-    """At most, for what is spoken when the server is told to end."""
+    """Most seconds to finish speeches at shutdown."""
 
     def __post_init__(self) -> None:
         least = {"workers": 1, "streams": 1, "queue": 0, "characters": 1, "memory_mib": 1}
@@ -88,18 +94,18 @@ class ServeConfig:
             raise SonorantError("poll-seconds must be above 0, and drain-seconds at least 0")
         if not self.offers:
             raise SonorantError("name a voice: a folder, or models:/<name>@<alias>")
-        _ = self.hosts  # raises SonorantError for what is no name
+        _ = self.hosts  # raises SonorantError for an invalid name
 
     @property
     def loopback(self) -> bool:
-        """Whether only this machine reaches the server."""
+        """Whether it listens on loopback only."""
         with suppress(ValueError):
             return ipaddress.ip_address(self.host).is_loopback
         return self.host == "localhost"
 
     @property
     def hosts(self) -> frozenset[str] | None:
-        """Names by which it may be called, that of `webhook` among them; None = any."""
+        """Allowed names, including that of `webhook`; None = any."""
         if not self.loopback and not self.allow_hosts:
             return None
         try:
@@ -111,11 +117,26 @@ class ServeConfig:
         return LOOPBACK.union(map(host_name, (self.host, *self.allow_hosts, *([called] if called else []))))
 
 
+def application(service: Service, *, hosts: frozenset[str] | None, page: bool) -> FastAPI:
+    """The ASGI application. `hosts`: allowed names, None = any; `page`: whether to serve the demo page."""
+    app = FastAPI(title="Sonorant", description=SAYS, version=version("sonorant"), docs_url=None, redoc_url=None)
+    for routes in (openai_routes, native_routes, operation_routes):
+        app.include_router(routes(service))
+    if service.webhook:
+        app.include_router(webhook_routes(service.webhook, service.moved))
+    if page:
+        app.include_router(page_routes(service))
+    add_error_handlers(app)
+    most = service.limits.characters * BYTES_A_CHARACTER + BYTES_BESIDE_TEXT
+    app.add_middleware(Gate, most_bytes=most, hosts=hosts)
+    return app
+
+
 class Server(uvicorn.Server):
-    """uvicorn's server, which tells where it listens, and loses nothing when it ends."""
+    """uvicorn's server with a start callback and a shutdown that loses no request."""
 
     GRACE_SECONDS = 0.5
-    """For requests whose connections were accepted just before the end."""
+    """For connections accepted just before shutdown."""
 
     def __init__(self, config: uvicorn.Config, service: Service, started: Callable[[], None]) -> None:
         super().__init__(config)
@@ -134,7 +155,7 @@ class Server(uvicorn.Server):
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A bound socket. Raises SonorantError if the port is taken or not allowed."""
+    """Bind a socket. Raises SonorantError if the port is taken or not allowed."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -153,8 +174,8 @@ def listen(host: str, port: int) -> socket.socket:
 
 @asynccontextmanager
 async def living(config: ServeConfig) -> AsyncIterator[Service]:
-    """A service whose first voice is loaded and whose registry is followed; its voices end with the block. Raises
-    SonorantError if a voice is not there, or the first does not speak."""
+    """A service with its first voice loaded, which follows the registry. Raises SonorantError if a voice is missing or
+    the first does not speak."""
     workers = config.workers or usable_cores()
     metrics = Metrics()
     log = "INFO" if config.log_texts else "ERROR"
@@ -187,10 +208,10 @@ async def living(config: ServeConfig) -> AsyncIterator[Service]:
 
 
 def _subscribed(address: str, seconds: float) -> str | None:
-    """The secret that the registry signs with, None if it does not call: then it is asked."""
+    """Subscribe to the registry's webhook. Returns the secret of its signatures; None if it must be polled instead."""
     secret = os.environ.get(WEBHOOK_SECRET) or secrets.token_urlsafe(32)
     try:
-        from sonorant.registry.webhooks import subscribe  # needs mlflow, which voices in folders do not
+        from sonorant.registry.webhooks import subscribe  # needs mlflow
 
         subscribe(address, PATH, secret)
     except ModuleNotFoundError as error:
@@ -202,8 +223,8 @@ def _subscribed(address: str, seconds: float) -> str | None:
 
 
 def serve(config: ServeConfig, tell: Callable[[str], None]) -> None:
-    """Serve until SIGTERM or Ctrl-C, which let what is spoken come to its end; `tell` is given the address once the
-    server listens. Raises SonorantError if it cannot start."""
+    """Serve until SIGTERM or Ctrl-C, then finish running speeches. `tell` receives the address once the server listens.
+    Raises SonorantError if it cannot start."""
     asyncio.run(_serve(config, tell))
 
 
@@ -227,7 +248,7 @@ def server_of(config: ServeConfig, service: Service, started: Callable[[], None]
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=connections + 1,  # uvicorn refuses at it, not beyond it
+        limit_concurrency=connections + 1,  # uvicorn refuses at the limit
         backlog=connections,
         h11_max_incomplete_event_size=HEAD_BYTES,
         timeout_graceful_shutdown=math.ceil(config.drain_seconds),

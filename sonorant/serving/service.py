@@ -1,23 +1,56 @@
-"""One server: its voices, its queue, its keys and what it counts. Speaks; knows nothing of routes."""
+"""What the routes share: voices, a bounded queue, keys and metrics."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import aclosing, contextmanager, nullcontext
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import aclosing, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 from sonorant.errors import SonorantError
 from sonorant.serving.keys import Caller, Keys, LimitReached
 from sonorant.serving.prometheus import Metrics
-from sonorant.serving.turns import BusyError, Turns
+from sonorant.serving.request import LIMITS, Ended, Piece, ServedRequest
 from sonorant.serving.voice_processes import NotSpoken
 from sonorant.serving.voices import Offered, Voices
-from sonorant.serving.wish import LIMITS, Ended, Piece, Wish
-from sonorant.speech.speaking import Limits
+from sonorant.speech.request import Limits
+
+
+class BusyError(Exception):
+    """Too many requests are waiting."""
+
+    def __init__(self) -> None:
+        super().__init__("too many are speaking; try again in a moment")
+
+
+class Turns:
+    """Places for requests; further ones wait in order, up to a limit."""
+
+    def __init__(self, places: int, waiting: int) -> None:
+        self.places, self.most_waiting = places, waiting
+        self.waiting = self.speaking = 0
+        self._free = asyncio.Semaphore(places)
+
+    @asynccontextmanager
+    async def place(self) -> AsyncIterator[None]:
+        """Hold a place. Raises BusyError at once if too many wait."""
+        if self._free.locked() and self.waiting >= self.most_waiting:
+            raise BusyError
+        self.waiting += 1
+        try:
+            await self._free.acquire()
+        finally:
+            self.waiting -= 1
+        self.speaking += 1
+        try:
+            yield
+        finally:
+            self.speaking -= 1
+            self._free.release()
+
 
 _OUTCOMES: dict[type[Exception], str] = {
     NotSpoken: "failed",
@@ -30,38 +63,39 @@ _log = logging.getLogger(__name__)
 
 @dataclass(kw_only=True)
 class Service:
-    """What the routes share."""
+    """One server."""
 
     voices: Voices
     turns: Turns
     metrics: Metrics
     keys: Keys | None = None
-    """None = whoever reaches the server may speak."""
+    """None = no key is needed."""
     limits: Limits = LIMITS
     """Of one request."""
     log_texts: bool = False
     draining: bool = False
-    """Whether the server is about to end; what still reaches it is spoken."""
+    """Whether the server is about to end; late requests are still spoken."""
     moved: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the registry says that an alias has moved."""
+    """Set when the registry reports that an alias has moved."""
     webhook: str | None = None
-    """What the registry signs with when it calls; None = it does not call."""
+    """Secret of the registry's signatures; None = it does not call."""
 
     def __post_init__(self) -> None:
-        self.metrics.watch(self.turns, self.voices)
+        turns = self.turns
+        self.metrics.watch(lambda: turns.waiting, lambda: turns.speaking, self.voices.memory)
 
     async def speak(
-        self, one: Offered, wish: Wish, caller: Caller | None = None, told: Any = None
+        self, one: Offered, request: ServedRequest, caller: Caller | None = None, told: Any = None
     ) -> AsyncGenerator[Piece | Ended, None]:
-        """Yield the speech; closing the generator ends the work. `told`: as of `LoadedVoice.speak`. Raises
-        SonorantError, BusyError or LimitReached."""
+        """Yield the speech; closing the generator ends the work. `told`: see `LoadedVoice.speak`. Raises SonorantError,
+        BusyError or LimitReached."""
         name, began = one.offer.name, time.perf_counter()
-        self.metrics.characters.labels(name).inc(len(wish.text))
-        with self._counted(name, wish) as count, caller.asking(len(wish.text)) if caller else nullcontext():
+        self.metrics.characters.labels(name).inc(len(request.text))
+        with self._counted(name, request) as count, caller.asking(len(request.text)) if caller else nullcontext():
             async with (
                 self.turns.place(),
                 self.voices.use(one) as voice,
-                aclosing(voice.speak(wish, told)) as pieces,
+                aclosing(voice.speak(request, told)) as pieces,
             ):
                 async for piece in pieces:
                     self._count(name, piece, count, began)
@@ -81,8 +115,8 @@ class Service:
             self.metrics.real_time.labels(name).observe(piece.work_seconds / piece.audio_seconds)
 
     @contextmanager
-    def _counted(self, name: str, wish: Wish) -> Iterator[_Count]:
-        """Count how a request ends; whoever leaves before the end cancels it."""
+    def _counted(self, name: str, request: ServedRequest) -> Iterator[_Count]:
+        """Count how a request ends; a client that leaves early cancels it."""
         count, began = _Count(), time.perf_counter()
         try:
             yield count
@@ -91,9 +125,9 @@ class Service:
             raise
         finally:
             self.metrics.requests.labels(name, count.outcome).inc()
-            text = f": {wish.text!r}" if self.log_texts else ""
+            text = f": {request.text!r}" if self.log_texts else ""
             seconds = time.perf_counter() - began
-            _log.info("%s, %s, %d characters, %.2f s%s", name, count.outcome, len(wish.text), seconds, text)
+            _log.info("%s, %s, %d characters, %.2f s%s", name, count.outcome, len(request.text), seconds, text)
 
 
 class _Count:

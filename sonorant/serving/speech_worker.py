@@ -1,4 +1,4 @@
-"""One process that speaks: takes wishes from a pipe and speaks them in turns, chunk by chunk. Knows nothing of HTTP."""
+"""One process that speaks: reads requests from a pipe and computes them chunk by chunk in turn."""
 
 from __future__ import annotations
 
@@ -15,16 +15,15 @@ from typing import Any
 
 from sonorant.errors import SonorantError
 from sonorant.serving.encoding import open_encoder
-from sonorant.serving.wish import Ended, Piece, Wish
-from sonorant.speech.decoding.advance import FinishReason
+from sonorant.serving.request import Ended, Piece, ServedRequest
+from sonorant.speech.speaking import FinishReason
 from sonorant.speech.voice import Voice
 from sonorant.text.arriving import ArrivingText
-from sonorant.text.user_lexicon import Lexicon
 
 AHEAD = 4
-"""Chunks that are computed before the listener has taken them: what a stalled listener costs."""
+"""Chunks computed ahead of the listener; the memory that a stalled listener costs."""
 HUNG_SECONDS = 120.0
-"""A process that is this long at one chunk hangs, and ends: another takes its place and its requests."""
+"""A process that takes this long for one chunk ends; another takes over its requests."""
 
 _log = logging.getLogger(__name__)
 
@@ -32,13 +31,14 @@ _log = logging.getLogger(__name__)
 class Worker:
     """Speaks until its pipe is closed.
 
-    It is told ("speak", id, Wish), ("more", id) for each piece that was taken, ("text", id, str), ("pause", id) and
-    ("close", id) of a text that arrives, and ("cancel", id). It tells ("piece", id, Piece), and at last ("ended", id,
-    Ended), ("refused", id, line) or ("failed", id, line), the last for a fault of its own.
+    It receives ("speak", id, ServedRequest), ("more", id) for each piece that was taken, ("text", id, str), ("pause",
+    id) and ("close", id) for a text that arrives, and ("cancel", id). It sends ("piece", id, Piece), and last ("ended",
+    id, Ended), ("refused", id, line) for a request that cannot be spoken, or ("failed", id, line) for its own fault.
     """
 
     def __init__(self, pipe: Connection, load: Callable[[str | None], Voice], prepared: Callable[[], int]) -> None:
-        """`load` gives the voice in a variant, None = its own choice; `prepared`: how many graphs it has prepared."""
+        """`load` returns the voice in a variant, None = its default; `prepared` returns how many graphs were
+        prepared."""
         self._pipe, self._load, self._prepared = pipe, load, prepared
         self._told_of = prepared()
         self._told: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
@@ -50,18 +50,18 @@ class Worker:
             turn = self._next()
             self._obey(wait=turn is None)
             if turn is not None and turn.number in self._turns:
-                # Its thread needs no lock of Python's, so it also ends what hangs within a library, and says where.
+                # Needs no GIL: also ends a hang inside a library, with a traceback.
                 faulthandler.dump_traceback_later(HUNG_SECONDS, exit=True)
                 self._advance(turn)
                 faulthandler.cancel_dump_traceback_later()
 
     def _listen(self) -> None:
-        """Take messages at once, so that who sends them never waits."""
+        """Read messages at once, so that the sender never waits."""
         try:
             while True:
                 self._told.put(self._pipe.recv())
         except (EOFError, OSError):
-            os._exit(0)  # the server has ended or wants this process no more
+            os._exit(0)  # the server has ended or closed this process
 
     def _obey(self, *, wait: bool) -> None:
         while wait or not self._told.empty():
@@ -75,7 +75,7 @@ class Worker:
                     self._turns.pop(number).close()
 
     def _next(self) -> _Turn | None:
-        """Whose turn it is: who was not heard yet comes first, then who waited longest."""
+        """The next turn: first those without any audio yet, then the one that waited longest."""
         able = [turn for turn in self._turns.values() if turn.credit and not turn.waits]
         return next((turn for turn in able if not turn.given), able[0] if able else None)
 
@@ -83,7 +83,7 @@ class Worker:
         self._turns.move_to_end(turn.number)
         try:
             if turn.speech is None:
-                turn.begin(self._load(turn.wish.variant))
+                turn.begin(self._load(turn.request.variant))
             piece = turn.advance()
             if piece is not None:
                 self._give(turn, piece)
@@ -96,13 +96,13 @@ class Worker:
             self._end(turn, "failed", "the speech failed; the server's log says why")
 
     def _late(self) -> int:
-        """Graphs prepared since this was asked before; what a request waited for that left is told with the next."""
+        """Graphs prepared since the last call."""
         told_of, self._told_of = self._told_of, self._prepared()
         return self._told_of - told_of
 
     def _give(self, turn: _Turn, piece: Piece) -> None:
         turn.given += 1
-        if turn.given > turn.wish.skip:
+        if turn.given > turn.request.skip:
             turn.credit -= 1
             self._pipe.send(("piece", turn.number, piece))
 
@@ -115,21 +115,21 @@ class Worker:
 class _Turn:
     """One speech."""
 
-    def __init__(self, number: int, wish: Wish) -> None:
-        self.number, self.wish = number, wish
+    def __init__(self, number: int, request: ServedRequest) -> None:
+        self.number, self.request = number, request
         self.credit, self.given = AHEAD, 0
         self.speech: Any = None
         self.ended: Ended | None = None
         self._text: ArrivingText | None = None
-        if wish.arrives:
+        if request.arrives:
             self._text = ArrivingText()
-            self._text.write(wish.text)
+            self._text.write(request.text)
         self._unknown = self._sentences = 0
         self._lull = False
 
     @property
     def waits(self) -> bool:
-        """Whether there is nothing to read. Who reads on all the same waits for text, and all others for them."""
+        """Whether there is no text to read; reading would block all other turns."""
         return self._lull and self._text is not None and not self._text.wait(0)
 
     def tell(self, what: str, text: str = "") -> None:
@@ -145,24 +145,12 @@ class _Turn:
                     self._text.close()
 
     def begin(self, voice: Voice) -> None:
-        wish = self.wish
-        self._voice = with_words(voice, wish.lexicon) if wish.lexicon else voice
-        self._encoder = open_encoder(wish.encoding, voice.sample_rate, wish.sample_rate)
-        self.speech = self._voice.stream(
-            wish.text if self._text is None else self._text,
-            wish.speaker,
-            wish.speed,
-            pitch=wish.pitch,
-            energy=wish.energy,
-            seed=wish.seed,
-            decoding=voice.decoding(temperature=wish.temperature),
-            limits=wish.limits,
-            markup=wish.markup,
-            timings=wish.timings,
-        )
+        request = self.request
+        self._encoder = open_encoder(request.encoding, voice.sample_rate, request.sample_rate)
+        self.speech = voice.speak(request if self._text is None else request.to_speech(self._text))
 
     def advance(self) -> Piece | None:
-        """The next chunk; None where there is none before more text comes."""
+        """The next chunk; None until more text arrives."""
         try:
             samples = self.speech.advance()
         except StopIteration:
@@ -182,17 +170,3 @@ class _Turn:
     def close(self) -> None:
         if self.speech is not None:
             self.speech.close()
-
-
-def with_words(voice: Voice, words: dict[str, str]) -> Voice:
-    """The voice with words of one request before its own lexicon's. Raises SonorantError naming a word whose phonemes
-    the voice does not have."""
-    own = voice.frontend
-    entries = {**(own.lexicon.entries if own.lexicon else {}), **words}
-    lexicon = Lexicon(voice.description.frontend.language, entries, own.symbols)
-    # Not copied: a copy of a frontend is loaded anew.
-    frontend = object.__new__(type(own))
-    frontend.__dict__.update(own.__dict__, lexicon=lexicon)
-    changed = Voice(voice.bundle, voice.runtime)
-    changed.__dict__["frontend"] = frontend
-    return changed

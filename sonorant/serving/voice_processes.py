@@ -1,4 +1,4 @@
-"""A loaded voice as the server sees it: processes that speak, replaced when one dies."""
+"""The processes of a loaded voice; one that dies is replaced."""
 
 from __future__ import annotations
 
@@ -7,56 +7,136 @@ import itertools
 import json
 import logging
 import os
+import queue
 import signal
 import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import AsyncGenerator, Callable, Iterator
+from concurrent.futures import Future
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from sonorant.errors import SonorantError
-from sonorant.serving.speaking_process import SpeakingProcess
-from sonorant.serving.threads import in_daemon_thread
-from sonorant.serving.wish import Ended, Piece, Wish
+from sonorant.serving.request import Ended, Piece, ServedRequest
 from sonorant.speech.bundle import read_bundle
 
 ATTEMPTS = 3
-"""How often a request is begun where the process that speaks it dies: a text that kills shall not kill for ever."""
+"""Starts of a request whose process dies; limited, because the text may be the cause."""
 AGAIN_SECONDS = 0.5
-"""Until a process that died is replaced again, where its successor died too."""
+"""Delay before replacing a process whose successor died too."""
 
+SILENT_SECONDS = 5.0
+"""A process that has not answered for so long gets requests last."""
 LOAD_SECONDS = 300.0
-"""In which a voice must have loaded and said its check sentence: gigabytes on a slow disk do. Promotions of all voices
-and requests wait for it."""
+"""Time to load a voice and speak its check sentence; enough for gigabytes on a slow disk."""
 
+Value = TypeVar("Value")
 Told = asyncio.Queue[tuple[Any, ...]]
 
 _log = logging.getLogger(__name__)
 
 
+async def in_daemon_thread(function: Callable[..., Value], *arguments: object) -> Value:
+    """Like `asyncio.to_thread`, for work that may hang: asyncio waits for its own threads when the server ends."""
+    answer: Future[Value] = Future()
+    answer.set_running_or_notify_cancel()  # so it cannot be cancelled before it has a result
+
+    def work() -> None:
+        try:
+            answer.set_result(function(*arguments))
+        except BaseException as error:
+            answer.set_exception(error)
+
+    threading.Thread(target=work, daemon=True).start()
+    return await asyncio.wrap_future(answer)
+
+
 class NotSpoken(SonorantError):
-    """A fault of the server's, not of the request: it may be spoken later."""
+    """A fault of the server; the request may succeed later."""
 
 
 class WorkerDied(NotSpoken):
-    """The process that spoke is gone."""
+    """The process that spoke has died."""
+
+
+class SpeakingProcess:
+    """The pipe to one process that speaks, and its speeches."""
+
+    def __init__(self, pipe: Connection, died: Callable[[SpeakingProcess], None]) -> None:
+        self.pid: int | None = None
+        self.dead = False
+        self.speeches: dict[int, asyncio.Queue[tuple[str, Any]]] = {}
+        self._pipe, self._died = pipe, died
+        self._asked_at: float | None = None
+        self._told: queue.SimpleQueue[tuple[Any, ...] | None] = queue.SimpleQueue()
+        self._loop = asyncio.get_running_loop()
+        for work in (self._listen, self._send):
+            threading.Thread(target=work, daemon=True).start()
+
+    @property
+    def silent(self) -> bool:
+        """Whether it has not answered for `SILENT_SECONDS`."""
+        return self._asked_at is not None and time.monotonic() - self._asked_at > SILENT_SECONDS
+
+    def tell(self, *message: Any) -> None:
+        """Send a message without waiting, even if the pipe is full."""
+        if message[0] == "speak" and self._asked_at is None:
+            self._asked_at = time.monotonic()
+        self._told.put(message)
+
+    def close(self) -> None:
+        """End the process."""
+        with suppress(OSError):
+            socket.socket(fileno=os.dup(self._pipe.fileno())).shutdown(socket.SHUT_RDWR)
+
+    def _listen(self) -> None:
+        with suppress(EOFError, OSError):
+            while True:
+                self._call(self._deliver, self._pipe.recv())
+        self._told.put(None)
+        self._call(self._end)
+
+    def _send(self) -> None:
+        while (message := self._told.get()) is not None:
+            with suppress(OSError):  # `_listen` notices its death
+                self._pipe.send(message)
+        self._pipe.close()  # by its last user, so that the descriptor is not reused before
+
+    def _call(self, function: Callable[..., None], *arguments: Any) -> None:
+        with suppress(RuntimeError):  # the server has ended
+            self._loop.call_soon_threadsafe(function, *arguments)
+
+    def _deliver(self, message: tuple[Any, ...]) -> None:
+        what, number, *rest = message
+        self._asked_at = None
+        if what == "pid":
+            self.pid = number
+        elif number in self.speeches:
+            self.speeches[number].put_nowait((what, rest[0]))
+
+    def _end(self) -> None:
+        self.dead = True
+        for speech in self.speeches.values():
+            speech.put_nowait(("died", None))
+        self._died(self)
 
 
 class LoadedVoice:
-    """A voice that speaks, in processes of its own. `start` makes one."""
+    """A voice and its processes. Create it with `start`."""
 
     def __init__(self, bundle: Path, workers: int, log: str, died: Callable[[], None]) -> None:
         self.bundle = bundle
         self.description = read_bundle(bundle).description
         self.users = 0
-        """Requests at work."""
+        """Running requests."""
         self.trouble = ""
-        """Why the processes that died are not replaced."""
+        """Why dead processes are not replaced."""
         self._workers: list[SpeakingProcess] = []
         self._wanted, self._log, self._died = workers, log, died
         self._numbers = itertools.count()
@@ -66,8 +146,8 @@ class LoadedVoice:
 
     @classmethod
     async def start(cls, bundle: Path, workers: int, *, log: str = "ERROR", died: Callable[[], None]) -> LoadedVoice:
-        """Load the voice, let it say its check sentence, and start `workers` processes. `log`: the level of their logs;
-        `died` is called whenever one dies. Raises SonorantError if the voice cannot be loaded or does not speak."""
+        """Load the voice, speak its check sentence, and start `workers` processes. `log`: their log level; `died` is
+        called when one dies. Raises SonorantError if the voice cannot be loaded or does not speak."""
         voice = cls(bundle, workers, log, died)
         await voice._start_mother()
         for _ in range(workers):
@@ -76,45 +156,44 @@ class LoadedVoice:
 
     @property
     def alive(self) -> int:
-        """Processes that speak."""
+        """Running processes."""
         return sum(not worker.dead for worker in self._workers)
 
     @property
     def pids(self) -> list[int]:
-        """The process that loaded the voice, and those that speak."""
+        """Of the process that loaded the voice and those that speak."""
         return [self._mother.pid, *(worker.pid for worker in self._workers if worker.pid and not worker.dead)]
 
     @contextmanager
     def used(self) -> Iterator[LoadedVoice]:
-        """Keep the voice while a request is at work."""
+        """Keep the voice loaded while a request runs."""
         self.users += 1
         try:
             yield self
         finally:
             self.users -= 1
 
-    async def speak(self, wish: Wish, told: Told | None = None) -> AsyncGenerator[Piece | Ended, None]:
-        """Yield the speech as it is computed, its end last. `told`: what is told of a text that arrives: ("text", str),
-        ("pause",), ("close",). A speech whose process dies is taken up by another, which gives the rest. Raises
-        SonorantError for what cannot be spoken."""
+    async def speak(self, request: ServedRequest, told: Told | None = None) -> AsyncGenerator[Piece | Ended, None]:
+        """Yield the speech as it is computed, its end last. `told`: updates of a text that arrives: ("text", str),
+        ("pause",), ("close",). If its process dies, another continues. Raises SonorantError if it cannot be spoken."""
         given = 0
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                async with aclosing(self._attempt(replace(wish, skip=given), told)) as pieces:
+                async with aclosing(self._attempt(replace(request, skip=given), told)) as pieces:
                     async for piece in pieces:
                         given += 1
                         yield piece
                 return
             except WorkerDied:
-                if wish.arrives or attempt == ATTEMPTS:
+                if request.arrives or attempt == ATTEMPTS:
                     raise WorkerDied("the process that spoke has died; ask again") from None
 
-    async def _attempt(self, wish: Wish, told: Told | None) -> AsyncGenerator[Piece | Ended, None]:
+    async def _attempt(self, request: ServedRequest, told: Told | None) -> AsyncGenerator[Piece | Ended, None]:
         worker = await self._least_busy()
         number = next(self._numbers)
         heard: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
         worker.speeches[number] = heard
-        worker.tell("speak", number, wish)
+        worker.tell("speak", number, request)
         passing = asyncio.create_task(_pass_on(told, worker, number)) if told else None
         try:
             while True:
@@ -145,7 +224,7 @@ class LoadedVoice:
         return min(able, key=lambda worker: (worker.silent, len(worker.speeches)))
 
     async def retire(self) -> None:
-        """End the processes once the last request is over."""
+        """End the processes after the last request."""
         while self.users:
             await asyncio.sleep(0.1)
         self.close()
@@ -159,7 +238,7 @@ class LoadedVoice:
         threading.Thread(target=self._mother.wait, daemon=True).start()
 
     def memory(self) -> int:
-        """Bytes of all processes; a page that several share is counted once, in shares."""
+        """Bytes of all processes; shared pages count once (PSS)."""
         return sum(_proportional(pid) for pid in self.pids)
 
     async def _start_mother(self) -> None:
@@ -183,17 +262,17 @@ class LoadedVoice:
             raise SonorantError(f"{self.bundle}: {told['error']}" if "the process" in told["error"] else told["error"])
 
     def _kill_mother(self) -> None:
-        """And what she has started: nothing speaks yet, so nothing is lost."""
+        """Also its children: nothing speaks yet."""
         with suppress(ProcessLookupError):
             os.killpg(self._mother.pid, signal.SIGKILL)
         with suppress(OSError):
-            self._control.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits for her line
+            self._control.shutdown(socket.SHUT_RDWR)  # wakes the thread that reads its line
         self._control.close()
         threading.Thread(target=self._mother.wait, daemon=True).start()
 
     def _hire(self) -> None:
         ours, theirs = socket.socketpair()
-        with theirs, suppress(OSError):  # the mother is dead: the pipe closes, and so the worker counts as dead
+        with theirs, suppress(OSError):  # if the mother is dead, the pipe closes and the worker counts as dead
             socket.send_fds(self._control, [b"+"], [theirs.fileno()])
         self._workers = [worker for worker in self._workers if not worker.dead]
         self._workers.append(SpeakingProcess(Connection(ours.detach()), self._replace))
@@ -209,7 +288,7 @@ class LoadedVoice:
 
     async def _hire_again(self, *, soon: bool) -> None:
         await asyncio.sleep(0 if soon else AGAIN_SECONDS)
-        async with self._hiring:  # else a process would be asked of one that still loads, and nobody read its pipe
+        async with self._hiring:  # or a mother that still loads would get the pipe
             while not self._ended:
                 try:
                     if self._control.fileno() < 0 or self._mother.poll() is not None:

@@ -1,5 +1,5 @@
-"""The voices that a server offers: loaded when they are first asked for, unloaded when memory is short, replaced when
-the registry's alias moves."""
+"""The voices of a server: loaded at their first request, unloaded when memory is short, replaced when the registry's
+alias moves."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Offer:
-    """A voice to be offered."""
+    """A voice as named on the command line."""
 
     name: str
-    """What requests call it."""
+    """Its name in requests."""
     where: str
     """Folder of a bundle, or models:/<name>@<alias> or models:/<name>/<version>."""
 
     @classmethod
     def parse(cls, text: str) -> Offer:
-        """Read `<name>=<where>` or `<where>`, which is then named as its folder or its registered model. Raises
-        SonorantError for a name that a request cannot give."""
+        """Read `<name>=<where>` or `<where>`, named after its folder or registered model. Raises SonorantError for an
+        invalid name."""
         name, found, where = text.partition("=")
         if not found:
             where = text
@@ -52,24 +52,24 @@ class Offered:
 
     def __init__(self, offer: Offer, bundle: Path, version: str) -> None:
         self.offer, self.bundle, self.version = offer, bundle, version
-        """`version`: <model>/<number> of the registry; empty for a folder."""
+        """`version`: <model>/<number>; empty for a folder."""
         self.description: VoiceDescription = read_bundle(bundle).description
         self.loaded: LoadedVoice | None = None
         self.trouble = ""
-        """Why a newer version is not spoken with, or the registry not followed."""
+        """Why a newer version is not used, or the registry not followed."""
         self.not_loaded = ""
-        """Why the version itself could not be loaded when it was last tried."""
+        """Why the last attempt to load it failed."""
         self.since = time.time()
-        """When this version was taken."""
+        """When this version was adopted."""
         self.used = 0.0
         self.load: asyncio.Task[None] | None = None
-        """Loads it, for all who wait."""
+        """The running load, shared by all requests that wait."""
         self.waiting = 0
-        """Requests that wait for it; until they have it, it is not idle."""
+        """Requests that wait for it to load."""
 
 
 class Voices:
-    """All voices of a server by name. Reads folders; the registry is `sonorant.serving.following`'s."""
+    """All voices of a server by name."""
 
     def __init__(
         self,
@@ -81,9 +81,9 @@ class Voices:
         died: Callable[[], None],
         late: Callable[[str, int], None] = lambda *_: None,
     ) -> None:
-        """`workers`: processes that speak of each voice; `memory`: bytes that all may take, None = any; `late` is told
-        a voice's name and how many graphs were prepared while requests waited for it; the rest as `LoadedVoice.start`.
-        Raises SonorantError if two voices have one name."""
+        """`workers`: processes a voice; `memory`: bytes of all voices, None = unlimited; `late`: called with a voice's
+        name and the number of graphs prepared while requests waited; the rest as `LoadedVoice.start`. Raises
+        SonorantError if two voices have the same name."""
         self.by_name: dict[str, Offered] = {}
         for one in offered:
             if one.offer.name in self.by_name:
@@ -94,11 +94,11 @@ class Voices:
 
     @property
     def first(self) -> Offered:
-        """The voice that is spoken with where none is named."""
+        """The default voice."""
         return next(iter(self.by_name.values()))
 
     def named(self, name: str | None) -> Offered:
-        """A voice by name, None = the first. Raises SonorantError if there is none."""
+        """A voice by name, None = the first. Raises SonorantError listing the names."""
         if name is None:
             return self.first
         if name not in self.by_name:
@@ -107,23 +107,23 @@ class Voices:
 
     @asynccontextmanager
     async def use(self, one: Offered, *, asked: bool = True) -> AsyncIterator[LoadedVoice]:
-        """The voice, loaded, for one request, or before there is one (`asked`). Raises NotSpoken if it cannot be
-        loaded."""
+        """Load the voice if needed and keep it for one request; `asked`: whether a request waits. Raises NotSpoken if
+        it cannot be loaded."""
         one.waiting += 1
         try:
             while one.loaded is None:
                 if one.load is None or one.load.done():
                     one.load = asyncio.create_task(self._load(one, asked))
-                await asyncio.shield(one.load)  # whoever leaves does not end what others wait for
+                await asyncio.shield(one.load)  # cancelling one request does not end the load
             loaded = one.loaded
         finally:
             one.waiting -= 1
         one.used = time.monotonic()
-        with loaded.used():  # nothing was awaited since, so nobody has found the voice idle and unloaded it
+        with loaded.used():  # no await since it was found loaded, so it cannot have been unloaded
             yield loaded
 
     async def _load(self, one: Offered, asked: bool) -> None:
-        bundle = one.bundle  # another may be taken meanwhile, which is not to be touched then
+        bundle = one.bundle  # may be replaced during the load
         try:
             loaded = await self.start(bundle)
         except SonorantError as error:
@@ -140,11 +140,11 @@ class Voices:
             loaded.close()
 
     async def start(self, bundle: Path) -> LoadedVoice:
-        """A bundle loaded, and heard. Raises SonorantError if it does not speak."""
+        """Load a bundle. Raises SonorantError if it does not speak."""
         return await LoadedVoice.start(bundle, self._workers, log=self._log, died=self._died)
 
     def replace(self, one: Offered, bundle: Path, version: str, loaded: LoadedVoice) -> None:
-        """Take another version. The one before speaks its requests to their end, and then its download is removed."""
+        """Switch to another version; the old one finishes its requests, then its download is removed."""
         before, former = one.loaded, one.bundle
         one.bundle, one.version, one.loaded, one.since = bundle, version, loaded, time.time()
         one.description, one.trouble, one.not_loaded = loaded.description, "", ""
@@ -154,7 +154,7 @@ class Voices:
         self.keep_to_memory(but=one)
 
     def keep_to_memory(self, *, but: Offered | None = None) -> None:
-        """Unload idle voices, the one that was used least lately first, until all keep to the limit."""
+        """Unload idle voices, least recently used first, until the memory limit is kept."""
         if self._memory is None:
             return
         for one in sorted(self.by_name.values(), key=lambda one: one.used):
@@ -166,7 +166,7 @@ class Voices:
                 one.loaded = None
 
     def memory(self) -> int:
-        """Bytes that the voices take."""
+        """Bytes of all loaded voices."""
         return sum(one.loaded.memory() for one in self.by_name.values() if one.loaded)
 
     def close(self) -> None:
@@ -182,5 +182,5 @@ async def _retire(before: LoadedVoice | None, downloaded: Path) -> None:
 
 
 def remove(downloaded: Path) -> None:
-    """Remove a download; nobody waits for it, as its disk may hang."""
+    """Remove a download in the background, as its disk may hang."""
     threading.Thread(target=shutil.rmtree, args=(downloaded, True), daemon=True).start()

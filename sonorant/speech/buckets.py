@@ -1,7 +1,6 @@
-"""Pads requests of any size to a few shapes, which are prepared beforehand.
+"""Pad requests of any size to a few shapes that are compiled or recorded beforehand.
 
-A padded row is as it would be alone, so padding changes no value. Only where `decode` is asked for a part of an
-utterance, frames near the part's end see what really follows instead of silence."""
+Padding changes no value, except that `decode` of a part of an utterance sees the real frames after the part."""
 
 from __future__ import annotations
 
@@ -19,29 +18,28 @@ from sonorant.speech.bundle import Lengths
 from sonorant.speech.runtimes import Runtime
 
 MULTIPLE = 8
-"""Sizes are rounded up to it: matrix units work on eight rows at a time."""
+"""Sizes are rounded up to it: matrix units take eight rows at a time."""
 SMALLEST = 16
-"""Below it a smaller size saves nothing."""
+"""A smaller size saves nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Buckets:
-    """Sizes that requests are padded to, each in rising order."""
+    """Sizes that requests are padded to, ascending."""
 
     tokens: tuple[int, ...]
-    """Tokens of the encoder; the decoder, to which they cost next to nothing, has the largest alone."""
+    """Of the encoder; the decoder always has the largest, since tokens cost it almost nothing."""
     frames: tuple[int, ...]
-    """Frames of decoder and vocoder."""
+    """Of decoder and vocoder."""
     batches: tuple[int, ...] = (1,)
-    """Rows."""
 
     @classmethod
     def of(cls, lengths: Lengths, batches: tuple[int, ...] = (1,)) -> Buckets:
-        """For the corpus' lengths: longest, 95th percentile, median and its halves down to the shortest."""
+        """From the corpus' lengths: longest, 95th percentile, median and its halves down to the shortest."""
         return cls(tokens=_sizes(lengths.tokens), frames=_sizes(lengths.frames), batches=tuple(sorted(batches)))
 
     def plan(self) -> list[tuple[str, tuple[int, ...]]]:
-        """Every graph with every shape to prepare: (rows, tokens), (rows, tokens, frames) or (rows, frames)."""
+        """Each graph with each shape: (rows, tokens), (rows, tokens, frames) or (rows, frames)."""
         shapes: list[tuple[str, tuple[int, ...]]] = []
         for rows in self.batches:
             shapes += [("encoder", (rows, tokens)) for tokens in self.tokens]
@@ -52,20 +50,20 @@ class Buckets:
 
 @dataclass(frozen=True, kw_only=True)
 class Counters:
-    """What became of the requests so far."""
+    """Counts since loading or `warm_up`."""
 
     hits: int
-    """Served in a bucket."""
+    """Requests served in a bucket."""
     misses: int
-    """Outside all buckets, and served by the runtime that takes any shape."""
+    """Requests outside all buckets, served by the runtime that takes any shape."""
     prepared: int
-    """Shapes compiled or recorded so far."""
+    """Shapes compiled or recorded since loading."""
     late: int
-    """Those of them that a request had to wait for, after or without `warm_up`: recompilations in service."""
+    """Shapes that a request had to wait for."""
 
 
 class Bucketed:
-    """Makes a runtime of fixed shapes one of any shape. Any number of threads may use it."""
+    """A runtime of any shape, made of one of fixed shapes. Thread-safe."""
 
     def __init__(
         self,
@@ -75,9 +73,9 @@ class Bucketed:
         prepared: Callable[[], int],
         rows: int | None = None,
     ) -> None:
-        """`fixed`: only ever given the shapes of `buckets`, prepares something for each at its first call; `free`:
-        computes the same for what is outside the buckets; `prepared`: how many shapes `fixed` has prepared so far;
-        `rows`: of a vocoder's frame, None = as many as a decoder's."""
+        """`fixed` gets only the shapes of `buckets` and prepares each at its first call; `free` computes requests
+        outside the buckets; `prepared` returns how many shapes `fixed` has prepared; `rows`: of a vocoder's frame, None
+        = those of the decoder's output."""
         self.buckets = buckets
         self._rows = rows
         self._prepared_so_far = prepared
@@ -128,8 +126,8 @@ class Bucketed:
         return samples[:count, : samples.shape[1] // frames * width]
 
     def warm_up(self, progress: bool = True) -> float:
-        """Prepare all buckets, so that no request waits. Returns the seconds; `progress` shows each on stderr."""
-        from tqdm import tqdm  # not where requests are only padded
+        """Prepare all buckets. Returns the seconds; `progress` shows a bar on stderr."""
+        from tqdm import tqdm  # imported only for warming up
 
         began = perf_counter()
         states: dict[int, Floats] = {}
@@ -154,20 +152,19 @@ class Bucketed:
         return perf_counter() - began
 
     def counters(self) -> Counters:
-        """What became of the requests since loading, or since `warm_up`."""
         with self._counting:
             prepared = self._prepared_so_far()
             return Counters(hits=self._hits, misses=self._misses, prepared=prepared, late=prepared - self._warmed)
 
     def _counted(self, shape: tuple[int, ...]) -> bool:
-        """Whether there is a bucket."""
+        """Count a request; return whether it has a bucket."""
         with self._counting:
             self._hits += bool(shape)
             self._misses += not shape
         return bool(shape)
 
     def _prepared(self, graph: str, shape: tuple[int, ...], run: Callable[[], Any]) -> Any:
-        """Run; one thread at a time where the shape is new."""
+        """Run; one thread at a time if the shape is new."""
         if (graph, shape) in self._ready:
             return run()
         with self._preparing:
@@ -185,13 +182,13 @@ def _sizes(lengths: tuple[int, int, int, int]) -> tuple[int, ...]:
 
 
 def _fit(*wanted: tuple[int, tuple[int, ...]]) -> tuple[int, ...]:
-    """The smallest size at least as large for each (size, sizes to choose from); empty if one of them has none."""
+    """For each (size, sizes to choose from) the smallest that suffices; empty if one has none."""
     found = tuple(min((size for size in sizes if size >= least), default=0) for least, sizes in wanted)
     return found if all(found) else ()
 
 
 def _pad(values: NDArray[Any], *shape: int, fill: float = 0) -> NDArray[Any]:
-    """Enlarge the first axes to `shape` with `fill` behind what is there."""
+    """Pad the first axes to `shape` with `fill`."""
     return np.pad(
         values,
         [(0, wanted - there) for wanted, there in zip(shape, values.shape, strict=False)]

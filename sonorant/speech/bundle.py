@@ -1,4 +1,4 @@
-"""The voice bundle, all that training hands to use: a folder of `voice.json` and graphs."""
+"""The voice bundle: a folder of `voice.json` and graphs, which training writes and everything that speaks reads."""
 
 from __future__ import annotations
 
@@ -9,15 +9,13 @@ import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_folder, parse_checked, read_json, sha256_file, write_json
 from sonorant.plugins import load_family
-from sonorant.speech.decoding.settings import DecodingDescription
-
-if TYPE_CHECKING:
-    from sonorant.text.user_lexicon import Lexicon
+from sonorant.speech.decoding import DecodingDescription
+from sonorant.text.user_lexicon import Lexicon, read_lexicon
 
 SCHEMA_VERSION = 1
 DESCRIPTION = "voice.json"
@@ -26,10 +24,10 @@ LEXICON = "lexicon.txt"
 
 @dataclass(frozen=True, kw_only=True)
 class AudioSettings:
-    """The audio that the graphs speak; the fields of `sonorant.audio.mel.MelConfig`, here without its torch."""
+    """Audio of the graphs: the fields of `sonorant.audio.mel.MelConfig`, without its torch."""
 
     sample_rate: int
-    """Hz of the samples."""
+    """Hz."""
     n_fft: int
     """Samples of the analysis window of the mel."""
     hop: int
@@ -44,35 +42,36 @@ class AudioSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class BundledFile:
-    """A file of the bundle that is no graph."""
+    """A file of the bundle."""
 
     file: str
     """Name inside the bundle; no folders."""
     bytes: int
-    """Size."""
     sha256: str
-    """Hash of the bytes, hexadecimal."""
+    """Hexadecimal."""
+    precision: str | None = None
+    """Of a graph: fp32, int8, ..."""
 
     @classmethod
-    def of(cls, path: Path) -> BundledFile:
+    def of(cls, path: Path, precision: str | None = None) -> BundledFile:
         """Describe an existing file."""
-        return cls(file=path.name, bytes=path.stat().st_size, sha256=sha256_file(path))
+        return cls(file=path.name, bytes=path.stat().st_size, sha256=sha256_file(path), precision=precision)
 
 
 @dataclass(frozen=True, kw_only=True)
 class FrontendSettings:
-    """The text frontend whose phonemes the acoustic graph learned."""
+    """The text frontend that the voice was trained with."""
 
     name: str
     """Key of `sonorant.text.FRONTENDS`."""
     version: str
-    """Version of the frontend and its language data, as it names itself."""
+    """Of the frontend and its language data."""
     language: str
-    """Language code such as en-us."""
-    rules: int = 1
-    """Revision of the written forms that the voice learned with; the default is that of bundles of before."""
+    """Such as en-us."""
+    rules: int
+    """Revision of the rules for written forms."""
     lexicon: BundledFile | None = None
-    """The user's lexicon that it learned with, or None."""
+    """The user's lexicon."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,44 +79,23 @@ class Tensor:
     """An input or output of a graph."""
 
     name: str
-    """Name in the graph."""
     dtype: str
-    """numpy's name of the element type, such as int64."""
+    """numpy's name, such as int64."""
     shape: tuple[int | str, ...]
     """A number for a fixed dimension, a name for one that varies."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class GraphFile:
-    """One file that computes a graph."""
-
-    file: str
-    """Name inside the bundle; no folders."""
-    precision: str
-    """fp32, int8, ..."""
-    bytes: int
-    """Size."""
-    sha256: str
-    """Hash of the bytes, hexadecimal."""
-
-    @classmethod
-    def of(cls, path: Path, precision: str) -> GraphFile:
-        """Describe an existing file."""
-        return cls(file=path.name, precision=precision, bytes=path.stat().st_size, sha256=sha256_file(path))
-
-
-@dataclass(frozen=True, kw_only=True)
 class Graph:
-    """A graph and the variants it comes in, which share inputs and outputs."""
+    """A graph and its variants, which share inputs and outputs."""
 
     inputs: tuple[Tensor, ...]
     """In the order of the call."""
     outputs: tuple[Tensor, ...]
     """In the order of the results."""
-    variants: dict[str, GraphFile]
-    """Name (such as fp32) to file."""
+    variants: dict[str, BundledFile]
+    """By name, such as fp32."""
     default_variant: str
-    """The variant that is used when none is asked for."""
 
     def __post_init__(self) -> None:
         if self.default_variant not in self.variants:
@@ -128,12 +106,12 @@ class Graph:
 
 @dataclass(frozen=True, kw_only=True)
 class ReceptiveField:
-    """How far a frame sees: a part computed with so many frames on either side equals the same part of the whole."""
+    """Frames on either side that a frame depends on: a part computed with them equals that part of the whole."""
 
     decoder: int
-    """Frames of what the graph is given, mel or codes, around those that are wanted; 0 where there is no such graph."""
+    """Mel or code frames; 0 if there is no decoder graph."""
     vocoder: int
-    """The same, mel or codes, around those whose samples are wanted."""
+    """Mel or code frames."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,9 +119,9 @@ class Lengths:
     """Lengths of the training corpus' utterances: shortest, median, 95th percentile, longest."""
 
     tokens: tuple[int, int, int, int]
-    """Phoneme ids of an utterance, start and end included."""
+    """Phoneme ids, start and end included."""
     frames: tuple[int, int, int, int]
-    """Mel frames of an utterance."""
+    """Mel frames."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,36 +129,39 @@ class VoiceDescription:
     """`voice.json`."""
 
     schema_version: int
-    """Version of this schema; a reader refuses any other."""
     family: str
-    """A name of `sonorant.families.family_names`: which graphs there are and how they speak together."""
+    """A name of `sonorant.plugins.family_names`."""
     audio: AudioSettings
-    """Sample rate and mel settings."""
     frontend: FrontendSettings
-    """How text becomes phonemes."""
     symbols: tuple[str, ...]
     """Phoneme inventory in the order of the ids."""
     speakers: tuple[str, ...]
     """Speaker names in the order of the ids."""
     graphs: dict[str, Graph]
-    """Those of the family."""
+    """By name, as the family calls them."""
     receptive_field: ReceptiveField
-    """How far decoder and vocoder see."""
     lengths: Lengths
-    """How long the training corpus' utterances are."""
     decoding: DecodingDescription | None
-    """How codes are decoded, where the family speaks codes one after the other; else None."""
-    reference: GraphFile | None = None
-    """The graph of samples (batch, frames, samples a code frame) -> codes (batch, frames, codebooks), for prompts."""
+    """For families that decode codes one by one; else None."""
+    reference: BundledFile | None = None
+    """Graph for prompts: samples (batch, frames, samples a code frame) -> codes (batch, frames, codebooks)."""
     choice: dict[str, Any]
-    """How the default variants were chosen; empty where nobody chose."""
+    """How the default variants were chosen; empty before the stage `choose`."""
     provenance: dict[str, Any]
-    """Where the voice comes from: version of Sonorant, and git commit, data hash and steps of each model."""
+    """Version of Sonorant, and git commit, data hash and steps of each model."""
+
+    def speaker_id(self, name: str | None) -> int:
+        """Id of a speaker, None = the first. Raises SonorantError listing the speakers."""
+        if name is None:
+            return 0
+        if name not in self.speakers:
+            raise SonorantError(f"no speaker '{name}'; the voice has: {', '.join(self.speakers)}")
+        return self.speakers.index(name)
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """A bundle on disk whose description was read and whose files are checked when they are used."""
+    """A bundle on disk. Its files are checked when they are used."""
 
     folder: Path
     description: VoiceDescription
@@ -191,8 +172,8 @@ class Bundle:
         return tuple(name for name in load_family(self.description.family).graphs if name in self.description.graphs)
 
     def graph_file(self, graph: str, variant: str | None = None) -> Path:
-        """Path of a graph's file, its size and hash checked. Raises SonorantError naming the file if it is missing or
-        damaged, or listing the variants if there is none of that name."""
+        """Path of a graph's file after checking size and hash. Raises SonorantError if it is missing, damaged or there
+        is no such variant."""
         described = self.description.graphs[graph]
         name = variant or described.default_variant
         if name not in described.variants:
@@ -202,22 +183,18 @@ class Bundle:
         return self._checked(described.variants[name])
 
     def reference_file(self) -> Path | None:
-        """Path of the graph that makes codes of recordings, checked as `graph_file`; None where there is none."""
+        """Path of the graph for prompts, checked as `graph_file`."""
         return None if self.description.reference is None else self._checked(self.description.reference)
 
     def lexicon_file(self) -> Path | None:
-        """Path of the user's lexicon, checked as `graph_file`; None where there is none."""
+        """Path of the user's lexicon, checked as `graph_file`."""
         described = self.description.frontend.lexicon
         return None if described is None else self._checked(described)
 
     def read_lexicon(self) -> Lexicon | None:
-        """The user's lexicon. Raises SonorantError as `graph_file`, and naming a line that is none of a lexicon."""
+        """The user's lexicon. Raises SonorantError as `graph_file`, and naming an invalid line."""
         file = self.lexicon_file()
-        if file is None:
-            return None
-        from sonorant.text.user_lexicon import read_lexicon
-
-        return read_lexicon(file, self.description.frontend.language)
+        return None if file is None else read_lexicon(file, self.description.frontend.language)
 
     def check_files(self) -> None:
         """Check every file of every variant. Raises SonorantError as `graph_file`."""
@@ -227,20 +204,20 @@ class Bundle:
         self.reference_file()
         self.lexicon_file()
 
-    def _checked(self, file: GraphFile | BundledFile) -> Path:
+    def _checked(self, file: BundledFile) -> Path:
         path = self.folder / file.file
         if not path.is_file():
             raise SonorantError(f"{path}: missing from the voice bundle; export or download the bundle again")
         if path.stat().st_size != file.bytes or sha256_file(path) != file.sha256:
             raise SonorantError(
-                f"{path}: damaged (not the bytes that {DESCRIPTION} names); export or download the bundle again"
+                f"{path}: damaged (its bytes differ from {DESCRIPTION}); export or download the bundle again"
             )
         return path
 
 
 def read_bundle(folder: Path) -> Bundle:
-    """Read `voice.json`; graph files are checked when they are used. Raises SonorantError if the folder is no bundle,
-    its schema is of another version, or the description is damaged."""
+    """Read `voice.json`. Raises SonorantError if the folder is no bundle, its schema version differs, or the
+    description is damaged."""
     path = folder / DESCRIPTION
     if not path.is_file():
         raise SonorantError(
@@ -269,17 +246,17 @@ def _check(description: VoiceDescription, path: Path) -> None:
         raise SonorantError(f"{path}: decoding: does not go with family {description.family}; export the voice again")
     if not description.symbols or not description.speakers:
         raise SonorantError(f"{path}: a voice needs at least one symbol and one speaker; export the voice again")
-    files: list[GraphFile | BundledFile | None] = [description.reference, description.frontend.lexicon]
+    files = [description.reference, description.frontend.lexicon]
     files += [file for graph in description.graphs.values() for file in graph.variants.values()]
     for file in (file for file in files if file is not None):
-        # A bundle may come from anybody: its description must not reach files elsewhere.
+        # Bundles come from anywhere: a description must not reach files outside the folder.
         if Path(file.file).name != file.file or file.file in ("", ".", ".."):
             raise SonorantError(f"{path}: '{file.file}' is not a plain file name; do not use this bundle")
 
 
 def write_bundle(out: Path, description: VoiceDescription, files: Iterable[Path]) -> None:
-    """Write a bundle folder atomically, with copies of `files` under their own names. Raises SonorantError if the files
-    are not those that the description names."""
+    """Write a bundle folder atomically, with copies of `files`. Raises SonorantError if they differ from the
+    description."""
     with atomic_folder(out) as folder:
         for file in files:
             shutil.copyfile(file, folder / file.name)
@@ -288,9 +265,8 @@ def write_bundle(out: Path, description: VoiceDescription, files: Iterable[Path]
 
 
 def content_hash(bundle: Bundle) -> str:
-    """Hex SHA-256 of a bundle: equal for equal voices wherever they lie. Checks the files, as `check_files`."""
+    """Hex SHA-256 of a bundle, independent of its place. Checks all files, whose hashes the description holds."""
     bundle.check_files()
-    # The description holds the hash of every file, so it stands for them.
     canonical = json.dumps(
         dataclasses.asdict(bundle.description), sort_keys=True, ensure_ascii=False, separators=(",", ":")
     )

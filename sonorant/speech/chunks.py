@@ -1,6 +1,5 @@
-"""Long speech in chunks that equal the whole, in memory that does not grow with it. Each chunk is computed with the
-frames it depends on (`ReceptiveField`), which are then cut off. The only difference is rounding, about 1e-6 of full
-scale."""
+"""Compute long speech in chunks that equal the whole up to rounding (1e-6 of full scale), in bounded memory: each chunk
+is computed with the frames that it depends on (`ReceptiveField`), which are then cut off."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -15,18 +14,20 @@ from sonorant.speech.runtimes import Runtime
 def decode_chunks(
     runtime: Runtime, states: Floats, ends: Ints, receptive_field: int, sizes: Sequence[int]
 ) -> Iterator[Floats]:
-    """The mel (B, M, T) of `runtime.decode`, in parts (B, M, size) from first to last. `receptive_field`: the
-    decoder's. `sizes`: frames of the first parts; the last size repeats."""
+    """The mel (B, M, T) of `runtime.decode` in parts (B, M, size). `receptive_field`: the decoder's; `sizes`: frames
+    of the first parts, the last size repeats."""
     frames = int(ends[:, -1].max())
-    for first, last in _borders(frames, sizes):
+    first = number = 0
+    while first < frames:
+        last = min(frames, first + sizes[min(number, len(sizes) - 1)])
         before = max(0, first - receptive_field)
         mel = runtime.decode(states, ends, np.arange(before, min(frames, last + receptive_field)))
         yield mel[:, :, first - before : last - before]
+        first, number = last, number + 1
 
 
 Computing = Callable[[NDArray[Any], Ints], Floats]
-"""Frames of each row, and how many of them are real (B,) -> what they become, time last: `vocode` of a runtime, or
-`decode` of `sonorant.speech.runtimes.TokenRuntime`."""
+"""Frames, and how many of them are real (B,) -> output, time last: `vocode` or `decode` of a runtime."""
 
 
 def compute_chunks(
@@ -39,14 +40,13 @@ def compute_chunks(
     axis: int = 2,
     first_after: int | None = None,
 ) -> Iterator[Floats]:
-    """What `compute` makes of all frames (B, ..., T * hop), in parts (B, ..., size * hop), while frames still come in
-    parts of any size. A part is given as soon as the frames that it depends on are there, and no more are kept than the
-    next needs.
+    """The output of `compute` for all frames (B, ..., T * hop), in parts (B, ..., size * hop), while frames still
+    arrive in parts of any size. A part is computed as soon as the frames that it depends on are there.
 
-    `parts`: frames from first to last along `axis`, such as mels (B, M, any) or codes (B, any, G); `lengths`: frames of
-    each row (B,), None = all that come; `receptive_field`: frames on either side that a frame depends on; `sizes`: as
-    in `decode_chunks`; `first_after`: frames that the first part waits for behind its own, if fewer than
-    `receptive_field`: it comes sooner and differs a little.
+    `parts`: frames along `axis`, such as mels (B, M, any) or codes (B, any, G); `lengths`: frames of each row (B,),
+    None = all that arrive; `receptive_field`: frames on either side that a frame depends on; `sizes`: as in
+    `decode_chunks`; `first_after`: frames that the first part waits for after its own, if fewer than
+    `receptive_field`: it comes sooner and differs slightly.
     """
     coming, after = iter(parts), receptive_field if first_after is None else first_after
     window, start = next(coming, None), 0
@@ -68,15 +68,6 @@ def compute_chunks(
         hop = computed.shape[-1] // (end - start)
         yield computed[..., (first - start) * hop : (last - start) * hop]
         first, number, after = last, number + 1, receptive_field
-
-
-def _borders(frames: int, sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """First frame of each part, and the frame after its last."""
-    first = number = 0
-    while first < frames:
-        last = min(frames, first + sizes[min(number, len(sizes) - 1)])
-        yield first, last
-        first, number = last, number + 1
 
 
 def _slice(values: NDArray[Any], axis: int, first: int, last: int | None) -> NDArray[Any]:

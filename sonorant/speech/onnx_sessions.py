@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import onnxruntime
-from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NoKernel
 
 from sonorant.errors import SonorantError
@@ -12,35 +11,27 @@ from sonorant.errors import SonorantError
 CPU = "CPUExecutionProvider"
 CUDA = "CUDAExecutionProvider"
 CUDA_OPTIONS = {
-    # By default each new length would be timed with every algorithm there is, and lengths vary here.
+    # The default times every algorithm at each new length, and lengths vary here.
     "cudnn_conv_algo_search": "HEURISTIC",
     # fp32 means fp32: TF32 keeps ten bits of the mantissa.
     "use_tf32": "0",
-    # By default the memory held doubles whenever it does not suffice.
+    # The default doubles the arena whenever it is full.
     "arena_extend_strategy": "kSameAsRequested",
 }
 SUMS_THAT_FIT = ("session.x64quantprecision", "1")
-"""Session entry for int8 on CPUs with AVX2 and without VNNI: their fast product of bytes adds pairs in 16 bits, which
-overflow, so weights become unsigned there for a product that does not. Elsewhere it changes nothing."""
+"""Session entry for int8 on CPUs with AVX2 and without VNNI: their byte product adds pairs in 16 bits, which overflow;
+with unsigned weights ONNX Runtime uses a product that does not. No effect on other CPUs."""
 Providers = Sequence[str | tuple[str, dict[str, str]]]
 ON_CUDA: Providers = ((CUDA, CUDA_OPTIONS), CPU)
 
 
 def check_cuda() -> None:
-    """Raises SonorantError if the installed package has no CUDA."""
+    """Raise SonorantError if the installed onnxruntime has no CUDA."""
     if CUDA not in onnxruntime.get_available_providers():
         raise SonorantError(
             f"the installed onnxruntime {onnxruntime.__version__} has no {CUDA}; put onnxruntime-gpu in its place "
             "(not beside it)"
         )
-
-
-def _open(graph: Path, options: onnxruntime.SessionOptions, providers: Providers) -> onnxruntime.InferenceSession:
-    try:
-        return onnxruntime.InferenceSession(str(graph), options, providers=providers)
-    except Fail:  # int8 graphs of before, in which weights share a zero point
-        options.add_session_config_entry(SUMS_THAT_FIT[0], "0")
-        return onnxruntime.InferenceSession(str(graph), options, providers=providers)
 
 
 def open_session(
@@ -49,25 +40,24 @@ def open_session(
     """Open a graph. Raises SonorantError if ONNX Runtime refuses the file or the first provider does not start."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads or 0
-    # The graphs are chains: operators side by side have nothing to gain, and a second pool of threads would get in the
-    # way.
+    # The graphs are chains, so parallel operators gain nothing.
     options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
     options.inter_op_num_threads = 1
-    # The sessions run in turn. Threads that spin while they wait would take the cores from the session at work.
+    # Spinning threads of an idle session would take the cores from the one at work.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.add_session_config_entry(*SUMS_THAT_FIT)
     options.log_severity_level = 3
     try:
-        session = _open(graph, options, providers)
+        session = onnxruntime.InferenceSession(str(graph), options, providers=providers)
     except NoKernel as error:
         raise SonorantError(
             f"{graph}: this ONNX Runtime cannot compute it ({' '.join(str(error).split())[:200]}); take another variant"
         ) from None
-    except Exception as error:  # ONNX Runtime has a class for each cause, and all of them mean the same here
+    except Exception as error:  # ONNX Runtime has a class for each cause
         raise SonorantError(
             f"{graph}: ONNX Runtime does not load it ({' '.join(str(error).split())[:200]}); export it again"
         ) from None
     wanted = providers[0] if isinstance(providers[0], str) else providers[0][0]
-    if session.get_providers()[0] != wanted:  # it falls back to the CPU without a word
+    if session.get_providers()[0] != wanted:  # it falls back to the CPU silently
         raise SonorantError(f"{wanted} does not start here; its CUDA and cuDNN libraries or a GPU are missing")
     return session

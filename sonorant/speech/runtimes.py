@@ -1,5 +1,4 @@
-"""What can run a voice's graphs: a row of `RUNTIMES` each. A candidate is `<runtime>/<variant>`. The loaders belong to
-the families, because each has graphs of its own."""
+"""Runtimes of a voice's graphs. A candidate is `<runtime>/<variant>`. Each family has its own loaders."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -7,41 +6,36 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from numpy.typing import NDArray
-
 from sonorant.audio.arrays import Floats, Ints
 from sonorant.errors import SonorantError
 from sonorant.plugins import added, load, load_family
 from sonorant.speech.bundle import Bundle
-from sonorant.speech.decoding.session import Stepper
 
 BASELINE = "onnxruntime/fp32"
-"""Without it there is no voice; the others' speed and errors are relative to it."""
+"""Every voice has it; speed and errors of the others are relative to it."""
 REFERENCE = "torch/fp32"
-"""The trained models themselves, which `verify` compares with; a bundle does not hold them."""
+"""The trained models, which `verify` compares with; a bundle does not hold them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RuntimeRow:
-    """What a runtime needs and can do, in every family that it can load."""
+    """Requirements and abilities of a runtime."""
 
     name: str
-    """Named by what computes and, where that is not the CPU, on what."""
     engine: Literal["onnxruntime", "torch", "tensorrt"]
-    """What computes."""
     device: Literal["cpu", "cuda"] = "cpu"
     needs: str = ""
-    """What must be there beside what every installation has; empty: it runs wherever Sonorant does."""
+    """Extra packages and programs; empty = none."""
     standalone: bool = True
-    """Whether a bundle is enough to load it; others read the trained folders, so they cannot ship."""
+    """Whether a bundle suffices to load it; the others read the trained folders, so they cannot ship."""
     strict: bool = False
-    """Whether it refuses a graph that its static check has findings of."""
+    """Whether findings of its static check fail a graph."""
     compiles: bool = False
     """Whether it compiles for each shape, which takes seconds to minutes."""
 
     @property
     def on_cpu_kernels(self) -> bool:
-        """Whether ONNX Runtime's CPU kernels compute: in integers for int8, in fp32 between casts for fp16."""
+        """ONNX Runtime's CPU kernels: integers for int8, fp32 between casts for fp16."""
         return self.engine == "onnxruntime" and self.device == "cpu"
 
 
@@ -92,7 +86,7 @@ def all_runtimes() -> dict[str, RuntimeRow]:
 
 
 def runtime_row(name: str) -> RuntimeRow:
-    """The row of a runtime. Raises SonorantError listing the names if there is none."""
+    """The row of a runtime. Raises SonorantError listing the names."""
     if name in RUNTIMES:
         return RUNTIMES[name]
     rows = all_runtimes()
@@ -102,8 +96,8 @@ def runtime_row(name: str) -> RuntimeRow:
 
 
 class Runtime(Protocol):
-    """Runs the three graphs on numpy arrays. Padding is exact: a row is as it would be alone. `B` batch, `N` tokens,
-    `C` channels, `M` mel bins, `T` frames, `S` samples."""
+    """Runs encoder, decoder and vocoder on numpy arrays. Padding changes no value. `B` batch, `N` tokens, `C` channels,
+    `M` mel bins, `T` frames, `S` samples."""
 
     def encode(
         self,
@@ -114,54 +108,36 @@ class Runtime(Protocol):
         pitch: Floats | None = None,
         energy: Floats | None = None,
     ) -> tuple[Floats, Ints]:
-        """Tokens (B, N, 3), lengths, speaker, speed (B,) and, where the graph has them, pitch and energy (B,) -> states
+        """Tokens (B, N, 3), lengths, speaker, speed and, if the graph takes them, pitch and energy (B,) -> states
         (B, N, C), and the frame after each token's last one (B, N), constant over padded tokens."""
 
     def decode(self, states: Floats, ends: Ints, time: Ints) -> Floats:
-        """Output of `encode`, frame numbers (T,) in a row -> log-mel (B, M, T), silence outside an utterance."""
+        """Output of `encode`, consecutive frame numbers (T,) -> log-mel (B, M, T), silence outside an utterance."""
 
     def vocode(self, mel: Floats, lengths: Ints) -> Floats:
         """Log-mel (B, M, T), real frames of each row (B,) -> samples (B, S), about -1 to 1, S = T * hop."""
 
 
-class TokenRuntime(Protocol):
-    """Runs the graphs of the family codec_lm. `F` code frames, `G` codebooks; the rest as in `Runtime`."""
-
-    def encode(self, tokens: Ints, lengths: Ints, speaker: Ints) -> Floats:
-        """What is said: tokens (B, N, 3), lengths, speaker (B,) -> states (B, N, C)."""
-
-    def stepper(self) -> Stepper:
-        """A new decoder from states to codes, with its own cache. Any number of threads may have one each."""
-
-    def decode(self, codes: Ints, lengths: Ints) -> Floats:
-        """Codes (B, F, G), real frames of each row (B,) -> frames (B, D, T), which `SourceRows` completes for `vocode`.
-        For voices with a source alone."""
-
-    def vocode(self, frames: NDArray[Any], lengths: Ints) -> Floats:
-        """Frames with the source's rows (B, R, T), or codes (B, F, G) of voices without a source, and real frames of
-        each row (B,) -> samples (B, S), about -1 to 1."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class LoadOptions:
-    """How a runtime is loaded; each runtime reads the options that concern it."""
+    """Options of loading; each runtime reads those that concern it."""
 
     threads: int | None = None
-    """CPU threads inside an operator; None = one a physical core. torch has one pool of them for the whole process."""
+    """CPU threads inside an operator; None = one a physical core. torch has one pool for the whole process."""
     variant: str | None = None
-    """Precision, such as fp32 or int8; None = the bundle's default, or what the trained folders hold."""
+    """Precision, such as fp32 or int8; None = the bundle's default, or that of the trained folders."""
     trained: tuple[Path, Path] | None = None
     """Trained folders of predictor and waveform model (int8: the quantised ones), for runtimes not `standalone`."""
     batches: tuple[int, ...] = (1,)
-    """Runtimes of fixed shapes: rows that requests may have."""
+    """Runtimes of fixed shapes: rows of a request."""
     warm_up: bool = False
-    """Runtimes of fixed shapes: prepare all of them while loading, so that no request waits for it."""
+    """Runtimes of fixed shapes: prepare all of them while loading, so that no request waits."""
     slots: tuple[int, ...] | None = None
-    """Torch runtimes of fixed shapes, family codec_lm: slots of their caches; None = powers of two as needed."""
+    """Torch runtimes of fixed shapes, family codec_lm: slots of the caches; None = powers of two as needed."""
     cache_folder: Path | None = None
-    """The same: where torch keeps compiled code, for this process; None = a folder of the model in the user's cache."""
+    """The same: folder of torch's compiled code, for this process; None = one for the model in the user's cache."""
     explain: bool = False
-    """The same: log where a graph breaks, and why something is compiled again."""
+    """The same: log graph breaks and the reasons for recompilation."""
     engines: Path | None = None
     """tensorrt: folder of the bundle's engines; None = its folder in the user's cache."""
 
@@ -174,8 +150,8 @@ class LoadOptions:
 
 
 def load_runtime(name: str, bundle: Bundle, options: LoadOptions) -> Any:
-    """Load a runtime by name; its interface is that of the bundle's family, such as `Runtime` or `TokenRuntime`. Raises
-    SonorantError if the name is unknown, the family or lacking trained folders rule it out, or as its loader does."""
+    """Load a runtime with the interface of the bundle's family. Raises SonorantError if the name is unknown, the
+    runtime does not support the family, or trained folders are missing."""
     row, family = runtime_row(name), load_family(bundle.description.family)
     loaders = dict(family.loaders())
     if name not in loaders and name not in RUNTIMES:

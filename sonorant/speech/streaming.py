@@ -1,85 +1,70 @@
-"""Speech that leaves in chunks while the rest is not yet computed."""
+"""Speech as a stream of chunks: phrase by phrase, while the rest is not yet computed."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sonorant.audio.arrays import Floats
+from sonorant.audio.arrays import Floats, Integers
 from sonorant.errors import SonorantError
-from sonorant.speech.decoding.advance import FinishReason
-from sonorant.speech.passages import check_prosody, marks_of, passages_of
-from sonorant.speech.speaking import Allowance, Limits, Manner
+from sonorant.speech.request import CHUNK, FASTEST, MOST_PITCH, SLOWEST, Allowance, SpeechRequest
+from sonorant.speech.speaking import FinishReason, Marking, Speaking
 from sonorant.speech.word_times import Timekeeper, WordTiming
-from sonorant.text.arriving import Fragment, Lull
-from sonorant.text.markup import MarkedText
-from sonorant.text.phrases import split_phrases
+from sonorant.text import SymbolTable
+from sonorant.text.arriving import Lull
+from sonorant.text.frontend import Phoneme, SpokenUnit
+from sonorant.text.markup import MarkedText, Prosody
+from sonorant.text.phrases import Phrase, split_phrases
+from sonorant.text.written_words import WrittenWord
 
 if TYPE_CHECKING:
     from sonorant.speech.voice import Voice
 
 
-CHUNK = 4096
-"""Samples a chunk, about a fifth of a second."""
 PAUSE_SECONDS = 0.15
-"""Silence between two sentences, beside what the voice itself leaves."""
+"""Silence between two sentences, in addition to the voice's own."""
 _NO_SAMPLES: Floats = np.zeros(0, np.float32)
-_OVER: Floats = np.zeros(0, np.float32)
-"""The part behind a phrase, none of whose samples shall wait for text that is still to come."""
+_PHRASE_END: Floats = np.zeros(0, np.float32)
+"""Flushes the chunk: samples before it must not wait for text that is still to come."""
 _Part = Floats | Lull
 _log = logging.getLogger(__name__)
 
 
 class Speech(Iterator[Floats]):
-    """Iterator of a text's samples float32 (S,) in -1..1, computed as they are asked for.
+    """Iterator over a text's samples float32 (S,) in -1..1. Each chunk is computed when it is requested, so stopping
+    the iteration stops the work. Raises SonorantError, after the speech before it, if the text cannot be spoken or a
+    limit is reached."""
 
-    Nothing is computed ahead, so whoever stops asking stops the work; `close` also frees what it holds. Raises
-    SonorantError if the text cannot be spoken or a limit is reached, after the speech before it was given.
-    """
-
-    def __init__(
-        self,
-        voice: Voice,
-        text: str | Iterable[Fragment],
-        *,
-        manner: Manner,
-        limits: Limits,
-        chunk: int,
-        markup: bool = True,
-        timings: bool = False,
-    ) -> None:
-        """Prepare; nothing is computed yet. `text` may come in fragments, which are asked for when speech needs them;
-        `chunk`: samples of each chunk but the last, and where text comes in fragments but a phrase's last; `markup`:
-        whether marks in the text are read as such; `timings`: fill `completed`. Raises SonorantError if the voice
-        cannot speak in this manner, or does not tell when its words are spoken."""
-        if chunk < 1:
-            raise SonorantError(f"chunk must be at least 1 sample, not {chunk}")
+    def __init__(self, voice: Voice, request: SpeechRequest) -> None:
+        """Raises SonorantError if the voice cannot do what is requested. Computes nothing yet."""
         self.sample_rate = voice.sample_rate
         self.unknown: dict[str, None] = {}
-        """Characters that could not be spoken so far, in order of appearance."""
-        self.taken = Allowance(limits)
+        """Characters left out so far because they cannot be spoken, in order of appearance."""
+        self.taken = Allowance(request.limits)
         self.finish_reasons: list[FinishReason] = []
-        """How each sentence spoken so far went; a long one may count as several."""
+        """How each sentence so far ended; a long one may count as several."""
         self.warnings: list[str] = []
-        """Those that did not go well, a line each."""
+        """One line for each sentence that did not end well."""
         self.completed: tuple[WordTiming, ...] = ()
-        """The words that were over with the chunk given last; always empty without `timings`."""
-        if timings and voice.why_untimed:
+        """Words that ended within the last chunk; empty without `timings`."""
+        if request.timings and voice.why_untimed:
             raise SonorantError(f"no timings: {voice.why_untimed}")
-        self._times = Timekeeper(self.sample_rate) if timings else None
-        self._made = self._given = 0  # samples
-        self._voice, self._manner, self._markup = voice, manner, markup
-        self._arrives = not isinstance(text, str)
+        self._times = Timekeeper(self.sample_rate) if request.timings else None
+        self._computed = self._returned = 0  # samples
+        self._voice, self._request = voice, request
+        self._frontend = voice.frontend_with(request.lexicon) if request.lexicon else None  # else loaded when needed
+        self._speaker = voice.description.speaker_id(request.speaker)
+        self._arrives = not isinstance(request.text, str)
         self._silent_seconds = 0.0
         self._speaking = voice.speaking
-        self._speaking.check(manner)
-        self._chunks = _chunks(self._checked(self._parts(text)), chunk)
+        self._speaking.check(request)
+        self._chunks = _chunks(self._checked(self._parts()), request.chunk)
 
     def __next__(self) -> Floats:
         while not len(samples := self.advance()):
@@ -87,59 +72,66 @@ class Speech(Iterator[Floats]):
         return samples
 
     def advance(self) -> Floats:
-        """As `next`, but without samples where the text has a lull: whoever serves many waits for text elsewhere."""
+        """Like `next`, but returns no samples where the text has a lull: a server waits for text elsewhere."""
         self.completed = ()
         with self.taken:
             samples = next(self._chunks)
-        self._given += len(samples)
+        self._returned += len(samples)
         if self._times:
-            self.completed = self._times.completed(self._given)
+            self.completed = self._times.completed(self._returned)
         return samples
 
     def close(self) -> None:
-        """End the work; what was not given is never computed."""
+        """Stop the work and free its memory."""
         self._chunks.close()
 
-    def _parts(self, text: str | Iterable[Fragment]) -> Iterator[_Part]:
+    def _parts(self) -> Iterator[_Part]:
         """The speech in parts as they are computed."""
-        timed = {"times": self._times} if self._times else {}  # a family of somebody else's may not know it
-        check = partial(check_prosody, self._speaking, self._manner, self._voice.description.family)
-        marked = MarkedText(self.taken.read(text), self._voice.frontend, markup=self._markup, check_prosody=check)
-        marks, met = marks_of(self._speaking), ""
-        gap: float | None = None  # seconds of silence that the text marks before what comes
+        request, frontend = self._request, self._frontend or self._voice.frontend
+        check = partial(check_prosody, self._speaking, request, self._voice.description.family)
+        marked = MarkedText(self.taken.read(request.text), frontend, markup=request.markup, check_prosody=check)
+        marks, unspeakable = marks_of(self._speaking), ""
+        gap: float | None = None  # seconds of marked silence before the next passage
         first, paused = True, False
-        for phrase in split_phrases(marked, self._voice.frontend, marked.given, words=bool(self._times)):
+        for phrase in split_phrases(marked, frontend, marked.given, words=bool(self._times)):
             if isinstance(phrase, Lull):
                 yield phrase
                 continue
-            self._tell_unknown(phrase.spoken.unknown)
+            self._add_unknown(phrase.spoken.unknown)
             passages = list(passages_of(phrase, marked, self._voice.symbols, marks))
             self.taken.take_piece(phrase.characters, sum(len(passage.tokens_N3) for passage in passages))
             if not passages:
-                met = met or phrase.spoken.text or "".join(phrase.spoken.unknown)
+                unspeakable = unspeakable or phrase.spoken.text or "".join(phrase.spoken.unknown)
             for passage in passages:
                 if gap is not None or (paused and self._speech_seconds):
                     yield from self._silence(PAUSE_SECONDS if gap is None else gap)
-                manner = replace(self._manner, marking=passage.marking)
                 if self._times:
                     over = passage is passages[-1] and not phrase.goes_on
-                    self._times.begin(passage.words, passage.phonemes, self._made, ends_sentence=over)
-                tokens = passage.tokens_N3.astype(np.int64)
-                soon = first or (self._arrives and passage is passages[0])
-                parts = self._speaking.parts(tokens, manner, self.taken, first=soon, **timed)
-                self._judge((yield from parts))
+                    self._times.begin(passage.words, passage.phonemes, self._computed, ends_sentence=over)
+                self._add_result(
+                    (
+                        yield from self._speaking.parts(
+                            passage.tokens_N3.astype(np.int64),
+                            request,
+                            self.taken,
+                            speaker=self._speaker,
+                            first=first or (self._arrives and passage is passages[0]),
+                            marking=passage.marking,
+                            times=self._times,
+                        )
+                    )
+                )
                 first, paused, gap = False, not phrase.goes_on, passage.pause
             if passages and self._arrives:
-                yield _OVER
+                yield _PHRASE_END
             if phrase.pause is not None:
                 gap = (gap or 0.0) + phrase.pause
         if not self._speech_seconds:
-            raise self._nothing(met)
+            raise self._nothing(unspeakable)
         if gap is not None:
             yield from self._silence(gap)
 
     def _silence(self, seconds: float) -> Iterator[Floats]:
-        """Silence that the text marks, or that parts sentences."""
         self.taken.take_audio(seconds)
         self._silent_seconds += seconds
         left = round(seconds * self.sample_rate)
@@ -149,54 +141,54 @@ class Speech(Iterator[Floats]):
 
     @property
     def _speech_seconds(self) -> float:
-        """Of what the voice said itself."""
+        """Audio so far without inserted silence."""
         return self.taken.audio_seconds - self._silent_seconds
 
-    def _judge(self, finish_reason: FinishReason) -> None:
+    def _add_result(self, finish_reason: FinishReason) -> None:
         self.finish_reasons.append(finish_reason)
         if finish_reason != FinishReason.WELL:
             self.warnings.append(f"sentence {len(self.finish_reasons)} did not go well ({finish_reason.name.lower()})")
             _log.warning("%s and is given as it is; another seed may help", self.warnings[-1])
 
     def _checked(self, parts: Iterator[_Part]) -> Iterator[_Part]:
-        """The parts in -1..1, as long as they are numbers and there is time left."""
+        """Clip the parts to -1..1; raise SonorantError for NaN, infinity or too much computing time."""
         for samples in parts:
-            if samples is _OVER or isinstance(samples, Lull):
+            if samples is _PHRASE_END or isinstance(samples, Lull):
                 yield samples
                 continue
             if not np.isfinite(samples).all():
                 raise SonorantError(
                     "the voice's samples hold NaN or infinity; verify the voice, or take another variant"
                 )
-            self._made += len(samples)
+            self._computed += len(samples)
             yield np.clip(samples, -1.0, 1.0)
             self.taken.check_work()
 
-    def _tell_unknown(self, characters: Iterable[str]) -> None:
+    def _add_unknown(self, characters: Iterable[str]) -> None:
         new = [character for character in characters if character not in self.unknown]
         if new:
             self.unknown.update(dict.fromkeys(new))
             _log.warning("left out what cannot be spoken: %s", " ".join(f"{ascii(c)[1:-1]} ({c})" for c in new))
 
-    def _nothing(self, met: str) -> SonorantError:
+    def _nothing(self, unspeakable: str) -> SonorantError:
         if self.finish_reasons:
             return SonorantError(
                 "the voice ends before it has said anything; train it further, or give it more than this text"
             )
-        if not met:
+        if not unspeakable:
             return SonorantError("the text is empty; give at least one word")
-        shown = met if len(met) <= 40 else met[:40] + "..."
+        shown = unspeakable if len(unspeakable) <= 40 else unspeakable[:40] + "..."
         return SonorantError(
             f"nothing in the text can be spoken in {self._voice.description.frontend.language}: {shown!r}"
         )
 
 
 def _chunks(parts: Iterator[_Part], size: int) -> Generator[Floats, None, None]:
-    """The same samples in chunks of one size, the last one, and that before each `_OVER`, shorter where they do not
-    divide; an empty one for each lull."""
+    """Regroup samples into chunks of `size`; the last one, and the one before a `_PHRASE_END`, may be shorter. A lull
+    gives an empty chunk."""
     waiting: list[Floats] = []
     count = 0
-    for part in chain(parts, [_OVER]):
+    for part in chain(parts, [_PHRASE_END]):
         if isinstance(part, Lull):
             yield _NO_SAMPLES
             continue
@@ -207,6 +199,110 @@ def _chunks(parts: Iterator[_Part], size: int) -> Generator[Floats, None, None]:
             whole = count - count % size
             yield from np.split(joined[:whole], range(size, whole, size))
             waiting, count = [joined[whole:]], count - whole
-        if part is _OVER and count:
+        if part is _PHRASE_END and count:
             yield np.concatenate(waiting)
             waiting, count = [], 0
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A phrase, or its part between two marked pauses if the family does not apply pauses itself."""
+
+    tokens_N3: Integers
+    """Symbol, stress and word start; the first and the last token are start and end."""
+    marking: Marking | None
+    """None if nothing is marked."""
+    pause: float | None
+    """Seconds of marked silence after it, within the phrase."""
+    units: tuple[SpokenUnit, ...]
+    """Words and pauses: spans in the original text, `first` and `after` counted in tokens."""
+    phonemes: tuple[Phoneme, ...]
+    """Of all tokens but the first and the last."""
+    words: tuple[WrittenWord, ...]
+    """Written words, if the phrase has them: spans in the original text, phonemes counted in `phonemes`."""
+
+
+def marks_of(speaking: Speaking) -> frozenset[str]:
+    """Markup that the family applies within a phrase."""
+    marks: frozenset[str] = getattr(speaking, "marks", frozenset())
+    return marks
+
+
+def check_prosody(speaking: Speaking, request: SpeechRequest, family: str, prosody: Prosody) -> None:
+    """Raise SonorantError for a marked rate or pitch that the voice cannot have."""
+    marks = marks_of(speaking)
+    if prosody.rate != 1.0 and "rate" not in marks:
+        raise SonorantError(f"this voice speaks at its own pace (family {family}): leave out the rate")
+    if prosody.pitch and "pitch" not in marks:
+        raise SonorantError(f"this voice chooses its melody itself (family {family}): leave out the pitch")
+    if not SLOWEST <= (speed := prosody.rate * request.speed) <= FASTEST:
+        raise SonorantError(
+            f"the rate makes the speed {speed:g}, with all around it; it must be {SLOWEST} to {FASTEST}"
+        )
+    if abs(pitch := prosody.pitch + request.pitch) > MOST_PITCH:
+        raise SonorantError(
+            f"the pitch is {pitch:+.1f} semitones, with all around it; at most {MOST_PITCH:g} either way"
+        )
+
+
+def passages_of(phrase: Phrase, marked: MarkedText, symbols: SymbolTable, marks: frozenset[str]) -> Iterator[Passage]:
+    """Split a phrase into passages; none if nothing in it can be spoken. Spans refer to the plain text of `marked`."""
+    phonemes, units, words = phrase.spoken.phonemes, list(phrase.spoken.units), in_original(phrase.words, marked)
+    while phonemes:
+        count = next(
+            (number for number, unit in enumerate(units, 1) if unit.seconds is not None and "pause" not in marks),
+            len(units),
+        )
+        own, units = units[:count], units[count:]
+        after = own[-1].after - own[0].first if own else len(phonemes)
+        pause = own[-1].seconds if own and "pause" not in marks else None
+        tokens = symbols.to_tokens(phonemes[:after])
+        spoken = tuple(word for word in words if word.phonemes[0] < after)
+        yield Passage(
+            tokens, _marking(own, marked, len(tokens)), pause, _in_tokens(own, marked), phonemes[:after], spoken
+        )
+        phonemes, words = phonemes[after:], [word.moved(-after) for word in words[len(spoken) :]]
+
+
+def in_original(words: Sequence[WrittenWord], marked: MarkedText) -> list[WrittenWord]:
+    """Words with their spans in the original; words from the same part of it are joined."""
+    found: list[WrittenWord] = []
+    for word in words:
+        first, last = marked.source(word.first, word.last)
+        own = replace(word, first=first, last=last)
+        if found and first < found[-1].last:
+            before = found.pop()
+            own = replace(
+                before,
+                text=f"{before.text} {word.text}",
+                written=f"{before.written} {word.written}",
+                last=max(before.last, last),
+                phonemes=(before.phonemes[0], word.phonemes[1]),
+            )
+        found.append(own)
+    return found
+
+
+def _in_tokens(units: list[SpokenUnit], marked: MarkedText) -> tuple[SpokenUnit, ...]:
+    before = units[0].first - 1 if units else 0
+    found = []
+    for unit in units:
+        start, end = marked.source(unit.start, unit.end)
+        found.append(replace(unit, start=start, end=end, first=unit.first - before, after=unit.after - before))
+    return tuple(found)
+
+
+def _marking(units: list[SpokenUnit], marked: MarkedText, tokens: int) -> Marking | None:
+    prosody = [marked.prosody(unit.start) for unit in units]
+    if all(found == Prosody() for found in prosody) and all(unit.seconds is None for unit in units):
+        return None
+    rate_N, pitch_N = np.ones(tokens, np.float32), np.zeros(tokens, np.float32)
+    seconds_N = np.full(tokens, np.nan, np.float32)
+    for unit, found in zip(units, prosody, strict=True):
+        own = slice(1 + unit.first - units[0].first, 1 + unit.after - units[0].first)
+        rate_N[own], pitch_N[own] = found.rate, found.pitch
+        if unit.seconds is not None:
+            seconds_N[own] = unit.seconds
+    for values_N in (rate_N, pitch_N):  # start and end follow their neighbours
+        values_N[0], values_N[-1] = values_N[1], values_N[-2]
+    return Marking(rate_N, pitch_N, seconds_N)

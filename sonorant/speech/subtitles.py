@@ -1,6 +1,6 @@
-"""Files of a speech's timings, written word by word as they become known: JSON, SubRip (.srt) and WebVTT (.vtt).
+"""Files of word times, written while the speech is computed: JSON, SubRip (.srt) and WebVTT (.vtt).
 
-WebVTT as https://www.w3.org/TR/webvtt1 has it. SubRip has no standard: text is written as it is, times with a comma.
+WebVTT follows https://www.w3.org/TR/webvtt1. SubRip has no standard: plain text, times with a comma.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from sonorant.files import atomic_file
 from sonorant.speech.word_times import WordTiming
 
 LONGEST_CUE = 7
-"""Words shown at once."""
+"""Words."""
 _PHRASE_END = (",", ";", ":", ",”", ',"', "—", "–", ")")
 
 
 class TimingsFile(ABC):
-    """A file of timings that is being written."""
+    """An open file of word times."""
 
     def __init__(self, file: TextIO) -> None:
         self.file = file
 
     @abstractmethod
     def add(self, words: Iterable[WordTiming]) -> None:
-        """The next words."""
+        """Write the next words."""
 
     @abstractmethod
     def end(self) -> None:
-        """There are no more."""
+        """Complete the file."""
 
 
 class JsonTimings(TimingsFile):
-    """`{"words": [{"text", "start", "end", "first", "last", "phonemes": [{"symbol", "start", "end"}]}]}`, a line each
-    word. Times are seconds, `first` and `last` as of `WordTiming`."""
+    """`{"words": [{"text", "start", "end", "first", "last", "phonemes": [{"symbol", "start", "end"}]}]}`, one line per
+    word. Times in seconds, `first` and `last` as in `WordTiming`."""
 
     def __init__(self, file: TextIO) -> None:
         super().__init__(file)
@@ -54,7 +54,7 @@ class JsonTimings(TimingsFile):
 
 
 class Subtitles(TimingsFile):
-    """Cues of a few words. A sentence is divided once it is whole, so that no word stands alone."""
+    """Cues of a few words. A sentence is split once it is complete, so that no word stands alone."""
 
     comma = ","
 
@@ -83,16 +83,16 @@ class Subtitles(TimingsFile):
         self._sentence = []
 
     def escaped(self, text: str) -> str:
-        """As the format needs it."""
+        """Escape text for the format."""
         return text
 
 
 class SubRip(Subtitles):
-    """Cues as SubRip."""
+    """SubRip."""
 
 
 class WebVtt(Subtitles):
-    """Cues as WebVTT."""
+    """WebVTT."""
 
     comma = "."
 
@@ -105,11 +105,11 @@ class WebVtt(Subtitles):
 
 
 FORMATS: dict[str, type[TimingsFile]] = {".json": JsonTimings, ".srt": SubRip, ".vtt": WebVtt}
-"""By how a file's name ends."""
+"""By suffix."""
 
 
 def check_name(path: Path) -> None:
-    """Raise SonorantError for a file whose name tells no known format, and for a folder."""
+    """Raise SonorantError for an unknown suffix or a folder."""
     if path.suffix.lower() not in FORMATS:
         raise SonorantError(f"{path}: timings are written as {', '.join(FORMATS)}; let the name end in one of them")
     if path.is_dir():
@@ -118,8 +118,7 @@ def check_name(path: Path) -> None:
 
 @contextmanager
 def timings_file(path: Path) -> Iterator[TimingsFile]:
-    """A file in the format that its name tells, which appears at `path` on success. Raises SonorantError as
-    `check_name`."""
+    """Open a file in the format of its suffix; it appears at `path` on success. Raises as `check_name`."""
     check_name(path)
     with atomic_file(path.resolve()) as place, place.open("w", encoding="utf-8", newline="\n") as file:
         written = FORMATS[path.suffix.lower()](file)
@@ -128,7 +127,7 @@ def timings_file(path: Path) -> Iterator[TimingsFile]:
 
 
 def as_json(word: WordTiming) -> dict[str, object]:
-    """As `JsonTimings` has it; seconds to a tenth of a millisecond."""
+    """A word as in `JsonTimings`; seconds rounded to 0.1 ms."""
     phonemes = [
         {"symbol": phoneme.text, "start": round(phoneme.start, 4), "end": round(phoneme.end, 4)}
         for phoneme in word.phonemes
@@ -138,14 +137,14 @@ def as_json(word: WordTiming) -> dict[str, object]:
 
 
 def clock(milliseconds: int, comma: str) -> str:
-    """Hours, minutes, seconds and milliseconds: 01:02:03.456; hours have more digits where they need them."""
+    """Format as 01:02:03.456."""
     seconds, rest = divmod(milliseconds, 1000)
     return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}{comma}{rest:03}"
 
 
 def cues(words: Sequence[WordTiming]) -> Iterator[Sequence[WordTiming]]:
-    """A sentence in parts of at most `LONGEST_CUE` words: phrases up to a comma are kept whole where they fit and
-    joined where they fit together; a longer one is divided evenly."""
+    """Split a sentence into parts of at most `LONGEST_CUE` words: phrases up to a comma stay whole and are joined if
+    they fit; a longer one is split evenly."""
     first, phrases = 0, []
     for place, word in enumerate(words, 1):
         if word.written.endswith(_PHRASE_END) or place == len(words):

@@ -1,5 +1,5 @@
-"""What torch runtimes share: devices, precisions, and functions compiled or recorded as CUDA graphs. Launching kernels
-one by one takes most of a small network's time on a GPU; a replayed graph launches all at once."""
+"""Devices, precisions, compilation and CUDA graphs of the torch runtimes. Launching kernels one by one takes most of a
+small network's time on a GPU; a replayed graph launches them all at once."""
 
 import os
 import shutil
@@ -16,33 +16,33 @@ from torch import Tensor, nn
 from sonorant.errors import SonorantError
 
 HALVES = {"fp16": torch.float16, "bf16": torch.bfloat16}
-"""Precisions of half the width, for the graphs that work on frames."""
+"""For the graphs that work on frames."""
 Function = Callable[..., tuple[Tensor, ...]]
-"""One of the three graphs on tensors, all of one device."""
+"""A graph on tensors, all on one device."""
 
 
 def halve(module: nn.Module, dtype: torch.dtype) -> None:
-    """Keep the large weights as autocast would cast them at each call; what it computes in float32 stays float32."""
+    """Store the large weights as autocast would cast them at each call."""
     for part in module.modules():
         if isinstance(part, nn.Linear | nn.Conv1d):
             part.to(dtype)
 
 
 def check_device(device: torch.device) -> None:
-    """Raise SonorantError if the device is absent; have fp32 be fp32 there."""
+    """Raise SonorantError if the device is absent; turn TF32 off on it."""
     if device.type != "cuda":
         return
-    with warnings.catch_warnings():  # torch warns of what the error below says
+    with warnings.catch_warnings():  # the error below says the same
         warnings.simplefilter("ignore")
         available = torch.cuda.is_available()
     if not available:
         raise SonorantError("torch sees no GPU here; use the runtime torch or onnxruntime")
-    # fp32 means fp32: with TF32, convolutions would keep ten bits of the mantissa without a word.
+    # fp32 means fp32: TF32 keeps ten bits of the mantissa.
     torch.backends.cudnn.allow_tf32 = False
 
 
 def check_variant(variant: str | None, quantized: bool, trained: tuple[Path, Path], device: torch.device) -> None:
-    """Raise SonorantError if trained folders, float or `quantized`, cannot be computed in a variant on a device."""
+    """Raise SonorantError if the trained folders cannot be computed in this variant on this device."""
     folders = f"{trained[0]} and {trained[1]}"
     if variant not in (None, "fp32", "int8", *HALVES):
         raise SonorantError(f"torch has no variant '{variant}'; there are: fp32, int8, {', '.join(HALVES)}")
@@ -55,33 +55,33 @@ def check_variant(variant: str | None, quantized: bool, trained: tuple[Path, Pat
 
 
 MOST_SHAPES = 1024
-"""Shapes of one function that may be compiled. torch's limit of 8 catches shapes that vary; here they are fixed."""
+"""Compiled shapes of one function; torch's default of 8 is meant for shapes that vary."""
 Work = TypeVar("Work", bound=Callable[..., Any])
 
 
 class Compiler:
-    """Compiles functions for the shapes they meet, and counts how often. A size is a constant of the compiled code,
-    unless its dimension was marked (`torch._dynamo.mark_dynamic`)."""
+    """Compiles functions per shape and counts it. Sizes are constants of the compiled code, unless the dimension was
+    marked with `torch._dynamo.mark_dynamic`."""
 
     def __init__(self) -> None:
-        """Raises SonorantError naming the C++ compiler if it is absent: torch builds kernels and launchers with it."""
+        """Raises SonorantError if the C++ compiler is absent, which torch builds kernels with."""
         compiler = os.environ.get("CXX", "g++")
         if shutil.which(compiler) is None:
             raise SonorantError(f"torch.compile needs {compiler}, a C++ compiler; install it, or name another in CXX")
         self.taken = 0
-        """Graphs, of all functions together, that torch had kept from before."""
+        """Graphs taken from torch's cache."""
         self.made = 0
-        """Graphs that it had not."""
+        """Graphs compiled."""
         self._lock = threading.Lock()
 
     @property
     def prepared(self) -> int:
-        """Shapes compiled so far, all functions together."""
+        """Graphs of all functions so far."""
         return self.taken + self.made
 
     def __call__(self, function: Work) -> Work:
-        """The same function, compiled at its first call with new shapes, which takes seconds to minutes."""
-        # Isolated, so that another voice in this process is neither searched through nor counted.
+        """Wrap a function; it is compiled at the first call with new shapes, which takes seconds to minutes."""
+        # Isolated: another voice in this process is neither searched nor counted.
         limits: dict[str, Any] = {"recompile_limit": MOST_SHAPES, "isolate_recompiles": True}
         return cast(Work, torch.compile(function, fullgraph=True, dynamic=False, backend=self._compile, **limits))
 
@@ -97,25 +97,25 @@ class Compiler:
 
 
 def _found() -> int:
-    """How often torch found a graph, or what it compiles to, among what it keeps."""
+    """Hits of torch's caches so far."""
     counters = torch._dynamo.utils.counters
     return counters["aot_autograd"]["autograd_cache_hit"] + counters["inductor"]["fxgraph_cache_hit"]
 
 
 def keep_compiled(folder: Path) -> None:
-    """Have torch keep compiled code in `folder` and reuse it in other processes, for all that this process compiles.
-    torch checks that code, version and machine are the same."""
+    """Set the folder of torch's compiled code for this process; other processes reuse it. torch checks that code,
+    version and machine match."""
     folder.mkdir(parents=True, exist_ok=True)
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder.resolve())
 
 
 def log_compilation() -> None:
-    """Have torch log, to stderr, where a graph breaks and why something is compiled again."""
+    """Log graph breaks and reasons for recompilation to stderr."""
     torch._logging.set_logs(graph_breaks=True, recompiles=True)
 
 
 WARM_UP = 3
-"""Runs before recording, in which libraries choose kernels and take memory (as torch's documentation advises)."""
+"""Runs before recording, in which libraries choose kernels and allocate (as torch's documentation advises)."""
 
 
 @dataclass(frozen=True)
@@ -128,16 +128,16 @@ class _Recording:
 
 
 class CudaGraphs:
-    """Records functions and counts how often. All recordings share one pool of memory, so one is replayed at a time."""
+    """Records functions as CUDA graphs and counts them. All share one memory pool, so one is replayed at a time."""
 
     def __init__(self) -> None:
         self.prepared = 0
-        """Shapes recorded so far, all functions together."""
+        """Shapes recorded so far."""
         self._pool = torch.cuda.graph_pool_handle()
         self._lock = threading.Lock()
 
     def __call__(self, function: Function) -> Function:
-        """The same function; at its first call with new shapes it is recorded. Nothing in it may wait for the GPU."""
+        """Wrap a function; it is recorded at the first call with new shapes. It must not wait for the GPU."""
         recordings: dict[tuple[Any, ...], _Recording] = {}
 
         def replay(*inputs: Tensor) -> tuple[Tensor, ...]:
@@ -149,7 +149,7 @@ class CudaGraphs:
                 for place, value in zip(recording.inputs, inputs, strict=True):
                     place.copy_(value)
                 recording.graph.replay()
-                # All on one stream: the copies are made before another replay overwrites what they read.
+                # On one stream, so copied before another replay overwrites them.
                 return tuple(output.clone() for output in recording.outputs)
 
         return replay
@@ -159,13 +159,13 @@ class CudaGraphs:
         return _Recording(*self._captured(lambda: function(*held)), inputs=held)
 
     def record(self, function: Callable[[], None]) -> Callable[[], None]:
-        """Record work on fixed buffers, after running it `WARM_UP` times. Nothing in it may wait for the GPU."""
+        """Record work on fixed buffers. It must not wait for the GPU."""
         with self._lock:
             graph, _ = self._captured(function)
         return graph.replay
 
     def _captured(self, function: Callable[[], Any]) -> tuple[torch.cuda.CUDAGraph, Any]:
-        """A recording of a function without arguments, and what it returned."""
+        """Run a function `WARM_UP` times, then record it. Returns the graph and the function's result."""
         aside = torch.cuda.Stream()
         aside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(aside):
@@ -173,7 +173,7 @@ class CudaGraphs:
                 function()
         torch.cuda.current_stream().wait_stream(aside)
         graph = torch.cuda.CUDAGraph()
-        # Other threads may meanwhile take memory for requests of their own.
+        # Other threads may allocate at the same time.
         with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
             outputs = function()
         self.prepared += 1

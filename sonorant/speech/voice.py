@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,28 +13,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sonorant.audio.arrays import Floats, Integers, Ints
-from sonorant.errors import SonorantError
 from sonorant.plugins import load_family
 from sonorant.speech.bundle import Bundle, VoiceDescription, read_bundle
-from sonorant.speech.decoding.settings import DecodingConfig
+from sonorant.speech.request import Limits, SpeechRequest
 from sonorant.speech.runtimes import LoadOptions, load_runtime
-from sonorant.speech.speaking import Limits, Manner, Speaking, Synthesized, no_decoding
-from sonorant.speech.streaming import CHUNK, Speech
+from sonorant.speech.speaking import Speaking, Synthesized, no_decoding
+from sonorant.speech.streaming import Speech
 from sonorant.speech.word_times import WordTiming
 from sonorant.text import Frontend, SymbolTable, load_frontend
 from sonorant.text.arriving import Fragment
+from sonorant.text.user_lexicon import Lexicon
 
 AT_ONCE = Limits(characters=50_000, audio_seconds=10_800.0)
-"""What `say` takes, which returns all samples in memory: about an hour of speech."""
+"""Limits of `say`, which holds all samples in memory: about an hour of speech."""
 
 _log = logging.getLogger(__name__)
 
 
 class Voice:
-    """A bundle and a runtime for its graphs."""
+    """A bundle and a runtime for its graphs. `Voice.load` is the usual way to make one."""
 
     def __init__(self, bundle: Bundle, runtime: Any) -> None:
-        """Compose a voice; `Voice.load` is the usual way. `runtime`: of the interface of the bundle's family."""
         self.bundle = bundle
         self.runtime = runtime
 
@@ -44,16 +43,16 @@ class Voice:
     ) -> Voice:
         """Load the voice bundle in a folder.
 
-        `runtime`: a key of `sonorant.speech.runtimes.RUNTIMES`. `threads`: inside an operator, None = one a physical
-        core. `options`: the other fields of `LoadOptions`, such as `variant` or `trained`. Raises SonorantError if the
-        bundle is absent, damaged or of another schema version, or the runtime is not known.
+        `runtime`: a name of `sonorant.speech.runtimes.all_runtimes`. `threads`: inside an operator, None = one a
+        physical core. `options`: the other fields of `LoadOptions`, such as `variant` or `trained`. Raises
+        SonorantError if the bundle is missing, damaged or of another schema version, or the runtime is unknown.
         """
         read = read_bundle(Path(bundle))
         return cls(read, load_runtime(runtime, read, LoadOptions(threads=threads, **options)))
 
     @property
     def description(self) -> VoiceDescription:
-        """What `voice.json` says."""
+        """The content of `voice.json`."""
         return self.bundle.description
 
     @property
@@ -68,12 +67,12 @@ class Voice:
 
     @property
     def speaking(self) -> Speaking:
-        """How the family of the voice makes speech of phonemes; something new each time, for one thread at a time."""
+        """A new synthesizer of the voice's family, for one thread at a time."""
         return load_family(self.description.family).speaking(self.bundle, self.runtime)
 
     @property
     def why_untimed(self) -> str:
-        """Why the voice does not tell when its words are spoken; empty where it does."""
+        """Why the voice has no word timings; empty if it has them."""
         return load_family(self.description.family).why_untimed(self.description)
 
     @cached_property
@@ -83,7 +82,7 @@ class Voice:
 
     @cached_property
     def frontend(self) -> Frontend:
-        """The text frontend that the voice learned with; loaded at first use, because it takes a second."""
+        """The text frontend that the voice was trained with; loading it takes a second."""
         settings = self.description.frontend
         frontend = load_frontend(settings.name, settings.language, lexicon=self.bundle.read_lexicon())
         if frontend.version != settings.version:
@@ -94,137 +93,58 @@ class Voice:
             )
         return frontend
 
-    def decoding(
-        self, *, temperature: float | None = None, top_k: int | None = None, top_p: float | None = None
-    ) -> DecodingConfig | None:
-        """The voice's own decoding with these changes; None if there are none. Raises SonorantError for values out of
-        range, and for changes to a voice that decodes nothing."""
-        asked = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
-        changes: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
-        if not changes:
-            return None
-        if self.description.decoding is None:
-            raise no_decoding(self.description.family)
-        try:
-            return dataclasses.replace(self.description.decoding.defaults, **changes)
-        except ValueError as error:
-            raise SonorantError(str(error)) from None
+    def frontend_with(self, words: Mapping[str, str]) -> Frontend:
+        """The frontend with words that override its own lexicon. Raises SonorantError naming a word with phonemes that
+        the voice does not have."""
+        own = self.frontend
+        entries = {**(own.lexicon.entries if own.lexicon else {}), **words}
+        lexicon = Lexicon(self.description.frontend.language, entries, own.symbols)
+        frontend = object.__new__(type(own))  # copy.copy would load it again
+        frontend.__dict__.update(own.__dict__, lexicon=lexicon)
+        return frontend
 
     def prompt(self, recording: Path) -> Ints:
-        """Codes (P, G) of a recording's beginning, for `say` to go on from. Raises SonorantError if the voice takes no
-        prompts, or the recording cannot be read or is too short."""
+        """Codes (P, G) of the beginning of a recording, for `say` to continue. Raises SonorantError if the voice takes
+        no prompts, or the recording is unreadable or too short."""
         if self.description.decoding is None:
             raise no_decoding(self.description.family)
         return load_family(self.description.family).prompt(recording, self.bundle)
 
-    def say(
-        self,
-        text: str,
-        speaker: str | None = None,
-        speed: float = 1.0,
-        *,
-        pitch: float = 0.0,
-        energy: float = 0.0,
-        limits: Limits = AT_ONCE,
-        seed: int | None = None,
-        decoding: DecodingConfig | None = None,
-        candidates: int = 1,
-        prompt: Ints | None = None,
-        markup: bool = True,
-    ) -> Floats:
+    def speak(self, request: SpeechRequest) -> Speech:
+        """Speak a request, in chunks that are computed as they are requested. Raises SonorantError at once for settings
+        that the voice cannot follow; for the text, when it is reached."""
+        return Speech(self, request)
+
+    def say(self, text: str, speaker: str | None = None, speed: float = 1.0, **settings: Any) -> Floats:
         """Speak a text, sentence by sentence.
 
-        Args:
-            text: characters that cannot be spoken are left out with a warning in the log. It may be SSML, or hold
-                phonemes and pauses between double brackets: docs/pronunciation.md.
-            speaker: one of `speakers`; None = the first.
-            speed: 2.0 is twice as fast; 0.5 to 2.0. A voice of the family codec_lm speaks at its own pace, 1.0.
-            pitch: semitones higher, -12 to 12; the melody stays. 0 for voices that predict none, and codec_lm.
-            energy: dB louder, -12 to 12, as a person who speaks up: the timbre changes with it. As pitch.
-            limits: the most the text may take.
-            seed: family codec_lm only, as all that follow: of the noise that codes are drawn with; None = 0. Each
-                sentence begins with it, so it sounds the same wherever it stands.
-            decoding: how codes are chosen; `self.decoding` makes one; None = the voice's own way.
-            candidates: how often each sentence is spoken, for the best to be taken.
-            prompt: codes (P, G) of a reference that the voice goes on from.
-            markup: of any family: False speaks brackets and tags as ordinary characters.
-
-        Returns samples float32 (S,) in -1..1 at `sample_rate`. Raises SonorantError if there is nothing to say, an
-        argument is outside what is allowed, or a limit is reached.
+        `settings`: the other fields of `SpeechRequest`, such as `pitch`; the limits are `AT_ONCE` unless given.
+        Characters that cannot be spoken are left out with a warning in the log. Returns samples float32 (S,) in -1..1
+        at `sample_rate`. Raises SonorantError as `speak`.
         """
-        how: dict[str, Any] = {
-            "pitch": pitch,
-            "energy": energy,
-            "seed": seed,
-            "decoding": decoding,
-            "candidates": candidates,
-            "prompt": prompt,
-            "markup": markup,
-        }
-        return np.concatenate(list(self.stream(text, speaker, speed, limits=limits, whole=True, **how)))
+        return np.concatenate(list(self.stream(text, speaker, speed, **{"limits": AT_ONCE, "whole": True, **settings})))
 
     def say_timed(
-        self, text: str, speaker: str | None = None, speed: float = 1.0, *, limits: Limits = AT_ONCE, **how: Any
+        self, text: str, speaker: str | None = None, speed: float = 1.0, **settings: Any
     ) -> tuple[Floats, tuple[WordTiming, ...]]:
-        """As `say`, with when each word is spoken; words that a runaway did not reach have no timing. Raises
-        SonorantError also if the voice does not tell (`why_untimed`)."""
-        speech = self.stream(text, speaker, speed, limits=limits, whole=True, timings=True, **how)
-        told = [(samples, speech.completed) for samples in speech]
-        return np.concatenate([samples for samples, _ in told]), tuple(word for _, words in told for word in words)
+        """Like `say`, with the time of each word; words that a runaway did not reach have none. Raises SonorantError
+        also if the voice has no timings (`why_untimed`)."""
+        how = {"limits": AT_ONCE, "whole": True, "timings": True, **settings}
+        speech = self.stream(text, speaker, speed, **how)
+        chunks = [(samples, speech.completed) for samples in speech]
+        return np.concatenate([samples for samples, _ in chunks]), tuple(word for _, words in chunks for word in words)
 
     def stream(
-        self,
-        text: str | Iterable[Fragment],
-        speaker: str | None = None,
-        speed: float = 1.0,
-        *,
-        pitch: float = 0.0,
-        energy: float = 0.0,
-        chunk: int = CHUNK,
-        limits: Limits | None = None,
-        whole: bool = False,
-        seed: int | None = None,
-        decoding: DecodingConfig | None = None,
-        candidates: int = 1,
-        prompt: Ints | None = None,
-        lookahead: int | None = None,
-        markup: bool = True,
-        timings: bool = False,
+        self, text: str | Iterable[Fragment], speaker: str | None = None, speed: float = 1.0, **settings: Any
     ) -> Speech:
-        """What `say` returns, in chunks that are computed as they are asked for, from a text of any length.
+        """Speak a text of any length, in chunks; `settings`: the other fields of `SpeechRequest`.
 
-        Args, beside those of `say`:
-            text: a string, or strings that make the text when joined, such as a language model's tokens; they are
-                asked for when speech needs them. An `ArrivingText` may be written by another thread.
-            chunk: samples of each chunk but the last; of a text that comes in strings, of each but a phrase's last.
-            limits: the most the text may take; None = `Limits()`.
-            whole: give nothing of a sentence before all of it is decoded, as `say` does: bad attempts can be taken
-                back, and candidates be compared; first speech comes later.
-            candidates: more than 1 only if `whole`.
-            timings: after each chunk, `Speech.completed` has the words that it completes, and when they are spoken.
-            lookahead: family codec_lm only: code frames that the first part waits for behind its own; None = all that
-                its samples depend on. Fewer come sooner and change the end of that part a little. A codec with a source
-                waits for those that its pitch depends on in any case.
-
-        The chunks differ from `say` by what a runtime rounds differently for another shape: about 1e-6 of full scale in
-        fp32; and where a sentence went wrong, which `Speech.finish_reasons` tells: what was heard cannot be taken back.
-        A phrase is spoken as soon as its end is certain, with the samples that it has in the whole text; SSML and what
-        stands between double brackets are waited for. What the source of the text raises is raised here.
-        Raises SonorantError as `say`, for the arguments at once and for the text when it is reached.
+        The chunks differ from `say` by rounding, about 1e-6 of full scale in fp32, and where a sentence fails
+        (`Speech.finish_reasons`): returned samples cannot be taken back. A phrase is spoken as soon as its end is
+        certain; SSML and text in double brackets are read to their end first. Exceptions of the text's source pass
+        through.
         """
-        manner = Manner(
-            speaker=self._speaker_id(speaker),
-            speed=speed,
-            pitch=pitch,
-            energy=energy,
-            whole=whole,
-            seed=seed,
-            decoding=decoding,
-            candidates=candidates,
-            prompt=prompt,
-            lookahead=lookahead,
-        )
-        return Speech(self, text, manner=manner, limits=limits or Limits(), chunk=chunk, markup=markup, timings=timings)
+        return self.speak(SpeechRequest(text=text, speaker=speaker, speed=speed, **settings))
 
     def synthesize(
         self,
@@ -235,9 +155,9 @@ class Voice:
         pitch: NDArray[np.floating] | None = None,
         energy: NDArray[np.floating] | None = None,
     ) -> tuple[Floats, Ints]:
-        """Speak a batch of phoneme ids: tokens (B, N, 3), lengths, speaker, speed, and pitch (semitones) and energy
-        (dB) as of `say`, each (B,) -> samples float32 (B, S) in -1..1, zero past each end, and lengths int64 (B,).
-        Raises SonorantError for a speed the voice does not have."""
+        """Speak a batch of phoneme ids: tokens (B, N, 3), lengths, speaker, speed, pitch (semitones) and energy (dB),
+        each (B,) -> samples float32 (B, S) in -1..1, zero past each end, and lengths int64 (B,). Raises SonorantError
+        for a speed that the voice cannot have."""
         judged = self.synthesize_judged(tokens, lengths, speaker, speed, pitch, energy)
         return judged.samples, judged.lengths
 
@@ -250,8 +170,7 @@ class Voice:
         pitch: NDArray[np.floating] | None = None,
         energy: NDArray[np.floating] | None = None,
     ) -> Synthesized:
-        """Speak a batch as `synthesize`, and tell how each row went: always well and at once in the family parallel."""
-        # Only what is changed: a family of somebody else's may know of neither.
+        """Like `synthesize`, with how each row ended."""
         given = {"pitch": pitch, "energy": energy}
         changes = {name: value.astype(np.float32) for name, value in given.items() if value is not None}
         made = self.speaking.synthesize(
@@ -265,10 +184,3 @@ class Voice:
         spoken = np.arange(made.samples.shape[1]) < made.lengths[:, None]
         samples = np.where(spoken, np.clip(made.samples, -1.0, 1.0), np.float32(0.0))
         return dataclasses.replace(made, samples=samples)
-
-    def _speaker_id(self, speaker: str | None) -> int:
-        if speaker is None:
-            return 0
-        if speaker not in self.speakers:
-            raise SonorantError(f"no speaker '{speaker}'; the voice has: {', '.join(self.speakers)}")
-        return self.speakers.index(speaker)

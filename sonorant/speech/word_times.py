@@ -1,4 +1,4 @@
-"""When each word and phoneme of a text is spoken, from the durations that the voice itself speaks with."""
+"""Times of words and phonemes, from the durations that the voice speaks with."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -13,39 +13,35 @@ from sonorant.text.written_words import WrittenWord
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """A phoneme and when it is spoken."""
+    """A phoneme and its time in seconds from the beginning of the speech."""
 
     text: str
     """Its symbol."""
     start: float
-    """Seconds from the beginning of the speech."""
     end: float
 
 
 @dataclass(frozen=True, slots=True)
 class WordTiming:
-    """A word as the text writes it, and when it is spoken."""
+    """A written word and its time in seconds from the beginning of the speech."""
 
     text: str
-    """Without the marks around it."""
+    """Without punctuation."""
     start: float
-    """Seconds from the beginning of the speech."""
     end: float
     first: int
     """Its first character in the text, from 0."""
     last: int
     """The character after its last one."""
     written: str
-    """With the marks around it, for subtitles."""
+    """With punctuation, for subtitles."""
     phonemes: tuple[Timing, ...]
-    """Pauses excluded."""
+    """Without pauses."""
     ends_sentence: bool
-    """Whether it is the last word of its sentence."""
 
 
 class Timekeeper:
-    """Follows one speech: the synthesizer tells when the tokens of a passage end, and whoever hears the speech asks
-    which words are complete. Keeps no word longer than that."""
+    """Word times of one speech: the synthesizer reports token ends, the listener takes words that are complete."""
 
     def __init__(self, sample_rate: int) -> None:
         self._rate = sample_rate
@@ -57,21 +53,21 @@ class Timekeeper:
     def begin(
         self, words: Sequence[WrittenWord], phonemes: Sequence[Phoneme], position: int, *, ends_sentence: bool
     ) -> None:
-        """The words and phonemes of the next passage, whose sound begins at sample `position` of the speech. Words of
-        the one before that were not reached have no timing. `ends_sentence`: whether its last word does."""
+        """Begin a passage at sample `position` of the speech. Words of the last passage that were not reached get no
+        time. `ends_sentence`: whether the passage's last word does."""
         self._words = deque(words)
         self._phonemes, self._position, self._ends_sentence = phonemes, position, ends_sentence
 
     def tell(self, ends: Ints) -> None:
-        """How the passage's tokens lie in its sound, as far as that is decided: for each of the first tokens, of which
-        `^` is one, the sample after its last (k,), counted from where the passage begins. A later call knows more."""
+        """Report the sample after the last one of each of the passage's first tokens (k,), `^` included, counted from
+        the passage's beginning. May be called again with more tokens."""
         while self._words and self._words[0].phonemes[1] + 1 <= len(ends):
             word = self._words.popleft()
             ended = not self._words and self._ends_sentence
             self._waiting.append(timed(word, self._phonemes, ends + self._position, self._rate, ends_sentence=ended))
 
     def completed(self, samples: int) -> tuple[WordTiming, ...]:
-        """The words, each given once, that are over by sample `samples` of the speech."""
+        """Take the words that end by sample `samples` of the speech."""
         found = []
         while self._waiting and round(self._waiting[0].end * self._rate) <= samples:
             found.append(self._waiting.popleft())
@@ -81,8 +77,8 @@ class Timekeeper:
 def timed(
     word: WrittenWord, phonemes: Sequence[Phoneme], ends: Ints, rate: int, *, ends_sentence: bool = False
 ) -> WordTiming:
-    """A word's timing. `phonemes`: of its phrase; `ends`: sample after the last of each token (k,), `^` first, at least
-    up to the word's last phoneme; `rate`: Hz."""
+    """Time of a word. `phonemes`: of its phrase; `ends`: sample after the last one of each token (k,), `^` first, at
+    least up to the word's last phoneme; `rate`: Hz."""
     first, last = word.phonemes
     edges = (np.asarray(ends[first : last + 1]) / rate).tolist()
     spoken = tuple(

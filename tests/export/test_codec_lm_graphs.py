@@ -11,6 +11,7 @@ import torch
 from sonorant.errors import SonorantError
 from sonorant.export.bundling import Sources, export_variants, export_voice
 from sonorant.export.onnx_graph import ExportConfig
+from sonorant.extras.codec_lm.decoding.session import Prompt, Session, TokenRuntime
 from sonorant.extras.codec_lm.graphs import export_step
 from sonorant.extras.codec_lm.language_model import LanguageModel
 from sonorant.extras.codec_lm.saved import load_codec, load_language_model
@@ -19,8 +20,7 @@ from sonorant.extras.codec_lm.step_buffers import cache_names
 from sonorant.extras.tensorrt.rules import check_graph
 from sonorant.layers.kv_cache import DynamicCache
 from sonorant.speech.bundle import Bundle, read_bundle
-from sonorant.speech.decoding.session import Prompt, Session
-from sonorant.speech.runtimes import LoadOptions, TokenRuntime, load_runtime
+from sonorant.speech.runtimes import LoadOptions, load_runtime
 from tests.support.runtimes import edited, padded, utterance
 from tests.support.tiny_voice import CORPUS, DECODING, write_trained_codec_lm
 

@@ -15,11 +15,12 @@ import pytest
 from sonorant.export.candidate import Expected
 from sonorant.export.distances import Arrays
 from sonorant.export.tolerance import Fault
+from sonorant.extras.codec_lm.decoding.session import TokenRuntime
+from sonorant.extras.codec_lm.decoding.state import State
 from sonorant.extras.codec_lm.parity import TokenCandidate, expect_tokens
 from sonorant.extras.codec_lm.parity_checks import check_padding, check_tokens, each_row
 from sonorant.files import read_json, write_json
-from sonorant.speech.decoding.state import State
-from sonorant.speech.runtimes import LoadOptions, TokenRuntime, load_runtime
+from sonorant.speech.runtimes import LoadOptions, load_runtime
 from tests.export.conftest import UTTERANCES, Parity
 from tests.export.planted import plant
 from tests.support.runtimes import Replaced

@@ -16,7 +16,7 @@ from sonorant.evaluation.short_texts.listener import Said
 from sonorant.evaluation.short_texts.texts import SENTENCES as PLAIN
 from sonorant.evaluation.short_texts.texts import SHORT, SUITES
 from sonorant.registry import PromoteConfig, RegisterConfig
-from sonorant.speech.bundle import GraphFile, read_bundle, write_bundle
+from sonorant.speech.bundle import BundledFile, read_bundle, write_bundle
 from sonorant.text.written_words import plain_words
 from sonorant.training.intervals import bootstrap, rate
 from tasks.params import load
@@ -188,6 +188,6 @@ def _with_vocoder(bundle: Path, to: Path, change: Callable[[onnx.GraphProto], ob
     change(model.graph)
     onnx.save(model, path)
     with edited(to / "voice.json") as description:
-        description["graphs"]["vocoder"]["variants"] = {"fp32": dataclasses.asdict(GraphFile.of(path, "fp32"))}
+        description["graphs"]["vocoder"]["variants"] = {"fp32": dataclasses.asdict(BundledFile.of(path, "fp32"))}
     read_bundle(to).check_files()
     return to

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from sonorant.errors import SonorantError
-from sonorant.serving.connections import CONNECTIONS, allowed_connections, needed_files
+from sonorant.serving.gate import CONNECTIONS, allowed_connections, needed_files
 from tests.support.serving import ask, started
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -53,7 +53,7 @@ def test_the_soft_limit_is_raised_as_far_as_needed_and_connections_keep_to_it(
     limits: Limits, soft: int, connections: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     for name in ("getrlimit", "setrlimit"):
-        monkeypatch.setattr(f"sonorant.serving.connections.resource.{name}", getattr(limits, name))
+        monkeypatch.setattr(f"sonorant.serving.gate.resource.{name}", getattr(limits, name))
     assert allowed_connections(BESIDE) == connections
     assert limits.now[0] == soft
     assert BESIDE + needed_files(connections) <= soft or soft == resource.RLIM_INFINITY
@@ -62,8 +62,8 @@ def test_the_soft_limit_is_raised_as_far_as_needed_and_connections_keep_to_it(
 
 
 def test_a_limit_that_leaves_no_connection_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sonorant.serving.connections.resource.getrlimit", lambda _: (BESIDE, BESIDE))
-    monkeypatch.setattr("sonorant.serving.connections.resource.setrlimit", lambda *_: None)
+    monkeypatch.setattr("sonorant.serving.gate.resource.getrlimit", lambda _: (BESIDE, BESIDE))
+    monkeypatch.setattr("sonorant.serving.gate.resource.setrlimit", lambda *_: None)
     with pytest.raises(SonorantError, match=f"raise the limit to {NEEDED}"):
         allowed_connections(BESIDE)
 

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from sonorant.errors import SonorantError
-from sonorant.serving.request_checks import Gate, Message, Receive, Send
+from sonorant.serving.gate import Gate, Message, Receive, Send
 from sonorant.serving.server import ServeConfig
 from sonorant.serving.voices import Offer
 from tests.support.serving import JSON, Running, ask, lines_of, running
@@ -26,9 +26,9 @@ HEAD = b"POST /v1/speech HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: applicatio
 @pytest.fixture
 def impatient(voice_bundle: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
     """A server of two places that waits for nobody."""
-    monkeypatch.setattr("sonorant.serving.connections.HEAD_SECONDS", 0.5)
-    monkeypatch.setattr("sonorant.serving.connections.STALL_SECONDS", 0.5)
-    monkeypatch.setattr("sonorant.serving.request_checks.BODY_SECONDS", 0.5)
+    monkeypatch.setattr("sonorant.serving.gate.HEAD_SECONDS", 0.5)
+    monkeypatch.setattr("sonorant.serving.gate.STALL_SECONDS", 0.5)
+    monkeypatch.setattr("sonorant.serving.gate.BODY_SECONDS", 0.5)
     offers = (Offer(name="tiny", where=str(voice_bundle)),)
     with running(ServeConfig(offers=offers, workers=1, streams=2, queue=0)) as served:
         yield served

@@ -17,8 +17,8 @@ import psutil
 import pytest
 
 from sonorant.errors import SonorantError
+from sonorant.serving.request import Piece, ServedRequest
 from sonorant.serving.voice_processes import LoadedVoice, NotSpoken, WorkerDied
-from sonorant.serving.wish import Piece, Wish
 from tests.support.serving import JSON, ask, started
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -55,11 +55,14 @@ async def loaded(bundle: Path, workers: int) -> AsyncIterator[LoadedVoice]:
 
 
 async def spoken(
-    voice: LoadedVoice, wish: Wish, kill_at: int | None = None, told: asyncio.Queue[tuple[str, ...]] | None = None
+    voice: LoadedVoice,
+    request: ServedRequest,
+    kill_at: int | None = None,
+    told: asyncio.Queue[tuple[str, ...]] | None = None,
 ) -> bytes:
     """The sound; the process that speaks it is killed after so many pieces. `told`: what arrives."""
     sound, count = b"", 0
-    async for piece in voice.speak(wish, told):
+    async for piece in voice.speak(request, told):
         if isinstance(piece, Piece):
             sound += piece.sound
             count += 1
@@ -75,7 +78,7 @@ async def spoken(
 def test_a_process_that_is_killed_loses_nothing_of_what_it_spoke(voice_bundle: Path, encoding: str) -> None:
     async def work() -> None:
         async with loaded(voice_bundle, 2) as voice:
-            wish = Wish(text=TEXT, encoding=encoding)
+            wish = ServedRequest(text=TEXT, encoding=encoding)
             whole = await spoken(voice, wish)
             assert await spoken(voice, wish, kill_at=3) == whole
             while voice.alive < 2:
@@ -87,10 +90,10 @@ def test_a_process_that_is_killed_loses_nothing_of_what_it_spoke(voice_bundle: P
 def test_the_last_process_is_replaced_also_when_the_one_that_loaded_the_voice_is_dead(voice_bundle: Path) -> None:
     async def work() -> None:
         async with loaded(voice_bundle, 1) as voice:
-            whole = await spoken(voice, Wish(text=TEXT))
+            whole = await spoken(voice, ServedRequest(text=TEXT))
             mother = voice.pids[0]
             os.kill(mother, signal.SIGKILL)
-            assert await spoken(voice, Wish(text=TEXT), kill_at=2) == whole
+            assert await spoken(voice, ServedRequest(text=TEXT), kill_at=2) == whole
             assert voice.pids[0] != mother
 
     asyncio.run(work())
@@ -103,7 +106,7 @@ def test_a_voice_that_cannot_be_loaded_again_is_told_so_and_comes_back(voice_bun
 
     async def work() -> None:
         async with loaded(bundle, 2) as voice:
-            whole = await spoken(voice, Wish(text=TEXT))
+            whole = await spoken(voice, ServedRequest(text=TEXT))
             (bundle / "vocoder.fp32.onnx").rename(tmp_path / "away")
             for pid in voice.pids:
                 os.kill(pid, signal.SIGKILL)
@@ -111,12 +114,12 @@ def test_a_voice_that_cannot_be_loaded_again_is_told_so_and_comes_back(voice_bun
                 with pytest.raises(NotSpoken, match="cannot be replaced yet"):
                     while True:
                         with suppress(WorkerDied):  # the deaths become known one after another
-                            await spoken(voice, Wish(text=TEXT))
+                            await spoken(voice, ServedRequest(text=TEXT))
             assert voice.trouble
             (tmp_path / "away").rename(bundle / "vocoder.fp32.onnx")
             while voice.alive < 2:
                 await asyncio.sleep(0.05)
-            assert await spoken(voice, Wish(text=TEXT)) == whole
+            assert await spoken(voice, ServedRequest(text=TEXT)) == whole
             assert voice.trouble == ""
 
     asyncio.run(work())
@@ -137,7 +140,7 @@ def test_a_process_that_cannot_be_started_now_is_started_later(
 
     async def work() -> None:
         async with loaded(voice_bundle, 2) as voice:
-            await spoken(voice, Wish(text=TEXT))
+            await spoken(voice, ServedRequest(text=TEXT))
             monkeypatch.setattr("sonorant.serving.voice_processes.subprocess.Popen", start)
             for pid in voice.pids:
                 os.kill(pid, signal.SIGKILL)
@@ -156,7 +159,7 @@ def test_a_process_that_hangs_ends_and_loses_nothing(
 ) -> None:
     async def work() -> None:
         async with loaded(voice_bundle, 1) as voice:
-            whole = await spoken(voice, Wish(text=TEXT))
+            whole = await spoken(voice, ServedRequest(text=TEXT))
 
         def start(words: list[str], **settings: Any) -> subprocess.Popen[bytes]:
             assert words[1:3] == ["-m", "sonorant.serving.mother"]
@@ -165,7 +168,7 @@ def test_a_process_that_hangs_ends_and_loses_nothing(
         popen = subprocess.Popen
         monkeypatch.setattr("sonorant.serving.voice_processes.subprocess.Popen", start)
         async with loaded(voice_bundle, 1) as voice, asyncio.timeout(PATIENCE):
-            assert await spoken(voice, Wish(text=TEXT)) == whole
+            assert await spoken(voice, ServedRequest(text=TEXT)) == whole
         assert (tmp_path / "hung").exists()
         assert "advance_or_hang" in capfd.readouterr().err  # where it hung
 
@@ -204,11 +207,11 @@ def runs(pid: int) -> bool:
 
 
 def test_a_process_that_reads_nothing_holds_up_nobody(voice_bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sonorant.serving.speaking_process.SILENT_SECONDS", 0.2)
+    monkeypatch.setattr("sonorant.serving.voice_processes.SILENT_SECONDS", 0.2)
 
     async def work() -> None:
         async with loaded(voice_bundle, 2) as voice, asyncio.timeout(PATIENCE):
-            whole = await spoken(voice, Wish(text=TEXT))
+            whole = await spoken(voice, ServedRequest(text=TEXT))
             while len(voice.pids) < 3:
                 await asyncio.sleep(0.05)
             stopped = voice._workers[0]
@@ -221,8 +224,8 @@ def test_a_process_that_reads_nothing_holds_up_nobody(voice_bundle: Path, monkey
                     stopped.tell("more", -1)  # more than a pipe holds
                 with suppress(TimeoutError):
                     async with asyncio.timeout(0.5):
-                        await spoken(voice, Wish(text=TEXT))
-                assert await spoken(voice, Wish(text=TEXT)) == whole
+                        await spoken(voice, ServedRequest(text=TEXT))
+                assert await spoken(voice, ServedRequest(text=TEXT)) == whole
                 assert rescue.is_alive()
             finally:
                 rescue.cancel()
@@ -245,7 +248,7 @@ def test_a_text_that_kills_each_time_is_given_up(voice_bundle: Path) -> None:
 
             killing = asyncio.create_task(kill())
             with pytest.raises(SonorantError, match="has died; ask again"):
-                await spoken(voice, Wish(text=TEXT * 5))
+                await spoken(voice, ServedRequest(text=TEXT * 5))
             killing.cancel()
 
     asyncio.run(work())
@@ -256,13 +259,13 @@ def test_an_arriving_text_with_nothing_new_holds_nobody_up(voice_bundle: Path) -
 
     async def work() -> None:
         async with loaded(voice_bundle, 1) as voice:
-            whole = await spoken(voice, Wish(text="One apple."))
+            whole = await spoken(voice, ServedRequest(text="One apple."))
             told: asyncio.Queue[tuple[str, ...]] = asyncio.Queue()
-            arriving = asyncio.ensure_future(spoken(voice, Wish(text="One apple. ", arrives=True), told=told))
+            arriving = asyncio.ensure_future(spoken(voice, ServedRequest(text="One apple. ", arrives=True), told=told))
             for _ in range(3):
                 told.put_nowait(("text", ""))
                 async with asyncio.timeout(PATIENCE):
-                    assert await spoken(voice, Wish(text="One apple.")) == whole
+                    assert await spoken(voice, ServedRequest(text="One apple.")) == whole
             told.put_nowait(("close",))
             async with asyncio.timeout(PATIENCE):
                 assert await arriving == whole
@@ -277,9 +280,9 @@ def test_however_a_text_arrives_it_is_spoken_to_its_end(voice_bundle: Path, seed
 
     async def work() -> None:
         async with loaded(voice_bundle, 1) as voice:
-            whole = await spoken(voice, Wish(text=TEXT))
+            whole = await spoken(voice, ServedRequest(text=TEXT))
             told: asyncio.Queue[tuple[str, ...]] = asyncio.Queue()
-            arriving = asyncio.ensure_future(spoken(voice, Wish(text="", arrives=True), told=told))
+            arriving = asyncio.ensure_future(spoken(voice, ServedRequest(text="", arrives=True), told=told))
             rest = TEXT
             while rest:
                 count = draw.choice([0, 1, 7, 100])
@@ -307,7 +310,7 @@ def test_processes_share_the_pages_of_the_voice(voice_bundle: Path) -> None:
     async def work() -> None:
         async with loaded(voice_bundle, 1) as one, loaded(voice_bundle, 4) as four:
             for voice in (one, four):
-                await spoken(voice, Wish(text="Hi."))
+                await spoken(voice, ServedRequest(text="Hi."))
             await asyncio.sleep(0.5)
             assert four.memory() < one.memory() * 2.5
 

@@ -10,9 +10,9 @@ from cryptography.fernet import Fernet
 
 from sonorant.registry import RegisterConfig, register
 from sonorant.registry.tracking import open_store
+from sonorant.serving.operation_routes import PATH, is_genuine, signature
 from sonorant.serving.server import WEBHOOK_SECRET, ServeConfig
 from sonorant.serving.voices import Offer
-from sonorant.serving.webhook import PATH, is_genuine, signature
 from tests.support.loudness import louder, loudest
 from tests.support.mlflow_server import mlflow_server
 from tests.support.ports import free_port

@@ -14,12 +14,13 @@ import pytest
 from sonorant.errors import SonorantError
 from sonorant.export.bundling import export_voice
 from sonorant.export.onnx_graph import ExportConfig
+from sonorant.extras.codec_lm.decoding.advance import advance
+from sonorant.extras.codec_lm.decoding.session import Session
+from sonorant.extras.codec_lm.decoding.state import Rules, State
 from sonorant.extras.codec_lm.sounding import Sounding
-from sonorant.speech.decoding.advance import FinishReason, advance
-from sonorant.speech.decoding.session import Session
-from sonorant.speech.decoding.settings import DecodingConfig
-from sonorant.speech.decoding.state import Rules, State
-from sonorant.speech.speaking import Allowance, Limits, Manner
+from sonorant.speech.decoding import DecodingConfig
+from sonorant.speech.request import Allowance, Limits, SpeechRequest
+from sonorant.speech.speaking import FinishReason
 from sonorant.speech.streaming import CHUNK, PAUSE_SECONDS
 from sonorant.speech.voice import Voice
 from tasks.params import load
@@ -30,10 +31,10 @@ from tests.support.tiny_voice import CORPUS, DECODING, write_trained_codec_lm
 TOLERANCE = 1e-5
 SENTENCE = "When the rain had stopped at last, the children ran out into the garden."
 TEXTS = ("No.", "Hello there.", SENTENCE, f"{SENTENCE} Really? It cost $3.50!\n\nThe end")
-ONCE = dataclasses.replace(DECODING, retries=0)
+ONCE: dict[str, Any] = {"retries": 0}
 """Greedy, and taken as it comes: weights of chance end badly often, and then `say` would try again where a stream
 cannot."""
-DRAWN = dataclasses.replace(ONCE, temperature=0.9, top_k=10, advance="sample")
+DRAWN = ONCE | {"temperature": 0.9, "top_k": 10, "advance": "sample"}
 
 
 @pytest.fixture
@@ -80,6 +81,10 @@ class Planted:
         return state
 
 
+def config(changes: dict[str, Any]) -> DecodingConfig:
+    return dataclasses.replace(DECODING, **changes)
+
+
 def decode_otherwise(voice: Voice, **changes: Any) -> None:
     """Change what a voice's description says of decoding."""
     decoding = dataclasses.replace(voice.description.decoding, **changes)
@@ -90,7 +95,7 @@ def decode_otherwise(voice: Voice, **changes: Any) -> None:
 
 @pytest.mark.parametrize("decoding", [ONCE, DRAWN], ids=["greedy", "drawn"])
 @pytest.mark.parametrize("text", TEXTS)
-def test_streamed_equals_one_shot(voice: Voice, text: str, decoding: DecodingConfig) -> None:
+def test_streamed_equals_one_shot(voice: Voice, text: str, decoding: dict[str, Any]) -> None:
     whole = voice.say(text, "ben", decoding=decoding, seed=3)
     for chunk, whole_sentences in itertools.product((997, CHUNK, 10**9), (False, True)):
         chunks = list(voice.stream(text, "ben", chunk=chunk, whole=whole_sentences, decoding=decoding, seed=3))
@@ -101,7 +106,7 @@ def test_streamed_equals_one_shot(voice: Voice, text: str, decoding: DecodingCon
 
 def test_streamed_in_small_parts_equals_the_graphs_run_once(voice: Voice) -> None:
     tokens = tokens_of(voice, SENTENCE)
-    decode_otherwise(voice, defaults=ONCE)
+    decode_otherwise(voice, defaults=config(ONCE))
     judged = voice.synthesize_judged(tokens[None], np.array([len(tokens)]), np.array([0]), np.ones(1, np.float32))
     for frames in (2, 20, 10_000):
         parts = joined(voice.stream(SENTENCE, limits=Limits(frames=frames)))
@@ -122,7 +127,7 @@ def test_rows_that_are_computed_together_and_in_parts_sound_as_alone(voice: Voic
 
 def test_a_voice_whose_codec_has_no_source_streams_as_in_one_shot(tmp_path: Path) -> None:
     trained = write_trained_codec_lm(tmp_path, kind="vocos")
-    export_voice(*trained, tmp_path / "voice", CORPUS, load("export", ExportConfig, ROOT / "params.yaml"), ONCE)
+    export_voice(*trained, tmp_path / "voice", CORPUS, load("export", ExportConfig, ROOT / "params.yaml"), config(ONCE))
     voice = Voice.load(tmp_path / "voice", threads=1)
     assert "decoder" not in voice.description.graphs
     whole = voice.say(SENTENCE)
@@ -154,7 +159,7 @@ def test_the_best_of_candidates_is_one_of_them_and_streams_too_when_whole(voice:
     tokens, lengths = padded([tokens_of(voice, "Hello there.")] * 4)
     runtime, rows = voice.runtime, [(1, candidate, 0) for candidate in range(4)]
     states = np.repeat(runtime.encode(tokens[:1], lengths[:1], np.zeros(1, np.int64)), 4, 0)
-    session = Session(runtime.stepper(), states, lengths, voice.description.decoding, DRAWN, rows)
+    session = Session(runtime.stepper(), states, lengths, voice.description.decoding, config(DRAWN), rows)
     codes = session.more(10_000)
     likeliest = max(
         range(4), key=lambda row: (session.finish_reasons_B[row] == FinishReason.WELL, session.log_probability_B[row])
@@ -210,7 +215,8 @@ def test_no_part_waits_for_more_steps_than_its_samples_depend_on(voice: Voice, l
 
 def test_parts_of_later_sentences_wait_for_no_more_either(voice: Voice) -> None:
     steps, tokens = count_steps(voice), tokens_of(voice, f"{SENTENCE} {SENTENCE}").astype(np.int64)
-    parts = voice.speaking.parts(tokens, Manner(whole=False, decoding=ONCE), Allowance(Limits()), first=False)
+    request = SpeechRequest(text="", decoding=ONCE)
+    parts = voice.speaking.parts(tokens, request, Allowance(Limits()), speaker=0, first=False)
     behind = voice.speaking.sounding.lookahead + voice.description.decoding.codebooks - 1
     for number in (1, 2):
         next(parts)
@@ -228,7 +234,6 @@ def test_a_model_whose_numbers_are_none_is_told(voice: Voice) -> None:
     ("how", "line"),
     [
         ({"speed": 1.5}, r"this voice speaks at its own pace \(family codec_lm\): leave out the speed, 1\.5"),
-        ({"speed": float("nan")}, "this voice speaks at its own pace"),
         ({"seed": -1}, "seed must be 0 to"),
         ({"candidates": 0, "decoding": DRAWN}, "candidates must be 1 to 16, not 0"),
         ({"candidates": 99, "decoding": DRAWN}, "candidates must be 1 to 16, not 99"),
@@ -263,14 +268,15 @@ def test_a_batch_at_another_speed_is_refused(voice: Voice) -> None:
 
 
 def test_settings_of_decoding_are_checked(voice: Voice, own_voice: Voice) -> None:
-    assert voice.decoding() is None
-    assert voice.decoding(temperature=0.5, top_k=7) == dataclasses.replace(DECODING, temperature=0.5, top_k=7)
-    with pytest.raises(SonorantError, match="top_p must be above 0 and at most 1, not 0"):
-        voice.decoding(top_p=0.0)
-    assert own_voice.decoding() is None
-    with pytest.raises(SonorantError, match="this voice is of the family parallel"):
-        own_voice.decoding(temperature=0.5)
-    for how in ({"seed": 0}, {"candidates": 2}, {"prompt": np.zeros((3, 2), np.int64)}):
+    for wrong, line in (({"top_p": 0.0}, "top_p must be above 0 and at most 1, not 0"), ({"heat": 1}, "heat")):
+        with pytest.raises(SonorantError, match=line):
+            voice.stream("Hello.", decoding=wrong)
+    for how in (
+        {"decoding": {"temperature": 0.5}},
+        {"seed": 0},
+        {"candidates": 2},
+        {"prompt": np.zeros((3, 2), np.int64)},
+    ):
         with pytest.raises(SonorantError, match="this voice is of the family parallel"):
             own_voice.say("Hello.", **how)
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from sonorant.errors import SonorantError
-from sonorant.speech.speaking import Allowance, Limits
+from sonorant.speech.request import Allowance, Limits
 from sonorant.speech.voice import Voice
 from tests.support.runtimes import Replaced
 
@@ -127,7 +127,7 @@ def test_samples_that_are_no_numbers_are_refused(own_voice: Voice) -> None:
 def test_waiting_for_text_or_for_the_listener_is_no_work(voice: Voice, monkeypatch: pytest.MonkeyPatch) -> None:
     waited, read = 0.0, itertools.count()
     clock = SimpleNamespace(perf_counter=lambda: waited + 1e-6 * next(read))  # computing takes almost no time by it
-    monkeypatch.setattr("sonorant.speech.speaking.time", clock)
+    monkeypatch.setattr("sonorant.speech.request.time", clock)
 
     def slow() -> Iterator[str]:
         nonlocal waited

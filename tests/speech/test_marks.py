@@ -8,8 +8,9 @@ import pytest
 
 from sonorant.errors import SonorantError
 from sonorant.families.parallel.marking import FADE_SECONDS, marked_states, silenced
-from sonorant.speech.passages import Passage, marks_of, passages_of
-from sonorant.speech.speaking import Limits, Marking
+from sonorant.speech.request import Limits
+from sonorant.speech.speaking import Marking
+from sonorant.speech.streaming import Passage, marks_of, passages_of
 from sonorant.speech.voice import Voice
 from sonorant.text.markup import MarkedText
 from sonorant.text.phrases import split_phrases

@@ -12,7 +12,7 @@ import pytest
 import soundfile
 
 from sonorant.audio.wav import pcm16
-from sonorant.speech.decoding.advance import FinishReason
+from sonorant.speech.speaking import FinishReason
 from sonorant.speech.subtitles import as_json
 from sonorant.speech.voice import AT_ONCE, Voice
 from tests.conftest import ROOT

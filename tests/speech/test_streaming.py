@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sonorant.errors import SonorantError
-from sonorant.speech.speaking import Limits
+from sonorant.speech.request import Limits
 from sonorant.speech.streaming import CHUNK, PAUSE_SECONDS
 from sonorant.speech.voice import Voice
 from tests.conftest import ROOT

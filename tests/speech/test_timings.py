@@ -12,7 +12,7 @@ from sonorant.extras.codec_lm.synthesis import token_ends
 from sonorant.families.family import Family
 from sonorant.plugins import load_family
 from sonorant.speech.bundle import Bundle
-from sonorant.speech.decoding.advance import FinishReason
+from sonorant.speech.speaking import FinishReason
 from sonorant.speech.streaming import PAUSE_SECONDS
 from sonorant.speech.voice import Voice
 from sonorant.speech.word_times import WordTiming

@@ -8,7 +8,7 @@ import torch
 from sonorant.files import sha256_file
 from sonorant.layers.model_folder import build, save_model
 from sonorant.speech.bundle import Lengths
-from sonorant.speech.decoding.settings import DecodingConfig
+from sonorant.speech.decoding import DecodingConfig
 from sonorant.text import frontend_description, load_frontend
 
 AUDIO = {"sample_rate": 16000, "n_fft": 1024, "hop": 256, "n_mels": 20, "f_min": 0.0, "f_max": 8000.0}

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from sonorant.speech.passages import in_original
+from sonorant.speech.streaming import in_original
 from sonorant.text import Frontend, load_frontend
 from sonorant.text.frontend import PAUSES
 from sonorant.text.markup import MarkedText

@@ -28,7 +28,7 @@ from sonorant.extras.codec_lm.step_buffers import cache_names
 from sonorant.files import sha256_file
 from sonorant.layers.kv_cache import DynamicCache
 from sonorant.speech.bundle import ReceptiveField
-from sonorant.speech.decoding.settings import DecodingConfig, DecodingDescription, Pace
+from sonorant.speech.decoding import DecodingConfig, DecodingDescription, Pace
 
 LOWEST = torch.finfo(torch.float32).min
 

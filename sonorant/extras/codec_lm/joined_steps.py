@@ -16,10 +16,19 @@ import numpy as np
 import onnxruntime
 
 from sonorant.audio.arrays import Floats, Ints
+from sonorant.extras.codec_lm.decoding.advance import advance, complete
+from sonorant.extras.codec_lm.decoding.state import (
+    Rules,
+    State,
+    draws,
+    joined_rules,
+    joined_states,
+    one_row,
+    penalises,
+    row_of,
+)
 from sonorant.extras.codec_lm.step_buffers import SLOTS, Cached, StepBuffers, cache_names
-from sonorant.speech.decoding.advance import advance, complete
-from sonorant.speech.decoding.settings import DecodingDescription
-from sonorant.speech.decoding.state import Rules, State, draws, joined_rules, joined_states, one_row, penalises, row_of
+from sonorant.speech.decoding import DecodingDescription
 
 AHEAD = 32
 """Steps that a row is computed beyond what was asked of it, where others' steps are computed anyway."""
@@ -187,7 +196,8 @@ class JoinedSteps:
 
 
 class JoinedStepper:
-    """A `sonorant.speech.decoding.session.Stepper` whose steps are computed together with others'. Not thread-safe."""
+    """A `sonorant.extras.codec_lm.decoding.session.Stepper` whose steps are computed together with others'. Not
+    thread-safe."""
 
     def __init__(
         self, joined: JoinedSteps, prefill: onnxruntime.InferenceSession, decoding: DecodingDescription

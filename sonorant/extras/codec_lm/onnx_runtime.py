@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 
 from sonorant.audio.arrays import Floats, Ints
 from sonorant.extras.codec_lm.joined_steps import JoinedStepper, JoinedSteps
-from sonorant.speech.decoding.settings import DecodingDescription
+from sonorant.speech.decoding import DecodingDescription
 from sonorant.speech.onnx_sessions import CPU, ON_CUDA, Providers, check_cuda, open_session
 
 
 class OnnxTokenRuntime:
-    """A session a graph; see `sonorant.speech.runtimes.TokenRuntime`. Any number of threads may use it."""
+    """A session a graph; see `sonorant.extras.codec_lm.decoding.session.TokenRuntime`. Any number of threads may use
+    it."""
 
     providers: Providers = (CPU,)
 

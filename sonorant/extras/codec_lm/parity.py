@@ -16,6 +16,9 @@ from sonorant.audio.pitch import SourceRows
 from sonorant.export.candidate import Candidate, Expected, Trained
 from sonorant.export.distances import TOGETHER, Arrays, batches
 from sonorant.export.tolerance import FROM_FLOAT
+from sonorant.extras.codec_lm.decoding.advance import complete, looked_at
+from sonorant.extras.codec_lm.decoding.session import TokenRuntime
+from sonorant.extras.codec_lm.decoding.state import State, start_state
 from sonorant.extras.codec_lm.language_model import LanguageModel
 from sonorant.extras.codec_lm.parity_cases import Step, TokenCase, frames_of, greedy_rules, prompts
 from sonorant.extras.codec_lm.parity_checks import (
@@ -31,10 +34,8 @@ from sonorant.extras.codec_lm.sounding import decoding_of, has_source
 from sonorant.families.parallel.parity_checks import without_cases
 from sonorant.layers.kv_cache import DynamicCache
 from sonorant.speech.bundle import Bundle, VoiceDescription
-from sonorant.speech.decoding.advance import complete, looked_at
-from sonorant.speech.decoding.state import State, start_state
 from sonorant.speech.onnx_sessions import CPU, ON_CUDA, open_session
-from sonorant.speech.runtimes import LoadOptions, TokenRuntime, load_runtime
+from sonorant.speech.runtimes import LoadOptions, load_runtime
 
 STEPS = (0, 1, 7, 40)
 """Steps of each case that are compared value by value."""

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from sonorant.audio.arrays import Floats, Ints
 from sonorant.export.distances import Arrays
-from sonorant.speech.decoding.settings import DecodingDescription
-from sonorant.speech.decoding.state import Rules, State, make_rules
+from sonorant.extras.codec_lm.decoding.state import Rules, State, make_rules
+from sonorant.speech.decoding import DecodingDescription
 
 PROMPT = 8
 """Frames of the prompts of voices that take some."""

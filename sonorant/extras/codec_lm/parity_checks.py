@@ -17,14 +17,13 @@ from sonorant.audio.mel import MelConfig
 from sonorant.export.candidate import Expected
 from sonorant.export.distances import Arrays
 from sonorant.export.tolerance import Fault, Tolerance
+from sonorant.extras.codec_lm.decoding.advance import LOG_HALF
+from sonorant.extras.codec_lm.decoding.session import Stepper, TokenRuntime
+from sonorant.extras.codec_lm.decoding.state import Rules, State
 from sonorant.extras.codec_lm.parity_cases import TokenCase, frames_of, padded_cache
 from sonorant.families.parallel.parity_checks import PARTS, compare, row_of, summary_of, where_of
 from sonorant.speech.bundle import ReceptiveField
 from sonorant.speech.chunks import Computing, compute_chunks
-from sonorant.speech.decoding.advance import LOG_HALF
-from sonorant.speech.decoding.session import Stepper
-from sonorant.speech.decoding.state import Rules, State
-from sonorant.speech.runtimes import TokenRuntime
 
 Graphs = Callable[[str, Arrays], Arrays]
 """Computes the graph of a name, `prefill` or `step`, by itself."""

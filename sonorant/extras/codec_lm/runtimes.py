@@ -5,8 +5,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from sonorant.extras.codec_lm.decoding.session import TokenRuntime
 from sonorant.speech.bundle import Bundle
-from sonorant.speech.runtimes import LoadOptions, TokenRuntime
+from sonorant.speech.runtimes import LoadOptions
 
 
 def load_onnxruntime(bundle: Bundle, options: LoadOptions, device: str = "cpu") -> TokenRuntime:

@@ -10,10 +10,10 @@ import numpy as np
 
 from sonorant.audio.arrays import Floats, Ints
 from sonorant.audio.pitch import SourceRows
+from sonorant.extras.codec_lm.decoding.session import TokenRuntime
 from sonorant.speech.bundle import VoiceDescription
 from sonorant.speech.chunks import compute_chunks
-from sonorant.speech.decoding.settings import DecodingDescription
-from sonorant.speech.runtimes import TokenRuntime
+from sonorant.speech.decoding import DecodingDescription
 
 
 def has_source(description: VoiceDescription) -> bool:

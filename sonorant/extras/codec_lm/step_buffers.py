@@ -11,7 +11,7 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from sonorant.audio.arrays import Floats, Ints
-from sonorant.speech.decoding.settings import DecodingDescription
+from sonorant.speech.decoding import DecodingDescription
 
 SLOTS = 64
 """Buffers hold a multiple of so many slots and grow by as many: attention takes time for each slot, filled or not."""

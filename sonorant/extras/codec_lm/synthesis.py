@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, repeat
 from pathlib import Path
@@ -12,14 +12,13 @@ import numpy as np
 from sonorant.audio.arrays import Floats, Ints
 from sonorant.audio.pitch import ROWS, track_pitch
 from sonorant.errors import SonorantError
+from sonorant.extras.codec_lm.decoding.attempts import check_candidates, decode_texts
+from sonorant.extras.codec_lm.decoding.session import Prompt, Session, Stepper, TokenRuntime
 from sonorant.extras.codec_lm.sounding import Sounding, decoding_of, has_source
 from sonorant.speech.bundle import Bundle, VoiceDescription
-from sonorant.speech.decoding.advance import FinishReason
-from sonorant.speech.decoding.attempts import check_candidates, decode_texts
-from sonorant.speech.decoding.session import Prompt, Session, Stepper
-from sonorant.speech.decoding.settings import DecodingDescription
-from sonorant.speech.runtimes import TokenRuntime
-from sonorant.speech.speaking import Allowance, Manner, Synthesized
+from sonorant.speech.decoding import DecodingConfig, DecodingDescription
+from sonorant.speech.request import Allowance, SpeechRequest
+from sonorant.speech.speaking import FinishReason, Marking, Synthesized
 from sonorant.speech.word_times import Timekeeper
 
 PART_SECONDS = (0.25, 0.75, 1.0)
@@ -51,33 +50,40 @@ class CodecLmSpeaking:
     def _stepper(self) -> Stepper:
         return self.runtime.stepper()
 
-    def check(self, manner: Manner) -> None:
+    def check(self, request: SpeechRequest) -> None:
         """Raise SonorantError for another speed than 1, changes of pitch and energy, and for what the voice cannot be
         decoded with."""
-        config = manner.decoding or self.decoding.defaults
-        if manner.speed != 1:
+        config = self._config(request)
+        if request.speed != 1:
             raise SonorantError(
-                f"this voice speaks at its own pace (family codec_lm): leave out the speed, {manner.speed}"
+                f"this voice speaks at its own pace (family codec_lm): leave out the speed, {request.speed}"
             )
-        if manner.pitch or manner.energy:
+        if request.pitch or request.energy:
             raise SonorantError(
                 "this voice chooses melody and loudness itself (family codec_lm): leave out pitch and energy"
             )
-        if not 0 <= (manner.seed or 0) <= LARGEST_SEED:
-            raise SonorantError(f"seed must be 0 to {LARGEST_SEED}, not {manner.seed}")
-        if not 1 <= manner.candidates <= MOST_CANDIDATES:
-            raise SonorantError(f"candidates must be 1 to {MOST_CANDIDATES}, not {manner.candidates}")
-        check_candidates(config, manner.seed or 0, manner.candidates)
-        if manner.candidates > 1 and not manner.whole:
+        if not 0 <= (request.seed or 0) <= LARGEST_SEED:
+            raise SonorantError(f"seed must be 0 to {LARGEST_SEED}, not {request.seed}")
+        if not 1 <= request.candidates <= MOST_CANDIDATES:
+            raise SonorantError(f"candidates must be 1 to {MOST_CANDIDATES}, not {request.candidates}")
+        check_candidates(config, request.seed or 0, request.candidates)
+        if request.candidates > 1 and not request.whole:
             raise SonorantError(
                 "candidates are compared when they are whole: ask for whole sentences, or for 1 candidate"
             )
-        if manner.lookahead is not None and manner.lookahead < 0:
-            raise SonorantError(f"lookahead must be at least 0 code frames, not {manner.lookahead}")
-        if manner.lookahead is not None and manner.whole:
+        if request.lookahead is not None and request.lookahead < 0:
+            raise SonorantError(f"lookahead must be at least 0 code frames, not {request.lookahead}")
+        if request.lookahead is not None and request.whole:
             raise SonorantError("whole sentences wait for all that their samples depend on: leave out the lookahead")
-        if manner.prompt is not None:
-            self._check_prompt(manner.prompt)
+        if request.prompt is not None:
+            self._check_prompt(request.prompt)
+
+    def _config(self, request: SpeechRequest) -> DecodingConfig:
+        """The voice's defaults with the changes of a request."""
+        try:
+            return replace(self.decoding.defaults, **request.decoding)
+        except (TypeError, ValueError) as error:
+            raise SonorantError(str(error)) from None
 
     def _check_prompt(self, prompt_PG: Ints) -> None:
         described = self.decoding
@@ -102,11 +108,12 @@ class CodecLmSpeaking:
         pitch: Floats | None = None,
         energy: Floats | None = None,
     ) -> Synthesized:
-        """As `Speaking.synthesize`, with the voice's defaults. Raises SonorantError for another manner than its own."""
+        """As `Speaking.synthesize`, with the voice's defaults. Raises SonorantError for another request than its
+        own."""
         same = np.zeros(len(speed))
         changes = (same if change is None else change for change in (pitch, energy))
         for pace, higher, louder in zip(speed, *changes, strict=True):
-            self.check(Manner(speed=float(pace), pitch=float(higher), energy=float(louder)))
+            self.check(SpeechRequest(text="", speed=float(pace), pitch=float(higher), energy=float(louder)))
         states = self.runtime.encode(tokens, lengths, speaker)
         spoken = decode_texts(self._stepper, states, lengths, self.decoding, self.decoding.defaults)
         size = max(1, BATCH_FRAMES // len(lengths))
@@ -120,12 +127,20 @@ class CodecLmSpeaking:
         return Synthesized(samples, spoken.lengths_B * frame, spoken.finish_reasons_B, spoken.attempts_B, ends)
 
     def parts(
-        self, tokens: Ints, manner: Manner, taken: Allowance, *, first: bool, times: Timekeeper | None = None
+        self,
+        tokens: Ints,
+        request: SpeechRequest,
+        taken: Allowance,
+        *,
+        speaker: int,
+        first: bool,
+        marking: Marking | None = None,
+        times: Timekeeper | None = None,
     ) -> Generator[Floats, None, FinishReason]:
         lengths, most = np.array([len(tokens)]), max(1, taken.limits.frames // self.decoding.stride)
-        states = self.runtime.encode(tokens[None], lengths, np.array([manner.speaker]))
-        config, seed, prompt = manner.decoding or self.decoding.defaults, manner.seed or 0, _prompt(manner)
-        if manner.whole:
+        states = self.runtime.encode(tokens[None], lengths, np.array([speaker]))
+        config, seed, prompt = self._config(request), request.seed or 0, _prompt(request)
+        if request.whole:
             spoken = decode_texts(
                 self._stepper,
                 states,
@@ -133,7 +148,7 @@ class CodecLmSpeaking:
                 self.decoding,
                 config,
                 seed=seed,
-                candidates=manner.candidates,
+                candidates=request.candidates,
                 prompt=prompt,
             )
             if times:
@@ -150,8 +165,8 @@ class CodecLmSpeaking:
         ]
         full, least = self.sounding.lookahead, self.sounding.least_lookahead
         after = full
-        if first and manner.lookahead is not None:
-            after = max(least, min(full, manner.lookahead))
+        if first and request.lookahead is not None:
+            after = max(least, min(full, request.lookahead))
         blocks = [sizes[0] + after, *(sizes[1:] or sizes)]
         if first:  # what the first part did not wait for
             blocks[1] += full - after
@@ -194,11 +209,11 @@ def _as_asked_for(session: Session, sizes: Sequence[int]) -> Iterator[Ints]:
         yield session.more(size)
 
 
-def _prompt(manner: Manner) -> Prompt | None:
-    if manner.prompt is None:
+def _prompt(request: SpeechRequest) -> Prompt | None:
+    if request.prompt is None:
         return None
-    codes = manner.prompt[None].astype(np.int64)  # a token store's codes are int16
-    return Prompt(codes, np.array([len(manner.prompt)]))
+    codes = request.prompt[None].astype(np.int64)  # a token store's codes are int16
+    return Prompt(codes, np.array([len(request.prompt)]))
 
 
 def codes_of(recording: Path, bundle: Bundle) -> Ints:

@@ -1,4 +1,5 @@
-"""torch as a namespace of the Python array API standard, for `sonorant.speech.decoding.advance`, also when compiled.
+"""torch as a namespace of the Python array API standard, for `sonorant.extras.codec_lm.decoding.advance`, also when
+compiled.
 
 Two functions differ from array-api-compat: torch's `take_along_dim` fixes the sizes of its input when compiled, and the
 package's `cumulative_sum` looks at its input's type, of which torch's compiler warns."""

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sonorant.extras.codec_lm import torch_arrays
+from sonorant.extras.codec_lm.decoding.advance import advance, complete, looked_at
+from sonorant.extras.codec_lm.decoding.state import Rules, State, draws, penalises
 from sonorant.extras.codec_lm.language_model import LanguageModel
 from sonorant.layers.kv_cache import Cache, DynamicCache
-from sonorant.speech.decoding.advance import advance, complete, looked_at
-from sonorant.speech.decoding.state import Rules, State, draws, penalises
 
 
 class TorchStep:
@@ -70,7 +70,7 @@ def state_of(state: State) -> State:
 
 
 class DynamicStepper:
-    """A `sonorant.speech.decoding.session.Stepper`."""
+    """A `sonorant.extras.codec_lm.decoding.session.Stepper`."""
 
     def __init__(self, step: TorchStep, cache: Callable[[int], Cache] = DynamicCache) -> None:
         """`cache`: makes an empty one for so many layers, for each batch."""

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sonorant.audio.arrays import Floats, Ints
+from sonorant.extras.codec_lm.decoding.session import Stepper
 from sonorant.extras.codec_lm.saved import load_codec, load_language_model
 from sonorant.extras.codec_lm.source_codec import SourceCodec
 from sonorant.extras.codec_lm.torch_dynamic import DynamicStepper, TorchStep
@@ -28,8 +29,7 @@ from sonorant.extras.codec_lm.torch_static import InPlace, Record, Rooms, Shapes
 from sonorant.files import sha256_file
 from sonorant.speech.buckets import Counters
 from sonorant.speech.bundle import VoiceDescription
-from sonorant.speech.decoding.session import Stepper
-from sonorant.speech.decoding.settings import DecodingDescription
+from sonorant.speech.decoding import DecodingDescription
 from sonorant.speech.runtimes import LoadOptions
 from sonorant.speech.torch_graphs import (
     HALVES,

@@ -11,11 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sonorant.extras.codec_lm import torch_arrays
-from sonorant.extras.codec_lm.torch_dynamic import Fed, TorchStep, slots_before, state_of, to_device
-from sonorant.layers.kv_cache import StaticCache, cache_memory
-from sonorant.speech.decoding.advance import complete
-from sonorant.speech.decoding.session import Stepper
-from sonorant.speech.decoding.state import (
+from sonorant.extras.codec_lm.decoding.advance import complete
+from sonorant.extras.codec_lm.decoding.session import Stepper
+from sonorant.extras.codec_lm.decoding.state import (
     LONGEST_PERIOD,
     Rules,
     State,
@@ -25,6 +23,8 @@ from sonorant.speech.decoding.state import (
     padded_state,
     penalises,
 )
+from sonorant.extras.codec_lm.torch_dynamic import Fed, TorchStep, slots_before, state_of, to_device
+from sonorant.layers.kv_cache import StaticCache, cache_memory
 
 InPlace = Callable[[State, Rules, Tensor, StaticCache], None]
 """A step that writes the next state over the one it is given."""
@@ -177,7 +177,7 @@ class Rooms:
 
 
 class StaticStepper:
-    """A `sonorant.speech.decoding.session.Stepper` with rooms of its own."""
+    """A `sonorant.extras.codec_lm.decoding.session.Stepper` with rooms of its own."""
 
     def __init__(
         self,

@@ -21,7 +21,7 @@ from sonorant.families.parallel.prosody import PROSODY
 from sonorant.families.parallel.saved import load_acoustic, load_vocoder
 from sonorant.families.parallel.vocoder import SourceFilter, Vocoder
 from sonorant.speech.bundle import ReceptiveField
-from sonorant.speech.decoding.settings import DecodingConfig, DecodingDescription
+from sonorant.speech.decoding import DecodingConfig, DecodingDescription
 
 
 @dataclass(frozen=True)

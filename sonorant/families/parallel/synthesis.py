@@ -14,18 +14,9 @@ from sonorant.errors import SonorantError
 from sonorant.families.parallel.marking import marked_states, silenced
 from sonorant.speech.bundle import VoiceDescription
 from sonorant.speech.chunks import compute_chunks, decode_chunks
-from sonorant.speech.decoding.advance import FinishReason
+from sonorant.speech.request import Allowance, SpeechRequest
 from sonorant.speech.runtimes import Runtime
-from sonorant.speech.speaking import (
-    FASTEST,
-    MOST_ENERGY,
-    MOST_PITCH,
-    SLOWEST,
-    Allowance,
-    Manner,
-    Synthesized,
-    no_decoding,
-)
+from sonorant.speech.speaking import FinishReason, Marking, Synthesized, no_decoding
 from sonorant.speech.word_times import Timekeeper
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -49,21 +40,15 @@ class ParallelSpeaking:
         """What it can do token by token within a phrase."""
         return frozenset(("pause", "rate", "pitch") if takes_prosody(self.description) else ("pause", "rate"))
 
-    def check(self, manner: Manner) -> None:
-        """Reject speed, pitch and energy out of range, and settings of decoding, since nothing is decoded here."""
-        if (manner.pitch or manner.energy) and not takes_prosody(self.description):
+    def check(self, request: SpeechRequest) -> None:
+        """Reject pitch and energy if the encoder does not take them, and settings of decoding."""
+        if (request.pitch or request.energy) and not takes_prosody(self.description):
             raise SonorantError(
                 "this voice predicts no pitch and energy that could be changed: leave them out, or train the acoustic "
                 "model with acoustic.prosody true"
             )
-        of_decoding = (manner.decoding, manner.seed, manner.prompt, manner.lookahead)
-        if any(value is not None for value in of_decoding) or manner.candidates != 1:
+        if request.decodes:
             raise no_decoding(self.description.family)
-        if not SLOWEST <= manner.speed <= FASTEST:
-            raise SonorantError(f"speed must be {SLOWEST} to {FASTEST}, not {manner.speed}")
-        for name, most, unit in (("pitch", MOST_PITCH, "semitones"), ("energy", MOST_ENERGY, "dB")):
-            if not -most <= (value := getattr(manner, name)) <= most:
-                raise SonorantError(f"{name} must be {-most:g} to {most:g} {unit}, not {value:g}")
 
     def synthesize(
         self,
@@ -81,21 +66,28 @@ class ParallelSpeaking:
         return Synthesized(samples, ends[:, -1] * hop, well, once, ends * hop)
 
     def parts(
-        self, tokens: Ints, manner: Manner, taken: Allowance, *, first: bool, times: Timekeeper | None = None
+        self,
+        tokens: Ints,
+        request: SpeechRequest,
+        taken: Allowance,
+        *,
+        speaker: int,
+        first: bool,
+        marking: Marking | None = None,
+        times: Timekeeper | None = None,
     ) -> Generator[Floats, None, FinishReason]:
-        speaker = np.array([manner.speaker])
-        how = (np.array([value], np.float32) for value in (manner.speed, manner.pitch, manner.energy))
-        states, ends = self.runtime.encode(tokens[None], np.array([len(tokens)]), speaker, *how)
+        how = (np.array([value], np.float32) for value in (request.speed, request.pitch, request.energy))
+        states, ends = self.runtime.encode(tokens[None], np.array([len(tokens)]), np.array([speaker]), *how)
         hop, rate = self.description.audio.hop, self.description.audio.sample_rate
-        taken.check_durations(int(ends[0, -1]) * hop / rate * manner.speed, len(tokens))
-        if manner.marking is not None:
-            states, ends = marked_states(states, ends, manner.marking, rate / hop)
+        taken.check_durations(int(ends[0, -1]) * hop / rate * request.speed, len(tokens))
+        if marking is not None:
+            states, ends = marked_states(states, ends, marking, rate / hop)
         frames = ends[:, -1]
         taken.take_audio(int(frames[0]) * hop / rate)
         if times:
             times.tell(ends[0] * hop)
         most, receptive_field = taken.limits.frames, self.description.receptive_field
-        sizes = (*(min(size, most) for size in FIRST_FRAMES if first and not manner.whole), most)
+        sizes = (*(min(size, most) for size in FIRST_FRAMES if first and not request.whole), most)
         mel = decode_chunks(
             self.runtime, states, ends, receptive_field.decoder, (sizes[0] + receptive_field.vocoder, *sizes[1:])
         )
@@ -103,7 +95,7 @@ class ParallelSpeaking:
             self.runtime.vocode, vocoder_frames(mel, self.description), frames, receptive_field.vocoder, sizes
         )
         samples: Iterable[Floats] = (samples[0] for samples in spoken)
-        yield from samples if manner.marking is None else silenced(samples, ends, manner.marking, hop, rate)
+        yield from samples if marking is None else silenced(samples, ends, marking, hop, rate)
         return FinishReason.WELL
 
 

@@ -23,8 +23,8 @@ from sonorant.plugins import load_family
 from sonorant.speech import Voice
 from sonorant.speech.buckets import Buckets
 from sonorant.speech.bundle import Bundle, Lengths, read_bundle
+from sonorant.speech.request import Limits
 from sonorant.speech.runtimes import LoadOptions, load_runtime
-from sonorant.speech.speaking import Limits
 from sonorant.text.phrases import LONGEST_PHRASE
 from tests.support.command import run_command
 from tests.support.imports import ROOT

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sonorant.speech.decoding.advance import FinishReason
-from sonorant.speech.speaking import Allowance, Manner, Synthesized
+from sonorant.speech.request import Allowance, SpeechRequest
+from sonorant.speech.speaking import FinishReason, Synthesized
 from sonorant.speech.word_times import Timekeeper
 
 
@@ -68,8 +68,8 @@ class ToySpeaking:
     def __init__(self, runtime: Any, description: Any) -> None:
         self.runtime, self.description = runtime, description
 
-    def check(self, manner: Manner) -> None:
-        """Any manner will do."""
+    def check(self, request: SpeechRequest) -> None:
+        """Anything will do."""
 
     def synthesize(self, tokens: Any, lengths: Any, speaker: Any, speed: Any) -> Synthesized:
         """A batch."""
@@ -84,10 +84,12 @@ class ToySpeaking:
     def parts(
         self,
         tokens: NDArray[np.int64],
-        manner: Manner,
+        request: SpeechRequest,
         taken: Allowance,
         *,
+        speaker: int,
         first: bool,
+        marking: Any = None,
         times: Timekeeper | None = None,
     ) -> Generator[NDArray[np.float32], None, FinishReason]:
         """A phrase, in one part."""

@@ -245,7 +245,7 @@ def test_a_voice_of_codes_offers_seed_and_temperature_instead_of_speed(
     for seed in (1, 2):
         browser.run("document.getElementById('seed').value = arguments[0]", seed)
         speak(browser, "One apple.")
-        stream = voice.stream("One apple.", seed=seed, decoding=voice.decoding(temperature=0.9))
+        stream = voice.stream("One apple.", seed=seed, decoding={"temperature": 0.9})
         np.testing.assert_allclose(heard(browser), pcm16(np.concatenate(list(stream))), atol=1)
         assert line(browser, "bad").startswith("A sentence did not go well") == any(stream.finish_reasons)
     assert browser.complaints() == []

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from sonorant.audio.wav import pcm16
+from sonorant.serving.request import LIMITS
 from sonorant.serving.server import ServeConfig
 from sonorant.serving.voices import Offer
-from sonorant.serving.wish import LIMITS
 from sonorant.speech import Voice
 from tests.support.command import error_line, run_command
 from tests.support.serving import JSON, Running, ask, running
@@ -78,7 +78,7 @@ def test_a_voice_of_codes_takes_seed_and_temperature_but_no_speed(codec_lm_page:
     told = json.loads(ask(codec_lm_page, "/voice").read())
     assert (told["speeds"], told["temperature"]) == (None, 0.0)
     lines = speak(codec_lm_page, text=text, seed=3, temperature=0.9)
-    expected = voice.stream(text, seed=3, decoding=voice.decoding(temperature=0.9))
+    expected = voice.stream(text, seed=3, decoding={"temperature": 0.9})
     np.testing.assert_allclose(heard(lines), pcm16(np.concatenate(list(expected))), atol=1)
     bad = [reason.name.lower() for reason in expected.finish_reasons if reason]
     assert [name for line in lines for name in line.get("bad", [])] == bad

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from sonorant.audio.arrays import Floats, Ints
 from sonorant.errors import SonorantError
-from sonorant.speech.decoding.advance import FinishReason
-from sonorant.speech.decoding.session import Prompt, Session, Stepper
-from sonorant.speech.decoding.settings import DecodingConfig, DecodingDescription
+from sonorant.extras.codec_lm.decoding.session import Prompt, Session, Stepper
+from sonorant.speech.decoding import DecodingConfig, DecodingDescription
+from sonorant.speech.speaking import FinishReason
 
 BLOCK = 32
 """Frames between checks whether all rows have ended: each check may wait for a device."""

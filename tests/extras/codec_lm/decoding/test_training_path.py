@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import torch
 
+from sonorant.extras.codec_lm.decoding.session import Prompt, Session
+from sonorant.extras.codec_lm.decoding.state import State
 from sonorant.extras.codec_lm.graphs import CodecLanguageModels
 from sonorant.extras.codec_lm.language_model_training import delayed
 from sonorant.extras.codec_lm.torch_dynamic import DynamicStepper, TorchStep
 from sonorant.layers.alignment import ages, stay_at_end
-from sonorant.speech.decoding.session import Prompt, Session
-from sonorant.speech.decoding.state import State
 from tests.support.tiny_voice import DECODING, write_trained_codec_lm
 
 LENGTHS = (9, 5, 14)

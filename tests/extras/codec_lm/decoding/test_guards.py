@@ -6,9 +6,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sonorant.speech.decoding.advance import FinishReason
-from sonorant.speech.decoding.session import Session
-from tests.speech.decoding.tiny_model import CODES, CONFIG, DESCRIPTION, Plant, TinyStepper, loops, silent, stays, texts
+from sonorant.extras.codec_lm.decoding.session import Session
+from sonorant.speech.speaking import FinishReason
+from tests.extras.codec_lm.decoding.tiny_model import (
+    CODES,
+    CONFIG,
+    DESCRIPTION,
+    Plant,
+    TinyStepper,
+    loops,
+    silent,
+    stays,
+    texts,
+)
 
 SECOND = round(DESCRIPTION.frames_per_second)
 P99 = DESCRIPTION.frames_per_phoneme.p99

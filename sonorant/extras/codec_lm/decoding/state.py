@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from sonorant.audio.arrays import Floats, Ints
-from sonorant.speech.decoding.settings import DecodingConfig, DecodingDescription
+from sonorant.speech.decoding import DecodingConfig, DecodingDescription
 
 Array = Any
 """An array of numpy or torch."""
@@ -70,7 +70,7 @@ class State(NamedTuple):
     ended_B: Array
     """Frames of the row, -1 = not ended. Its last codebooks are complete G - 1 steps later."""
     finish_reason_B: Array
-    """`sonorant.speech.decoding.advance.FinishReason`: what went wrong first."""
+    """`sonorant.extras.codec_lm.decoding.advance.FinishReason`: what went wrong first."""
     log_probability_B: Array
     """Sum over the codes so far, before temperature and penalty."""
     silent_B: Array

@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 
 from sonorant.errors import SonorantError
 from sonorant.extras.codec_lm import joined_steps
+from sonorant.extras.codec_lm.decoding.session import Session, TokenRuntime
+from sonorant.extras.codec_lm.decoding.state import State
 from sonorant.extras.codec_lm.joined_steps import AHEAD
 from sonorant.extras.codec_lm.step_buffers import SLOTS
 from sonorant.speech.bundle import read_bundle
-from sonorant.speech.decoding.session import Session
-from sonorant.speech.decoding.settings import DecodingConfig
-from sonorant.speech.decoding.state import State
-from sonorant.speech.runtimes import LoadOptions, TokenRuntime, load_runtime
+from sonorant.speech.decoding import DecodingConfig
+from sonorant.speech.runtimes import LoadOptions, load_runtime
 from sonorant.speech.voice import Voice
 from tests.support.runtimes import Replaced, padded, utterance
 from tests.support.tiny_voice import DECODING

@@ -9,9 +9,9 @@ import pytest
 from scipy.special import log_softmax
 from scipy.stats import chisquare
 
-from sonorant.speech.decoding.advance import choose_codes, draw_codes, rank_at, uniform_noise
-from sonorant.speech.decoding.state import Rules, State
-from tests.speech.decoding.tiny_model import CODES, CONFIG, STREAMS, start
+from sonorant.extras.codec_lm.decoding.advance import choose_codes, draw_codes, rank_at, uniform_noise
+from sonorant.extras.codec_lm.decoding.state import Rules, State
+from tests.extras.codec_lm.decoding.tiny_model import CODES, CONFIG, STREAMS, start
 
 DRAWS = 20_000
 XP = array_api_compat.array_namespace(np.zeros(1))

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from sonorant.speech.decoding.settings import DecodingConfig
+from sonorant.speech.decoding import DecodingConfig
 from tasks.params import load
-from tests.speech.decoding.tiny_model import CONFIG, DESCRIPTION
+from tests.extras.codec_lm.decoding.tiny_model import CONFIG, DESCRIPTION
 
 
 @pytest.mark.parametrize(

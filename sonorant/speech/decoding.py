@@ -1,20 +1,20 @@
-"""How tokens are chosen, when they must end, and what a decoder must know of a voice."""
+"""Settings of token-by-token decoding, as `voice.json` keeps them."""
 
 from dataclasses import dataclass
 from typing import Literal
 
 LARGEST = 1_000_000
-"""Largest value of any setting: larger ones are meaningless and would overflow arrays of fixed types."""
+"""Largest value of any setting; larger ones would overflow arrays of fixed types."""
 COLDEST = 1e-6
-"""Lowest temperature above 0: dividing logits by less may overflow."""
+"""Lowest temperature above 0; dividing logits by less may overflow."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DecodingConfig:
-    """Section `decoding` of params.yaml, kept in a voice's bundle as its defaults."""
+    """Section `decoding` of params.yaml; a voice's defaults."""
 
     temperature: float
-    """Logits are divided by it before a code is drawn; 0 = always the likeliest code (greedy)."""
+    """Divides logits before a code is drawn; 0 = always the likeliest code (greedy)."""
     top_k: int
     """Draw from this many of the likeliest codes; 0 = from all."""
     top_p: float
@@ -24,17 +24,17 @@ class DecodingConfig:
     repetition_window: int
     """Steps for which a code counts as recent."""
     advance: Literal["median", "sample"]
-    """When the pointer moves on: at the median duration of such phonemes, or drawn."""
+    """When the pointer moves on: at the phoneme's median duration, or drawn."""
     budget: float
-    """Most frames of an utterance, as a multiple of what 99 of 100 training utterances take for its phonemes."""
+    """Most frames of an utterance, as a multiple of the 99th percentile of training utterances per phoneme."""
     longest_phoneme: float
     """Seconds on one phoneme after which the pointer is stuck."""
     longest_silence: float
     """Seconds of continuous silence that are more than a pause."""
     longest_repeat: float
-    """Seconds of the same few frames in a loop that are more than a long vowel."""
+    """Seconds of a loop of a few frames that are more than a long vowel."""
     retries: int
-    """How often a failed utterance is spoken again, with other noise; after that the best attempt is kept."""
+    """How often a failed utterance is spoken again with other noise; after that the best attempt is kept."""
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -48,8 +48,6 @@ class DecodingConfig:
             raise ValueError(f"top_p must be above 0 and at most 1, not {self.top_p}")
         if self.repetition_penalty < 1:
             raise ValueError(f"repetition_penalty must be at least 1, not {self.repetition_penalty}")
-        if self.advance not in ("median", "sample"):
-            raise ValueError(f"advance must be median or sample, not '{self.advance}'")
         for name in ("top_k", "repetition_window", "retries"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must be at least 0, not {getattr(self, name)}")
@@ -68,19 +66,18 @@ class Pace:
     """Code frames a phoneme (`^` and `$` included) of the training utterances."""
 
     median: float
-    """Half of the utterances are faster."""
     p99: float
-    """99 of 100 utterances are faster; budgets use it."""
+    """For budgets."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DecodingDescription:
-    """What a decoder must know of a voice of the family codec_lm: `decoding` in `voice.json`."""
+    """`decoding` in `voice.json`, for voices of the family codec_lm."""
 
     codebooks: int
     """Codes a frame; codebook g is delayed by g steps (delay pattern, Copet et al. 2023)."""
     codes: int
-    """Codes of a codebook; the number itself stands for "no code"."""
+    """Codes of a codebook; this number itself means "no code"."""
     stride: int
     """Mel frames a code frame."""
     samples_per_frame: int
@@ -96,19 +93,16 @@ class DecodingDescription:
     head_width: int
     """Channels of a head."""
     text: Literal["pointer", "prefix", "both"]
-    """How the model sees the text: by the phoneme under a pointer, by phonemes before the first frame, or both."""
+    """How the model sees the text: the phoneme under a pointer, phonemes before the first frame, or both."""
     advances: int
     """Classes of the pointer's advance: 0 = it stays, a = it moves by a phonemes."""
     attention: Literal["full", "sliding", "block"]
-    """How far back a position sees."""
     window: int
     """Positions that sliding and block attention see."""
     prompt_frames: int
-    """Code frames of a reference that the voice accepts; 0 = it takes none."""
+    """Most code frames of a reference; 0 = the voice takes none."""
     frames_per_phoneme: Pace
-    """How fast the voice speaks."""
     defaults: DecodingConfig
-    """Settings used when nothing else is asked for."""
 
     def __post_init__(self) -> None:
         if len(self.silence) != self.codebooks:

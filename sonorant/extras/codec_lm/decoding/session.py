@@ -2,16 +2,17 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sonorant.audio.arrays import Floats, Ints
 from sonorant.errors import SonorantError
-from sonorant.speech.decoding.advance import FinishReason, Key, complete, uniform_noise
-from sonorant.speech.decoding.settings import DecodingConfig, DecodingDescription
-from sonorant.speech.decoding.state import Rules, State, make_rules, start_state
+from sonorant.extras.codec_lm.decoding.advance import Key, complete, uniform_noise
+from sonorant.extras.codec_lm.decoding.state import Rules, State, make_rules, start_state
+from sonorant.speech.decoding import DecodingConfig, DecodingDescription
+from sonorant.speech.speaking import FinishReason
 
 
 class Stepper(Protocol):
@@ -27,6 +28,25 @@ class Stepper(Protocol):
         """Make `steps` steps from the last state, each `advance(state, rules, logits, advance)`. A stepper that need
         not wait for a device may stop earlier, once all rows are complete; one whose steps are computed together with
         others' may have made more."""
+
+
+class TokenRuntime(Protocol):
+    """Runs the graphs of the family. `F` code frames, `G` codebooks; the rest as in
+    `sonorant.speech.runtimes.Runtime`."""
+
+    def encode(self, tokens: Ints, lengths: Ints, speaker: Ints) -> Floats:
+        """Tokens (B, N, 3), lengths, speaker (B,) -> states (B, N, C)."""
+
+    def stepper(self) -> Stepper:
+        """A new decoder from states to codes, with its own cache. Any number of threads may have one each."""
+
+    def decode(self, codes: Ints, lengths: Ints) -> Floats:
+        """Codes (B, F, G), real frames of each row (B,) -> frames (B, D, T), which `SourceRows` completes for `vocode`.
+        For voices with a source alone."""
+
+    def vocode(self, frames: NDArray[Any], lengths: Ints) -> Floats:
+        """Frames with the source's rows (B, R, T), or codes (B, F, G) of voices without a source, and real frames of
+        each row (B,) -> samples (B, S), about -1 to 1."""
 
 
 class Prompt(NamedTuple):

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from sonorant.speech.decoding.advance import choose_advance
-from tests.speech.decoding.tiny_model import ADVANCES, CONFIG, start
+from sonorant.extras.codec_lm.decoding.advance import choose_advance
+from tests.extras.codec_lm.decoding.tiny_model import ADVANCES, CONFIG, start
 
 XP = array_api_compat.array_namespace(np.zeros(1))
 

@@ -7,12 +7,22 @@ import numpy as np
 import pytest
 
 from sonorant.errors import SonorantError
-from sonorant.speech.decoding.advance import FinishReason, uniform_noise
-from sonorant.speech.decoding.attempts import RETRY_TEMPERATURE, Attempt, Spoken, decode_texts
-from sonorant.speech.decoding.session import Session
-from sonorant.speech.decoding.settings import DecodingConfig, Pace
-from sonorant.speech.decoding.state import Rules
-from tests.speech.decoding.tiny_model import CODES, CONFIG, DESCRIPTION, SILENCE, STREAMS, TinyStepper, stays, texts
+from sonorant.extras.codec_lm.decoding.advance import uniform_noise
+from sonorant.extras.codec_lm.decoding.attempts import RETRY_TEMPERATURE, Attempt, Spoken, decode_texts
+from sonorant.extras.codec_lm.decoding.session import Session
+from sonorant.extras.codec_lm.decoding.state import Rules
+from sonorant.speech.decoding import DecodingConfig, Pace
+from sonorant.speech.speaking import FinishReason
+from tests.extras.codec_lm.decoding.tiny_model import (
+    CODES,
+    CONFIG,
+    DESCRIPTION,
+    SILENCE,
+    STREAMS,
+    TinyStepper,
+    stays,
+    texts,
+)
 
 DRAWN = replace(CONFIG, temperature=1.0, top_k=6)
 

@@ -1,24 +1,37 @@
-"""What every request passes before a route sees it: Host and Origin, and a body of bounded size that comes in time."""
+"""Checks before a route sees a request: number of connections, deadlines, Host and Origin, size and form of the
+body."""
 
 from __future__ import annotations
 
 import asyncio
 import ipaddress
 import json
+import logging
 import re
+import resource
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from http import HTTPStatus
 from typing import Any
 
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
 from sonorant.errors import SonorantError
 
+CONNECTIONS = 2_000
+"""At a time; further ones get status 503."""
+HEAD_SECONDS = 10.0
+"""Deadline for the head of a request."""
+STALL_SECONDS = 30.0
+"""Deadline for a listener to take the buffered 50 KB."""
 BODY_SECONDS = 10.0
-"""In which a whole body must have come."""
+"""Deadline for the whole body."""
 HEAD_BYTES = 32 * 1024
 """Of all headers."""
 JSON = "application/json"
 LOOPBACK = frozenset(("127.0.0.1", "localhost", "[::1]"))
+
+_log = logging.getLogger(__name__)
 
 Message = dict[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -26,29 +39,28 @@ Send = Callable[[Message], Awaitable[None]]
 
 
 def error_body(status: int, line: str, param: str | None = None) -> dict[str, Any]:
-    """An error as OpenAI's interface has it, which its clients show."""
+    """An error in the form of OpenAI's interface."""
     kind = "invalid_request_error" if status < 500 else "server_error"
     return {"error": {"message": line, "type": kind, "param": param, "code": None}}
 
 
 def host_name(text: str) -> str:
-    """A name or an address as the header Host gives it, without a port. Raises SonorantError if it is neither."""
+    """Normalise a name or address as in the header Host, without a port. Raises SonorantError if it is neither."""
     with suppress(ValueError):
         address = ipaddress.ip_address(text.strip("[]"))
         if address.version == 4:
             return str(address)
-        return str(address.ipv4_mapped or f"[{address}]")  # where IPv6 is listened on, IPv4 comes as ::ffff:10.0.0.5
+        return str(address.ipv4_mapped or f"[{address}]")  # an IPv6 socket shows IPv4 as ::ffff:10.0.0.5
     if not re.fullmatch(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*", text.lower()):
         raise SonorantError(f"'{text}' is no host name; give it without scheme, port and path: voice.example.org")
     return text.lower()
 
 
 class Gate:
-    """An ASGI application around another."""
+    """ASGI middleware."""
 
     def __init__(self, app: Any, *, most_bytes: int, hosts: frozenset[str] | None) -> None:
-        """`hosts`: names by which the server may be called, in lower case, None = any. Loopback names its own, so that
-        a page of another site cannot reach it by a name of that site's (DNS rebinding)."""
+        """`hosts`: allowed names in lower case, None = any. They protect a server on loopback from DNS rebinding."""
         self._app, self._most, self._hosts = app, most_bytes, hosts
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
@@ -69,8 +81,7 @@ class Gate:
             await _answer(send, *refused)
 
     def _refusal(self, headers: dict[str, str], here: tuple[str, int] | None) -> tuple[HTTPStatus, str] | None:
-        """`here`: address and port that the client has reached. Who calls it by these, as a probe does, needs no name:
-        a page of another site has that site's."""
+        """`here`: address and port that the client has reached; always allowed as Host, for probes."""
         if sum(len(name) + len(value) for name, value in headers.items()) > HEAD_BYTES:
             return HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"the headers are larger than {HEAD_BYTES} bytes"
         host, origin = headers.get("host", "").lower(), headers.get("origin")
@@ -82,7 +93,7 @@ class Gate:
         return None
 
     async def _body(self, headers: dict[str, str], receive: Receive) -> bytes | tuple[HTTPStatus, str]:
-        """The whole body, or why it is refused."""
+        """The whole body, or the refusal."""
         if headers.get("content-type", "").partition(";")[0].strip().lower() != JSON:
             return HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"the request must be {JSON}"
         too_large = HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the request is larger than {self._most} bytes; shorten it"
@@ -103,20 +114,20 @@ class Gate:
             return HTTPStatus.REQUEST_TIMEOUT, f"the request did not come within {BODY_SECONDS:g} seconds"
         try:
             json.loads(body)
-        except (ValueError, RecursionError):  # ValueError also for numbers of thousands of digits
+        except (ValueError, RecursionError):  # ValueError also for a number with thousands of digits
             return HTTPStatus.BAD_REQUEST, "the request is not JSON, or holds a number that is too long"
         return bytes(body)
 
 
 def _names_in(host: str) -> Iterator[str]:
-    """What a header Host may name: all of it, and what is before a port."""
+    """Possible names in a header Host: with and without a port."""
     for text in (host, host.rpartition(":")[0]):
         with suppress(SonorantError):
             yield host_name(text)
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
-    """Give the body once, then what comes, which is that the client goes."""
+    """Return the body once, then pass on messages (the disconnect)."""
     given = False
 
     async def replay() -> Message:
@@ -131,7 +142,93 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
 
 async def _answer(send: Send, status: HTTPStatus, line: str) -> None:
     body = json.dumps(error_body(status, line)).encode()
-    # What is left of the body is not read, so the connection ends with this answer.
+    # The rest of the body is not read, so the connection is closed.
     head = [(b"content-type", JSON.encode()), (b"content-length", str(len(body)).encode()), (b"connection", b"close")]
     await send({"type": "http.response.start", "status": int(status), "headers": head})
     await send({"type": "http.response.body", "body": body})
+
+
+def most_held(connections: int) -> int:
+    """Connections kept open to answer status 503 beyond `connections`; further ones are closed at once."""
+    return connections + connections // 10 + 1
+
+
+def needed_files(connections: int) -> int:
+    """Open files for connections: those held, and those accepted before one is closed."""
+    return most_held(connections) + connections
+
+
+def allowed_connections(beside: int, wanted: int = CONNECTIONS) -> int:
+    """Connections that the limit of open files allows beside `beside` other files, at most `wanted`. Raises the soft
+    limit as needed; raises SonorantError if no connection is left."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = beside + needed_files(wanted)
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return wanted
+    with suppress(ValueError, OSError):  # the system may allow less than the hard limit
+        most = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        soft = most
+    if soft >= needed:
+        return wanted
+    connections = (soft - beside - 1) * 10 // 21
+    if connections < 1:
+        raise SonorantError(f"{soft} open files are too few to serve; raise the limit to {needed} (ulimit -Hn)")
+    _log.warning(
+        "takes %d connections at a time, not %d: %d files may be open (ulimit -Hn), and all would need %d",
+        connections,
+        wanted,
+        soft,
+        needed,
+    )
+    return connections
+
+
+class PatientProtocol(H11Protocol):
+    """uvicorn's protocol with deadlines for clients that send the head or take the answer slowly."""
+
+    _head: asyncio.TimerHandle | None = None
+    _stall: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        if self.limit_concurrency is not None and len(self.connections) > most_held(self.limit_concurrency):
+            transport.abort()
+        else:
+            self._expect_head()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._expect_head()
+
+    def _expect_head(self) -> None:
+        at_work = self.cycle is not None and not self.cycle.response_complete
+        if at_work and self._head:
+            self._head.cancel()
+            self._head = None
+        elif not at_work and self._head is None:
+            self._head = self.loop.call_later(HEAD_SECONDS, self.transport.abort)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._stall = self.loop.call_later(STALL_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._stall:
+            self._stall.cancel()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.transport.is_closing():
+            self.loop.call_later(STALL_SECONDS, self.transport.abort)
+
+    def timeout_keep_alive_handler(self) -> None:
+        super().timeout_keep_alive_handler()
+        self.loop.call_later(STALL_SECONDS, self.transport.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        for timer in (self._head, self._stall):
+            if timer:
+                timer.cancel()

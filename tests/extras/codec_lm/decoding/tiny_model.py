@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace
 
-from sonorant.speech.decoding.advance import advance, complete, looked_at
-from sonorant.speech.decoding.settings import DecodingConfig, DecodingDescription, Pace
-from sonorant.speech.decoding.state import Rules, State, draws, make_rules, penalises, start_state
+from sonorant.extras.codec_lm.decoding.advance import advance, complete, looked_at
+from sonorant.extras.codec_lm.decoding.state import Rules, State, draws, make_rules, penalises, start_state
+from sonorant.speech.decoding import DecodingConfig, DecodingDescription, Pace
 
 STREAMS, CODES, ADVANCES, CHANNELS, WIDTH = 2, 11, 4, 6, 8
 SILENCE = (3, 7)

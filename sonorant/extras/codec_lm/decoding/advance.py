@@ -9,28 +9,13 @@ a device waits for an earlier one to be read, and a step can be compiled or capt
 
 import math
 from collections.abc import Sequence
-from enum import IntEnum
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sonorant.speech.decoding.state import LONGEST_PERIOD, Array, Rules, State
-
-
-class FinishReason(IntEnum):
-    """How an utterance ended: what went wrong first."""
-
-    WELL = 0
-    """The pointer left the last phoneme in time."""
-    BUDGET = 1
-    """It was cut where its budget ended."""
-    STUCK = 2
-    """The pointer stood on one phoneme too long and was pushed on."""
-    SILENCE = 3
-    """Silence longer than a pause."""
-    REPETITION = 4
-    """The same 1 to 8 frames, again and again."""
+from sonorant.extras.codec_lm.decoding.state import LONGEST_PERIOD, Array, Rules, State
+from sonorant.speech.speaking import FinishReason
 
 
 class Watch(NamedTuple):

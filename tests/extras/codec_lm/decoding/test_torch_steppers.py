@@ -15,18 +15,18 @@ import pytest
 import torch
 
 from sonorant.errors import SonorantError
+from sonorant.extras.codec_lm.decoding.attempts import Spoken, decode_texts
+from sonorant.extras.codec_lm.decoding.session import Prompt, Session, TokenRuntime
+from sonorant.extras.codec_lm.decoding.state import draws, make_rules, start_state
 from sonorant.extras.codec_lm.saved import load_language_model
 from sonorant.extras.codec_lm.torch_dynamic import DynamicStepper, TorchStep
 from sonorant.extras.codec_lm.torch_runtime import StaticTokenRuntime, TorchTokenRuntime, Warmed
 from sonorant.extras.codec_lm.torch_static import Rooms, Shapes, StaticStepper, Tally, in_place
 from sonorant.speech.bundle import Bundle, read_bundle
-from sonorant.speech.decoding.attempts import Spoken, decode_texts
-from sonorant.speech.decoding.session import Prompt, Session
-from sonorant.speech.decoding.settings import DecodingConfig, DecodingDescription
-from sonorant.speech.decoding.state import draws, make_rules, start_state
-from sonorant.speech.runtimes import RUNTIMES, LoadOptions, TokenRuntime, load_runtime
+from sonorant.speech.decoding import DecodingConfig, DecodingDescription
+from sonorant.speech.runtimes import RUNTIMES, LoadOptions, load_runtime
 from sonorant.speech.voice import Voice
-from tests.speech.decoding.tiny_model import CONFIG, DESCRIPTION
+from tests.extras.codec_lm.decoding.tiny_model import CONFIG, DESCRIPTION
 from tests.support.tiny_voice import write_trained_codec_lm
 
 SLOTS, BATCHES = (64, 128, 256), (1, 2, 4)

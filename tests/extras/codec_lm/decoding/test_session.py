@@ -7,9 +7,17 @@ import numpy as np
 import pytest
 
 from sonorant.errors import SonorantError
-from sonorant.speech.decoding.session import Prompt, Session
-from sonorant.speech.decoding.state import Rules, State, cut_state, make_rules, padded_rules, padded_state, start_state
-from tests.speech.decoding.tiny_model import CODES, CONFIG, DESCRIPTION, SILENCE, STREAMS, TinyStepper, texts
+from sonorant.extras.codec_lm.decoding.session import Prompt, Session
+from sonorant.extras.codec_lm.decoding.state import (
+    Rules,
+    State,
+    cut_state,
+    make_rules,
+    padded_rules,
+    padded_state,
+    start_state,
+)
+from tests.extras.codec_lm.decoding.tiny_model import CODES, CONFIG, DESCRIPTION, SILENCE, STREAMS, TinyStepper, texts
 
 DRAWN = {"temperature": 0.9, "top_k": 8, "top_p": 0.95, "repetition_penalty": 1.2, "advance": "sample"}
 LENGTHS = (9, 3, 17, 12)

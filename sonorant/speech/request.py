@@ -1,0 +1,186 @@
+"""A request to speak, its limits, and what it has used of them."""
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from types import TracebackType
+from typing import Any
+
+from sonorant.audio.arrays import Ints
+from sonorant.errors import SonorantError
+from sonorant.text.arriving import Fragment, Lull
+
+SLOWEST, FASTEST = 0.5, 2.0
+MOST_PITCH, MOST_ENERGY = 12.0, 12.0
+"""Semitones and dB, up or down."""
+CHUNK = 4096
+"""Samples, about a fifth of a second."""
+_END = object()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Upper bounds of one request. The defaults allow a long book and stop anything endless."""
+
+    characters: int = 10_000_000
+    """Of text; about 170 hours of speech."""
+    audio_seconds: float = 720_000.0
+    """Of speech: checked before computing where the family knows the length, else while it is computed."""
+    work_seconds: float = 36_000.0
+    """Computing time by the clock, without waits for text or for the listener."""
+    piece_tokens: int = 4_000
+    """Phonemes of a phrase; a phrase of 400 characters has about 350."""
+    token_seconds: float = 1.0
+    """Mean duration of a phrase's phonemes at speed 1; above it the durations have run away."""
+    silent_characters: int = 20_000
+    """Consecutive characters that cannot be spoken."""
+    frames: int = 512
+    """Mel frames computed at once, which bounds memory."""
+
+    def __post_init__(self) -> None:
+        for limit in fields(self):
+            if not getattr(self, limit.name) > 0:
+                raise SonorantError(f"limit {limit.name} must be above 0, not {getattr(self, limit.name)}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpeechRequest:
+    """A text and how to speak it. Raises SonorantError for a value that is out of range for every voice."""
+
+    text: str | Iterable[Fragment]
+    """May be SSML or hold phonemes and pauses in double brackets (docs/pronunciation.md). An iterable is read as speech
+    needs it; another thread may write an `ArrivingText`."""
+    speaker: str | None = None
+    """None = the voice's first."""
+    speed: float = 1.0
+    """2.0 is twice as fast; 0.5 to 2.0. The family codec_lm has its own pace, 1.0."""
+    pitch: float = 0.0
+    """Semitones higher, -12 to 12; the melody stays. For voices with an encoder that takes it."""
+    energy: float = 0.0
+    """dB louder, -12 to 12; the timbre changes as a speaker's does. As `pitch`."""
+    markup: bool = True
+    """False speaks brackets and tags as ordinary characters."""
+    lexicon: Mapping[str, str] = field(default_factory=dict)
+    """Words and their phonemes; they override the voice's lexicon."""
+    timings: bool = False
+    """Fill `Speech.completed` with the time of each word."""
+    whole: bool = False
+    """Return nothing of a sentence before all of it is decoded, so that failed attempts can be discarded."""
+    chunk: int = CHUNK
+    """Samples of each chunk but the last; with text in fragments, but the last of each phrase."""
+    limits: Limits = field(default_factory=Limits)
+    seed: int | None = None
+    """Family codec_lm only, as all that follow: of the noise that codes are drawn with; None = 0. It restarts with each
+    sentence, so a sentence sounds the same anywhere."""
+    decoding: Mapping[str, Any] = field(default_factory=dict)
+    """Changes to the voice's `DecodingConfig`, such as {"temperature": 0.7}."""
+    candidates: int = 1
+    """How often each sentence is spoken; the best is kept. More than 1 needs `whole`."""
+    prompt: Ints | None = None
+    """Codes (P, G) of a reference to continue, from `Voice.prompt`."""
+    lookahead: int | None = None
+    """Code frames that the first part waits for beyond its own; None = all that its samples depend on. Fewer start
+    speech sooner and change the end of that part slightly."""
+
+    def __post_init__(self) -> None:
+        if self.chunk < 1:
+            raise SonorantError(f"chunk must be at least 1 sample, not {self.chunk}")
+        if not SLOWEST <= self.speed <= FASTEST:
+            raise SonorantError(f"speed must be {SLOWEST} to {FASTEST}, not {self.speed}")
+        for name, most, unit in (("pitch", MOST_PITCH, "semitones"), ("energy", MOST_ENERGY, "dB")):
+            if not -most <= (value := getattr(self, name)) <= most:
+                raise SonorantError(f"{name} must be {-most:g} to {most:g} {unit}, not {value:g}")
+
+    @property
+    def decodes(self) -> bool:
+        """Whether it has settings that only voices of the family codec_lm take."""
+        given = (self.seed, self.prompt, self.lookahead)
+        return bool(self.decoding) or self.candidates != 1 or any(value is not None for value in given)
+
+
+class Allowance:
+    """What one request has used of its limits. As a context manager it counts computing time, without waits for text.
+    Every method raises SonorantError when a limit is reached."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.characters = 0
+        self.audio_seconds = 0.0
+        self.work_seconds = 0.0
+        self._silent = 0
+        self._since = 0.0
+
+    def __enter__(self) -> None:
+        self._since = time.perf_counter()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.work_seconds += time.perf_counter() - self._since
+
+    def read(self, text: str | Iterable[Fragment]) -> Iterator[Fragment]:
+        """Yield the text's fragments and count their characters."""
+        if not isinstance(text, Iterable):
+            raise SonorantError(
+                f"the text is of type {type(text).__name__}; give a string, strings, or an ArrivingText, into which "
+                "a coroutine can write"
+            )
+        fragments = iter([text] if isinstance(text, str) else text)
+        while (fragment := self._wait_for(fragments)) is not _END:
+            if isinstance(fragment, Lull):
+                yield fragment
+                continue
+            if not isinstance(fragment, str):
+                raise SonorantError(f"the text holds a fragment of type {type(fragment).__name__}; give strings")
+            self.characters += len(fragment)
+            if self.characters > self.limits.characters:
+                raise SonorantError(
+                    f"the text has more than {self.limits.characters} characters, the most for one request; split "
+                    "the text"
+                )
+            yield fragment
+
+    def _wait_for(self, fragments: Iterator[Fragment]) -> object:
+        self.work_seconds += time.perf_counter() - self._since
+        fragment = next(fragments, _END)
+        self._since = time.perf_counter()
+        return fragment
+
+    def take_piece(self, characters: int, tokens: int) -> None:
+        """Count a phrase; `tokens` is 0 if nothing in it can be spoken."""
+        self._silent = 0 if tokens else self._silent + characters
+        if self._silent > self.limits.silent_characters:
+            raise SonorantError(
+                f"nothing can be spoken in {self._silent} characters in a row, at most "
+                f"{self.limits.silent_characters}; leave them out"
+            )
+        if tokens > self.limits.piece_tokens:
+            raise SonorantError(
+                f"a sentence of the text has {tokens} phonemes, at most {self.limits.piece_tokens} are spoken in one "
+                "breath; divide it by full stops"
+            )
+        self.check_work()
+
+    def check_durations(self, seconds: float, tokens: int) -> None:
+        """Reject a phrase that would last no time or too long, in seconds at speed 1."""
+        if not 0 < seconds <= tokens * self.limits.token_seconds:
+            raise SonorantError(
+                f"the voice's durations have run away: {seconds:.1f} seconds for {tokens} phonemes, at most "
+                f"{self.limits.token_seconds:g} each; train the acoustic model further"
+            )
+
+    def take_audio(self, seconds: float) -> None:
+        """Count speech before it is returned."""
+        self.audio_seconds += seconds
+        if self.audio_seconds > self.limits.audio_seconds:
+            raise SonorantError(
+                f"the speech would be longer than {self.limits.audio_seconds:g} seconds, the most for one "
+                "request; split the text"
+            )
+
+    def check_work(self) -> None:
+        """Check the computing time; call it before expensive steps."""
+        if self.work_seconds + time.perf_counter() - self._since > self.limits.work_seconds:
+            raise SonorantError(
+                f"the speech took longer than {self.limits.work_seconds:g} seconds to compute; split the text"
+            )
