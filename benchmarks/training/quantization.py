@@ -26,8 +26,7 @@ from sonorant.evaluation.recordings import held_out, score, spoken_text
 from sonorant.evaluation.renderings import render
 from sonorant.export.bundling import Sources, corpus_lengths, export_variants
 from sonorant.export.onnx_graph import ExportConfig
-from sonorant.export.quantization.kept_model import above, summary
-from sonorant.export.quantization.quantize import PostTrained, QuantizeConfig, decide, post_train
+from sonorant.export.quantization.quantize import PostTrained, QuantizeConfig, above, decide, post_train, summary
 from sonorant.families.parallel.acoustic_training import AcousticTrainConfig, VocoderTrainConfig
 from sonorant.features.feature_store import FeatureStore
 from sonorant.layers.model_folder import load_model

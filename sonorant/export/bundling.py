@@ -1,4 +1,4 @@
-"""Trained models become one voice bundle of several precisions."""
+"""Export two trained models as one voice bundle of several precisions."""
 
 import tempfile
 from collections.abc import Sequence
@@ -13,8 +13,8 @@ import onnx
 from sonorant.audio.arrays import Integers, Ints
 from sonorant.errors import SonorantError
 from sonorant.export.distances import Arrays, batches
+from sonorant.export.half import export_halves
 from sonorant.export.onnx_graph import ExportConfig
-from sonorant.export.ranges import export_halves
 from sonorant.files import read_json
 from sonorant.plugins import all_families, load_family
 from sonorant.speech.bundle import (
@@ -36,51 +36,50 @@ from sonorant.text.user_lexicon import Lexicon
 
 @dataclass(frozen=True)
 class Sources:
-    """What a voice is exported from."""
+    """Inputs of an export."""
 
     predictor: Path
-    """Trained folder of the model that speaks: acoustic or language model, which says of what family the voice is."""
+    """Trained folder of the predictor (acoustic or language model), which determines the family."""
     waveform: Path
-    """Trained folder of the model that sounds: vocoder or codec."""
+    """Trained folder of the vocoder or codec."""
     quantized: tuple[Path, Path] | None = None
-    """The two fake-quantised, for the variant int8; None: there is none."""
+    """The two fake-quantised folders, for the variant int8."""
     utterances: Sequence[Integers] = ()
-    """Token ids (N, 3) each, to measure ranges on; the variants fp16 and bf16 are written where there are some."""
+    """Token ids (N, 3) each, to measure ranges on; without any, no fp16 and bf16 are written."""
     decoding: DecodingConfig | None = None
-    """How codes are chosen where nothing else is asked for, for a family that speaks codes one after the other."""
+    """Defaults of the voice, for families that decode codes one by one."""
 
 
 class Models(Protocol):
-    """The two models of a voice, and what differs from family to family in making a bundle of them."""
+    """The two models of a voice: a family's part of the export."""
 
     @property
     def described(self) -> dict[str, Any]:
-        """`model.json` of the model that speaks."""
+        """`model.json` of the predictor."""
 
     @property
     def waveform_described(self) -> dict[str, Any]:
-        """`model.json` of the model that sounds."""
+        """`model.json` of the waveform model."""
 
     @property
-    def receptive_field(self) -> ReceptiveField:
-        """How far the graphs see."""
+    def receptive_field(self) -> ReceptiveField: ...
 
     def check_pair(self, waveform: Path) -> None:
-        """Raise SonorantError, naming the folder `waveform`, if the two models do not belong together."""
+        """Raise SonorantError, naming the folder `waveform`, if the models do not fit each other."""
 
     def write_graphs(self, files: dict[str, Path], config: ExportConfig) -> None:
-        """Write the family's graphs: name to file; of the optional ones those that the voice has. Raises SonorantError
+        """Write the family's graphs to `files` by name; optional ones only if the voice has them. Raises SonorantError
         if one is not valid ONNX."""
 
     def write_prompt(self, path: Path, config: ExportConfig) -> bool:
-        """Write the graph from a reference recording to codes; False if the voice has none."""
+        """Write the graph from a reference recording to codes; return False if the voice has none."""
 
     def graph_inputs(self, files: dict[str, Path], batches: Sequence[Arrays]) -> dict[str, list[Arrays]]:
-        """Inputs of each graph on the way from tokens to samples, to measure the ranges of 16-bit variants on. Empty if
-        the family has no such variants."""
+        """Inputs of each graph, computed from batches of tokens, to measure ranges on. Empty if the family has no
+        16-bit variants."""
 
     def decoding(self, defaults: DecodingConfig | None) -> DecodingDescription | None:
-        """How codes are decoded, or None. Raises SonorantError if that needs defaults and there are none."""
+        """Description of the decoding, or None. Raises SonorantError if it needs defaults and there are none."""
 
 
 def export_voice(
@@ -91,16 +90,15 @@ def export_voice(
     config: ExportConfig,
     decoding: DecodingConfig | None = None,
 ) -> None:
-    """Write a voice bundle of float32 graphs alone; see `export_variants`."""
+    """Write a voice bundle with float32 graphs only; see `export_variants`."""
     export_variants(Sources(predictor, waveform, decoding=decoding), out, lengths, config)
 
 
 def export_variants(sources: Sources, out: Path, lengths: Lengths, config: ExportConfig) -> dict[str, Any]:
-    """Write the voice bundle `out` with all its variants, atomically; the same sources give the same bytes.
+    """Write the voice bundle `out` with all variants, atomically; the same sources give the same bytes.
 
-    `lengths`: of the training corpus. Returns what was measured for the 16-bit variants, `{variant: {graph: {nodes,
-    kept, largest, loss}}}`, see `sonorant.export.ranges`. Raises SonorantError if a folder holds no such model, or the
-    models do not belong together.
+    `lengths`: of the training corpus. Returns the report of `sonorant.export.half.export_halves`. Raises SonorantError
+    if a folder holds no such model, or the models do not fit each other.
     """
     family = family_of(sources.predictor)
     models = load_family(family).models(sources.predictor, sources.waveform)
@@ -116,7 +114,7 @@ def export_variants(sources: Sources, out: Path, lengths: Lengths, config: Expor
         if given and (inputs := models.graph_inputs(files["fp32"], given)):
             written, halves = export_halves(files["fp32"], inputs, folder, config)
             files |= written
-        if quantized is not None:  # whose layers write QuantizeLinear and DequantizeLinear themselves
+        if quantized is not None:  # its layers write QuantizeLinear and DequantizeLinear
             files["int8"] = _write_graphs(family, quantized, folder, "int8", config)
         reference = folder / "reference.fp32.onnx"
         prompted = models.write_prompt(reference, config)
@@ -150,7 +148,6 @@ def export_variants(sources: Sources, out: Path, lengths: Lengths, config: Expor
 
 
 def _write_lexicon(entries: dict[str, str] | None, language: str, folder: Path) -> Path | None:
-    """The user's lexicon that the model learned with, as a file."""
     if entries is None:
         return None
     file = folder / LEXICON
@@ -159,7 +156,7 @@ def _write_lexicon(entries: dict[str, str] | None, language: str, folder: Path) 
 
 
 def family_of(predictor: Path) -> str:
-    """The family whose model that speaks lies in the folder. Raises SonorantError if that is no such model."""
+    """The family of a trained predictor. Raises SonorantError if the folder holds none."""
     kind = read_json(predictor / "model.json").get("kind")
     for family in all_families():
         if family.predictor.name == kind:
@@ -186,7 +183,7 @@ def _load_quantized(family: str, folders: tuple[Path, Path]) -> Models:
 
 
 def corpus_lengths(tokens: Ints, frames: Ints) -> Lengths:
-    """Token and frame counts of a corpus' utterances (U,) -> what the bundle tells of them."""
+    """Token and frame counts of a corpus' utterances (U,) -> their quantiles for the bundle."""
 
     def four(counts: Ints) -> tuple[int, int, int, int]:
         shortest, median, p95, longest = np.percentile(counts, [0, 50, 95, 100], method="higher").astype(int).tolist()
@@ -196,7 +193,7 @@ def corpus_lengths(tokens: Ints, frames: Ints) -> Lengths:
 
 
 def read_tensors(file: Path) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-    """Inputs and outputs of an ONNX file as the bundle tells them. Raises SonorantError if it is no such file."""
+    """Inputs and outputs of an ONNX file. Raises SonorantError if it is no ONNX graph."""
     try:
         graph = onnx.load(file, load_external_data=False).graph
     except Exception as error:  # protobuf raises classes of its own
@@ -207,7 +204,6 @@ def read_tensors(file: Path) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
 
 
 def _describe(files: dict[str, Path]) -> Graph:
-    """A graph by the files of its variants."""
     inputs, outputs = read_tensors(files["fp32"])
     variants = {variant: BundledFile.of(file, variant) for variant, file in files.items()}
     return Graph(inputs=inputs, outputs=outputs, variants=variants, default_variant="fp32")

@@ -1,4 +1,4 @@
-"""One runtime with one variant, and the parity checks it must pass, in order. Each family derives its own candidate."""
+"""The parity checks of one runtime with one variant. Each family derives its own candidate."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -17,30 +17,30 @@ from sonorant.speech.bundle import Bundle
 from sonorant.speech.runtimes import LoadOptions, RuntimeRow, extra_runtimes, load_runtime, runtime_row
 
 LONGEST_LINE = 300
-"""Characters kept of what somebody else's code says went wrong."""
+"""Characters kept of a foreign error message."""
 IN_FLOAT = "not run: its model has no layer in int8"
 Trained = tuple[Path, Path]
 
 
 class NotRun(Exception):
-    """A candidate cannot run on this machine, and why."""
+    """Why a candidate cannot run on this machine."""
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What the trained models compute under torch."""
+    """The output of the trained models under torch."""
 
     runtime: Any
-    """Their runtime, of the family's interface."""
+    """With the family's interface."""
     cases: Sequence[Any]
-    """Of the family's class of cases."""
+    """Of a class of the family."""
     name: str
-    """For a person, such as "torch"."""
+    """For readers, such as "torch"."""
 
 
 @dataclass(frozen=True)
 class Candidate(ABC):
-    """What is checked, and against what."""
+    """A runtime and a variant, and the reference to compare it with."""
 
     bundle: Bundle
     runtime: str
@@ -48,28 +48,27 @@ class Candidate(ABC):
     trained: Trained | None
     """The models that the variant was exported from."""
     expected: Expected
-    """What those compute."""
+    """Output of `trained`."""
     of_float: Expected
-    """What the float models compute."""
+    """Output of the float models."""
     config: VerifyConfig
 
     @abstractmethod
     def computing(self) -> dict[str, Callable[[], Any]]:
-        """The family's own checks, which compute, as `checks`."""
+        """The family's own checks, in the form of `checks`."""
 
     @property
     def row(self) -> RuntimeRow:
-        """What the runtime needs and can do."""
+        """Of the runtime."""
         return runtime_row(self.runtime)
 
     @property
     def checks(self) -> dict[str, Callable[[], Any]]:
-        """Key in the report -> the check that gives the figures under it, in order."""
+        """Checks in order, by their key in the report; each returns its figures."""
         files = {"files": self._files, "interface": self._interface, "static": self._static}
-        if not self.row.standalone:  # it runs the trained folders, no file of the bundle
+        if not self.row.standalone:  # it runs the trained folders
             files = {}
         integers = {"integers": self._integers} if self.variant == "int8" and self.row.on_cpu_kernels else {}
-        # Last: what is wrong is worth knowing before what is merely large.
         size = {"size": self._size} if self.variant == "int8" and files else {}
         return {**files, **integers, "load": self._load, **self.computing(), **size}
 
@@ -83,7 +82,7 @@ class Candidate(ABC):
         return "as every runtime counts on"
 
     def _static(self) -> dict[str, Any]:
-        """A finding stops TensorRT alone: others do not have its rules."""
+        """Findings fail strict runtimes only."""
         checks = [extra.check_graph for extra in extra_runtimes().values()]
         findings = {
             graph: [finding for check in checks for finding in check(self.file(graph))] for graph in self.bundle.graphs
@@ -94,7 +93,7 @@ class Candidate(ABC):
         return {"findings": findings}
 
     def _integers(self) -> dict[str, Any]:
-        """A codec that others have trained stays in float as a whole: its graph has nothing to be found."""
+        """A pretrained codec stays in float as a whole."""
         models = self._quantizations()
         return {
             graph: check_integers(graph, self.file(graph)) if model.get("layers") else IN_FLOAT
@@ -106,7 +105,7 @@ class Candidate(ABC):
         return "loaded"
 
     def _size(self) -> str:
-        """Of the graphs that int8 could have made smaller: a codec that others have trained has no layer to try."""
+        """Of graphs with a layer that could be int8; a pretrained codec has none."""
         weighed = [
             graph for graph, model in self._quantizations().items() if model.get("layers") or model.get("float_layers")
         ]
@@ -123,14 +122,14 @@ class Candidate(ABC):
         return f"{graphs} have {over_fp32:.4f} of fp32's bytes"
 
     def _quantizations(self) -> dict[str, dict[str, Any]]:
-        """By graph: what `quantize` made of the model that it holds."""
+        """`quantization` of `model.json`, by graph."""
         assert self.trained is not None
         speech, sound = (read_json(folder / "model.json").get("quantization", {}) for folder in self.trained)
         of_sound = load_family(self.bundle.description.family).waveform_graphs
         return {graph: sound if graph in of_sound else speech for graph in self.bundle.graphs}
 
     def _what_is_float(self) -> str:
-        """What makes the variant large, and what makes it smaller; layers as `<kind of model> <layer>`."""
+        """Why the variant is large, and how to make it smaller."""
         layers = [
             f"{folder.name} {layer}"
             for folder in self.trained or ()
@@ -145,37 +144,35 @@ class Candidate(ABC):
 
     @cached_property
     def audio(self) -> MelConfig:
-        """What the voice's samples are."""
         return MelConfig(**asdict(self.bundle.description.audio))
 
     @cached_property
     def loaded(self) -> Any:
-        """The runtime with the variant, of the family's interface. Raises what `refused` says."""
+        """The loaded runtime with the family's interface. Raises the exception of `refused`."""
         try:
             return load_runtime(self.runtime, self.bundle, self.options())
         except SonorantError as error:
             raise self.refused(str(error)) from None
 
     def options(self) -> LoadOptions:
-        """How the runtime is loaded."""
         return LoadOptions(variant=self.variant, trained=self.trained)
 
     def refused(self, why: str) -> Exception:
-        """What it means that the runtime does not load the variant."""
-        # What runs everywhere and does not take the variant is no fault of the machine.
+        """The exception for a runtime that does not load the variant."""
+        # A runtime without requirements should load every variant.
         return NotRun(why) if self.row.needs else Fault(why)
 
     def tolerance(self, variant: str | None = None) -> Tolerance:
-        """Of the candidate's variant, or of another."""
+        """Of a variant, None = the candidate's."""
         return self.config.tolerance(variant or self.variant, self.bundle.description.family)
 
     def file(self, graph: str) -> Path:
-        """Of the candidate's variant."""
+        """File of a graph in the candidate's variant."""
         return self.bundle.graph_file(graph, self.variant)
 
 
 def run_checks(candidate: Candidate) -> dict[str, Any] | str:
-    """`{passed, failed, <check>: figures}`, up to the first check that fails, or "not run: <why>"."""
+    """Run the checks up to the first that fails. Returns `{passed, failed, <check>: figures}` or "not run: <why>"."""
     found: dict[str, Any] = {"passed": False, "failed": None}
     for name, check in candidate.checks.items():
         told = "values" if name == "graphs" else name
@@ -185,12 +182,11 @@ def run_checks(candidate: Candidate) -> dict[str, Any] | str:
             return found | {"failed": f"{told}: {fault}"}
         except NotRun as why:
             return f"not run: {why}"
-        # Of any class: a node that breaks, memory that runs out; the other candidates have no part in it.
-        except Exception as error:
+        except Exception as error:  # of any class: a broken node, no memory; other candidates go on
             return found | {"failed": f"{told}: {type(error).__name__}: {one_line(error)}"}
     return found | {"passed": True}
 
 
 def one_line(error: Exception) -> str:
-    """What somebody else's code says, cut."""
+    """The message in one line, cut."""
     return " ".join(str(error).split())[:LONGEST_LINE]

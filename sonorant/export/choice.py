@@ -1,11 +1,10 @@
-"""Choose the variant that ships, and write the bundle that holds it.
+"""Choose the variant that ships, and write its bundle.
 
-The choice is a pure function of the figures of every candidate (`<runtime>/<variant>`). fp32 ships unless another
-passes every parity check, is understood about as well, and is certainly faster: by the interval of ratios measured in
-turn with fp32, not by two medians, either of which may be noise. Where no recogniser had the language, nothing is known
-to be understood as well as fp32. Nor is a variant chosen that the gates of `champion` would refuse where they let fp32
-pass: what is faster and refused serves nobody. The shipped bundle holds the variants that passed; the chosen one is the
-default.
+The choice is a pure function of the figures of all candidates (`<runtime>/<variant>`). fp32 ships unless another
+passes every parity check, is about as intelligible, and is certainly faster: by the confidence interval of ratios
+measured alternately with fp32. Without a recogniser of the language no other variant is known to be as intelligible. A
+variant that the gates of `champion` would refuse is not chosen if they accept fp32. The shipped bundle holds all
+variants that passed; the chosen one is the default.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,22 +18,22 @@ from sonorant.speech.runtimes import BASELINE, REFERENCE, runtime_row
 
 Target = Literal["latency", "throughput"]
 HEARD_UNDER = "onnxruntime"
-"""The runtime under which `evaluate` has every variant recognised."""
+"""Runtime of the recognised speech."""
 SENTENCES = "medium"
 TARGETS: dict[Target, str] = {"latency": "threads_all", "throughput": "threads_1"}
-"""The timing that is compared. All cores finish one sentence soonest; a core each finishes most sentences an hour."""
+"""Key of the compared timing."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChooseConfig:
-    """Section `choose` of params.yaml: what another variant must reach to replace fp32."""
+    """Section `choose` of params.yaml: conditions for replacing fp32."""
 
     target: Target
-    """latency: a medium sentence on all cores; throughput: the same on one thread, as when each core has a request."""
+    """latency: a medium sentence on all cores; throughput: on one thread, for one request a core."""
     max_wer_above_fp32: float
-    """Points of word error rate on the same sentences."""
+    """Percentage points of word error rate on the same sentences."""
     min_speedup: float
-    """Times fp32's speed, which the low end of the ratio's 95 % interval must reach."""
+    """Multiple of fp32's speed that the low end of the 95 % interval must reach."""
 
     def __post_init__(self) -> None:
         if self.max_wer_above_fp32 < 0:
@@ -45,17 +44,16 @@ class ChooseConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class CandidateRow:
-    """A candidate's figures and result; a figure that was not measured is None."""
+    """Figures and result of a candidate; None = not measured."""
 
     candidate: str
     passed: bool
-    """Whether it may ship: it passed every parity check and is understood well enough."""
+    """Every parity check and the word error rate."""
     reason: str
-    """One line."""
     p50_ms: float | None
     rtf: float | None
     speedup: float | None
-    """Times the speed of `BASELINE`, measured in turn."""
+    """Multiple of the speed of `BASELINE`, measured alternately."""
     speedup_ci95: list[float] | None
     wer: float | None
     wer_above_fp32: float | None
@@ -72,18 +70,16 @@ class CandidateRow:
 
     @property
     def standalone(self) -> bool:
-        """Whether its runtime needs nothing but the bundle."""
+        """Whether its runtime needs only the bundle."""
         return runtime_row(self.runtime).standalone
 
 
 def choose(
     metrics: Mapping[str, Any], config: ChooseConfig, gates: Callable[[str], str] = lambda _: ""
 ) -> dict[str, Any]:
-    """The content of reports/choice.json from that of reports/metrics.json, which holds the results of `verify`.
+    """The content of reports/choice.json from that of reports/metrics.json.
 
-    `gates`: why a candidate would not be champion; empty: it would.
-
-    Raises SonorantError if fp32 under ONNX Runtime, which ships if nothing else does, did not pass.
+    `gates`: why a candidate would not be champion; empty = it would. Raises SonorantError if onnxruntime/fp32 failed.
     """
     try:
         candidates = dict.fromkeys([BASELINE, *metrics["parity"], *metrics["speed"]])
@@ -107,7 +103,7 @@ def choose(
 
 
 def shipped_variants(choice: Mapping[str, Any]) -> list[str]:
-    """The variants that passed under a runtime that needs nothing but the bundle, including the chosen one."""
+    """Variants that passed under a runtime that needs only the bundle, including the chosen one."""
     passed = [row["candidate"].split("/", 1) for row in choice["table"] if row["passed"]]
     return list(dict.fromkeys(variant for runtime, variant in passed if runtime_row(runtime).standalone))
 
@@ -117,7 +113,7 @@ def _row(candidate: str, metrics: Mapping[str, Any], config: ChooseConfig) -> Ca
     heard, speed = metrics["intelligibility"].get(variant), metrics["speed"].get(candidate)
     parity = metrics["parity"].get(candidate)
     ran = isinstance(parity, dict) and parity["passed"]
-    own = runtime_row(runtime).standalone  # torch runs the trained models, which were not heard or weighed
+    own = runtime_row(runtime).standalone  # torch runs the trained models: not recognised, not weighed
     judged: Mapping[str, Any] = heard if ran and own and isinstance(heard, dict) else {}
     timed: Mapping[str, Any] = speed[SENTENCES][TARGETS[config.target]] if isinstance(speed, dict) else {}
     above = judged.get("above_fp32", {})
@@ -140,8 +136,8 @@ def _row(candidate: str, metrics: Mapping[str, Any], config: ChooseConfig) -> Ca
 
 
 def _refused(candidate: str, parity: Any, heard: Any, everyone: Any, speed: Any, config: ChooseConfig) -> str | None:
-    """Why a candidate may not ship, or None. `everyone`: what was heard in the recordings; where that is why the
-    recogniser did not run, only fp32 may ship, because no other is known to be understood as well."""
+    """Why a candidate may not ship, or None. `everyone`: the recogniser's result for the recordings; if it could not
+    run, only fp32 may ship."""
     if candidate == REFERENCE:
         return None if isinstance(speed, dict) else speed
     if not isinstance(parity, dict):
@@ -163,12 +159,12 @@ def _refused(candidate: str, parity: Any, heard: Any, everyone: Any, speed: Any,
 
 
 def _kept_back(row: CandidateRow, refused: str) -> CandidateRow:
-    """A row with why the gates keep its candidate from being chosen. The bundle holds it all the same."""
+    """Add why the gates prevent the choice; the bundle holds the variant anyway."""
     return replace(row, reason=f"fp32 may be champion and this may not: {refused}") if refused else row
 
 
 def _where_heard(candidate: str) -> str:
-    """What to add to a word error rate that was measured under another runtime."""
+    """Note for a word error rate measured under another runtime."""
     return "" if candidate.split("/", 1)[0] == HEARD_UNDER else f" as heard under {HEARD_UNDER}"
 
 
@@ -177,7 +173,7 @@ def _certainly_faster(row: CandidateRow, config: ChooseConfig) -> bool:
 
 
 def _standing(row: CandidateRow, config: ChooseConfig) -> str:
-    """How a candidate that passed stands beside fp32."""
+    """Compare a candidate that passed with fp32, in a line."""
     if row.speedup_ci95 is None:
         return "passed: what the others are compared with"
     low, high = row.speedup_ci95
@@ -209,10 +205,8 @@ def _sentence(best: CandidateRow, rows: list[CandidateRow], config: ChooseConfig
 
 
 def ship(exported: Bundle, choice: Mapping[str, Any], out: Path) -> None:
-    """Write the bundle `out` from the `exported` one, atomically.
-
-    Raises SonorantError if a graph lacks the chosen variant, or a file is damaged.
-    """
+    """Write the bundle `out` from the `exported` one, atomically. Raises SonorantError if a graph lacks the chosen
+    variant or a file is damaged."""
     variants, default = shipped_variants(choice), choice["variant"]
     exports = exported.description.graphs
     graphs = {name: _kept(exported, name, graph, variants, default) for name, graph in exports.items()}

@@ -1,10 +1,9 @@
-"""Inputs to compare runtimes on, and how far two results are apart, in measures that suit each output.
+"""Inputs to compare runtimes on, and distances between two results.
 
-The largest difference says little about int8: where a value lies on the border of two steps, two correct computations
-may choose differently, and everything after differs by a step. Means barely move then, but every wrong scale or
-constant moves them: states and mel are compared by a root mean square relative to the signal, mel and samples by
-decibels of the log-mel. A small phase error moves samples far without being heard, so samples are compared by
-correlation, which falls a little then, and turns over with a wrong sign."""
+The largest difference is no measure for int8: two correct computations may round a value to neighbouring steps. Means
+barely move then, but every wrong scale or constant moves them: states and mel are compared by root mean square relative
+to the signal, mel and samples by decibels of the log-mel. An inaudible phase error changes samples much, so samples are
+also compared by correlation, which detects a wrong sign."""
 
 from __future__ import annotations
 
@@ -21,15 +20,16 @@ from sonorant.audio.mel import MelConfig, log_mel
 from sonorant.export.tolerance import Fault, Tolerance
 
 SPEEDS, PITCHES, ENERGIES = (1.0, 0.5, 2.0), (0.0, 3.0, -3.0), (0.0, -6.0, 6.0)
-"""What the cases take in turn: times as fast, semitones higher, dB louder."""
+"""Of the cases in turn: factor, semitones, dB."""
 TOGETHER = 3
-"""Utterances in a padded batch."""
+"""Utterances of a padded batch."""
 Arrays = dict[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
 class Case:
-    """A batch on its way through the graphs, each given torch's output of the one before: only its own errors count."""
+    """A batch and torch's output of each graph. Each graph is compared on torch's inputs, so only its own errors
+    count."""
 
     inputs: Arrays
     """Of the encoder."""
@@ -37,12 +37,12 @@ class Case:
     ends: Ints
     mel: Floats
     frames: Floats
-    """The mel as the vocoder takes it, with what it is told of pitch."""
+    """Input of the vocoder: the mel and the source's rows."""
     samples: Floats
 
     @property
     def batch(self) -> int:
-        """Utterances."""
+        """Rows."""
         return len(self.ends)
 
     @property
@@ -61,7 +61,7 @@ class Case:
         return np.arange(self.lengths.max())
 
     def row(self, number: int) -> Case:
-        """One utterance of the batch, its padding cut off."""
+        """One utterance of the batch, without padding."""
         tokens, frames = int(self.inputs["lengths"][number]), int(self.lengths[number])
         one = slice(number, number + 1)
         inputs = {name: values[one] for name, values in self.inputs.items()} | {
@@ -117,18 +117,18 @@ DECIBELS = 20 / np.log(10)
 
 @dataclass(frozen=True)
 class Difference:
-    """How far an output is from what was expected."""
+    """Distance of an output from its reference."""
 
     output: str
     max_abs_diff: float
     relative_error: float
     log_mel_db: float | None = None
-    """None for states, which are no sound."""
+    """None for states."""
     correlation: float | None = None
-    """Of samples, -1 to 1; None for the others, and where silence is expected."""
+    """-1 to 1; None if not samples or if silence is expected."""
 
     def check(self, tolerance: Tolerance, where: str, other: str) -> None:
-        """Raise Fault, beginning with `where`, if this is too far from `other`, such as "torch"."""
+        """Raise Fault, beginning with `where`, if the distance from `other` exceeds the tolerance."""
         measures: list[tuple[str, float | None, float]] = [("max_abs_diff", self.max_abs_diff, tolerance.max_abs_diff)]
         if self.output != "samples":
             measures.append(("relative_error", self.relative_error, tolerance.relative_error))
@@ -144,7 +144,7 @@ class Difference:
 
 
 def difference(output: str, got: NDArray[Any], expected: NDArray[Any], audio: MelConfig, where: str) -> Difference:
-    """Measure one output of floats. Raises Fault as `check_comparable`."""
+    """Compare one floating-point output. Raises Fault as `check_comparable`."""
     check_comparable(got, expected, where)
     error = got.astype(np.float64) - expected
     size = float(np.sqrt(np.mean(np.square(expected, dtype=np.float64)))) if expected.size else 0.0
@@ -160,14 +160,14 @@ def difference(output: str, got: NDArray[Any], expected: NDArray[Any], audio: Me
 
 
 def _correlation(got: NDArray[Any], expected: NDArray[Any]) -> float:
-    """Of values around zero, as samples are; 0 where `got` is silent."""
+    """Without subtracting means; 0 if `got` is silent."""
     a, b = (values.astype(np.float64).ravel() for values in (got, expected))
     size = np.sqrt((a @ a) * (b @ b))
     return float(a @ b / size) if size else 0.0
 
 
 def check_ends(got: NDArray[Any], expected: NDArray[Any], tolerance: Tolerance, where: str, other: str) -> int:
-    """The largest difference of tokens' ends in frames. Raises Fault as `check_comparable`, or beyond the tolerance."""
+    """Largest difference of token ends in frames. Raises Fault as `check_comparable`, or beyond the tolerance."""
     check_comparable(got, expected, where)
     frames, share = tolerance.frames
     off = np.abs(got - expected)
@@ -180,7 +180,7 @@ def check_ends(got: NDArray[Any], expected: NDArray[Any], tolerance: Tolerance, 
 
 
 def check_comparable(got: NDArray[Any], expected: NDArray[Any], where: str) -> None:
-    """Raise Fault, beginning with `where`, where dtype or shape differ or a value is not finite."""
+    """Raise Fault, beginning with `where`, if dtype or shape differ or a value is not finite."""
     if got.dtype != expected.dtype or got.shape != expected.shape:
         raise Fault(f"{where}: {got.dtype} {got.shape} instead of {expected.dtype} {expected.shape}")
     if not np.isfinite(got).all():

@@ -1,5 +1,5 @@
-"""Checks of a variant's files before they run: they are the bundle's, their inputs and outputs are what every runtime
-expects, and int8 graphs store int8 and compute in integers."""
+"""Checks of a variant's files before they run: their bytes, their inputs and outputs, and that int8 graphs store int8
+and compute in integers."""
 
 import tempfile
 from collections import Counter
@@ -20,11 +20,11 @@ from sonorant.speech.bundle import Bundle
 
 Dtypes = dict[str, str]
 Interface = dict[str, tuple[Dtypes, Dtypes]]
-"""By graph: names and dtypes of the inputs and outputs that every runtime counts on."""
+"""By graph: names and dtypes of inputs and outputs."""
 
 
 def check_files(bundle: Bundle, variant: str) -> dict[str, int]:
-    """Bytes of each graph's file. Raises Fault where one is absent or not the bytes that the bundle describes."""
+    """Bytes of each graph's file. Raises Fault if one is missing or damaged."""
     try:
         return {graph: bundle.graph_file(graph, variant).stat().st_size for graph in bundle.graphs}
     except SonorantError as error:
@@ -32,7 +32,8 @@ def check_files(bundle: Bundle, variant: str) -> dict[str, int]:
 
 
 def check_interface(bundle: Bundle, variant: str) -> None:
-    """Raise Fault naming the graph whose inputs or outputs have other names, dtypes or shapes than runtimes expect."""
+    """Raise Fault for a graph whose inputs or outputs differ in name, dtype or shape from the family's interface or
+    voice.json."""
     for graph, wanted in load_family(bundle.description.family).interface(bundle.description).items():
         described = bundle.description.graphs[graph]
         try:
@@ -54,16 +55,16 @@ def check_interface(bundle: Bundle, variant: str) -> None:
 LAYERS = ("MatMul", "Gemm", "Conv", "ConvTranspose")
 """Operators with weights."""
 INTEGER_KERNELS = ("QLinearConv", "QLinearMatMul", "MatMulIntegerToFloat", "QGemm", "ConvInteger", "MatMulInteger")
-"""What ONNX Runtime makes of quantised layers."""
+"""ONNX Runtime's operators for quantised layers."""
 NO_KERNEL = ("ConvTranspose",)
-"""What ONNX Runtime computes in float although it is quantised; TensorRT does not."""
+"""Quantised layers that ONNX Runtime computes in float; TensorRT does not."""
 
 
 def check_integers(graph: str, file: Path) -> dict[str, Any]:
-    """`{layers, kernels: {operator: count}, in_float: [names]}`: quantised layers, and how ONNX Runtime computes them.
+    """Quantised layers and how ONNX Runtime computes them: `{layers, kernels: {operator: count}, in_float: [names]}`.
 
-    Raises Fault naming graph and node if weights are not stored as int8, a zero-point is not 0, a scale is not constant
-    and positive, or a layer that ONNX Runtime could compute in integers is left in float.
+    Raises Fault naming graph and node if weights are not int8, a zero-point is not 0, a scale is not constant and
+    positive, or a layer with an integer kernel is computed in float.
     """
     model = onnx.load(file)
     layers = _quantized_layers(graph, model)
@@ -84,7 +85,7 @@ def check_integers(graph: str, file: Path) -> dict[str, Any]:
 
 
 def _quantized_layers(graph: str, model: onnx.ModelProto) -> list[onnx.NodeProto]:
-    """The layers whose weights are int8 constants; every scale and zero-point of the graph is checked on the way."""
+    """Layers whose weights are int8 constants. Checks every scale and zero-point."""
     constants = {constant.name: constant for constant in model.graph.initializer}
     stored = set()
     for node in model.graph.node:
@@ -119,7 +120,7 @@ def _complaints(node: onnx.NodeProto, constants: dict[str, onnx.TensorProto]) ->
 
 
 def _optimized(graph: str, file: Path) -> onnx.ModelProto:
-    """The graph as ONNX Runtime runs it on this machine's CPU."""
+    """The graph after ONNX Runtime's optimisation for this CPU."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     with tempfile.TemporaryDirectory() as folder:
@@ -134,5 +135,5 @@ def _optimized(graph: str, file: Path) -> onnx.ModelProto:
 
 
 def opset_of(model: onnx.ModelProto) -> int:
-    """Version of ONNX' own operators."""
+    """Version of ONNX' operators."""
     return next(each.version for each in model.opset_import if each.domain in ("", "ai.onnx"))

@@ -1,4 +1,4 @@
-"""A traced module as an ONNX graph: valid, the same bytes every time, for inputs of any size."""
+"""Write a traced module as an ONNX graph: valid, reproducible to the byte, for inputs of any size."""
 
 import contextlib
 import io
@@ -19,14 +19,14 @@ from sonorant.errors import SonorantError
 
 @dataclass(frozen=True, kw_only=True)
 class ExportConfig:
-    """How graphs are written."""
+    """Section `export` of params.yaml."""
 
     opset: int
-    """ONNX operator set of the graphs, 18 to 23; fewer engines read newer ones. bf16 always uses at least 22."""
+    """ONNX operator set, 18 to 23; fewer engines read newer ones. bf16 uses at least 22."""
     headroom: float = 8.0
-    """A node whose values on real data, times this, go beyond a 16-bit format stays in float32."""
+    """A node whose values times this exceed the 16-bit format stays in float32."""
     max_loss: float = 8.0
-    """So does a node that errs by more roundings of the format than this, relative to its result."""
+    """A node whose relative error exceeds this many roundings of the format stays in float32."""
 
     def __post_init__(self) -> None:
         if self.headroom < 1 or self.max_loss <= 0:
@@ -36,15 +36,14 @@ class ExportConfig:
 
 
 class Traced(nn.Module):
-    """A model behind the forward pass that the exporter takes: a subclass names its arguments as the graph's inputs."""
+    """Wraps a model for the exporter. A subclass' `forward` names its arguments as the graph's inputs."""
 
     def __init__(self, model: Any) -> None:
         super().__init__()
         self.model = model
 
 
-# In the examples all sizes differ, and none is 0 or 1: the tracer would take equal sizes for one and the same, and 0 or
-# 1 for constants.
+# All sizes of examples differ and none is 0 or 1: the tracer unifies equal sizes and makes 0 and 1 constants.
 
 
 def write_graph(
@@ -55,16 +54,12 @@ def write_graph(
     path: Path,
     config: ExportConfig,
 ) -> None:
-    """Write what `module` computes from keyword arguments.
+    """Trace `module` in evaluation mode and write its graph to `path`.
 
     Args:
-        module: is put into evaluation mode.
-        example: arguments to trace it with; a list of tensors stands for as many inputs of the graph.
-        inputs: the graph's inputs in the order of the arguments, and the dimensions of each that vary, axis to name.
-            Those of the outputs follow from them, never from values: engines need that.
+        example: keyword arguments; a list of tensors stands for as many inputs of the graph.
+        inputs: the graph's inputs in the order of the arguments, each with its varying dimensions, axis to name.
         outputs: names of the results.
-        path: of the file.
-        config: how graphs are written.
 
     Raises SonorantError if the result is not valid ONNX.
     """
@@ -100,7 +95,7 @@ def write_graph(
 
 
 def _name_dimensions(model: onnx.ModelProto, shapes: dict[str, dict[int, str]]) -> None:
-    """Give the varying dimensions their names back; the tracer numbers them (s13)."""
+    """Restore the names of varying dimensions; the tracer numbers them (s13)."""
     names = {}
     for value in model.graph.input:
         for axis, name in shapes[value.name].items():
@@ -114,7 +109,7 @@ def _name_dimensions(model: onnx.ModelProto, shapes: dict[str, dict[int, str]]) 
 
 
 def _strip(model: onnx.ModelProto) -> None:
-    """Remove the exporter's notes: they hold this machine's paths and source lines, so files would differ."""
+    """Remove the exporter's metadata, which holds paths and source lines of this machine."""
     graph = model.graph
     for part in [
         model,
@@ -131,8 +126,8 @@ def _strip(model: onnx.ModelProto) -> None:
 
 
 def _own_weights(graph: onnx.GraphProto) -> None:
-    """Give each node that takes a dequantised weight a weight and a zero point of its own: ONNX Runtime, where it makes
-    weights unsigned (`sonorant.speech.onnx_sessions.SUMS_THAT_FIT`), fails on one that several nodes share."""
+    """Copy dequantised weights and zero points that several nodes share: ONNX Runtime fails on shared ones when it
+    makes weights unsigned (`sonorant.speech.onnx_sessions.SUMS_THAT_FIT`)."""
     constants = {constant.name: constant for constant in graph.initializer}
     weights = {
         node.output[0]: node for node in graph.node if node.op_type == "DequantizeLinear" and node.input[0] in constants
@@ -140,7 +135,7 @@ def _own_weights(graph: onnx.GraphProto) -> None:
     taken: set[str] = set()
 
     def own(name: str) -> str:
-        """The constant of this name for the first that asks, a copy of another name for each other."""
+        """The constant for its first user, a renamed copy for each other."""
         if name not in taken:
             taken.add(name)
             return name
@@ -152,12 +147,12 @@ def _own_weights(graph: onnx.GraphProto) -> None:
     ordered = onnx.GraphProto()
     for node in graph.node:
         if node.output[0] in weights:
-            continue  # each goes before the nodes that take it
+            continue  # inserted before each user
         for place, value in enumerate(node.input):
             if value in weights:
                 weight = onnx.NodeProto()
                 weight.CopyFrom(weights[value])
-                for constant in (0, 2):  # the weight and its zero point, if it has one
+                for constant in (0, 2):  # weight and zero point, if any
                     if constant < len(weight.input):
                         weight.input[constant] = own(weight.input[constant])
                 if value in taken:
@@ -172,7 +167,7 @@ def _own_weights(graph: onnx.GraphProto) -> None:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep the exporter's progress and advice from the terminal; its exceptions still arrive."""
+    """Silence the exporter's progress and advice."""
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "torch.export", "onnxscript", "onnx_ir")]
     levels = [logger.level for logger in loggers]
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):

@@ -1,4 +1,4 @@
-"""How close is equal, for each precision and family: section `verify` of the settings."""
+"""Tolerances by precision and family: section `verify` of params.yaml."""
 
 from dataclasses import dataclass
 
@@ -6,14 +6,14 @@ from sonorant.errors import SonorantError
 from sonorant.plugins import family_names
 
 FROM_FLOAT = "int8_from_float"
-"""Under this name the tolerances of int8 against the float models stand."""
+"""Name of the tolerances of int8 against the float models."""
 FRAMES = (2.0, 0.02)
-"""By how much a token's end may be off in precisions below fp32: frames, and a share of the time until then."""
+"""Tolerance of token ends below fp32: frames, plus a share of the time until then."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tolerance:
-    """How close is equal."""
+    """Tolerance of one variant."""
 
     max_abs_diff: float
     """Of states, log-mel (natural logarithm) and samples (full scale 1)."""
@@ -22,30 +22,30 @@ class Tolerance:
     log_mel_db: float
     """Mean absolute difference of log-mel; mel and samples."""
     correlation: float
-    """Of samples, at least: everything else is blind to a changed sign."""
+    """Of samples, at least; the only measure that detects a changed sign."""
     frames: tuple[float, float] = (0.0, 0.0)
-    """By how much a token's end may be off: frames, and in addition a share of the time until then."""
+    """Of token ends: frames, plus a share of the time until then."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class VerifyConfig:
-    """What is checked, and how close is equal, by variant: int8 against the fake-quantised models, int8_from_float
-    against the float ones."""
+    """Runtimes to check and tolerances by variant: int8 against the fake-quantised models, int8_from_float against the
+    float ones."""
 
     max_abs_diff: dict[str, float]
-    """Largest difference, on states, log-mel (natural logarithm) and samples (full scale 1)."""
+    """Of states, log-mel (natural logarithm) and samples (full scale 1)."""
     relative_error: dict[str, float | dict[str, float]]
-    """Root mean square of the difference relative to the values, of states and log-mel; one figure, or one a family."""
+    """Root mean square of the difference relative to the values, of states and log-mel; one number, or one a family."""
     log_mel_db: dict[str, float]
     """Mean absolute difference of the log-mel, of mel and samples."""
     correlation: dict[str, float]
     """Of the samples with those expected, at least; -1 to 1."""
     tokens: dict[str, float]
-    """Share of the greedy tokens, at least, that are those of the models; of voices that speak code by code."""
+    """Least share of greedy tokens that equal the models', for voices that decode code by code."""
     int8_size: float
-    """Bytes of int8 graphs over those of fp32, at most; only graphs with a layer that could be int8 count."""
+    """Largest bytes of int8 graphs over those of fp32, for graphs with a layer that could be int8."""
     runtimes: list[str]
-    """Runtimes to check, keys of `sonorant.speech.runtimes.RUNTIMES`. Compiling takes minutes on a CPU."""
+    """Names of `sonorant.speech.runtimes.all_runtimes`. Compiling takes minutes on a CPU."""
 
     def __post_init__(self) -> None:
         for name in ("max_abs_diff", "relative_error", "log_mel_db", "correlation"):
@@ -63,7 +63,7 @@ class VerifyConfig:
                 raise ValueError(f"tokens must be above 0 and at most 1 for {variant}, not {self.tokens.get(variant)}")
 
     def tolerance(self, variant: str, family: str) -> Tolerance:
-        """Of one variant of a voice of a family. Raises SonorantError if there is none."""
+        """Tolerance of a variant for a family. Raises SonorantError if there is none."""
         if variant not in self.max_abs_diff:
             raise SonorantError(
                 f"no tolerance for variant '{variant}'; add it to section verify: {', '.join(self.max_abs_diff)}"
@@ -78,9 +78,8 @@ class VerifyConfig:
 
 
 def _of(value: float | dict[str, float], family: str) -> float:
-    """The figure of a family."""
     return value[family] if isinstance(value, dict) else value
 
 
 class Fault(Exception):
-    """One candidate computes something else than it should; one line that names graph, output, length and figure."""
+    """A failed check of a candidate: one line with graph, output, length and figure."""

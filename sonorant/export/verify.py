@@ -1,9 +1,9 @@
 """The parity checks: every runtime that can run here with every variant of a voice, compared with torch.
 
-In order: files, interface, static (what TensorRT would refuse), integers (int8 under ONNX Runtime), load, values, float
-(int8 against the float models), written (fp16 as the file says), tokens (of autoregressive voices), padding, parts,
-size (int8). A failing check stops its candidate and no other. int8 is compared with torch's fake-quantised models,
-everything else with its float models."""
+Checks in order: files, interface, static (rules of plug-in runtimes), integers (int8 under ONNX Runtime), load, values,
+float (int8 against the float models), written (fp16 against its file), tokens (autoregressive voices), padding, parts,
+size (int8). A failed check ends its candidate only. int8 is compared with torch's fake-quantised models, the others
+with its float models."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -29,11 +29,10 @@ def verify_voice(
     quantized: Trained | None = None,
 ) -> dict[str, dict[str, Any] | str]:
     """Check every candidate. `trained`: folders of predictor and waveform model; `utterances`: token ids (N, 3) each,
-    shortest first; `quantized`: folders of the fake-quantised models, needed if the bundle has int8.
+    shortest first; `quantized`: folders of the fake-quantised models, needed for int8.
 
-    Returns `{"<runtime>/<variant>": {passed, failed, <check>: its figures} or "not run: <why>"}`; `graphs` holds the
-    figures of the check `values`. Raises SonorantError if onnxruntime/fp32 fails, or the settings name an unknown
-    runtime.
+    Returns `{"<runtime>/<variant>": {passed, failed, <check>: figures} or "not run: <why>"}`; `graphs` holds the
+    figures of the check `values`. Raises SonorantError if onnxruntime/fp32 fails or a configured runtime is unknown.
     """
     for runtime in config.runtimes:
         try:

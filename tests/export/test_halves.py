@@ -11,9 +11,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from sonorant.export.half import FORMATS, HalfFormat, to_half
+from sonorant.export.half import FORMATS, HalfFormat, keep, measure, to_half
 from sonorant.export.onnx_graph import ExportConfig
-from sonorant.export.ranges import keep, measure
 from sonorant.families.parallel.synthesis import vocoder_frames
 from sonorant.plugins import load_family
 from sonorant.speech.runtimes import LoadOptions, load_runtime

@@ -22,7 +22,7 @@ def test_the_server_alone_imports_what_serves() -> None:
     assert [path for path in importers() if not path.startswith("sonorant/serving/")] == []
 
 
-@pytest.mark.parametrize("module", ["runtime/voice.py", "serving/worker.py", "serving/mother.py", "say.py"])
+@pytest.mark.parametrize("module", ["speech/voice.py", "serving/speech_worker.py", "serving/mother.py", "cli/say.py"])
 def test_a_process_that_speaks_imports_no_server(module: str) -> None:
     speaks = {str(path.relative_to(ROOT)) for path in closure(ROOT / "sonorant" / module)}
     assert speaks & importers() == set()

@@ -26,14 +26,14 @@ TEXT = "The rain had stopped, and nobody came. " * 5
 
 HANGS_ONCE = """\
 import pathlib, sys, time
-from sonorant.serving import mother, worker
-hung, advance = pathlib.Path(sys.argv[3]), worker._Turn.advance
+from sonorant.serving import mother, speech_worker
+hung, advance = pathlib.Path(sys.argv[3]), speech_worker._Turn.advance
 def advance_or_hang(turn):
     if turn.given == 2 and not hung.exists():
         hung.touch()
         time.sleep(1e6)
     return advance(turn)
-worker.HUNG_SECONDS, worker._Turn.advance = 1.0, advance_or_hang
+speech_worker.HUNG_SECONDS, speech_worker._Turn.advance = 1.0, advance_or_hang
 mother.main()
 """
 

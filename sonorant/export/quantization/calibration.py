@@ -1,8 +1,7 @@
-"""Post-training quantisation: scales from activations on training data, the cost of each layer in int8 by itself, and
-the model with those quantised that bear it.
+"""Post-training quantisation: scales from activations on training data, and the cost of each layer alone in int8.
 
-The largest absolute value seen becomes 127 ("min-max"). On validation data it lost less than the least mean squared
-error and percentiles, which clip the few large activations that carry much (docs/log/export.md)."""
+The largest absolute value becomes 127 ("min-max"). On validation data this lost less than least mean squared error and
+percentiles, which clip large activations (docs/log/export.md)."""
 
 import copy
 import dataclasses
@@ -20,11 +19,11 @@ from sonorant.export.quantization.utterance_losses import Judged
 from sonorant.layers.quantized import LARGEST, LAYERS, quantize_layers, quantized
 
 Scales = dict[str, dict[str, float]]
-"""By layer: `input_scale`, and `output_scale` where the quantised layer has one."""
+"""By layer: `input_scale`, and `output_scale` if the quantised layer has one."""
 
 
 def calibrate(model: nn.Module, names: Iterable[str], run: Callable[[nn.Module], Any]) -> Scales:
-    """Scales of the layers `names` of a float model that `run(model)` uses. The same data give the same scales."""
+    """Scales of the layers `names` of a float model, from the data that `run(model)` sends through it."""
     largest: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     with torch.no_grad(), _watched(model, names, largest):
         run(model)
@@ -65,7 +64,7 @@ def _observer(largest: dict[str, float]) -> Callable[..., None]:
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """What one layer costs when it alone computes in int8, against the float model on the same utterances."""
+    """Cost of a layer alone in int8, against the float model on the same utterances."""
 
     layer: str
     kind: str
@@ -75,14 +74,13 @@ class Sensitivity:
     loss_percent: float
     """Rise of the mean validation loss, percent."""
     error: float
-    """Rise of the mean of what else the judge measures."""
+    """Rise of the mean of the judge's `measure`."""
     measure: str
-    """The name of that, see `Judged`."""
     stays_float: bool
-    """Whether the loss rose by more than is allowed."""
+    """Whether `loss_percent` exceeds the limit."""
 
     def row(self) -> dict[str, Any]:
-        """Of the report."""
+        """For the report."""
         kept = {name: value for name, value in dataclasses.asdict(self).items() if name not in ("error", "measure")}
         return kept | {self.measure: self.error}
 
@@ -90,7 +88,7 @@ class Sensitivity:
 def sensitivity_of(
     model: nn.Module, scales: Scales, judge: Callable[[nn.Module], Judged], max_layer_loss: float, label: str
 ) -> list[Sensitivity]:
-    """Try each layer in int8 by itself, in the order of the scales. `label` names the progress bar."""
+    """Test each layer alone in int8, in the order of the scales. `label`: of the progress bar."""
     as_float = judge(model)
     rows = []
     for name in tqdm(scales, desc=f"sensitivity ({label})", unit="layer"):
@@ -106,7 +104,7 @@ def sensitivity_of(
 
 
 def quantized_copy(model: nn.Module, names: Iterable[str], scales: Scales) -> nn.Module:
-    """A copy of a float model in evaluation mode in which the layers `names` compute in int8."""
+    """A copy of a float model in evaluation mode with the layers `names` in int8."""
     copied = copy.deepcopy(model)
     quantize_layers(copied, names)
     set_scales(copied, scales)

@@ -1,4 +1,4 @@
-"""From a trained float model to the int8 one that ships, and the figures that led to it."""
+"""Quantise a trained model to int8, decide whether its training in int8 pays, and report the figures."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,37 +9,38 @@ from numpy.typing import NDArray
 from torch import nn
 
 from sonorant.export.quantization.calibration import Scales, Sensitivity, calibrate, quantized_copy, sensitivity_of
-from sonorant.export.quantization.kept_model import above, choose, in_words, summary
 from sonorant.export.quantization.utterance_losses import Judge, Judged
 from sonorant.features.feature_store import FeatureStore
 from sonorant.layers.model_folder import load_model, save_model
 from sonorant.layers.quantized import quantizable
 from sonorant.plugins import all_kinds, model_kind
+from sonorant.training.intervals import bootstrap
 from sonorant.training.recipe import utterances_of
+
+RESAMPLES = 2000
 
 
 @dataclass(frozen=True, kw_only=True)
 class QuantizeConfig:
-    """What may be lost, and how long to train against it."""
+    """Section `quantize` of params.yaml."""
 
     method: Literal["auto", "ptq", "qat"]
     """`ptq`: calibrate only; `qat`: continue training in int8; `auto`: train only if calibration exceeds `max_loss`,
-    then ship the better of the two, the calibrated one in doubt."""
+    then ship the better model, the calibrated one in doubt."""
     max_loss: float = 1.0
-    """Rise of the validation loss in percent (far end of the paired 95 % interval) beyond which `auto` trains. The
-    default is for settings of before."""
+    """Rise of the validation loss in percent (upper end of the paired 95 % interval) above which `auto` trains."""
     auto_trains: list[str]
-    """Kinds of model that `auto` may train in int8; the others ship after calibration alone."""
+    """Kinds of model that `auto` may train in int8."""
     calibration_utterances: int
-    """Utterances of the training split whose largest activations become the scales."""
+    """Training utterances whose largest activations become the scales."""
     sensitivity_utterances: int
-    """Utterances of the validation split that each layer is tried on alone."""
+    """Validation utterances for testing single layers."""
     max_layer_loss: float
-    """A layer stays in float if it alone, in int8, raises the validation loss by more than so many percent."""
+    """A layer that alone in int8 raises the validation loss by more percent stays in float."""
     steps: int
-    """Optimizer steps of the training in int8; all other settings but those below are those of the float training."""
+    """Optimizer steps in int8; other settings are those of the float training."""
     learning_rate: float
-    """Its peak, reached after a tenth of the steps."""
+    """Peak, reached after a tenth of the steps."""
 
     def __post_init__(self) -> None:
         for name in ("calibration_utterances", "sensitivity_utterances", "steps"):
@@ -52,8 +53,8 @@ class QuantizeConfig:
             raise ValueError("learning_rate must be above 0")
 
     def why_not_trained(self, kind: str, above_float: dict[str, Any]) -> str | None:
-        """Why a model of this kind is not trained on in int8, for a person; None where it is. `above_float`: the cost
-        of calibration, see `comparison.above`."""
+        """Why a model of this kind is not trained in int8; None if it is. `above_float`: cost of calibration, from
+        `above`."""
         if self.method == "ptq":
             return "quantize.method is ptq"
         if (why := model_kind(kind).why_no_qat) or self.method == "qat":
@@ -68,11 +69,11 @@ class QuantizeConfig:
 
 @dataclass(frozen=True)
 class PostTrained:
-    """A model after post-training quantisation, with what is needed to judge its rivals."""
+    """A model after post-training quantisation, with what a comparison needs."""
 
     kind: str
     description: dict[str, Any]
-    """Content of its `model.json`."""
+    """`model.json`."""
     model: nn.Module
     judge: Judge
     as_float: Judged
@@ -82,7 +83,7 @@ class PostTrained:
 
     @property
     def above_float(self) -> dict[str, Any]:
-        """What calibration costs, see `comparison.above`."""
+        """Cost of calibration."""
         return above(self.as_ptq, self.as_float)
 
     def save(self, folder: Path) -> None:
@@ -92,9 +93,8 @@ class PostTrained:
 def post_train(
     kind: str, folder: Path, features: Path, train: dict[str, Any], config: QuantizeConfig, codes: Path | None = None
 ) -> PostTrained:
-    """Calibrate the float model in `folder`, try each layer by itself, and quantise those that bear it. `train`: fields
-    of the model's training config; `codes`: token store, for kinds that learn codes. Raises SonorantError if `folder`,
-    `features` or `codes` hold something else."""
+    """Calibrate the float model in `folder`, test each layer alone, and quantise those within `max_layer_loss`.
+    `train`: fields of the model's training config; `codes`: token store, for kinds that learn codes."""
     model, description = load_model(folder, kind)
     of_kind = model_kind(kind)
     recipe = of_kind.recipe(description["config"], train, features, codes)
@@ -114,8 +114,7 @@ def post_train(
 
 
 def decide(ptq: PostTrained, qat: Path | None, config: QuantizeConfig) -> tuple[str, dict[str, Any]]:
-    """`ptq` or `qat`, whichever ships, and the report. `qat`: folder of the model trained in int8; None where
-    `config.why_not_trained` says why."""
+    """`ptq` or `qat`, whichever ships, and the report. `qat`: folder of the model trained in int8, if it was."""
     figures: dict[str, Any] = {
         "float": summary(ptq.as_float),
         "ptq": summary(ptq.as_ptq) | {"above_float": ptq.above_float},
@@ -141,7 +140,7 @@ def decide(ptq: PostTrained, qat: Path | None, config: QuantizeConfig) -> tuple[
 
 
 def in_float(sensitivity: list[Sensitivity]) -> str:
-    """Layers that stay float, the bytes of their weights and their share: why int8 is not a quarter of the size."""
+    """Layers that stay float, their bytes and share: why int8 is not a quarter of the size."""
     if not sensitivity:
         return "all of it stays float, as others trained it"
     kept = [row for row in sensitivity if row.stays_float]
@@ -151,6 +150,54 @@ def in_float(sensitivity: list[Sensitivity]) -> str:
 
 
 def spread(store: FeatureStore, split: str, count: int) -> NDArray[np.int64]:
-    """Indices of up to `count` utterances, evenly spaced in a split. Raises SonorantError if there are none."""
+    """Indices of up to `count` utterances, evenly spaced in a split."""
     items = utterances_of(store, split)
     return items[np.unique(np.linspace(0, len(items) - 1, count).round().astype(int))]
+
+
+def summary(judged: Judged) -> dict[str, Any]:
+    """Means over utterances with 95 % intervals."""
+    return {
+        "loss": _rounded(judged.loss.mean()),
+        "loss_ci95": interval(judged.loss),
+        judged.measure: _rounded(judged.error.mean()),
+        f"{judged.measure}_ci95": interval(judged.error),
+        "utterances": len(judged.loss),
+    }
+
+
+def above(judged: Judged, baseline: Judged) -> dict[str, Any]:
+    """Difference to a baseline on the same utterances, with paired 95 % intervals; negative is better."""
+    loss = judged.loss - baseline.loss
+    percent = 100.0 / float(baseline.loss.mean())
+    error = judged.error - baseline.error
+    return {
+        "loss_percent": _rounded(percent * loss.mean()),
+        "loss_percent_ci95": interval(percent * loss),
+        judged.measure: _rounded(error.mean()),
+        f"{judged.measure}_ci95": interval(error),
+    }
+
+
+def interval(values: NDArray[np.float64]) -> list[float]:
+    """95 % interval of the mean of (U,) values."""
+    return [_rounded(end) for end in bootstrap(np.mean, values, resamples=RESAMPLES)]
+
+
+def in_words(difference: dict[str, Any]) -> str:
+    """Such as "the validation loss by +0.44 % (paired 95 % interval ...)"; `difference`: from `above`."""
+    low, high = difference["loss_percent_ci95"]
+    interval = f"paired 95 % interval {low:+.2f} to {high:+.2f}"
+    return f"the validation loss by {difference['loss_percent']:+.2f} % ({interval})"
+
+
+def choose(qat_above_ptq: dict[str, Any]) -> tuple[str, str]:
+    """`ptq` or `qat`, and why in one line. Trained weights ship only if the whole interval of their loss is lower."""
+    measured = f"training in int8 changed {in_words(qat_above_ptq)}"
+    if qat_above_ptq["loss_percent_ci95"][1] < 0.0:
+        return "qat", f"{measured}: it ships"
+    return "ptq", f"{measured}: it brings nothing over post-training quantisation, which ships"
+
+
+def _rounded(value: float) -> float:
+    return round(float(value), 5)

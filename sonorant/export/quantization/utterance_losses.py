@@ -1,5 +1,5 @@
-"""How well a model does, by utterance, so that two models can be compared in pairs. The judges of predictors are in
-their families; waveform models share the one here."""
+"""Losses by utterance, for paired comparisons. The judges of predictors are in their families; waveform models share
+the one here."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,35 +16,35 @@ from sonorant.training.recipe import Recipe, weighted
 from sonorant.training.waveform import WaveformRecipe
 
 DECIBELS = 20.0 / np.log(10.0)
-"""Of a step of one in the natural logarithm of a magnitude."""
+"""Of one natural logarithm of magnitude."""
 LOG_MEL_DB = "log_mel_db"
 """Mean distance to the recording's log-mel in dB; acoustic models use the float model's durations."""
 
 
 @dataclass(frozen=True)
 class Judged:
-    """Figures of a model, one an utterance: (U,) float64."""
+    """Figures by utterance: (U,) float64."""
 
     loss: Doubles
-    """What its training makes small, on this utterance alone."""
+    """Training loss of the utterance alone."""
     error: Doubles
-    """What a person can imagine, in the unit of `measure`; the less the better."""
+    """In the unit of `measure`; lower is better."""
     measure: str
-    """Its name, such as `LOG_MEL_DB`."""
+    """Such as `LOG_MEL_DB`."""
 
 
 class Judge(Protocol):
-    """Judges the models of one recipe on the utterances it was made with."""
+    """Judges models of one recipe on fixed utterances."""
 
     def run(self, model: nn.Module) -> None:
-        """Send the utterances through the model, as they pass it in use."""
+        """Send the utterances through the model as in use."""
 
     def __call__(self, model: nn.Module) -> Judged:
         """Judge a model in evaluation mode."""
 
 
 class WaveformJudge:
-    """Judges models from mel to samples on whole utterances."""
+    """Judges vocoders on whole utterances."""
 
     def __init__(self, recipe: WaveformRecipe, items: Ints) -> None:
         self.recipe = recipe
@@ -55,17 +55,15 @@ class WaveformJudge:
         return SegmentBatches(self.recipe.store, [planned], int(self.recipe.store.frames[item]))[0]
 
     def sounding(self, model: nn.Module, batch: Batch) -> nn.Module:
-        """The module that makes samples of the mel in a batch of one utterance: the model itself."""
+        """The vocoder for a batch of one utterance: the model itself."""
         return model
 
     def run(self, model: nn.Module) -> None:
-        """Send the utterances' mels through the model."""
         for batch in self.batches:
             self.sounding(model, batch)(batch["frames"])
 
     @torch.no_grad()
     def __call__(self, model: nn.Module) -> Judged:
-        """Judge a model in evaluation mode."""
         phase = self.recipe.losses(model)
         summed = [self.recipe.losses(self.sounding(model, batch)).module(batch, 0) for batch in self.batches]
         losses = [float(weighted(phase, one, {"segments": 1.0})) for one in summed]
@@ -73,7 +71,7 @@ class WaveformJudge:
 
 
 def alone(recipe: Recipe, items: Ints) -> Iterator[tuple[MicroBatch, Batch]]:
-    """Each utterance as a batch of its own, in the order of `items`."""
+    """Each utterance as a batch of one, in the order of `items`."""
     planned = [MicroBatch(0, 0, item[None]) for item in items]
     batches: Any = recipe.dataset(planned)
     for number, one in enumerate(planned):

@@ -10,8 +10,7 @@ import torch
 from sonorant.audio.pitch import ROWS, SOURCE_ROWS, SourceRows
 from sonorant.errors import SonorantError
 from sonorant.export.quantization.calibration import Sensitivity, calibrate, sensitivity_of
-from sonorant.export.quantization.kept_model import above, choose
-from sonorant.export.quantization.quantize import PostTrained, QuantizeConfig, decide, post_train, spread
+from sonorant.export.quantization.quantize import PostTrained, QuantizeConfig, above, choose, decide, post_train, spread
 from sonorant.export.quantization.utterance_losses import Judged
 from sonorant.extras.codec_lm.codec import Codec
 from sonorant.families.parallel.vocoder import SourceFilter, Vocoder
