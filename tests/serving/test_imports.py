@@ -29,6 +29,6 @@ def test_a_process_that_speaks_imports_no_server(module: str) -> None:
 
 
 def test_the_command_line_imports_it_only_to_serve() -> None:
-    look = "import sys, sonorant.cli.main; sonorant.cli.main._parser(); print(*sys.modules)"
+    look = "import sys, sonorant.cli.main; sonorant.cli.main._parser([]); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", look], cwd=ROOT, capture_output=True, text=True, check=True)
     assert SERVER & set(done.stdout.split()) == set()
