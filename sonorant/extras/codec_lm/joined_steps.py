@@ -3,7 +3,7 @@
 A step reads all weights for however few rows, so four rows take little longer than one. Whoever asks for steps has them
 computed for everybody (Yu et al. 2022, "Orca": batches are formed anew for each step), whose own turn then finds them
 made. Rows come and go between any two steps, each with a position, rules and noise of its own. A row has the codes that
-it has alone: ONNX Runtime's products on CPUs gave each row the same bits in any batch (`benchmarks batching`)."""
+it has alone: ONNX Runtime's products on CPUs gave each row the same bits in any batch."""
 
 from __future__ import annotations
 
