@@ -24,8 +24,7 @@ from flows.nodes import Nodes, first_part, other_nodes
 from flows.workers import check_workers, cluster
 from flows.workspace import bring_back, check_settings, make_workspace
 from sonorant.errors import SonorantError
-from sonorant.files import read_json
-from sonorant.locks import locked
+from sonorant.files import locked, read_json
 from sonorant.processes import SCHEDULER
 from sonorant.registry.tracking import TrackingUnavailable, describe_execution
 from sonorant.registry.tracking.mlflow_store import shown, store_uri

@@ -1,10 +1,11 @@
-"""Files: written whole or not at all, and read with errors that name file and key."""
+"""Atomic writes, locks, and parsing with errors that name file and key."""
 
 from __future__ import annotations
 
 import dataclasses
 import difflib
 import errno
+import fcntl
 import hashlib
 import json
 import os
@@ -14,10 +15,9 @@ from contextlib import contextmanager, suppress
 from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from sonorant.errors import SonorantError
-from sonorant.locks import locked
 from sonorant.plain import DoubtError, built
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ Value = TypeVar("Value")
 
 
 def flush_to_disk(path: Path) -> None:
-    """fsync a file or a folder; a renamed file survives a power cut only if its folder was flushed too."""
+    """fsync a file or a folder; a rename survives a power cut only if the folder is flushed too."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -37,13 +37,13 @@ def flush_to_disk(path: Path) -> None:
 
 
 _MANY = 100
-"""Files from which flushing the whole file system once is sooner done than an fsync of each, some milliseconds."""
+"""From this many files, one `syncfs` is faster than an fsync of each."""
 _unfinished: set[Path] = set()
-"""Folders of `atomic_folder` that this process is filling."""
+"""Temporary folders of `atomic_folder` in this process."""
 
 
 def flush_tree(folder: Path) -> None:
-    """Flush all files and folders below `folder` to disk; of many, the file system that they are on."""
+    """Flush all files and folders below `folder` to disk."""
     many = next(islice(_below(folder), _MANY, None), None) is not None
     if many and _flush_file_system(folder):
         return
@@ -53,7 +53,7 @@ def flush_tree(folder: Path) -> None:
 
 
 def _below(folder: Path) -> Iterator[Path]:
-    with os.scandir(folder) as entries:  # of a corpus, millions: never in a list
+    with os.scandir(folder) as entries:  # a corpus has millions: no list
         for entry in entries:
             yield Path(entry.path)
             if entry.is_dir(follow_symlinks=False):
@@ -61,7 +61,7 @@ def _below(folder: Path) -> Iterator[Path]:
 
 
 def _flush_file_system(folder: Path) -> bool:
-    """Flush all that is written of the file system of `folder`; False where the system cannot (no `syncfs`)."""
+    """Flush the file system of `folder`; False without `syncfs`."""
     import ctypes
 
     syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
@@ -81,7 +81,7 @@ def _flush_file_system(folder: Path) -> bool:
 def atomic_file(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`; on success flush it and rename it to `path`, on error remove it.
 
-    Within a folder of `atomic_folder`, nothing is flushed until all of it is.
+    Within a folder of `atomic_folder`, flushing is left to that.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -118,9 +118,31 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+def take(file: IO[str]) -> bool:
+    """Lock an open file (flock: until its process ends); False if another process holds it."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+@contextmanager
+def locked(path: Path, waiting: Callable[[], object] = lambda: None) -> Iterator[None]:
+    """Hold the lock file `path`, created if absent; `waiting` is called once if another process holds it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8") as file:
+        if not take(file):
+            waiting()
+            fcntl.flock(file, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:  # not by closing: a forked process may have the file open too
+            fcntl.flock(file, fcntl.LOCK_UN)
+
+
 def user_cache(name: str, fill: Callable[[Path], None]) -> Path:
-    """A folder of the user's cache (XDG_CACHE_HOME). Where it is not there `fill` is given an empty one to fill, in one
-    process at a time; if that fails, there is none."""
+    """A folder of the user's cache (XDG_CACHE_HOME), made atomically by `fill` if absent, in one process at a time."""
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sonorant"
     with locked(caches / f"{name}.lock"):
         if not (caches / name).exists():
@@ -135,7 +157,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write indented JSON atomically; NaN and infinity are refused because JSON has neither."""
+    """Write indented JSON atomically; NaN and infinity raise ValueError: JSON has neither."""
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
@@ -161,14 +183,14 @@ def read_jsonl(path: Path) -> list[dict[str, Any]]:
 
 
 def iterate_jsonl(path: Path) -> Iterator[dict[str, Any]]:
-    """As `read_jsonl`, but one line after the other, so that a long file is never in memory as a whole."""
+    """`read_jsonl` line by line, for files larger than memory."""
     try:
         file = path.open("rb")
     except FileNotFoundError:
         raise SonorantError(f"{path}: no such file; run the stage that writes it (dvc repro)") from None
     with file:
         before = 0
-        for number, line in enumerate(file, 1):  # of bytes: only a line feed ends a line
+        for number, line in enumerate(file, 1):  # bytes: only a line feed ends a line
             try:
                 text = line.decode("utf-8").removesuffix("\n")
                 if text.strip():
@@ -188,8 +210,8 @@ def read_checked(path: Path, kind: type[Value], hint: str = "") -> Value:
 def parse_checked(data: Any, kind: type[Value], file: Path, *, key: str = "", hint: str = "") -> Value:
     """Build the dataclass `kind` from decoded JSON or YAML, strictly: nothing is converted, no unknown key is allowed.
 
-    `file` and `key` say where the data stands, `hint` what to do if it is wrong. Raises SonorantError naming file
-    and key, also for a ValueError from a dataclass's `__post_init__`.
+    `file`, `key`: location for messages; `hint`: the remedy. Raises SonorantError naming file and key, also for a
+    ValueError from `__post_init__`.
     """
     text = json.dumps([data], default=str)
     with suppress(DoubtError):
@@ -229,7 +251,7 @@ def _one_line(problem: ErrorDetails, prefix: str, kind: type) -> str:
 
 
 def did_you_mean(word: str, known: list[str]) -> str:
-    """The end of a message about an unknown word: the closest of the known ones, else all of them."""
+    """Suffix of a message about an unknown word: the closest known one, else all of them."""
     close = difflib.get_close_matches(word, known, n=1)
     return f"; did you mean '{close[0]}'?" if close else f"; allowed: {', '.join(known)}"
 

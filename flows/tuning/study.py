@@ -16,8 +16,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 
 from flows.tuning.search import Search, coded
 from sonorant.errors import SonorantError
-from sonorant.files import parse_checked
-from sonorant.locks import locked
+from sonorant.files import locked, parse_checked
 from sonorant.registry.tracking.mlflow_store import shown
 
 STORAGE = "SONORANT_TUNING_STORAGE"

@@ -25,7 +25,7 @@ from flows.tuning.search import Search
 from flows.tuning.study import ALSO, COMPARES, DETAILS, INTERVALS, LEVEL, LOCKS, SECONDS, TrialFailed
 from flows.workspace import make_workspace
 from sonorant.errors import SonorantError
-from sonorant.locks import locked
+from sonorant.files import locked
 from sonorant.registry.tracking.study import close_trial, open_trial
 from tasks import check_params, params
 

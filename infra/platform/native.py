@@ -22,8 +22,7 @@ from infra.platform.env_file import make_env, write_env
 from infra.platform.programs import as_postgres, postgres_program, program
 from infra.platform.services import CLIENT, MLFLOW_SIGN_IN, PORTS, SERVICES, WEBHOOKS, Service, filled, needed_by
 from sonorant.errors import SonorantError
-from sonorant.files import atomic_file, read_json, write_json
-from sonorant.locks import locked
+from sonorant.files import atomic_file, locked, read_json, write_json
 from tasks.stage import run
 
 START = "make serve STACK=full"

@@ -1,6 +1,6 @@
-"""Arrays of many rows in .npy files: written row by row in little memory, and read by place.
+""".npy files written by appending rows and read by row range.
 
-Rows are read by `pread`. A mapped file reads ahead: where rows are drawn at random, forty times what is asked for.
+Reads use `pread`: with random access, a memory map reads ahead forty times the bytes needed.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ from sonorant.errors import SonorantError
 
 
 class ArrayFile:
-    """The rows of the .npy file at `path`, of one dtype, in C order.
+    """An open .npy file in C order. Attributes: `dtype`, `shape` (rows, *row shape).
 
-    Raises OSError if the file cannot be opened, ValueError if it is no such array or not as long as it says.
-    Attributes: `dtype`, `shape` (rows, *shape of a row).
+    Raises OSError if the file cannot be opened, ValueError if its header or length is wrong.
     """
 
     def __init__(self, path: Path) -> None:
@@ -41,18 +40,17 @@ class ArrayFile:
 
     @property
     def nbytes(self) -> int:
-        """Size of all rows."""
         return len(self) * self._row_bytes
 
     @property
     def removed(self) -> bool:
-        """Whether the file has no name any more: only who has it open can read it."""
+        """Whether the file was unlinked while open."""
         return os.fstat(self._descriptor).st_nlink == 0
 
     def read(self, first: int, count: int) -> np.ndarray:
-        """A copy of `count` rows from `first` on, fewer where the array ends.
+        """A copy of rows `first` to `first + count`, fewer at the end of the array.
 
-        Raises SonorantError if the file has been cut off since it was opened.
+        Raises SonorantError if the file was truncated after it was opened.
         """
         rows = slice(*slice(first, first + count).indices(len(self)))
         found = np.empty((max(0, rows.stop - rows.start), *self.shape[1:]), dtype=self.dtype)
@@ -64,18 +62,17 @@ class ArrayFile:
             except OSError as error:
                 raise SonorantError(f"{self.path}: cannot be read ({error.strerror}); look at its disk") from None
             if not data:
-                raise SonorantError(f"{self.path}: was cut off while it was read; run its stage again (dvc repro)")
+                raise SonorantError(f"{self.path}: truncated while open; run its stage again (dvc repro)")
             wanted[done : done + len(data)] = np.frombuffer(data, dtype=np.uint8)
             done += len(data)
         return found
 
     def read_all(self) -> np.ndarray:
-        """All rows."""
         return self.read(0, len(self))
 
 
 class ArrayWriter:
-    """A .npy file (rows, *row_shape) that grows by appending; hashes what it writes."""
+    """Write a .npy file (rows, *row_shape) by appending, hashing its data."""
 
     def __init__(self, path: Path, dtype: Any, row_shape: tuple[int, ...] = ()) -> None:
         self._path, self._dtype, self._row_shape = path, np.dtype(dtype), row_shape
@@ -88,7 +85,7 @@ class ArrayWriter:
         return self
 
     def append(self, rows: np.ndarray) -> None:
-        """Add rows (n, *row_shape) of the file's dtype."""
+        """Append rows (n, *row_shape)."""
         if rows.dtype != self._dtype or rows.shape[1:] != self._row_shape:
             raise TypeError(f"expected {self._dtype} (n, *{self._row_shape}), got {rows.dtype} {rows.shape}")
         data = rows.tobytes()
@@ -98,7 +95,7 @@ class ArrayWriter:
 
     def __exit__(self, *_: object) -> None:
         self._file.seek(0)
-        self._write_header()  # NumPy's header leaves room for the first dimension to grow
+        self._write_header()  # NumPy pads the header so that the row count can grow
         self._file.close()
 
     def _write_header(self) -> None:
@@ -107,27 +104,27 @@ class ArrayWriter:
 
     @property
     def sha256(self) -> str:
-        """Of the data, as `array_hash` finds it."""
+        """Equal to `array_hash` of the file."""
         return self._digest.hexdigest()
 
 
 def array_hash(path: Path) -> str:
-    """Hex SHA-256 of the data of a .npy file, without its header. Raises OSError and ValueError as `ArrayFile`."""
+    """Hex SHA-256 of a .npy file's data without its header. Raises OSError or ValueError."""
     with path.open("rb", buffering=0) as file:
         _read_header(file)
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def content_hash(hashes: list[str]) -> str:
-    """Hex SHA-256 over the hashes of several arrays, in a fixed order."""
+    """Hex SHA-256 over the hashes of several arrays in order."""
     return hashlib.sha256("\n".join(hashes).encode()).hexdigest()
 
 
 def _read_header(file: Any) -> tuple[np.dtype, tuple[int, ...]]:
     version = np.lib.format.read_magic(file)
     if version != (1, 0):
-        raise ValueError(f"version {version} of the .npy format, not (1, 0)")
+        raise ValueError(f".npy format version {version}, expected (1, 0)")
     shape, fortran_order, dtype = np.lib.format.read_array_header_1_0(file)
     if fortran_order or not shape or dtype.hasobject:
-        raise ValueError("not plain numbers in C order")
+        raise ValueError("expected plain numbers in C order")
     return dtype, shape

@@ -1,4 +1,4 @@
-"""Turn a planned micro-batch into tensors, prefetched by worker processes."""
+"""Planned micro-batches as tensors, prefetched by worker processes."""
 
 import signal
 from collections.abc import Iterator, Sequence
@@ -14,19 +14,16 @@ from sonorant.features.feature_store import FeatureStore
 from sonorant.features.plan import MicroBatch
 
 FRAMES_MULTIPLE = 16
-"""Padded lengths are multiples of this, so that kernels meet few different shapes."""
+"""Padded lengths are multiples of this, so that kernels see few shapes."""
 TOKENS_MULTIPLE = 8
 Batch = dict[str, torch.Tensor]
 DRAWN = "drawn"
-"""Batch key, (B, 2) int64: item and first frame of each row. Proves that the ranks divide the plan among them."""
+"""Batch key, (B, 2) int64: item and first frame of each row. Ranks compare it to prove that they divide the plan."""
 
 
 class UtteranceBatches(Dataset[Batch]):
-    """Whole utterances, padded.
-
-    tokens (B, N, 3) int64, token_lengths (B,), mel (B, T, M) and pitch (B, T, 2) float32, mel_lengths (B,), speaker
-    (B,).
-    """
+    """Padded utterances: tokens (B, N, 3) int64, token_lengths (B,), mel (B, T, M) and pitch (B, T, 2) float32,
+    mel_lengths (B,), speaker (B,)."""
 
     def __init__(self, store: FeatureStore, batches: Sequence[MicroBatch]) -> None:
         self.store = store
@@ -57,8 +54,8 @@ class UtteranceBatches(Dataset[Batch]):
 
 
 class SegmentBatches(Dataset[Batch]):
-    """Segments of equal length: frames (B, R, T) float32, as a vocoder takes them (`sonorant.audio.pitch`), samples (B,
-    T * hop) float32 between -1 and 1."""
+    """Segments of equal length: vocoder input frames (B, R, T) float32 (see `sonorant.audio.pitch`) and samples (B,
+    T * hop) float32 in -1..1."""
 
     def __init__(self, store: FeatureStore, batches: Sequence[MicroBatch], length: int) -> None:
         self.store = store
@@ -87,9 +84,9 @@ class SegmentBatches(Dataset[Batch]):
 
 
 def prefetched(dataset: Dataset[Batch], workers: int, pin: bool, fresh: bool = False) -> Iterator[Batch]:
-    """The dataset's batches in order, prefetched by `workers` processes (0 = in this one).
+    """Batches in order, prefetched by `workers` processes (0: this one).
 
-    `fresh`: they are started anew and open the data themselves, for a client of a bucket does not survive a fork.
+    `fresh`: spawn the workers instead of forking them, because a bucket client does not survive a fork.
     """
     loader = DataLoader(
         dataset,
@@ -102,11 +99,11 @@ def prefetched(dataset: Dataset[Batch], workers: int, pin: bool, fresh: bool = F
     )
     with _sigterm_blocked():
         batches = iter(loader)
-    return _told_in_one_line(batches) if workers else batches
+    return _errors_in_one_line(batches) if workers else batches
 
 
-def _told_in_one_line(batches: Iterator[Batch]) -> Iterator[Batch]:
-    """A SonorantError of a loader process, without the traceback that torch puts into its message."""
+def _errors_in_one_line(batches: Iterator[Batch]) -> Iterator[Batch]:
+    """Strip the traceback that torch adds to a worker's SonorantError."""
     try:
         yield from batches
     except SonorantError as error:
@@ -122,10 +119,9 @@ def _told_in_one_line(batches: Iterator[Batch]) -> Iterator[Batch]:
 
 @contextmanager
 def _sigterm_blocked() -> Iterator[None]:
-    """Make processes started here ignore SIGTERM from the beginning; a handler in the worker would come too late.
+    """Processes started here ignore SIGTERM from the beginning.
 
-    torchrun sends SIGTERM to a rank's whole process group. The rank needs its workers until it has saved, and ends them
-    itself.
+    torchrun sends SIGTERM to a rank's whole process group; the rank needs its workers until it has saved.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     try:

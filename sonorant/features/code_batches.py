@@ -1,4 +1,4 @@
-"""Turn a planned micro-batch into tensors with a codec's codes, and a prompt of the same speaker before them.
+"""Planned micro-batches as tensors with codec codes and a prompt by the same speaker.
 
 Shapes: U utterances, B rows, F code frames of one utterance, P of a prompt, G codebooks.
 """
@@ -17,38 +17,38 @@ from sonorant.features.plan import MicroBatch
 
 CODES_MULTIPLE = 8
 UNPROMPTED = 0.25
-"""Share of rows that get no prompt, because a voice must speak without one too."""
+"""Share of rows without a prompt: the model must also speak without one."""
 
 
 class Peers:
-    """The utterances of the same speaker and split as one of them, grouped once."""
+    """Utterances grouped by speaker and split."""
 
     def __init__(self, store: FeatureStore) -> None:
         self._store, self._splits = store, len(store.header["splits"])
         group_U = store.speaker * self._splits + store.split
-        # Loaders are sent this: of 45 million utterances 0.2 GiB, where int64 and the groups themselves would be 1 GiB.
+        # Pickled to every loader: 0.2 GiB for 45 million utterances, 1 GiB as int64.
         self._order_U = np.argsort(group_U, kind="stable").astype(np.min_scalar_type(-len(group_U) - 1))
         self._ends_G = np.cumsum(np.bincount(group_U))
 
     def of(self, item: int) -> NDArray[np.signedinteger]:
-        """Indices of the utterances of the speaker and split of utterance `item`, with itself, ascending."""
+        """Utterances with the speaker and split of `item`, including itself, ascending."""
         group = int(self._store.speaker[item]) * self._splits + int(self._store.split[item])
         return self._order_U[int(self._ends_G[group - 1]) if group else 0 : int(self._ends_G[group])]
 
 
 class Prompts:
-    """Draws for each row part of another utterance of the same speaker and split, anew in each epoch.
+    """Draw part of another utterance of the same speaker and split for each row, anew each epoch.
 
-    `UNPROMPTED` of the rows have none, as do those without another utterance: their own would tell them what to say.
+    A share `UNPROMPTED` of the rows gets none, nor do rows whose speaker has no other utterance.
     """
 
     def __init__(self, store: FeatureStore, codes: CodeStore, frames: int, seed: int) -> None:
-        """`frames`: code frames of a prompt at most; 0: there are no prompts."""
+        """`frames`: most code frames of a prompt; 0: no prompts."""
         self.codes, self.frames, self.seed = codes, frames, seed
         self.peers = Peers(store) if frames else None
 
     def draw(self, planned: MicroBatch) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Prompts (B, P, G) with P at least 1, zeros after their ends, and their lengths (B,)."""
+        """Zero-padded prompts (B, P, G) with P >= 1, and their lengths (B,)."""
         rows = len(planned.items)
         prompt_BPG = np.zeros((rows, max(1, self.frames), self.codes.codebooks), dtype=np.int64)
         lengths_B = np.zeros(rows, dtype=np.int64)
@@ -72,8 +72,7 @@ class Prompts:
 
 
 class CodeBatches(Dataset[Batch]):
-    """Whole utterances as `UtteranceBatches`, with codes (B, F, G) int64, code_lengths (B,), and of `prompts` prompt
-    (B, P, G) int64, prompt_lengths (B,)."""
+    """`UtteranceBatches` with codes (B, F, G) int64, code_lengths (B,), prompt (B, P, G) int64, prompt_lengths (B,)."""
 
     def __init__(self, store: FeatureStore, codes: CodeStore, batches: Sequence[MicroBatch], prompts: Prompts) -> None:
         self.utterances = UtteranceBatches(store, batches)

@@ -1,10 +1,11 @@
-"""Write and read the token store: a codec's codes of each utterance of a feature store.
+"""The token store: codec codes of every utterance of a feature store.
 
-A folder: `header.json`, `frames.npy` int64 (U,) in the order of the feature store, and `objects.npy` uint8 (K, 1, 32),
-the SHA-256 of the codes of each of its shards, int16 (sum F, G), which lie in the same store as the features' arrays.
-Without codes it holds only a header that never changes, so no stage that depends on the folder runs again.
+A folder with `header.json`, `frames.npy` int64 (U,) in the order of the feature store, and `objects.npy` uint8 (K, 1,
+32), the SHA-256 of each shard's codes, int16 (sum F, G), which lie in the features' store. A family without codes gets
+a header that never changes, so no later stage runs again.
 
-Shapes: U utterances, K shards, F code frames of one utterance, G codebooks."""
+Shapes: U utterances, K shards, F code frames of one utterance, G codebooks.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ FEW = 32
 CODES, FRAMES, OBJECTS = "codes", "frames.npy", "objects.npy"
 _REPAIR = "run: dvc repro train_waveform"
 _FRAMES, _USED = "frames", "used"
-"""What a shard says: code frames of each utterance, and how often each code of each codebook occurs."""
+"""Rows of a shard: code frames of each utterance; occurrences of each code of each codebook."""
 _REMAKE = "dvc repro --force --single-item train_waveform"
 
 
@@ -67,11 +68,10 @@ class Encodes(Protocol):
 class CodeStore:
     """Codes of the utterances of a feature store, by the same index.
 
-    Attributes: `header` (contents of header.json), `frames` (int64 (U,), code frames of each utterance), `codebooks`
-    (G), `codes_per_stream` (K), `stride` (mel frames a code frame), `codec` (what a language model must know of its
-    codec: `codebooks`, `codes`, `stride`, `samples_per_frame`, `silence`, `sha256` of its weights), `report`
-    (`bits_per_second`, `frames_per_second`, and for each codebook `use`, the fraction of its codes that occur, and
-    `entropy_bits` of a code).
+    Attributes: `header` (header.json), `frames` (int64 (U,)), `codebooks` (G), `codes_per_stream`, `stride` (mel frames
+    per code frame), `codec` (`codebooks`, `codes`, `stride`, `samples_per_frame`, `silence`, `sha256` of the weights),
+    `report` (`bits_per_second`, `frames_per_second`, and per codebook `use`, the share of codes that occur, and
+    `entropy_bits`).
     """
 
     def __init__(self, path: Path, header: dict[str, Any], features: FeatureStore) -> None:
@@ -88,27 +88,27 @@ class CodeStore:
             raise SonorantError(f"{path}: truncated or damaged ({' '.join(str(error).split())}); {_REPAIR}") from None
         index, objects = features.index, self.objects_of(path)
         if self.frames.shape != (len(features),) or objects.shape != (len(index.shard_ends), 1, 32):
-            raise SonorantError(f"{path}: arrays and header do not belong together; {_REPAIR}")
+            raise SonorantError(f"{path}: arrays and header do not match; {_REPAIR}")
         arrays = {CODES: (np.int16, (self.codebooks,))}
         self._shards = Shards(path, Place.read(path, _REPAIR), objects, arrays, _REMAKE)
 
     @classmethod
     def open(cls, path: Path, features: FeatureStore) -> CodeStore:
-        """Open the store at `path`, which must belong to `features`.
+        """Open the store at `path`.
 
-        Raises SonorantError, saying to run the stage again, for codes of other features, a family without codes,
-        another version, and missing or truncated files.
+        Raises SonorantError for codes of other features, a family without codes, another version, and missing or
+        truncated files.
         """
         header = read_header(path)
         if "codec" not in header:
-            raise SonorantError(f"{path}: holds no codes, as written with voice.family {header['family']}; {_REPAIR}")
+            raise SonorantError(f"{path}: no codes, written with voice.family {header['family']}; {_REPAIR}")
         if header.get("features") != store_hash(features.path):
             raise SonorantError(f"{path}: codes of other features than {features.path}; {_REPAIR}")
         return cls(path, header, features)
 
     @staticmethod
     def objects_of(path: Path) -> NDArray[np.uint8]:
-        """SHA-256 of the codes of each shard, uint8 (K, 1, 32). Raises SonorantError if the file is damaged."""
+        """SHA-256 of each shard's codes, uint8 (K, 1, 32). Raises SonorantError if the file is damaged."""
         try:
             objects: NDArray[np.uint8] = np.load(path / OBJECTS, mmap_mode="r").view(np.ndarray)
         except (OSError, ValueError, EOFError) as error:
@@ -125,31 +125,30 @@ class CodeStore:
         """Codes int16 (F, G) of utterance `i`."""
         index = self._features.index
         shard = int(index.shard[i])
-        # Where it begins is added up anew: of all utterances at once it takes seconds and gigabytes in each loader.
+        # Offsets of all utterances at once would take seconds and gigabytes in each loader.
         members = index.in_shard(shard)
         before = members[: int((members == i).argmax())]
         first, keep = int(self.frames[before].sum()), self._features.keeps
         return self._shards.read(CODES, shard, first, int(self.frames[i]), keep=keep)
 
     def fetch(self, items: Iterable[int] | np.ndarray) -> None:
-        """Have the codes of these utterances on this machine before they are read; see `Shards.fetch`."""
+        """Download the codes of these utterances; see `Shards.fetch`."""
         self._shards.fetch(np.unique(self._features.index.shard[np.asarray(items, dtype=np.int64)]).tolist(), (CODES,))
 
     def verify(self) -> None:
-        """As `FeatureStore.verify`."""
         if content_hash([array_hash(self.path / name) for name in (OBJECTS, FRAMES)]) != self.header["content"]:
-            raise SonorantError(f"{self.path}: the arrays are not those the header was written for; {_REPAIR}")
+            raise SonorantError(f"{self.path}: the arrays do not match the header; {_REPAIR}")
         self._shards.check()
         self._shards.verify()
 
 
 def code_hash(path: Path) -> str:
-    """Hex SHA-256 of the store at `path`; the header holds the hash of the arrays."""
+    """Hex SHA-256 of the store's header, which holds the hash of its arrays."""
     return sha256_tree([path / "header.json"])
 
 
 def read_header(path: Path) -> dict[str, Any]:
-    """The header.json of the store at `path`. Raises SonorantError if it is missing or of another version."""
+    """Read header.json. Raises SonorantError if it is missing or of another version."""
     header = read_json(path / "header.json")
     if not isinstance(header, dict) or header.get("version") != VERSION or "family" not in header:
         found = header.get("version") if isinstance(header, dict) else None
@@ -158,7 +157,6 @@ def read_header(path: Path) -> dict[str, Any]:
 
 
 def write_no_codes(out: Path, family: str) -> None:
-    """Write the store of a family without codes: a header that never changes."""
     with atomic_folder(out) as folder:
         write_json(folder / "header.json", {"version": VERSION, "family": family})
 
@@ -166,11 +164,10 @@ def write_no_codes(out: Path, family: str) -> None:
 def write_codes(
     out: Path, family: str, features: FeatureStore, codec: Encodes, sha256: str, processes: int | None = None
 ) -> None:
-    """Encode every utterance of `features`, shard by shard, and write the store `out`, atomically. `sha256`: of the
-    codec's weights. `processes`: as of `spread`; with a GPU this process encodes alone.
+    """Encode every utterance of `features` that is not in the store yet, and write `out` atomically.
 
-    Shards that the store of the features holds are found, not encoded again. Raises SonorantError naming an utterance
-    whose number of code frames does not match the codec's stride.
+    `sha256`: of the codec's weights. `processes`: as in `spread`; with a GPU only this process encodes. Raises
+    SonorantError naming an utterance whose code frames do not match the codec's stride.
     """
     described = {
         "codebooks": codec.codebooks,
@@ -207,10 +204,10 @@ def write_codes(
 
 
 def _keys(features: FeatureStore, codec: Encodes, described: dict[str, Any]) -> list[str]:
-    """Name the codes of each shard by what is encoded, the codec, and its code."""
+    """Key of each shard's codes: its features, the codec and its source code."""
     import sonorant.layers
 
-    # A GPU rounds otherwise, so that a code may be another: what it encodes is kept apart.
+    # A GPU rounds differently, so its codes may differ.
     device = {"device": "cuda"} if torch.cuda.is_available() else {}
     shared = key_of(VERSION, described | device, code_of(*modules_of(type(codec)), sonorant.layers))
     heard = [number for number, name in enumerate(ARRAYS) if name in (MELS, PITCH, AUDIO)]
@@ -221,13 +218,13 @@ def _keys(features: FeatureStore, codec: Encodes, described: dict[str, Any]) -> 
 
 
 def modules_of(kind: type) -> list[ModuleType]:
-    """Where a class and those of ours that it inherits from are written."""
+    """Modules of a class and of its base classes in this library."""
     names = {one.__module__ for one in kind.__mro__ if one is kind or one.__module__.startswith("sonorant.")}
     return [sys.modules[name] for name in sorted(names)]
 
 
 def _encoded_shards(features: FeatureStore, codec: Encodes, keys: list[str], processes: int | None) -> list[Shard]:
-    """All shards: those that the store holds, and the others encoded, in other processes where that is sooner."""
+    """All shards; missing ones are encoded, in several processes if they are many."""
     found = find_shards(open_store(features.place.store), keys)
     missing = [(number, keys[number]) for number, shard in enumerate(found) if shard is None]
     few = sum(len(features.index.in_shard(number)) for number, _ in missing) <= FEW
@@ -237,7 +234,7 @@ def _encoded_shards(features: FeatureStore, codec: Encodes, keys: list[str], pro
         with one_thread():
             made = [_encode(features, codec, *shard) for shard in tqdm(missing, desc="codes", unit="shard")]
     else:
-        content = pickle.dumps((features, codec))  # whole: torch would lend a worker memory of this machine
+        content = pickle.dumps((features, codec))  # by value: torch's own pickling shares memory
         made = spread(
             _encode_in_worker, missing, label="codes", unit="shard", processes=processes, prepare=_prepare_worker,
             arguments=(content,), reads=(features.path / "header.json",),
@@ -248,7 +245,7 @@ def _encoded_shards(features: FeatureStore, codec: Encodes, keys: list[str], pro
 
 
 _given: tuple[FeatureStore, Encodes]
-"""Of a worker."""
+"""State of a worker process."""
 
 
 def _prepare_worker(content: bytes) -> None:
@@ -262,7 +259,6 @@ def _encode_in_worker(shard: tuple[int, str]) -> Shard:
 
 
 def _encode(features: FeatureStore, codec: Encodes, shard: int, key: str) -> Shard:
-    """Encode the utterances of a shard and keep it in the store."""
     store = open_store(features.place.store)
     rows: dict[str, list[Any]] = {_FRAMES: [], _USED: []}
     used_GK = np.zeros((codec.codebooks, codec.codes), dtype=np.int64)
@@ -284,14 +280,14 @@ def _encoded(codec: Encodes, features: FeatureStore, i: int) -> NDArray[np.int16
     wanted = (-(-int(features.frames[i]) // codec.stride), codec.codebooks)
     if codes_FG.shape != wanted:
         raise SonorantError(
-            f"utterance '{features.ids[i]}': the codec makes codes {codes_FG.shape} of it, not {wanted}; "
-            "it cannot be used with these features"
+            f"utterance '{features.ids[i]}': the codec returns codes {codes_FG.shape}, expected {wanted}; "
+            "use a codec that was made for these features"
         )
     return codes_FG.astype(np.int16)
 
 
 def _report(used_GK: np.ndarray, frame_seconds: float) -> dict[str, Any]:
-    """`used_GK`: how often each code of each codebook occurs."""
+    """`used_GK`: occurrences of each code of each codebook."""
     codebooks, codes = used_GK.shape
     share_GK = used_GK / used_GK.sum(1, keepdims=True)
     entropy_G = -(share_GK * np.log2(np.where(share_GK > 0, share_GK, 1.0))).sum(1)

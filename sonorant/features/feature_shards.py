@@ -1,4 +1,4 @@
-"""Compute the features of one shard's utterances and write it into the store: what a worker does, wherever it is."""
+"""Compute the features of one shard and write it to the store."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ from sonorant.files import sha256_file
 from sonorant.text import Frontend, SymbolTable, TextConfig, frontend_description
 
 VERSION = 1
-"""Of the content of a shard; raise it where the code that `_code` hashes does not say that it changes."""
+"""Raise it if the content of shards changes for a reason that `_code` does not cover."""
 Row = Utterance | ShortClip
 FRAMES, COUNT, SUM, SQUARES = "frames", "tokens", "sum", "squares"
-"""What a shard says of each utterance: its frames and tokens, and the sum of its mel's values and of their squares."""
+"""Per utterance: frames, tokens, and the sum of its mel's values and of their squares."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """The same for all shards."""
+    """Settings shared by all shards."""
 
     corpus: Path
     store: str
@@ -51,7 +51,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Work:
-    """A shard that is not there yet."""
+    """A shard to compute."""
 
     key: str
     rows: list[Row]
@@ -59,7 +59,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Features:
-    """Of one utterance."""
+    """Features of one utterance."""
 
     mel: np.ndarray  # float16 (T, M)
     pitch: np.ndarray  # float16 (T, 2)
@@ -68,15 +68,12 @@ class Features:
 
 
 def utterance_of(row: Row) -> Utterance:
-    """The utterance that a row is, or is cut out of."""
+    """The row, or the utterance that a short clip is cut from."""
     return row.utterance if isinstance(row, ShortClip) else row
 
 
 def shard_keys(job: Job, shards: Sequence[Sequence[Row]], frontend: Frontend) -> list[str]:
-    """Name each shard by all that its content is computed from: its rows, settings and code.
-
-    Speakers, splits and ids are not in it: the index has them.
-    """
+    """Key of each shard: a hash of its rows, settings and source code, without speakers, splits and ids."""
     settings = [VERSION, _code(), dataclasses.asdict(job.audio), frontend_description(frontend)]
     shared = key_of(*settings)
     return [key_of(shared, [_described(job.corpus, row) for row in rows]) for rows in shards]
@@ -100,9 +97,9 @@ def _described(corpus: Path, row: Row) -> list[Any]:
 
 
 def write(job: Job, work: Work) -> Shard:
-    """Compute a shard, keep it in the store and say what the store holds.
+    """Compute a shard and write it to the store.
 
-    Raises SonorantError naming the utterance whose audio cannot be read or whose text is silent.
+    Raises SonorantError naming an utterance whose audio cannot be read or whose text has nothing to speak.
     """
     store, arrays = open_store(job.store), arrays_of(job.audio)
     known: dict[str, list[Any]] = {FRAMES: [], COUNT: [], SUM: [], SQUARES: []}
@@ -132,7 +129,7 @@ def _frontend(text: TextConfig, language: str) -> tuple[Frontend, SymbolTable]:
 
 
 def features_of(corpus: Path, row: Row, audio: MelConfig, speaking: tuple[Frontend, SymbolTable]) -> Features:
-    """Features of one utterance or short clip; the mel is computed from the stored 16-bit samples."""
+    """Features of one row; the mel is computed from the stored 16-bit samples."""
     frontend, symbols = speaking
     utterance = utterance_of(row)
     named, repair = f"features: utterance '{utterance.id}'", "run: dvc repro prepare"

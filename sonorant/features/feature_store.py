@@ -1,6 +1,6 @@
-"""The feature store: mels, pitch, samples and tokens of a corpus, in an index and the shards that it names.
+"""The feature store: mels, pitch, samples and tokens of a corpus, as an index and the shards that it names.
 
-Shapes, all of one utterance: T frames, M mel bins, S samples, N tokens. U is the number of utterances.
+Shapes of one utterance: T frames, M mel bins, S samples, N tokens. U utterances.
 """
 
 from __future__ import annotations
@@ -29,29 +29,27 @@ from sonorant.files import read_json, sha256_tree
 VERSION = 1
 """Version of the store's layout; a reader refuses any other."""
 MELS, PITCH, AUDIO, TOKENS = ARRAYS = ("mels", "pitch", "audio", "tokens")
-"""Of a shard, in the order of the index."""
+"""Arrays of a shard, in the order of the index."""
 HEADER = "header.json"
 FILES = (HEADER, PLACE, KEYS, *store_index.FILES)
-"""Within the folder. Shards lie in the store."""
 SAID_MELS = "mels.npy"
-"""Float16 (sum T, M), utterance by utterance: in a store of predicted mels, in the place of the shards'."""
+"""Float16 (sum T, M): in a store of predicted mels, replaces the shards' mels."""
 SAID_BY = "mels_said_by"
-"""Key of the header that ordinary stores lack, see `sonorant.features.predicted`."""
+"""Header key of such a store, see `sonorant.features.predicted`."""
 _REPAIR = "run: dvc repro features"
 REMAKE = "dvc repro --force --single-item features"
-"""Computes what is missing of a store whose index is there."""
+"""Command that computes missing shards."""
 _HEADER_KEYS = (
     "version", "audio", "frontend", "symbols", "speakers", "splits", "mel_mean", "mel_std", "content", "index",
 )  # fmt: skip
 
 
 class FeatureStore:
-    """The utterances of a store, by index 0..U-1 in the manifest's order. Cheap to open and to send to other processes.
+    """Utterances by index 0..U-1 in the manifest's order. Cheap to open and to pickle.
 
-    Attributes: `header` (contents of header.json), `audio` (its MelConfig), `index`, and of it `ids` (U strings),
-    `split` (uint8 (U,): place in `header["splits"]`), `speaker` (int64 (U,): place in `header["speakers"]`), `frames`
-    and `tokens_count` (int64 (U,)); `place` (where the shards lie), `seconds_reading` (time this process has spent
-    reading).
+    Attributes: `header` (header.json), `audio` (MelConfig), `index` and its columns `ids` (U strings), `split` (uint8
+    (U,), position in `header["splits"]`), `speaker` (int64 (U,), position in `header["speakers"]`), `frames`,
+    `tokens_count` (int64 (U,)); `place` (location of the shards), `seconds_reading` (time spent reading).
     """
 
     def __init__(self, path: Path, header: dict[str, Any], index: Index) -> None:
@@ -66,15 +64,14 @@ class FeatureStore:
         self._said = SaidMels(path / SAID_MELS, index.frames, self.audio.n_mels) if SAID_BY in header else None
         self.seconds_reading = 0.0
         self.keeps = False
-        """Whether what is read is kept at hand, see `keeping`."""
+        """See `keeping`."""
 
     @classmethod
     def open(cls, path: Path, audio: MelConfig | None = None, compared: str | None = None) -> FeatureStore:
-        """Open the store at `path`; refuse it if `audio` is given and differs from its settings. `compared`: hash that
-        its index is known to have.
+        """Open the store at `path`; `audio`: expected settings; `compared`: hash of an index that was checked before.
 
-        Raises SonorantError, saying to run the stage again, for another version, another mel, and missing or damaged
-        files. Shards are looked at when they are read, or by `verify`.
+        Raises SonorantError for another version, other audio settings, and missing or damaged files. Shards are checked
+        when they are read, or by `verify`.
         """
         header = read_json(path / HEADER)
         if not isinstance(header, dict) or header.get("version") != VERSION:
@@ -94,8 +91,7 @@ class FeatureStore:
             raise SonorantError(f"{path}: damaged header ({reason}); {_REPAIR}") from None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A worker opens the files again instead of being sent the corpus. It does not hash the index of all utterances
-        # again: there are many workers, and where windows are read each has new ones.
+        # Workers open the files themselves, and skip hashing the index: each window has new workers.
         return FeatureStore.open, (self.path, None, self.header["index"])
 
     def __len__(self) -> int:
@@ -103,7 +99,7 @@ class FeatureStore:
 
     @property
     def fetches(self) -> bool:
-        """Whether shards come from a bucket when they are read."""
+        """Whether shards are downloaded from a bucket when they are read."""
         return self.place.remote and not self._shards.held
 
     @property
@@ -113,9 +109,9 @@ class FeatureStore:
         return frames * 2 * (self.audio.n_mels + ROWS + self.audio.hop) + tokens * 2 * 3
 
     def read_into_memory(self, room: int) -> None:
-        """Hold all arrays in this process; worker processes forked from it share them.
+        """Load all arrays; worker processes forked from this one share them.
 
-        Raises SonorantError if they exceed `room` bytes, this rank's share of free memory: each rank holds them all.
+        Raises SonorantError if they exceed `room` bytes, this rank's share of free memory.
         """
         if self.nbytes > room:
             raise SonorantError(
@@ -127,16 +123,16 @@ class FeatureStore:
             self._said.hold()
 
     def fetch(self, items: Iterable[int] | np.ndarray, names: tuple[str, ...] = ARRAYS) -> None:
-        """Have the shards of these utterances on this machine before they are read; see `Shards.fetch`."""
+        """Download the shards of these utterances; see `Shards.fetch`."""
         shards = np.unique(self.index.shard[np.asarray(items, dtype=np.int64)]).tolist()
         self._shards.fetch(shards, [name for name in names if not (self._said and name == MELS)])
 
     @contextmanager
     def keeping(self) -> Iterator[None]:
-        """What is read meanwhile of a bucket's shards is fetched once and then kept on this machine, beside the cache.
+        """Keep rows read within this context on local disk, outside the cache.
 
-        For a few utterances of many shards that are read again and again: each would fetch its whole shard, and push
-        out of the cache what is trained on.
+        For a few utterances that are read repeatedly: fetching their whole shards each time would evict the training
+        data from the cache.
         """
         self.keeps = True
         try:
@@ -145,14 +141,14 @@ class FeatureStore:
             self.keeps = False
 
     def mel(self, i: int, start: int = 0, frames: int | None = None) -> np.ndarray:
-        """Log-mel float16 (T, M) of utterance `i`: all of it, or `frames` frames from `start` on."""
+        """Log-mel float16 (T, M) of utterance `i`, or of `frames` frames from `start`."""
         count = self._frames_of(i, start, frames)
         if self._said:
             return self._timed(self._said.read, i, start, count)
         return self._read(MELS, i, self.index.first_frame[i] + start, count)
 
     def mel_and_pitch(self, i: int, start: int = 0, frames: int | None = None) -> np.ndarray:
-        """Log-mel, then the rows of `sonorant.audio.pitch.track_pitch`, float16 (T, M + 2), of the same frames."""
+        """Log-mel and the rows of `sonorant.audio.pitch.track_pitch`, float16 (T, M + 2)."""
         pitch = self._read(PITCH, i, self.index.first_frame[i] + start, self._frames_of(i, start, frames))
         return np.concatenate([self.mel(i, start, frames), pitch], axis=1)
 
@@ -161,13 +157,13 @@ class FeatureStore:
         return self._read(PITCH, i, self.index.first_frame[i], int(self.frames[i]))
 
     def samples(self, i: int, start: int = 0, frames: int | None = None) -> np.ndarray:
-        """Samples int16 (T * hop,), full scale 32768, of the same frames; the end of an utterance is zeros."""
+        """Samples int16 (T * hop,) of the same frames, full scale 32768, zero-padded at the end."""
         hop = self.audio.hop
         first, count = self.index.first_frame[i] + start, self._frames_of(i, start, frames)
         return self._read(AUDIO, i, first * hop, count * hop)
 
     def tokens(self, i: int) -> np.ndarray:
-        """Tokens int16 (N, 3) of utterance `i`: symbol, stress, word start (see `SymbolTable`)."""
+        """Tokens int16 (N, 3): symbol, stress, word start (see `SymbolTable`)."""
         return self._read(TOKENS, i, self.index.first_token[i], self.tokens_count[i])
 
     def _frames_of(self, i: int, start: int, frames: int | None) -> int:
@@ -185,28 +181,28 @@ class FeatureStore:
         return rows
 
     def indices(self, split: str) -> np.ndarray:
-        """Indices int64 of the utterances of a split, ascending."""
+        """Utterances of a split, int64, ascending."""
         return np.flatnonzero(self.split == self.header["splits"].index(split))
 
     def check(self) -> None:
-        """Look whether every shard is there, without reading it. Raises SonorantError naming the first that is not."""
+        """Raise SonorantError naming the first shard that is missing, without reading them."""
         self._shards.check()
 
     def verify(self) -> None:
-        """Read everything and compare it with its hashes; shards of a bucket are compared whenever they are fetched,
-        and only have to be there. Raises SonorantError if a byte has changed."""
+        """Raise SonorantError if an array differs from its hash. Shards in a bucket are only checked for existence:
+        each download is compared with its hash."""
         self._shards.check()
         self._shards.verify()
         if self._said and self._said.sha256 != self.header[SAID_MELS]:
-            raise SonorantError(f"{self.path}: the mels are not those the header was written for; delete the folder")
+            raise SonorantError(f"{self.path}: the mels do not match the header; delete the folder")
 
     def copy_shards(self, folder: Path) -> None:
-        """Write all shards into `folder`, which becomes a store of its own."""
+        """Copy all shards to `folder`, a store of its own."""
         self._shards.copy(folder)
 
 
 class SaidMels:
-    """Mels that a model predicted, in one file. Raises SonorantError if it is missing, or not as long as `frames`."""
+    """Predicted mels in one file. Raises SonorantError if it is missing or its length differs from `frames`."""
 
     def __init__(self, path: Path, frames: np.ndarray, bins: int) -> None:
         self._first = np.cumsum(frames) - frames
@@ -219,7 +215,7 @@ class SaidMels:
             ) from None
         wanted = (int(frames.sum()), bins)
         if self._file.shape != wanted or self._file.dtype != np.float16:
-            raise SonorantError(f"{path}: holds {self._file.shape}, the index says {wanted}; delete its folder")
+            raise SonorantError(f"{path}: shape {self._file.shape}, expected {wanted}; delete its folder")
 
     def read(self, i: int, start: int, count: int) -> np.ndarray:
         """Frames float16 (count, M) of utterance `i`."""
@@ -227,17 +223,16 @@ class SaidMels:
         return self._file.read(first, count) if self._held is None else self._held[first : first + count].copy()
 
     def hold(self) -> None:
-        """Read all into memory, and from there on."""
+        """Load the file into memory."""
         self._held = self._file.read_all()
 
     @property
     def sha256(self) -> str:
-        """Of the frames."""
         return array_hash(self._file.path)
 
 
 def arrays_of(audio: MelConfig) -> dict[str, tuple[Any, tuple[int, ...]]]:
-    """dtype and shape of a row of each array of a shard: a frame, but of audio a sample, and of tokens a token."""
+    """dtype and row shape of each array of a shard; a row is a frame, a sample (audio) or a token."""
     return {
         MELS: (np.float16, (audio.n_mels,)),
         PITCH: (np.float16, (ROWS,)),
@@ -247,7 +242,7 @@ def arrays_of(audio: MelConfig) -> dict[str, tuple[Any, tuple[int, ...]]]:
 
 
 def store_hash(path: Path) -> str:
-    """Hex SHA-256 of the store at `path`: of its header, which holds the hashes of the shards and of the index."""
+    """Hex SHA-256 of the store's header, which holds the hashes of its shards and index."""
     return sha256_tree([path / HEADER])
 
 

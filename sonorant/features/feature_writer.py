@@ -1,7 +1,7 @@
-"""Compute the features of accepted utterances shard by shard, and write the index that names the shards.
+"""Compute features shard by shard, and write the index that names the shards.
 
-Shards that the store already holds are found, not computed: a stage that was killed goes on where it was, and an
-utterance that was added, edited or removed changes its own shard alone. No byte depends on how the work was divided.
+Only shards that the store lacks are computed: a killed stage continues where it stopped, and a changed utterance
+changes its own shard alone. No byte depends on how the work was divided.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from sonorant.files import atomic_folder, write_json
 from sonorant.processes import spread
 from sonorant.text import TextConfig, frontend_description
 
-_FEW = 32  # utterances that are computed sooner than a process starts
+_FEW = 32  # up to this many utterances are computed in this process
 
 
 def write_features(
@@ -56,11 +56,11 @@ def write_features(
     *,
     store: StoreConfig,
 ) -> None:
-    """Write the feature store `out` of `utterances`, whose audio lies in the folder `corpus`, and after them of
-    `short_clips` of theirs: what is missing of their shards into `store`, then the index, atomically.
+    """Write the features of `utterances`, then of their `short_clips`: missing shards to `store`, the index to `out`,
+    atomically. Audio lies in the folder `corpus`.
 
-    `processes`: None = one per usable core. Raises SonorantError naming the utterance whose audio cannot be read, whose
-    text is silent or whose split is missing, and for a corpus without a training split or with two languages.
+    `processes`: None = one per usable core. Raises SonorantError naming an utterance without readable audio, text to
+    speak or a split, and for a corpus without a training split or with two languages.
     """
     language = _check(utterances)
     frontend = text.load(language)
@@ -108,7 +108,7 @@ def write_features(
 
 
 def _check(utterances: list[Utterance]) -> str:
-    """Check that the utterances can form a store; return their one language."""
+    """Return the utterances' one language. Raises SonorantError if they cannot form a store."""
     if not any(utterance.split == "train" for utterance in utterances):
         raise SonorantError(f"features: none of {len(utterances)} utterances is in the training split; see the report")
     for utterance in utterances:
@@ -121,7 +121,6 @@ def _check(utterances: list[Utterance]) -> str:
 
 
 def _computed(job: Job, work: list[Work], processes: int | None) -> list[Shard]:
-    """All shards: those that the store holds, and the others computed."""
     found = find_shards(open_store(job.store), [shard.key for shard in work])
     missing = [shard for shard, there in zip(work, found, strict=True) if there is None]
     if len(missing) < len(work):
@@ -134,7 +133,7 @@ def _apply(job: Job, missing: list[Work], processes: int | None) -> list[Shard]:
     if processes == 1 or sum(len(work.rows) for work in missing) <= _FEW:
         with one_thread():
             return [write(job, work) for work in missing]
-    # The largest first, so that none is begun when the others are done.
+    # Largest first, so that workers finish together.
     order = sorted(range(len(missing)), key=lambda place: -_seconds(missing[place]))
     todo: list[Work] = [missing[place] for place in order]
     known = corpus_files(job.corpus, [utterance_of(row) for row in todo[0].rows])
@@ -151,7 +150,7 @@ def _seconds(work: Work) -> float:
 
 
 def _column(whole: list[Shard], shards: list[np.ndarray], name: str, dtype: Any) -> np.ndarray:
-    """What the shards say of their utterances, in the order of the rows."""
+    """A column of the shards' rows, in the order of the index."""
     column = np.zeros(sum(map(len, shards)), dtype)
     for shard, members in zip(whole, shards, strict=True):
         column[members] = shard.rows[name]
@@ -159,9 +158,9 @@ def _column(whole: list[Shard], shards: list[np.ndarray], name: str, dtype: Any)
 
 
 def _statistics(count: int, sums: np.ndarray, squares: np.ndarray) -> tuple[float, float]:
-    """Mean and standard deviation of `count` values, by sum and sum of squares of each utterance (U,).
+    """Mean and standard deviation of `count` values from each utterance's sum and sum of squares (U,).
 
-    Added one after the other in the order of the rows, so that no bit depends on shards.
+    Added in the order of the rows, so that no bit depends on the shards.
     """
     total, of_squares = (float(np.cumsum(values)[-1]) for values in (sums, squares))
     mean = total / count

@@ -1,7 +1,6 @@
-"""Which utterances form a shard: a leaf of a trie over the hashes of their ids.
+"""Group utterances into shards: the leaves of a binary trie over the hashes of their ids.
 
-The grouping is a function of the set alone, whatever its order. An utterance that comes or goes changes the leaf that
-its id belongs to, and seldom splits it or joins it with its neighbour; no other leaf moves.
+The grouping depends on the set of ids, not on their order. Adding or removing an utterance changes its leaf alone.
 """
 
 import hashlib
@@ -13,7 +12,7 @@ _BITS = 256
 
 
 def leaves(ids: Sequence[str], most: int) -> list[np.ndarray]:
-    """Places int64 in `ids`, leaf by leaf, in the order of the hashes; a leaf has at most `most`."""
+    """Positions in `ids`, int64, leaf by leaf in hash order; a leaf has at most `most`."""
     digests = np.frombuffer(b"".join(hashlib.sha256(name.encode("utf-8")).digest() for name in ids), np.uint8)
     digests = digests.reshape(-1, 32)
     order = np.lexsort(digests.view(">u8").T[::-1])
@@ -21,7 +20,7 @@ def leaves(ids: Sequence[str], most: int) -> list[np.ndarray]:
 
 
 def _split(digests: np.ndarray, first: int, end: int, bit: int, most: int) -> Iterator[tuple[int, int]]:
-    """Ranges of sorted digests (U, 32) that agree in all bits before `bit`, halved by further bits while too large."""
+    """Ranges of sorted digests (U, 32) that share all bits before `bit`, split by further bits while too large."""
     if first == end:
         return
     if end - first <= most or bit == _BITS:

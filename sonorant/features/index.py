@@ -1,7 +1,6 @@
-"""The index of a feature store: what is known of each utterance, and the shards that its arrays lie in, in columns.
+"""The index of a feature store: a table with a row per utterance, kept as memory-mapped .npy columns.
 
-A folder of .npy files that are mapped into memory: opening it takes no memory of its own, and the ranks of a machine
-share what the system holds of it. U is the number of utterances, K of shards, F of the arrays of each shard.
+The ranks of a machine share its pages. U utterances, K shards, F arrays of a shard.
 """
 
 from __future__ import annotations
@@ -30,16 +29,15 @@ COLUMNS: dict[str, Any] = {
     "id_ends": np.int64,
     "id_bytes": np.uint8,
 }
-"""Their types. All are (U,) but `shard_ends` (K,), which says where each shard ends in `by_shard`, `shard_objects`
-(K, F, 32), the SHA-256 of its arrays, and `id_bytes`, the UTF-8 of all ids, of which `id_ends` says where each ends."""
+"""dtypes. All columns are (U,) but `shard_ends` (K,), the ends of shards in `by_shard`; `shard_objects` (K, F, 32), the
+SHA-256 of arrays; and `id_bytes`, the UTF-8 of all ids, which end at `id_ends`."""
 FOLDER = "index"
 FILES = tuple(f"{FOLDER}/{name}.npy" for name in COLUMNS)
-"""Beside the header."""
 _REPAIR = "run: dvc repro features"
 
 
 class Ids(Sequence[str]):
-    """The ids of the utterances, read from their bytes as they are asked for."""
+    """Utterance ids, decoded on access."""
 
     def __init__(self, data: np.ndarray, ends: np.ndarray) -> None:
         self._data, self._ends = data, ends
@@ -60,12 +58,12 @@ class Ids(Sequence[str]):
 
 
 class Index:
-    """The columns in memory-mapped arrays.
+    """Memory-mapped columns.
 
-    Attributes: `frames`, `first_frame`, `tokens`, `first_token` (int64 (U,): how many of each utterance, and where they
-    begin in its shard), `speaker` (int64 (U,): place in the header's speakers), `split` (uint8 (U,): in its splits),
-    `shard` (int32 (U,): which one), `by_shard` (int64 (U,): the utterances shard by shard, as they lie there),
-    `shard_ends` (int64 (K,)), `shard_objects` (uint8 (K, F, 32)), `ids`.
+    Attributes: `frames`, `tokens` (int64 (U,): counts), `first_frame`, `first_token` (int64 (U,): offsets in the
+    shard), `speaker` (int64 (U,)) and `split` (uint8 (U,): positions in the header's lists), `shard` (int32 (U,)),
+    `by_shard` (int64 (U,): utterances in shard order), `shard_ends` (int64 (K,)), `shard_objects` (uint8 (K, F, 32)),
+    `ids`.
     """
 
     def __init__(self, columns: dict[str, np.ndarray]) -> None:
@@ -78,21 +76,20 @@ class Index:
 
     @classmethod
     def open(cls, store: Path, content: str, *, compared: bool = False) -> Index:
-        """Map the index of the store at `store`, whose header says that its hash is `content`; `compared`: whether that
-        was found to be true already.
+        """Map the index of `store`, whose header has the hash `content`; `compared`: it was checked before.
 
-        Raises SonorantError if a column is missing or not the one that was written.
+        Raises SonorantError if a column is missing or has changed.
         """
         columns = {name: _mapped(store / file) for name, file in zip(COLUMNS, FILES, strict=True)}
         if not compared and content_hash([array_hash(store / file) for file in FILES]) != content:
-            raise SonorantError(f"{store / FOLDER}: not what the header was written for; {_REPAIR}")
+            raise SonorantError(f"{store / FOLDER}: does not match the header; {_REPAIR}")
         return cls(columns)
 
     def __len__(self) -> int:
         return len(self.frames)
 
     def in_shard(self, shard: int) -> np.ndarray:
-        """The utterances of a shard, int64, as they lie there."""
+        """Utterances of a shard in its order, int64."""
         first = int(self.shard_ends[shard - 1]) if shard else 0
         return self.by_shard[first : int(self.shard_ends[shard])]
 
@@ -109,7 +106,7 @@ def _mapped(column: Path) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Rows:
-    """What an index is written from; numbers as in `Index`."""
+    """Input of `write_index`; columns as in `Index`."""
 
     ids: Sequence[str]
     split: np.ndarray
@@ -117,13 +114,13 @@ class Rows:
     frames: np.ndarray
     tokens: np.ndarray
     shards: Sequence[np.ndarray]
-    """Of each shard, its utterances as they lie there."""
+    """Utterances of each shard in its order."""
     objects: np.ndarray
     """uint8 (K, F, 32)."""
 
 
 def write_index(store: Path, rows: Rows) -> str:
-    """Write the index of a new store; return its hash."""
+    """Write the index into the folder of a new store; return its hash."""
     sizes = np.array([len(members) for members in rows.shards], dtype=np.int64)
     by_shard = np.concatenate(rows.shards) if len(rows.shards) else np.zeros(0, np.int64)
     shard = np.zeros(len(by_shard), np.int32)
@@ -150,7 +147,7 @@ def write_index(store: Path, rows: Rows) -> str:
 
 
 def begins(counts: np.ndarray, by_shard: np.ndarray, shard_ends: np.ndarray) -> np.ndarray:
-    """Where each utterance begins in its shard, int64 (U,), if those before it there hold `counts` (U,)."""
+    """Offset of each utterance in its shard, int64 (U,), by `counts` (U,)."""
     after = np.cumsum(counts[by_shard])
     firsts = np.concatenate([[0], shard_ends[:-1]])[: len(shard_ends)]
     before_shard = np.concatenate([[0], after])[firsts]

@@ -1,4 +1,4 @@
-"""A copy of a feature store on a disk of this machine, for features on slow storage."""
+"""A copy of a feature store on a local disk, for features on slow storage."""
 
 from __future__ import annotations
 
@@ -8,24 +8,22 @@ from pathlib import Path
 
 from sonorant.errors import SonorantError
 from sonorant.features.feature_store import FILES, SAID_BY, SAID_MELS, FeatureStore, store_hash
-from sonorant.files import atomic_folder
-from sonorant.locks import locked
+from sonorant.files import atomic_folder, locked
 
 _SHARDS = "shards"
-"""Folder of the copy's own store."""
 _NO_ROOM = "make room there, name another folder or set data.preload to none"
 
 
 def copy_path(features: Path, folder: Path) -> Path:
-    """The place in `folder` for a copy of these features, named by their content."""
+    """Folder below `folder` for a copy of these features, named by their hash."""
     return folder / store_hash(features)[:32]
 
 
 def local_copy(features: Path, folder: Path) -> Path:
-    """The copy of a feature store in `folder`, made if it is absent or damaged; it is either complete or not there.
+    """Copy a feature store to `folder`, atomically, unless a whole copy is there; return its path.
 
-    Processes that ask at the same time wait for the first. Raises SonorantError if the disk is full or not writable, or
-    the features themselves are damaged.
+    Concurrent processes wait for the first. Raises SonorantError if the disk is full or not writable, or the features
+    are damaged.
     """
     target = copy_path(features, folder)
     try:
@@ -39,7 +37,7 @@ def local_copy(features: Path, folder: Path) -> Path:
 
 
 def _copy(features: Path, target: Path) -> None:
-    for abandoned in target.parent.glob(f".{target.name}.*.tmp"):  # by a killed process, as we hold the lock
+    for abandoned in target.parent.glob(f".{target.name}.*.tmp"):  # left by a killed process: this one holds the lock
         shutil.rmtree(abandoned)
     store = FeatureStore.open(features)
     needed, free = store.nbytes, shutil.disk_usage(target.parent).free
@@ -53,7 +51,7 @@ def _copy(features: Path, target: Path) -> None:
         store.copy_shards(copy / _SHARDS)
         replace(store.place, store=_SHARDS).write(copy)
         if not _whole(copy):
-            store.verify()  # names the features if they are the damaged ones
+            store.verify()  # raises if the features themselves are damaged
             raise SonorantError(f"data.preload_folder {target.parent}: the copy there is damaged; name another disk")
 
 

@@ -1,7 +1,7 @@
-"""The epoch plan: which utterances form a micro-batch, and which micro-batches an optimizer step.
+"""The epoch plan: utterances to micro-batches to optimizer steps.
 
-The plan is a pure function of (seed, epoch), the same on every machine. Training resumes at any step without replaying
-earlier ones, and any number of ranks can share one plan.
+A pure function of (seed, epoch), equal on every machine: training resumes at any step without replaying earlier ones,
+and any number of ranks shares one plan.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,7 +12,7 @@ import numpy as np
 
 from sonorant.errors import SonorantError
 
-_AT_ONCE = 1 << 16  # utterances that are Python's numbers at a time, which take five times the room of NumPy's
+_AT_ONCE = 1 << 16  # lengths held as Python integers at a time: they take five times NumPy's memory
 
 
 @dataclass(frozen=True)
@@ -30,26 +30,26 @@ class MicroBatch:
 
 @dataclass(frozen=True)
 class Plan:
-    """An endless training plan, epoch by epoch; of a large corpus, window by window of each epoch.
+    """An endless training plan.
 
-    With windows, what its methods call an epoch is one of them, a round, counted on over the epochs.
+    With windows, each "epoch" of its methods is one window, counted on over the epochs.
     """
 
     micro_batches_per_step: int
-    """Micro-batches of one optimizer step on all ranks together; the last step of an epoch may have fewer."""
+    """On all ranks together; the last step of an epoch may have fewer."""
     micro_batches: Callable[[int], list[MicroBatch]]
     """The micro-batches of an epoch, in order."""
     windows: int = 1
-    """Of an epoch; see `sonorant.features.windows`."""
+    """Windows of an epoch; see `sonorant.features.windows`."""
     fetch: Callable[[int], None] | None = None
-    """Brings what an epoch reads onto this machine, before it is read; None: it is there."""
+    """Download an epoch's data to this machine; None: it is local."""
 
     def first(self) -> list[MicroBatch]:
-        """The micro-batches of the first epoch that has any: nothing may be trained on in a window."""
+        """Micro-batches of the first epoch that has any: a window may hold no training utterance."""
         return next(batches for batches in map(self.micro_batches, count()) if batches)
 
     def steps(self, epoch: int) -> list[list[MicroBatch]]:
-        """The optimizer steps of an epoch; every sample of the epoch is in exactly one."""
+        """Optimizer steps of an epoch; every sample is in exactly one."""
         batches = self.micro_batches(epoch)
         size = self.micro_batches_per_step
         return [batches[start : start + size] for start in range(0, len(batches), size)]
@@ -58,10 +58,10 @@ class Plan:
 def balanced(
     items: np.ndarray, speakers: np.ndarray, frames: np.ndarray, *, balance: float, seed: int, epoch: int
 ) -> np.ndarray:
-    """The items (B,) of an epoch in which speakers of few recordings are heard more often than once.
+    """Items (B,) of an epoch, with those of speakers with few recordings repeated.
 
-    Each utterance is taken (most / own) ** balance times, by the frames that its speaker has and those of whoever has
-    most: 0 as it is, 1 all speakers alike. What is left of whole times is drawn anew each epoch, from (seed, epoch).
+    Each utterance occurs (largest speaker's frames / own speaker's frames) ** balance times: balance 0 changes nothing,
+    1 gives all speakers equal time. The fractional part is drawn from (seed, epoch).
 
     Args:
         items: int64 indices; speakers, frames: (U,) of the whole store.
@@ -71,7 +71,7 @@ def balanced(
 
 
 def times_heard(items: np.ndarray, speakers: np.ndarray, frames: np.ndarray, balance: float) -> np.ndarray | None:
-    """How often an epoch of `balanced` takes each item, float64 (B,); None: once each."""
+    """Occurrences of each item in an epoch of `balanced`, float64 (B,); None: once each."""
     if balance == 0:
         return None
     speakers_B = speakers[items]
@@ -84,31 +84,29 @@ def times_heard(items: np.ndarray, speakers: np.ndarray, frames: np.ndarray, bal
 
 
 def repeated(items: np.ndarray, times_B: np.ndarray, *, seed: int, epoch: int) -> np.ndarray:
-    """Each of `items` (B,) as often as `times_B` says; what is left of whole times is drawn from (seed, epoch)."""
+    """Repeat `items` (B,) `times_B` times each; the fractional part is drawn from (seed, epoch)."""
     whole_B = np.floor(times_B)
     drawn_B = np.random.default_rng([seed, epoch, 1]).random(len(items)) < times_B - whole_B
     return np.repeat(items, whole_B.astype(np.int64) + drawn_B)
 
 
 def shard(step: list[MicroBatch], rank: int, world_size: int) -> list[tuple[MicroBatch, float]]:
-    """The micro-batches of a step that `rank` computes, each with its weight.
+    """Micro-batches that `rank` computes in a step, with their weights.
 
-    A rank without one computes the first with weight zero: it takes part in averaging the gradients without changing
-    the sum, so an uneven number neither hangs training nor drops or repeats a sample.
+    A rank without one computes the first with weight zero: it joins the gradient reduction without changing the sum.
     """
     own = [(batch, 1.0) for batch in step[rank::world_size]]
     return own or [(step[0], 0.0)]
 
 
 def utterance_plan(frames: np.ndarray, items: np.ndarray, *, budget: int, seed: int, epoch: int) -> list[MicroBatch]:
-    """Micro-batches of whole utterances of similar length, each of at most `budget` padded frames.
+    """Micro-batches of utterances of similar length with at most `budget` padded frames each.
 
     Args:
-        frames: (all,) int64 frames of each utterance in the store.
+        frames: int64 (U,) of the whole store.
         items: (B,) int64 indices to plan over.
-        budget: most padded frames of a micro-batch.
 
-    Raises SonorantError if a single utterance exceeds the budget.
+    Raises SonorantError if an utterance exceeds the budget.
     """
     random = np.random.default_rng([seed, epoch])
     lengths = frames[items]
@@ -128,7 +126,7 @@ def utterance_plan(frames: np.ndarray, items: np.ndarray, *, budget: int, seed: 
 
 
 def _ends(lengths: np.ndarray, budget: int) -> Iterator[int]:
-    """Where each group ends that holds as many neighbours as fit, when all are padded to its longest."""
+    """Ends of groups of neighbours, each as large as fits when padded to its longest."""
     first = longest = place = 0
     for part in range(0, len(lengths), _AT_ONCE):
         for length in lengths[part : part + _AT_ONCE].tolist():
@@ -143,9 +141,9 @@ def _ends(lengths: np.ndarray, budget: int) -> Iterator[int]:
 def segment_plan(
     frames: np.ndarray, items: np.ndarray, *, segments: int, length: int, seed: int, epoch: int
 ) -> list[MicroBatch]:
-    """Micro-batches of `segments` random segments of `length` frames, one segment of each utterance an epoch.
+    """Micro-batches of `segments` random segments of `length` frames, one per utterance.
 
-    Utterances shorter than a segment are left out; the last micro-batch is filled up from the epoch's start.
+    Utterances shorter than a segment are left out; the last micro-batch is filled from the epoch's start.
     """
     random = np.random.default_rng([seed, epoch])
     long_enough = items[frames[items] >= length]

@@ -1,7 +1,6 @@
-"""A feature store in which a trained model says the mels: what a waveform model is given when a voice speaks.
+"""A feature store whose mels are predicted by a trained model: the waveform model's input when a voice speaks.
 
-It is a store like any other, so a training reads, divides, copies and resumes it as such. Index and shards are those of
-the recordings, of which it reads all but the mels. Shapes: T frames, M mel bins.
+It shares index and shards with the recordings' store, apart from the mels. Shapes: T frames, M mel bins.
 """
 
 import hashlib
@@ -16,21 +15,20 @@ from sonorant.audio.arrays import Floats
 from sonorant.errors import SonorantError
 from sonorant.features.array_file import ArrayWriter
 from sonorant.features.feature_store import FILES, HEADER, SAID_BY, SAID_MELS, FeatureStore, store_hash
-from sonorant.files import atomic_folder, read_json, sha256_file, write_json
-from sonorant.locks import locked
+from sonorant.files import atomic_folder, locked, read_json, sha256_file, write_json
 
 VERSION = 1
-"""Version of how mels are predicted; raise it when the same model says others of the same recordings."""
+"""Raise it if the same model predicts other mels from the same recordings."""
 Says = Callable[[FeatureStore], Iterator[Floats]]
-"""A feature store -> of each utterance in turn, the log-mel (T, M) that a model says, as long as the recording's."""
+"""Predict from a feature store: each utterance's log-mel (T, M) in order, as long as the recording's."""
 
 
 def predicted_store(features: Path, predictor: Path, folder: Path, says: Says) -> Path:
-    """The store of `features` with the mels that the model in the folder `predictor` `says`, made in `folder` if it is
-    not there whole. It is named by the content of both, so what an older model said is never read.
+    """The store of `features` with the mels that the model in the folder `predictor` `says`, made below `folder` unless
+    it is there. Its name is a hash of features and model.
 
-    Processes that ask at the same time wait for the first. Raises SonorantError if the disk is full or not writable, if
-    the features are damaged, or if a mel is not as long as its recording or not finite.
+    Concurrent processes wait for the first. Raises SonorantError if the disk is full or not writable, the features are
+    damaged, or a mel is not finite or has the wrong length.
     """
     key = _key(features, predictor)
     target = folder / key[:32]
@@ -45,7 +43,7 @@ def predicted_store(features: Path, predictor: Path, folder: Path, says: Says) -
 
 
 def _key(features: Path, predictor: Path) -> str:
-    # Without its provenance: that another commit trained the same weights changes nothing.
+    # Without provenance: another commit may train the same weights.
     described = {key: value for key, value in read_json(predictor / "model.json").items() if key != "provenance"}
     parts = [VERSION, store_hash(features), sha256_file(predictor / "weights.pt"), described]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
@@ -64,7 +62,7 @@ def _write(features: Path, target: Path, key: str, says: Says) -> None:
     from tqdm import tqdm  # not needed where a store is only read
 
     store = FeatureStore.open(features)
-    store.verify()  # or its damage would be taken over under a new hash
+    store.verify()  # else damage would be copied under a new hash
     bins = store.audio.n_mels
     with atomic_folder(target) as new:
         with ArrayWriter(new / SAID_MELS, np.float16, (bins,)) as mels:

@@ -1,4 +1,4 @@
-"""The arrays of an index's shards, read from the store that they lie in."""
+"""Read the arrays of an index's shards from their store."""
 
 from __future__ import annotations
 
@@ -21,20 +21,17 @@ from sonorant.features.store.shard_files import OBJECTS, object_name
 from sonorant.files import sha256_file
 
 _OPEN = 4096
-"""Files that are kept open at most, where the system allows as many. Opening one for each row takes longer than all
-else that reads it."""
+"""Most files kept open. Opening a file for each row would take longer than reading the row."""
 _SHARE = 4
-"""Of the files that a process may open, one part in so many: it has features, codes and much else. Of the usual 1024
-that is room for all arrays of a window of 64 shards."""
-_TRIES = 100  # another process may remove a file from a full cache before it is opened here
+"""Divisor of the process's limit of open files: 1024 / 4 holds all arrays of a window of 64 shards."""
+_TRIES = 100  # another process may evict a file before it is opened here
 
 
 class Shards:
-    """Rows of arrays by shard and place. K shards, F arrays of each.
+    """Rows of arrays by shard and position. K shards, F arrays of each.
 
-    In a folder they are read where they lie. Of a bucket, an array is fetched whole when a row of it is first asked
-    for, and compared with its hash; see `sonorant.features.store.bucket_cache`. One whose length changed is
-    fetched again.
+    Arrays in a folder are read in place. Arrays in a bucket are downloaded whole at the first read and compared with
+    their hash; see `sonorant.features.store.bucket_cache`.
     """
 
     def __init__(
@@ -45,8 +42,8 @@ class Shards:
         arrays: Mapping[str, tuple[Any, tuple[int, ...]]],
         remake: str,
     ) -> None:
-        """`index`: its folder, for messages; `objects`: uint8 (K, F, 32), SHA-256 of files; `arrays`: dtype and shape
-        of a row of each of the F, by name and in that order; `remake`: the command that computes what is missing."""
+        """`index`: folder for messages; `objects`: uint8 (K, F, 32), SHA-256 of files; `arrays`: dtype and row shape of
+        each of the F, in order; `remake`: command that computes missing shards."""
         self._index, self._store = index, open_store(place.store)
         self._cache = Cache(self._store, Path(place.cache), place.cache_bytes)
         self._objects, self._arrays, self._remake = objects, dict(arrays), remake
@@ -61,12 +58,12 @@ class Shards:
         return len(self._objects)
 
     def read(self, name: str, shard: int, first: int, count: int, *, keep: bool = False) -> np.ndarray:
-        """A copy of `count` rows from `first` on of the array `name` of a shard.
+        """A copy of `count` rows from `first` of the array `name` of a shard.
 
         Args:
-            keep: have these rows at hand for as long as this process lives, whatever leaves the cache.
+            keep: keep these rows on local disk while this process lives, whatever the cache evicts.
 
-        Raises SonorantError if it is missing, damaged or too short.
+        Raises SonorantError if the array is missing, damaged or too short.
         """
         if not keep or self.held or self._store.local(self._object(name, shard)) is not None:
             return self._read(name, shard, first, count)
@@ -81,30 +78,29 @@ class Shards:
         if file is None:
             file = self._opened(name, shard)
         else:
-            # Not `move_to_end`: the thread that fetches ahead may have taken it out.
+            # Not `move_to_end`: the prefetching thread may have removed it.
             self._open.pop((name, shard), None)
             self._open[name, shard] = file
         rows = file.read(first, count)
         if len(rows) != count:
-            raise SonorantError(f"{self._named(name, shard)}: {len(file)} rows, more are in the index; {self._mend}")
+            raise SonorantError(f"{self._named(name, shard)}: {len(file)} rows, fewer than in the index; {self._mend}")
         return rows
 
     @property
     def held(self) -> bool:
-        """Whether all arrays are in memory."""
         return bool(self._held)
 
     def hold(self) -> None:
-        """Read all arrays into memory, and from there on."""
+        """Load all arrays into memory."""
         self._held = {
             name: [self._opened(name, shard).read_all() for shard in range(len(self))] for name in self._arrays
         }
         self._open.clear()
 
     def fetch(self, shards: Iterable[int], names: Sequence[str]) -> None:
-        """Have these arrays on this machine, as far as the cache has room. Of a folder, nothing has to be done.
+        """Download these arrays as far as the cache has room; nothing to do for a folder. Thread-safe.
 
-        Closes files that a full cache has removed, which take room on the disk until then. A thread may call it.
+        Closes evicted files, which take disk space until then.
         """
         for key, file in list(self._open.items()):
             if file.removed:
@@ -115,7 +111,7 @@ class Shards:
                     self._path(name, shard)
 
     def copy(self, target: Path) -> None:
-        """Write all objects into the folder `target`, which becomes a store of its own."""
+        """Copy all objects to the folder `target`, a store of its own."""
         for name in self._arrays:
             for shard in range(len(self)):
                 file = target / self._object(name, shard)
@@ -124,7 +120,7 @@ class Shards:
                     raise self._missing(name, shard)
 
     def check(self) -> None:
-        """Look whether all arrays are there. Raises SonorantError naming the first that is not."""
+        """Raise SonorantError naming the first array that is missing."""
         bucket = len(self) > 0 and self._store.local(self._object(next(iter(self._arrays)), 0)) is None
         there = {entry.name for entry in self._store.entries(OBJECTS)} if bucket else set()
         for name in self._arrays:
@@ -134,15 +130,14 @@ class Shards:
                     raise self._missing(name, shard)
 
     def verify(self) -> None:
-        """Read all arrays through and compare them with their hashes. Those of a bucket are compared as they are
-        fetched. Raises SonorantError naming the first that is damaged."""
+        """Raise SonorantError naming the first array in a folder that differs from its hash."""
         for name in self._arrays:
             for shard in range(len(self)):
                 file = self._store.local(self._object(name, shard))
                 if file is None:
                     return
                 if sha256_file(file) != file.name:
-                    raise SonorantError(f"{self._named(name, shard)}: not what was written; {self._mend}")
+                    raise SonorantError(f"{self._named(name, shard)}: damaged; {self._mend}")
 
     def _opened(self, name: str, shard: int) -> ArrayFile:
         cached, dropped = self._store.local(self._object(name, shard)) is None, False
@@ -155,7 +150,7 @@ class Shards:
                     raise self._missing(name, shard) from None
                 continue
             except (OSError, ValueError, EOFError) as error:
-                if cached and not dropped:  # the store's own may be whole
+                if cached and not dropped:  # the store's copy may be intact
                     self._cache.drop(self._object(name, shard))
                     dropped = True
                     continue
@@ -164,12 +159,14 @@ class Shards:
                 raise SonorantError(f"{where}: truncated or damaged ({reason}); {self._mend}") from None
             break
         else:
-            raise SonorantError(f"{self._named(name, shard)}: pushed out of the cache again and again; raise cache_gib")
+            raise SonorantError(
+                f"{self._named(name, shard)}: evicted from the cache before it was read; raise cache_gib"
+            )
         dtype, row_shape = self._arrays[name]
         if file.dtype != dtype or file.shape[1:] != row_shape:
-            raise SonorantError(f"{path}: holds {file.dtype.name} {file.shape}, not {name}; {self._mend}")
+            raise SonorantError(f"{path}: {file.dtype.name} {file.shape} is not an array of {name}; {self._mend}")
         self._open[name, shard] = file
-        # What a full cache has removed takes room on the disk until it is closed; by now that may be this one as well.
+        # An evicted file takes disk space until it is closed; by now that may be this one too.
         while len(self._open) > self._most or (cached and self._open and next(iter(self._open.values())).removed):
             self._open.popitem(last=False)
         return file
@@ -198,17 +195,17 @@ class Shards:
 
 
 class KeptRows:
-    """Copies of rows in a file without a name below `folder`, which ends with the process."""
+    """Copies of rows in an unnamed temporary file in `folder`, which ends with the process."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._file: Any = None
         self._places: dict[tuple[str, int, int, int], tuple[int, np.dtype, tuple[int, ...]]] = {}
-        """By array, shard, first row and count: where they begin in the file, their dtype and shape."""
+        """(array, shard, first row, count) -> offset in the file, dtype, shape."""
         self._end = 0
 
     def add(self, key: tuple[str, int, int, int], rows: np.ndarray) -> np.ndarray:
-        """Keep rows and return them. Raises SonorantError if there is no room."""
+        """Raises SonorantError if the disk is full."""
         try:
             if self._file is None:
                 self._folder.mkdir(parents=True, exist_ok=True)
@@ -226,7 +223,6 @@ class KeptRows:
         return rows
 
     def find(self, key: tuple[str, int, int, int]) -> np.ndarray | None:
-        """The rows that were kept under this key."""
         if key not in self._places:
             return None
         place, dtype, shape = self._places[key]

@@ -1,4 +1,4 @@
-"""Fewer minutes to learn from: nested parts of the training split, evenly by speaker."""
+"""Train on fewer minutes: nested subsets of the training split, even across speakers."""
 
 import hashlib
 from collections import defaultdict
@@ -13,10 +13,10 @@ def minutes_of(utterances: Sequence[Utterance]) -> float:
 
 
 def first_minutes(utterances: Sequence[Utterance], minutes: float) -> list[Utterance]:
-    """The utterances with at most `minutes` of their training split; validation and test stay whole.
+    """Keep at most `minutes` of the training split; validation and test stay whole.
 
-    Each speaker's are taken in the order of a hash of their ids, so fewer minutes are part of more. Speakers get equal
-    shares; what one does not have goes to the others. Everyone keeps an utterance at least.
+    Utterances are taken in the order of their ids' hashes, so a smaller subset is part of a larger one. Speakers get
+    equal shares; unused time goes to the others. Every speaker keeps at least one utterance.
     """
     by_speaker: defaultdict[str, list[Utterance]] = defaultdict(list)
     for utterance in utterances:
@@ -29,14 +29,14 @@ def first_minutes(utterances: Sequence[Utterance], minutes: float) -> list[Utter
 
 
 def _even_share(seconds: Mapping[str, float], total: float) -> float:
-    """Most seconds of any speaker, so that all together have `total`."""
+    """Limit of seconds per speaker that adds up to `total`."""
     left = total
     for number, own in enumerate(sorted(seconds.values())):
         share = left / (len(seconds) - number)
         if own >= share:
             return share
         left -= own
-    return float("inf")  # there is no more
+    return float("inf")
 
 
 def _first_seconds(utterances: Sequence[Utterance], most: float) -> list[Utterance]:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from sonorant.errors import SonorantError
-from sonorant.locks import locked
+from sonorant.files import locked
 from sonorant.registry.tracking.mlflow_store import DEFAULT_DATABASE, Store, answering
 
 NEWEST, BEST, FORMER = "challenger", "champion", "previous"

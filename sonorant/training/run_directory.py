@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from sonorant.errors import SonorantError
-from sonorant.files import read_json, write_json
-from sonorant.locks import locked, take
+from sonorant.files import locked, read_json, take, write_json
 
 PATIENCE = 60.0
 """Seconds that a starting trainer waits for one that is ending, which may have to finish its step and save."""

@@ -69,5 +69,5 @@ def test_an_index_takes_no_memory_to_open_and_some_60_bytes_of_disk(tmp_path: Pa
 def test_an_index_of_other_content_is_refused(tmp_path: Path) -> None:
     content = write_index(tmp_path, rows_of(["a"]))
     assert Index.open(tmp_path, content).ids[0] == "a"
-    with pytest.raises(SonorantError, match="index: not what the header was written for; run: dvc repro features"):
+    with pytest.raises(SonorantError, match="index: does not match the header; run: dvc repro features"):
         Index.open(tmp_path, "0" * 64)

@@ -141,5 +141,5 @@ def test_a_mel_that_does_not_fit_its_recording_is_refused(
 def test_damaged_features_are_not_taken_over(features: Path, predictor: Path, tmp_path: Path) -> None:
     own = own_copy(features, tmp_path)
     damage(object_of(own, "audio"))
-    with pytest.raises(SonorantError, match=r"\(audio of shard 0\): not what was written; run: sonorant store check"):
+    with pytest.raises(SonorantError, match=r"\(audio of shard 0\): damaged; run: sonorant store check"):
         predicted_store(own, predictor, tmp_path / "made", Louder())

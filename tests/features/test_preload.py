@@ -108,7 +108,7 @@ def test_other_splits_are_another_copy(features: Path, tmp_path: Path) -> None:
 def test_damaged_features_are_named_and_leave_no_copy(features: Path, tmp_path: Path) -> None:
     damaged = own_copy(features, tmp_path)
     damage(object_of(damaged, "audio"))
-    with pytest.raises(SonorantError, match=r"not what was written; run: .* dvc repro --force --single-item features"):
+    with pytest.raises(SonorantError, match=r"damaged; run: .* dvc repro --force --single-item features"):
         local_copy(damaged, tmp_path / "copies")
     assert [path.suffix for path in (tmp_path / "copies").iterdir()] == [".lock"]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sonorant.errors import SonorantError
-from sonorant.locks import locked
+from sonorant.files import locked
 from sonorant.registry import promote, register, rollback
 from sonorant.registry.aliases import MOVE_TAG, Move, begin, now
 from sonorant.registry.tracking import open_store

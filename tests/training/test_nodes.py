@@ -225,7 +225,7 @@ def test_every_difference_between_two_nodes_has_its_mend(features: Path, tmp_pat
     cases: list[tuple[dict[str, Any], list[str]]] = [
         ({}, []),
         ({"features": split, "codes": None}, ["its features (", f"there: dvc pull {features}"]),
-        ({"features": flipped, "codes": None}, ["not what was written; run: sonorant store check", "dvc pull"]),
+        ({"features": flipped, "codes": None}, ["damaged; run: sonorant store check", "dvc pull"]),
         ({"fingerprint": "g"}, ["its settings (fingerprint g)"]),
         ({"code": "other code"}, ["its code (hash other code)", "check out the same commit"]),
         ({"features": tmp_path}, ["header.json: no such file"]),

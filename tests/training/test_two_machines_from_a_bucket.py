@@ -65,4 +65,4 @@ def test_what_is_damaged_in_the_store_is_never_trained_on(two_machines: Any, tmp
     assert all(one["code"] != 0 for one in seen.values())
     said = "".join(one["said"] for one in seen.values())
     assert "Traceback" not in said, said
-    assert "damaged, its content is not what its name says; run: sonorant store check" in said, said
+    assert "damaged, its content does not match its name; run: sonorant store check" in said, said

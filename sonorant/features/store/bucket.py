@@ -1,4 +1,4 @@
-"""A store in a bucket of an object store that speaks S3."""
+"""A store in an S3 bucket."""
 
 import os
 import re
@@ -29,7 +29,7 @@ except ModuleNotFoundError as missing:
 
 
 ANSWER = re.compile(r"<Code>(.*?)</Code>.*?<Message>(.*?)</Message>", re.DOTALL)
-"""Of a server that speaks S3, within the package's account of its request."""
+"""S3 error code and message within obstore's message."""
 
 
 class Bucket:
@@ -67,7 +67,7 @@ class Bucket:
             obstore.put(self._store, name, source)
 
     def create(self, name: str, data: bytes) -> bytes:
-        kept = self.read(name)  # first, as some servers leave out the condition below and replace what is there
+        kept = self.read(name)  # some servers ignore the condition below
         if kept is not None:
             return kept
         with self._named():
@@ -88,7 +88,7 @@ class Bucket:
         with self._named():
             try:
                 obstore.delete(self._store, name)
-            except BaseError:  # some servers answer so that the package does not understand it, and have removed it
+            except BaseError:  # obstore rejects some servers' answers to successful deletions
                 if self._there(name):
                     raise
 
@@ -108,7 +108,7 @@ class Bucket:
             shutil.rmtree(folder, ignore_errors=True)
 
     def tidy(self, before: float, *, dry_run: bool) -> list[Entry]:
-        return []  # drafts lie where this machine has its temporary files, which it tidies itself
+        return []  # drafts are in the system's temporary folder
 
     @contextmanager
     def _named(self) -> Iterator[None]:
@@ -122,11 +122,11 @@ class Bucket:
 
 @contextmanager
 def _on_this_disk(target: Path) -> Iterator[None]:
-    """Errors of the file that is written, which are not the store's."""
+    """Name the local file in its errors, not the bucket."""
     try:
         yield
     except OSError as error:
-        raise SonorantError(f"{target}: {error.strerror}; make room on its disk, or look at its permissions") from None
+        raise SonorantError(f"{target}: {error.strerror}; make room on its disk, or check its permissions") from None
 
 
 def _write(file: FileIO, part: Any) -> None:
@@ -137,6 +137,6 @@ def _write(file: FileIO, part: Any) -> None:
 
 def _remedy(error: Exception) -> str:
     refused = isinstance(error, PermissionDeniedError | UnauthenticatedError) or "ExpiredToken" in str(error)
-    if refused and os.environ.get("AWS_SESSION_TOKEN"):  # a server may have forgotten a key that expired
-        return "the temporary key may have expired: sign in again and repeat, what is done is kept"
-    return "see AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and that the bucket exists"
+    if refused and os.environ.get("AWS_SESSION_TOKEN"):  # JuiceFS answers InvalidAccessKeyId for an expired key
+        return "the temporary key may have expired: sign in again and repeat the command; finished work is kept"
+    return "check AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and that the bucket exists"

@@ -1,4 +1,4 @@
-"""A folder of bounded size with objects of a bucket; processes and ranks of one machine share it."""
+"""An LRU cache of a bucket's objects in a folder, shared by all processes of a machine."""
 
 import os
 from collections.abc import Iterator
@@ -7,22 +7,21 @@ from pathlib import Path
 
 from sonorant.errors import SonorantError
 from sonorant.features.store.store import Store
-from sonorant.files import flush_to_disk, sha256_file
-from sonorant.locks import locked
+from sonorant.files import flush_to_disk, locked, sha256_file
 
-_LOCKS = 64  # files; processes that want different objects seldom wait for each other
-_COUNT = "held"  # file with the bytes that the folder holds
-_FREED = 16  # one part in so many of the bound becomes free at a time
+_LOCKS = 64  # lock files, so that fetches of different objects rarely wait for each other
+_COUNT = "held"  # file with the number of bytes in the folder
+_FREED = 16  # a full cache frees 1/16 of its limit at a time
 
 
 class Lost(SonorantError):
-    """An object that is missing or damaged, as against a store that does not answer: only computing it anew helps."""
+    """An object is missing from the store or damaged there: it must be computed again."""
 
 
 class Cache:
-    """Fetches an object when it is first asked for, and compares it with its hash; what was used least goes first.
+    """Downloads objects at first use, compares them with their hash, and evicts the least recently used.
 
-    An object larger than the bound is kept alone. A file that another process has open stays readable after it went.
+    An object above the limit is kept alone. An evicted file stays readable for processes that have it open.
     """
 
     def __init__(self, store: Store, folder: Path, most: int) -> None:
@@ -30,10 +29,7 @@ class Cache:
         self._listed = False
 
     def path(self, name: str) -> Path:
-        """The file of the object `name`, whose last part is its SHA-256.
-
-        Raises SonorantError if the store has none, or another content than its name says.
-        """
+        """File of the object `name`, whose last part is its SHA-256. Raises SonorantError if missing or damaged."""
         sha256 = name.rsplit("/", 1)[-1]
         file = self._file(name)
         with self._named():
@@ -47,7 +43,7 @@ class Cache:
         return file
 
     def drop(self, name: str) -> None:
-        """Remove the file of an object that is found to be damaged here, so that it is fetched again."""
+        """Remove a damaged file, so that it is downloaded again."""
         with self._named():
             self._file(name).unlink(missing_ok=True)
 
@@ -55,25 +51,25 @@ class Cache:
         return self._folder / "objects" / name.rsplit("/", 1)[-1]
 
     def _fetch(self, name: str, sha256: str, file: Path) -> None:
-        # The lock's number, so that the next fetch under this lock overwrites what a killed process left.
+        # Named by the lock: the next fetch under it overwrites the file of a killed process.
         arriving = file.with_name(f".{int(sha256[:8], 16) % _LOCKS}.tmp")
         try:
             if not self._store.fetch(name, arriving):
                 raise Lost(f"{self._store.place}/{name}: no such object")
             if sha256_file(arriving) != sha256:
-                raise Lost(f"{self._store.place}/{name}: damaged, its content is not what its name says")
+                raise Lost(f"{self._store.place}/{name}: damaged, its content does not match its name")
             with self._alone("room"):
                 self._make_room(arriving.stat().st_size)
-                flush_to_disk(arriving)  # else a power cut leaves an empty file, which is taken for the object
+                flush_to_disk(arriving)  # else a power cut leaves an empty file under its name
                 arriving.replace(file)
         finally:
             arriving.unlink(missing_ok=True)
 
     def _make_room(self, wanted: int) -> None:
-        """Remove what was used least recently until `wanted` more bytes fit, and count them as held.
+        """Evict until `wanted` more bytes fit, and add them to the count.
 
-        All processes keep one count, so that the folder, which may hold 100,000 files, is seldom listed: when it is
-        full by the count, and once by each process, as a power cut or a person may have left a wrong one.
+        The shared count avoids listing a folder of 100,000 files at each fetch. Each process lists it once, as the
+        count may be wrong after a power cut.
         """
         held = self._counted() if self._listed else None
         if held is None or held + wanted > self._most:
@@ -87,7 +83,7 @@ class Cache:
             return None
 
     def _remove_for(self, wanted: int) -> int:
-        """List the folder; return how many bytes it holds afterwards."""
+        """List the folder and evict; return the bytes left."""
         kept = []
         for entry in os.scandir(self._folder / "objects"):
             with suppress(FileNotFoundError):
@@ -95,7 +91,7 @@ class Cache:
                     found = entry.stat()
                     kept.append((found.st_mtime_ns, found.st_size, entry.path))
         held = sum(size for _, size, _ in kept)
-        # When it is full, more than is needed goes, else every fetch from then on would list it.
+        # Free more than needed, else every later fetch would list the folder.
         most = self._most if held + wanted <= self._most else self._most - self._most // _FREED
         for _, size, path in sorted(kept):
             if held + wanted <= most:
@@ -119,7 +115,7 @@ class Cache:
 
 
 def _touched(file: Path) -> bool:
-    """Note that the file is used now; False if it is not there."""
+    """Set the time of last use; False if the file does not exist."""
     try:
         os.utime(file)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""A store in a folder of this machine, or one that several machines mount."""
+"""A store in a folder, local or mounted by several machines."""
 
 import os
 import shutil
@@ -51,10 +51,10 @@ class Folder:
             new.write_bytes(data)
             flush_to_disk(new)
             try:
-                os.link(new, target)  # unlike a rename it never replaces what another process was quicker to write
+                os.link(new, target)  # unlike a rename, never replaces an existing file
             except FileExistsError:
                 return target.read_bytes()
-            except OSError:  # a file system without links
+            except OSError:  # file system without hard links
                 new.replace(target)
             flush_to_disk(target.parent)
         return data
@@ -87,7 +87,7 @@ class Folder:
         with self._named():
             for draft in sorted((self.path / DRAFTS).glob("*")):
                 name = f"{DRAFTS}/{draft.name}"
-                with suppress(FileNotFoundError):  # its process has just ended
+                with suppress(FileNotFoundError):  # removed by its process
                     files, begun = list(self.entries(name)), draft.stat().st_mtime
                     newest = max([begun, *(file.modified for file in files)])
                     if newest <= before:

@@ -1,4 +1,4 @@
-"""Where a store is, as settings name it and as an index keeps it."""
+"""Location of a store, in settings and beside an index."""
 
 import os
 from dataclasses import asdict, dataclass
@@ -6,25 +6,39 @@ from pathlib import Path
 from typing import Self
 
 from sonorant.errors import SonorantError
-from sonorant.features.store.store import REMOTE
+from sonorant.features.store.folder import Folder
+from sonorant.features.store.store import REMOTE, Store
 from sonorant.files import read_json, write_json
 
 FILE = "place.json"
-"""Beside an index. No hash is taken of it: the same shards elsewhere are the same data."""
+"""Beside an index; not hashed, as moved shards are the same data."""
+
+
+def open_store(place: str) -> Store:
+    """The store at `place`: a folder, which need not exist yet, or `s3://bucket/prefix`.
+
+    A bucket reads AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_REGION. Raises SonorantError if
+    its package is not installed.
+    """
+    if place.startswith(REMOTE):
+        from sonorant.features.store.bucket import Bucket  # of the extra `s3`
+
+        return Bucket(place)
+    return Folder(Path(place))
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoreConfig:
-    """Section `store` of params.yaml: where shards lie."""
+    """Section `store` of params.yaml: where shards are stored."""
 
     place: str
-    """A folder, which git and DVC leave alone, or s3://bucket/prefix (extra `s3`)."""
+    """A folder outside git and DVC, or s3://bucket/prefix (extra `s3`)."""
     utterances_per_shard: int
-    """At most, of the utterances that are computed and written together. Another number makes every shard anew."""
+    """Most utterances of a shard. Changing it recomputes every shard."""
     cache: str
-    """Folder on a disk of this machine for shards of a bucket; every process on the machine shares it."""
+    """Local folder for downloaded shards, shared by all processes of the machine."""
     cache_gib: float
-    """How much that folder may hold."""
+    """Size limit of that folder."""
 
     def __post_init__(self) -> None:
         if self.utterances_per_shard < 1:
@@ -40,7 +54,7 @@ class StoreConfig:
 
 @dataclass(frozen=True)
 class Place:
-    """A store, and the folder with its bound in bytes for what is fetched from it."""
+    """A store, and the folder and size limit in bytes of its cache."""
 
     store: str
     cache: str
@@ -48,11 +62,10 @@ class Place:
 
     @property
     def remote(self) -> bool:
-        """Whether the store is a bucket."""
         return self.store.startswith(REMOTE)
 
     def seen_from(self, folder: Path) -> "Place":
-        """The same with relative names as `folder` sees them, so that a project may be moved."""
+        """Relative paths rewritten relative to `folder`, so that a project may be moved."""
 
         def seen(name: str) -> str:
             return name if Path(name).is_absolute() or name.startswith(REMOTE) else os.path.relpath(name, folder)
@@ -60,17 +73,16 @@ class Place:
         return Place(seen(self.store), seen(self.cache), self.cache_bytes)
 
     def write(self, folder: Path) -> None:
-        """Keep it in `folder`, from where relative names are seen."""
         write_json(folder / FILE, asdict(self))
 
     @classmethod
     def read(cls, folder: Path, repair: str) -> Self:
-        """The place that `folder` names. Raises SonorantError, ending in `repair`, if it is missing or damaged."""
+        """Read it from `folder`. Raises SonorantError, ending in `repair`, if it is missing or damaged."""
         try:
             kept = read_json(folder / FILE)
             store, cache, size = str(kept["store"]), str(kept["cache"]), int(kept["cache_bytes"])
         except (SonorantError, KeyError, TypeError, ValueError):
             raise SonorantError(f"{folder / FILE}: missing or damaged; {repair}") from None
-        # By name, as they were written: `folder` may be reached through a link.
+        # Lexically, as written: `folder` may be reached through a link.
         here, there = (os.path.normpath(folder / name) for name in (store, cache))
         return cls(store if store.startswith(REMOTE) else here, there, size)

@@ -1,4 +1,4 @@
-"""Keep a store in order: remove what no index needs, find what is damaged, copy what an index needs elsewhere."""
+"""Maintain a store: remove unneeded shards, find damaged ones, copy an index's shards elsewhere."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 
 from sonorant.errors import SonorantError
 from sonorant.features.store.marks import KEYS, MARKS, mark_name, unpacked
-from sonorant.features.store.place import Place
+from sonorant.features.store.place import Place, open_store
 from sonorant.features.store.shard_files import OBJECTS, SHARDS, object_name, shard_name
-from sonorant.features.store.store import Entry, Store, open_store
+from sonorant.features.store.store import Entry, Store
 from sonorant.files import sha256_file
 
 _REPAIR = "run the stage that writes it (dvc repro)"
@@ -21,18 +21,18 @@ _REPAIR = "run the stage that writes it (dvc repro)"
 
 @dataclass(frozen=True)
 class Needed:
-    """What an index on this machine needs of its store."""
+    """The shards and arrays that an index needs."""
 
     index: Path
     place: Place
     keys: bytes
-    """Of its shards, as `KEYS` has them."""
+    """Of its shards, as in the file `KEYS`."""
     objects: frozenset[str]
-    """Names of its arrays in the store."""
+    """Names of its arrays."""
 
     @classmethod
     def of(cls, index: Path, objects: Iterable[bytes]) -> Needed:
-        """Of the folder `index`, which names arrays by these SHA-256. Raises SonorantError if a file is missing."""
+        """`objects`: SHA-256 of the arrays of the folder `index`. Raises SonorantError if a file is missing."""
         place = Place.read(index, _REPAIR)
         try:
             keys = (index / KEYS).read_bytes()
@@ -42,16 +42,16 @@ class Needed:
 
 
 def store_of(needed: Collection[Needed]) -> Store:
-    """The one store that these indexes were made from. Raises SonorantError if there are two."""
+    """The one store of these indexes. Raises SonorantError if they have several."""
     places = {one.place.store if one.place.remote else str(Path(one.place.store).resolve()) for one in needed}
     if len(places) != 1:
-        raise SonorantError(f"the indexes are of different stores ({', '.join(sorted(places))}); name those of one")
+        raise SonorantError(f"the indexes belong to several stores ({', '.join(sorted(places))}); name those of one")
     return open_store(places.pop())
 
 
 @dataclass(frozen=True)
 class Removed:
-    """What `collect` removed, or would."""
+    """Counts of what `collect` removed, or would remove."""
 
     indexes: int
     shards: int
@@ -61,8 +61,7 @@ class Removed:
 
 
 class _Uses:
-    """What indexes need of a store: those given and, unless `only`, all that were ever made from it; in any case those
-    that were begun since `old`."""
+    """Names that indexes need: those given, those marked since `old` and, unless `only`, all marked ones."""
 
     def __init__(self, store: Store, needed: Collection[Needed], only: bool, old: float) -> None:
         self._store, self._only, self._old = store, only, old
@@ -74,8 +73,7 @@ class _Uses:
             self._take(one.keys)
 
     def names(self) -> set[str]:
-        """Of all shards and arrays that are needed now. To be asked after the store was listed: a stage notes what it
-        needs before it looks for it."""
+        """Needed shards and arrays. Call it after listing the store: a stage marks shards before it looks for them."""
         for note in self._store.entries(MARKS):
             if note.name not in self._read and not self._forgettable(note):
                 self._read.add(note.name)
@@ -83,11 +81,10 @@ class _Uses:
         return self._names
 
     def forgettable(self) -> list[str]:
-        """Names of the notes of other indexes that count for nothing."""
         return [note.name for note in self._store.entries(MARKS) if self._forgettable(note)]
 
     def arrays(self, shard: str) -> list[str]:
-        """Of the shard of this name, as its file said when it was first asked for: it may have been removed since."""
+        """Arrays of a shard as first read: its file may have been removed since."""
         if not self._arrays.get(shard):
             self._arrays[shard] = _objects_of(self._store, shard)
         return self._arrays[shard]
@@ -101,12 +98,14 @@ class _Uses:
 
 
 def collect(needed: Collection[Needed], *, only: bool, hours: float, dry_run: bool) -> Removed:
-    """Remove shards and arrays that no index needs: neither those given nor, unless `only`, any that was ever made from
-    the store. What is younger than `hours` stays, as a stage at work may have written it, and so does what an index
-    needs that was begun since, even while this removes. Drafts of processes that were killed go too."""
+    """Remove shards and arrays that no index needs (see `_Uses`), and drafts of killed processes.
+
+    Anything younger than `hours` stays, as a running stage may have written it, and so do shards that a stage marks
+    while this runs.
+    """
     store, old = store_of(needed), time.time() - 3600 * hours
     uses = _Uses(store, needed, only, old)
-    # The last file of a shard goes first: what is half removed is never taken for whole.
+    # JSON files go first, so that a half-removed shard is never taken for complete.
     lost = [entry for folder in (SHARDS, OBJECTS) for entry in _unused(store, folder, uses, old)]
     if not dry_run:
         folders = dict.fromkeys(entry.name.rpartition("/")[0] for entry in lost)
@@ -128,17 +127,17 @@ def _unused(store: Store, folder: str, uses: _Uses, old: float) -> list[Entry]:
 
 
 def _remove_unused(store: Store, folder: str, uses: _Uses, old: float) -> list[Entry]:
-    """Remove what is unused of a folder of few objects. It is looked at once more, as a stage may have begun since."""
+    """Remove unused entries of a folder of few objects; listed again, as a stage may have started since."""
     lost = _unused(store, folder, uses, old)
     for entry in lost:
         if entry.name.startswith(f"{SHARDS}/"):
-            uses.arrays(entry.name)  # a stage that begins at this moment may have read the file, and need them
+            uses.arrays(entry.name)  # a stage that starts now may have read the file
         store.delete(entry.name)
     return lost
 
 
 def faults(needed: Collection[Needed]) -> Iterator[tuple[str, str]]:
-    """Name of each array that is missing or damaged, and which of the two."""
+    """Arrays that are missing or damaged, each with "missing" or "damaged"."""
     store = store_of(needed)
     with store.draft() as folder:
         for name in sorted(name for one in needed for name in one.objects):
@@ -151,12 +150,12 @@ def faults(needed: Collection[Needed]) -> Iterator[tuple[str, str]]:
 
 
 def copy(needed: Collection[Needed], target: Store) -> int:
-    """Copy what is missing of these indexes' shards to another store; return how many objects that were."""
+    """Copy these indexes' shards to another store; return the number of objects copied."""
     store, copied = store_of(needed), 0
     there = {entry.name for folder in (OBJECTS, SHARDS) for entry in target.entries(folder)}
     for one in needed:
         target.create(mark_name(one.keys), one.keys)
-        for name in (*sorted(one.objects), *map(shard_name, unpacked(one.keys))):  # what says "whole" last
+        for name in (*sorted(one.objects), *map(shard_name, unpacked(one.keys))):  # JSON files last
             if name in there:
                 continue
             with target.draft() as folder:
@@ -164,7 +163,9 @@ def copy(needed: Collection[Needed], target: Store) -> int:
                     target.put(folder / "object", name)
                     copied += 1
                 elif name in one.objects:
-                    raise SonorantError(f"{store.place}/{name}: no such object; make it anew where it was made")
+                    raise SonorantError(
+                        f"{store.place}/{name}: no such object; run its stage again where it was computed"
+                    )
     return copied
 
 

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from sonorant.errors import SonorantError
-from sonorant.files import read_json, write_json
-from sonorant.locks import locked
+from sonorant.files import locked, read_json, write_json
 from sonorant.registry.tracking.mlflow_run import RunSpec, close_run, open_run
 from sonorant.registry.tracking.mlflow_store import Store, TrackingUnavailable, open_store, shown
 from sonorant.registry.tracking.points import Point, Tail, append_load, draw_sample

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sonorant.locks import locked
+from sonorant.files import locked
 from sonorant.registry.tracking.mlflow_store import DEFAULT_DATABASE, Store
 
 KEY_TAG = "sonorant.run"

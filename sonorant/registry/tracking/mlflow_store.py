@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sonorant.errors import SonorantError
-from sonorant.locks import locked
+from sonorant.files import locked
 
 if TYPE_CHECKING:
     from mlflow.tracking import MlflowClient

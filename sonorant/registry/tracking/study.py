@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sonorant.locks import locked
+from sonorant.files import locked
 from sonorant.registry.tracking.mlflow_run import EXECUTION_TAG, PARENT_TAG, flat
 from sonorant.registry.tracking.mlflow_store import DEFAULT_DATABASE, Store, open_store, shown
 

@@ -102,7 +102,7 @@ def test_what_is_fetched_is_compared_with_its_hash(tmp_path: Path) -> None:
     store = open_store(str(tmp_path / "store"))
     name = kept(store, b"as it was")
     damage(tmp_path / "store" / name)
-    with pytest.raises(SonorantError, match="damaged, its content is not what its name says"):
+    with pytest.raises(SonorantError, match="damaged, its content does not match its name"):
         Cache(store, tmp_path / "cache", 10**6).path(name)
     with pytest.raises(SonorantError, match="no such object"):
         Cache(store, tmp_path / "cache", 10**6).path(object_name("0" * 64))
@@ -183,7 +183,7 @@ def test_a_bucket_that_answers_503_is_asked_again(bucket: str, tmp_path: Path, m
     [
         (403, "InvalidAccessKeyId", "old", "the temporary key may have expired: sign in again"),
         (400, "ExpiredToken", "old", "the temporary key may have expired: sign in again"),
-        (403, "InvalidAccessKeyId", "", "see AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID"),
+        (403, "InvalidAccessKeyId", "", "check AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID"),
     ],
 )
 def test_a_key_that_a_bucket_refuses_is_named_in_one_line(
@@ -245,7 +245,7 @@ def test_gc_keeps_old_shards_that_a_stage_has_just_found(tmp_path: Path) -> None
 
 def test_shards_that_workers_wrote_into_another_folder_are_missed(tmp_path: Path) -> None:
     """Of the same name on another machine, of which this one sees nothing."""
-    with pytest.raises(SonorantError, match="2 of 2 shards that workers have written are not there"):
+    with pytest.raises(SonorantError, match="2 of 2 shards written by workers are missing"):
         check_written(str(tmp_path / "store"), ["0" * 64, "1" * 64])
 
 
