@@ -1,4 +1,4 @@
-"""Recordings of minutes to hours beside their texts, cut into utterances."""
+"""Corpora of long recordings beside their texts."""
 
 from sonorant.plugins import Plugin
 

@@ -1,11 +1,11 @@
-"""Cut a long recording at pauses into utterances that hold whole runs of the text, and list what could not be placed.
+r"""Cut a long recording at pauses into utterances, and list what could not be placed.
 
-What is read without a pause is one atom, which is never divided. Atoms that go on where the one before ended make a
-run; runs end where the reader jumped. An atom is left out where what was heard is not what is written, and where a jump
-leaves it within a sentence: what was broken off there is mostly said again.
+Speech without a pause is an atom, which is never divided. Consecutive atoms whose text continues are a run; a run ends
+where the reader jumped. An atom is left out if the recognised words differ from the text, or if a jump leaves it within
+a sentence, because the reader usually repeats what was broken off.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -16,23 +16,22 @@ from sonorant.extras.long.placing import NOWHERE
 from sonorant.extras.long.script import Script
 
 PAUSE = 0.2
-"""Seconds without a word at which may be cut."""
+"""Shortest pause in seconds at which to cut."""
 MARGIN = 0.1
-"""Seconds kept before the first word and after the last."""
+"""Seconds kept before the first and after the last word."""
 _SHORT_PAUSE = 0.03  # seconds
-_AT_CLAUSE, _ANYWHERE = 1.0, 3.0  # what a cut costs that is not at the end of a sentence
-_PER_SENTENCE = 0.8  # what each end of a sentence costs that is not cut at
-_LEFT_OUT = 20.0  # what leaving out an atom costs
-_PUT_IN_SECONDS = 0.3  # heard and not written, within an atom: a breath taken for a word
-_HEARD = 0.6  # share of an atom's words that are heard as written
-_ALIKE = 60  # percent of the letters of an atom that are heard as written, where the text goes on before and after it
+_AT_CLAUSE, _ANYWHERE = 1.0, 3.0  # cost of a cut at a clause or anywhere, not at the end of a sentence
+_PER_SENTENCE = 0.8  # cost of each end of a sentence inside an utterance
+_LEFT_OUT = 20.0  # cost of leaving out an atom
+_PUT_IN_SECONDS = 0.3  # maximum extra words in an atom: a breath taken for a word
+_HEARD = 0.6  # share of an atom's words that must be recognised as written
+_ALIKE = 60  # percent of an atom's letters that must match, between good atoms
 _UNHEARD = 2  # words in a row that a recogniser may miss
 
 
 @dataclass(frozen=True)
 class Cut:
-    """An utterance: `start` to `end` in seconds, with the margins, and the words of the text from `first` to before
-    `last`."""
+    """An utterance: `start` to `end` in seconds with margins, and the words `first` to before `last`."""
 
     start: float
     end: float
@@ -48,17 +47,17 @@ class _Atom:
     last: int
     good: bool
     alike: bool
-    """Whether it may be the text misheard: it is good if what is around it is."""
+    """Good if both neighbours are."""
     alone: bool = False
-    """Whether it goes not on where the atom before ended."""
+    """Whether a run starts here."""
     divided: bool = True
-    """Whether may be cut before it: not where words were missed at the pause, as nobody knows on which side."""
+    """Whether a cut is possible before it: not where words were missed at the pause."""
     parted: bool = False
-    """Whether must be cut before it, because something else sounds there."""
+    """Whether a cut is needed before it, because of other speech."""
 
 
 def cut(heard: Sequence[Heard], places: Sequence[int], script: Script, shortest: float, longest: float) -> list[Cut]:
-    """Utterances of `shortest` to `longest` seconds by rising time, from words heard and their places in the text."""
+    """Utterances of `shortest` to `longest` seconds in order, from recognised words and their places in the text."""
     atoms = _atoms(heard, places, script)
     _join(atoms, script)
     cuts: list[Cut] = []
@@ -71,7 +70,7 @@ def cut(heard: Sequence[Heard], places: Sequence[int], script: Script, shortest:
 
 
 def _atoms(heard: Sequence[Heard], places: Sequence[int], script: Script) -> list[_Atom]:
-    """The atoms that are in the text."""
+    """Atoms with at least one placed word."""
     found, first, parted = [], 0, False
     for place in range(1, len(heard) + 1):
         if place < len(heard) and not _cuttable(heard, places, place):
@@ -86,13 +85,14 @@ def _atoms(heard: Sequence[Heard], places: Sequence[int], script: Script) -> lis
 
 
 def _cuttable(heard: Sequence[Heard], places: Sequence[int], place: int) -> bool:
-    """Whether there is a pause before a word; beside what the text lacks, a breath mostly, a short one will do."""
+    """Whether there is a pause before a word. Next to words that are not in the text (mostly breaths) a short one is
+    enough."""
     other = (places[place] == NOWHERE) != (places[place - 1] == NOWHERE)
     return heard[place][1] - heard[place - 1][2] >= (_SHORT_PAUSE if other else PAUSE)
 
 
 def _atom(heard: Sequence[Heard], places: Sequence[int], script: Script) -> _Atom:
-    """What is read without a pause; at least one word of it is placed."""
+    """An atom with at least one placed word."""
     placed = [place for place in places if place != NOWHERE]
     first, last = placed[0], placed[-1] + 1
     steps = [later - earlier for earlier, later in pairwise(placed)]
@@ -106,7 +106,7 @@ def _atom(heard: Sequence[Heard], places: Sequence[int], script: Script) -> _Ato
 
 
 def _join(atoms: list[_Atom], script: Script) -> None:
-    """Note which atoms go on where the one before ended, and where may be cut."""
+    """Set `alone` and `divided`."""
     missed = [later.first - earlier.last for earlier, later in pairwise(atoms)]
     for place in range(1, len(atoms) - 1):
         around = atoms[place - 1].good and atoms[place + 1].good and missed[place - 1] == missed[place] == 0
@@ -115,14 +115,13 @@ def _join(atoms: list[_Atom], script: Script) -> None:
         atom.alone = True
     for (before, atom), words in zip(pairwise(atoms), missed, strict=True):
         atom.alone = not 0 <= words <= _UNHEARD
-        # Within a sentence, a neighbour that is not as written may hold a word of this side.
+        # Within a sentence, a neighbour that differs from the text may hold a word of this side.
         sure = (before.good and atom.good) or atom.first in script.sentence_ends
         atom.divided = words == 0 and script.begins(atom.first) and sure
 
 
 def _whole(run: list[_Atom], script: Script) -> list[_Atom]:
-    """A run without what lies before its first and after its last end of a sentence. Words that were missed there are
-    as doubtful as words broken off."""
+    """Trim a run to whole sentences."""
     while run and run[0].first not in script.sentence_ends:
         run = run[1:]
     while run and run[-1].last not in script.sentence_ends:
@@ -131,30 +130,44 @@ def _whole(run: list[_Atom], script: Script) -> list[_Atom]:
 
 
 def _best(run: list[_Atom], script: Script, shortest: float, longest: float) -> list[Cut]:
-    """The cheapest way to cut a run, by dynamic programming over the atoms."""
-    costs, came = [0.0], [(0, False)]
-    for last in range(1, len(run) + 1):
-        best, how = costs[last - 1] + _LEFT_OUT, (last - 1, False)
+    def parts(last: int) -> Iterator[tuple[int, float]]:
         for first in range(last - 1, -1, -1):
             seconds = run[last - 1].end - run[first].start + 2 * MARGIN
             if seconds > longest or not run[first].good:
-                break
+                return
             if seconds >= shortest and _separate(run, first, last):
-                cost = costs[first] + _cost(run, first, last, script)
-                if cost < best:
-                    best, how = cost, (first, True)
+                yield first, _cost(run, first, last, script)
             if run[first].parted:
-                break
+                return
+
+    return [
+        Cut(*_with_margins(run[first].start, run[last - 1].end), run[first].first, run[last - 1].last)
+        for first, last in _cheapest(len(run), parts)
+    ]
+
+
+def _cheapest(count: int, parts: Callable[[int], Iterable[tuple[int, float]]]) -> list[tuple[int, int]]:
+    """The cheapest parts (first, after the last) of `count` items, some of which may be left out, by dynamic
+    programming. `parts`: for the end of a part, its possible starts with their costs."""
+    costs, came = [0.0], [(0, False)]
+    for last in range(1, count + 1):
+        best, how = costs[last - 1] + _LEFT_OUT, (last - 1, False)
+        for first, own in parts(last):
+            if costs[first] + own < best:
+                best, how = costs[first] + own, (first, True)
         costs.append(best)
         came.append(how)
-    cuts, last = [], len(run)
+    found, last = [], count
     while last:
         first, kept = came[last]
         if kept:
-            ends = max(run[first].start - MARGIN, 0.0), run[last - 1].end + MARGIN
-            cuts.append(Cut(round(ends[0], 3), round(ends[1], 3), run[first].first, run[last - 1].last))
+            found.append((first, last))
         last = first
-    return cuts[::-1]
+    return found[::-1]
+
+
+def _with_margins(start: float, end: float) -> tuple[float, float]:
+    return round(max(start - MARGIN, 0.0), 3), round(end + MARGIN, 3)
 
 
 def _separate(run: list[_Atom], first: int, last: int) -> bool:
@@ -171,25 +184,16 @@ def _cost(run: list[_Atom], first: int, last: int, script: Script) -> float:
 def join_stretches(
     stretches: Sequence[tuple[float, float]], shortest: float, longest: float
 ) -> list[tuple[float, float]]:
-    """Stretches of speech joined into utterances where nothing is known but the pauses: seconds, with the margins."""
-    costs, came = [0.0], [(0, False)]
-    for last in range(1, len(stretches) + 1):
-        best, how = costs[last - 1] + _LEFT_OUT, (last - 1, False)
+    """Join stretches of speech without a text into utterances by their pauses: seconds with margins."""
+
+    def parts(last: int) -> Iterator[tuple[int, float]]:
         for first in range(last - 1, -1, -1):
             seconds = stretches[last - 1][1] - stretches[first][0] + 2 * MARGIN
             if seconds > longest:
-                break
-            gaps = sum(stretches[place][0] - stretches[place - 1][1] for place in range(first + 1, last))
-            cost = costs[first] + 1 + gaps / (2 * PAUSE)
-            if seconds >= shortest and cost < best:
-                best, how = cost, (first, True)
-        costs.append(best)
-        came.append(how)
-    found, last = [], len(stretches)
-    while last:
-        first, kept = came[last]
-        if kept:
-            ends = max(stretches[first][0] - MARGIN, 0.0), stretches[last - 1][1] + MARGIN
-            found.append((round(ends[0], 3), round(ends[1], 3)))
-        last = first
-    return found[::-1]
+                return
+            if seconds >= shortest:
+                gaps = sum(stretches[place][0] - stretches[place - 1][1] for place in range(first + 1, last))
+                yield first, 1 + gaps / (2 * PAUSE)
+
+    cheapest = _cheapest(len(stretches), parts)
+    return [_with_margins(stretches[first][0], stretches[last - 1][1]) for first, last in cheapest]

@@ -1,7 +1,7 @@
-"""Recordings of minutes to hours, each with its text beside it or none: found, placed, cut into utterances.
+r"""Import recordings of minutes to hours, with or without a text beside each.
 
-No utterance is written as sound: it is a stretch of its recording. A recording that cannot be jumped into quickly (mp3,
-m4a and the like: a jump looks through all that lies before) is kept as FLAC of 16 bit; the rest stays where it lies.
+An utterance is a part of its recording and not written as sound. Recordings with slow seeking (mp3, m4a) are copied as
+16-bit FLAC; others stay where they are.
 """
 
 import dataclasses
@@ -25,22 +25,19 @@ from sonorant.text.written_words import plain_words
 
 @dataclass(frozen=True)
 class _Pair:
-    """A recording and its text; one of them may be missing."""
+    """A recording and its text; one may be missing."""
 
     name: str
-    """Path of both within the folder, without suffix."""
+    """Path in the folder without suffix."""
     recording: Path | None
     text: str | None
 
 
 def import_corpus(source: Path, out: Path, config: CorpusConfig, cache: Path | None) -> None:
-    """Fill `out` from a folder of recordings and texts of the same name (`chapter1.mp3`, `chapter1.txt`), at any depth:
-    manifest.jsonl, unplaced.jsonl (speech without text, text without speech), summary.json, and in audio/ recordings of
-    formats whose parts are slow to read; all others stay where they lie.
-
-    `cache`: folder of what was heard before. Raises SonorantError naming a folder without recordings, a file that
-    cannot be read, two recordings of one name, and a language that the recogniser does not hear.
-    """
+    """Import recordings and texts of the same name (`chapter1.mp3`, `chapter1.txt`), at any depth: manifest.jsonl,
+    unplaced.jsonl (speech without text, text without speech), summary.json, and audio/ with copies. `cache`: folder
+    of earlier results. Raises SonorantError if there are no recordings, a file cannot be read, two recordings have
+    one name, or the recogniser lacks the language."""
     pairs = _pairs(source)
     settings = _settings(pairs, config)
     utterances: list[Utterance] = []
@@ -109,7 +106,7 @@ def _read(path: Path) -> str:
 
 
 def _settings(pairs: list[_Pair], config: CorpusConfig) -> LongConfig:
-    """Refuses what cannot work before an hour of it."""
+    """Check everything before the hours of work."""
     for pair in pairs:
         if pair.recording:
             header(pair.recording)
@@ -127,14 +124,14 @@ def _settings(pairs: list[_Pair], config: CorpusConfig) -> LongConfig:
 
 
 def _named(kept: Path, source: Path, out: Path) -> tuple[str, str | None]:
-    """The recording as the manifest names it, and its hash if it lies outside of `out`."""
+    """The recording's name in the manifest, and its hash if it is outside `out`."""
     if kept.is_relative_to(out):
         return kept.relative_to(out).as_posix(), None
     return place_of(kept, source, out), sha256_file(kept)
 
 
 def _quick(name: str, recording: Path, out: Path) -> Path:
-    """The recording itself, or a copy in `out` such that parts of it are read quickly."""
+    """The recording, or a copy in `out` with fast seeking."""
     if seeks_fast(recording):
         return recording
     kept = out / "audio" / f"{name}.flac"

@@ -1,11 +1,13 @@
-"""What is heard in stretches of a long recording, by recognisers that may know the text that is read.
+""" "Recognise the stretches of a long recording, if possible with a language model of its text.
 
-pocketsphinx is given a language model of the text (Moreno et al. 1998, "A recursive algorithm for the forced alignment
-of very long audio segments"): it hears nearly every word that is read, and tells when. Any other recogniser hears what
-it hears, stretch by stretch.
+pocketsphinx uses a model of the text (Moreno et al. 1998, "A recursive algorithm for the forced alignment of very long
+audio segments") and gives the time of each word. Other recognisers have an open vocabulary.
 """
 
+import math
 import tempfile
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -18,19 +20,18 @@ from sonorant.audio.recognizers import RATE, PocketSphinx, Recognizer, load_reco
 from sonorant.audio.wav import read_audio
 from sonorant.audio.word_phones import pronounced
 from sonorant.errors import SonorantError
-from sonorant.extras.long.trigrams import write_language_model
 from sonorant.text.written_words import plain_words
 
 AROUND = 0.2
-"""Seconds heard before and after a stretch."""
+"""Seconds before and after a stretch."""
 _FRAME = 0.01
 Heard = tuple[str, float, float]
-"""A word in lower case, and where it sounds: seconds within the recording."""
+"""A word in lower case, with its start and end in the recording in seconds."""
 
 
 @dataclass(frozen=True)
-class Passage:
-    """Neighbouring stretches of one recording, read at once."""
+class HeardPassage:
+    """Neighbouring stretches of one recording."""
 
     recording: Path
     stretches: tuple[tuple[float, float], ...]
@@ -41,14 +42,14 @@ _work: tuple[str, str, tuple[str, ...] | None] = ("", "", None)
 
 
 def begin(recognizer: str, language: str, words: tuple[str, ...] | None) -> None:
-    """Prepare this process: the recogniser's name, and the words of the text; None = there is none."""
+    """Initialise this process. `words`: of the text; None = no text."""
     global _work
     _work = (recognizer, language, words)
 
 
-def listen(passage: Passage) -> list[list[Heard]]:
-    """What is heard in each stretch, as plain JSON. A recogniser that does not tell when a word sounds leaves the words
-    spread over their stretch."""
+def listen(passage: HeardPassage) -> list[list[Heard]]:
+    """Recognised words of each stretch, as plain JSON. Without times from the recogniser, words are spread over
+    their stretch."""
     listener = _listener(*_work)
     first = max(passage.stretches[0][0] - AROUND, 0.0)
     samples, _ = read_audio(passage.recording, RATE, start=first, end=passage.stretches[-1][1] + AROUND)
@@ -56,7 +57,7 @@ def listen(passage: Passage) -> list[list[Heard]]:
     for start, end in passage.stretches:
         origin = max(start - AROUND, first)
         sound = samples[round((origin - first) * RATE) : round((end + AROUND - first) * RATE)]
-        if isinstance(listener, _Reader):
+        if isinstance(listener, _TextRecognizer):
             heard = [(word, round(origin + at, 3), round(origin + to, 3)) for word, at, to in listener.hear(sound)]
         else:
             words = plain_words(listener.transcribe(sound, RATE))
@@ -66,10 +67,10 @@ def listen(passage: Passage) -> list[list[Heard]]:
     return found
 
 
-def understand(passage: Passage) -> tuple[str, float | None]:
-    """What is said in the whole passage, without its text, and how sure the recogniser is, 0 to 1."""
+def understand(passage: HeardPassage) -> tuple[str, float | None]:
+    """Text of the whole passage, and the confidence, 0 to 1."""
     listener = _listener(*_work)
-    assert not isinstance(listener, _Reader)
+    assert not isinstance(listener, _TextRecognizer)
     (start, end), *_ = passage.stretches
     understood = listener.recognize(*read_audio(passage.recording, RATE, start=start, end=end))
     sure = understood.confidence
@@ -77,13 +78,13 @@ def understand(passage: Passage) -> tuple[str, float | None]:
 
 
 @lru_cache(maxsize=1)
-def _listener(recognizer: str, language: str, words: tuple[str, ...] | None) -> "_Reader | Recognizer":
+def _listener(recognizer: str, language: str, words: tuple[str, ...] | None) -> "_TextRecognizer | Recognizer":
     known = load_recognizer(recognizer, language)
-    return _Reader(words, language) if words and isinstance(known, PocketSphinx) else known
+    return _TextRecognizer(words, language) if words and isinstance(known, PocketSphinx) else known
 
 
-class _Reader:
-    """pocketsphinx that expects one text."""
+class _TextRecognizer:
+    """pocketsphinx with a language model of one text."""
 
     ACTIVE_HMMS = 1500
 
@@ -104,7 +105,7 @@ class _Reader:
         integers = (np.clip(samples, -1.0, 1.0) * 32767.0).astype(np.int16)
         if not len(integers):
             return []
-        self._decoder.reinit_feat()  # what is heard does not depend on the stretch before
+        self._decoder.reinit_feat()  # independent of the stretch before
         self._decoder.start_utt()
         self._decoder.process_raw(integers.tobytes(), full_utt=True)
         self._decoder.end_utt()
@@ -113,3 +114,48 @@ class _Reader:
             for part in self._decoder.seg() or ()
             if part.word[0] not in "<["
         ]
+
+
+_DISCOUNT = 0.3
+_END = 0.05
+"""Probability that a stretch ends after a word."""
+
+
+def write_language_model(path: Path, words: Sequence[str]) -> None:
+    ones, pairs, threes = (Counter(zip(*(words[place:] for place in range(n)), strict=False)) for n in (1, 2, 3))
+    total = len(words) + 0.5 * len(ones)
+    unigrams = {ngram: (1 - _END) * (count + 0.5) / total for ngram, count in ones.items()}
+    bigrams, left_of_one = _interpolated(pairs, unigrams)
+    trigrams, left_of_pair = _interpolated(threes, bigrams)
+    lines = ["\\data\\", f"ngram 1={len(unigrams) + 2}", f"ngram 2={len(bigrams)}", f"ngram 3={len(trigrams)}", ""]
+    lines += ["\\1-grams:", "-99 <s> 0", f"{math.log10(_END):.4f} </s>"]
+    lines += _lines(unigrams, left_of_one)
+    lines += ["", "\\2-grams:", *_lines(bigrams, left_of_pair), "", "\\3-grams:", *_lines(trigrams, None)]
+    path.write_text("\n".join([*lines, "", "\\end\\", ""]), encoding="utf-8")
+
+
+_Ngram = tuple[str, ...]
+
+
+def _interpolated(
+    counts: Counter[_Ngram], shorter: dict[_Ngram, float]
+) -> tuple[dict[_Ngram, float], dict[_Ngram, float]]:
+    """Probabilities of n-grams, and the mass that each context leaves to shorter ones."""
+    totals, followers = Counter[_Ngram](), Counter[_Ngram]()
+    for ngram, count in counts.items():
+        totals[ngram[:-1]] += count
+        followers[ngram[:-1]] += 1
+    left = {context: _DISCOUNT * followers[context] / total for context, total in totals.items()}
+    found = {
+        ngram: (count - _DISCOUNT) / totals[ngram[:-1]] + left[ngram[:-1]] * shorter[ngram[1:]]
+        for ngram, count in counts.items()
+    }
+    return found, left
+
+
+def _lines(probabilities: dict[_Ngram, float], left: dict[_Ngram, float] | None) -> list[str]:
+    return [
+        f"{math.log10(probability):.4f} {' '.join(ngram)}"
+        + ("" if left is None else f" {math.log10(left.get(ngram, 1.0)):.4f}")
+        for ngram, probability in sorted(probabilities.items())
+    ]

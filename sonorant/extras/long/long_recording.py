@@ -1,7 +1,7 @@
-"""One long recording, with its text or without: utterances, and what could not be placed.
+r"""One long recording, with or without text: its utterances, and what could not be placed.
 
-With a text, words are heard by a recogniser, placed in the text, and cut at pauses. Without, pauses alone say where to
-cut, and the recogniser says what is spoken. What was heard is kept by content, so only new work is done again.
+With a text, recognised words are placed in the text and cut at pauses. Without, the recording is cut at pauses, and the
+recogniser gives the text. Results are cached by content.
 """
 
 from collections.abc import Sequence
@@ -19,24 +19,24 @@ from sonorant.audio.decoding import header
 from sonorant.audio.voice_activity import Span
 from sonorant.cache import code_of, compute_missing, key_of
 from sonorant.extras.long.cutting import Cut, cut, join_stretches
-from sonorant.extras.long.listening import Heard, Passage, begin, listen, understand
+from sonorant.extras.long.listening import Heard, HeardPassage, begin, listen, understand
 from sonorant.extras.long.placing import place_words
 from sonorant.extras.long.script import Script, read_script
 from sonorant.extras.long.stretches import blocks, scan, stretches, widen
 from sonorant.files import sha256_file
 
-_PASSAGE = 20.0  # seconds of stretches that are listened to at once
-_LEAST = 0.3  # seconds of speech that are worth listing
+_PASSAGE = 20.0  # seconds of stretches per passage
+_LEAST = 0.3  # least seconds of speech to list
 
 
 @dataclass(frozen=True, kw_only=True)
 class LongConfig:
-    """How recordings are heard and cut."""
+    """Settings of recognition and cutting."""
 
     recognizer: str
-    """By name as in section `recognizer`."""
+    """As in section `recognizer`."""
     revision: str
-    """Of the recogniser: what is kept was heard by this one."""
+    """Version of the recogniser."""
     language: str
     shortest: float
     """Seconds of an utterance."""
@@ -45,20 +45,18 @@ class LongConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class Placed:
-    """An utterance."""
-
     start: float
-    """Seconds, with a margin of silence."""
+    """Seconds, with a margin."""
     end: float
     text: str
     """As written, or as recognised."""
     confidence: float | None = None
-    """Of the recogniser, where there is no text."""
+    """Of the recogniser, without a given text."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Unheard:
-    """A part of the text that no utterance holds."""
+    """Text without an utterance."""
 
     words: int
     text: str
@@ -67,33 +65,33 @@ class Unheard:
 
 @dataclass(frozen=True, kw_only=True)
 class Untold:
-    """Speech that no utterance holds."""
+    """Speech without an utterance."""
 
     start: float
     """Seconds."""
     end: float
     heard: str
-    """Words that were heard there."""
+    """Recognised words."""
     why: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Placement:
-    """What became of one recording."""
+    """Result for one recording."""
 
     seconds: float
     speech: float
-    """Seconds in which somebody speaks."""
+    """Seconds of speech."""
     words: int
-    """Of the text, as spoken."""
+    """Number of spoken words of the text."""
     utterances: tuple[Placed, ...]
     unheard: tuple[Unheard, ...]
     untold: tuple[Untold, ...]
 
 
 def place(recording: Path, name: str, text: str | None, config: LongConfig, cache: Path | None) -> Placement:
-    """Place one recording beside its text; None = it has none. `name` is shown with the progress; `cache`: folder of
-    what was heard before. Raises SonorantError as `decode` does."""
+    """Place one recording beside its text; None = no text. `name`: for the progress bar; `cache`: folder of earlier
+    results. Raises SonorantError as `decode`."""
     code = code_of(sonorant.audio, sonorant.extras.long, sonorant.audio.recognizers, sonorant.text)
     key = key_of(code, config.revision, config.language, sha256_file(recording))
     seconds = header(recording).seconds
@@ -161,7 +159,7 @@ def _without_text(
     parts = join_stretches(spans, config.shortest, config.longest)
     said = compute_missing(
         understand,
-        [Passage(recording, (part,)) for part in parts],
+        [HeardPassage(recording, (part,)) for part in parts],
         [key_of(key, "understood", part) for part in parts],
         cache,
         label=f"{name}: recognising",
@@ -180,18 +178,17 @@ def _without_text(
     return utterances, [], untold + _untold(silent, [], [], "nothing was understood")
 
 
-def _passages(recording: Path, spans: Sequence[Span]) -> list[Passage]:
-    """Neighbouring stretches together."""
+def _passages(recording: Path, spans: Sequence[Span]) -> list[HeardPassage]:
     groups: list[list[Span]] = []
     for span in spans:
         if not groups or span[1] - groups[-1][0][0] > _PASSAGE:
             groups.append([])
         groups[-1].append(span)
-    return [Passage(recording, tuple(group)) for group in groups]
+    return [HeardPassage(recording, tuple(group)) for group in groups]
 
 
 def _widened(heard: list[Heard], probability: Floats) -> list[Heard]:
-    """Words with the edges that the recogniser and the network find together; where a pause is, half of it each."""
+    """Widen words by the recogniser and the voice activity; neighbours share a pause."""
     found = []
     for place, (word, start, end) in enumerate(heard):
         before = heard[place - 1][2] if place else 0.0
@@ -202,7 +199,7 @@ def _widened(heard: list[Heard], probability: Floats) -> list[Heard]:
 
 
 def _unheard(cuts: Sequence[Cut], script: Script, why: str) -> list[Unheard]:
-    """The parts of the text between those that are spoken."""
+    """Parts of the text without an utterance."""
     spoken = [False] * len(script.words)
     for one in cuts:
         spoken[one.first : one.last] = [True] * (one.last - one.first)
@@ -216,7 +213,7 @@ def _unheard(cuts: Sequence[Cut], script: Script, why: str) -> list[Unheard]:
 
 
 def _untold(spans: Sequence[Span], covered: Sequence[Span], heard: Sequence[Heard], why: str) -> list[Untold]:
-    """The parts of stretches that utterances do not cover; both by rising time."""
+    """Parts of stretches without an utterance; both in order."""
     found: list[Untold] = []
     place = word = 0
     for start, end in spans:

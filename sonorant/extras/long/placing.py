@@ -1,8 +1,8 @@
-"""Where in a text the words that were heard stand: a search that may jump, for what was skipped or said again.
+r"""Place recognised words in a text, with jumps for skipped or repeated parts.
 
-A Viterbi search over the places of the text, as for jumps in reading (Prahallad and Black 2011, "Segmentation of
-monologues in audio books"): from one heard word to the next the place goes on by a word; words left out, put in and
-misheard cost, and so does a jump, less at the start of a sentence. Shapes: M heard words, N words of the text.
+A Viterbi search over places in the text (Prahallad and Black 2011, "Segmentation of monologues in audio books"): each
+recognised word advances by one; skipped, extra and wrong words and jumps cost, jumps to the start of a sentence less.
+Shapes: M recognised words, N words of the text.
 """
 
 from collections import Counter
@@ -18,24 +18,21 @@ from sonorant.audio.arrays import Doubles
 from sonorant.extras.long.script import Script
 
 PUT_IN, LEFT_OUT, MISHEARD, JUMP, JUMP_TO_SENTENCE = 1.0, 1.0, 1.5, 4.0, 2.6
-"""What a step costs: a heard word that the text lacks, a word of it that is not heard, a word that is another (less
-where their letters are alike), and going on elsewhere."""
-_AT_ONCE, _AHEAD = 400, 120  # heard words placed at once, and looked at beyond them
-_AROUND = 800  # words of the text around what is expected
-_ANCHOR = 3  # words in a row that stand only once in the text
+"""Costs of an extra word, a skipped word, a wrong word (less if letters match) and a jump."""
+_AT_ONCE, _AHEAD = 400, 120  # recognised words placed at once, and looked at beyond them
+_AROUND = 800  # words of the text around the expected place
+_ANCHOR = 3  # words in a row that occur once in the text
 NOWHERE = -1
 
 
 def place_words(heard: Sequence[str], script: Script) -> NDArray[np.int64]:
-    """(M,) int64: the place in the text of each word heard, `NOWHERE` for those that it lacks.
-
-    Works through the recording piece by piece, so memory does not grow with it but for the result.
-    """
+    """(M,) int64: place in the text of each recognised word, or `NOWHERE`. Works in pieces, so memory is constant
+    except for the result."""
     text = script.words
     starts = np.array([word in script.sentence_ends for word in range(len(text))])
     places = np.full(len(heard), NOWHERE, np.int64)
     anchors = _anchors(heard, text)
-    at = NOWHERE  # the place of the last word that was placed
+    at = NOWHERE  # last placed word
     for first in range(0, len(heard), _AT_ONCE):
         last = min(first + _AT_ONCE + _AHEAD, len(heard))
         near = anchors[first:last]
@@ -54,7 +51,7 @@ def place_words(heard: Sequence[str], script: Script) -> NDArray[np.int64]:
 
 
 def _anchors(heard: Sequence[str], text: Sequence[str]) -> NDArray[np.int64]:
-    """(M,): the place in the text of three words that stand there once, where they are heard; else `NOWHERE`."""
+    """(M,): place of three words that occur once in the text, or `NOWHERE`."""
     threes = list(zip(*(text[place:] for place in range(_ANCHOR)), strict=False))
     counts = Counter(threes)
     place_of = {three: place for place, three in enumerate(threes) if counts[three] == 1}
@@ -65,7 +62,7 @@ def _anchors(heard: Sequence[str], text: Sequence[str]) -> NDArray[np.int64]:
 
 
 def _costs(heard: Sequence[str], text: Sequence[str]) -> Doubles:
-    """(M, N): what it costs to take each word heard for each of the text."""
+    """(M, N): cost of taking each recognised word for each word of the text."""
     own, rows = np.unique(np.array(heard), return_inverse=True)
     known, columns = np.unique(np.array(text), return_inverse=True)
     alike: Any = process.cdist(own.tolist(), known.tolist(), scorer=fuzz.ratio, dtype=np.uint8)
@@ -75,14 +72,14 @@ def _costs(heard: Sequence[str], text: Sequence[str]) -> Doubles:
 
 @numba.njit(cache=True)
 def _search(costs_MN: Doubles, jumps_N: Doubles, at: int) -> NDArray[np.int64]:
-    """(M,): the cheapest place of each word heard; -1 where it is put in. `at`: the place before the first."""
+    """(M,): cheapest place of each recognised word; -1 for extra words. `at`: place before the first."""
     heard, count = costs_MN.shape
-    # State s stands on word s - 1: state 0 before all words.
+    # State s is on word s - 1; state 0 is before all words.
     before = np.full(count + 1, jumps_N.max())
     before[at + 1] = 0.0
     now = np.empty(count + 1)
-    came_MS = np.zeros((heard, count + 1), np.int8)  # 0: put in; 1 to 3: went on so far; 4: jumped
-    best_M = np.empty(heard, np.int64)  # the best state before each word
+    came_MS = np.zeros((heard, count + 1), np.int8)  # 0: extra word; 1 to 3: advance; 4: jump
+    best_M = np.empty(heard, np.int64)  # best state before each word
     for m in range(heard):
         best = np.argmin(before)
         best_M[m] = best

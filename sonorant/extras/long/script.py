@@ -1,4 +1,4 @@
-"""A text as its reader speaks it: tokens as written, the words that each stands for, and where sentences end."""
+"""A text as it is read aloud: written tokens, their spoken words, and ends of sentences."""
 
 import re
 from dataclasses import dataclass
@@ -17,33 +17,29 @@ _CLAUSE_END = re.compile(r"[,;:–—-][\"'”’»)\]]*$")
 
 @dataclass(frozen=True)
 class Script:
-    """A text, word by word as spoken."""
-
     tokens: tuple[str, ...]
     """As written, between blanks."""
     words: tuple[str, ...]
     """As spoken, in lower case."""
     units: tuple[tuple[int, int], ...]
-    """For each word, the tokens (first, beyond the last) that it belongs to with its neighbours: "1984" is three words
-    of one unit, which is never divided."""
+    """Tokens (first, after the last) of each word's unit: "1984" is three words of one unit, which is never divided."""
 
     sentence_ends: frozenset[int]
-    """Numbers of the words before which a sentence or paragraph ends; the number of words is one."""
+    """Indices of words at which a sentence or paragraph starts, and the number of words."""
     clause_ends: frozenset[int]
-    """Those before which a comma or its like stands."""
+    """Indices of words after a comma or similar."""
 
     def begins(self, word: int) -> bool:
-        """Whether a unit begins with this word, so that an utterance may."""
+        """Whether a unit starts with this word."""
         return word in (0, len(self.words)) or self.units[word] != self.units[word - 1]
 
     def text(self, first: int, last: int) -> str:
-        """The words from `first` to before `last` as written."""
+        """Words from `first` to before `last` as written."""
         return " ".join(self.tokens[self.units[first][0] : self.units[last - 1][1]])
 
 
 def read_script(text: str, language: str) -> Script:
-    """A text of any length. Numbers and abbreviations are written out where gruut knows the language; elsewhere they
-    stand for themselves, which a recogniser rarely hears."""
+    """A text of any length. gruut writes out numbers and abbreviations if it has the language."""
     tokens: list[str] = []
     words: list[str] = []
     units: list[tuple[int, int]] = []
@@ -70,10 +66,10 @@ def _frontend(language: str) -> Frontend | None:
 
 
 def _spoken(tokens: list[str], frontend: Frontend | None) -> list[tuple[list[str], list[str]]]:
-    """Units of a paragraph: tokens, and the words that they are spoken as."""
+    """Units of a paragraph: tokens and their spoken words."""
     written = [(place, word) for place, token in enumerate(tokens) for word in plain_words(token)]
     said = plain_words(frontend.speak(" ".join(tokens)).text) if frontend else [word for _, word in written]
-    # Each token has a unit of its own, but where what is spoken is not what is written.
+    # One unit per token, except where written and spoken words differ.
     unit_of = list(range(len(tokens)))
     spoken: list[list[str]] = [[] for _ in tokens]
     for equal, first, last, start, end in _steps([word for _, word in written], said):
@@ -96,7 +92,7 @@ def _spoken(tokens: list[str], frontend: Frontend | None) -> list[tuple[list[str
 
 
 def _steps(written: list[str], said: list[str]) -> list[tuple[bool, int, int, int, int]]:
-    """Stretches of both that are equal, or that stand for each other, in turn."""
+    """Alternating stretches that are equal, or stand for each other."""
     steps: list[tuple[bool, int, int, int, int]] = []
     opcodes: list[Any] = Levenshtein.opcodes(written, said).as_list()
     for tag, first, last, start, end in opcodes:

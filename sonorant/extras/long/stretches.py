@@ -1,4 +1,4 @@
-"""Where in a long recording somebody speaks: stretches between pauses, found block by block."""
+"""Find stretches of speech in a long recording, block by block."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,44 +10,43 @@ from sonorant.audio.voice_activity import BLOCK_SECONDS, RATE, Pauses, Span, spe
 from sonorant.audio.wav import read_audio
 
 PAUSE = 0.2
-"""Seconds; a shorter pause parts no stretches."""
+"""Seconds; shorter pauses do not separate stretches."""
 _BLOCK = 1875  # probabilities of a block: 60 s
-_BEFORE = 100  # probabilities before a block, for the network to find its way
-_LONGEST = 30.0  # seconds; a longer stretch is parted where speech is least likely
+_BEFORE = 100  # probabilities before a block, to initialise the network
+_LONGEST = 30.0  # seconds; longer stretches are split where speech is least likely
 _CERTAIN, _REACH = 0.8, 0.3  # probability of certain speech, and seconds that an edge may move
 
 
 @dataclass(frozen=True)
-class Block:
-    """A part of a recording, by the numbers of its probabilities."""
+class ScanBlock:
+    """Part of a recording, by indices of probabilities."""
 
     recording: Path
     first: int
     last: int
 
 
-def blocks(recording: Path, seconds: float) -> list[Block]:
-    """A recording of so many seconds in blocks."""
+def blocks(recording: Path, seconds: float) -> list[ScanBlock]:
     count = int(np.ceil(seconds / BLOCK_SECONDS))
-    return [Block(recording, first, min(first + _BLOCK, count)) for first in range(0, count, _BLOCK)]
+    return [ScanBlock(recording, first, min(first + _BLOCK, count)) for first in range(0, count, _BLOCK)]
 
 
-def scan(block: Block) -> list[float]:
-    """Probability that somebody speaks in each 32 ms of a block."""
+def scan(block: ScanBlock) -> list[float]:
+    """Probability of speech in each 32 ms of a block."""
     first = max(block.first - _BEFORE, 0)
     samples, _ = read_audio(block.recording, RATE, start=first * BLOCK_SECONDS, end=block.last * BLOCK_SECONDS)
     return speech_probability(samples, RATE)[block.first - first :].round(3).tolist()
 
 
 def stretches(probability: Floats) -> list[Span]:
-    """Stretches of speech in seconds, by rising time, from the probabilities (F,) of a whole recording."""
+    """Stretches of speech in seconds, in order, from the probabilities (F,) of a whole recording."""
     spans = speech_spans(probability, Pauses(shortest_pause=PAUSE))
     return [part for span in spans for part in _parted(span, probability)]
 
 
 def widen(start: float, end: float, earliest: float, latest: float, probability: Floats) -> Span:
-    """A word's edges moved out as far as somebody certainly speaks, and no further than `earliest` and `latest`. A
-    recogniser is late at soft onsets and early at final fricatives; a breath is not speech to the network."""
+    """Move a word's edges out over certain speech, at most to `earliest` and `latest`. Recognisers are late at soft
+    onsets and early at final fricatives."""
     first, last = int(start / BLOCK_SECONDS), int(end / BLOCK_SECONDS)
     while first > 0 and first * BLOCK_SECONDS > max(start - _REACH, earliest) and probability[first] >= _CERTAIN:
         start, first = first * BLOCK_SECONDS, first - 1

@@ -1,4 +1,4 @@
-"""A clip to hear and to see: WAV and spectrogram, made when asked for."""
+"""WAV and spectrogram of a clip."""
 
 from functools import lru_cache
 from pathlib import Path
@@ -12,13 +12,13 @@ from sonorant.evaluation.report.players import spectrogram
 KEPT = 16
 """Clips kept in memory."""
 WINDOW = 0.03
-"""Seconds of the spectrogram's window, at least: long enough to tell a voice's harmonics apart."""
+"""Minimum seconds of the spectrogram's window, to separate a voice's harmonics."""
 HIGHEST = 8000.0
-"""Hz at the top of a spectrogram, at most."""
+"""Maximum Hz of a spectrogram."""
 BINS = 80
 
 
-class Sounds:
+class ClipSounds:
     """Sounds of the utterances in the folder `corpus`. Raises SonorantError naming a file that cannot be read."""
 
     def __init__(self, corpus: Path) -> None:
@@ -36,7 +36,7 @@ class Sounds:
         return wav_header(rate, len(samples)) + pcm16(samples).tobytes()
 
     def _picture(self, utterance: Utterance) -> bytes:
-        """PNG of the log-mel, the whole utterance from edge to edge."""
+        """PNG of the log-mel, exactly as long as the utterance."""
         samples, rate = self._read(utterance)
         n_fft = 1 << (int(WINDOW * rate) - 1).bit_length()
         top = min(HIGHEST, rate / 2)

@@ -1,4 +1,4 @@
-"""The clips to decide on: the prepared corpus with what the audit says of it, the worst first."""
+"""Clips to decide on: the prepared corpus with the audit's findings, the worst first."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
@@ -15,30 +15,27 @@ AUDIT = "audit.jsonl"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Clip:
-    """An utterance as it was found, and what is known of it. Times are seconds from its own start, before any edit."""
+class ReviewClip:
+    """An unedited utterance with its findings. Times are seconds from its start."""
 
     name: str
     utterance: Utterance
-    """As the corpus has it: no decision has changed it."""
+    """As in the corpus, without decisions."""
     audited: Audited | None
     rejected: str | None
-    """Why `prepare` has left it out; None if it is in the prepared corpus."""
+    """Reason of `prepare`; None if it is in the prepared corpus."""
 
 
-def load_clips(corpus: Path, prepared: Path, audit: Path | None, decided: Collection[str]) -> list[Clip]:
-    """Return the clips of a prepared corpus, the worst of the audit first, then those that the audit lacks.
-
-    Clips that `prepare` rejected come last, and only where a decision names them (`decided`), so that it can be taken
-    back. `audit`: folder of audit.jsonl; None = there is none, and the order is the manifest's. Raises SonorantError
-    naming the file that is absent or of another corpus.
-    """
+def load_clips(corpus: Path, prepared: Path, audit: Path | None, decided: Collection[str]) -> list[ReviewClip]:
+    """Clips of a prepared corpus, the worst of the audit first, then those without an audit, then rejected ones that
+    have a decision (in `decided`), so that it can be removed. `audit`: folder of audit.jsonl; None = order of the
+    manifest. Raises SonorantError naming a file that is absent or belongs to another corpus."""
     found: dict[str, list[Utterance]] = {}
     for row in read_manifest(corpus / "manifest.jsonl"):
         found.setdefault(row.id, []).append(row)
     rows = [] if audit is None else read_audit(audit / AUDIT)
     audited = {row.id: row for row in rows}
-    clips: dict[str, Clip] = {}
+    clips: dict[str, ReviewClip] = {}
     for row in read_manifest(prepared / "manifest.jsonl"):
         if row.clip is None or row.sha256 is None:
             raise SonorantError(f"{prepared}: utterance {row.id} has no clip's name; run the stage prepare again")
@@ -47,17 +44,15 @@ def load_clips(corpus: Path, prepared: Path, audit: Path | None, decided: Collec
         if origin is None:
             raise SonorantError(f"{corpus}: has no clip {row.clip}, which {prepared} has; run the stage prepare again")
         told = _as_found(audited.get(row.id), row.conditioning, (row.start or 0.0) - (origin.start or 0.0))
-        clips.setdefault(row.clip, Clip(name=row.clip, utterance=origin, audited=told, rejected=None))
+        clips.setdefault(row.clip, ReviewClip(name=row.clip, utterance=origin, audited=told, rejected=None))
     order = sorted(clips.values(), key=lambda clip: -1.0 if clip.audited is None else clip.audited.score, reverse=True)
     rejected = (clip for clip in _rejected(corpus, prepared, found) if clip.name in decided) if decided else ()
     return order + [clip for clip in {clip.name: clip for clip in rejected}.values() if clip.name not in clips]
 
 
 def _as_found(audited: Audited | None, conditioning: Conditioning | None, moved: float) -> Audited | None:
-    """What was heard in an edited and conditioned utterance, on the time of the clip as found.
-
-    `moved`: seconds by which the edit moved its start.
-    """
+    """Convert an audit of an edited and conditioned utterance to times of the original clip. `moved`: seconds by
+    which the edit moved the start."""
     if audited is None:
         return None
 
@@ -70,7 +65,7 @@ def _as_found(audited: Audited | None, conditioning: Conditioning | None, moved:
 
 
 def before_conditioning(time: float, conditioning: Conditioning) -> float:
-    """Where a time within a conditioned sound was before edges were cut off and parts of pauses left out; seconds."""
+    """Convert seconds in a conditioned sound to seconds before conditioning."""
     found = time + (conditioning.start or 0.0)
     for start, end in conditioning.dropped:
         if found <= start:
@@ -79,13 +74,13 @@ def before_conditioning(time: float, conditioning: Conditioning) -> float:
     return found
 
 
-def _rejected(corpus: Path, prepared: Path, found: dict[str, list[Utterance]]) -> list[Clip]:
-    """Rejected utterances whose sound can be read."""
+def _rejected(corpus: Path, prepared: Path, found: dict[str, list[Utterance]]) -> list[ReviewClip]:
+    """Rejected utterances with readable sound."""
     clips = []
     for row in read_jsonl(prepared / "rejected.jsonl"):
         for origin in (one for one in found.get(row["id"], []) if one.audio and one.audio == row["file"]):
             if may_be_read(corpus, origin) and file_exists(corpus / str(origin.audio)):
                 name = clip_name(sha256_file(corpus / str(origin.audio)), origin.start, origin.end)
                 reason = f"{row['reason']}: {row['detail']}"
-                clips.append(Clip(name=name, utterance=origin, audited=None, rejected=reason))
+                clips.append(ReviewClip(name=name, utterance=origin, audited=None, rejected=reason))
     return clips

@@ -1,4 +1,4 @@
-"""The review's HTTP server: the page, the clips with sound and picture, and decisions, each written at once."""
+"""The review's HTTP server: page, clips with sound and picture, and decisions, which are written at once."""
 
 import dataclasses
 import re
@@ -11,8 +11,8 @@ from urllib.parse import unquote
 
 from sonorant.corpus.decisions import Decision, apply, read_decisions, write_decision
 from sonorant.errors import SonorantError
-from sonorant.extras.review.clip_sound import Sounds
-from sonorant.extras.review.review_clips import AUDIT, Clip, load_clips
+from sonorant.extras.review.clip_sound import ClipSounds
+from sonorant.extras.review.review_clips import AUDIT, ReviewClip, load_clips
 from sonorant.extras.review.word_columns import differences, tokens
 from sonorant.pages.local_server import LocalRequest, LocalServer
 
@@ -23,20 +23,18 @@ PAGES = {
     "/style.css": ("sonorant.pages", "style.css", "text/css; charset=utf-8"),
 }
 LARGEST = 50_000
-"""Bytes of a decision, at most: a text of some thousand characters."""
+"""Maximum bytes of a decision."""
 _CLIP = re.compile(r"/clips/([^/]+?)(/sound|/picture)?")
 _GIVEN = {"decision": (str,), "text": (str,), "start": (int, float), "end": (int, float), "note": (str,)}
 
 
 class ChangedError(Exception):
-    """The decision in the file is not the one that the page knew."""
+    """The decision in the file differs from the page's."""
 
 
 class Review:
-    """The clips of a corpus and the file of decisions; `audit` None, or a folder without audit.jsonl: no audit.
-
-    Raises SonorantError as `load_clips` and `read_decisions` do.
-    """
+    """Clips of a corpus and the file of decisions. `audit`: None or a folder without audit.jsonl = no audit. Raises
+    SonorantError as `load_clips` and `read_decisions`."""
 
     def __init__(self, corpus: Path, prepared: Path, audit: Path | None, decisions: Path) -> None:
         self.corpus = corpus
@@ -44,21 +42,21 @@ class Review:
         self.audited = audit is not None and (audit / AUDIT).exists()
         clips = load_clips(corpus, prepared, audit if self.audited else None, self.decided())
         self.clips = {clip.name: clip for clip in clips}
-        self.sounds = Sounds(corpus)
+        self.sounds = ClipSounds(corpus)
         self._lock = threading.Lock()
 
     def decided(self) -> dict[str, Decision]:
-        """The decisions as the file has them now."""
+        """Current decisions of the file."""
         return read_decisions(self.decisions) if self.decisions.exists() else {}
 
     def listed(self) -> dict[str, Any]:
-        """All clips in their order, as far as the list shows them."""
+        """All clips in order, for the list."""
         decided = self.decided()
         clips = [self._row(clip, decided.get(clip.name)) for clip in self.clips.values()]
         return {"audited": self.audited, "decisions": str(self.decisions), "clips": clips}
 
-    def described(self, clip: Clip, decision: Decision | None) -> dict[str, Any]:
-        """All there is to know of a clip. Times in seconds from its start, before any edit."""
+    def described(self, clip: ReviewClip, decision: Decision | None) -> dict[str, Any]:
+        """Everything about a clip. Times in seconds from its start, before any edit."""
         audited, utterance = clip.audited, clip.utterance
         row = self._row(clip, decision)
         words = audited.words if audited else ()
@@ -76,7 +74,7 @@ class Review:
             "figures": audited.figures if audited else {},
         }
 
-    def _row(self, clip: Clip, decision: Decision | None) -> dict[str, Any]:
+    def _row(self, clip: ReviewClip, decision: Decision | None) -> dict[str, Any]:
         return {
             "clip": clip.name,
             "id": clip.utterance.id,
@@ -87,12 +85,10 @@ class Review:
             "decision": _as_row(decision),
         }
 
-    def decide(self, clip: Clip, before: Any, given: Any) -> Decision | None:
-        """Write the decision `given` (None: take it back) on a clip on which the page knew `before`.
-
-        Raises ChangedError if the file has another one by now, ValueError if there is something wrong with it, and
-        SonorantError if the file cannot be read or written.
-        """
+    def decide(self, clip: ReviewClip, before: Any, given: Any) -> Decision | None:
+        """Write the decision `given` (None: remove it) on a clip; `before`: the page's version. Raises ChangedError
+        if the file differs from it, ValueError for an invalid decision, SonorantError if the file cannot be read or
+        written."""
         decision = None if given is None else _parse(clip.name, given)
         if decision is not None:
             apply(clip.utterance, decision, self.sounds.seconds(clip.utterance))
@@ -104,7 +100,7 @@ class Review:
 
 
 class ReviewServer(LocalServer):
-    """Serves the page and what it asks for. Raises SonorantError as `LocalServer`."""
+    """Raises SonorantError as `LocalServer`."""
 
     def __init__(self, review: Review, port: int) -> None:
         self.review = review
@@ -138,10 +134,8 @@ class ReviewRequest(LocalRequest):
             self.refuse(HTTPStatus.INTERNAL_SERVER_ERROR, str(error))
 
     def do_POST(self) -> None:
-        """Write a decision: {"clip", "before": what the page knows, "decision": the new one, or null to take it back}.
-
-        The answer describes the clip; 409 with "clip" describes what the file has instead of `before`.
-        """
+        """Write a decision: {"clip", "before": the page's version, "decision": the new one, or null to remove it}.
+        The answer describes the clip; 409 describes the file's version."""
         if not self.is_own():
             return
         if self.path != "/decisions":
@@ -180,7 +174,7 @@ def _as_row(decision: Decision | None) -> dict[str, Any] | None:
 
 
 def _parse(clip: str, given: Any) -> Decision:
-    """Read a decision of parsed JSON. Raises ValueError naming what is wrong."""
+    """Raises ValueError naming the fault."""
     if not isinstance(given, dict) or not {"decision"} <= given.keys() <= _GIVEN.keys():
         raise ValueError(f"a decision is an object of {', '.join(_GIVEN)}")
     values = {key: value for key, value in given.items() if value is not None}

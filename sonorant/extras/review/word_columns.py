@@ -1,4 +1,4 @@
-"""Texts side by side: which written word is which spoken one, and what a recogniser heard otherwise."""
+"""Compare texts word by word: written and spoken, spoken and recognised."""
 
 import re
 from collections.abc import Sequence
@@ -16,14 +16,14 @@ class Token:
 
     text: str
     first: int | None
-    """The first of the spoken words that say it; None if the audit knows none."""
+    """Index of its first spoken word; None if unknown."""
     last: int | None
     doubt: float
-    """The largest of those words; 0 if there are none."""
+    """Largest doubt of its spoken words; 0 if there are none."""
 
 
 def tokens(text: str, words: Sequence[AuditedWord]) -> list[Token]:
-    """Divide a written text at blanks and find the spoken words of each part; "1999," has several."""
+    """Split a written text at blanks and find the spoken words of each part; "1999," has several."""
     parts = text.split()
     places: list[tuple[int, int] | None] = [None] * len(parts)
     written, spoken = [plain(part) for part in parts], [plain(word.text) for word in words]
@@ -43,7 +43,7 @@ def _token(text: str, place: tuple[int, int] | None, words: Sequence[AuditedWord
 
 
 def differences(reference: str, heard: str) -> list[tuple[str, str]]:
-    """What was heard as stretches of words, each `same`, `other` (a word too much or another one) or `missing`."""
+    """Stretches of words, each `same`, `other` (extra or different) or `missing`."""
     wanted, got = reference.split(), heard.split()
     matcher = SequenceMatcher(None, [plain(word) for word in wanted], [plain(word) for word in got], autojunk=False)
     stretches = []
@@ -56,5 +56,5 @@ def differences(reference: str, heard: str) -> list[tuple[str, str]]:
 
 
 def plain(word: str) -> str:
-    """A word without punctuation and case, to compare it."""
+    """A word without punctuation and case."""
     return _NOT_OF_A_WORD.sub("", word).casefold()

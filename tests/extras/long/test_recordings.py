@@ -180,7 +180,7 @@ def test_only_what_is_new_is_worked_on_also_after_an_end_in_the_middle(
     monkeypatch.setattr(recording, "_PASSAGE", 3.0)  # a sentence each
     listened: list[str] = []
 
-    def counted(passage: listening.Passage) -> Any:
+    def counted(passage: listening.HeardPassage) -> Any:
         if len(listened) == ends_after:
             raise KeyboardInterrupt
         listened.append(passage.recording.name)
