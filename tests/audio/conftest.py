@@ -1,4 +1,4 @@
-"""Speech to plant faults in: flite's, where it is installed."""
+"""flite's speech, to plant faults in."""
 
 from pathlib import Path
 
@@ -18,12 +18,12 @@ SENTENCES = (
     "Hens lay eggs, and fish swim in the sea.",
     "Stop at the top of the step.",
 )
-"""They begin and end with the sounds that are cut first: /h/, /th/, /s/, /f/, /p/."""
+"""They start and end with /h/, /th/, /s/, /f/ and /p/, which are cut first."""
 
 
 @pytest.fixture(scope="session")
 def spoken(tmp_path_factory: pytest.TempPathFactory) -> list[Floats]:
-    """float32 (S,) at `RATE`, each a sentence, with the silence that flite leaves around it."""
+    """float32 (S,) at `RATE`, a sentence each, with flite's silence."""
     folder = tmp_path_factory.mktemp("spoken")
     for number, sentence in enumerate(SENTENCES):
         speak_with_flite(sentence, folder / f"{number}.wav", "slt" if number % 2 else "rms")
@@ -31,7 +31,7 @@ def spoken(tmp_path_factory: pytest.TempPathFactory) -> list[Floats]:
 
 
 def noisy(samples: Floats, level_db: float | None, seed: int = 0) -> Floats:
-    """Samples with white noise of an RMS in dB of full scale; None: none."""
+    """White noise of an RMS in dB of full scale; None: none."""
     if level_db is None:
         return samples
     noise = np.random.default_rng(seed).standard_normal(len(samples)) * 10 ** (level_db / 20)
@@ -39,8 +39,7 @@ def noisy(samples: Floats, level_db: float | None, seed: int = 0) -> Floats:
 
 
 def in_room(samples: Floats, rate: int, seconds: float, seed: int = 0) -> Floats:
-    """Samples in a room of a reverberation time: convolved with noise that decays by 60 dB in `seconds`, as loud as the
-    direct sound."""
+    """Convolve with noise that decays by 60 dB in `seconds`, as loud as the direct sound."""
     if not seconds:
         return samples
     count = round(1.2 * seconds * rate)

@@ -1,5 +1,4 @@
-"""Dead channels take nothing from the level; channels that hold different things are told apart from those that do
-not."""
+"""Dead channels do not lower the level; channels with different sounds are detected."""
 
 from pathlib import Path
 
@@ -33,7 +32,7 @@ HUM = (0.0004 * np.sin(2 * np.pi * 50 * np.arange(2 * RATE) / RATE)).astype(np.f
 @pytest.mark.parametrize("dead", [np.zeros(2 * RATE, np.float32), HUM * 0.5, np.full(2 * RATE, 0.02, np.float32)])
 @pytest.mark.parametrize("place", [0, 1])
 def test_a_dead_channel_takes_nothing_from_the_level(tmp_path: Path, dead: np.ndarray, place: int) -> None:
-    """Silence, a quiet hum, and a direct current."""
+    """Silence, a quiet hum, a direct current."""
     speech = voice(1)
     channels = [speech, dead] if place else [dead, speech]
     soundfile.write(tmp_path / "a.wav", np.stack(channels, axis=1), RATE, subtype="FLOAT")
@@ -76,7 +75,7 @@ def test_what_is_not_finite_stays_to_be_found(value: float) -> None:
 )
 @pytest.mark.parametrize("gain", [0.01, 1.0, 30.0])
 def test_channels_are_compared(second: np.ndarray, kind: Channels, low: float, high: float, gain: float) -> None:
-    """One sound twice; with a little of another; turned over; two sounds; one sound later."""
+    """One sound twice; with a little of another; inverted; two sounds; delayed."""
     for both in (np.stack([voice(1), second], axis=1), np.stack([second, voice(1)], axis=1)):
         finding = channel_finding(gain * both + 0.001 * gain, RATE)
         assert finding.kind is kind
@@ -84,7 +83,7 @@ def test_channels_are_compared(second: np.ndarray, kind: Channels, low: float, h
 
 
 def test_two_who_speak_in_turn_are_unlike_in_noise_that_both_hear() -> None:
-    """Pauses, where both channels hold the same room, count for nothing."""
+    """Pauses with the same room noise do not count."""
     room = 0.003 * np.random.default_rng(5).normal(size=300 * RATE).astype(np.float32)
     left, right = room.copy(), room.copy()
     left[: 2 * RATE] += voice(1)

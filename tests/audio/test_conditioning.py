@@ -1,4 +1,4 @@
-"""Each step does what its figure says and no more; without steps every bit stays; a plan is all that is needed."""
+"""Each step changes what it should and nothing else; without steps every bit stays."""
 
 import dataclasses
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""A file cut off anywhere is seen to be, from its container alone; a whole one is not, and no bytes upset the look."""
+"""Truncated files are detected, whole ones are not, and no bytes raise."""
 
 import os
 from pathlib import Path
@@ -12,7 +12,7 @@ from sonorant.audio.containers import cut_off
 from tests.support.encoding import FORMATS, encode, sweep
 
 TELLING = [name for name in FORMATS if name not in ("aac.aac", "ac3.ac3")]
-"""Formats whose files say how long they are; a bare stream does not."""
+"""Formats with a stored length."""
 BY_LIBSNDFILE = {
     "a.wav": {},
     "a.ogg": {},
@@ -27,7 +27,6 @@ LIVE = ("live.webm", "fragments.mp4")
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder of whole files."""
     folder = tmp_path_factory.mktemp("whole")
     for name in TELLING:
         encode(folder / name, sweep(3, FORMATS[name]["rate"]), **FORMATS[name])

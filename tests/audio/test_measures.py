@@ -1,4 +1,4 @@
-"""Each measure follows what was planted, and nothing makes it NaN."""
+"""Each measurement follows planted faults and is never NaN."""
 
 import dataclasses
 import json

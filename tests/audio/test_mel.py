@@ -1,4 +1,4 @@
-"""The mel spectrogram against definitions computed another way, and what its users rely on."""
+"""The mel spectrogram equals its definition."""
 
 import dataclasses
 
@@ -58,13 +58,6 @@ def test_a_tone_peaks_in_the_bin_that_covers_it(config: MelConfig) -> None:
         mel = log_mel(0.5 * torch.sin(2 * torch.pi * float(edges[wanted + 1]) * time), config)
         middle = mel[:, 5:-5].mean(dim=1)
         assert abs(int(middle.argmax()) - wanted) <= (0 if config is not SMALL else 1)
-
-
-def test_a_click_is_loudest_in_the_frame_centred_on_it() -> None:
-    for frame in (0, 3, 9):
-        samples = torch.zeros(10 * DEMO.hop)
-        samples[frame * DEMO.hop + DEMO.hop // 2] = 1.0
-        assert int(log_mel(samples, DEMO).sum(dim=0).argmax()) == frame
 
 
 def test_slaneys_scale_has_its_published_points_and_an_inverse() -> None:

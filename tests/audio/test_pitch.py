@@ -1,4 +1,4 @@
-"""Pitch as models are told it: right on sounds of known pitch, a line where nothing is voiced; the phase it drives."""
+"""Pitch of known sounds, interpolation between voiced parts, and the source's phase."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Every kind of corpus becomes the same folder; a bad row spoils only itself; nothing outside the corpus is touched."""
+"""Every kind of corpus gives the same manifest; bad rows do not affect others; nothing outside is read."""
 
 import importlib.util
 import json
@@ -31,7 +31,6 @@ def imported(source: Path, out: Path, settings: CorpusConfig) -> list[Utterance]
 
 
 def lying(file: Path, **fields: str) -> Utterance:
-    """The utterance of a recording that stays where it is."""
     return Utterance(**{"audio": str(file), "language": "en-us", "sha256": sha256_file(file)} | fields)  # type: ignore[arg-type]
 
 
@@ -151,7 +150,7 @@ def pairs_folder(folder: Path, texts: dict[str, bytes], recordings: dict[str, np
 
 @pytest.mark.parametrize("kind", ["texts", "auto"])
 def test_a_text_beside_each_recording(tmp_path: Path, murmur: Murmur, kind: str) -> None:
-    """As a clone of rhasspy/dataset-voice-kathleen lies: data/<id>.wav in stereo, data/<id>.txt, and other files."""
+    """The layout of rhasspy/dataset-voice-kathleen: data/<id>.wav in stereo, data/<id>.txt."""
     texts = {
         "data/a0001_1592748574.txt": b"Author of it, Philip, etc.",
         "data/a0002_1592748530.txt": b"\xef\xbb\xbfNot at this\r\n particular case.\n",

@@ -1,4 +1,4 @@
-"""A corpus is read where it lies: nothing is copied, and a recording edited since is noticed wherever it is read."""
+"""Recordings are not copied, and later edits are detected everywhere."""
 
 import json
 from collections.abc import Callable
@@ -28,7 +28,7 @@ def imported(source: Path, out: Path) -> list[Utterance]:
 
 
 def test_recordings_stay_where_they_lie(tmp_path: Path, murmur: Murmur, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Named from the corpus folder, so that another clone has the same manifest, also where `data` is a link."""
+    """The manifest does not depend on the clone's place, also if `data` is a link."""
     manifests = []
     for clone in ("one", "two"):
         ljspeech(tmp_path / clone / "corpora/mine", {}, {"a": murmur(2, 1)})
@@ -66,7 +66,6 @@ def test_a_recording_that_is_not_what_was_imported_is_one_line(
 def test_a_long_recording_is_hashed_once_whatever_the_order(
     tmp_path: Path, murmur: Murmur, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Utterances of a shard come from recordings all over the corpus."""
     names = [f"r{number:03d}" for number in range(100)]
     found = imported(ljspeech(tmp_path / "in", {}, {name: murmur(1, 1) for name in names}), tmp_path / "out")
     hashed: list[Path] = []

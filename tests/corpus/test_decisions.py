@@ -1,4 +1,4 @@
-"""Decisions come back from the file as they were made, find their clip by its content, and are applied once."""
+"""Decisions are read as written, find their clip by content, and are applied once."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""A manifest comes back as it was written, and a damaged one is one line that says where."""
+"""A manifest is read as written; a damaged row is named in one line."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The demo's prompts are enough, fit the corpus and say every sound of English; the counts are right."""
+"""The demo's prompts are enough and cover English; the counts are right."""
 
 import re
 from collections import Counter
@@ -84,12 +84,6 @@ def test_readme_tells_what_its_command_prints() -> None:
     figures = [totals["sentences"], totals["phones"].split(", ")[0], totals["ʒ"], totals["ɔɪ"], totals["d͡ʒ"]]
     figures += re.findall(r"[\d,]+", totals["diphones"])[:2]
     assert [figure for figure in figures if not re.search(rf"(?<![\d,]){figure}(?![\d])", readme)] == []
-
-
-def test_coverage_adds_up_over_prompts(prompts: list[str], frontend: Frontend) -> None:
-    whole, *parts = (measure_coverage(part, frontend) for part in (prompts[:12], prompts[:5], prompts[5:12]))
-    assert Counter(whole.diphones) == Counter(parts[0].diphones) + Counter(parts[1].diphones)
-    assert whole.phones == {phone: sum(part.phones[phone] for part in parts) for phone in whole.phones}
 
 
 @pytest.mark.parametrize("prompt", ["He paid ☃ for it.", "..."])

@@ -1,4 +1,4 @@
-"""What is heard is what was planned; a limit rejects by name; strays are listed, in words, and hardly any others."""
+"""Sound is conditioned as planned; limits reject by name; outliers are listed."""
 
 import dataclasses
 import json
@@ -233,7 +233,7 @@ def test_a_planted_stray_is_listed_with_what_is_unusual(change: dict[str, object
     found = find_outliers(recordings)
     assert found[0].id == "anna7"
     assert words in found[0].words and "others" in found[0].words
-    # With a second speaker for whom it is usual, it is still none of the first's.
+    # A second speaker, for whom it is usual, changes nothing.
     others = [replace(r, measures=replace(r.measures, **change)) for r in usual(50, "ben")]
     mixed = find_outliers([*recordings, *others])
     assert words in words_of(mixed, "anna7") and not any(outlier.id.startswith("ben") for outlier in mixed)

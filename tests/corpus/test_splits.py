@@ -1,4 +1,4 @@
-"""No take of a held-out sentence is learned, and nobody's split depends on what else was recorded."""
+"""Held-out sentences are never trained on; a split depends on its own utterance only."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -21,7 +21,7 @@ WORDS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine",
 TAKES = st.lists(
     st.tuples(st.lists(st.sampled_from(WORDS), min_size=1, max_size=4), st.sampled_from(["anna", "ben"])), max_size=40
 )
-"""What was said, and by whom."""
+"""Words and speaker."""
 
 
 def corpus_of(takes: list[tuple[list[str], str]], by: SplitBy) -> list[Utterance]:

@@ -1,4 +1,4 @@
-"""However a text arrives, its phrases are those of the whole text, each as soon as its end is certain."""
+"""Phrases of arriving text equal those of the whole text, each as soon as its end is certain."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -36,7 +36,7 @@ def split(fragments: Iterable[Fragment], frontend: Frontend) -> Iterator[Phrase 
 
 
 def spoken(fragments: Iterable[Fragment], frontend: Frontend) -> list[tuple[object, ...]]:
-    """What is said: of each phrase with anything to say, all that the voice is given; of the others their pauses."""
+    """Everything a voice receives of each phrase; of silent ones the pauses."""
     found = [phrase for phrase in split(fragments, frontend) if isinstance(phrase, Phrase)]
     return [
         (phrase.spoken, phrase.words, phrase.goes_on, phrase.pause) for phrase in found if phrase.spoken.phonemes
@@ -60,7 +60,7 @@ def test_phrases_are_those_of_the_whole_text_however_it_is_cut(words: list[str],
 
 
 def test_a_word_with_a_full_stop_inside_moves_signs_to_its_neighbour_and_sounds_the_same(frontend: Frontend) -> None:
-    """What differs from the whole text: a sign that is not spoken may be listed with the phrase behind it."""
+    """A sign that is not spoken may be listed with the phrase after it."""
     text = "Call Pvt. rope.|She and"
     whole, typed = (spoken(fragments, frontend) for fragments in ([text], list(text)))
     assert [phrase[0].phonemes for phrase in whole] == [phrase[0].phonemes for phrase in typed]

@@ -1,4 +1,4 @@
-"""The optional frontend: the same promises as the default one, where it is installed; a clear line where it is not."""
+"""The optional frontend: the same properties as gruut's, or one line if it is not installed."""
 
 import importlib.util
 import pickle

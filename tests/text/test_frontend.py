@@ -1,4 +1,4 @@
-"""Token ids: the layout that models, store and runtime agree on, and that nothing is lost on the way."""
+"""Token ids: their layout, and encoding and decoding without loss."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The default frontend: what a voice relies on, against gruut itself and on whatever people type."""
+"""The default frontend against gruut itself and arbitrary text."""
 
 import importlib.util
 import pickle
@@ -29,7 +29,6 @@ SENTENCES = (
 
 
 def ipa(spoken: SpokenText) -> str:
-    """Phonemes in one line: words by blanks, stress by its marks."""
     marks = ("", "ˈ", "ˌ")
     return "".join(f"{' ' if p.word_start else ''}{marks[p.stress]}{p.symbol}" for p in spoken.phonemes).strip()
 

@@ -1,4 +1,4 @@
-"""gruut in German, French and Spanish: words as its lexicon has them, numbers and signs in the language."""
+"""gruut in German, French and Spanish: words as in its lexicon, numbers and signs in the language."""
 
 import importlib.util
 import sqlite3
@@ -22,7 +22,6 @@ WORDS = {
 
 
 def rows(language: str, query: str, *values: object) -> list[tuple[str, str]]:
-    """Rows of word and phonemes from gruut's own lexicon."""
     file = import_module(f"gruut_lang_{language[:2]}").get_lang_dir() / "lexicon.db"
     return sqlite3.connect(file).execute(f"SELECT word, phonemes FROM word_phonemes {query}", values).fetchall()
 
@@ -59,7 +58,7 @@ def test_every_phoneme_of_the_lexicon_has_a_place_in_the_table(language: str) ->
         ("de-de", "21 Hunde und 100 Katzen", "einundzwanzig Hunde und einhundert Katzen"),
         ("de-de", "50 % und 5 kg & 20 °C", "fünfzig Prozent und fünf Kilogramm und zwanzig Grad Celsius"),
         ("de-de", "3,50 €", "drei Komma fünf Euro"),
-        ("de-de", "No. 3, St. Pauli etc.", "No. drei, St. Pauli etc."),  # English abbreviations stay what they are
+        ("de-de", "No. 3, St. Pauli etc.", "No. drei, St. Pauli etc."),  # English abbreviations are unchanged
         ("fr-fr", "80 maisons", "quatre vingts maisons"),
         ("fr-fr", "50% et 3 km", "cinquante pour cent et trois kilomètres"),
         ("es-es", "21 casas y 1.000 perros", "veintiuno casas y mil perros"),

@@ -1,4 +1,4 @@
-"""Marks between double brackets and SSML: what they mean, where they stand, and their faults in one line."""
+"""Marks in double brackets and SSML: meaning, places, and faults in one line."""
 
 import pytest
 from hypothesis import given, settings

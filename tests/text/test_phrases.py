@@ -1,4 +1,4 @@
-"""A text in phrases is the text as the frontend reads it whole, and no phrase is too long to wait for."""
+"""Phrases of a text equal the frontend's sentences, and are never too long."""
 
 import random
 from collections.abc import Iterator

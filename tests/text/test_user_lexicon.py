@@ -1,4 +1,4 @@
-"""The user's lexicon: what it says is said, wherever the word stands, and its faults are named by file and line."""
+"""The user's lexicon decides wherever a word occurs; faults are named by file and line."""
 
 import pickle
 from pathlib import Path
@@ -30,7 +30,6 @@ def lexicon(tmp_path: Path) -> Path:
 
 
 def sounds(text: str, lexicon: Path) -> dict[str, str]:
-    """Each word as written, and its phonemes."""
     spoken = load_with_lexicon("gruut", "en-us", str(lexicon)).speak(text)
     phonemes = spoken.phonemes
     return {text[u.start : u.end]: "".join(p.symbol for p in phonemes[u.first : u.after]) for u in spoken.units}

@@ -1,4 +1,4 @@
-"""Which phonemes speak which word as it is written: every spoken word belongs to one, whatever the frontend rewrote."""
+"""Every spoken word belongs to one written word, whatever the frontend rewrote."""
 
 import re
 from itertools import pairwise
@@ -20,7 +20,7 @@ SPOKEN = {
     "7%": "seven percent", "St": "Saint", "and/or": "and or", "Mr": "Mister",
     "1990s": "nineteen nineties", "Smith": "Smith", "&": "and",
 }  # fmt: skip
-"""A written word of `TEXT` and what it is read as."""
+"""Spoken form of each written word of `TEXT`."""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""The stage audit: faulty texts are found, nothing is computed twice, and what did not run says so by name."""
+"""The stage audit: faults are found, nothing is computed twice, and sources that did not run are named."""
 
 import sys
 from contextlib import nullcontext
@@ -180,7 +180,6 @@ def test_a_text_with_a_phone_that_no_text_had_needs_no_new_aligner(
 
 @pytest.mark.parametrize("lost", [False, True])
 def test_training_an_aligner_leaves_the_threads_of_its_process_as_they_were(tmp_path: Path, lost: bool) -> None:
-    """A cluster's process goes on with other work, whether it went well or not."""
     clips = tuple((row, (("all", (1, 2, 3)),)) for row in corpus_of(tmp_path, 3))
     before = torch.get_num_threads()
     corpus = tmp_path / "lost" if lost else tmp_path
@@ -234,7 +233,6 @@ def test_a_recogniser_that_lacks_the_language_is_not_run_by_name(
 def test_hearings_are_keyed_by_all_code_that_makes_them(
     changed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """How a recording is read and resampled decides what is heard, too."""
     rows, computed = corpus_of(tmp_path, 1), Mock()
     monkeypatch.setattr(HEARING, "load_recognizer", Mock(return_value=Mock(revision="1")))
     monkeypatch.setattr(HEARING, "compute_missing", computed)

@@ -1,4 +1,4 @@
-"""The figures say what is wrong between frames and a text: each planted fault moves its own."""
+"""Each planted fault changes its figure."""
 
 import numpy as np
 import pytest

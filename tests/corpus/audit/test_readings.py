@@ -1,4 +1,4 @@
-"""Numbers and abbreviations: what else they may be read as, and which reading a clip says."""
+"""Other readings of numbers and abbreviations, and the one in the sound."""
 
 import sys
 from dataclasses import replace

@@ -13,7 +13,7 @@ from tests.extras.long.spoken import SENTENCES
 from tests.support.shared import made_once
 
 AUDIBLE = 0.002
-"""Absolute value above which a sample of flite's is a sound, not the end of one."""
+"""Absolute value of an audible sample of flite's."""
 
 
 @pytest.fixture(scope="session")

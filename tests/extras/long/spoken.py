@@ -1,4 +1,4 @@
-"""Chapters spoken by flite, put together part by part."""
+"""Chapters of flite's sentences."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ SENTENCES = (
 
 @dataclass(frozen=True)
 class Part:
-    """A sentence within a chapter: its number, and where it sounds in seconds."""
+    """A sentence in a chapter, in seconds."""
 
     number: int
     start: float
@@ -33,7 +33,7 @@ class Part:
 
 
 def write_chapter(path: Path, speech: Sequence[Floats], order: Sequence[int], pause: float = 0.6) -> list[Part]:
-    """Write sentences in an order, with pauses of some noise; return where each was put. Format by the suffix."""
+    """Write sentences in an order, with noisy pauses; return their places."""
     noise = np.random.default_rng(0)
     pieces, parts, written = [np.zeros(round(pause * RATE), np.float32)], [], round(pause * RATE)
     for number in order:

@@ -1,4 +1,4 @@
-"""Cuts are at pauses, between the shortest and the longest, and nothing doubtful is in them."""
+"""Cuts are at pauses, within the limits, and contain nothing doubtful."""
 
 from itertools import pairwise
 

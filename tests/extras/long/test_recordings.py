@@ -1,5 +1,5 @@
-"""A folder of long recordings becomes utterances with exactly their words; what has no place is listed; only what is
-new is worked on; bad input is one line."""
+"""Long recordings become utterances with exactly their words; the rest is listed; only new work is done; bad input
+is one line."""
 
 import shutil
 from dataclasses import replace
@@ -26,7 +26,7 @@ from tests.extras.long.spoken import RATE, SENTENCES, Part, write_chapter
 from tests.support.conditions import UNCONDITIONED
 
 LATE = 0.2
-"""Seconds that an edge may err."""
+"""Maximum error of an edge in seconds."""
 
 
 def cut_apart(source: Path, out: Path, cache: Path | None = None, **changes: Any) -> list[Utterance]:
@@ -43,7 +43,7 @@ def told(utterances: list[Utterance]) -> list[str]:
 
 
 def assert_edges(utterances: list[Utterance], parts: list[Part]) -> None:
-    """Each utterance begins where a sentence does and ends where one does."""
+    """Utterances start and end with sentences."""
     for one in utterances:
         start, end = (one.start or 0.0) + MARGIN, (one.end or 0.0) - MARGIN
         assert min(abs(part.start - start) for part in parts) < LATE, one
@@ -208,7 +208,7 @@ def test_only_what_is_new_is_worked_on_also_after_an_end_in_the_middle(
 def test_never_more_than_a_minute_is_read_at_once(
     speech: list[Floats], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So memory does not grow with the length; `benchmarks/long_recordings.py` measures it."""
+    """So that memory is constant; `benchmarks/corpus/long_recordings.py` measures it."""
     write_chapter(tmp_path / "in/a.wav", speech, range(8), pause=6.0)
     (tmp_path / "in/a.txt").write_text(text_of(*range(8)), encoding="utf-8")
     lengths = []

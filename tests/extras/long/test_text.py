@@ -1,4 +1,4 @@
-"""A text keeps its spelling, and its words are found wherever a reader says them."""
+"""A text keeps its spelling, and its words are placed wherever they are read."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from sonorant.extras.long.script import Script, read_script
 from sonorant.text.written_words import plain_words
 
 _CHANCE = np.random.default_rng(0)
-# Unlike each other: a sentence said again must not be taken for a misheard other one.
+# Different words, so that a repeated sentence is not mistaken for another.
 WORDS = ["".join(_CHANCE.choice(list("abcdefghijklmnopqrstuvwxyz"), 8)) for _ in range(45)]
 
 
@@ -43,7 +43,7 @@ def test_a_text_of_little_is_one_of_few_words(text: str) -> None:
 
 @st.composite
 def readings(draw: st.DrawFn) -> tuple[list[list[str]], list[int]]:
-    """Sentences without a word twice, and the order in which they are read: some skipped, some twice."""
+    """Sentences without repeated words, and the order of reading: some skipped, some twice."""
     words = draw(st.permutations(WORDS))
     sentences = [words[first : first + 5] for first in range(0, 5 * draw(st.integers(2, 9)), 5)]
     return sentences, [number for number in range(len(sentences)) for _ in range(draw(st.integers(0, 2)))]
@@ -67,7 +67,7 @@ def test_what_is_not_in_the_text_is_nowhere() -> None:
 
 
 def test_a_long_text_is_placed_piece_by_piece() -> None:
-    """More words than are placed at once, and a jump over more than is looked at around them."""
+    """More words than are placed at once, and a jump over more than is searched."""
     chance = np.random.default_rng(1)
     words = [f"{WORDS[one]}{WORDS[two]}" for one, two in chance.integers(0, len(WORDS), (4000, 2))]
     script = script_of([words[first : first + 8] for first in range(0, 4000, 8)])

@@ -1,4 +1,4 @@
-"""A prepared corpus of murmurs with an audit, and the review's server in this process."""
+"""A prepared corpus with an audit, and the review's server in this process."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -24,7 +24,7 @@ TEXTS = {
     "part": "A part of a longer file.",
 }
 SCORES = {"one": 0.1, "two": 0.95, "three": 0.6, "four": 0.2}
-"""The part was not judged."""
+"""The part has no score."""
 
 
 def by_word(text: str, seconds: float, doubtful: str = "") -> tuple[AuditedWord, ...]:
@@ -60,7 +60,6 @@ def folder(tmp_path: Path, murmur: Callable[..., np.ndarray], prepare_config: Pr
 
 
 def audit(folder: Path) -> None:
-    """Write what an audit may say of the prepared corpus."""
     rows = []
     for utterance in read_manifest(folder / "prepared/manifest.jsonl"):
         if utterance.id not in SCORES:
@@ -89,7 +88,7 @@ def names(folder: Path) -> dict[str, str]:
 
 @pytest.fixture
 def start(folder: Path) -> Iterator[Callable[[], ReviewServer]]:
-    """Start a server of `folder` as it is now; those of before have ended."""
+    """Start a server of `folder`, after stopping the one before."""
     running: list[tuple[ReviewServer, threading.Thread]] = []
 
     def end() -> None:

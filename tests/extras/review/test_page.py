@@ -1,4 +1,4 @@
-"""The review in a real browser, by its keys: each decision is in the file at once, and a reload goes on from there."""
+"""The review in a real browser by its keys: decisions are written at once, and a reload continues."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -205,7 +205,7 @@ def test_a_note_goes_with_the_decision_and_letters_in_it_decide_nothing(page: Pa
 
 
 def test_of_a_large_corpus_the_list_shows_the_clips_around(browser: Browser, start: Start, folder: Path) -> None:
-    """Parts of one recording, 500 of them: in a list of all, each key would take seconds with ten thousand."""
+    """500 clips: a list of ten thousand would take seconds per key."""
     for name in ("corpus", "prepared"):
         rows = read_manifest(folder / name / "manifest.jsonl")
         [part] = [row for row in rows if row.id == "part"]

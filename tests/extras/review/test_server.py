@@ -1,4 +1,4 @@
-"""The review's server: the worst clips first, sound by ranges, decisions written at once, for its own page alone."""
+"""The review's server: worst clips first, ranges of sound, decisions written at once, own page only."""
 
 import io
 import json
@@ -322,7 +322,6 @@ def test_no_text_is_lost_beside_the_spoken_one(text: str, words: list[str]) -> N
 
 
 def project(folder: Path, decisions: str | None = None) -> Path:
-    """The folder in which the command is typed."""
     line = f"decisions: {decisions or 'null'}"
     settings = (ROOT / "params.yaml").read_text(encoding="utf-8")
     (folder / "params.yaml").write_text(re.sub(r"decisions: null", line, settings), encoding="utf-8")

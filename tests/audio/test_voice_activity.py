@@ -1,4 +1,4 @@
-"""Speech is found where it is and nowhere else; no word loses its edge; a recording's spans are its own."""
+"""Speech is found exactly, and no word loses its edge."""
 
 from itertools import pairwise
 
@@ -12,7 +12,7 @@ from sonorant.audio.wav import resample
 from tests.audio.conftest import RATE, noisy
 
 AUDIBLE = 0.002
-"""Absolute value above which a sample of flite's is a sound, not the end of one."""
+"""Absolute value of an audible sample of flite's."""
 
 
 def located(samples: Floats, rate: int = RATE) -> list[tuple[float, float]]:
@@ -32,7 +32,7 @@ def test_edges_are_those_of_the_sound_also_in_noise(
 
 
 def test_the_network_alone_would_cut_what_the_energy_keeps(spoken: list[Floats]) -> None:
-    """Not a property to keep: if it fails, the network has become better than the energy."""
+    """If this fails, the network has become better than the energy."""
     cut = 0
     for samples in spoken:
         padded = np.pad(samples, RATE // 2)

@@ -1,4 +1,4 @@
-"""Words cut out of utterances: those that stand for themselves, cut where it is silent, with their own phonemes."""
+"""Short clips: words between pauses, cut in silence, with their phonemes."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -88,7 +88,7 @@ def test_what_is_doubtful_held_out_or_too_short_is_not_cut_out() -> None:
 def test_the_cut_is_made_in_the_pause_and_has_the_rooms_silence_around_it() -> None:
     utterance, gaps = spoken("u"), {0: GAP, 2: GAP}
     samples = speak(utterance, gaps)
-    # The aligner errs: its gaps reach into the words on both sides.
+    # The aligner's gaps reach into the words on both sides.
     clip = ShortClip(utterance=utterance, words=slice(1, 3), before=(0.6, 1.0), after=(1.6, 2.0))
     heard = cut(samples, RATE, clip)
     loud = np.flatnonzero(np.abs(heard) > 0.01)

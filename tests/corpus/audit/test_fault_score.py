@@ -1,4 +1,4 @@
-"""The judge tells clips that look like planted faults from those that do not, whoever taught it."""
+"""The judge separates clips with faults from others."""
 
 import numpy as np
 
@@ -38,8 +38,7 @@ def test_what_looks_like_a_fault_is_found_and_named() -> None:
 
 
 def test_of_a_clean_corpus_its_oddities_are_flagged_at_most() -> None:
-    """One right clip in twenty sounds odd, though less so than a fault. That somebody must be the worst tenth is no
-    reason to flag a tenth."""
+    """One right clip in twenty sounds odd, but less than a fault."""
     chance = np.random.default_rng(2)
     odd = set(range(0, CLIPS, 20))
     rows = [
