@@ -1,4 +1,4 @@
-"""Monotonic alignment search: which frames belong to which token, and what a model learns from the answer."""
+"""Monotonic alignment search between tokens and frames, and losses and pointers from its durations."""
 
 import warnings
 from collections.abc import Callable
@@ -13,10 +13,9 @@ from torch import Tensor
 def monotonic_alignment(score_BNT: Tensor, tokens_B: Tensor, frames_B: Tensor) -> Tensor:
     """Durations of the best monotonic path in which every token owns at least one frame.
 
-    The search of Kim et al. 2020, "Glow-TTS", section 3.2, rewritten as a running maximum. With P_j the prefix sums of
-    token j's scores, the best score of giving the first t frames to tokens 0..j is V_j(t) = P_j(t) + max over s < t of
-    (V_{j-1}(s) - P_j(s)). CPUs use a compiled kernel; GPUs, and CPUs without numba, `batched_search`. Both find the
-    same path.
+    Kim et al. 2020, "Glow-TTS", section 3.2, as a running maximum: with P_j the prefix sums of token j's scores, the
+    best score of the first t frames over tokens 0..j is V_j(t) = P_j(t) + max over s < t of (V_{j-1}(s) - P_j(s)).
+    CPUs use a compiled kernel; GPUs, and CPUs without numba, `batched_search`. Both find the same path.
 
     Args:
         score_BNT: (B, N, T) float, log-likelihood of frame t under token n; padding is ignored.
@@ -37,7 +36,7 @@ def monotonic_alignment(score_BNT: Tensor, tokens_B: Tensor, frames_B: Tensor) -
 
 def batched_search(score_BNT: Tensor, tokens_B: Tensor, frames_B: Tensor) -> Tensor:
     """`monotonic_alignment` in torch: one `cummax` a token, so the loop is over tokens, not frames."""
-    # Into tensors that are there already, and no operator twice: on a GPU launching one takes longer than running it.
+    # Preallocated outputs and few operators: on a GPU, launching one takes longer than running it.
     batch, tokens, frames = score_BNT.shape
     prefix_BNT = torch.zeros(batch, tokens, frames + 1, dtype=torch.float64, device=score_BNT.device)
     torch.cumsum(score_BNT.double(), dim=2, out=prefix_BNT[:, :, 1:])
@@ -74,15 +73,15 @@ def _kernel() -> Callable[..., Any] | None:
 
 
 def diagonal_prior(tokens_B: Tensor, frames_B: Tensor, tokens: int, frames: int) -> Tensor:
-    """(B, N, T) float32, zero on the diagonal, falling with the squared distance from it: a start for the alignment.
-    The guided attention of Tachibana et al. 2017, section 3.1, as a log prior of the search instead of a loss."""
+    """(B, N, T) float32: minus the squared distance from the diagonal. The guided attention of Tachibana et al. 2017,
+    section 3.1, as a log prior of the search instead of a loss."""
     place_BN = (torch.arange(tokens, device=tokens_B.device)[None] + 0.5) / tokens_B[:, None]
     time_BT = (torch.arange(frames, device=tokens_B.device)[None] + 0.5) / frames_B[:, None]
     return -((place_BN[:, :, None] - time_BT[:, None, :]) ** 2)
 
 
 DIAGONAL_WEIGHT = 2000.0
-"""Strength of the diagonal prior at step 0: nats of log-likelihood at a distance of the whole utterance."""
+"""Diagonal prior at step 0, in nats at a distance of the whole utterance."""
 
 
 @torch.no_grad()
@@ -94,8 +93,8 @@ def align(
     step: int = 0,
     diagonal_steps: int = 0,
 ) -> Tensor:
-    """(B, N) int64 durations in mel frames by alignment search under unit-variance Gaussians around each token's prior.
-    The prior (B, N, M) and the mel (B, T, M) are normalised. A pull to the diagonal fades out over `diagonal_steps`."""
+    """Durations (B, N) int64 in mel frames, by search under unit-variance Gaussians around each token's prior. Prior
+    and mel are normalised; the diagonal prior fades out over `diagonal_steps`."""
     distance_BNT = torch.cdist(prior_BNM, mel_BTM.float(), compute_mode="use_mm_for_euclid_dist")
     score_BNT = -0.5 * distance_BNT.square()
     fade = max(0.0, 1.0 - step / diagonal_steps) if diagonal_steps else 0.0
@@ -107,7 +106,7 @@ def align(
 
 
 def owners(durations_BN: Tensor, time_BT: Tensor, token_lengths: Tensor) -> Tensor:
-    """The phoneme (B, T) int64 that owns each mel frame of `time_BT`, int64; the last one past the end."""
+    """Phoneme (B, T) int64 of each mel frame in `time_BT` (int64); the last one past the end."""
     owner_BT = torch.searchsorted(durations_BN.cumsum(1), time_BT, right=True)
     return torch.minimum(owner_BT, token_lengths[:, None] - 1)
 
@@ -115,7 +114,7 @@ def owners(durations_BN: Tensor, time_BT: Tensor, token_lengths: Tensor) -> Tens
 def prior_loss(
     prior_BNM: Tensor, mel_BTM: Tensor, durations_BN: Tensor, token_lengths: Tensor, mel_lengths: Tensor
 ) -> Tensor:
-    """Half the squared distance of prior and normalised mel, mean over bins, summed over real frames."""
+    """Half the squared distance of prior and normalised mel: mean over bins, sum over real frames."""
     time_T = torch.arange(mel_BTM.shape[1], device=mel_BTM.device)
     owner_BT = owners(durations_BN, time_T.expand(len(mel_BTM), -1).contiguous(), token_lengths)
     aligned_BTM = prior_BNM.gather(1, owner_BT[..., None].expand(-1, -1, mel_BTM.shape[2]))
@@ -125,11 +124,11 @@ def prior_loss(
 def pointers(
     durations_BN: Tensor, token_lengths: Tensor, code_frames: Tensor, stride: int, most_advance: int, steps: int
 ) -> Tensor:
-    """The phoneme (B, steps + 1) int64 that a language model's pointer stands on at each step, and after the last one.
+    """Position (B, steps + 1) int64 of a language model's phoneme pointer at each step and after the last one.
 
-    `durations_BN`: int64 mel frames of each phoneme; `token_lengths`, `code_frames`: (B,) int64; `stride`: mel frames a
-    code frame, whose middle one decides. The pointer starts on the first phoneme, never goes back or further than
-    `most_advance` in a step, and has passed the last phoneme (stands on N) right after a row's last code frame.
+    `durations_BN`: int64 mel frames; `token_lengths`, `code_frames`: (B,) int64; `stride`: mel frames per code frame,
+    whose middle one decides. The pointer starts at 0, advances 0 to `most_advance` per step, and is N after a row's
+    last code frame.
     """
     time_T = torch.arange(steps + 1, device=durations_BN.device)
     owner_BT = owners(
@@ -138,19 +137,21 @@ def pointers(
     owner_BT[:, 0] = 0
     reach_T = time_T * most_advance
     reachable_BT = reach_T + (owner_BT - reach_T).cummin(1).values
-    latest_BT = token_lengths[:, None] - (code_frames[:, None] - time_T) * most_advance  # a pointer behind is too late
+    latest_BT = (
+        token_lengths[:, None] - (code_frames[:, None] - time_T) * most_advance
+    )  # last position from which the end is reachable
     pointer_BT = torch.maximum(reachable_BT, latest_BT).clamp(min=0)
     return torch.where(time_T < code_frames[:, None], pointer_BT, token_lengths[:, None])
 
 
 def stay_at_end(pointer_BT: Tensor, code_frames: Tensor) -> Tensor:
-    """Pointers (B, T) int64 that stay where they stood at the last code frame while the delayed codebooks catch up."""
+    """Hold pointers (B, T) int64 at the last code frame while the delayed codebooks catch up."""
     time_BT = torch.arange(pointer_BT.shape[1], device=pointer_BT.device).expand_as(pointer_BT)
     return pointer_BT.gather(1, torch.minimum(time_BT, code_frames[:, None] - 1))
 
 
 def ages(pointer_BT: Tensor) -> Tensor:
-    """How many steps each pointer (B, T) int64 has stood in its place, 0 on arrival."""
+    """Steps that each pointer (B, T) int64 has been at its position, 0 on arrival."""
     time_T = torch.arange(pointer_BT.shape[1], device=pointer_BT.device)
     moved_BT = torch.cat([torch.ones_like(pointer_BT[:, :1]), pointer_BT.diff(dim=1)], dim=1) != 0
     return time_T - torch.where(moved_BT, time_T, 0).cummax(1).values

@@ -1,6 +1,5 @@
-"""The alignment search compiled for CPUs by numba; `alignment.py` falls back to torch where numba is absent. It uses
-one thread, since a training process has one core, and releases the interpreter's lock. The machine code is cached
-beside this file or in the user's cache, so only the first process compiles (about a second)."""
+"""The alignment search compiled by numba, for CPUs: one thread, as a training process has one core, without the GIL.
+The machine code is cached, so only the first process compiles (about a second)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,8 +9,8 @@ import numpy as np
 
 
 def _search(score_BNT: np.ndarray, tokens_B: np.ndarray, frames_B: np.ndarray, durations_BN: np.ndarray) -> None:
-    """Fill `durations_BN` (int64, zeros on entry) with the best path's durations; see `monotonic_alignment`. Additions
-    in float64 and the choice among equals (the latest start) are those of the search in torch: the path is the same."""
+    """Fill `durations_BN` (int64, zeros on entry); see `monotonic_alignment`. Float64 sums and ties (the latest start)
+    equal the search in torch."""
     for item in range(len(tokens_B)):
         tokens, frames = tokens_B[item], frames_B[item]
         best_T = np.full(frames + 1, -np.inf)
@@ -39,7 +38,7 @@ def _search(score_BNT: np.ndarray, tokens_B: np.ndarray, frames_B: np.ndarray, d
 def _compiled() -> Callable[..., Any]:
     try:
         return numba.njit(cache=True, nogil=True)(_search)
-    except RuntimeError:  # no folder is writable
+    except RuntimeError:  # no writable folder for the cache
         return numba.njit(nogil=True)(_search)
 
 

@@ -1,8 +1,9 @@
 """Causal self-attention with rotary positions in three kinds: full, a sliding window, or blocks.
 
-Rotary embedding after Su et al. 2021, "RoFormer", section 3.2.2, pairing a head's first half with its second. `allowed`
-alone says which key a query sees; everything here equals full attention under that mask. Sliding and block attention
-look back less than two windows, so training computes window by window: memory grows linearly with length."""
+Rotary embedding after Su et al. 2021, "RoFormer", section 3.2.2, pairing a head's first half with its second. All kinds
+equal full attention under the mask of `allowed`. Sliding and block attention look back less than two windows, so
+training computes window by window, in memory linear in the length.
+"""
 
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
@@ -14,13 +15,12 @@ from torch.nn import functional as F
 from sonorant.layers.kv_cache import EMPTY, Cache
 
 BASE = 10_000.0
-"""The slowest pair turns once in about 2 pi times as many positions."""
 Turns = tuple[Tensor, Tensor]
-"""Cosine and sine of the angles (B, 1, T, D) float32, for both halves of a head; the sine is negative in the first."""
+"""Cosine and sine (B, 1, T, D) float32, for both halves of a head; the sine is negative in the first."""
 
 
 def turns(position_BT: Tensor, width: int) -> Turns:
-    """Angles by which heads of even width D turn at each position (B, T) int64."""
+    """Rotation of heads of even width D at positions (B, T) int64."""
     pair_P = torch.arange(0, width, 2, device=position_BT.device, dtype=torch.float32)
     angle_B1TP = position_BT[:, None, :, None].float() * BASE ** (-pair_P / width)
     cos, sin = angle_B1TP.cos(), angle_B1TP.sin()
@@ -28,18 +28,18 @@ def turns(position_BT: Tensor, width: int) -> Turns:
 
 
 def rotate(x_BHTD: Tensor, turned: Turns) -> Tensor:
-    """Turn queries or keys (B, H, T, D) of any float dtype, which is kept; computed in float32."""
+    """Rotate queries or keys (B, H, T, D) in float32; the dtype is kept."""
     cos, sin = turned
     first, second = x_BHTD.chunk(2, dim=-1)
     return (x_BHTD.float() * cos + torch.cat([second, first], dim=-1).float() * sin).to(x_BHTD.dtype)
 
 
 Kind = Literal["full", "sliding", "block"]
-"""Positions a query sees: `full`: up to its own; `sliding`: the last `window`; `block`: its own and the last block."""
+"""Visible positions: `full`: all earlier; `sliding`: the last `window`; `block`: own and previous block."""
 
 
 def allowed(kind: Kind, window: int, query: Tensor, key: Tensor) -> Tensor:
-    """Whether a query at one position may see a key at another; int64 positions that broadcast -> bool."""
+    """Attention mask: broadcasting int64 positions -> bool."""
     seen = key <= query
     if kind == "sliding":
         return seen & (query - key < window)
@@ -49,7 +49,7 @@ def allowed(kind: Kind, window: int, query: Tensor, key: Tensor) -> Tensor:
 
 
 def attend(kind: Kind, window: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """Attention of (B, H, T, D) whose slots are their positions -> (B, H, T, D), without building (T, T)."""
+    """Attention of (B, H, T, D), slot = position -> (B, H, T, D), without a (T, T) matrix."""
     if kind == "full" or query.shape[2] <= window:
         return F.scaled_dot_product_attention(query, key, value, is_causal=True)
     heard: Tensor = _ByWindows.apply(kind, window, query, key, value)
@@ -57,8 +57,8 @@ def attend(kind: Kind, window: int, query: Tensor, key: Tensor, value: Tensor) -
 
 
 class _ByWindows(torch.autograd.Function):
-    """One window of queries after the other, each with the keys of its own window and of the previous one. Attention is
-    recomputed in the backward pass: autograd would keep every window and add up gradients of full length."""
+    """Attend window by window to the keys of this window and the previous one. The backward pass recomputes attention:
+    autograd would keep every window and add gradients of full length."""
 
     @staticmethod
     def forward(ctx: Any, kind: Kind, window: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
@@ -91,7 +91,7 @@ class _ByWindows(torch.autograd.Function):
 
 
 def _windows(kind: Kind, window: int, query_BHTD: Tensor) -> Iterator[tuple[slice, slice, Tensor]]:
-    """The slots of each window, the slots it may see, and the mask between the two."""
+    """For each window: its slots, the slots it sees, and the mask."""
     length = query_BHTD.shape[2]
     position_T = torch.arange(length, device=query_BHTD.device)
     for first in range(0, length, window):
@@ -101,15 +101,15 @@ def _windows(kind: Kind, window: int, query_BHTD: Tensor) -> Iterator[tuple[slic
 
 
 class Sight(NamedTuple):
-    """How the positions of one call of `step` attend: computed once, used by every layer."""
+    """Rotation and mask of one call of `step`, shared by all layers."""
 
     turned: Turns
     mask_B1QS: Tensor
-    """bool: which slots each query sees."""
+    """Bool (B, 1, Q, S)."""
 
 
 class SelfAttention(nn.Module):
-    """Heads of causal attention with rotary positions; the projections are its only weights."""
+    """Multi-head causal attention with rotary positions."""
 
     def __init__(self, channels: int, heads: int, kind: Kind = "full", window: int = 0) -> None:
         """`heads` divides `channels` into even widths; `window`, in positions, is ignored by `full`."""
@@ -124,21 +124,21 @@ class SelfAttention(nn.Module):
         self.out = nn.Linear(channels, channels, bias=False)
 
     def forward(self, x_BTC: Tensor, turned: Turns) -> Tensor:
-        """Training: a whole sequence (B, T, C) -> (B, T, C). Slot t holds position t; padding comes last and is never
-        seen: see `Packing`. `turned`: `turns` of positions 0 to T - 1 at `width`."""
+        """Training: (B, T, C) -> (B, T, C), slot = position, padding last (see `Packing`). `turned`: `turns` of
+        positions 0 to T - 1 at `width`."""
         query, key, value = self.heads_of(x_BTC, turned)
         return self.joined(attend(self.kind, self.window, query, key, value))
 
     def sight(self, position_BQ: Tensor, cache: Cache) -> Sight:
-        """For `step`: take the next slots of `cache` for these positions, (B, Q) int64, `EMPTY` for padding."""
+        """Take the next slots of `cache` for positions (B, Q) int64, `EMPTY` for padding."""
         cache.take(position_BQ)
         seen_BQS = allowed(self.kind, self.window, position_BQ[:, :, None], cache.positions[:, None, :])
         seen_BQS = seen_BQS & (cache.positions[:, None, :] != EMPTY)
-        # Padding sees everything: a softmax over nothing would be NaN.
+        # Padding sees everything: a softmax over no slot is NaN.
         return Sight(turns(position_BQ, self.width), (seen_BQS | (position_BQ == EMPTY)[:, :, None])[:, None])
 
     def step(self, x_BQC: Tensor, sight: Sight, cache: Cache, layer: int) -> Tensor:
-        """Decoding: attend from new positions (B, Q, C) to the cache, and keep their keys and values -> (B, Q, C)."""
+        """Decoding: add new positions (B, Q, C) to the cache and attend to it -> (B, Q, C)."""
         query, key, value = self.heads_of(x_BQC, sight.turned)
         return self.joined(cache.attend(layer, query, key, value, sight.mask_B1QS))
 
@@ -156,6 +156,6 @@ class SelfAttention(nn.Module):
 
 def _swapped(x: Tensor) -> Tensor:
     """Exchange the second and third dimension."""
-    if 1 in (x.shape[1], x.shape[2]):  # only the shape changes; written so, no graph moves data for it
+    if 1 in (x.shape[1], x.shape[2]):  # a reshape: graphs copy no data
         return x.reshape(-1, x.shape[2], x.shape[1], x.shape[3])
     return x.transpose(1, 2)

@@ -1,4 +1,4 @@
-"""ConvNeXt blocks over time, the building block of every network here, and their parts, fast to train on CPUs."""
+"""ConvNeXt blocks over time, and parts that train fast on CPUs."""
 
 from typing import Any
 
@@ -22,11 +22,10 @@ _LEVELS = 2**16
 
 
 class Dropout(nn.Dropout):
-    """`nn.Dropout` whose probability is rounded to a 65536th on CPUs: torch draws a 64-bit number for each element, a
-    seventh of a training step; here one such number decides about four elements."""
+    """`nn.Dropout` with one 64-bit random number per four elements on CPUs, which rounds `p` to a 65536th. torch draws
+    one per element, a seventh of a training step."""
 
     def forward(self, input: Tensor) -> Tensor:
-        """Any shape -> the same shape; zeros with probability `p` in training, the rest scaled by 1 / (1 - p)."""
         dropped = round(self.p * _LEVELS)
         if not self.training or input.device.type != "cpu" or not 0 < dropped < _LEVELS:
             return F.dropout(input, self.p, self.training)
@@ -37,13 +36,13 @@ class Dropout(nn.Dropout):
 
 
 class DepthwiseConv(nn.Conv1d):
-    """A convolution of each channel over time, as long as its input. Weights are those of `nn.Conv1d`."""
+    """Depthwise convolution over time with "same" padding; weights as in `nn.Conv1d`."""
 
     def __init__(self, channels: int, kernel: int) -> None:
         super().__init__(channels, channels, kernel, padding=kernel // 2, groups=channels)
 
     def forward(self, x_BTC: Tensor) -> Tensor:
-        """(B, T, C) float -> (B, T, C), in autocast's dtype if it is on."""
+        """(B, T, C) float -> (B, T, C), in autocast's dtype."""
         return self.convolve(x_BTC, self.weight, self.bias)
 
     def convolve(self, x_BTC: Tensor, weight_C1K: Tensor, bias_C: Tensor | None) -> Tensor:
@@ -56,9 +55,8 @@ class DepthwiseConv(nn.Conv1d):
 
 
 class _ChannelsLast(torch.autograd.Function):
-    """The same sums with channels innermost, so that neighbours in memory share a vector register: torch's own
-    depthwise backward is 4 to 6 times slower on CPUs. The input's gradient is the same convolution with the kernel
-    reversed, the weights' a product with the input's windows, summed in float32."""
+    """The convolution with channels innermost: torch's depthwise backward is 4 to 6 times slower on CPUs. The input's
+    gradient is a convolution with the reversed kernel, the weights' a product with the input's windows in float32."""
 
     @staticmethod
     def forward(ctx: Any, x_BTC: Tensor, weight_C1K: Tensor, bias_C: Tensor) -> Tensor:
@@ -87,7 +85,7 @@ class _ChannelsLast(torch.autograd.Function):
 
 
 def _convolve(x_BTC: Tensor, weight_C1K: Tensor, bias_C: Tensor | None = None) -> Tensor:
-    image_BC1T = x_BTC.transpose(1, 2)[:, :, None]  # channels-last in memory, which torch's 2-d kernels take as it is
+    image_BC1T = x_BTC.transpose(1, 2)[:, :, None]  # channels-last in memory, as torch's 2-d kernels accept
     y_BC1T = F.conv2d(
         image_BC1T, weight_C1K[:, :, None], bias_C, padding=(0, weight_C1K.shape[2] // 2), groups=len(weight_C1K)
     )
@@ -109,23 +107,23 @@ class ConvNeXtBlock(nn.Module):
         self.scale = nn.Parameter(torch.full((channels,), scale))
 
     def forward(self, x_BTC: Tensor) -> Tensor:
-        """(B, T, C) float -> (B, T, C). Padded positions of the input must be zero; those of the output are not."""
+        """(B, T, C) float -> (B, T, C). Padding must be zero in the input; it is not in the output."""
         y = self.norm(self.depthwise(x_BTC))
         y = self.contract(self.dropout(self.activation(self.expand(y))))
         return x_BTC + self.scale * y
 
 
 class ConvNeXtStack(nn.Module):
-    """Consecutive blocks, masked before each so that padding never leaks into valid positions."""
+    """Blocks with padding masked before each, then a layer norm."""
 
     def __init__(self, channels: int, expansion: int, kernel: int, blocks: int, dropout: float = 0.0) -> None:
         super().__init__()
         self.blocks = nn.ModuleList(ConvNeXtBlock(channels, expansion, kernel, dropout) for _ in range(blocks))
         self.norm = nn.LayerNorm(channels)
-        self.recompute = False  # a training may spend time on memory: see training/networks.py
+        self.recompute = False  # activation checkpointing, see training/networks.py
 
     def forward(self, x_BTC: Tensor, mask_BT1: Tensor | None = None) -> Tensor:
-        """(B, T, C) float, mask (B, T, 1) of ones and zeros or None for "no padding" -> layer-normed (B, T, C)."""
+        """(B, T, C) float, mask (B, T, 1) of ones and zeros, None: no padding -> (B, T, C)."""
         for block in self.blocks:
             if mask_BT1 is not None:
                 x_BTC = x_BTC * mask_BT1

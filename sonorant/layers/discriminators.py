@@ -1,4 +1,4 @@
-"""Discriminators that tell recordings from a vocoder's output."""
+"""Discriminators of a vocoder's adversarial training."""
 
 from itertools import pairwise
 
@@ -12,7 +12,7 @@ Scores = list[tuple[Tensor, list[Tensor]]]
 PERIODS = (2, 3, 5, 7, 11)
 TRANSFORMS = (512, 1024)
 LONGEST_TRANSFORM = max(TRANSFORMS)
-"""Samples, more than half of which a signal to be judged must have."""
+"""A signal must have more than half as many samples."""
 
 
 class PeriodDiscriminator(nn.Module):
@@ -55,10 +55,10 @@ class ResolutionDiscriminator(nn.Module):
 
 
 class Discriminators(nn.Module):
-    """All of them in one module."""
+    """All discriminators."""
 
     def __init__(self, width: int) -> None:
-        """`width`: channels of each one's first layer."""
+        """`width`: channels of each first layer."""
         super().__init__()
         self.each = nn.ModuleList(
             [
@@ -68,7 +68,6 @@ class Discriminators(nn.Module):
         )
 
     def forward(self, samples_BS: Tensor) -> Scores:
-        """Samples (B, S) -> scores and feature maps of each discriminator."""
         return [discriminator(samples_BS) for discriminator in self.each]
 
 

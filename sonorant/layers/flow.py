@@ -1,7 +1,8 @@
-"""Optimal-transport conditional flow matching: a network that draws one of the ways something may be; a regression
-gives the mean of them all (Lipman et al. 2023, 4.1; Mehta et al. 2024, "Matcha-TTS").
+"""Optimal-transport conditional flow matching (Lipman et al. 2023, section 4.1; Mehta et al. 2024, "Matcha-TTS").
 
-Shapes: B items, T places in a row (frames or tokens), C channels, D rows of what is drawn."""
+It samples from a distribution where a regression would give its mean. Shapes: B items, T frames or tokens, C channels,
+D sampled rows.
+"""
 
 import math
 from collections.abc import Callable
@@ -12,13 +13,13 @@ from torch import Tensor, nn
 from sonorant.layers.convnext import ConvNeXtStack
 
 NOISE_PLACES = 1024
-"""Length of the noise, which repeats: a constant, so that the exported graph equals torch."""
+"""Length of the repeating noise: a constant, so that the exported graph equals torch."""
 SIGMA_MIN = 1e-4
 """Noise left at the data end of the path (Lipman et al. 2023)."""
 
 
 class FlowMatching(nn.Module):
-    """Carries noise along a learned field to data."""
+    """Integrates a learned velocity field from noise to data."""
 
     noise_TD: Tensor
     frequency: Tensor
@@ -26,8 +27,8 @@ class FlowMatching(nn.Module):
     def __init__(
         self, stack: Callable[[], ConvNeXtStack], channels: int, rows: int, steps: int, temperature: float = 1.0
     ) -> None:
-        """`stack`: makes one of `channels`, in its turn, so that a seed gives the weights it always gave; `rows`: D;
-        `steps`: Euler steps from noise to data; `temperature`: spread of the noise, 0: what is most typical."""
+        """`stack`: builds the network of `channels`, called here so that a seed gives reproducible weights; `rows`: D;
+        `steps`: Euler steps; `temperature`: scale of the noise, 0: the most typical sample."""
         super().__init__()
         self.steps, self.temperature = steps, temperature
         self.enter = nn.Linear(rows + channels, channels)
@@ -41,14 +42,14 @@ class FlowMatching(nn.Module):
         )
 
     def velocity(self, x_BTD: Tensor, time_B: Tensor, hidden_BTC: Tensor, mask_BT1: Tensor) -> Tensor:
-        """The field that carries noise at time 0 to data at time 1: (B, T, D), time (B,) -> (B, T, D)."""
+        """Velocity (B, T, D) at x (B, T, D) and time (B,): 0 noise, 1 data."""
         angle_BF = time_B[:, None] * self.frequency
         time_BC = self.time(torch.cat([angle_BF.sin(), angle_BF.cos()], dim=1))
         x_BTC = self.enter(torch.cat([x_BTD, hidden_BTC], dim=2)) + time_BC[:, None]
         return self.out(self.stack(x_BTC, mask_BT1))
 
     def forward(self, hidden_BTC: Tensor, mask_BT1: Tensor, place_T: Tensor) -> Tensor:
-        """(B, T, C), mask (B, T, 1), places' numbers (T,) int64 -> (B, T, D): `steps` Euler steps from fixed noise."""
+        """(B, T, C), mask (B, T, 1), positions (T,) int64 -> (B, T, D): `steps` Euler steps from fixed noise."""
         noise_TD = self.noise_TD[place_T % NOISE_PLACES]
         if self.temperature != 1.0:
             noise_TD = noise_TD * self.temperature
@@ -59,7 +60,7 @@ class FlowMatching(nn.Module):
         return x_BTD
 
     def errors(self, hidden_BTC: Tensor, mask_BT1: Tensor, wanted_BTD: Tensor) -> Tensor:
-        """Squared errors (B, T, D) of the velocity at a random time, zero where no place is real."""
+        """Squared errors (B, T, D) of the velocity at a random time, zero at padding."""
         time_B = torch.rand(wanted_BTD.shape[0], device=wanted_BTD.device)
         noise_BTD = torch.randn_like(wanted_BTD)
         weight_B11 = time_B[:, None, None]

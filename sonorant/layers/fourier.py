@@ -1,4 +1,4 @@
-"""The tables of a short-time Fourier transform as matrix products, shared by the transform and its inverse."""
+"""Cosine and sine tables of a short-time Fourier transform and its inverse as matrix products."""
 
 import math
 
@@ -7,15 +7,14 @@ from torch import Tensor, nn
 
 
 class FourierTables(nn.Module):
-    """Cosines and sines of the angles 2 pi q f / N for a quarter of a frame of N samples, q = 0 to N / 4 (Q of them),
-    and even and odd frequencies f = 0 to N / 2.
+    """Cosines and sines of 2 pi q f / N for a quarter of a frame of N samples, q = 0 to N / 4 (Q of them), and even and
+    odd frequencies f = 0 to N / 2.
 
-    The cosine part of a real frame is even about its middle, the sine part odd; even and odd frequencies are even or
-    odd about its quarter. So a quarter of the frame is enough, and of the multiplications.
+    By symmetry about the middle and the quarter of a real frame, a quarter of the frame suffices.
     """
 
     cosine_even_QQ: Tensor
-    """Symmetric, as the sines of even frequencies."""
+    """Symmetric, as is `sine_even_QQ`."""
     cosine_odd_QO: Tensor
     sine_even_QQ: Tensor
     sine_odd_QO: Tensor

@@ -1,7 +1,8 @@
-"""Finite scalar quantisation: a vector becomes one of a few thousand codes without a learned codebook.
+"""Finite scalar quantisation (Mentzer et al. 2023, "Finite Scalar Quantization: VQ-VAE Made Simple", section 3).
 
-Mentzer et al. 2023, "Finite Scalar Quantization: VQ-VAE Made Simple", section 3. Each number of the vector is squashed
-and rounded to one of a few levels, the digits of the code. Nothing can collapse, so there is no commitment loss."""
+Each number of a vector is squashed and rounded to one of a few levels, the digits of the code. There is no codebook
+that could collapse, so no commitment loss.
+"""
 
 import math
 from collections.abc import Sequence
@@ -10,13 +11,13 @@ import torch
 from torch import Tensor, nn
 
 EDGE = 1e-3
-"""How far, as a fraction, the squashed range exceeds the outermost levels, so that finite numbers reach them."""
+"""Fraction by which the squashed range exceeds the outermost levels, so that finite numbers reach them."""
 MOST_LEVELS = 1000
 """With more levels, `EDGE` would be half a level, and rounding would leave the range."""
 
 
 class FiniteScalarQuantizer(nn.Module):
-    """Vectors of `width` numbers <-> codes 0 to `codes` - 1. Has no parameters."""
+    """Vectors of `width` numbers <-> codes 0 to `codes` - 1, without parameters."""
 
     reach_D: Tensor
     offset_D: Tensor
@@ -32,7 +33,7 @@ class FiniteScalarQuantizer(nn.Module):
         self.codes = math.prod(levels)
         levels_D = torch.tensor(levels, dtype=torch.float64)
         reach_D = (levels_D - 1) * (1 + EDGE) / 2
-        offset_D = 0.5 * (levels_D % 2 == 0)  # an even number of levels lies beside zero, not around it
+        offset_D = 0.5 * (levels_D % 2 == 0)  # even numbers of levels are not centred on zero
         self.register_buffer("reach_D", reach_D.float(), persistent=False)
         self.register_buffer("offset_D", offset_D.float(), persistent=False)
         self.register_buffer("shift_D", (offset_D / reach_D).atanh().float(), persistent=False)
@@ -43,14 +44,14 @@ class FiniteScalarQuantizer(nn.Module):
         self.register_buffer("table_KD", (digits_KD + self.lowest_D) / -self.lowest_D, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Vectors (..., D) of any float dtype -> the nearest codes' vectors (..., D) float32, -1 to 1. Gradients pass
-        straight through the rounding (Bengio et al. 2013, section 3)."""
+        """Vectors (..., D) float -> the nearest codes' vectors (..., D) float32, -1 to 1, with straight-through
+        gradients (Bengio et al. 2013, section 3)."""
         squashed = (x.float() + self.shift_D).tanh() * self.reach_D - self.offset_D
         rounded = squashed + (squashed.round() - squashed).detach()
         return rounded / -self.lowest_D
 
     def to_codes(self, values: Tensor) -> Tensor:
-        """Vectors (..., D) that `forward` returned -> codes (...,) int64."""
+        """Output of `forward` (..., D) -> codes (...,) int64."""
         digits = (values * -self.lowest_D - self.lowest_D).round().long()
         return (digits * self.basis_D).sum(-1)
 

@@ -1,5 +1,4 @@
-"""The inverse short-time Fourier transform that ends a vocoder, as matrix products and shifted additions, which every
-exporter and engine supports."""
+"""Inverse short-time Fourier transform as matrix products and shifted additions, which every engine supports."""
 
 import torch
 from torch import Tensor, nn
@@ -9,17 +8,16 @@ from sonorant.layers.fourier import FourierTables
 
 
 class InverseSTFT(nn.Module):
-    """Inverse short-time Fourier transform with a Hann window as matrix products; the output is T * hop samples long.
+    """Inverse STFT with a Hann window; a quarter of each frame is computed and mirrored (`FourierTables`).
 
-    A quarter of each frame is computed and mirrored (`FourierTables`). The windows of overlapping frames add up to one
-    except in the first and last `n_fft - hop` samples.
+    Overlapping windows add up to one except in the first and last `n_fft - hop` samples.
     """
 
     weight_F: Tensor
     window_N: Tensor
 
     def __init__(self, n_fft: int, hop: int, tables: FourierTables | None = None) -> None:
-        """`tables`: those of a transform beside it; None = its own."""
+        """`tables`: shared with a forward transform; None: own."""
         super().__init__()
         self.hop = hop
         self.overlap = n_fft // hop

@@ -1,5 +1,5 @@
-"""Key-value caches: a decoding step computes only the keys and values of its own positions. All rows of a batch fill
-slots together from the left; `positions` holds each slot's position in a row, -1 if empty or padding."""
+"""Key-value caches. All rows of a batch fill slots from the left; `positions` holds the position in each slot, -1 if
+empty or padding."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -10,29 +10,29 @@ from torch import Tensor
 from torch.nn import functional as F
 
 EMPTY = -1
-"""The position of a slot that no query may see."""
+"""Position of a slot that no query may see."""
 
 
 class Cache(Protocol):
-    """What attention asks of a cache. Feeding Q positions calls `take` once, then `attend` once a layer."""
+    """Interface for attention: `take` once for Q positions, then `attend` once per layer."""
 
     @property
     def positions(self) -> Tensor:
-        """The position in each slot, (B, S) int64, `EMPTY` where there is none; those of `take` included."""
+        """Position in each slot, (B, S) int64, or `EMPTY`; those of `take` included."""
 
     def take(self, position_BQ: Tensor) -> None:
-        """Assign the next Q slots to these positions, (B, Q) int64, `EMPTY` for padding."""
+        """Assign the next Q slots to positions (B, Q) int64, `EMPTY` for padding."""
 
     def attend(self, layer: int, query_BHQD: Tensor, key_BHQD: Tensor, value_BHQD: Tensor, mask_B1QS: Tensor) -> Tensor:
-        """Store a layer's keys and values in the slots taken last; attend to all slots the mask shows, (B, H, Q, D)."""
+        """Store a layer's keys and values in the slots taken last, and attend under the mask -> (B, H, Q, D)."""
 
 
 class StoringCache(ABC):
-    """A cache whose keys and values are tensors that torch attends to."""
+    """A cache of tensors."""
 
     @abstractmethod
     def extend(self, layer: int, key_BHQD: Tensor, value_BHQD: Tensor) -> tuple[Tensor, Tensor]:
-        """Store a layer's keys and values in the slots taken last; return those of all slots, (B, H, S, D) each."""
+        """Store a layer's keys and values in the slots taken last; return all slots', (B, H, S, D) each."""
 
     def attend(self, layer: int, query_BHQD: Tensor, key_BHQD: Tensor, value_BHQD: Tensor, mask_B1QS: Tensor) -> Tensor:
         keys, values = (side.to(query_BHQD.dtype) for side in self.extend(layer, key_BHQD, value_BHQD))
@@ -40,13 +40,12 @@ class StoringCache(ABC):
 
 
 class DynamicCache(StoringCache):
-    """Grows by concatenation: exactly as long as its content, with a new shape at every step."""
+    """Grows by concatenation, with a new shape at every step."""
 
     def __init__(self, layers: int) -> None:
-        """Empty; batch, heads and device are taken from the first keys."""
         self.positions = torch.empty(0)
         self.keys: list[Tensor] = []
-        """One a layer, (B, H, S, D), like the values."""
+        """Per layer (B, H, S, D), as `values`."""
         self.values: list[Tensor] = []
         self._layers = layers
 
@@ -64,8 +63,8 @@ class DynamicCache(StoringCache):
 
 
 class StaticCache(StoringCache):
-    """Buffers of fixed size, written in place at a slot that a tensor names: every step has the same shapes. The caller
-    must provide enough slots: writing past the last is an index error on a CPU and undefined on a GPU."""
+    """Buffers of fixed size, written in place: every step has the same shapes. Writing past the last slot is an index
+    error on a CPU and undefined on a GPU."""
 
     def __init__(
         self,
@@ -79,15 +78,14 @@ class StaticCache(StoringCache):
         device: torch.device,
         memory: Sequence[Tensor] | None = None,
     ) -> None:
-        """Allocate empty buffers on `device`; keys and values of a layer are (batch, heads, slots, width). `memory`:
-        flat tensors to use instead, two a layer, which caches used in turn may share."""
+        """Keys and values of a layer are (batch, heads, slots, width). `memory`: flat tensors to use, two per layer,
+        which several caches may share if they are not in use together."""
         size = batch * heads * slots * width
         memory = memory or cache_memory(layers, size, dtype, device)
         buffers = [flat[:size].view(batch, heads, slots, width) for flat in memory]
         self.keys, self.values = buffers[:layers], buffers[layers:]
         self.positions = torch.full((batch, slots), EMPTY, dtype=torch.int64, device=device)
         self.used = torch.zeros(1, dtype=torch.int64, device=device)
-        """Slots taken so far."""
         self._taken = torch.empty(0)
 
     def take(self, position_BQ: Tensor) -> None:
@@ -102,13 +100,13 @@ class StaticCache(StoringCache):
         return key_BHSD, value_BHSD
 
     def clear(self) -> None:
-        """Empty every slot; the buffers stay where they are."""
+        """Empty every slot, keeping the buffers."""
         for side in (*self.keys, *self.values):
-            side.zero_()  # a masked value is multiplied by zero, which NaN would survive
+            side.zero_()  # else a masked NaN would stay NaN
         self.positions.fill_(EMPTY)
         self.used.zero_()
 
 
 def cache_memory(layers: int, size: int, dtype: torch.dtype, device: torch.device) -> list[Tensor]:
-    """Two flat tensors of `size` elements a layer, for `StaticCache`."""
+    """Two flat tensors of `size` elements per layer, for `StaticCache`."""
     return [torch.zeros(size, dtype=dtype, device=device) for _ in range(2 * layers)]

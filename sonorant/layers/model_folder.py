@@ -1,4 +1,4 @@
-"""A trained model on disk: `weights.pt` and `model.json`, whose `kind` says what can be built from it."""
+"""A trained model's folder: `weights.pt` and `model.json`, whose `kind` names the class to build."""
 
 import dataclasses
 import io
@@ -24,14 +24,14 @@ def build(description: dict[str, Any]) -> torch.nn.Module:
 def describe(
     kind: str, config: Any, header: dict[str, Any], quantization: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """The content of `model.json`: everything needed to rebuild and use the model.
+    """Content of `model.json`: everything needed to rebuild and use the model.
 
     Args:
         kind: a name of `sonorant.families.all_kinds`.
-        config: its sizes, a dataclass.
+        config: dataclass of its sizes.
         header: of the feature store. Its `symbols` are the phonemes alone; `SymbolTable` adds padding and sentence
-            ends and so knows the embedding's size.
-        quantization: `layers`, the names of those that compute in int8, and more about them; None: all in float.
+            ends.
+        quantization: `layers`, the names of int8 layers, and details; None: all in float.
     """
     kept = ("audio", "symbols", "speakers", "frontend", "mel_mean", "mel_std")
     described = {"kind": kind, "config": dataclasses.asdict(config), **{key: header[key] for key in kept}}
@@ -39,9 +39,9 @@ def describe(
 
 
 def save_model(folder: Path, weights: dict[str, torch.Tensor], description: dict[str, Any]) -> None:
-    """Write `weights.pt` and `model.json` into `folder`, each whole or not at all."""
-    # Into memory first: given a path, torch would store its name inside, which holds this process's number; given a
-    # file, it would hide that the disk is full behind an error of its own.
+    """Write `weights.pt` and `model.json` to `folder`, each atomically."""
+    # Through memory: given a path, torch stores the temporary name inside; given a file, it hides that the disk is
+    # full.
     buffer = io.BytesIO()
     torch.save(weights, buffer)
     with atomic_file(folder / "weights.pt") as temporary, temporary.open("wb") as file:

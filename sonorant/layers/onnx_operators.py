@@ -1,14 +1,14 @@
-"""ONNX operators that torch lacks, for export. Importing this imports torch's compiler, which takes two seconds."""
+"""ONNX operators that torch lacks. Importing this imports torch's compiler, which takes two seconds."""
 
 import torch
 from torch import Tensor
 
 VERSION = 19
-"""Version of both operators. Graphs use operator set 20: at 21, ONNX Runtime 1.31 moves such operators past
-transpositions with a type that no longer fits, and then refuses its own graph."""
+"""Version of both operators. Graphs use operator set 20: at 21, ONNX Runtime 1.31 moves these operators past
+transpositions with a wrong type, and rejects its own graph."""
 
 
-@torch.compiler.allow_in_graph  # the tracer need not look into torch.onnx
+@torch.compiler.allow_in_graph  # do not trace into torch.onnx
 def quantize(x: Tensor, scale: Tensor, zero: Tensor) -> Tensor:
     """QuantizeLinear: float32 of any shape, scale () float32, zero-point () int8 -> int8 of the same shape."""
     return torch.onnx.ops.symbolic("QuantizeLinear", (x, scale, zero), dtype=torch.int8, shape=x.shape, version=VERSION)

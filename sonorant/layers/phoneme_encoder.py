@@ -1,4 +1,4 @@
-"""The phoneme encoder in which both the parallel acoustic model and the codec language model begin."""
+"""The phoneme encoder shared by the parallel acoustic model and the codec language model."""
 
 from typing import Any, NamedTuple
 
@@ -9,29 +9,28 @@ from sonorant.layers.convnext import ConvNeXtStack
 
 
 class Phonemes(NamedTuple):
-    """What is known of each token. Shapes: B items, N tokens, C channels, M mel bins."""
+    """Encoded tokens. Shapes: B items, N tokens, C channels, M mel bins."""
 
     states_BNC: Tensor
     prior_BNM: Tensor
-    """The mel frame each token stands for, normalised; what the alignment search compares with."""
+    """Normalised mel frame of each token, for the alignment search."""
     mask_BN: Tensor
-    """Bool: whether there is a token."""
+    """Bool, False at padding."""
 
 
 class PhonemeEncoder(nn.Module):
-    """Tokens (symbol, stress, word start) and a speaker -> a state for each token, and the mel frame it stands for."""
+    """Tokens (symbol, stress, word start) and a speaker -> a state and a mel frame for each token."""
 
     float_parts: tuple[str, ...] = ("near",)
-    """What int8 leaves alone: no graph holds it."""
+    """Not quantised: no graph contains it."""
     mel_mean: Tensor
     mel_std: Tensor
 
     def __init__(
         self, config: Any, *, symbols: int, speakers: int, mels: int, mel_mean: float = 0.0, mel_std: float = 1.0
     ) -> None:
-        """`config`: sizes `channels`, `expansion`, `encoder_kernel`, `encoder_blocks`, `prior_kernel` and `dropout`.
-        `symbols`, `speakers` and `mels` are counts. `mel_mean` and `mel_std` are the corpus' statistics, kept with the
-        weights."""
+        """`config`: has `channels`, `expansion`, `encoder_kernel`, `encoder_blocks`, `prior_kernel` and `dropout`.
+        `symbols`, `speakers`, `mels`: counts. `mel_mean`, `mel_std`: corpus statistics, saved with the weights."""
         super().__init__()
         channels = config.channels
         self.symbol = nn.Embedding(symbols, channels)
@@ -63,11 +62,10 @@ class PhonemeEncoder(nn.Module):
         return Phonemes(states_BNC, self.prior(near_BNC), mask_BN)
 
     def normalize(self, mel_BTM: Tensor) -> Tensor:
-        """Normalise a log-mel (B, T, M) by the corpus' statistics."""
         return (mel_BTM - self.mel_mean) / self.mel_std
 
 
 def check_prior_kernel(kernel: int) -> None:
-    """Raise ValueError for a setting `prior_kernel` that is neither 0 nor odd."""
+    """Raise ValueError unless `prior_kernel` is 0 or odd."""
     if kernel < 0 or (kernel and kernel % 2 == 0):
         raise ValueError(f"prior_kernel must be 0 or odd, not {kernel}")

@@ -1,12 +1,10 @@
-"""Layers that compute as int8 engines do: fake quantisation in torch, QuantizeLinear and DequantizeLinear when
-exported.
+"""Layers that compute like int8 engines: fake quantisation in torch, QuantizeLinear and DequantizeLinear in exports.
 
-Symmetric int8 with zero-point 0, as TensorRT requires: weights with a scale an output channel, activations with one a
-tensor. Biases stay float; those of layers that give integers lie on the grid of the sums that they are added to, to
-which ONNX Runtime rounds them (left off it, each such layer was up to half a sum's unit off, and a decoder of six 1 %).
-Gradients pass straight through the rounding, and are zero where a value is clipped (Bengio et
-al. 2013, section 3; Krishnamoorthi 2018, section 2.4). How scales are found and which layers are quantised is decided
-in `sonorant.export.quantization`."""
+Symmetric int8 with zero-point 0, as TensorRT requires: a weight scale per output channel, an activation scale per
+tensor. Biases stay float; where the output is quantised they are rounded to the grid of the accumulator, as in ONNX
+Runtime (otherwise a decoder of six such layers was 1 % off). Straight-through gradients, zero where a value is clipped
+(Bengio et al. 2013, section 3; Krishnamoorthi 2018, section 2.4). `sonorant.export.quantization` finds the scales.
+"""
 
 from collections.abc import Iterable
 from typing import Any
@@ -23,8 +21,8 @@ LARGEST = 127
 
 
 class Quantized(nn.Module):
-    """Base of the layers below, mixed in before a torch layer, whose parameters keep their names. Scales of activations
-    are buffers that calibration sets; those of weights follow from the weights."""
+    """Mixin of the layers below, before a torch layer whose parameters keep their names. Activation scales are buffers
+    set by calibration; weight scales follow from the weights."""
 
     weight: Tensor
     input_scale: Tensor
@@ -39,7 +37,7 @@ class Quantized(nn.Module):
     """Whether engines compute in integers only if the output is quantised too."""
 
     def prepare(self) -> None:
-        """Add the buffers; called once, when the layer's class has been changed."""
+        """Add the buffers, once, after the layer's class was changed."""
         device = self.weight.device
         self.register_buffer("input_scale", torch.ones((), device=device))
         if self.quantizes_output:
@@ -50,15 +48,14 @@ class Quantized(nn.Module):
             "weight_scale", torch.ones(self.weight.shape[self.channel_axis], device=device), persistent=False
         )
         self.register_buffer("stored_weight", torch.zeros_like(self.weight, dtype=torch.int8), persistent=False)
-        # A decoder reads the weights at each step; rounding them again would take longer than the step.
+        # Cached: rounding the weights at each step of a decoder would take longer than the step.
         self.register_buffer("grid_weight", torch.zeros_like(self.weight, dtype=torch.float32), persistent=False)
         self.register_load_state_dict_post_hook(lambda module, _: module.store())
         self.store()
 
     @torch.no_grad()
     def store(self) -> None:
-        """Update the int8 weights, their scales and their dequantised values, and the bias that goes with them, from
-        weights, bias and the input's scale."""
+        """Update int8 weights, scales, dequantised weights and the rounded bias."""
         self.weight_scale.copy_(self._scale_of_weight())
         shape = [-1 if axis == self.channel_axis else 1 for axis in range(self.weight.ndim)]
         self.stored_weight.copy_((self.weight / self.weight_scale.reshape(shape)).round())
@@ -67,7 +64,7 @@ class Quantized(nn.Module):
             self.grid_bias.copy_(_rounded(bias, self.input_scale * self.weight_scale))
 
     def train(self, mode: bool = True) -> Any:
-        """As in torch; evaluation mode also updates the int8 weights."""
+        """Evaluation mode also updates the int8 weights."""
         if not mode:
             self.store()
         return super().train(mode)
@@ -93,8 +90,7 @@ class Quantized(nn.Module):
         )
 
     def quantized_bias(self) -> Tensor | None:
-        """The bias (out,) rounded to a product of one step of the input and one of the weight, float32; its gradient
-        passes straight through."""
+        """The bias (out,) float32 rounded to multiples of input scale x weight scale; straight-through gradient."""
         bias = self._bias()
         if bias is None:
             return None
@@ -104,13 +100,12 @@ class Quantized(nn.Module):
         return bias + (_rounded(bias, self.input_scale * self._scale_of_weight()) - bias).detach()
 
     def stored(self, weight: Tensor, axis: int) -> Tensor:
-        """int8 weights as an exported graph reads them, float32."""
+        """int8 weights dequantised in an exported graph, float32."""
         from sonorant.layers.onnx_operators import dequantize
 
         return dequantize(weight, self.weight_scale, torch.zeros_like(self.weight_scale, dtype=torch.int8), axis)
 
     def _bias(self) -> Tensor | None:
-        """The float layer's; its type differs between torch's layers."""
         bias: Any = self.bias
         return None if bias is None else torch.as_tensor(bias)
 
@@ -120,14 +115,14 @@ class Quantized(nn.Module):
 
 
 class QuantizedLinear(Quantized, nn.Linear):
-    """A matrix product in int8; the result is float, so the bias is added in float."""
+    """A matrix product in int8 with a float bias and output."""
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., in) float -> (..., out)."""
         x = self.quantized_input(x)
         if not torch.compiler.is_exporting():
             return F.linear(x, self.quantized_weight(), self.bias)
-        # Transposed before it is stored: engines want the second factor of a product as a constant.
+        # Stored transposed: engines require a constant second factor.
         y = x @ self.stored(self.stored_weight.t().contiguous(), 1)
         return y if self.bias is None else y + self.bias
 
@@ -156,7 +151,7 @@ class QuantizedDepthwiseConv(Quantized, DepthwiseConv):
 
 
 class QuantizedConvTranspose1d(Quantized, nn.ConvTranspose1d):
-    """A transposed convolution over time in int8, of one group. ONNX Runtime computes it in float, TensorRT in int8."""
+    """A transposed convolution over time with one group. ONNX Runtime computes it in float, TensorRT in int8."""
 
     channel_axis = 1
     quantizes_output = True
@@ -181,12 +176,12 @@ LAYERS: dict[type[nn.Module], type[Quantized]] = {
     DepthwiseConv: QuantizedDepthwiseConv,
     nn.ConvTranspose1d: QuantizedConvTranspose1d,
 }
-"""Layers that can be quantised, and their quantised form."""
+"""Quantised form of each layer type."""
 
 
 def quantizable(model: nn.Module) -> list[str]:
-    """Names of the float layers of `model` that can be quantised, in order of definition. Submodules in the model
-    class's `float_parts` are left out, such as an encoder whose decisions others have learned."""
+    """Names of the layers of `model` that can be quantised, in order of definition, without those in its
+    `float_parts`."""
     layers = [name for name, layer in model.named_modules() if type(layer) in LAYERS and not _grouped_transposed(layer)]
     kept = tuple(f"{part}." for part in getattr(model, "float_parts", ()))
     return [name for name in layers if not f"{name}.".startswith(kept)]
@@ -198,8 +193,8 @@ def quantized(model: nn.Module) -> dict[str, Quantized]:
 
 
 def quantize_layers(model: nn.Module, names: Iterable[str]) -> None:
-    """Quantise the named layers in place; their parameters stay the same objects. Raises SonorantError naming a layer
-    that is not in the model or cannot be quantised."""
+    """Quantise the named layers in place; parameters stay the same objects. Raises SonorantError naming a layer that
+    cannot be quantised."""
     possible = set(quantizable(model))
     for name in names:
         if name not in possible:
@@ -213,12 +208,10 @@ def quantize_layers(model: nn.Module, names: Iterable[str]) -> None:
 
 
 def _grouped_transposed(layer: nn.Module) -> bool:
-    """Whether the weights of an output channel have no axis of their own."""
     return isinstance(layer, nn.ConvTranspose1d) and layer.groups != 1
 
 
 def _rounded(bias: Tensor, step: Tensor) -> Tensor:
-    """A bias (out,) to the nearest multiples of its steps (out,)."""
     return (bias.detach().float() / step).round() * step
 
 

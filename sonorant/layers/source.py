@@ -1,7 +1,8 @@
-"""What drives a vocoder that filters: pulses at the pitch, and noise, both as short-time spectra.
+"""Excitation of a source-filter vocoder: pulses at the pitch, and noise, as short-time spectra.
 
-The idea is the source-filter model of speech (Fant 1960), with the filter learned, as in DDSP (Engel et al. 2020,
-section 3). Shapes: B items, T frames of H samples, N samples of a transform, F = N / 2 + 1 bins."""
+The source-filter model of speech (Fant 1960) with a learned filter, as in DDSP (Engel et al. 2020, section 3). Shapes:
+B items, T frames of H samples, N samples of a transform, F = N / 2 + 1 bins.
+"""
 
 import math
 
@@ -12,16 +13,17 @@ from torch.nn import functional as F
 from sonorant.audio.pitch import REFERENCE
 from sonorant.layers.fourier import FourierTables
 
-_LEVELS = 32.0  # of 8 bits a standard deviation of noise: four of them to either side
-_NEAR = 1e-4  # of a half turn: closer to a pulse's middle the quotient below is its limit
+_LEVELS = 32.0  # 8-bit levels per standard deviation of noise
+_NEAR = 1e-4  # of a half turn: closer to a pulse's centre, use the quotient's limit
 
 
 def pulses(pitch_BT: Tensor, next_BT: Tensor, phase_BT: Tensor, hop: int, rate: int) -> Tensor:
-    """Band-limited pulses of power 1: all harmonics up to half the rate, in cosine phase, the highest faded.
+    """Band-limited pulses of power 1 (B, T * hop): all harmonics up to half the rate in cosine phase, the highest
+    faded.
 
-    Pitch at the beginning and at the end of each frame (octaves from `REFERENCE`), and cycles that have passed at its
-    beginning (their fraction), (B, T) float32 -> (B, T * hop). Frequency changes in a line over a frame. The sum of K
-    cosines is Dirichlet's kernel, so the cost does not grow with K.
+    Args, (B, T) float32: pitch at the start and end of each frame (octaves from `REFERENCE`; frequency is linear in
+    between), and the fraction of cycles passed at its start. The sum of K cosines is Dirichlet's kernel, so the cost
+    does not grow with K.
     """
     hertz_BT, next_BT = REFERENCE * torch.exp2(pitch_BT), REFERENCE * torch.exp2(next_BT)
     part_H = torch.arange(hop, device=pitch_BT.device, dtype=torch.float32) / hop
@@ -45,10 +47,9 @@ def pulses(pitch_BT: Tensor, next_BT: Tensor, phase_BT: Tensor, hop: int, rate: 
 
 
 class Spectra(nn.Module):
-    """Short-time spectra of a signal under a Hann window as matrix products: frame t is about the middle of its hop, as
-    in the mel; what lies outside counts as zero.
+    """STFT with a Hann window as matrix products; frame t is centred on its hop, as in the mel, with zero padding.
 
-    A frame is folded twice, about its middle and its quarters, as `InverseSTFT` unfolds (`FourierTables`).
+    Frames are folded about their middle and quarters (`FourierTables`).
     """
 
     window_N: Tensor
@@ -65,7 +66,7 @@ class Spectra(nn.Module):
         overlap = self.n_fft // self.hop
         padded_BPH = F.pad(signal_BS, (margin, margin)).unflatten(1, (-1, self.hop // 2))
         frames = signal_BS.shape[1] // self.hop
-        # A frame is 2 * overlap half hops, and begins every second one.
+        # A frame is 2 * overlap half hops and starts at every second one.
         pieces = [padded_BPH[:, shift : shift + 2 * frames - 1 : 2] for shift in range(2 * overlap)]
         frame_BTN = torch.cat(pieces, dim=2) * self.window_N
         return self._transform(frame_BTN)
@@ -90,20 +91,19 @@ class Spectra(nn.Module):
 
 
 def _interleave(even: Tensor, odd: Tensor) -> Tensor:
-    """Bins 0, 2, 4 ... and 1, 3, 5 ..., of which there is one fewer, in order."""
+    """Interleave even bins with odd bins, of which there is one fewer."""
     paired = torch.stack([even[..., :-1], odd], dim=3).flatten(2)
     return torch.cat([paired, even[..., -1:]], dim=2)
 
 
 class NoiseSpectra(nn.Module):
-    """Spectra of white noise of power 1 under a Hann window, the same for the same number: constants, so that
-    an exported graph equals torch and a part of a sentence the same part of the whole. 8 bits a number, which a graph
-    holds too."""
+    """Spectra of white noise of power 1 under a Hann window from a constant 8-bit table, so that an exported graph
+    equals torch, and part of a sentence equals that part of the whole."""
 
     table_KP: Tensor
 
     def __init__(self, n_fft: int, count: int) -> None:
-        """`count`: spectra after which the noise begins again."""
+        """`count`: period of the noise in spectra."""
         super().__init__()
         generator = torch.Generator().manual_seed(0)
         drawn_KP = torch.randn(count, n_fft + 2, generator=generator)
@@ -113,7 +113,7 @@ class NoiseSpectra(nn.Module):
         self.scale = math.sqrt(n_fft * 3 / 16) / _LEVELS
 
     def forward(self, number_BT: Tensor) -> tuple[Tensor, Tensor]:
-        """Numbers (B, T) float32, whole -> real and imaginary parts (B, T, F) float32."""
+        """Frame numbers (B, T) float32 -> real and imaginary parts (B, T, F) float32."""
         table_KP = (self.table_KP.float() - 128.0) * self.scale
         real_BTF, imaginary_BTF = F.embedding(number_BT.long(), table_KP).chunk(2, dim=2)
         return real_BTF, imaginary_BTF

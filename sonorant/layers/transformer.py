@@ -13,26 +13,26 @@ from sonorant.layers.kv_cache import Cache
 
 
 class RMSNorm(nn.RMSNorm):
-    """RMSNorm (Zhang & Sennrich 2019, section 3), exported in a form that ONNX Runtime fuses to one operator."""
+    """RMSNorm (Zhang & Sennrich 2019, section 3), exported in a form that ONNX Runtime fuses."""
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., C) float -> the same shape and dtype."""
         if not torch.compiler.is_exporting():
             return super().forward(x)
         assert self.eps is not None
-        # torch's own becomes a product with a reciprocal, which ONNX Runtime does not recognise: seven operators.
+        # torch exports a product with a reciprocal, which ONNX Runtime does not fuse.
         return x / (x.pow(2).mean(-1, keepdim=True) + self.eps).sqrt() * self.weight
 
 
 class Packing:
-    """Moves the valid slots of each row to the front, so that a slot is its position. Made once for a batch."""
+    """Moves the valid slots of each row to the front, so that slot = position."""
 
     def __init__(self, valid_BT: Tensor) -> None:
         """`valid_BT`: bool, False for padding."""
         self.order_BT = valid_BT.logical_not().to(torch.int8).argsort(dim=1, stable=True)
 
     def pack(self, x_BTC: Tensor) -> Tensor:
-        """Reorder rows (B, T, C); valid slots keep their order, and so does padding."""
+        """Reorder (B, T, C); valid slots keep their order, as does padding."""
         return x_BTC.gather(1, self.order_BT[..., None].expand_as(x_BTC))
 
     def unpack(self, x_BTC: Tensor) -> Tensor:
@@ -71,8 +71,6 @@ class TransformerLayer(nn.Module):
 
 
 class Transformer(nn.Module):
-    """Consecutive layers, then a norm."""
-
     def __init__(
         self, layers: int, channels: int, heads: int, feed_forward: int, dropout: float, attention: Kind, window: int
     ) -> None:
@@ -82,10 +80,10 @@ class Transformer(nn.Module):
         )
         self.norm = RMSNorm(channels, eps=1e-5)
         self.width = channels // heads
-        self.recompute = False  # a training may spend time on memory: see training/networks.py
+        self.recompute = False  # activation checkpointing, see training/networks.py
 
     def forward(self, x_BTC: Tensor) -> Tensor:
-        """Training: whole sequences (B, T, C), slot t at position t, padding last -> (B, T, C)."""
+        """Training: (B, T, C), slot = position, padding last -> (B, T, C)."""
         turned = turns(torch.arange(x_BTC.shape[1], device=x_BTC.device)[None], self.width)
         for layer in self.layers:
             recompute = self.recompute and torch.is_grad_enabled()
