@@ -40,13 +40,12 @@ examples:
   sonorant say "Words light up." --voice artifacts/voice -o words.wav --timings words.vtt
   sonorant say "From the registry." --voice models:/sonorant-demo@champion -o champion.wav
 
-A voice of the family codec_lm draws its speech code by code. At temperature 0, with which most are shipped, it always
-says a text the same way:
+A voice of the family codec_lm draws its speech code by code. At temperature 0, the usual default, it always says a text
+the same way:
   sonorant say "Another way." --voice artifacts/voice --temperature 0.7 --seed 1 -o one.wav
   sonorant say "The best of four." --voice artifacts/voice --temperature 0.7 --candidates 4 -o best.wav
-A sentence that fails to end properly is spoken again; if it never succeeds, standard error says so. With --stream it
-has been heard already, so standard error says so at once. Such a voice keeps its own pace and melody: --speed, --pitch
-and --energy are refused.
+A sentence that does not end properly is spoken again; if all attempts fail, a warning is printed. With --stream there
+is no second attempt. Such a voice has its own pace and melody: --speed, --pitch and --energy are errors.
 """
 _BYTES_AT_ONCE = 4096
 
@@ -64,40 +63,46 @@ def add_say(commands: argparse._SubParsersAction) -> None:
     add("text", help="what to say; - reads it from standard input (UTF-8)")
     add_voice(say)
     add("-o", "--out", required=True, metavar="FILE", help="the wav file to write; - writes it to standard output")
-    stream = "speak while the text is still being read: text of any length, first speech at once"
+    stream = "write speech while the text is still being read; for text of any length"
     add("--stream", action="store_true", help=stream)
-    patience = "with - and --stream: speak what ends like a sentence once no text has come for so long (default: never)"
+    patience = "with - and --stream: speak a complete sentence after this long without new text (default: wait)"
     add("--patience", type=float, metavar="SECONDS", help=patience)
-    raw = "samples without a wav header: 16 bits, little-endian, mono, at the voice's rate (the demo's: 16000 Hz)"
+    raw = "write samples without a wav header: 16 bits, little-endian, mono, at the voice's rate (demo: 16000 Hz)"
     add("--raw", action="store_true", help=raw)
-    timings = "also write when each word is spoken: .json (with phonemes), .srt or .vtt (subtitles)"
+    timings = "also write the time of each word: .json (with phonemes), .srt or .vtt (subtitles)"
     add("--timings", type=Path, metavar="FILE", help=timings)
-    add("--speaker", metavar="NAME", help="who speaks, where the voice has several (default: the first)")
-    speed = "0.5 (slow) to 2.0 (fast); default 1.0, the only one for codec_lm"
+    add("--speaker", metavar="NAME", help="speaker of a voice with several (default: the first)")
+    speed = "0.5 (slow) to 2.0 (fast); default 1.0; codec_lm takes only 1.0"
     add("--speed", type=float, default=1.0, metavar="X", help=speed)
     add("--pitch", type=float, default=0.0, metavar="X", help="semitones higher, -12 to 12; the melody stays")
-    add("--energy", type=float, default=0.0, metavar="X", help="dB louder, -12 to 12, as a person who speaks up")
+    add(
+        "--energy",
+        type=float,
+        default=0.0,
+        metavar="X",
+        help="dB louder, -12 to 12, with the timbre of a louder speaker",
+    )
     _add_decoding(say)
-    marks = "speak [[ ]] and <speak> as they are written, not as phonemes, pauses and SSML (docs/pronunciation.md)"
+    marks = "speak [[ ]] and <speak> literally, not as phonemes, pauses and SSML (docs/pronunciation.md)"
     add("--no-markup", dest="markup", action="store_false", help=marks)
-    add("--variant", metavar="NAME", help="precision of the graphs, such as int8 (default: the voice's own choice)")
-    runtime = "what runs the graphs: onnxruntime (default), onnxruntime-cuda or tensorrt"
+    add("--variant", metavar="NAME", help="precision of the graphs, such as int8 (default: the voice's)")
+    runtime = "runtime of the graphs: onnxruntime (default), onnxruntime-cuda or tensorrt"
     add("--runtime", default="onnxruntime", metavar="NAME", help=runtime)
-    engines = "engines of the runtime tensorrt (default: the voice's in the user's cache)"
+    engines = "folder of TensorRT engines (default: in the user's cache)"
     add("--engines", type=Path, metavar="FOLDER", help=engines)
     add("--threads", type=int, metavar="N", help="processor threads (default: one a core)")
 
 
 def _add_decoding(say: argparse.ArgumentParser) -> None:
-    note = "refused by other voices; the defaults are those the voice was shipped with"
+    note = "other voices reject them; the defaults are in the voice"
     add = say.add_argument_group("voices of the family codec_lm", note).add_argument
-    add("--seed", type=int, metavar="N", help="above temperature 0, another seed says it another way; default 0")
-    add("--temperature", type=float, metavar="X", help="0 = always the likeliest code; 0.7 is lively, 1 as it learned")
+    add("--seed", type=int, metavar="N", help="random seed, default 0; matters above temperature 0")
+    add("--temperature", type=float, metavar="X", help="0 = always the likeliest code; 0.7 is lively, 1 as trained")
     add("--top-k", type=int, metavar="N", help="draw from the N likeliest codes only; 0 = from all")
     add("--top-p", type=float, metavar="X", help="draw from the likeliest codes of this total probability; 1 = all")
     candidates = "speak each sentence N times and keep the best; default 1"
     add("--candidates", type=int, default=1, metavar="N", help=candidates)
-    prompt = "a recording to continue in the same manner, if the voice was trained with references"
+    prompt = "a recording whose manner to continue, if the voice was trained with references"
     add("--prompt", type=Path, metavar="WAV", help=prompt)
 
 
@@ -108,7 +113,7 @@ def add_voice(command: argparse.ArgumentParser) -> None:
 
 @contextmanager
 def bundle_folder(voice: str) -> Iterator[Path]:
-    """The bundle's folder; a temporary one for a voice of the registry. Raises SonorantError if there is none."""
+    """The bundle's folder; a temporary download for a voice of the registry."""
     if not voice.startswith("models:/"):
         yield Path(voice)
         return
@@ -121,12 +126,12 @@ def bundle_folder(voice: str) -> Iterator[Path]:
 
 
 def end_cleanly_on_sigterm() -> None:
-    """Let SIGTERM unwind the stack, so that unfinished files and temporary folders are removed."""
+    """Exit on SIGTERM through the stack, so that unfinished files and temporary folders are removed."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Speak. An error leaves no file; a listener who stops ends the work."""
+    """Speak. An error leaves no file; a closed pipe ends the work."""
     from sonorant.audio.wav import atomic_wav, pcm16, wav_header
     from sonorant.speech import Voice
     from sonorant.speech.subtitles import check_name
@@ -178,7 +183,6 @@ def _write_to_standard_output(speech: Iterable[bytes]) -> None:
 
 @contextmanager
 def _timings(path: Path | None) -> Iterator[TimingsFile | None]:
-    """The file of timings; None where none was asked for."""
     from sonorant.speech.subtitles import timings_file
 
     if path is None:
@@ -189,7 +193,7 @@ def _timings(path: Path | None) -> Iterator[TimingsFile | None]:
 
 
 def _heard(speech: Speech, timings: TimingsFile | None, *, whole: bool) -> Iterator[NDArray[np.float32]]:
-    """The samples, in chunks or all at once; what they complete goes to the file of timings."""
+    """The samples, in chunks or all at once; writes completed words to `timings`."""
     import numpy as np
 
     def chunks() -> Iterator[NDArray[np.float32]]:
@@ -229,9 +233,8 @@ def _speech(voice: Voice, arguments: argparse.Namespace) -> Speech:
 
 
 def _read_standard_input(arguments: argparse.Namespace) -> Iterator[Fragment]:
-    """Yield standard input as it arrives, and the lulls in it if it is streamed: after each line that a person types,
-    and where nothing comes for as long as the patience. Raises SonorantError naming a read error or the first byte not
-    UTF-8."""
+    """Yield standard input as it arrives; with --stream also a lull after each typed line and after --patience seconds
+    without text. Raises SonorantError for a read error or invalid UTF-8."""
     from sonorant.text.arriving import Lull
 
     if sys.stdin is None:

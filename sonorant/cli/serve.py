@@ -1,4 +1,4 @@
-"""`sonorant serve`, and `sonorant demo-page`, which is a page of the same server."""
+"""`sonorant serve`, and `sonorant demo-page`, a page of the same server."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ examples:
   sonorant serve artifacts/voice --keys keys.json --allow-host voice.example.org   a proxy here ends TLS
   sonorant serve artifacts/voice --keys keys.json --host 0.0.0.0     the proxy is another machine
 
-A client of OpenAI's interface speaks at once: base_url http://127.0.0.1:8000/v1, model = the voice's name, voice = one
+For a client of OpenAI's interface: base_url http://127.0.0.1:8000/v1, model = the voice's name, voice = one
 of its speakers. GET /v1/models lists both, GET /openapi.json describes all routes.
 """
 PAGE_EXAMPLES = """\
@@ -35,8 +35,8 @@ examples:
 def add_serve(commands: argparse._SubParsersAction) -> None:
     command = commands.add_parser(
         "serve",
-        help="an HTTP server that speaks: OpenAI's interface and one that tells more",
-        description="Serve voices over HTTP, streamed as they are made.",
+        help="serve voices over HTTP: OpenAI's interface, and one with word times",
+        description="Serve voices over HTTP; speech is streamed while it is computed.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -44,26 +44,26 @@ def add_serve(commands: argparse._SubParsersAction) -> None:
     voice = "[<name>=]folder of a voice bundle, or of the registry models:/<name>@<alias> or models:/<name>/<version>"
     add("voices", nargs="*", metavar="VOICE", help=voice)
     add("--host", default="127.0.0.1", metavar="ADDRESS", help="address to listen on; default 127.0.0.1, loopback")
-    allow = (
-        "name by which it may be called beside its own, such as that of a TLS proxy before it; give it once for each"
-    )
+    allow = "further host name of the server, such as that of its TLS proxy; may be repeated"
     add("--allow-host", dest="allow_hosts", action="append", default=[], metavar="NAME", help=allow)
     add("--port", type=int, default=8000, metavar="N", help="port to listen on; 0 takes any that is free; default 8000")
-    add("--workers", type=int, metavar="N", help="processes that speak of each voice (default: one a core)")
-    add("--streams", type=int, default=16, metavar="N", help="requests each of them speaks in turns; default 16")
-    add("--queue", type=int, default=128, metavar="N", help="requests that may wait beyond those; default 128")
-    add("--characters", type=int, default=5_000, metavar="N", help="of one request at most; default 5000")
-    memory = "unload voices that are idle where all take more (default: never)"
+    add("--workers", type=int, metavar="N", help="processes per voice (default: one a core)")
+    add("--streams", type=int, default=16, metavar="N", help="requests each process speaks in turn; default 16")
+    add("--queue", type=int, default=128, metavar="N", help="further requests that may wait; default 128")
+    add("--characters", type=int, default=5_000, metavar="N", help="most characters of a request; default 5000")
+    memory = "unload idle voices when all use more memory (default: never)"
     add("--memory-mib", type=int, metavar="N", help=memory)
-    poll = "between two questions to the registry whether an alias has moved; default 5, with --webhook 60"
+    poll = "interval of polling the registry for moved aliases; default 5, with --webhook 60"
     add("--poll-seconds", type=float, metavar="X", help=poll)
-    webhook = "address at which MLflow's server reaches this one, https://<host>, to call it when an alias moves"
+    webhook = "address https://<host> at which MLflow calls this server when an alias moves"
     add("--webhook", metavar="URL", help=webhook)
-    add("--keys", type=Path, metavar="FILE", help="API keys, as hashes, with limits; without it no key is asked for")
-    add("--new-key", metavar="NAME", help="add a key of this name to the file of --keys, print it, and end")
-    add("--no-page", dest="page", action="store_false", help="without the page to type a text and hear it")
-    add("--log-texts", action="store_true", help="log requests with their texts (default: neither)")
-    drain = "at most, for what is spoken when SIGTERM comes; default 300"
+    add(
+        "--keys", type=Path, metavar="FILE", help="file of hashed API keys and their limits (default: no key is needed)"
+    )
+    add("--new-key", metavar="NAME", help="add a key of this name to the file of --keys, print it, and exit")
+    add("--no-page", dest="page", action="store_false", help="do not serve the demo page")
+    add("--log-texts", action="store_true", help="log requests and their texts")
+    drain = "most seconds to finish running speech after SIGTERM; default 300"
     add("--drain-seconds", type=float, default=300.0, metavar="X", help=drain)
     command.set_defaults(run=run)
 
@@ -72,15 +72,15 @@ def add_demo_page(commands: argparse._SubParsersAction) -> None:
 
     page = commands.add_parser(
         "demo-page",
-        help="a page on this machine: type a text and hear it",
-        description="Serve a page to this machine alone (127.0.0.1): type a text and hear it while it is computed.",
+        help="open a page on this machine to type a text and hear it",
+        description="Serve a page on 127.0.0.1 to type a text and hear it while it is computed.",
         epilog=PAGE_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_voice(page)
     port = "port to listen on; 0 takes any that is free; default 8765"
     page.add_argument("--port", type=int, default=8765, metavar="N", help=port)
-    page.add_argument("--workers", type=int, metavar="N", help="processes that speak (default: one a core)")
+    page.add_argument("--workers", type=int, metavar="N", help="processes (default: one a core)")
     page.set_defaults(run=run_demo_page)
 
 
@@ -89,7 +89,7 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.new_key is not None:
         _make_key(arguments.keys, arguments.new_key)
         return
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # the end that was asked for, and nothing was lost
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # a normal end
     given = {name: value for name, value in vars(arguments).items() if name not in ("voices", "new_key", "run")}
     _serve(arguments.voices, "speaks at {url}v1 (ctrl-C ends it)", **given)
 
@@ -112,7 +112,7 @@ def _serve(voices: list[str], says: str, **given: object) -> None:
     if config.log_texts:
         logging.getLogger("sonorant.serving").setLevel(logging.INFO)
     if not config.loopback:
-        keys = "" if config.keys else ", and whoever reaches it may speak: give --keys"
+        keys = "" if config.keys else ", and without keys: give --keys"
         print(f"warning: listens on {config.host} without TLS{keys}; put a proxy before it", file=sys.stderr)
     try:
         serve(config, lambda url: print(says.format(url=url), flush=True))
@@ -121,9 +121,9 @@ def _serve(voices: list[str], says: str, **given: object) -> None:
 
 
 def _leave(status: int) -> NoReturn:
-    """End this process, all being closed. Python would wait, for threads in which MLflow asks a registry that hangs."""
+    """Exit without waiting for threads: MLflow may hang in one."""
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError):  # whoever read it has gone
+        with suppress(OSError):  # its reader has gone
             stream.flush()
     os._exit(status)
 

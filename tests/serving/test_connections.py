@@ -94,12 +94,6 @@ def closed(client: socket.socket) -> bool:
         return True
 
 
-def test_a_server_raises_its_soft_limit(voice_bundle: Path) -> None:
-    with started(f"tiny={voice_bundle}", "--workers", "1", under=limited("-S -n 256")) as (process, _):
-        soft, _ = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
-        assert soft > CONNECTIONS
-
-
 @pytest.mark.long
 def test_a_server_of_few_files_turns_away_and_goes_on(voice_bundle: Path) -> None:
     with started(f"tiny={voice_bundle}", "--workers", "1", under=limited("-n 150")) as (process, url):

@@ -13,9 +13,6 @@ from sonorant.serving.keys import new_key
 from sonorant.serving.server import ServeConfig
 from sonorant.serving.voices import Offer
 from tests.support.serving import JSON, Running, ask, running
-from tests.support.waiting import wait_until
-
-LONG = "The rain had stopped, and nobody came. " * 100
 
 
 class Client:
@@ -62,23 +59,3 @@ def test_more_requests_than_a_minute_has_are_told_when_to_come_again(
         assert other.ask("Hi.", path).status == 200, "the limit is the key's own"
         told = ask(app.server.url, "/metrics").read().decode()
         assert 'sonorant_requests_total{outcome="limited",voice="tiny"} 1.0' in told
-
-
-def test_more_characters_than_a_minute_has_are_refused_and_fewer_spoken(voice_bundle: Path, tmp_path: Path) -> None:
-    with client(voice_bundle, tmp_path, characters_a_minute=20) as (app, _):
-        assert app.ask("Good morning.").status == 200  # 13
-        seconds, line = app.refusal("Good morning.")
-        assert 1 <= seconds <= 60
-        assert line == "the key 'app' has 20 characters a minute"
-        assert app.ask("Hi all.").status == 200  # 7
-
-
-def test_more_requests_at_a_time_are_refused_until_one_is_over(voice_bundle: Path, tmp_path: Path) -> None:
-    with client(voice_bundle, tmp_path, concurrent=1) as (app, other):
-        speaking = app.ask(LONG)
-        assert speaking.status == 200  # it has begun
-        assert app.refusal("Hi.") == (1, "the key 'app' has 1 requests at work, its limit")
-        assert other.ask("Hi.").status == 200
-        speaking.close()
-        wait_until(lambda: app.server.service.turns.speaking == 0)
-        assert app.ask("Hi.").status == 200

@@ -19,7 +19,7 @@ import pytest
 from sonorant.errors import SonorantError
 from sonorant.serving.request import Piece, ServedRequest
 from sonorant.serving.voice_processes import LoadedVoice, NotSpoken, WorkerDied
-from tests.support.serving import JSON, ask, started
+from tests.support.serving import started
 from tests.support.waiting import PATIENCE, wait_until
 
 TEXT = "The rain had stopped, and nobody came. " * 5
@@ -299,11 +299,6 @@ def test_however_a_text_arrives_it_is_spoken_to_its_end(voice_bundle: Path, seed
     asyncio.run(work())
 
 
-def test_a_voice_that_is_not_there_is_not_loaded() -> None:
-    with pytest.raises(SonorantError, match="no voice bundle here"):
-        asyncio.run(LoadedVoice.start(Path("nowhere"), 1, died=lambda: None))
-
-
 def test_processes_share_the_pages_of_the_voice(voice_bundle: Path) -> None:
     """One more process costs less than half of what one alone takes."""
 
@@ -315,21 +310,6 @@ def test_processes_share_the_pages_of_the_voice(voice_bundle: Path) -> None:
             assert four.memory() < one.memory() * 2.5
 
     asyncio.run(work())
-
-
-def test_sigterm_lets_what_is_spoken_come_to_its_end(voice_bundle: Path) -> None:
-    body = ('{"text": "' + TEXT + '", "format": "pcm"}').encode()
-    with started(f"tiny={voice_bundle}", "--workers", "1") as (process, url):
-        whole = ask(url, "/v1/speech", body, JSON).read()
-        children = psutil.Process(process.pid).children(recursive=True)
-        assert children
-        response = ask(url, "/v1/speech", body, JSON)
-        first = response.read(100)
-        process.terminate()
-        assert first + response.read() == whole
-        assert process.wait(PATIENCE) == 0
-        assert process.stderr.read() == ""
-    wait_until(lambda: not any(child.is_running() for child in children))
 
 
 def test_processes_end_when_the_server_is_killed(voice_bundle: Path) -> None:

@@ -262,11 +262,6 @@ def test_what_no_stream_can_do_is_refused_at_once(voice: Voice, how: dict[str, A
         voice.stream("Hello.", **how)
 
 
-def test_a_batch_at_another_speed_is_refused(voice: Voice) -> None:
-    with pytest.raises(SonorantError, match="own pace"):
-        voice.synthesize(tokens_of(voice, "No.")[None], np.array([4]), np.array([0]), np.array([1.1]))
-
-
 def test_settings_of_decoding_are_checked(voice: Voice, own_voice: Voice) -> None:
     for wrong, line in (({"top_p": 0.0}, "top_p must be above 0 and at most 1, not 0"), ({"heat": 1}, "heat")):
         with pytest.raises(SonorantError, match=line):

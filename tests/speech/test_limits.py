@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from sonorant.errors import SonorantError
-from sonorant.speech.request import Allowance, Limits
+from sonorant.speech.request import Limits
 from sonorant.speech.voice import Voice
 from tests.support.runtimes import Replaced
 
@@ -112,11 +112,6 @@ def test_durations_that_run_away_are_stopped_before_frames_are_computed(
     assert counted.decoded == 0
 
 
-def test_slow_speech_has_not_run_away(voice: Voice) -> None:
-    for text in ("No.", "Hello there.", "A"):
-        assert len(voice.say(text, speed=0.5)) > 0
-
-
 def test_samples_that_are_no_numbers_are_refused(own_voice: Voice) -> None:
     right = own_voice.runtime
     own_voice.runtime = Replaced(right, vocode=lambda *arrays: right.vocode(*arrays) * np.float32("nan"))
@@ -151,10 +146,3 @@ def test_a_limit_of_nothing_is_refused(name: str) -> None:
     for value in (0, -1, float("nan")):
         with pytest.raises(SonorantError, match=f"limit {name} must be above 0"):
             Limits(**{name: value})
-
-
-def test_what_was_taken_adds_up() -> None:
-    allowance = Allowance(Limits(characters=10))
-    with allowance:
-        assert "".join(allowance.read(iter(["abc", "def"]))) == "abcdef"
-    assert allowance.characters == 6

@@ -157,8 +157,3 @@ def test_marked_pauses_count_as_speech(voice: Voice) -> None:
         voice.say("One. [[pause 60]] Two. [[pause 60]] Three.", limits=Limits(audio_seconds=100.0))
     with pytest.raises(SonorantError, match=r"^the text is empty"):
         voice.say("[[pause 1]]")
-
-
-def test_a_text_without_marks_sounds_the_same_with_and_without_markup(any_voice: Voice) -> None:
-    text = "One apple, (two) pears: a < b."
-    np.testing.assert_array_equal(any_voice.say(text), any_voice.say(text, markup=False))

@@ -73,13 +73,6 @@ def test_a_voice_that_cannot_tell_says_why_and_speaks(
     assert json.loads(row["timings"]) == {"not_run": "a voice of the family x does not tell"}
 
 
-def test_rows_may_be_marked(server: Any, voice_bundle: Path) -> None:
-    texts = ["One [[pause 0.3]] [[h ə l ˈoʊ]].", '<speak>One <prosody rate="slow">apple</prosody>.</speak>']
-    rows = ask(server, *({"text": text} for text in texts)).json()["predictions"]
-    for row, text in zip(rows, texts, strict=True):
-        np.testing.assert_allclose(spoken(row), pcm16(Voice.load(voice_bundle).say(text)), atol=1)
-
-
 @pytest.mark.parametrize(
     ("bad", "line"),
     [

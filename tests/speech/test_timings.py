@@ -59,11 +59,6 @@ def test_a_stream_tells_the_same_each_word_with_the_chunk_that_completes_it(any_
         assert tuple(told) == words
 
 
-def test_without_being_asked_nothing_is_told(any_voice: Voice) -> None:
-    speech = any_voice.stream(TEXT)
-    assert all(speech.completed == () for _ in speech)
-
-
 def test_a_sentence_is_timed_wherever_it_stands(any_voice: Voice) -> None:
     """Later by what was heard before it, which is also checked against the samples."""
     rate, pause = any_voice.sample_rate, round(PAUSE_SECONDS * any_voice.sample_rate)

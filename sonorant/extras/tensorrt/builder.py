@@ -1,7 +1,7 @@
 """Build a TensorRT engine from an ONNX graph, under TensorRT 10 or 11. Importing it needs TensorRT.
 
-Networks are strongly typed: 11 has no others, in 10 it is a flag. The graph states the precision, int8 by its
-QuantizeLinear and DequantizeLinear, so none of the flags and calibrators that 11 removed is used."""
+Networks are strongly typed, as 11 requires: the graph states the precision, int8 by QuantizeLinear and
+DequantizeLinear."""
 
 from __future__ import annotations
 
@@ -22,20 +22,19 @@ _log = logging.getLogger(__name__)
 
 
 class Messages(trt.ILogger):
-    """Logs messages and keeps errors for an exception. Must outlive the builders, parsers and runtimes it serves."""
+    """Logs messages and keeps errors for an exception. Must outlive builders, parsers and runtimes."""
 
     def __init__(self) -> None:
         trt.ILogger.__init__(self)
         self.errors: deque[str] = deque(maxlen=8)
 
     def log(self, severity: trt.ILogger.Severity, msg: str) -> None:
-        """Called by TensorRT."""
         if severity in (trt.ILogger.INTERNAL_ERROR, trt.ILogger.ERROR):
             self.errors.append(msg)
         _log.log(logging.WARNING if severity == trt.ILogger.WARNING else logging.DEBUG, "%s", msg)
 
     def told(self) -> str:
-        """The errors since the last call, in one line for an exception."""
+        """Errors since the last call, in one line."""
         said = []
         while self.errors:
             said.append(" ".join(self.errors.popleft().split()))
@@ -43,7 +42,7 @@ class Messages(trt.ILogger):
 
 
 class ProgressBars(trt.IProgressMonitor):
-    """A progress bar a phase, nested like the phases. TensorRT calls it from several threads."""
+    """A progress bar per phase. TensorRT calls it from several threads."""
 
     def __init__(self, label: str) -> None:
         """`label` precedes the name of the outermost phase."""
@@ -52,18 +51,16 @@ class ProgressBars(trt.IProgressMonitor):
         self._bars: dict[str, tqdm] = {}
 
     def phase_start(self, phase_name: str, parent_phase: str | None, num_steps: int) -> None:
-        """TensorRT begins a phase."""
         name = phase_name if parent_phase else f"{self._label}: {phase_name}"
         self._bars[phase_name] = tqdm(total=num_steps, desc=name, unit="step", leave=not parent_phase, file=sys.stderr)
 
     def step_complete(self, phase_name: str, step: int) -> bool:
-        """A step of a phase is done; returning True continues."""
+        """Return True to continue."""
         if phase_name in self._bars:
             self._bars[phase_name].update(step + 1 - self._bars[phase_name].n)
         return True
 
     def phase_finish(self, phase_name: str) -> None:
-        """A phase is done."""
         bar = self._bars.pop(phase_name, None)
         if bar is not None:
             bar.update((bar.total or 0) - bar.n)
@@ -79,9 +76,8 @@ def build_engine(
     *,
     label: str,
 ) -> bytes:
-    """Build a graph's engine for this machine's GPU, serialised. `inputs`: of the graph, with the profiles' dimensions
-    by name; `timing_cache`: file of kernel timings, read and written, discarded if of another GPU or TensorRT; `label`:
-    of the progress bars. Raises SonorantError naming the file if TensorRT cannot parse or build it."""
+    """Build a graph's engine for this GPU, serialised. `inputs`: of the graph; `timing_cache`: file of kernel timings,
+    read and written. Raises SonorantError if TensorRT cannot parse or build the graph."""
     messages = Messages()
     builder = trt.Builder(messages)
     network = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED))

@@ -1,4 +1,4 @@
-"""A folder of a voice bundle's engines, each beside its key: built here, and refused when stale."""
+"""A folder of a bundle's engines with their keys: build them, and reject stale ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ class Engine:
     """Content of the JSON file beside an engine."""
 
     key: EngineKey
-    """What it was built from and for."""
     sha256: str
     """Hash of the engine's bytes, hexadecimal."""
 
@@ -28,7 +27,7 @@ class Engines:
     """The engines of a bundle on a machine."""
 
     def __init__(self, bundle: Bundle, machine: Machine, folder: Path | None = None) -> None:
-        """`folder`: where the engines lie; None = this bundle's folder in the user's cache."""
+        """`folder`: of the engines; None = the bundle's folder in the user's cache."""
         self.bundle = bundle
         self.machine = machine
         self.folder = folder or cache_folder(bundle)
@@ -48,8 +47,8 @@ class Engines:
         return path, engine.key
 
     def build(self, graph: str, variant: str, config: EngineConfig) -> str:
-        """Build a graph's engine unless one fits. Returns what was done and why, for a person. Raises SonorantError
-        naming the graph if TensorRT refuses it."""
+        """Build a graph's engine unless a valid one exists. Returns what was done and why. Raises SonorantError if
+        TensorRT rejects the graph."""
         source, path = self.bundle.graph_file(graph, variant), self._path(graph, variant)
         profiles = profiles_of(graph, self.bundle.description.lengths, config.max_batch)
         reason = self._reason_to_build(path, sha256_file(source), config, profiles)
@@ -59,7 +58,7 @@ class Engines:
 
         inputs = self.bundle.description.graphs[graph].inputs
         built = build_engine(source, inputs, profiles, config, self.folder / "timing.cache", label=f"{graph} {variant}")
-        self._description(path).unlink(missing_ok=True)  # an engine without its key does not count, if this is killed
+        self._description(path).unlink(missing_ok=True)  # if killed now, the engine is incomplete
         with atomic_file(path) as temporary:
             temporary.write_bytes(built)
         key = EngineKey(onnx=sha256_file(source), machine=self.machine, config=config, profiles=profiles)
@@ -96,7 +95,7 @@ class Engines:
 
 
 def cache_folder(bundle: Bundle) -> Path:
-    """Default folder of a bundle's engines in the user's cache, named by its content: a voice from the registry has
-    another path each time. Raises SonorantError naming a damaged file."""
+    """Default folder of a bundle's engines in the user's cache, named by the bundle's content hash, since a download
+    has a new path each time."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return cache / "sonorant" / "engines" / content_hash(bundle)[:16]

@@ -1,7 +1,7 @@
-"""One engine on one stream: buffers, contexts, CUDA graphs. Importing it needs TensorRT.
+"""Run an engine on a stream with buffers, contexts and CUDA graphs. Importing it needs TensorRT.
 
-A recorded graph is bound to its shapes, addresses and context. So buffers are allocated once, for the largest request,
-and each graph has its own context. All contexts share one scratch memory: on one stream they take turns."""
+A recorded graph is bound to its shapes, addresses and context, so buffers are allocated once for the largest request,
+and each graph has its own context. All contexts of a stream share one scratch memory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 def load_engine(file: Path, messages: Messages, *, version_compatible: bool) -> trt.ICudaEngine:
-    """Deserialise an engine. Raises SonorantError naming the file if TensorRT refuses it."""
+    """Deserialise an engine. Raises SonorantError if TensorRT rejects the file."""
     runtime = trt.Runtime(messages)
     runtime.engine_host_code_allowed = version_compatible  # such an engine brings its own runtime code
     engine = runtime.deserialize_cuda_engine(file.read_bytes())
@@ -38,8 +38,7 @@ class Execution:
     """Runs an engine, for one thread at a time."""
 
     def __init__(self, engine: trt.ICudaEngine, stream: Stream, messages: Messages) -> None:
-        """`engine` is shared between executions, `stream` between those that run in turn. Raises SonorantError if the
-        GPU lacks memory for the largest request; none is allocated later."""
+        """Allocates all memory. Raises SonorantError if the GPU has too little for the largest request."""
         self._engine, self._stream, self._messages = engine, stream, messages
         names = [engine.get_tensor_name(index) for index in range(engine.num_io_tensors)]
         self._inputs = [name for name in names if engine.get_tensor_mode(name) == trt.TensorIOMode.INPUT]
@@ -54,13 +53,12 @@ class Execution:
 
     @property
     def prepared(self) -> int:
-        """How many shapes have a CUDA graph."""
+        """Shapes with a CUDA graph."""
         return sum(graph is not None for _, graph in list(self._recorded.values()))
 
     def run(self, inputs: Mapping[str, NDArray[Any]], profile: int, *, record: bool) -> Arrays:
-        """Run the engine on arrays, by name, whose sizes a profile covers; returns the outputs by name. `record`:
-        whether these shapes will come again and are worth a CUDA graph. Raises SonorantError with TensorRT's
-        message."""
+        """Run the engine on inputs that the profile covers. `record`: make a CUDA graph for these shapes. Raises
+        SonorantError with TensorRT's message."""
         arrays = {name: np.ascontiguousarray(inputs[name], self._dtypes[name]) for name in self._inputs}
         shapes = tuple(array.shape for array in arrays.values())
         context, graph = self._recorded.get(shapes, (None, None))
@@ -80,7 +78,7 @@ class Execution:
         }
         self._stream.synchronize()
         if record and first:
-            # Only after a run: the first one finishes TensorRT's preparations, which cannot be recorded.
+            # The first run finishes TensorRT's preparations, which cannot be recorded.
             self._recorded[shapes] = context, self._record(context, shapes)
         return outputs
 

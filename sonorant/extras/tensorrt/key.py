@@ -1,4 +1,4 @@
-"""What an engine is built from and for: machine, shape profiles, settings; so that a stale one is recognised."""
+"""Key of an engine: graph, machine, shape profiles and settings, to recognise a stale one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Machine:
 
 
 def missing() -> str | None:
-    """Why TensorRT cannot run here, in a few words without a full stop; None: it can."""
+    """Why TensorRT cannot run here; None if it can."""
     for module, product in (("tensorrt", "TensorRT"), ("cuda.bindings.runtime", "cuda-bindings")):
         try:
             __import__(module)
@@ -38,7 +38,7 @@ def missing() -> str | None:
 
 
 def this_machine() -> Machine:
-    """This machine. Raises SonorantError, beginning with what `missing` says, if TensorRT cannot run."""
+    """Describe this machine. Raises SonorantError with the reason of `missing`."""
     lacking = missing()
     if lacking is not None:
         raise SonorantError(f"{lacking}; on a machine with an NVIDIA GPU run: pip install 'sonorant[gpu]'")
@@ -53,10 +53,10 @@ def this_machine() -> Machine:
 LEAST = {"tokens": 2, "frames": 1}
 """Every utterance has a start and an end token."""
 STRETCH = 2
-"""How far engines reach beyond the corpus' longest utterance: the slowest speed doubles the frames."""
+"""Largest size as a multiple of the corpus' longest utterance: the slowest speed doubles the frames."""
 MOST = {"tokens": 800, "frames": 1024}
-"""What engines reach in any case: twice the characters of the longest phrase (`sonorant.text.phrases`), and twice the
-frames computed at once (`sonorant.speech.speaking`), for those around them."""
+"""Lower bound of the largest size: twice the characters of the longest phrase (`sonorant.text.phrases`), and twice the
+frames computed at once (`sonorant.speech.request.Limits`)."""
 Sizes = tuple[int, int, int]
 """Least, optimal, most."""
 
@@ -78,8 +78,8 @@ class ShapeProfile:
 
 
 def profiles_of(graph: str, lengths: Lengths, max_batch: int) -> tuple[ShapeProfile, ShapeProfile]:
-    """A graph's two profiles: usual utterances, tuned for the median, and long ones, tuned for the longest. They match
-    the buckets, so that an utterance of usual length meets the profile tuned for it."""
+    """A graph's two profiles, which match the buckets: usual utterances, tuned for the median, and long ones, tuned for
+    the longest."""
     tokens, frames = _ranges("tokens", lengths.tokens), _ranges("frames", lengths.frames)
     if graph == "decoder":  # its tokens are only looked up, and always padded to the largest bucket
         tokens = tokens[1], tokens[1]
@@ -100,7 +100,7 @@ AMPERE = (8, 0)
 
 @dataclass(frozen=True, kw_only=True)
 class EngineConfig:
-    """Section `engine` of params.yaml: how engines are built."""
+    """Section `engine` of params.yaml."""
 
     workspace_mib: int
     """Most device memory in MiB that a kernel may use as scratch."""
@@ -125,14 +125,11 @@ class EngineKey:
     onnx: str
     """SHA-256 of the graph's file, hexadecimal."""
     machine: Machine
-    """Where it was built."""
     config: EngineConfig
-    """How it was built."""
     profiles: tuple[ShapeProfile, ...]
-    """The sizes it takes."""
 
     def stale(self, onnx: str, machine: Machine) -> list[str]:
-        """Why this engine does not fit the graph with that hash on that machine; empty: it fits."""
+        """Why this engine does not fit a graph and machine; empty if it fits."""
         reasons = []
         if self.onnx != onnx:
             reasons.append(f"built from another graph ({self.onnx[:12]}, now {onnx[:12]})")
@@ -144,7 +141,7 @@ class EngineKey:
         return reasons
 
     def changed(self, config: EngineConfig, profiles: tuple[ShapeProfile, ...]) -> list[str]:
-        """Which settings differ from those asked for, each with both values."""
+        """Settings that differ, each with both values."""
         changed = [
             f"{field.name} was {getattr(self.config, field.name)}, is {getattr(config, field.name)}"
             for field in fields(config)

@@ -26,14 +26,14 @@ from sonorant.speech.runtimes import LoadOptions
 _log = logging.getLogger(__name__)
 
 STREAMS = 2
-"""Requests that the GPU computes at once; others wait. Each stream has its own memory and CUDA graphs."""
+"""Requests computed at once. Each stream has its own memory and CUDA graphs."""
 
 Lane = dict[str, Execution]
 
 
 def load_engines(bundle: Bundle, engines: Engines, options: LoadOptions) -> Bucketed:
-    """A bundle's engines behind buckets; CUDA graphs run what fits one. Raises SonorantError for an engine that is
-    absent or stale, `batches` beyond the engines' rows, or too little GPU memory for the largest request."""
+    """Load a bundle's engines behind buckets with CUDA graphs. Raises SonorantError for a missing or stale engine,
+    `batches` beyond the engines' rows, or too little GPU memory."""
     work = _Work(bundle, engines, options)
     buckets = Buckets.of(bundle.description.lengths, options.batches)
     recording, plain = (TensorRTRuntime(work, record=record) for record in (True, False))
@@ -45,12 +45,12 @@ def load_engines(bundle: Bundle, engines: Engines, options: LoadOptions) -> Buck
 
 @dataclass(frozen=True)
 class TensorRTRuntime(GraphRuntime):
-    """Engines for any number of threads. Shapes outside every profile run under ONNX Runtime."""
+    """Thread-safe. Shapes outside every profile run under ONNX Runtime."""
 
     work: _Work
-    """Shared by the runtimes of a bundle."""
+    """Shared by both runtimes of a bundle."""
     record: bool
-    """Whether every shape will come again, and so is worth a CUDA graph."""
+    """Whether to make a CUDA graph for every shape."""
 
     @property
     def prosody(self) -> bool:  # type: ignore[override]  # which is the engines'
@@ -78,7 +78,7 @@ class _Work:
             for graph, (file, key) in loaded.items()
         }
         self._all_lanes = [self._new_lane(shared, Stream()) for _ in range(STREAMS)]
-        self._lanes: LifoQueue[Lane] = LifoQueue()  # the last used first: its memory is the warmest
+        self._lanes: LifoQueue[Lane] = LifoQueue()  # the last used has the warmest memory
         for lane in self._all_lanes:
             self._lanes.put(lane)
         self._met: set[tuple[str, tuple[tuple[int, ...], ...]]] = set()
@@ -88,11 +88,11 @@ class _Work:
         return {graph: Execution(engine, stream, self._messages) for graph, engine in shared.items()}
 
     def prepared(self) -> int:
-        """How many shapes have a CUDA graph on every stream, over all graphs."""
+        """Shapes of all graphs with a CUDA graph on every stream."""
         return min(sum(execution.prepared for execution in lane.values()) for lane in self._all_lanes)
 
     def run(self, graph: str, inputs: Arrays, record: bool) -> Arrays:
-        """Run a graph on inputs of any size; with `record`, by a CUDA graph from the second time on."""
+        """Run a graph on inputs of any size; with `record`, as a CUDA graph from the second time on."""
         profile = self._profile(graph, inputs)
         if profile is None:
             return self._any_size.run(graph, inputs)
@@ -103,8 +103,8 @@ class _Work:
             return lane[graph].run(inputs, profile, record=record)
 
     def _record(self, met: tuple[str, tuple[tuple[int, ...], ...]], inputs: Arrays, profile: int) -> Arrays:
-        """Run on every stream, so that the next request finds the CUDA graph on whichever it gets."""
-        with self._recording:  # two threads collecting all lanes would wait for each other
+        """Run on every stream, so that each has the CUDA graph."""
+        with self._recording:  # two threads taking all lanes would deadlock
             lanes = [self._lanes.get() for _ in range(STREAMS)]
             try:
                 outputs = [lane[met[0]].run(inputs, profile, record=True) for lane in lanes]
@@ -133,7 +133,7 @@ class _Work:
 
     @cached_property
     def _any_size(self) -> OnnxRuntime:
-        """For shapes outside every profile. The CPU lacks kernels for some precisions (bfloat16); then fp32 is used."""
+        """For shapes outside every profile; in fp32 if the CPU lacks kernels of the precision (bfloat16)."""
         try:
             return self._on_cpu(self._variants)
         except SonorantError as error:
@@ -148,7 +148,7 @@ class _Work:
 
 
 def _check_batches(batches: tuple[int, ...], most: int, engines: Engines) -> None:
-    """Reject more rows than the engines take: they would count as prepared and run on the CPU."""
+    """Reject more rows than the engines take; they would run on the CPU."""
     if max(batches) > most:
         raise SonorantError(
             f"batches of {max(batches)} rows: the engines in {engines.folder} take {most} at most; "

@@ -1,4 +1,4 @@
-"""Would TensorRT accept a graph? A static check against its published rules, without TensorRT.
+"""Check statically, without TensorRT, whether it would accept a graph.
 
 Operators and types: docs/operators.md of onnx-tensorrt for TensorRT 10.15 and the ONNX opset guide of TensorRT 11
 (maximum 25); where they differ, what both accept. Operators with restrictions that no speech model here needs (images,
@@ -21,7 +21,7 @@ from onnx import helper, numpy_helper
 from sonorant.errors import SonorantError
 
 OPSETS = (9, 24)
-"""Lowest and highest operator set that is read."""
+"""Supported operator sets."""
 _FLOATS = frozenset({"float32", "float16", "bfloat16"})
 _NUMBERS = _FLOATS | {"int32", "int64"}
 _ANY = _NUMBERS | {"bool"}
@@ -69,8 +69,8 @@ MOST_DIMENSIONS = 8
 
 
 def check_graph(path: Path) -> list[str]:
-    """Findings of the static check of an ONNX file, a line a node; none: TensorRT should accept the graph. Raises
-    SonorantError if the file is not an ONNX graph."""
+    """Findings of an ONNX file, a line a node; none if TensorRT should accept it. Raises SonorantError if the file is
+    not an ONNX graph."""
     try:
         model = onnx.shape_inference.infer_shapes(onnx.load(path), data_prop=True)
     except Exception as error:  # for a damaged file onnx raises protobuf's, its own and Python's exceptions
@@ -111,7 +111,7 @@ class _Graph:
         return helper.tensor_dtype_to_np_dtype(element).name if element else "unknown"
 
     def _follow_values(self) -> set[str]:
-        """Tensors whose content depends on the content of the graph's inputs, not only on their shapes."""
+        """Tensors that depend on the values of the graph's inputs, not only on their shapes."""
         valued = {value.name for value in self.model.graph.input} - set(self.constants)
         for node in self.nodes:  # in the order of computation, as ONNX requires
             if node.op_type not in ("Shape", "Size") and valued & set(node.input):
@@ -149,7 +149,7 @@ def _types(graph: _Graph, node: onnx.NodeProto) -> Iterator[str]:
 
 
 def _data(graph: _Graph, node: onnx.NodeProto) -> list[str]:
-    """The tensors that are an operator's data: those of ONNX's type variable T, or else the first."""
+    """Tensors of an operator's type variable T, or else of its first."""
     schema = onnx.defs.get_schema(node.op_type, graph.opset)
     variables = {constraint.type_param_str for constraint in schema.type_constraints}
     wanted = {"Cast": {"T1", "T2"}, "ConstantOfShape": {"T2"}, "OneHot": {"T3"}}.get(

@@ -3,8 +3,6 @@ TensorRT."""
 
 import dataclasses
 import shutil
-import subprocess
-import sys
 import tomllib
 from collections.abc import Callable
 from dataclasses import replace
@@ -190,13 +188,6 @@ def test_where_tensorrt_is_absent_it_says_so(voice_bundle: Path) -> None:
         load_runtime("tensorrt", read_bundle(voice_bundle), LoadOptions())
     done = run_command("tasks.build_engine", "--voice", voice_bundle, cwd=ROOT)
     assert (done.returncode, done.stderr.count("\n"), "TensorRT is not installed" in done.stderr) == (1, 1, True)
-
-
-def test_padding_and_profiles_need_no_progress_bars(voice_bundle: Path) -> None:
-    """tqdm is not among the packages that speaking needs."""
-    modules = "sonorant.speech.buckets, sonorant.extras.tensorrt.engines, sonorant.speech.voice"
-    code = f"import sys; sys.modules['tqdm'] = None; import {modules}"
-    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 
 def test_no_extra_installs_a_second_onnx_runtime() -> None:

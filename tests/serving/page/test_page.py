@@ -14,9 +14,9 @@ from sonorant.speech import Voice
 from tests.support.browser import Browser
 from tests.support.waiting import PATIENCE
 
+TEXT = "One apple. Two pears, and what else?"
 pytestmark = pytest.mark.long
 
-TEXT = "One apple. Two pears, and what else?"
 LONG = "The rain had stopped, and nobody came. " * 120
 SHOWN = "return [...document.querySelectorAll('.choices input')].filter((f) => f.offsetParent).map((f) => f.id)"
 SAMPLES = """
@@ -209,23 +209,6 @@ def test_what_cannot_be_spoken_is_said_in_a_line(opened: Browser) -> None:
     until(opened, "return player.complete !== null")
     assert line(opened, "unknown").endswith("你")
     assert line(opened, "error") == ""
-    [told] = opened.complaints()
-    assert "400 (Bad Request)" in told, "the browser tells of the refused request, and of nothing else"
-
-
-def test_marks_and_ssml_are_heard_as_say_speaks_them(opened: Browser, two_variants: Path) -> None:
-    voice = Voice.load(two_variants, threads=1)
-    for text in (
-        "One [[h ə l ˈoʊ]] apple. [[pause 0.5]] Two.",
-        '<speak>One <prosody rate="slow" pitch="+2st">apple</prosody><break time="300ms"/> &amp; two.</speak>',
-    ):
-        paste(opened, text)
-        until(opened, "return player.complete !== null")
-        np.testing.assert_allclose(heard(opened), pcm16(voice.say(text)), atol=1)
-    paste(opened, "<speak>One <b>apple</b></speak>")
-    until(opened, "return document.getElementById('error').textContent !== ''")
-    assert line(opened, "error").startswith("SSML line 1, column 12: <b> is not spoken here")
-    assert "[[pause 0.5]]" in line(opened, "marks")
     [told] = opened.complaints()
     assert "400 (Bad Request)" in told, "the browser tells of the refused request, and of nothing else"
 
