@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from sonorant.errors import SonorantError
-from sonorant.serving.speech_worker import Worker
+from sonorant.serving.speech_worker import Variants, Worker
 from sonorant.speech.voice import Voice
 
 CHECK = "1, 2, 3."
@@ -31,29 +31,6 @@ QUIETEST = 1e-4
 """Lowest peak that is not silence; full scale is 1."""
 SHORTEST = 0.1
 """Seconds."""
-
-
-class Variants:
-    """A voice and its variants, each loaded at its first use."""
-
-    def __init__(self, bundle: Path) -> None:
-        self._bundle = bundle
-        self._loaded: dict[str | None, Voice] = {}
-        self.prepared = 0
-        """Graphs opened so far; ONNX Runtime compiles only when it opens one."""
-
-    def load(self, variant: str | None = None) -> Voice:
-        """The voice in a variant, None = its default."""
-        own = self._loaded.get(None)
-        if own and all(graph.default_variant == variant for graph in own.description.graphs.values()):
-            variant = None
-        if variant not in self._loaded:
-            voice = Voice.load(self._bundle, threads=1, variant=variant)
-            if None in self._loaded:
-                voice.__dict__["frontend"] = self._loaded[None].frontend
-            self._loaded[variant] = voice
-            self.prepared += len(voice.bundle.graphs)
-        return self._loaded[variant]
 
 
 def check(voice: Voice) -> None:
@@ -96,7 +73,7 @@ def main() -> None:
                 control.close()
                 pipe = Connection(pipes[0])
                 pipe.send(("pid", os.getpid()))
-                Worker(pipe, variants.load, lambda: variants.prepared).run()
+                Worker(pipe, variants).run()
             finally:
                 os._exit(1)
         os.close(pipes[0])

@@ -110,7 +110,7 @@ class Service:
             return
         count.outcome = "spoken"
         self.metrics.audio.labels(name).inc(piece.audio_seconds)
-        self.metrics.were_late(name, piece.late)
+        self.metrics.late.labels(name).inc(piece.late)
         if piece.audio_seconds:
             self.metrics.real_time.labels(name).observe(piece.work_seconds / piece.audio_seconds)
 

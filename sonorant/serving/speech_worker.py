@@ -8,9 +8,9 @@ import os
 import queue
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 from sonorant.errors import SonorantError
@@ -28,6 +28,29 @@ HUNG_SECONDS = 120.0
 _log = logging.getLogger(__name__)
 
 
+class Variants:
+    """A voice and its variants, each loaded at its first use."""
+
+    def __init__(self, bundle: Path) -> None:
+        self._bundle = bundle
+        self._loaded: dict[str | None, Voice] = {}
+        self.prepared = 0
+        """Graphs opened so far; ONNX Runtime compiles only when it opens one."""
+
+    def load(self, variant: str | None = None) -> Voice:
+        """The voice in a variant, None = its default."""
+        own = self._loaded.get(None)
+        if own and all(graph.default_variant == variant for graph in own.description.graphs.values()):
+            variant = None
+        if variant not in self._loaded:
+            voice = Voice.load(self._bundle, threads=1, variant=variant)
+            if None in self._loaded:
+                voice.__dict__["frontend"] = self._loaded[None].frontend
+            self._loaded[variant] = voice
+            self.prepared += len(voice.bundle.graphs)
+        return self._loaded[variant]
+
+
 class Worker:
     """Speaks until its pipe is closed.
 
@@ -36,11 +59,9 @@ class Worker:
     id, Ended), ("refused", id, line) for a request that cannot be spoken, or ("failed", id, line) for its own fault.
     """
 
-    def __init__(self, pipe: Connection, load: Callable[[str | None], Voice], prepared: Callable[[], int]) -> None:
-        """`load` returns the voice in a variant, None = its default; `prepared` returns how many graphs were
-        prepared."""
-        self._pipe, self._load, self._prepared = pipe, load, prepared
-        self._told_of = prepared()
+    def __init__(self, pipe: Connection, variants: Variants) -> None:
+        self._pipe, self._variants = pipe, variants
+        self._reported = variants.prepared
         self._told: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
         self._turns: OrderedDict[int, _Turn] = OrderedDict()
 
@@ -83,7 +104,7 @@ class Worker:
         self._turns.move_to_end(turn.number)
         try:
             if turn.speech is None:
-                turn.begin(self._load(turn.request.variant))
+                turn.begin(self._variants.load(turn.request.variant))
             piece = turn.advance()
             if piece is not None:
                 self._give(turn, piece)
@@ -97,8 +118,8 @@ class Worker:
 
     def _late(self) -> int:
         """Graphs prepared since the last call."""
-        told_of, self._told_of = self._told_of, self._prepared()
-        return self._told_of - told_of
+        reported, self._reported = self._reported, self._variants.prepared
+        return self._reported - reported
 
     def _give(self, turn: _Turn, piece: Piece) -> None:
         turn.given += 1

@@ -150,14 +150,6 @@ class VoiceDescription:
     provenance: dict[str, Any]
     """Version of Sonorant, and git commit, data hash and steps of each model."""
 
-    def speaker_id(self, name: str | None) -> int:
-        """Id of a speaker, None = the first. Raises SonorantError listing the speakers."""
-        if name is None:
-            return 0
-        if name not in self.speakers:
-            raise SonorantError(f"no speaker '{name}'; the voice has: {', '.join(self.speakers)}")
-        return self.speakers.index(name)
-
 
 @dataclass(frozen=True)
 class Bundle:

@@ -59,7 +59,7 @@ class Speech(Iterator[Floats]):
         self._computed = self._returned = 0  # samples
         self._voice, self._request = voice, request
         self._frontend = voice.frontend_with(request.lexicon) if request.lexicon else None  # else loaded when needed
-        self._speaker = voice.description.speaker_id(request.speaker)
+        self._speaker = voice.speaker_id(request.speaker)
         self._arrives = not isinstance(request.text, str)
         self._silent_seconds = 0.0
         self._speaking = voice.speaking

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sonorant.audio.arrays import Floats, Integers, Ints
+from sonorant.errors import SonorantError
 from sonorant.plugins import load_family
 from sonorant.speech.bundle import Bundle, VoiceDescription, read_bundle
 from sonorant.speech.request import Limits, SpeechRequest
@@ -64,6 +65,14 @@ class Voice:
     def speakers(self) -> tuple[str, ...]:
         """Names that `say` takes."""
         return self.description.speakers
+
+    def speaker_id(self, name: str | None) -> int:
+        """Id of a speaker, None = the first. Raises SonorantError listing the speakers."""
+        if name is None:
+            return 0
+        if name not in self.speakers:
+            raise SonorantError(f"no speaker '{name}'; the voice has: {', '.join(self.speakers)}")
+        return self.speakers.index(name)
 
     @property
     def speaking(self) -> Speaking:

@@ -49,8 +49,6 @@ UTTERANCES = [utterance(length) for length in (3, 6, 31)]
 
 @dataclasses.dataclass(frozen=True)
 class Parity:
-    """A sound voice, the models that it is compared with, and how."""
-
     folder: Path
     """Of the bundle."""
     trained: Trained
@@ -67,14 +65,12 @@ class Parity:
         return verify_voice(bundle, self.trained, UTTERANCES, config, quantized=quantized or self.quantized)
 
     def failures(self, bundle: Bundle, quantized: Trained | None = None, **settings: Any) -> dict[str, str]:
-        """Candidate to the check that stopped it."""
         report = self.verify(bundle, quantized, **settings).items()
         return {name: found["failed"] for name, found in report if isinstance(found, dict) and not found["passed"]}
 
 
 @pytest.fixture(scope="session")
 def export_config() -> ExportConfig:
-    """The settings of export in params.yaml."""
     return load("export", ExportConfig, ROOT / "params.yaml")
 
 
@@ -88,7 +84,6 @@ def verify_config() -> VerifyConfig:
 
 @pytest.fixture(scope="session")
 def quantized(trained: Trained, tmp_path_factory: pytest.TempPathFactory) -> Trained:
-    """`trained`, quantised after calibration on what it says itself."""
     (acoustic, _), (vocoder, _) = load_acoustic(trained[0]), load_vocoder(trained[1])
     tokens = torch.from_numpy(utterance(31))[None]
 
@@ -115,7 +110,6 @@ def exported(
 
 @pytest.fixture(scope="session")
 def variants(exported: tuple[Path, dict[str, Any]]) -> Path:
-    """The bundle alone."""
     return exported[0]
 
 
@@ -127,7 +121,6 @@ def trained_prompted(tmp_path_factory: pytest.TempPathFactory) -> Trained:
 
 @pytest.fixture(scope="session")
 def quantized_prompted(trained_prompted: Trained, tmp_path_factory: pytest.TempPathFactory) -> Trained:
-    """`trained_prompted`, quantised after calibration on some steps."""
     (speech, _), (codec, _) = load_language_model(trained_prompted[0]), load_codec(trained_prompted[1])
     tokens, lengths = torch.from_numpy(utterance(31))[None], torch.tensor([31])
     codes_BFG = torch.randint(0, speech.codes, (1, 40, speech.codebooks), generator=torch.Generator().manual_seed(0))
@@ -172,13 +165,11 @@ def parallel(variants: Path, trained: Trained, quantized: Trained, verify_config
 def codec_lm(
     codec_lm_variants: Path, trained_prompted: Trained, quantized_prompted: Trained, verify_config: VerifyConfig
 ) -> Parity:
-    """Under ONNX Runtime alone, where the test does not say otherwise."""
     config = dataclasses.replace(verify_config, runtimes=["onnxruntime"])
     return Parity(codec_lm_variants, trained_prompted, quantized_prompted, config)
 
 
 @pytest.fixture(params=["parallel", "codec_lm"])
 def parity(request: pytest.FixtureRequest) -> Parity:
-    """The voice of each family in turn."""
     voice: Parity = request.getfixturevalue(request.param)
     return voice

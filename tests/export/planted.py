@@ -16,7 +16,6 @@ Change = Callable[[onnx.ModelProto], None]
 
 
 def plant(bundle: Path, graph: str, variant: str, change: Change, out: Path) -> Bundle:
-    """A copy of a bundle with one graph changed."""
     shutil.copytree(bundle, out)
     model = onnx.load(out / f"{graph}.{variant}.onnx")
     change(model)
@@ -27,17 +26,14 @@ def plant(bundle: Path, graph: str, variant: str, change: Change, out: Path) -> 
 
 
 def first_node(model: onnx.ModelProto, operator: str) -> onnx.NodeProto:
-    """The first node of an operator."""
     return next(node for node in model.graph.node if node.op_type == operator)
 
 
 def change_constant(match: str, change: Callable[[np.ndarray], np.ndarray]) -> Change:
-    """Apply `change` to the last constant whose name holds `match`."""
     return _change_last(lambda constant: match in constant.name, change)
 
 
 def change_matrix(change: Callable[[np.ndarray], np.ndarray]) -> Change:
-    """Apply `change` to the last learned matrix."""
     floats = (TensorProto.FLOAT, TensorProto.FLOAT16)
     return _change_last(lambda constant: len(constant.dims) == 2 and constant.data_type in floats, change)
 
@@ -52,17 +48,14 @@ def _change_last(wanted: Callable[[TensorProto], bool], change: Callable[[np.nda
 
 
 def scale_constant(match: str, factor: float) -> Change:
-    """Multiply the last constant whose name holds `match`."""
     return change_constant(match, times(factor))
 
 
 def times(factor: float) -> Callable[[np.ndarray], np.ndarray]:
-    """Multiply by a factor, in the constant's own type."""
     return lambda values: (values * factor).astype(values.dtype)
 
 
 def with_nan(values: np.ndarray) -> np.ndarray:
-    """One value that is none."""
     values.flat[0] = np.nan
     return values
 
@@ -83,20 +76,17 @@ def send_through(output: str, operator: str, constant: list[int] | None = None, 
 
 
 def move_zero_point(model: onnx.ModelProto) -> None:
-    """Point a QuantizeLinear at another zero."""
     model.graph.initializer.append(helper.make_tensor("three", TensorProto.INT8, [], [3]))
     first_node(model, "QuantizeLinear").input[2] = "three"
 
 
 def retype(model: onnx.ModelProto) -> None:
-    """Give the samples away in the graph's own type."""
     model.graph.output[0].type.tensor_type.elem_type = TensorProto.FLOAT16
     cast = next(node for node in model.graph.node if "samples" in node.output)
     cast.attribute[0].CopyFrom(helper.make_attribute("to", TensorProto.FLOAT16))
 
 
 def unmask(model: onnx.ModelProto) -> None:
-    """Let the vocoder take all frames for real."""
     node = first_node(model, "Less")
     model.graph.initializer.append(helper.make_tensor("many", TensorProto.INT64, [], [1 << 30]))
     longer = helper.make_node("Add", [node.input[1], "many"], ["lengths_beyond_the_end"])
@@ -105,7 +95,6 @@ def unmask(model: onnx.ModelProto) -> None:
 
 
 def one_position_on(model: onnx.ModelProto) -> None:
-    """Take each step for the one after it."""
     for node in model.graph.node:
         node.input[:] = ["later" if name == "position" else name for name in node.input]
     model.graph.initializer.append(helper.make_tensor("one", TensorProto.INT64, [], [1]))
@@ -113,12 +102,10 @@ def one_position_on(model: onnx.ModelProto) -> None:
 
 
 def look_ahead(model: onnx.ModelProto) -> None:
-    """Let positions see what comes after them, and not what was before."""
     first_node(model, "LessOrEqual").op_type = "GreaterOrEqual"
 
 
 def see_empty_slots(model: onnx.ModelProto) -> None:
-    """Let a step see slots that hold nothing yet."""
     first_node(model, "And").op_type = "Or"
 
 

@@ -49,7 +49,6 @@ def arrays(*tensors: torch.Tensor) -> list[np.ndarray]:
 
 
 def with_rubbish(side: np.ndarray, axis: int) -> np.ndarray:
-    """Three more slots, which hold no zeros."""
     return np.pad(side, [(0, 3 if axis == other else 0) for other in range(4)], constant_values=9.0)
 
 

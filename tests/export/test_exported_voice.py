@@ -88,7 +88,6 @@ def test_the_copy_of_a_recording_is_the_vocoder_on_what_it_knows_of_it(prosody: 
 
 
 def _weights(path: Path) -> int:
-    """Bytes of the constants of a graph."""
     return sum(numpy_helper.to_array(tensor).nbytes for tensor in onnx.load(path).graph.initializer)
 
 

@@ -28,7 +28,6 @@ from tests.support.runtimes import Replaced
 
 @pytest.fixture(scope="session")
 def expected(codec_lm: Parity) -> Expected:
-    """What torch makes of the three utterances."""
     return expect_tokens(codec_lm.bundle, codec_lm.trained, UTTERANCES, "torch")
 
 

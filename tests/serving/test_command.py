@@ -63,7 +63,7 @@ def test_no_text_is_logged_unless_it_is_asked_for(voice_bundle: Path) -> None:
 REGISTRY_HANGS = """\
 import pathlib, shutil, sys, tempfile, time
 from concurrent.futures import ThreadPoolExecutor
-from sonorant import cli
+from sonorant.cli import main as cli
 from sonorant.serving import following
 
 bundle, hangs = pathlib.Path(sys.argv[1]), sys.argv[2]
@@ -104,7 +104,7 @@ def test_a_registry_that_hangs_does_not_hold_up_the_end(voice_bundle: Path, hang
 
 ENDS = """\
 import sys
-from sonorant import cli
+from sonorant.cli import main as cli
 from sonorant.serving import server
 
 def serve(config, tell):

@@ -19,8 +19,6 @@ BESIDE = 100
 
 
 class Limits:
-    """Stands for the system's limits of open files."""
-
     def __init__(self, soft: int, hard: int, allowed: int | None = None) -> None:
         self.now = (soft, hard)
         self._allowed = allowed

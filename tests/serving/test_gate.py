@@ -25,7 +25,6 @@ HEAD = b"POST /v1/speech HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: applicatio
 
 @pytest.fixture
 def impatient(voice_bundle: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
-    """A server of two places that waits for nobody."""
     monkeypatch.setattr("sonorant.serving.gate.HEAD_SECONDS", 0.5)
     monkeypatch.setattr("sonorant.serving.gate.STALL_SECONDS", 0.5)
     monkeypatch.setattr("sonorant.serving.gate.BODY_SECONDS", 0.5)

@@ -16,8 +16,6 @@ from tests.support.serving import JSON, Running, ask, running
 
 
 class Client:
-    """Asks with one key."""
-
     def __init__(self, server: Running, secret: str) -> None:
         self.server, self._headers = server, JSON | {"Authorization": f"Bearer {secret}"}
 
@@ -28,7 +26,6 @@ class Client:
         return ask(self.server.url, path, json.dumps(wish).encode(), self._headers)
 
     def refusal(self, text: str, path: str = "/v1/speech") -> tuple[int, str]:
-        """Seconds until it may come again, and the line."""
         response = self.ask(text, path)
         assert response.status == 429
         return int(response.headers["Retry-After"]), json.loads(response.read())["error"]["message"]
@@ -36,7 +33,6 @@ class Client:
 
 @contextmanager
 def client(bundle: Path, folder: Path, **limits: int) -> Iterator[tuple[Client, Client]]:
-    """A client whose key has the limits, and one of another key."""
     keys = folder / "keys.json"
     secrets = [new_key(keys, name) for name in ("app", "other")]
     first, second = read_json(keys)["keys"]

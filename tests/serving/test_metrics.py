@@ -14,7 +14,6 @@ GRAPHS = 3.0
 
 
 def counted(server: Running, name: str) -> dict[str, float]:
-    """The samples of a metric, by their labels."""
     lines = [line.rsplit(" ", 1) for line in ask(server.url, "/metrics").read().decode().splitlines()]
     return {told.removeprefix(name): float(value) for told, value in lines if told.split("{")[0] == name}
 
@@ -45,7 +44,6 @@ def test_late_compilations_are_the_graphs_that_requests_waited_for(voice_bundle:
 
 
 def described() -> dict[str, tuple[str, set[str]]]:
-    """Kind and labels of each metric, as the table says."""
     found = {}
     for line in (ROOT / "docs" / "serving.md").read_text().splitlines():
         names, kind, *_ = [*line.removeprefix("| ").split(" | "), ""]

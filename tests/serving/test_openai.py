@@ -31,7 +31,6 @@ def client(server: Running) -> Iterator[openai.OpenAI]:
 
 
 def decoded(sound: bytes, rate: int) -> np.ndarray:
-    """Samples float (S,) of any container, at a rate."""
     with av.open(io.BytesIO(sound)) as container:
         resample = av.AudioResampler(format="flt", layout="mono", rate=rate).resample
         frames = [part for frame in [*container.decode(audio=0), None] for part in resample(frame)]

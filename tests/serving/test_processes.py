@@ -200,7 +200,6 @@ def test_a_process_that_hangs_while_it_loads_is_killed_and_so_is_what_it_started
 
 
 def runs(pid: int) -> bool:
-    """Also false of a zombie, which waits for nobody but its parent."""
     with suppress(psutil.NoSuchProcess):
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     return False
@@ -300,7 +299,6 @@ def test_however_a_text_arrives_it_is_spoken_to_its_end(voice_bundle: Path, seed
 
 
 def test_processes_share_the_pages_of_the_voice(voice_bundle: Path) -> None:
-    """One more process costs less than half of what one alone takes."""
 
     async def work() -> None:
         async with loaded(voice_bundle, 1) as one, loaded(voice_bundle, 4) as four:

@@ -34,7 +34,6 @@ def body(text: str) -> bytes:
 
 
 def wholes(url: str) -> list[bytes]:
-    """The answer to each text where nothing goes wrong."""
     answers = [ask(url, "/v1/speech", body(text)).read() for text in TEXTS]
     assert all(json.loads(answer.splitlines()[-1]).get("end") for answer in answers)
     return answers
@@ -52,7 +51,6 @@ def served(bundle: Path) -> Iterator[tuple[psutil.Process, str]]:
 
 
 def those_that_speak(server: psutil.Process) -> set[int]:
-    """The children of the process that loaded the voice."""
     [mother] = server.children()
     return {child.pid for child in mother.children()}
 
@@ -74,14 +72,12 @@ def test_sigterm_under_load_ends_every_stream_whole_and_takes_no_new_one(voice_b
 
 
 def speaking(url: str) -> float:
-    """Requests at work."""
     lines = ask(url, "/metrics").read().decode().splitlines()
     [value] = [line.split()[1] for line in lines if line.startswith("sonorant_speaking ")]
     return float(value)
 
 
 def refused(url: str) -> bool:
-    """Whether no connection is taken."""
     try:
         HTTPConnection(urlsplit(url).netloc, timeout=PATIENCE).connect()
     except ConnectionRefusedError:

@@ -65,7 +65,6 @@ def test_idle_voices_are_unloaded_when_memory_is_short(voice_bundle: Path) -> No
 
 
 def told_of(server: Running, name: str) -> str | None:
-    """The trouble of a voice, as an operator is told."""
     trouble: str | None = json.loads(ask(server.url, "/readyz").read())["voices"][name]["trouble"]
     return trouble
 
@@ -103,7 +102,6 @@ def test_a_server_is_ready_while_one_of_its_loaded_voices_speaks(voice_bundle: P
 
 
 def kill_for_good(server: Running, name: str) -> None:
-    """Kill a voice's processes, and take away what others would load."""
     one = server.service.voices.named(name)
     assert one.loaded
     (one.bundle / "vocoder.fp32.onnx").unlink()
@@ -194,7 +192,6 @@ def test_a_version_that_hangs_while_it_loads_holds_up_no_later_one_and_readyz_sa
 def test_a_download_that_cannot_be_removed_holds_up_no_later_version(
     server: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its disk may be why it was not spoken with."""
     removed, disk_answers, rmtree = [], threading.Event(), shutil.rmtree
 
     def remove(folder: Path, ignore_errors: bool = False, **settings: Any) -> None:

@@ -25,7 +25,6 @@ BODY = b'{"entity": "model_version_alias", "action": "created", "data": {"name":
 
 
 def call(url: str, secret: str, moment: float, body: bytes = BODY, **headers: str) -> int:
-    """Status of a message as the registry sends it."""
     headers |= {"X-MLflow-Delivery-Id": "d", "X-MLflow-Timestamp": str(int(moment))}
     headers["X-MLflow-Signature"] = signature(secret, "d", headers["X-MLflow-Timestamp"], body)
     connection = HTTPConnection(urlsplit(url).netloc)

@@ -15,17 +15,14 @@ def bundle(voice_bundle: Path) -> Bundle:
 
 @pytest.fixture(scope="module")
 def voice(voice_bundle: Path) -> Voice:
-    """Shared by a file's tests."""
     return Voice.load(voice_bundle, threads=1)
 
 
 @pytest.fixture(scope="module", params=["voice_bundle", "codec_lm_bundle"])
 def any_voice(request: pytest.FixtureRequest) -> Voice:
-    """The voice of each family in turn."""
     return Voice.load(request.getfixturevalue(request.param), threads=1)
 
 
 @pytest.fixture
 def own_voice(voice_bundle: Path) -> Voice:
-    """For one test, which may change it."""
     return Voice.load(voice_bundle, threads=1)

@@ -33,7 +33,6 @@ def test_fragments_are_spoken_as_the_whole_text_with_the_same_timings(any_voice:
 
 
 def test_a_phrase_is_given_whole_before_more_text_is_asked_for(any_voice: Voice) -> None:
-    """With its last words, however many samples a chunk has."""
     given, at = [0], []
 
     def tokens() -> Iterator[str]:

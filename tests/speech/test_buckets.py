@@ -20,7 +20,6 @@ BUCKETS = Buckets(tokens=(16, 48), frames=(64, 160), batches=(1, 3))
 
 
 def request(rng: np.random.Generator, rows: int, longest: int) -> tuple[np.ndarray, ...]:
-    """Random arguments of `encode`; one row has all tokens."""
     lengths = rng.integers(1, longest + 1, rows)
     lengths[0] = longest
     tokens = rng.integers(0, 2, (rows, longest, 3)) + np.array([5, 0, 0])
@@ -29,8 +28,6 @@ def request(rng: np.random.Generator, rows: int, longest: int) -> tuple[np.ndarr
 
 
 class Shapes:
-    """A runtime that notes the shapes it is given."""
-
     def __init__(self, runtime: Runtime) -> None:
         self.runtime, self.seen = runtime, set[tuple[str, tuple[int, ...]]]()
 
@@ -107,8 +104,6 @@ def test_many_threads_prepare_a_shape_once_and_are_all_counted(plain: Runtime) -
     lock = threading.Lock()
 
     class Preparing(Shapes):
-        """Notes how many are inside at once while a shape is new."""
-
         def encode(self, tokens: np.ndarray, *rest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             nonlocal at_once, most
             new = ("encoder", tokens.shape[:2]) not in self.seen

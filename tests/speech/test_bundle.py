@@ -24,7 +24,6 @@ from tests.support.tiny_voice import CORPUS
 
 @pytest.fixture
 def bundle(voice_bundle: Path, tmp_path: Path) -> Path:
-    """A copy to spoil."""
     return Path(shutil.copytree(voice_bundle, tmp_path / "voice"))
 
 

@@ -56,7 +56,6 @@ def count_steps(voice: Voice) -> list[int]:
 
 
 def frames_of(voice: Voice, seconds: float) -> int:
-    """Code frames of a part of so many seconds."""
     return round(seconds * voice.description.decoding.frames_per_second + 0.5)
 
 
@@ -86,7 +85,6 @@ def config(changes: dict[str, Any]) -> DecodingConfig:
 
 
 def decode_otherwise(voice: Voice, **changes: Any) -> None:
-    """Change what a voice's description says of decoding."""
     decoding = dataclasses.replace(voice.description.decoding, **changes)
     voice.bundle = dataclasses.replace(
         voice.bundle, description=dataclasses.replace(voice.description, decoding=decoding)

@@ -15,7 +15,6 @@ def scaled(x: torch.Tensor, factor: int) -> torch.Tensor:
 
 @pytest.fixture
 def kept(tmp_path: Path, cpp: None) -> Iterator[None]:
-    """A folder for what is compiled, for this test alone."""
     with pytest.MonkeyPatch.context() as patch, torch._inductor.config.patch(compile_threads=1):
         patch.setenv("TORCHINDUCTOR_CACHE_DIR", "")
         keep_compiled(tmp_path / "compiled")

@@ -66,8 +66,6 @@ def test_an_endless_text_is_stopped(voice: Voice, limits: Limits, message: str) 
 
 
 class Decoding(Replaced):
-    """A voice's runtime that counts how often frames are computed."""
-
     decoded = 0
 
     def decode(self, *arrays: np.ndarray) -> Any:

@@ -23,7 +23,6 @@ def voice(request: pytest.FixtureRequest) -> tuple[Bundle, Runtime]:
 
 
 def encoded(runtime: Runtime) -> tuple[np.ndarray, np.ndarray]:
-    """Two utterances of different lengths."""
     tokens = np.random.default_rng(0).integers(0, 2, (2, 60, 3)) + np.array([5, 0, 0])
     return runtime.encode(tokens, np.array([60, 25]), np.array([0, 1]), np.ones(2, np.float32))
 

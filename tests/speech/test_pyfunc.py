@@ -21,7 +21,6 @@ from tests.support.runtimes import edited
 
 @pytest.fixture(scope="module")
 def server(voice_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """A client of the scoring server."""
     return client(voice_bundle, tmp_path_factory.mktemp("model") / "voice")
 
 
@@ -37,7 +36,6 @@ def client(bundle: Path, folder: Path) -> Any:
 
 
 def spoken(row: dict[str, Any]) -> np.ndarray:
-    """The samples of an answer that is well."""
     samples, rate = soundfile.read(io.BytesIO(base64.b64decode(row["audio"])), dtype="int16")
     assert (rate, row["sample_rate"], row["error"]) == (16000, 16000, "")
     assert row["seconds"] == len(samples) / 16000

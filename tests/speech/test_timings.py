@@ -23,7 +23,6 @@ WORDS = ["One", "apple", "two", "pears", "What", "else", "In", "1984", "he", "we
 
 
 def samples_of(voice: Voice, words: tuple[WordTiming, ...]) -> list[list[int]]:
-    """Of each word, the samples at which its phonemes begin and end."""
     edges = [[(p.start, p.end) for p in word.phonemes] for word in words]
     return [[round(second * voice.sample_rate) for pair in each for second in pair] for each in edges]
 

@@ -23,7 +23,6 @@ def variant(candidate: str, speedup: float = 1.0, spread: float = 0.02, wer: flo
 
 
 def figures(*candidates: dict[str, Any]) -> dict[str, Any]:
-    """What `variant` gave of each, and of fp32 under ONNX Runtime."""
     whole: dict[str, Any] = {}
     for candidate in (variant("onnxruntime/fp32"), *candidates):
         for section, found in candidate.items():

@@ -35,7 +35,6 @@ __all__ = ["clips", "references", "spoken_corpus"]  # fixtures of the evaluation
 def heard(
     clips: list[Clip], references: list[str], spoken_corpus: tuple[Path, list[Utterance]]
 ) -> RecognizedRecordings:
-    """What the recogniser hears in the recordings."""
     return RecognizedRecordings(
         recognizer="pocketsphinx",
         revision=load_recognizer("pocketsphinx").revision,
@@ -80,7 +79,6 @@ def test_an_evaluator_fed_silence_fails_loudly(clips: list[Clip], heard: Recogni
 
 @pytest.fixture(scope="module")
 def slower(voice_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A bundle whose int8 computes the same as fp32 and needlessly more."""
     folder = tmp_path_factory.mktemp("slower")
     bundle = with_copies(voice_bundle, folder / "variants", "int8")
     replace_graph(bundle, "vocoder", "int8", plant(bundle / "vocoder.fp32.onnx", folder / "slow.onnx", PLANTED_WORK))
@@ -94,7 +92,6 @@ def run_choose(place: Path, bundle: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_slower_int8_is_kept_and_not_the_default(slower: Path, trained: tuple[Path, Path], tmp_path: Path) -> None:
-    """The clock's figures are those of `slower` as they are measured here."""
     tokens = np.zeros((20, 3), np.int64)
     tokens[:, 0] = np.arange(20) % 20 + 3
     candidates = {"onnxruntime/fp32": None, "onnxruntime/int8": None}
@@ -151,7 +148,6 @@ def test_a_fast_int8_in_which_one_speaker_babbles_does_not_ship(slower: Path, tm
 
 
 def merged(*figures: Any) -> Any:
-    """Nested figures in one, later ones over earlier ones."""
     if not all(isinstance(each, dict) for each in figures):
         return figures[-1]
     keys = dict.fromkeys(key for each in figures for key in each)

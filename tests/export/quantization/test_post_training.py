@@ -53,7 +53,6 @@ def quantise(kind: str, features: Path, folder: Path, config: QuantizeConfig = C
 
 
 def frames_of(features: Path, split: str, count: int) -> list[torch.Tensor]:
-    """The split's utterances as a vocoder takes them, (1, R, T) each."""
     store = FeatureStore.open(features)
     audio, known = store.audio, [store.mel_and_pitch(int(item)).T[None] for item in spread(store, split, count)]
     return [torch.from_numpy(SourceRows(audio.sample_rate, audio.hop).append(each)) for each in known]
@@ -163,7 +162,6 @@ def test_a_language_model_without_its_codes_is_refused(features: Path, tmp_path:
 
 
 def figures(mean: float, seed: int, spread: float) -> Judged:
-    """31 utterances whose difficulty varies far more than two models differ."""
     difficulty = np.random.default_rng(0).normal(1.0, 0.2, 31)
     loss = difficulty + mean + np.random.default_rng(seed).normal(0.0, spread, 31)
     return Judged(loss, loss, "error")

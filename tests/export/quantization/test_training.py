@@ -36,7 +36,6 @@ def int8(features: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
 
 
 def job_of(kind: str, features: Path, folder: Path, start: Path, **changes: object) -> Job:
-    """A training in int8 from the int8 model in `start`."""
     description = json.loads((start / "model.json").read_text())
     job = tiny_job(kind, features, folder, **{**GENTLE, **changes})
     read_initial(start, kind).write(folder / "initial.ckpt")
@@ -67,7 +66,6 @@ def test_resumed_equals_uninterrupted(
 
 @pytest.mark.long
 def test_two_ranks_follow_the_curve_of_one(features: Path, int8: dict[str, Path], tmp_path: Path) -> None:
-    """Found: 2e-8; gradients that are not averaged would be 6e-5 off."""
     curves = []
     for ranks in (1, 2):
         training = Training("vocoder", features, tmp_path / str(ranks))

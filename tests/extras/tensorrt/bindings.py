@@ -51,7 +51,6 @@ _LIBRARIES = {
 
 
 def main() -> None:
-    """Fetch the wheels with pip and write all stubs."""
     for major in TENSORRT:
         with tempfile.TemporaryDirectory() as folder:
             for file, text in stubs(major, *unpack(major, Path(folder))).items():
@@ -73,7 +72,6 @@ def unpack(major: str, folder: Path) -> tuple[Path, Path]:
 
 
 def stubs(major: str, tensorrt: Path, cuda: Path) -> dict[str, str]:
-    """Stub file name to content, for what `unpack` gave."""
     header = HEADER.format(wheels=f"{TENSORRT[major]} and {CUDA[major]}")
     return {
         "tensorrt/__init__.pyi": header + _asked(tensorrt, "tensorrt_stub"),
@@ -109,7 +107,6 @@ def _asked(packages: Path, function: str) -> str:
 
 
 def tensorrt_stub() -> str:
-    """The stub of `tensorrt`; the bindings must be importable."""
     import tensorrt_bindings as trt
 
     lines = ["__version__: str", "def nptype(trt_type: DataType) -> type: ...", ""]
@@ -180,7 +177,6 @@ def _type(text: str) -> str:
 
 
 def cuda_stub() -> str:
-    """The stub of `cuda.bindings.runtime`; the package must be importable."""
     from cuda.bindings import runtime
 
     lines = []

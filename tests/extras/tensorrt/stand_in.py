@@ -38,24 +38,18 @@ _OURS = (
 
 
 class Error(enum.IntEnum):
-    """Some of CUDA's error codes."""
-
     cudaSuccess = 0
     cudaErrorMemoryAllocation = 2
     cudaErrorStreamCaptureUnsupported = 900
 
 
 class Direction(enum.Enum):
-    """Of a tensor of an engine."""
-
     INPUT = 0
     OUTPUT = 1
 
 
 @dataclasses.dataclass
 class Gpu:
-    """Memory, and what became of the work."""
-
     memory: dict[int, bytearray] = dataclasses.field(default_factory=dict)
     limit: int = 1 << 40
     """Bytes there are."""
@@ -74,11 +68,9 @@ class Gpu:
 
     @property
     def taken(self) -> int:
-        """Bytes that are not free."""
         return sum(map(len, self.memory.values()))
 
     def allocate(self, size: int) -> tuple[Error, int]:
-        """As cudaMalloc; addresses never come again."""
         if self.taken + size > self.limit:
             return Error.cudaErrorMemoryAllocation, 0
         address, self._next = self._next, self._next + size + 256
@@ -108,8 +100,6 @@ class Stream:
 
 
 class Context:
-    """Of an engine's execution."""
-
     def __init__(self, engine: StandInEngine) -> None:
         self._engine = engine
         self._shapes: dict[str, tuple[int, ...]] = {}
@@ -124,7 +114,6 @@ class Context:
         return profile < self._engine.num_optimization_profiles
 
     def set_input_shape(self, name: str, shape: tuple[int, ...]) -> bool:
-        """False outside the profile."""
         least, _, most = self._engine.get_tensor_profile_shape(name, self._profile)
         self._shapes[name] = tuple(shape)
         return all(low <= size <= high for low, size, high in zip(least, shape, most, strict=True))
@@ -134,7 +123,6 @@ class Context:
         return True
 
     def get_tensor_shape(self, name: str) -> tuple[int, ...]:
-        """Of an input as set, of an output as it follows."""
         if name in self._shapes:
             return self._shapes[name]
         named = {
@@ -147,7 +135,6 @@ class Context:
         return tuple(_computed(size, named) for size in self._engine.sizes[name])
 
     def execute_async_v3(self, handle: int) -> bool:
-        """Queue a run with the shapes and addresses of now."""
         shapes = {name: self.get_tensor_shape(name) for name in self._engine.sizes}
         addresses, scratch, gpu = dict(self._addresses), self._scratch, self._engine.gpu
 
@@ -176,8 +163,6 @@ def _computed(size: int | str, named: dict[str | int, int]) -> int:
 
 
 class StandInEngine:
-    """What `write_engines` wrote: a graph's file and its profiles."""
-
     device_memory_size_v2 = SCRATCH
 
     def __init__(self, gpu: Gpu, content: bytes) -> None:
@@ -209,7 +194,6 @@ class StandInEngine:
         return self._dtypes[name]
 
     def get_tensor_profile_shape(self, name: str, profile: int) -> list[tuple[int, ...]]:
-        """Least, tuned for, most."""
         sizes = self._profiles[profile]
         return [
             tuple(sizes[size][place] if isinstance(size, str) else size for size in self.sizes[name])

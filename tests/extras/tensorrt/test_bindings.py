@@ -55,7 +55,6 @@ FAULTS = [  # file, what is there, what is planted instead, the versions that do
 
 
 def type_check(major: str, files: list[Path], cache: Path) -> str:
-    """What mypy says of files beside the stubs of a major version."""
     options = ["--config-file", Path(__file__).with_name("mypy.ini"), "--cache-dir", cache]
     command, env = [sys.executable, "-m", "mypy", *options, *files], os.environ | {"MYPYPATH": str(STUBS / major)}
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
@@ -89,7 +88,6 @@ def test_the_image_installs_the_versions_that_were_checked() -> None:
 
 
 def test_nothing_is_asked_for_by_a_name_in_a_string() -> None:
-    """The type checker would not see it."""
     assert [path for path in USERS if re.search(r"getattr\((trt|cuda)", path.read_text())] == []
 
 

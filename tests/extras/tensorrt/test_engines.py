@@ -62,7 +62,6 @@ def changed(engines: Engines, *keys: str, value: object) -> Engines:
 
 
 def on(machine: Machine, engines: Engines) -> Engines:
-    """The engines, found on another machine."""
     return Engines(engines.bundle, machine, engines.folder)
 
 
@@ -175,7 +174,6 @@ def test_a_corpus_of_short_utterances_bounds_no_sentence(voice_bundle: Path) -> 
 
 
 def test_engines_are_found_wherever_the_bundle_lies(voice_bundle: Path, tmp_path: Path) -> None:
-    """A voice from the registry lies in a new folder every time."""
     here, copied = read_bundle(voice_bundle), read_bundle(shutil.copytree(voice_bundle, tmp_path / "elsewhere"))
     assert cache_folder(copied) == cache_folder(here)
     other = Bundle(here.folder, replace(here.description, choice={"variant": "int8"}))

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sonorant.cli.main import main as cli
+from sonorant.cli.main import main
 from sonorant.errors import SonorantError
 from sonorant.speech import Voice
 from sonorant.speech.buckets import Bucketed
@@ -157,7 +157,7 @@ def test_say_takes_the_engines(
 ) -> None:
     monkeypatch.setattr(signal, "signal", lambda *_: None)  # this process is not `say`'s own
     said = ["say", "Good morning.", "--voice", str(bundle.folder), "--runtime", "tensorrt", "--variant", "fp32", "-o"]
-    cli.main([*said, str(tmp_path / "said.wav"), "--engines", str(engines)])
+    main([*said, str(tmp_path / "said.wav"), "--engines", str(engines)])
     assert gpu.replays or gpu.runs
     with pytest.raises(SystemExit):
-        cli.main([*said, str(tmp_path / "not.wav"), "--engines", str(tmp_path / "none")])
+        main([*said, str(tmp_path / "not.wav"), "--engines", str(tmp_path / "none")])

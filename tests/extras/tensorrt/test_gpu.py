@@ -21,7 +21,6 @@ TOLERANCE = 1e-3
 
 @pytest.fixture(scope="module")
 def built(bundle: Bundle, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder of engines of float32 graphs."""
     from sonorant.extras.tensorrt.engines import Engines
     from sonorant.extras.tensorrt.key import this_machine
     from tests.extras.tensorrt.test_engines import CONFIG

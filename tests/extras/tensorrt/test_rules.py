@@ -18,7 +18,6 @@ Graph = tuple[list[onnx.NodeProto], dict[str, np.ndarray]]
 def saved(
     path: Path, nodes: list[onnx.NodeProto], weights: dict[str, np.ndarray], opset: int = 21, kind: int = FLOAT
 ) -> Path:
-    """A graph from `x` (batch, 4, frames) to `y`, valid ONNX."""
     given = helper.make_tensor_value_info("x", kind, ["batch", 4, "frames"])
     made = helper.make_tensor_value_info("y", kind, None)
     constants = [numpy_helper.from_array(array, name) for name, array in weights.items()]

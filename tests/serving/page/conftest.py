@@ -34,7 +34,6 @@ def two_variants(voice_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.fixture(scope="session")
 def page(two_variants: Path) -> Iterator[str]:
-    """Address of a demo page of `two_variants`."""
     with served(two_variants) as address:
         yield address
 

@@ -85,7 +85,6 @@ def speak(browser: Browser, text: str) -> None:
 
 
 def paste(browser: Browser, text: str) -> None:
-    """As `speak`, without a key pressed."""
     browser.run("document.getElementById('text').value = arguments[0]", text)
     browser.driver.find_element(By.ID, "speak").click()
 
@@ -238,7 +237,6 @@ def test_a_voice_of_codes_offers_seed_and_temperature_instead_of_speed(
 def test_words_are_lit_while_they_are_spoken(
     family: str, browser: Browser, page: str, codec_lm_page: str, two_variants: Path, codec_lm_bundle: Path
 ) -> None:
-    """Behind a sign that JavaScript counts as two characters."""
     text = "😀 One apple, two pears. And 22 more?"
     bundle = two_variants if family == "parallel" else codec_lm_bundle
     browser.open(page if family == "parallel" else codec_lm_page)
