@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from sonorant.errors import SonorantError
-from sonorant.files import parse_checked
-from sonorant.plain import DoubtError, built
+from sonorant.files import DoubtError, built, parse_checked
 
 
 @dataclass(frozen=True, kw_only=True)

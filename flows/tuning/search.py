@@ -12,8 +12,7 @@ import yaml
 from optuna.trial import Trial
 
 from sonorant.errors import SonorantError
-from sonorant.files import parse_checked
-from sonorant.plain import DoubtError, built
+from sonorant.files import DoubtError, built, parse_checked
 
 Direction = Literal["minimize", "maximize"]
 DIGITS = 3

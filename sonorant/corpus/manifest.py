@@ -11,8 +11,7 @@ from typing import Any
 from sonorant.audio.conditioning import Conditioning
 from sonorant.audio.measures import Measures
 from sonorant.errors import SonorantError
-from sonorant.files import iterate_jsonl, parse_checked, write_jsonl
-from sonorant.plain import DoubtError, built
+from sonorant.files import DoubtError, built, iterate_jsonl, parse_checked, write_jsonl
 
 SPLITS = ("train", "validation", "test")
 
