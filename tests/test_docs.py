@@ -17,8 +17,8 @@ from tests.support.imports import ROOT
 DOCS = sorted((ROOT / "docs").rglob("*.md"))
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS]
 LOG = ROOT / "docs" / "log"
-NEEDS_MORE = "hardware:"
-"""A command whose comment says so needs what is not here, and says what."""
+NEEDS_MORE = "# needs "
+"""Begins the comment of a command that cannot run here; it names the hardware, network or data."""
 OTHERS = {"git", "source", "mlflow", "bash", "pip", "export"}
 """Run by other tests (tests/registry) or by the CI itself."""
 
