@@ -1,7 +1,7 @@
-"""The moving average of a model's weights (EMA), and checkpoints: whole, or not there at all.
+"""Exponential moving average of weights (EMA), and atomic checkpoints.
 
-A checkpoint is one file: the bytes of `torch.save`, then a magic word and their SHA-256. It is written under a
-temporary name, flushed to disk and renamed. A damaged one is named, and the one before it is used.
+A checkpoint is the bytes of `torch.save`, a magic word and their SHA-256. If the newest is damaged, the previous one is
+used.
 """
 
 import hashlib
@@ -22,14 +22,11 @@ MAGIC = b"SONORANT"
 TRAILER = len(MAGIC) + hashlib.sha256().digest_size
 BEST = "best.ckpt"
 KEEP = 2
-"""How many of the newest checkpoints stay, besides the best by validation."""
+"""Newest checkpoints kept, besides the best by validation."""
 
 
 class Ema(AveragedModel):
-    """An exponential moving average of a model's weights; buffers are constants and stay as they were copied.
-
-    The first steps count less: the decay at step n is at most (n + 1) / (n + 10).
-    """
+    """EMA of weights with a decay of at most (n + 1) / (n + 10) at step n; buffers are constants."""
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         super().__init__(model)
@@ -37,7 +34,7 @@ class Ema(AveragedModel):
 
     @torch.no_grad()
     def update_parameters(self, model: nn.Module) -> None:
-        """Take in the weights of `model`, without waiting for the step: torch's own moves its counter to the GPU."""
+        """As in torch, but without moving the counter to the GPU, which would wait for the step."""
         number = int(self.n_averaged)
         averages: list[torch.Tensor] = list(self.module.parameters())
         current: list[torch.Tensor] = list(model.parameters())
@@ -49,11 +46,11 @@ class Ema(AveragedModel):
 
 
 class DamagedCheckpoint(Exception):
-    """The file is truncated, altered or not a checkpoint; the message names it."""
+    """The file is truncated, altered or not a checkpoint."""
 
 
 def save(path: Path, state: dict[str, Any]) -> None:
-    """Write `state` (tensors, numbers, strings, lists, dicts), or leave the older file and raise SonorantError."""
+    """Write `state` atomically. Raises SonorantError if the disk is full or not writable."""
     buffer = io.BytesIO()
     torch.save(state, buffer)
     payload = buffer.getbuffer()
@@ -61,7 +58,7 @@ def save(path: Path, state: dict[str, Any]) -> None:
         with atomic_file(path) as temporary, temporary.open("wb") as file:
             file.write(payload)
             file.write(MAGIC + hashlib.sha256(payload).digest())
-            file.flush()  # a full disk says so here, before `atomic_file` goes on
+            file.flush()  # a full disk raises here
     except OSError as error:
         raise SonorantError(
             f"{path}: checkpoint not written ({error.strerror}); the one before it is untouched: "
@@ -75,7 +72,7 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def read(path: Path) -> bytes:
-    """The bytes of a whole checkpoint, for `parse`. Raises DamagedCheckpoint, also if the disk cannot read it."""
+    """Verified bytes of a checkpoint, for `parse`. Raises DamagedCheckpoint."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -92,7 +89,6 @@ def parse(payload: bytes) -> dict[str, Any]:
 
 
 def path_of(folder: Path, step: int) -> Path:
-    """The name of the checkpoint taken after `step` steps."""
     return folder / f"step-{step:08d}.ckpt"
 
 
@@ -103,9 +99,9 @@ def existing(folder: Path) -> list[Path]:
 
 
 def read_newest(folder: Path, say: Callable[[str], None]) -> bytes | None:
-    """The bytes of the newest whole checkpoint, or None where there is none yet; damaged ones are named and skipped.
+    """Bytes of the newest intact checkpoint; None if there is none. Damaged ones are reported and skipped.
 
-    Raises SonorantError if no checkpoint is whole: training never starts over without being told to.
+    Raises SonorantError if all are damaged: training never starts over silently.
     """
     paths = existing(folder)
     for path in paths:
@@ -119,10 +115,8 @@ def read_newest(folder: Path, say: Callable[[str], None]) -> bytes | None:
 
 
 def prune(folder: Path, saved: Path) -> None:
-    """Keep `saved`, which was just written, and the newest before it, `KEEP` in all.
-
-    Later steps can only be damaged ones that were skipped: they go, and so do the remains of interrupted writes.
-    """
+    """Keep `saved` and the newest before it, `KEEP` in all. Remove later ones, which are damaged, and partial
+    writes."""
     paths = existing(folder)
     keep = [path for path in paths if path <= saved][:KEEP]
     for path in [*(path for path in paths if path not in keep), *folder.glob(".*.ckpt.*.tmp")]:

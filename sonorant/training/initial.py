@@ -1,7 +1,4 @@
-"""The weights a fine-tuning starts from: read from an earlier training, fitted to the new model by name.
-
-Knows nothing of registries and voice bundles: it is given a folder or a file.
-"""
+"""Initial weights of a fine-tuning: read from a trained model, matched to the new one by name."""
 
 from __future__ import annotations
 
@@ -21,21 +18,21 @@ from sonorant.training import checkpoint
 NAMED_ROWS = {"symbol.weight": "symbols", "speaker.weight": "speakers"}
 """Embeddings whose rows have names, and the key of `model.json` that lists them."""
 RESERVED_ROWS = {"symbols": ("padding", "^", "$"), "speakers": ()}
-"""Rows before the named ones, the same in every model (see `SymbolTable`)."""
+"""Rows before the named ones (see `SymbolTable`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Initial:
-    """A trained model's averaged weights and what its `model.json` says."""
+    """A trained model's EMA weights and `model.json`."""
 
     source: str
-    """Where they come from, for people."""
+    """Their origin, for messages."""
     weights: dict[str, torch.Tensor]
-    """On the CPU, by the names of the model's own state dict."""
+    """On the CPU, by name."""
     description: dict[str, Any]
 
     def content(self) -> str:
-        """Hex SHA-256 of all that a fine-tuning takes: equal for equal weights, whatever file they are in."""
+        """Hex SHA-256 of the weights, kind, symbols and speakers, whatever file they are in."""
         kept = {key: self.description[key] for key in ("kind", "symbols", "speakers")}
         digest = hashlib.sha256(json.dumps(kept, sort_keys=True).encode())
         for name, value in sorted(self.weights.items()):
@@ -44,43 +41,43 @@ class Initial:
         return digest.hexdigest()
 
     def write(self, path: Path) -> None:
-        """Write a file in the form of a checkpoint; `parse` takes its bytes."""
+        """Write a checkpoint file."""
         checkpoint.save(path, {"source": self.source, "ema": self.weights, "description": self.description})
 
     @classmethod
     def parse(cls, payload: bytes) -> Initial:
-        """From the bytes (`checkpoint.read`) of a file of `write`."""
+        """From the bytes (`checkpoint.read`) of `write`."""
         state = checkpoint.parse(payload)
         return cls(source=state["source"], weights=state["ema"], description=state["description"])
 
 
 @dataclass(frozen=True, kw_only=True)
 class Taken:
-    """What a new model took from a trained one, by layer."""
+    """Layers that a new model took from a trained one."""
 
     source: str
     fitting: tuple[str, ...]
-    """Taken as they are, or row by row."""
+    """Taken whole, or row by row."""
     missing: tuple[str, ...]
-    """Only the new model has them: they start from random weights."""
+    """Only in the new model: random weights."""
     unexpected: tuple[str, ...]
-    """Only the trained model has them: left out."""
+    """Only in the trained model."""
     other_shape: dict[str, tuple[tuple[int, ...], tuple[int, ...]]]
-    """Trained and new shape of layers that differ: they start from random weights."""
+    """Trained and new shape of layers that differ: random weights."""
     new_rows: dict[str, tuple[str, ...]]
-    """Speakers and symbols new to the trained model: they start from the mean of those it knew."""
+    """New speakers and symbols: they start from the mean of the known ones."""
     left_out: tuple[str, ...]
-    """Speakers of the trained model of whom nothing is here: the new model cannot speak as them."""
+    """Speakers of the trained model without recordings here: the new model cannot speak as them."""
     other_audio: dict[str, tuple[Any, Any]]
     """Audio settings that differ, trained and new."""
 
     def whole(self, *parts: str) -> bool:
-        """Whether everything below these parts of the model was taken."""
+        """Whether these parts of the model were taken completely."""
         left = (*self.missing, *self.other_shape)
         return not any(name.split(".")[0] in parts for name in left)
 
     def says(self) -> list[str]:
-        """Lines for a person: the total, then every mismatching layer by name."""
+        """Log lines: the total, then every mismatch."""
         of = len(self.fitting) + len(self.missing) + len(self.other_shape)
         lines = [f"fine-tuning from {self.source}: {len(self.fitting)} of {of} layers taken"]
         lines += [f"  {name}: {old} there, {new} here: starts anew" for name, (old, new) in self.other_shape.items()]
@@ -95,9 +92,9 @@ class Taken:
 
 
 def read_initial(path: Path, kind: str) -> Initial:
-    """Read a model of `kind` from a checkpoint, a trained model folder, or a run directory's newest checkpoint.
+    """Read a model of `kind` from a checkpoint, a trained model's folder, or a run directory's newest checkpoint.
 
-    Raises SonorantError if `path` is none of these, is damaged, or holds a model of another kind.
+    Raises SonorantError if `path` is none of these, is damaged, or is of another kind.
     """
     if (path / "model.json").is_file():
         model, description = load_model(path, kind)
@@ -125,9 +122,9 @@ def read_initial(path: Path, kind: str) -> Initial:
 
 
 def take_over(model: nn.Module, description: dict[str, Any], initial: Initial) -> Taken:
-    """Give `model`, described by `description`, all weights of `initial` that fit; embeddings row by row, by name.
+    """Copy all fitting weights of `initial` into `model`; embedding rows by name.
 
-    Raises SonorantError if no matrix fits: that would silently train from the start.
+    Raises SonorantError if no matrix fits: that would silently train from scratch.
     """
     own = model.state_dict()
     weights, new_rows = dict(initial.weights), {}

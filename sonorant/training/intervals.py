@@ -1,8 +1,7 @@
-"""95 % intervals: percentile bootstrap over sentences, utterances or rounds, Wilson's for fractions, Student's for few.
+"""95 % intervals: percentile bootstrap, Wilson's for fractions, Student's for few values.
 
-For differences or ratios within a sentence the bootstrap is paired: what a hard sentence adds to both sides cancels,
-and the interval is far narrower than two separate ones. Efron and Tibshirani, An Introduction to the Bootstrap, 1993,
-chapter 13; for error rates Bisani and Ney, ICASSP 2004.
+Differences within a sentence are bootstrapped in pairs, which is far narrower than two separate intervals. Efron and
+Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13; for error rates Bisani and Ney, ICASSP 2004.
 """
 
 import math
@@ -15,9 +14,8 @@ from numpy.typing import NDArray
 from sonorant.errors import SonorantError
 
 SEED = 1
-"""The same values give the same interval."""
 LEAST = 20
-"""Sentences that a gate's interval needs. From a few it is far too narrow; from one it has no width at all."""
+"""Fewest sentences for a gate: a bootstrap of fewer is far too narrow."""
 Z = 1.959964
 """Quantile of the normal distribution for 95 %."""
 
@@ -25,9 +23,9 @@ Z = 1.959964
 def bootstrap(
     statistic: Callable[..., Any], *values: NDArray[Any], resamples: int, seed: int = SEED
 ) -> tuple[float, float]:
-    """The 95 % percentile interval of `statistic(*values)`; the entries of values (U,) are drawn with replacement.
+    """95 % percentile interval of `statistic(*values)` over resampled entries of values (U,).
 
-    `statistic`: such as np.mean, np.median or `rate`; it takes `axis`, along which it reduces.
+    `statistic`: np.mean, np.median, `rate` or another function with `axis`.
     """
     drawn = np.random.default_rng(seed).integers(0, len(values[0]), size=(resamples, len(values[0])))
     low, high = np.percentile(statistic(*(each[drawn] for each in values), axis=1), [2.5, 97.5])
@@ -37,11 +35,10 @@ def bootstrap(
 def crossed_bootstrap(
     values: NDArray[np.float64], *, resamples: int, rows: bool, seed: int = SEED
 ) -> tuple[float, float]:
-    """The 95 % percentile interval of the mean of values (L, S), NaN where there is none: columns are drawn with
-    replacement, and rows too if `rows`.
+    """95 % percentile interval of the mean of values (L, S), NaN = missing: columns are resampled, and rows if `rows`.
 
-    For opinions of listeners on sentences: those of one listener, or on one sentence, are alike, which an interval over
-    all L * S of them would not know. Owen, The pigeonhole bootstrap, Annals of Applied Statistics 1, 2007.
+    For ratings (listeners, sentences), which correlate within a listener and a sentence. Owen, The pigeonhole
+    bootstrap, Annals of Applied Statistics 1, 2007.
     """
     random = np.random.default_rng(SEED)
     drawn_RL, drawn_RS = (
@@ -56,24 +53,20 @@ def crossed_bootstrap(
 
 
 def rate(errors: NDArray[np.int64], totals: NDArray[np.int64], axis: int | None = None) -> Any:
-    """Percent of errors over a whole corpus, not the mean of the utterances' rates.
-
-    Bootstrapped with the difference of two systems' errors, it gives the points by which one lies above the other.
-    """
+    """Error rate of a corpus in percent (not the mean of utterance rates). With the difference of two systems' errors:
+    the difference in points."""
     return 100.0 * errors.sum(axis=axis) / totals.sum(axis=axis)
 
 
 def check_enough(sentences: float) -> None:
-    """Raise SonorantError if there are fewer sentences than a gate's interval needs."""
+    """Raise SonorantError below `LEAST` sentences."""
     if sentences < LEAST:
         raise SonorantError(f"only {sentences:.0f} sentences, a 95 % interval needs at least {LEAST}")
 
 
 def wilson_interval(events: float, trials: int) -> tuple[float, float]:
-    """The 95 % score interval of a fraction (Wilson 1927); unlike a bootstrap's, it has a width even with no event.
-
-    Ties may count as half an event, which makes it a little too wide.
-    """
+    """95 % score interval of a fraction (Wilson 1927), which has a width even without events. Ties may count as half an
+    event, which makes it a little too wide."""
     fraction, middle = events / trials, 1 + Z**2 / trials
     centre = (fraction + Z**2 / (2 * trials)) / middle
     half = Z / middle * math.sqrt(fraction * (1 - fraction) / trials + Z**2 / (4 * trials**2))
@@ -81,10 +74,7 @@ def wilson_interval(events: float, trials: int) -> tuple[float, float]:
 
 
 def student_interval(differences: Sequence[float]) -> tuple[float, float]:
-    """The 95 % interval of the mean of a few differences, as between trainings under two seeds or more.
-
-    Student's (Biometrika 1908): from so few a bootstrap is far too narrow.
-    """
+    """95 % interval of the mean of a few differences, such as between seeds (Student, Biometrika 1908)."""
     from scipy.stats import t  # not needed for speaking
 
     values = np.asarray(differences, dtype=np.float64)

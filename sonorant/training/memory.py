@@ -1,11 +1,9 @@
-"""The memory a training may take of its device, and the largest micro-batch that fits into it.
+"""Memory of a device, and the largest micro-batch that fits into it.
 
-On a GPU, memory is what torch's allocator has reserved; on a CPU, the process's resident memory, of which each process
-of the node may take an equal share.
-
-A budget is found by running the heaviest micro-batches. Memory is a fixed part plus one in proportion to the budget, so
-a budget multiplied by `allowed / taken` takes no more than is allowed and comes close after a few trials. A GPU's
-allocator holds more than that at some sizes: after a trial that took too much, one in the middle is run.
+Memory is torch's reserved memory on a GPU, the resident memory on a CPU, of which each process of the node gets an
+equal share. The budget is found by running the heaviest micro-batches: memory is a fixed part plus one proportional to
+the budget, so scaling by `allowed / taken` converges from below. Where a GPU's allocator exceeds that, the search
+bisects.
 """
 
 import os
@@ -24,15 +22,15 @@ from sonorant.training.sub_batches import out_of_memory, release
 
 CGROUP = Path("/sys/fs/cgroup")
 STEPS_AN_EPOCH = 50
-"""An epoch keeps at least as many steps: a budget that fits into memory may be too large to learn well with."""
+"""Fewest steps of an epoch: a budget that fits into memory may be too large to learn well."""
 CLOSE_ENOUGH = 1.1
-"""A larger budget is tried while it is larger by this factor."""
+"""The search ends when the next budget is not larger by this factor."""
 FASTEST_GROWTH = 4.0
-"""From one trial to the next: the first trials, of a few frames, say little."""
+"""Per trial: the first trials, of a few frames, predict little."""
 
 
 def peak(device: torch.device) -> int:
-    """Bytes held at most since the process started, or since `forget_peak`."""
+    """Peak bytes since the process started, or since `forget_peak`."""
     if device.type == "cuda":
         return torch.cuda.max_memory_reserved(device)
     found = _kib("/proc/self/status", "VmHWM")
@@ -42,17 +40,17 @@ def peak(device: torch.device) -> int:
 
 
 def forget_peak(device: torch.device) -> None:
-    """Free what is unused and count anew; where a system does not allow that of main memory, the peak stays."""
+    """Reset the peak, where the system allows it."""
     if device.type == "cuda":
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)
     else:
         with suppress(OSError):
-            Path("/proc/self/clear_refs").write_text("5")  # proc(5): VmHWM begins anew
+            Path("/proc/self/clear_refs").write_text("5")  # proc(5): resets VmHWM
 
 
 def allowance(device: torch.device, share: float) -> int:
-    """Bytes this process may hold: `share` of what it holds already plus its part of what is free."""
+    """Bytes this process may hold: `share` of the held and its part of the free memory."""
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         return int(share * (free + torch.cuda.memory_reserved(device)))
@@ -61,12 +59,12 @@ def allowance(device: torch.device, share: float) -> int:
 
 
 def part_of_free() -> int:
-    """Bytes of main memory that each process of this node may still take."""
+    """Free bytes of main memory per process of this node."""
     return _free() // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
 
 
 def _free() -> int:
-    """Bytes that processes on this machine, or in this container, can still take."""
+    """Free bytes of this machine or container."""
     available = _kib("/proc/meminfo", "MemAvailable")
     free = available if available is not None else os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
     limit, used = CGROUP / "memory.max", CGROUP / "memory.current"
@@ -76,7 +74,7 @@ def _free() -> int:
 
 
 def _cached() -> int:
-    """Bytes that the container counts as used but that only cache files, such as features just hashed."""
+    """Page cache that the container counts as used."""
     statistics = CGROUP / "memory.stat"
     text = statistics.read_text() if statistics.exists() else ""
     return sum(int(size) for size in re.findall(r"^(?:in)?active_file (\d+)$", text, flags=re.MULTILINE))
@@ -90,10 +88,9 @@ def _kib(path: str, name: str) -> int | None:
 
 
 def find_budget(trained: TrainStep, share: float) -> int:
-    """Set the recipe's budget to the largest that fits into `share` of the free memory on every rank; return it.
+    """Set and return the recipe's largest budget that fits into `share` of the free memory on every rank.
 
-    An epoch keeps `STEPS_AN_EPOCH` steps. Changes no weights and draws no numbers that training would. Every rank must
-    call it. Raises AllRanksError where not even the smallest budget fits.
+    A collective call; changes no weights and no random state. Raises AllRanksError if the smallest budget does not fit.
     """
     recipe, ranks = trained.recipe, trained.ranks
     smallest, largest = recipe.budget_range(STEPS_AN_EPOCH)
@@ -121,12 +118,12 @@ def find_budget(trained: TrainStep, share: float) -> int:
 
 
 def _yet_to_come(trained: TrainStep) -> int:
-    """Bytes that the first optimizer step takes besides: gradients (twice while added) and AdamW's two averages."""
+    """Bytes of the first optimizer step: gradients (twice while added) and AdamW's two averages."""
     return sum(4 * parameter.nbytes for phase in trained.recipe.phases for parameter in phase.module.parameters())
 
 
 def _peak_of(trained: TrainStep, budget: int) -> int | None:
-    """Most bytes held while the heaviest micro-batches of `budget` go forward and backward; None if they do not fit."""
+    """Peak bytes of the heaviest micro-batches of `budget`, forward and backward; None if they do not fit."""
     recipe, device = trained.recipe, trained.ranks.device
     recipe.budget = budget
     forget_peak(device)

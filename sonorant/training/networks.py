@@ -1,7 +1,6 @@
-"""A phase's network made ready for training: its blocks, its DistributedDataParallel wrapper, its optimizer.
+"""Prepare a network for training: activation checkpointing, compilation, DistributedDataParallel, optimizer.
 
-Blocks are recomputed or compiled in place, one by one: weights keep their names, and DistributedDataParallel is still
-what is called. Compiling a whole network takes minutes where lengths vary; a block is compiled once for all its
+Blocks are compiled in place, one by one: weights keep their names, and a block is compiled once for all its
 repetitions.
 """
 
@@ -20,19 +19,19 @@ from sonorant.training.config import TrainConfig
 
 
 def recompute_blocks(module: nn.Module) -> None:
-    """Keep only each block's input for the backward pass and compute the rest again (activation checkpointing)."""
+    """Activation checkpointing of every block."""
     for part in module.modules():
         if isinstance(part, ConvNeXtStack | Transformer):
             part.recompute = True
 
 
 BLOCK_GRAPHS = 64
-"""Compiled graphs that blocks of one class may have together: one a kernel, width and dtype, with and without
-gradients. torch's own limit is 8, which a model of the published size reaches; then it goes on uncompiled."""
+"""Compiled graphs per class of blocks: one per kernel, width, dtype and gradient mode. torch's limit of 8 would leave a
+model of the published size uncompiled."""
 
 
 def compile_blocks(module: nn.Module, device: torch.device) -> None:
-    """Compile each block for batches and lengths that vary. Raises SonorantError naming a missing compiler."""
+    """Compile each block for dynamic shapes. Raises SonorantError naming a missing compiler."""
     if device.type == "cuda" and importlib.util.find_spec("triton") is None:
         raise SonorantError("compile: needs triton on a GPU; install it or set compile: false")
     compiler = os.environ.get("CXX", "g++")
@@ -44,10 +43,9 @@ def compile_blocks(module: nn.Module, device: torch.device) -> None:
 
 
 def distribute(module: nn.Module) -> DistributedDataParallel:
-    """The wrapper that averages gradients over the ranks."""
-    # No device_ids: they would hand the module a copy of the batch, in which phases pass tensors on. Buffers are
-    # constants, so there is nothing to broadcast. The graph is static: every step calls the wrapper once, and passes
-    # before that go around it.
+    """Wrap in DistributedDataParallel."""
+    # No device_ids: they would copy the batch, in which phases pass tensors on. Buffers are constants. The graph is
+    # static: every step calls the wrapper once.
     return DistributedDataParallel(module, forward_sync_buffers=False, gradient_as_bucket_view=True, static_graph=True)
 
 

@@ -1,4 +1,4 @@
-"""Speakers who are new to a trained model learn alone, while nothing of the others is changed."""
+"""Add speakers to a trained model: only their embeddings are trained."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,24 +10,18 @@ from torch import nn
 
 @dataclass(frozen=True, kw_only=True)
 class Newcomers:
-    """The rows of an embedding that the first steps of a fine-tuning train, and no other weight.
-
-    Whether they are alone depends on the step's number only, so a training resumes as it would have gone on.
-    """
+    """Rows of the speaker embedding, the only weights that the first steps of a fine-tuning train."""
 
     steps: int
-    """Optimizer steps in which they learn alone."""
+    """Optimizer steps in which only they are trained."""
     embedding: nn.Embedding
-    """Of the speakers."""
     rows: tuple[int, ...]
-    """Theirs."""
 
     @contextmanager
     def alone(self, module: nn.Module, step: int) -> Iterator[None]:
-        """Within it, an optimizer of `module` changes their rows alone, if optimizer step `step` is one of `steps`.
+        """Within this context, an optimizer of `module` changes only these rows, in the first `steps` steps.
 
-        Others keep their weights to the bit, and get no moments in the optimizer: they begin to learn afterwards as if
-        it were the first step.
+        All other weights stay to the bit, without optimizer moments.
         """
         if step >= self.steps:
             yield
@@ -42,5 +36,5 @@ class Newcomers:
             weight.grad[others] = 0.0
         kept = weight.detach()[others]
         yield
-        with torch.no_grad():  # AdamW lets weights decay that have no gradient
+        with torch.no_grad():  # AdamW decays rows with a zero gradient
             weight[others] = kept

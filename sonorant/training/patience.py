@@ -1,8 +1,7 @@
-"""When to end a training: once it has stopped getting certainly better on the same held-out utterances.
+"""Early stopping: end a training when validation no longer improves significantly.
 
-A validation is better if the mean difference of each held-out utterance's loss from the best validation so far is
-below zero with its whole 95 % interval. The training loss decides nothing, and neither does a mean that is lower by
-chance. The best is replaced only by one that is certainly better, so many small gains add up.
+A validation is better if the 95 % interval of the mean difference of each held-out utterance's loss from the best
+validation lies below zero. Only such a validation replaces the best, so small gains add up.
 """
 
 from collections.abc import Sequence
@@ -17,19 +16,19 @@ RESAMPLES = 1000
 
 
 class Patience:
-    """The stop rule of a training, with all that its next decision depends on."""
+    """Stop rule with its state."""
 
     def __init__(self, validations: int, name: str) -> None:
-        """`validations`: in a row without a better one, after which training ends; `name`: of the model."""
+        """`validations`: without improvement in a row, after which training ends; `name`: of the model."""
         self.validations, self.name = validations, name
         self.best_step = 0
         self.waited = 0
         """Validations since the best."""
         self._best: list[float] = []
-        """The best validation's loss of each held-out utterance; empty before the first one."""
+        """Loss of each held-out utterance at the best validation."""
 
     def check(self, utterances: int) -> None:
-        """Raise SonorantError if there are fewer validation utterances than an interval needs."""
+        """Raise SonorantError if there are too few validation utterances for an interval."""
         if utterances < LEAST:
             raise SonorantError(
                 f"train_{self.name}.patience: a 95 % interval needs at least {LEAST} validation utterances, there are "
@@ -37,7 +36,7 @@ class Patience:
             )
 
     def judge(self, step: int, losses: Sequence[float]) -> dict[str, float]:
-        """Take in a validation, by the loss of each held-out utterance; return figures for the log."""
+        """Judge a validation by the loss of each held-out utterance; return metrics."""
         figures: dict[str, float] = {}
         if self._best:
             differences_U = np.array(losses) - np.array(self._best)
@@ -51,11 +50,10 @@ class Patience:
 
     @property
     def exhausted(self) -> bool:
-        """Whether training ends now."""
         return self.waited >= self.validations
 
     def why(self, step: int, steps: int) -> str:
-        """Why training ended at `step` of `steps`, for log and status."""
+        """Message of an early end at `step` of `steps`."""
         row = f"{self.waited} validations in a row were" if self.waited > 1 else "one validation was"
         return (
             f"ended at step {step} of {steps}: {row} not certainly better than that of step {self.best_step} "
@@ -63,9 +61,7 @@ class Patience:
         )
 
     def state(self) -> dict[str, Any]:
-        """For a checkpoint."""
         return {"best_step": self.best_step, "waited": self.waited, "best": self._best, "ended": self.exhausted}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Restore what `state` returned."""
         self.best_step, self.waited, self._best = state["best_step"], state["waited"], list(state["best"])

@@ -1,7 +1,6 @@
-"""The precision that trains fastest on this device, where `precision` is `auto`.
+"""`precision: auto`: time fp32 and half precision on a micro-batch of the training, on all ranks at once.
 
-Whether bf16 is faster than fp32 depends on the processor: it takes 0.75 of fp32's time on one CPU and 1.3 on another
-(docs/log/training.md). So both are timed on a micro-batch of the training itself, by all ranks at once.
+bf16 takes 0.75 of fp32's time on one CPU and 1.3 on another (docs/log/training.md).
 """
 
 import time
@@ -15,21 +14,21 @@ from sonorant.training.sub_batches import out_of_memory, release
 
 ROUNDS = 3
 WORTH = 1.05
-"""Times fp32's speed that half precision must reach: it is less exact, and the clock is not exact either."""
+"""Speed-up over fp32 that half precision must reach."""
 _SMALL = 8
-"""Times the smallest budget, where the budget is still to be found."""
+"""Multiple of the smallest budget to time with, before the budget is found."""
 
 
 def half_of(device: torch.device) -> str:
-    """The half precision to try on a device: fp16 where a GPU's tensor cores (before Ampere) lack bf16."""
+    """Half precision of a device: fp16 on GPUs before Ampere, else bf16."""
     lacks_bf16 = device.type == "cuda" and torch.cuda.get_device_capability(device)[0] < 8
     return "fp16" if lacks_bf16 else "bf16"
 
 
 def find_precision(trained: TrainStep) -> tuple[str, str]:
-    """Set the precision that is fastest on the slowest rank; return it, and a line that says why.
+    """Set the precision that is fastest on the slowest rank; return it and a log line.
 
-    Changes no weights and draws no numbers that training would. Every rank must call it.
+    A collective call; changes no weights and no random state.
     """
     recipe, ranks = trained.recipe, trained.ranks
     found = recipe.budget
@@ -40,7 +39,7 @@ def find_precision(trained: TrainStep) -> tuple[str, str]:
     recipe.budget = found
     half = half_of(ranks.device)
     seconds = dict.fromkeys(("fp32", half), float("inf"))
-    for measured in range(-1, ROUNDS):  # in turn, so that other work on the machine meets both; the first warms up
+    for measured in range(-1, ROUNDS):  # interleaved; the first round warms up
         for precision in seconds:
             trained.set_precision(precision)
             taken = _seconds(trained, batch)
@@ -57,7 +56,7 @@ def find_precision(trained: TrainStep) -> tuple[str, str]:
 
 
 def _seconds(trained: TrainStep, batch: Batch) -> float:
-    """Of a pass; infinite where it does not fit into memory, which sub-batches or a budget are found for later."""
+    """Seconds of a pass; infinite if it does not fit into memory."""
     device = trained.ranks.device
     try:
         if device.type == "cuda":
@@ -70,5 +69,5 @@ def _seconds(trained: TrainStep, batch: Batch) -> float:
     except (RuntimeError, MemoryError) as error:
         if not out_of_memory(error):
             raise
-    release(device)  # only now: the error's traceback holds the pass
+    release(device)  # after the handler: the traceback holds the tensors
     return float("inf")

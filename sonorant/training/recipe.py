@@ -1,4 +1,4 @@
-"""What the training loop must know of a model."""
+"""The interface between the training loop and a model."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,31 +20,30 @@ from sonorant.training.initial import Initial, Taken
 from sonorant.training.newcomers import Newcomers
 
 Tensors = dict[str, torch.Tensor]
-"""By name: losses, gradient norms, a part of the state."""
 
 
 @dataclass(frozen=True)
 class Term:
-    """One term of a loss: its weight and what its sum is divided by."""
+    """A term of a loss."""
 
     weight: float
     unit: str
-    """Name of a count of `Recipe.units`: the term's sum over the global batch is divided by the global count."""
+    """Count of `Recipe.units` by which the sum over the global batch is divided."""
 
 
 @dataclass(frozen=True)
 class Phase:
-    """A module trained by an optimizer of its own. A plain model has one phase, an adversarial one has two."""
+    """A module with its own optimizer. An adversarial training has two."""
 
     name: str
     module: nn.Module
-    """`forward(batch, step) -> dict of summed losses`, of `terms`; all its parameters get gradients."""
+    """`forward(batch, step)` -> summed losses by name; all parameters get gradients."""
     terms: dict[str, Term] = field(default_factory=dict)
-    """Of all losses there may be: a step may leave some out."""
+    """Of all possible losses."""
     begins: int = 0
-    """The optimizer step, from 0, before which the phase is left out."""
+    """First optimizer step of the phase, from 0."""
     newcomers: Newcomers | None = None
-    """Who learns alone in the first steps of a fine-tuning; None: nobody."""
+    """New speakers, trained alone in the first steps of a fine-tuning."""
 
 
 class Recipe(Protocol):
@@ -52,69 +51,64 @@ class Recipe(Protocol):
 
     @property
     def name(self) -> str:
-        """Kind of the model, as `model.json` names it."""
+        """Kind of the model in `model.json`."""
 
     @property
-    def config(self) -> TrainConfig:
-        """How to train it."""
+    def config(self) -> TrainConfig: ...
 
     @property
     def model(self) -> nn.Module:
-        """What is averaged, validated and saved."""
+        """Averaged, validated and saved."""
 
     @property
-    def store(self) -> FeatureStore:
-        """The features it learns from."""
+    def store(self) -> FeatureStore: ...
 
     @property
     def phases(self) -> list[Phase]:
-        """Trained one after the other on each micro-batch; the first one's loss is the run's loss."""
+        """Trained in order on each micro-batch; the first one's loss is the run's loss."""
 
     @property
-    def plan(self) -> Plan:
-        """Which utterances meet in which step."""
+    def plan(self) -> Plan: ...
 
     budget: int | None
-    """What a micro-batch of the plan may hold, in the recipe's own measure; None while it has to be found (`auto`)."""
+    """Size limit of a micro-batch in the recipe's unit; None until it is found (`auto`)."""
 
     @property
     def notes(self) -> list[str]:
-        """Lines that a person should read before this training starts."""
+        """Log lines before the training starts."""
 
     def budget_range(self, steps_an_epoch: int) -> tuple[int, int]:
-        """The smallest budget that holds every sample, and the largest (not below it) that leaves as many steps."""
+        """Smallest budget that holds every sample, and largest that leaves `steps_an_epoch` steps."""
 
     def heaviest(self) -> list[MicroBatch]:
-        """Micro-batches that take as much memory as any of the plan at the present budget."""
+        """Micro-batches that need the most memory of the plan."""
 
     @property
-    def seconds_per_frame(self) -> float:
-        """Turns frames into audio-seconds."""
+    def seconds_per_frame(self) -> float: ...
 
-    def dataset(self, batches: list[MicroBatch]) -> Dataset[Batch]:
-        """The tensors of these micro-batches."""
+    def dataset(self, batches: list[MicroBatch]) -> Dataset[Batch]: ...
 
     def units(self, batch: MicroBatch) -> dict[str, float]:
-        """Counts of a micro-batch, known from the plan alone; among them `frames` and `padded_frames`."""
+        """Counts of a micro-batch, from the plan alone, with `frames` and `padded_frames`."""
 
     def validation(self) -> list[MicroBatch]:
         """Fixed micro-batches of the validation split."""
 
     def losses(self, model: nn.Module) -> Phase:
-        """The losses to validate `model` (the EMA) with; the best checkpoint has the smallest weighted sum."""
+        """Losses to validate `model` (the EMA); the best checkpoint has the smallest weighted sum."""
 
     def write_sample(self, model: nn.Module, folder: Path) -> None:
-        """Write `mel.npz`, `sample.wav` and whatever else shows how `model` does into `folder`."""
+        """Write `mel.npz`, `sample.wav` and other samples of `model` to `folder`."""
 
     def start_from(self, initial: Initial) -> Taken:
-        """Take over the trained weights that fit, before the first step. Raises SonorantError if none does."""
+        """Copy the trained weights that fit. Raises SonorantError if none does."""
 
     def description(self) -> dict[str, Any]:
-        """The content of the trained model's `model.json`, without the provenance of the run."""
+        """Content of `model.json` without provenance."""
 
 
 def utterances_of(store: FeatureStore, split: str) -> np.ndarray:
-    """Indices int64 of the utterances of a split. Raises SonorantError if there are none, before training starts."""
+    """Indices int64 of a split. Raises SonorantError if it is empty."""
     items = store.indices(split)
     if not len(items):
         remedy = "add recordings or change prepare.validation and prepare.test"
@@ -129,11 +123,11 @@ def plan_of(
     make: Callable[[np.ndarray, int], list[MicroBatch]],
     fetch: Callable[[np.ndarray], None],
 ) -> Plan:
-    """The plan of a training on `items`, int64 indices into `store`: of the whole corpus, or by windows of shards.
+    """Plan of a training on `items` (int64): of the whole corpus, or by windows of shards.
 
     Args:
-        make: plans the micro-batches of some items in an epoch.
-        fetch: brings what is read of some items onto this machine.
+        make: items, epoch -> micro-batches.
+        fetch: downloads items.
     """
     if config.window_shards is None or not len(items):
 
@@ -153,6 +147,6 @@ def plan_of(
 
 
 def weighted(phase: Phase, losses: Tensors, totals: dict[str, float]) -> torch.Tensor:
-    """The scalar to minimise: each summed loss over its global count, weighted."""
+    """Weighted sum of the losses, each over its global count."""
     terms = [term.weight / totals[term.unit] * losses[name] for name, term in phase.terms.items() if name in losses]
     return torch.stack(terms).sum()

@@ -1,7 +1,4 @@
-"""The folder of a training; the one place that names its files.
-
-`job.json` says what is trained here. `metrics.jsonl` holds the run's figures, and feeds MLflow and plots.
-"""
+"""The folder of a training: `job.json`, `metrics.jsonl` (for MLflow and plots), status, checkpoints, samples."""
 
 import contextlib
 import fcntl
@@ -16,7 +13,7 @@ from sonorant.errors import SonorantError
 from sonorant.files import locked, read_json, take, write_json
 
 PATIENCE = 60.0
-"""Seconds that a starting trainer waits for one that is ending, which may have to finish its step and save."""
+"""Seconds that a starting trainer waits for one that is ending."""
 
 
 class RunDirectory:
@@ -31,24 +28,24 @@ class RunDirectory:
         self._lock: IO[str] | None = None
 
     def sub_batches(self, rank: int) -> Path:
-        """File of how much a rank whose memory ran out takes at once; on that rank's machine."""
+        """File with the largest sub-batch of a rank whose memory ran out, on its machine."""
         return self.path / "sub_batches" / f"rank-{rank}.json"
 
     def provenance(self) -> dict[str, Any]:
-        """The provenance in `job.json`, from when this training last began or ended; empty without one."""
+        """Provenance in `job.json`; empty without one."""
         return dict(read_json(self.job).get("provenance", {})) if self.job.exists() else {}
 
     def precision(self) -> str | None:
-        """What `keep_precision` has kept; None if nothing was."""
+        """As kept by `keep_precision`, or None."""
         path = self.path / "precision.json"
         return str(read_json(path)["precision"]) if path.exists() else None
 
     def keep_precision(self, precision: str) -> None:
-        """Note the precision that was found, for a training that is killed before its first checkpoint."""
+        """Keep the precision for a training that is killed before its first checkpoint."""
         write_json(self.path / "precision.json", {"precision": precision})
 
     def lock(self, patience: float | None = None) -> None:
-        """Become the only trainer here; wait up to `patience` seconds for another to end. Raises SonorantError."""
+        """Become the only trainer here. Raises SonorantError if another does not end within `patience` seconds."""
         lock = self._open_lock()
         deadline = time.monotonic() + (PATIENCE if patience is None else patience)
         while not take(lock):
@@ -63,10 +60,7 @@ class RunDirectory:
         self._lock.flush()
 
     def wait_until_free(self, say: Callable[[str], None]) -> None:
-        """Make the folder and return once no trainer is at work in it.
-
-        Such a trainer does the caller's work, for another execution: its result can then be used.
-        """
+        """Wait until no trainer is at work here; its result may be the one wanted."""
         with self._open_lock() as lock:
             if not take(lock):
                 say(f"waiting for the trainer that is at work in {self.path} (process {_owner(lock)})")
@@ -74,9 +68,7 @@ class RunDirectory:
 
     @contextlib.contextmanager
     def launching(self, say: Callable[[str], None]) -> Iterator[None]:
-        """Be the only one that starts trainers here, once no trainer is at work; ends with the process.
-
-        Between a launch and the moment in which a trainer has `lock` lie minutes on several nodes."""
+        """Be the only launcher here, once no trainer is at work: a trainer takes `lock` minutes after its launch."""
         self._open_lock().close()  # makes the folder
         told = f"waiting for another execution that trains in {self.path}"
         with locked(self.path / "launch.lock", lambda: say(told)):
@@ -84,7 +76,7 @@ class RunDirectory:
             yield
 
     def at_work(self) -> bool:
-        """Whether a trainer is at work here now; to ask creates nothing."""
+        """Whether a trainer is at work here; creates no file."""
         try:
             with (self.path / "lock").open(encoding="utf-8") as lock:
                 fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -103,23 +95,22 @@ class RunDirectory:
             raise SonorantError(f"{self.path}: cannot be written to ({error.strerror}); {remedy}") from None
 
     def write_status(self, state: str, step: int, message: str = "") -> None:
-        """`state` is running, stopped (may be resumed), finished or failed; `message` says why it ended, if not at its
-        last step."""
+        """`state`: running, stopped (may be resumed), finished or failed; `message`: reason of an early end."""
         write_json(self.path / "status.json", {"state": state, "step": step, "message": message, "time": time.time()})
 
     def fail(self, message: str) -> None:
-        """Leave `message` as the cause of the end, at the last known step; if the disk refuses even this, go on."""
+        """Write the status `failed` if the disk allows it."""
         with contextlib.suppress(OSError, SonorantError):
             self.write_status("failed", self.status()["step"], message)
 
     def status(self) -> dict[str, Any]:
-        """The last status, or state `absent`."""
+        """Last status, or state `absent`."""
         path = self.path / "status.json"
         return read_json(path) if path.exists() else {"state": "absent", "step": 0, "message": ""}
 
 
 class MetricsLog:
-    """Appends rows to `metrics.jsonl`; figures of a step that are there already, as after resuming, are left out."""
+    """Appends to `metrics.jsonl`; metrics of a step that are there already (after resuming) are left out."""
 
     def __init__(self, path: Path, say: Callable[[str], None] = print) -> None:
         self.path = path
@@ -128,16 +119,15 @@ class MetricsLog:
         self._file = path.open("a", encoding="utf-8")
 
     def write(self, step: int, metrics: dict[str, float]) -> None:
-        """Append the metrics of `step` that are not there yet."""
         new = {name: value for name, value in metrics.items() if (step, name) not in self.logged}
         if new:
             self._file.write(json.dumps({"step": step, "time": time.time(), "metrics": new}) + "\n")
             self._file.flush()
-        # A step is written once in a process: only what was there before may come again, and that once.
+        # Each step is written once per process.
         self.logged.difference_update((step, name) for name in metrics)
 
     def flush_to_disk(self) -> None:
-        """Make the rows survive a power cut before a later checkpoint does."""
+        """fsync before a checkpoint, which must not outlive its metrics."""
         os.fsync(self._file.fileno())
 
 
@@ -147,7 +137,7 @@ def _owner(lock: IO[str]) -> str:
 
 
 def read_metrics(path: Path, say: Callable[[str], None] = lambda message: None) -> list[dict[str, Any]]:
-    """All whole rows of a `metrics.jsonl`, none if it is absent; unreadable rows are named and left out."""
+    """Rows of a `metrics.jsonl`; unreadable ones are reported and left out."""
     if not path.exists():
         return []
     rows = []
