@@ -1,4 +1,4 @@
-"""A tiny corpus, really turned into features, and a process group of one."""
+"""Tiny feature stores, and a process group of one."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +21,7 @@ TEXTS = ("a red fox", "the blue sea", "seven old men", "go home now", "we like t
 
 @pytest.fixture(scope="session")
 def features(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A feature store of 20 utterances of tones that change with the text, of 1.0 to 1.6 s; 16 of them to train on."""
+    """20 utterances of tones, 1.0 to 1.6 s; 16 for training."""
     folder, random, rate = tmp_path_factory.mktemp("tiny"), np.random.default_rng(0), TINY.sample_rate
     utterances = []
     for number in range(20):
@@ -46,7 +46,7 @@ def features(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def alone(tmp_path: Path) -> Iterator[None]:
-    """This process as a process group of its own, for trainings that need no torchrun."""
+    """A process group of this process alone."""
     dist.init_process_group("gloo", init_method=f"file://{tmp_path}/group", rank=0, world_size=1)
     yield
     dist.destroy_process_group()
@@ -54,13 +54,13 @@ def alone(tmp_path: Path) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def tones(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """As `features`, of a synthetic corpus: a machine that only trains may lack the packages of the text frontend."""
+    """As `features`, without the packages of the text frontend."""
     return tiny_features(tmp_path_factory.mktemp("tones"))
 
 
 @pytest.fixture
 def alone_on_a_gpu(tmp_path: Path) -> Iterator[None]:
-    """The same as `join` makes it where there is a GPU; the test is skipped where there is none."""
+    """As `alone`, on a GPU; skipped without one."""
     if not torch.cuda.is_available():
         pytest.skip("needs a GPU")
     dist.init_process_group("cpu:gloo,cuda:nccl", init_method=f"file://{tmp_path}/group", rank=0, world_size=1)

@@ -1,4 +1,4 @@
-"""Faults by which ranks do not train together (`tests.support.faulty_worker`), and the error of each."""
+"""Planted faults of distributed training (`tests.support.faulty_worker`) and their errors."""
 
 import platform
 import re
@@ -23,11 +23,10 @@ CAUSES = {
     "uneven_shards": r"step 2 .* computed by no rank, utterance \d+ was dealt to rank 1",
     "loader_runs_dry": r"step 2: rank 1 .* ran out of data before the others",
 }
-"""What the error of each fault must say."""
 
 
 def faulty_job(features: Path, folder: Path, recipe: str = "acoustic") -> Job:
-    """A training of two steps an epoch, with a check at steps 1, 4, 8 and 12."""
+    """Two steps an epoch, checked at steps 1, 4, 8 and 12."""
     folder.mkdir()
     job = tiny_job(recipe, features, folder, steps=12, checkpoint_every=4, validate_every=12)
     job.write(folder / "job.json")
@@ -35,12 +34,12 @@ def faulty_job(features: Path, folder: Path, recipe: str = "acoustic") -> Job:
 
 
 def verdict(fault: str, code: int, output: str) -> tuple[bool, str]:
-    """Whether the training ended as it must with this fault, and its error."""
+    """Whether the training ended as expected, and its error."""
     said = sorted({line.removeprefix("error: ") for line in output.splitlines() if line.startswith("error: ")})
     if fault == "none":
         held = code == 0 and not said
     else:
-        # Of two worlds each speaks for itself, unless torchrun ends it for the other's error before.
+        # Two separate worlds: torchrun may end the second before it reports.
         most = 2 if fault == "wrong_world_size" else 1
         told = all(re.search(CAUSES[fault], error) and names_a_rank(error) for error in said)
         held = code != 0 and 1 <= len(said) <= most and told
@@ -48,5 +47,4 @@ def verdict(fault: str, code: int, output: str) -> tuple[bool, str]:
 
 
 def names_a_rank(error: str) -> bool:
-    """Whether an error names a rank, its machine and its device."""
     return re.search(rf"rank \d on {re.escape(platform.node())} \((cpu|cuda)", error) is not None

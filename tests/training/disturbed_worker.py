@@ -1,7 +1,4 @@
-"""A rank that is held up or short of memory, started by torchrun in the place of `sonorant.training.worker`.
-
-DISTURBED names what happens, a function below.
-"""
+"""`sonorant.training.worker` with a delay or a lack of memory; DISTURBED names a function below."""
 
 import io
 import os
@@ -25,8 +22,6 @@ from tests.support.trainings import SLOW_WRITE
 
 
 class Delayed(Dataset[Batch]):
-    """The batches of `whole`, each after `wait(its number)`."""
-
     def __init__(self, whole: Dataset[Batch], wait: Callable[[int], object]) -> None:
         self.whole, self.wait = whole, wait
 
@@ -39,7 +34,7 @@ class Delayed(Dataset[Batch]):
 
 
 class Exhausted(torch.autograd.Function):
-    """Runs out of memory on its way back, when the gradients of all that comes after it are there already."""
+    """Runs out of memory in backward, after later gradients are computed."""
 
     @staticmethod
     def forward(ctx, x):  # type: ignore[no-untyped-def]
@@ -51,7 +46,7 @@ class Exhausted(torch.autograd.Function):
 
 
 def held() -> None:
-    """The last rank takes no step after HELD_AT until it is told to stop: no signal comes too late to matter."""
+    """The last rank takes no step after HELD_AT until it is stopped."""
     take_step = Trainer.take_step
 
     def held_step(self: Trainer, *given: Any) -> Any:
@@ -64,12 +59,10 @@ def held() -> None:
 
 
 def impatient() -> None:
-    """The rank waits for the run directory only a moment."""
     run_directory.PATIENCE = 1.0
 
 
 def hanging_loader() -> None:
-    """Storage hangs for rank 1 in the second batch of its second epoch."""
     dataset = AcousticRecipe.dataset
 
     def hanging(self: AcousticRecipe, batches: list[MicroBatch]) -> Dataset[Batch]:
@@ -81,7 +74,6 @@ def hanging_loader() -> None:
 
 
 def slow_loader() -> None:
-    """Rank 1's loader is slow in its first SLOW_EPOCHS epochs."""
     dataset, epochs = AcousticRecipe.dataset, int(os.environ["SLOW_EPOCHS"])
 
     def slow(self: AcousticRecipe, batches: list[MicroBatch]) -> Dataset[Batch]:
@@ -93,7 +85,7 @@ def slow_loader() -> None:
 
 
 def scarce_passes() -> None:
-    """Rank 1 fails in passes over more than SCARCE_LIMIT values of mels: backward, over twice as many forward."""
+    """Rank 1 runs out of memory above SCARCE_LIMIT mel values in backward, twice as many in forward."""
     forward, limit = AcousticLosses.forward, scarce()
 
     def passed(self: AcousticLosses, batch: Batch, step: int) -> dict[str, torch.Tensor]:
@@ -112,7 +104,7 @@ def scarce_passes() -> None:
 
 
 def scarce_address_space() -> None:
-    """The kernel really refuses rank 1 more than SCARCE_LIMIT MiB beyond what there is at the first step."""
+    """Limit rank 1's address space to SCARCE_LIMIT MiB above the first step's."""
     forward, limit = AcousticLosses.forward, scarce()
 
     def limited(self: AcousticLosses, batch: Batch, step: int) -> dict[str, torch.Tensor]:
@@ -126,14 +118,12 @@ def scarce_address_space() -> None:
 
 
 def scarce_budget() -> None:
-    """A budget above SCARCE_LIMIT does not fit rank 1."""
     peak_of, limit = memory._peak_of, scarce()
     if os.environ["RANK"] == "1":
         memory._peak_of = lambda trained, trial: None if trial > limit else peak_of(trained, trial)
 
 
 def scarce() -> int:
-    """SCARCE_LIMIT. At the end of such trainings it is said whether the ranks were kept together."""
     train = Trainer.train
 
     def compared(self: Trainer) -> str:
@@ -159,14 +149,12 @@ class SlowFile(io.FileIO):
 
 
 class SlowPath(type(Path())):  # type: ignore[misc]
-    """Opens as a slow file."""
-
     def open(self, mode: str = "wb") -> SlowFile:
         return SlowFile(self, mode)
 
 
 def slow_disk() -> None:
-    """Checkpoints are written slowly, so that a kill can hit a write in the middle."""
+    """Slow checkpoints, so that a kill can hit a write."""
 
     @contextmanager
     def slow_atomic_file(path: Path) -> Iterator[Path]:
@@ -192,6 +180,6 @@ DISTURBANCES: dict[str, Callable[[], None]] = {
 
 
 if __name__ == "__main__":
-    trainer.STEPS_LOADED = 1  # they disturb the loader of an epoch
+    trainer.STEPS_LOADED = 1
     DISTURBANCES[os.environ["DISTURBED"]]()
     worker.main()

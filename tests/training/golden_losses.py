@@ -1,8 +1,6 @@
-"""The first losses of each recipe on a tiny corpus, kept in golden_losses.json: they move when the mathematics moves.
+"""The first losses of each recipe on a tiny corpus, kept in golden_losses.json.
 
-    python -m tests.training.golden_losses --write
-
-renews those of recipes whose VERSION is not the one they were kept with, and of recipes that are new.
+`--write` renews recipes that are new or have another VERSION.
 """
 
 import argparse
@@ -36,16 +34,15 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "language_model": ("language_model", {}),
     "language_model, aligned by neighbours": ("language_model", {"prior_kernel": 3}),
 }
-"""Recipe and changes to the tiny training's settings."""
 TOLERANCE = {"fp32": 1e-3, "bf16": 1e-2}
-"""By precision, relative. Between AVX-512, AVX2 and SSE4.1 fp32 differs by 6e-5 at most, bf16 by 8e-4."""
+"""By precision, relative. Between AVX-512, AVX2 and SSE4.1, fp32 differs by up to 6e-5, bf16 by 8e-4."""
 
 
 Rows = list[dict[str, float]]
 
 
 def losses_of(case: str, precision: str, features: Path) -> Rows:
-    """The losses of the first steps; gradient norms of waveform models differ by half between CPUs."""
+    """Losses of the first steps; gradient norms of waveform models differ by half between CPUs."""
     kind, changes = CASES[case]
     trained = step_of(kind, features, precision=precision, **changes)
     rows = []
@@ -56,7 +53,6 @@ def losses_of(case: str, precision: str, features: Path) -> Rows:
 
 
 def differ(kept: Rows, found: Rows, tolerance: float) -> bool:
-    """Whether a figure is not the one that was kept, relative to it."""
     return [row.keys() for row in kept] != [row.keys() for row in found] or any(
         abs(new[name] - old) > tolerance * abs(old)
         for row, new in zip(kept, found, strict=True)
@@ -65,7 +61,6 @@ def differ(kept: Rows, found: Rows, tolerance: float) -> bool:
 
 
 def main() -> None:
-    """Compare or write the list."""
     parser = argparse.ArgumentParser(prog="python -m tests.training.golden_losses", description=__doc__)
     parser.add_argument("--write", action="store_true", help="renew what was kept with another VERSION")
     write = parser.parse_args().write

@@ -1,4 +1,4 @@
-"""Discriminators judge a random window of each segment: the same of both signals, anywhere, or all of a short one."""
+"""Discriminators judge the same random window of both signals, or all of a short one."""
 
 from pathlib import Path
 
@@ -50,7 +50,7 @@ def test_discriminators_hear_only_their_window(features: Path, alone: None) -> N
 
 
 def test_the_proof_hears_the_windows_that_the_step_hears(features: Path, alone: None) -> None:
-    """With others a training of one process was refused: its gradients were 2 % off their own average."""
+    """With other windows the gradients differ by 2 % and the proof fails."""
     changes = {"adversarial": True, "adversarial_frames": 10, "adversarial_width": 4}
     trained = step_of("vocoder", features, **changes)
     planned, loaded = batches_of(trained.recipe)

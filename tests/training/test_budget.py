@@ -1,4 +1,4 @@
-"""A budget found by running: it fits, it is the same on all ranks, and a resumed run keeps it."""
+"""The measured budget fits, is equal on all ranks, and survives a resume."""
 
 import os
 from pathlib import Path
@@ -45,7 +45,7 @@ def test_a_budget_found_leaves_an_epoch_its_steps_and_the_weights_as_they_were(
 def test_the_budget_stays_below_what_is_allowed_and_comes_close(
     allowed: float, features: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a device whose memory is what passes really keep for their backward: a fixed part and the tensors saved."""
+    """Memory: a fixed part plus the tensors saved for backward."""
     trained = step_of("acoustic", features, **AUTO["acoustic"], micro_batches_per_step=1)
     chosen, kept = trained.recipe, SavedTensors(trained, fixed=2_000_000)
     chosen.budget, largest = chosen.budget_range(1)
@@ -63,7 +63,7 @@ def test_the_budget_stays_below_what_is_allowed_and_comes_close(
 def test_a_trial_that_took_too_much_is_followed_by_a_smaller_one(
     features: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Memory that grows unevenly, as an allocator's does: a third more above five times the smallest budget."""
+    """Memory grows by a third more above five times the smallest budget."""
     trained = step_of("acoustic", features, **AUTO["acoustic"], micro_batches_per_step=1)
     smallest, largest = trained.recipe.budget_range(1)
     assert largest > 9 * smallest
@@ -78,7 +78,7 @@ def test_a_trial_that_took_too_much_is_followed_by_a_smaller_one(
 
 
 class SavedTensors:
-    """Counts the bytes that passes of `trained` save for their backward."""
+    """Count the bytes saved for backward."""
 
     def __init__(self, trained: TrainStep, fixed: int) -> None:
         self.trained, self.fixed, self.peak, self.largest = trained, fixed, fixed, 0
@@ -152,5 +152,5 @@ def test_a_budget_is_logged_with_padding_and_memory_and_a_resumed_run_keeps_it(f
     state = newest_state(tmp_path)
     assert state["budget"] == chosen.budget
     newest = checkpoint.existing(RunDirectory(tmp_path).checkpoints)[0]
-    checkpoint.save(newest, {**state, "budget": 777})  # as if found on a machine with other memory
+    checkpoint.save(newest, {**state, "budget": 777})
     assert trained().budget == 777

@@ -1,5 +1,4 @@
-"""The codec is trained by the vocoder's recipe; its own are gradients through the codes, and codes that come to be
-used."""
+"""The codec's recipe: gradients through the codes, and use of the codebooks."""
 
 from dataclasses import asdict
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What goes wrong around a training ends it in one line, and what it had learned survives."""
+"""A failed training ends in one line and keeps its checkpoints."""
 
 import dataclasses
 import os
@@ -17,12 +17,11 @@ from tests.support.trainings import Training
 from tests.training.trainings import newest_state
 
 LESS_THAN_A_CHECKPOINT = 100_000
-"""Bytes."""
 
 
 @pytest.fixture(scope="module")
 def half(features: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Run directory of a training of 4 of its steps."""
+    """Run directory after 4 steps."""
     training = Training("acoustic", features, tmp_path_factory.mktemp("half"), steps=4)
     training.finish()
     return training.run.path
@@ -30,7 +29,7 @@ def half(features: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of one MB, mounted for this test."""
+    """A mounted file system of one MB."""
     disk = tmp_path / "disk"
     disk.mkdir()
     if sys.platform != "linux" or os.geteuid() != 0:
@@ -43,7 +42,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 class Continued(Training):
-    """The half-trained training, in `folder`, with four more steps to go."""
+    """The half-trained training with four more steps."""
 
     def __init__(self, features: Path, half: Path, folder: Path) -> None:
         shutil.copytree(half, folder / "run")
@@ -54,7 +53,7 @@ class Continued(Training):
         return {path.name: path.read_bytes() for path in self.run.checkpoints.iterdir()}
 
     def assert_nothing_is_lost(self, cause: str | None = None) -> None:
-        """The old checkpoints are there, no part of a new one is, and the status says why."""
+        """Old checkpoints remain, no partial new one, and the status has the cause."""
         assert self.contents() == self.before
         status = self.run.status()
         assert cause is None or (status["state"] == "failed" and cause in status["message"]), status
@@ -65,7 +64,7 @@ class Continued(Training):
 
 
 def test_a_file_that_may_not_grow_leaves_the_last_checkpoint(features: Path, half: Path, tmp_path: Path) -> None:
-    """A quota; works on every system."""
+    """A quota."""
     training = Continued(features, half, tmp_path / "t")
     assert len(training.before["step-00000004.ckpt"]) > LESS_THAN_A_CHECKPOINT
     limits = (LESS_THAN_A_CHECKPOINT, LESS_THAN_A_CHECKPOINT)
@@ -78,7 +77,7 @@ def test_a_file_that_may_not_grow_leaves_the_last_checkpoint(features: Path, hal
 @pytest.mark.long
 @pytest.mark.parametrize("left", [20_000, 0])
 def test_a_full_disk_leaves_the_last_checkpoint(left: int, features: Path, half: Path, small_disk: Path) -> None:
-    """With room for a few lines of metrics but no checkpoint, and without any."""
+    """With room for a few lines of metrics, and with none."""
     training = Continued(features, half, small_disk)
     training.output, training.job_file = small_disk.parent / "output.txt", small_disk.parent / "job.json"
     filler = small_disk / "filler"
@@ -96,7 +95,7 @@ def test_a_full_disk_leaves_the_last_checkpoint(left: int, features: Path, half:
 
 @pytest.mark.long
 def test_a_read_only_run_directory_is_named(features: Path, half: Path, tmp_path: Path) -> None:
-    """A read-only mount, which stops root too."""
+    """A read-only mount stops root too."""
     training = Continued(features, half, tmp_path / "t")
     run = str(training.run.path)
     if os.geteuid() != 0 or subprocess.run(["mount", "--bind", run, run], capture_output=True).returncode:

@@ -1,4 +1,4 @@
-"""A recipe whose mathematics moved has another VERSION: else old trainings would go on under it."""
+"""Changed mathematics needs a new VERSION of the recipe."""
 
 import json
 from pathlib import Path

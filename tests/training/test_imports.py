@@ -1,4 +1,4 @@
-"""Training needs torch, numpy and soundfile, and nothing else that the pipeline brings."""
+"""Training imports torch, numpy, soundfile and no other part of the pipeline."""
 
 import subprocess
 import sys

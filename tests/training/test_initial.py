@@ -1,4 +1,4 @@
-"""Fine-tuning starts where the trained model stopped; misfits are listed by name; nonsense is refused."""
+"""Fine-tuning from a trained model; mismatches are named."""
 
 import json
 import shutil
@@ -29,7 +29,7 @@ def trained(kind: str, features: Path, run: Path, /, **changes: Any) -> Trainer:
 
 
 def with_speakers(features: Path, to: Path, speakers: list[str], symbols: list[str] | None = None) -> Path:
-    """A copy of the store whose utterances are the named speakers' in turn, with other statistics of the mel."""
+    """A copy of the store with these speakers in rotation and other mel statistics."""
     shutil.copytree(features, to)
     header = json.loads((to / "header.json").read_text())
     edit_index(

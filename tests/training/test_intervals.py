@@ -1,4 +1,4 @@
-"""Intervals cover what they should, and a paired difference forgets what both systems share."""
+"""Coverage of the intervals; paired differences."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from sonorant.training.intervals import bootstrap, check_enough, rate, wilson_in
 
 
 def test_the_interval_covers_the_true_rate_as_often_as_it_says() -> None:
-    """100 corpora of 160 sentences whose true word error rate is 20 %: about 95 intervals hold it."""
+    """100 corpora of 160 sentences, true word error rate 20 %: about 95 intervals contain it."""
     random = np.random.default_rng(0)
     held = 0
     for _ in range(100):
@@ -32,7 +32,7 @@ def test_a_paired_difference_is_blind_to_what_is_hard_for_both() -> None:
     random = np.random.default_rng(0)
     words = np.full(160, 10)
     hard = random.integers(0, 8, size=160)
-    worse = hard + (np.arange(160) % 2)  # half an error a sentence more: 5 points
+    worse = hard + (np.arange(160) % 2)  # half an error a sentence: 5 points
     low, high = bootstrap(rate, worse - hard, words, resamples=1000)
     assert low <= 5.0 <= high
     assert high - low < 2
@@ -62,5 +62,5 @@ def test_no_runaway_at_all_has_an_interval_that_narrows_with_the_sentences() -> 
     ("events", "trials", "low", "high"), [(5, 50, 0.0435, 0.2136), (10, 20, 0.2993, 0.7007), (20, 20, 0.8389, 1.0)]
 )
 def test_intervals_are_those_of_the_formula(events: int, trials: int, low: float, high: float) -> None:
-    """Computed by hand from Wilson's formula with z = 1.96."""
+    """Wilson's formula by hand, z = 1.96."""
     assert wilson_interval(events, trials) == pytest.approx((low, high), abs=1e-3)

@@ -1,4 +1,4 @@
-"""An idle, slow or overheated rank is named once in a training."""
+"""An idle, slow or hot rank is named once."""
 
 import re
 from pathlib import Path

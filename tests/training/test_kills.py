@@ -1,8 +1,7 @@
-"""Trainings killed with SIGKILL at random steps end with the bits of undisturbed ones.
+"""Trainings killed at random steps end bit-identical to undisturbed ones.
 
-All processes at once, one rank, or in the middle of writing a checkpoint. Each training is also stopped once with
-SIGTERM. Some train by windows of shards: the disturbed one then reads from an object store, through a cache smaller
-than the corpus. `SONORANT_KILLS=20` kills each training twenty times.
+Kills hit all processes, one rank, or a write of a checkpoint; each training is also stopped once with SIGTERM.
+`SONORANT_KILLS=20` kills each training twenty times.
 """
 
 import os
@@ -34,36 +33,29 @@ from tests.support.waiting import PATIENCE
 
 STEPS_PER_KILL = 10
 KILLS = int(os.environ.get("SONORANT_KILLS", "3"))
-"""Of each training, of each kind in turn."""
 WINDOW = 2
-"""Shards."""
 KINDS = ("all processes", "one rank", "inside a write")
 PARTS = ("weights", "average", "optimizers", "saved_model", "best", "curve")
 
 
 @dataclass
 class Case:
-    """A training and what was done to it."""
-
     kind: str
     processes: int
     changes: dict[str, Any]
     bucket: bool = False
-    """Whether the disturbed training reads from an object store."""
     kills: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
     stop: dict[str, Any] = field(default_factory=dict)
     end: dict[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
-        """For the report."""
         changes = (f"{key} {value}" if value is not True else key for key, value in self.changes.items())
         where = " from a bucket" if self.bucket else ""
         return f"{self.kind} {' '.join(changes)}{where}, {self.processes} process{'es' if self.processes > 1 else ''}"
 
 
 def cases() -> list[Case]:
-    """Every recipe, one and two processes, fp32 and bf16; the adversarial vocoder has two optimizers."""
     return [
         Case("acoustic", 1, {"precision": "fp32"}),
         Case("vocoder", 1, {"precision": "bf16", "adversarial": True}),
@@ -77,26 +69,23 @@ def cases() -> list[Case]:
 
 
 def training_of(case: Case, features: Path, folder: Path, steps: int) -> Training:
-    """A training in a folder of its own."""
     every: dict[str, Any] = {"checkpoint_every": 4, "validate_every": 15, "log_every": 1}
     return Training(case.kind, features, folder, **case.changes, steps=steps, **every)
 
 
 def start_until(training: Training, case: Case, step: int, **variables: str) -> subprocess.Popen[bytes]:
-    """Start or resume the training; return when it has logged `step`."""
+    """Start or resume; return when `step` is logged."""
     agent = training.start(case.processes, before=None, **variables)
     training.wait_for(lambda: max(logged_steps(training), default=0) >= step, agent)
     return agent
 
 
 def logged_steps(training: Training) -> list[int]:
-    """Steps with a training row, in the order of the log."""
     return [row["step"] for row in read_metrics(training.run.metrics) if "train/loss" in row["metrics"]]
 
 
 def kill(training: Training, case: Case, kind: str, step: int, dice: random.Random) -> bool:
-    """Start the training, kill it with SIGKILL after `step`, and wait until all its processes have ended; whether it
-    was hit as planned."""
+    """Kill the training after `step` and wait for all processes; return whether the kill hit as planned."""
 
     def unfinished_write() -> bool:
         return any(training.run.checkpoints.glob(".*.ckpt.*.tmp"))
@@ -119,7 +108,6 @@ def kill(training: Training, case: Case, kind: str, step: int, dice: random.Rand
 
 
 def stop(training: Training, case: Case, step: int) -> dict[str, Any]:
-    """Start the training and stop it with SIGTERM after `step`; how it ended."""
     agent = start_until(training, case, step)
     start = time.monotonic()
     agent.send_signal(signal.SIGTERM)
@@ -132,9 +120,7 @@ def stop(training: Training, case: Case, step: int) -> dict[str, Any]:
 
 
 def disturb(case: Case, features: Path, bucket: Path | None, folder: Path, kills: int, first: int, seed: int) -> Case:
-    """Train twice, once undisturbed and once with `kills` kills (of each kind in turn, from `first` on) and a stop;
-    compare the ends. `bucket`: the features in an object store, from which the disturbed one reads if its case says so.
-    """
+    """Train undisturbed and with `kills` kills (kinds in rotation from `first`) and a stop; compare the ends."""
     dice = random.Random(seed)
     steps = STEPS_PER_KILL * (kills + 2)
     peace = training_of(case, features, folder / "peace", steps)
@@ -152,7 +138,7 @@ def disturb(case: Case, features: Path, bucket: Path | None, folder: Path, kills
 
 
 def compare(peace: Training, disturbed: Training, last: int) -> dict[str, Any]:
-    """Which parts of the two ends are bit-identical, and how the logs differ."""
+    """Which parts of the ends are bit-identical, and how the logs differ."""
     both = (peace, disturbed)
     one, other = map(_newest, both)
     saved = [torch.load(training.folder / "model/weights.pt", weights_only=True) for training in both]
@@ -171,7 +157,6 @@ def compare(peace: Training, disturbed: Training, last: int) -> dict[str, Any]:
 
 
 def identical(one: Any, other: Any) -> bool:
-    """Whether two nested states are bit-identical."""
     if isinstance(one, torch.Tensor):
         return bool(torch.equal(one, other)) and one.dtype == other.dtype
     if isinstance(one, dict):
@@ -183,7 +168,7 @@ def identical(one: Any, other: Any) -> bool:
 
 @contextmanager
 def features_in_a_bucket(features: Path, folder: Path) -> Iterator[Path]:
-    """The same features in an object store, read through a cache that holds less than all of them."""
+    """The features in an object store, with a cache smaller than the corpus."""
     sizes = [path.stat().st_size for path in Path(FeatureStore.open(features).place.store).glob("objects/*/*")]
     room = max(sizes) + sum(sizes) // 3
     assert room < sum(sizes)
@@ -200,7 +185,7 @@ def features_in_a_bucket(features: Path, folder: Path) -> Iterator[Path]:
 
 
 def other_world_size(features: Path, folder: Path) -> dict[str, float]:
-    """Train half on two processes and half on one; the largest relative differences from a training on one."""
+    """Train half on two processes, half on one; the largest relative differences from one process."""
     case = Case("acoustic", 2, {"precision": "fp32", "micro_batches_per_step": 4})
     alone, changed = (training_of(case, features, folder / name, 40) for name in ("alone", "changed"))
     alone.finish(1)
@@ -213,7 +198,6 @@ def other_world_size(features: Path, folder: Path) -> dict[str, float]:
 
 
 def _newest(training: Training) -> dict[str, Any]:
-    """Its last checkpoint."""
     return checkpoint.load(checkpoint.existing(training.run.checkpoints)[0])
 
 

@@ -1,4 +1,4 @@
-"""What the codec language model learns from: pointers that reach the end, targets that are the codes, prompts."""
+"""Training of the codec language model: pointers, targets, prompts."""
 
 import shutil
 from dataclasses import replace
@@ -47,8 +47,8 @@ def test_a_pointer_visits_the_phonemes_in_order_and_has_left_the_last_when_the_f
     generator = torch.Generator().manual_seed(3)
     tokens_B = torch.tensor([9, 4, 7])
     durations_BN = torch.randint(1, 9, (3, 9), generator=generator) * (torch.arange(9) < tokens_B[:, None])
-    durations_BN[0, :3] = 1  # shorter than a code frame: some must be passed over
-    durations_BN[2, 3:7] = 1  # or left before their time, to be at the end in time
+    durations_BN[0, :3] = 1  # shorter than a code frame: some are skipped
+    durations_BN[2, 3:7] = 1  # or left early, to reach the end in time
     frames_B = -(-durations_BN.sum(1) // STRIDE)
     steps = int(frames_B.max()) + 1
     path_BT = pointers(durations_BN, tokens_B, frames_B, STRIDE, most_advance, steps)
@@ -56,7 +56,7 @@ def test_a_pointer_visits_the_phonemes_in_order_and_has_left_the_last_when_the_f
     for path_T, tokens, frames, durations_N in zip(path_BT, tokens_B, frames_B, durations_BN, strict=True):
         assert path_T[0] == 0 and (path_T[frames:] == tokens).all() and (path_T[:frames] < tokens).all()
         assert (path_T.diff() >= 0).all() and (path_T.diff() <= most_advance).all()
-        if most_advance == 3:  # then it is where the search says, but for the first frame
+        if most_advance == 3:
             owner = torch.repeat_interleave(torch.arange(9), durations_N)
             middle = (torch.arange(1, int(frames)) * STRIDE + STRIDE // 2).clamp(max=len(owner) - 1)
             assert torch.equal(path_T[1:frames], owner[middle])
@@ -106,7 +106,7 @@ def test_targets_are_the_codes_and_corruption_touches_inputs_alone(features: Pat
         advances_T = second.advances_BT[row]
         assert int(advances_T[: len(codes_FG)].sum()) == clean.store.tokens_count[item]
         assert (advances_T[len(codes_FG) :] == -1).all()
-    # As validation and int8's judge do it: the model alone knows its mode.
+    # As in validation: only the model's mode differs.
     wrapped = corrupted.losses(corrupted.model.eval()).module
     assert isinstance(wrapped, LanguageModelLosses)
     judged = wrapped.predict(batch)
@@ -124,7 +124,7 @@ def test_without_a_pointer_the_last_frame_advances_and_no_other(features: Path) 
 @torch.no_grad()
 @pytest.mark.parametrize("changes", [{}, {"text": "both", "prompt_frames": 4, "attention": "sliding"}], ids=str)
 def test_what_is_learned_is_what_decoding_would_say_to_the_last_code(features: Path, changes: dict) -> None:
-    """Step by step with a cache, told what the training tells: the steps that complete the late codebooks too."""
+    """Step by step with a cache and forced codes, including the late codebooks."""
     of = recipe(features, **changes)
     model, fed, rows = of.model.eval(), list[tuple[torch.Tensor, ...]](), torch.arange(4)
     with model.register_forward_pre_hook(lambda _, arguments: fed.append(arguments)):
@@ -150,7 +150,7 @@ def test_targets_are_smoothed_in_training_alone(features: Path) -> None:
 
 
 def test_a_loss_is_the_same_however_utterances_are_batched(features: Path) -> None:
-    """A sum over the plan's counts: rows apart, with less padding, add up to the rows together."""
+    """Rows apart, with less padding, add up to the rows together."""
     of = recipe(features, corruption=0.0)
     items = of.items[:4].tolist()
     with torch.no_grad():
@@ -171,7 +171,7 @@ def test_durations_that_are_given_are_used(features: Path) -> None:
     batch = batch_of(of, of.items[:2].tolist())
     found = losses(of).predict(batch).durations_BN
     last = batch["token_lengths"] - 1
-    other = (torch.arange(found.shape[1]) < last[:, None]).to(found.dtype)  # a frame each, and the last has the rest
+    other = (torch.arange(found.shape[1]) < last[:, None]).to(found.dtype)
     other[torch.arange(2), last] = batch["mel_lengths"] - last
     said = losses(of).predict(batch | {"durations": other})
     assert torch.equal(said.durations_BN, other)
@@ -194,7 +194,7 @@ def test_prompts_are_pieces_of_other_utterances_of_the_speaker_and_drawn_anew_ea
         assert not length or any((window.swapaxes(1, 2) == prompt).all((1, 2)).any() for window in windows)
         seen.add((length, prompt.tobytes()))
         lengths.append(length)
-    assert len(seen) > 6 and set(lengths) == set(range(7))  # codes of a codec that has not learned hardly change
+    assert len(seen) > 6 and set(lengths) == set(range(7))
     assert 8 <= lengths.count(0) <= 32, "a voice must speak without a prompt too"
 
 

@@ -1,4 +1,4 @@
-"""The learning rate follows the batch, on any machine and after any resume; fp16 clips by a norm of its own."""
+"""The learning rate follows the batch; fp16 has its own clipping norm."""
 
 import math
 from dataclasses import asdict, replace
@@ -25,7 +25,7 @@ BUDGETS = ("frames_per_micro_batch", "segments_per_micro_batch")
 
 
 def of_the_project(kind: str, changes: dict[str, Any]) -> tuple[TrainConfig, int]:
-    """The settings of params.yaml with `changes`, and the budget among them."""
+    """Settings of params.yaml with `changes`, and the budget."""
     section = f"train_{kind}"
     train = yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))[section]
     train |= {key.split(".")[1]: value for key, value in changes.items() if key.startswith(f"{section}.")}
@@ -36,7 +36,7 @@ def of_the_project(kind: str, changes: dict[str, Any]) -> tuple[TrainConfig, int
 @pytest.mark.parametrize("file", [None, "corpora/recordings.yaml"])
 @pytest.mark.parametrize("kind", RECIPES)
 def test_the_project_trains_at_the_rate_that_it_sets_to_the_bit(kind: str, file: str | None) -> None:
-    """Whoever changes a budget in these files chooses anew what batch their learning rate is for."""
+    """A changed budget needs a new reference batch for its learning rate."""
     found = yaml.safe_load((ROOT / file).read_text(encoding="utf-8"))["families"].values() if file else [{}]
     changes = {key: value for family in found for key, value in family.items()}
     config, budget = of_the_project(kind, changes)
@@ -51,7 +51,7 @@ def test_the_project_trains_at_the_rate_that_it_sets_to_the_bit(kind: str, file:
 @pytest.mark.parametrize(("scaling", "factor"), [("square_root", 2.0), ("linear", 4.0)])
 @pytest.mark.parametrize(("times", "micro_batches"), [(4, 1), (1, 4), (2, 2)])
 def test_four_times_the_batch_is_twice_the_rate(times: int, micro_batches: int, scaling: str, factor: float) -> None:
-    """Whether micro-batches are larger, or there are more of them for more processes."""
+    """By larger micro-batches or by more of them."""
     config, budget = of_the_project("acoustic", {"train_acoustic.learning_rate_scaling": scaling})
     larger = replace(config, micro_batches_per_step=micro_batches * config.micro_batches_per_step)
     for step in (0, 50, 700):
@@ -77,7 +77,7 @@ def weights_after(trained: TrainStep, steps: int = 2) -> torch.Tensor:
 
 @pytest.mark.parametrize(("kind", "own"), [("acoustic", 400), ("vocoder", 2)])
 def test_steps_are_taken_at_the_rate_of_the_batch(kind: str, own: int, features: Path) -> None:
-    """Of 2 micro-batches of 800 frames, or of 4 segments: four times what the rate is for."""
+    """2 micro-batches of 800 frames or of 4 segments: four times the reference batch."""
     followed, told = step_of(kind, features, learning_rate_batch=own), step_of(kind, features, learning_rate=4e-3)
     assert followed.config.learning_rate == 2e-3
     assert torch.equal(weights_after(followed), weights_after(told))
@@ -119,7 +119,6 @@ def test_a_rate_that_stays_is_said_too(
 def test_a_resumed_run_keeps_its_rate_where_memory_allows_another_batch(
     features: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its checkpoint knows the budget: what is found on another machine moves neither plan nor rate."""
     found = iter([400, 700, 700])
 
     def find(trained: TrainStep, share: float) -> int:
@@ -174,13 +173,13 @@ def test_settings_that_move_no_rate_name_no_other_run_directory() -> None:
 def test_fp16_clips_by_its_own_norm_and_only_fp16(
     precision: str, clip_norm_fp16: float | None, norm: float, features: Path
 ) -> None:
-    """A scaler of 65536 is in use: what is clipped is the gradient itself. A plain optimizer shows how long it was."""
+    """With a scale of 65536 the unscaled gradient is clipped, as a plain optimizer shows."""
     trained = step_of("acoustic", features, clip_norm=0.1, clip_norm_fp16=clip_norm_fp16)
     trained.scaler = torch.amp.GradScaler("cpu", init_scale=65536.0)
     trained.optimizers = {"acoustic": torch.optim.SGD(trained.recipe.model.parameters(), lr=1.0)}
     before = weights_after(trained, steps=0)
     trained.gradients(0, *batches_of(trained.recipe))
-    trained.precision = precision  # of the clipping alone: a CPU trains in no fp16
+    trained.precision = precision  # CPUs do not train in fp16
     trained.update(0)
     moved = weights_after(trained, steps=0) - before
     assert float(moved.norm()) == pytest.approx(norm, rel=1e-3)

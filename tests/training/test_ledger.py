@@ -1,4 +1,4 @@
-"""The ledger's hash tells plans apart as their samples do, and it builds no more plans than it must."""
+"""The ledger's hash distinguishes plans, and no extra plan is built."""
 
 from typing import Any
 
@@ -16,8 +16,6 @@ ONE = Ranks(0, 1, 0, torch.device("cpu"))
 
 
 class Alone(Ranks):
-    """A rank without peers, and without a process group."""
-
     def gather(self, value: Any) -> list[Any]:
         return [value]
 
@@ -40,7 +38,7 @@ def test_hashes_are_equal_where_the_samples_of_each_step_are(
 
 
 class Counted:
-    """Plans epochs of 300 utterances and counts how often it was asked to."""
+    """Plan epochs of 300 utterances and count the plans."""
 
     def __init__(self, shuffles: bool = True) -> None:
         self.built, self.shuffles = 0, shuffles
@@ -84,7 +82,7 @@ WINDOWS = 5
 
 @pytest.mark.parametrize("shuffles", [True, False])
 def test_windows_are_compared_with_themselves_in_later_epochs(shuffles: bool) -> None:
-    """A window differs from the next one also where nothing is ever reshuffled."""
+    """Windows differ even without shuffling."""
 
     def planned(number: int) -> list[MicroBatch]:
         items = np.arange(60) + 60 * (number % WINDOWS)

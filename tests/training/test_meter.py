@@ -1,4 +1,4 @@
-"""Where a step's time goes, and which cause is named for a loader that is waited for."""
+"""Shares of a step's time, and the cause of a slow loader."""
 
 import json
 import re
@@ -93,13 +93,13 @@ def test_each_of_several_processes_has_a_loss_curve_and_one_alone_has_none(featu
             losses = [row[name] for name in sorted(row) if name.startswith("train/loss_by_rank/")]
             if processes == 1:
                 assert losses == []
-            else:  # as many segments in each micro-batch; the third process has nothing to do
+            else:  # the third process has nothing to do
                 assert len(losses) == 2 and losses[0] != losses[1]
                 assert row["train/loss"] == pytest.approx(sum(losses) / 2)
 
 
 class Slow(AcousticRecipe):
-    """Whose batches take long, in one of two ways."""
+    """Slow batches, in one of two ways."""
 
     reads = False
 
@@ -158,7 +158,7 @@ def test_a_trace_of_steps_that_are_not_trained_is_refused(features: Path, tmp_pa
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_a_gpus_own_clock_times_what_the_host_does_not_wait_for() -> None:
     matrix = torch.ones(4096, 4096, device="cuda")
-    (matrix @ matrix).sum().item()  # the first product loads libraries, on the host
+    (matrix @ matrix).sum().item()  # the first product loads libraries
     watch = Stopwatch(torch.device("cuda"))
     with watch("forward"):
         for _ in range(50):

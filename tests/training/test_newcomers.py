@@ -1,4 +1,4 @@
-"""Speakers added later: first their embeddings learn alone, the others stay to the bit; it resumes to the bit too."""
+"""Added speakers: only their embeddings train at first, and other weights stay bit-identical."""
 
 from pathlib import Path
 from typing import Any
@@ -25,20 +25,20 @@ STEPS = 4
 
 @pytest.fixture(scope="module")
 def three(features: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The features of s0 and s1 with a new speaker among them."""
+    """The features of s0 and s1 with a third speaker."""
     return with_speakers(features, tmp_path_factory.mktemp("three") / "features", ["new", "s0", "s1"])
 
 
 def base(kind: str, features: Path) -> Initial:
-    """A model that knows s0 and s1; its weights are random, and are weights all the same."""
+    """A model of s0 and s1 with random weights."""
     recipe = tiny_recipe(kind, features, seed=2)
     return Initial(source="the base", weights=recipe.model.state_dict(), description=recipe.description())
 
 
 def tuned(kind: str, features: Path, store: Path, **changes: Any) -> Recipe:
-    """The fine-tuning of `base` on other features, as `init_from` has it."""
+    """Fine-tune `base` on other features."""
     initial = base(kind, features)
-    if kind == "language_model":  # the codec is the same, whatever features its codes are of
+    if kind == "language_model":
         codec = {"codec": initial.description["codec"] | {"sha256": sha256_of_codec(store)}}
         initial = Initial(source=initial.source, weights=initial.weights, description=initial.description | codec)
     recipe = tiny_recipe(kind, store, **{"init_from": "the base", "steps": STEPS} | changes)
@@ -77,7 +77,7 @@ def test_frozen_to_the_end_the_table_grows_and_everything_else_stays_to_the_bit(
 def test_the_frozen_steps_teach_an_embedding_how_high_and_how_fast_its_speaker_speaks(
     features: Path, three: Path, alone: None
 ) -> None:
-    """Afterwards what predicts that trains neither embedding nor encoder."""
+    """The predictor of pitch and speed trains neither embedding nor encoder afterwards."""
     recipe = tuned("acoustic", features, three, freeze_steps=2)
     _, batches = batches_of(recipe)
     batch = next(batches)
@@ -147,14 +147,13 @@ def test_speakers_who_are_left_out_are_named(features: Path, tmp_path: Path) -> 
 
 
 def test_no_frozen_steps_are_the_training_of_before() -> None:
-    """A run directory of before the setting is found."""
     train = settings("acoustic")[1]
     assert in_use(train | {"freeze_steps": 0}) == in_use(train)
     assert in_use(train | {"freeze_steps": 1}) != in_use(train)
 
 
 def test_a_training_from_scratch_has_no_frozen_steps() -> None:
-    """As int8 trains on, and as `sonorant plan` counts a step."""
+    """As in int8 training and in `sonorant plan`."""
     tuned = AcousticTrainConfig(**settings("acoustic")[1] | {"init_from": "the base", "freeze_steps": 8})
     assert (tuned.from_scratch().init_from, tuned.from_scratch().freeze_steps) == (None, 0)
 

@@ -1,4 +1,4 @@
-"""Several machines by PET_*: here as processes that share nothing but an address, each with folders of its own."""
+"""Several nodes by PET_*, here processes with separate folders."""
 
 import json
 import os
@@ -50,31 +50,30 @@ class Popen(subprocess.Popen):
 
 subprocess.Popen = Popen
 """
-"""Has a launcher told to stop at the moment at which torchrun is there."""
+"""Stop the launcher at the moment torchrun starts."""
 TWO = {"PET_NNODES": "2", "PET_NODE_RANK": "1", "PET_MASTER_ADDR": "10.0.0.1"}
 FIRST = {"PET_NNODES": "2", "PET_NODE_RANK": "0", "PET_NPROC_PER_NODE": "1", "PET_MASTER_ADDR": "127.0.0.1"}
 
 
 def start(job: Job, code: str = LAUNCH, **variables: str) -> subprocess.Popen[str]:
-    """A machine's launcher, on this node's job, with PET_* as given."""
+    """Start a node's launcher with these PET_*."""
     file = Path(job.run).with_name("job.json")
     file.parent.mkdir(exist_ok=True)
     job.write(file)
     env = {name: value for name, value in os.environ.items() if not name.startswith("PET_")} | variables
-    env["OMP_NUM_THREADS"] = "1"  # bits are those of as many threads
+    env["OMP_NUM_THREADS"] = "1"  # bits depend on the number of threads
     command = [sys.executable, "-c", code, str(file)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     return subprocess.Popen(command, cwd=ROOT, env=env, text=True, **pipes)
 
 
 def start_two(*jobs: Job, **variables: str) -> list[subprocess.Popen[str]]:
-    """Two nodes of one process each, or only the first of them, on a free port."""
+    """Start two nodes of one process, or only the first, on a free port."""
     meeting = {**FIRST, "PET_MASTER_PORT": str(free_port()), **variables}
     return [start(job, **meeting | {"PET_NODE_RANK": str(rank)}) for rank, job in enumerate(jobs)]
 
 
 def ends(nodes: list[subprocess.Popen[str]]) -> list[tuple[int, str]]:
-    """Exit status and output of each."""
     outputs = [node.communicate(timeout=PATIENCE)[0] for node in nodes]
     return [(node.returncode, output) for node, output in zip(nodes, outputs, strict=True)]
 
@@ -143,11 +142,10 @@ def test_processes_and_gpus_with_nothing_to_do_are_named(monkeypatch: pytest.Mon
 @pytest.mark.long
 @pytest.mark.parametrize("code", [LAUNCH, AT_ONCE + LAUNCH], ids=["while it waits for a node", "at once"])
 def test_a_training_told_to_stop_before_it_began_has_stopped(code: str, features: Path, tmp_path: Path) -> None:
-    """Without the second of two nodes it cannot begin, however late it is told."""
+    """Without the second node training cannot begin."""
     node = start(tiny_job("acoustic", features, tmp_path), code, **FIRST, PET_MASTER_PORT=str(free_port()))
     if code == LAUNCH:
         children = psutil.Process(node.pid).children
-        # torchrun is there and imports torch
         wait_until(lambda: any(child.cpu_times().user > 0.3 for child in children()) or node.poll() is not None)
         node.send_signal(signal.SIGTERM)
     ((status, output),) = ends([node])
@@ -155,7 +153,7 @@ def test_a_training_told_to_stop_before_it_began_has_stopped(code: str, features
 
 
 def test_the_nodes_are_numbered_by_who_starts_them_whatever_the_backend() -> None:
-    """c10d numbers them as they come; the one that writes the model must be known before."""
+    """c10d numbers nodes by arrival, but the writer of the model must be fixed."""
     given = {**TWO, "PET_RDZV_ENDPOINT": "10.0.0.1:400"}
     found = environment({**given, "PET_RDZV_BACKEND": "c10d"}, 4)
     assert found.items() >= {**given, "PET_RDZV_BACKEND": "static"}.items()
@@ -165,7 +163,7 @@ def test_the_nodes_are_numbered_by_who_starts_them_whatever_the_backend() -> Non
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at Linux's interfaces")
 def test_gloo_is_told_the_interface_that_leads_to_the_first_node() -> None:
-    """Else it takes the one of the machine's own name, which is often loopback."""
+    """gloo's default is the interface of the host name, often loopback."""
     assert interface_towards("127.0.0.1") == "lo"
     assert interface_towards("no.such.host.invalid") is None
     assert environment(TWO | {"PET_MASTER_ADDR": "127.0.0.1"}, 4)["GLOO_SOCKET_IFNAME"] == "lo"
@@ -187,7 +185,7 @@ def test_nodes_that_share_no_folder_stop_together_resume_and_equal_one_machine(f
     assert 0 < stopped < 30
     assert [path.name for path in folders[1].iterdir()] == ["job.json"], "only the first node has a run directory"
 
-    outputs = ends(start_two(first, fresh))  # the second machine was replaced
+    outputs = ends(start_two(first, fresh))  # a replaced machine
     assert [status for status, _ in outputs] == [0, 0], outputs
     assert f"resuming acoustic from its checkpoint at step {stopped}" in outputs[0][1]
     assert [path.name for path in folders[2].iterdir()] == ["job.json"]
@@ -237,12 +235,12 @@ def test_every_difference_between_two_nodes_has_its_mend(features: Path, tmp_pat
 
 
 def _one_of_two(rank: int, same: dict[str, Any], cases: list[dict[str, Any]], folder: Path) -> None:
-    """The second of two nodes has each case's differences from the first."""
+    """The second node has each case's differences from the first."""
     os.environ["LOCAL_WORLD_SIZE"] = "1"
     torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/group", rank=rank, world_size=2)
     ranks, said = Ranks(rank, 2, 0, torch.device("cpu")), []
     for case in cases:
-        own = case if rank else {name: value for name, value in case.items() if value is None}  # what neither has
+        own = case if rank else {name: value for name, value in case.items() if value is None}
         try:
             refuse_other_copies(**same | own, ranks=ranks)
             said.append("")
@@ -254,5 +252,5 @@ def _one_of_two(rank: int, same: dict[str, Any], cases: list[dict[str, Any]], fo
 
 
 def with_another_split(features: Path, copy: Path) -> Path:
-    """A copy of the store in which one utterance is held out."""
+    """A copy with one utterance held out."""
     return with_splits(features, copy, lambda number, split: split if number else "test")

@@ -1,4 +1,4 @@
-"""What saves memory or time changes no gradient."""
+"""Options that save memory or time change no gradient."""
 
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("alone")
 def test_recomputed_activations_give_the_same_gradients_with_less_memory(
     kind: str, changes: dict[str, Any], part: float, features: Path
 ) -> None:
-    """To the bit, dropout included: its numbers are drawn again. A vocoder's spectra are not among the blocks."""
+    """Bit-identical, dropout included. A vocoder's spectra are not checkpointed."""
     deep = {**changes, "decoder_blocks": 6, "blocks": 6, "expansion": 8, "micro_batches_per_step": 1}
     kept, recomputed = (step_of(kind, features, **deep, activation_checkpointing=one) for one in (False, True))
     assert activations_of_heaviest(recomputed) < part * activations_of_heaviest(kept)
@@ -36,7 +36,7 @@ def test_recomputed_activations_give_the_same_gradients_with_less_memory(
 
 
 def test_compiled_blocks_give_the_same_gradients_and_names(features: Path, cpp: None) -> None:
-    torch._dynamo.utils.counters.clear()  # of what other tests have compiled
+    torch._dynamo.utils.counters.clear()
     eager, compiled = (step_of("vocoder", features, compile=one, micro_batches_per_step=1) for one in (False, True))
     first, second = gradients_of(eager), gradients_of(compiled)
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] > 0, "nothing was compiled"
@@ -52,7 +52,7 @@ def test_the_absence_of_a_compiler_is_said_by_name(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.long
 def test_blocks_of_many_kernels_are_all_compiled(cpp: None) -> None:
-    """torch goes on uncompiled, with no more than a warning, after 8 graphs of one class's blocks."""
+    """torch stops compiling with a mere warning after 8 graphs of one class."""
     blocks = torch.nn.ModuleList(ConvNeXtBlock(4, 1, 2 * half + 1) for half in range(10))
     sound, limit = torch.ones(1, 32, 4), torch._dynamo.config.patch(fail_on_recompile_limit_hit=True)
     want = [block(sound) for block in blocks]
@@ -71,7 +71,7 @@ def weights_after_a_step(trained: TrainStep) -> torch.Tensor:
 
 
 def test_gradients_are_clipped_after_unscaling(features: Path) -> None:
-    """Clipped before, a scale of 65536 leaves almost no gradient: Adam hides that, a plain optimizer does not."""
+    """Clipped before, a scale of 65536 leaves almost no gradient; Adam would hide that."""
     plain, scaled = (step_of("acoustic", features, clip_norm=1e-2, learning_rate=1.0) for _ in range(2))
     scaled.scaler = torch.amp.GradScaler("cpu", init_scale=65536.0)
     before = weights(plain)

@@ -1,4 +1,4 @@
-"""A training ends by itself once it no longer gets better: at the same step, with the same weights, however it runs."""
+"""Early stopping: the same step and weights in every run."""
 
 import json
 from pathlib import Path
@@ -30,7 +30,7 @@ EARLY: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Features with enough validation utterances for an interval."""
+    """Enough validation utterances for an interval."""
     features = tmp_path_factory.mktemp("many") / "features"
     write_corpus(features, TINY, 100, (0.5, 0.8))
     return features
@@ -45,7 +45,7 @@ def test_a_training_that_ended_early_and_is_resumed_ends_with_the_same_bits(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(checkpoint, "KEEP", 100)  # to resume from one of before the end
+    monkeypatch.setattr(checkpoint, "KEEP", 100)
     whole = assert_resumes(lambda run: trainer_of(tiny_recipe(kind, many, **EARLY), run), tmp_path, 4)
     assert 4 < whole.step < 200 and whole.step % 3 == 0, "it ended at a validation"
     assert whole.patience is not None and whole.patience.best_step < whole.step
@@ -96,7 +96,7 @@ def test_two_processes_end_at_the_step_of_one_and_the_run_says_why(many: Path, t
 
 
 def test_without_patience_nothing_is_another(many: Path, tmp_path: Path, alone: None) -> None:
-    """Neither what a checkpoint holds, nor the run directory; and patience that is not at its end changes no weight."""
+    """Checkpoints and run directory are equal too."""
     plain = trainer_of(tiny_recipe("acoustic", many), tmp_path / "plain")
     patient = trainer_of(tiny_recipe("acoustic", many, patience=50), tmp_path / "patient")
     assert plain.train() == patient.train() == "finished"
@@ -120,14 +120,13 @@ def test_too_few_utterances_and_adversaries_are_refused(features: Path, tmp_path
 
 
 def judged(patience: Patience, step: int, losses: np.ndarray) -> bool:
-    """Whether the validation counts as better."""
     patience.judge(step, losses.tolist())
     return patience.best_step == step
 
 
 def test_better_is_what_is_certainly_below_the_best_on_the_same_utterances() -> None:
     random, patience = np.random.default_rng(1), Patience(3, "acoustic")
-    hard_U = random.uniform(1, 9, 40)  # utterances differ far more than validations do
+    hard_U = random.uniform(1, 9, 40)
     assert judged(patience, 1, hard_U)
     assert judged(patience, 2, hard_U - 0.01 - 0.005 * random.standard_normal(40)), "paired, so a little is seen"
     chance_U = random.standard_normal(40)
@@ -139,7 +138,7 @@ def test_better_is_what_is_certainly_below_the_best_on_the_same_utterances() -> 
 
 
 def test_noise_alone_ends_a_training_soon() -> None:
-    """Each validation is called better by chance in one of forty cases at most, or so."""
+    """Chance improves at most one validation in forty."""
     random, steps = np.random.default_rng(2), []
     for _ in range(200):
         patience, step = Patience(3, "acoustic"), 0

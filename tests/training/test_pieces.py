@@ -1,4 +1,4 @@
-"""Memory that runs out on one rank changes neither the step nor the other ranks."""
+"""Out of memory on one rank changes neither the step nor the other ranks."""
 
 import json
 import re
@@ -19,11 +19,11 @@ from tests.training.disturbed_worker import Exhausted
 from tests.training.trainings import ALONE, batches_of, gradients_of, logged, newest_state
 
 QUIET = {"dropout": 0.0, "micro_batches_per_step": 3, "steps": 6, "validate_every": 6}
-"""What is drawn per sub_batch would differ; of three micro-batches on two ranks, rank 0 accumulates two."""
+"""Dropout would differ by sub-batch; of three micro-batches on two ranks, rank 0 accumulates two."""
 
 
 def train(features: Path, folder: Path, scarce: dict[str, str], **changes: Any) -> str:
-    """What two real ranks said, rank 1 of which may be short of memory."""
+    """Output of two ranks; rank 1 may be short of memory."""
     return Training("acoustic", features, folder, **QUIET | changes).finish(2, **scarce)
 
 
@@ -62,7 +62,7 @@ def test_two_real_ranks_take_the_smaller_of_their_budgets(features: Path, tmp_pa
 def test_memory_that_runs_out_while_gradients_are_averaged_ends_the_run_and_the_next_start_goes_on(
     features: Path, tmp_path: Path, alone: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What went through once is averaged at once; failing then, it cannot be taken back on the other ranks."""
+    """After the reduction a step cannot be undone on other ranks."""
     kept = tmp_path / "pieces.json"
     recipe = tiny_recipe("acoustic", features, micro_batches_per_step=1)
     trained = TrainStep(recipe, ALONE, Stopwatch(), SubBatches("rank 0", kept))
@@ -86,7 +86,7 @@ def test_memory_that_runs_out_while_gradients_are_averaged_ends_the_run_and_the_
 
 @pytest.mark.parametrize("adversarial", [False, True])
 def test_gradients_in_pieces_are_the_same(features: Path, alone: None, tmp_path: Path, adversarial: bool) -> None:
-    """Of the adversaries too, who judge what the generator made sub_batch by sub_batch."""
+    """Adversaries included."""
     changes = {"adversarial": adversarial, "segments_per_micro_batch": 7, "micro_batches_per_step": 1}
     recipe, found = tiny_recipe("vocoder", features, **changes), []
     for kept in ({}, {"generator": 1, "discriminator": 150_000}):
@@ -98,7 +98,7 @@ def test_gradients_in_pieces_are_the_same(features: Path, alone: None, tmp_path:
 
 
 def test_memory_that_runs_out_while_gradients_are_added_leaves_none_added(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rows come again, so what was added would count twice."""
+    """Rows are repeated and would count twice."""
     module = torch.nn.ParameterList([torch.ones(1), torch.ones(1)])
     allocations = []
 

@@ -1,4 +1,4 @@
-"""`precision: auto`: the fastest on the slowest rank, found without touching the training, and kept by it."""
+"""`precision: auto`: the fastest on the slowest rank, without effect on the training."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +20,7 @@ Clock = Callable[[dict[str, float]], None]
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """clock({"fp32": 1.0, "bf16": 0.5}): seconds that a micro-batch is said to take; it is computed all the same."""
+    """clock({"fp32": 1.0, "bf16": 0.5}): pretended seconds of a micro-batch."""
 
     def tell(seconds: dict[str, float]) -> None:
         def measured(trained: TrainStep, batch: Any) -> float:
@@ -68,7 +68,6 @@ def test_the_slowest_rank_decides(clock: Clock, features: Path, monkeypatch: pyt
 def test_looking_for_it_changes_nothing_that_is_trained(
     kind: str, features: Path, tmp_path: Path, clock: Clock
 ) -> None:
-    """A training that looked ends as one that was told."""
     clock({"fp32": 1.0, "bf16": 0.5})
     found, told = (
         trainer_of(tiny_recipe(kind, features, steps=2, precision=name), tmp_path / name) for name in ("auto", "bf16")
@@ -98,7 +97,7 @@ def test_a_resumed_run_keeps_what_was_found(
     for path in checkpoint.existing(folder):
         if not checkpoints or path != checkpoint.path_of(folder, 2):
             path.unlink()
-    clock({"fp32": 1.0, "bf16": 5.0})  # other work has come to the machine
+    clock({"fp32": 1.0, "bf16": 5.0})  # other load
     again = trainer_of(tiny_recipe("acoustic", features, precision="auto", steps=4), tmp_path / "run")
     assert again.train() == "finished" and again.trained.precision == "bf16"
     assert "a micro-batch takes" not in capsys.readouterr().out

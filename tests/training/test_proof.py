@@ -1,6 +1,6 @@
-"""Each planted fault by which ranks do not train together ends the training with one error, in every recipe.
+"""Each planted fault ends the training with one error, in every recipe.
 
-The ranks are forked from a server that has imported torch once, which saves most of the seconds of their start.
+Ranks are forked from a server with torch imported, which saves seconds.
 """
 
 import multiprocessing
@@ -23,7 +23,6 @@ SERVER = multiprocessing.get_context("forkserver")
 
 
 def run_rank(fault: str, job_file: Path, output: Path, env: dict[str, str]) -> None:
-    """What torchrun starts, in this process."""
     os.environ.update(env)
     descriptor = os.open(output, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
     os.dup2(descriptor, 1)
@@ -34,7 +33,7 @@ def run_rank(fault: str, job_file: Path, output: Path, env: dict[str, str]) -> N
 
 
 def train(fault: str, recipe: str, features: Path, folder: Path) -> tuple[int, str]:
-    """Train with a fault on two ranks; the largest exit code and what they said."""
+    """The largest exit code and the output of two ranks with a fault."""
     SERVER.set_forkserver_preload(["tests.support.faulty_worker"])
     job_file, output = Path(faulty_job(features, folder / fault, recipe).run).parent / "job.json", folder / "output.txt"
     nodes = 2 if fault == "node_local_slicing" else 1

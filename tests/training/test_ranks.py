@@ -1,4 +1,4 @@
-"""Ranks that wait for one at work do so outside of any collective, and not forever."""
+"""Ranks wait for a busy one outside of collectives, up to a limit."""
 
 import threading
 import time
@@ -15,7 +15,7 @@ from sonorant.training.worker import PEER_GONE
 
 @pytest.fixture
 def two(monkeypatch: pytest.MonkeyPatch) -> list[Ranks]:
-    """Two ranks that share a store and nothing else: there is no process group, so no collective could work."""
+    """Two ranks with a store and no process group."""
     store = dist.HashStore()
     monkeypatch.setattr(dist.distributed_c10d, "_get_default_store", lambda: store)
     return [Ranks(rank, 2, 0, torch.device("cpu")) for rank in range(2)]
@@ -27,7 +27,7 @@ def test_all_go_on_when_each_has_done_its_work(two: list[Ranks]) -> None:
 
     def rank(number: int) -> list[str | None]:
         found = []
-        for at_work in (1, 0):  # each waits for the other once
+        for at_work in (1, 0):
 
             def work(at_work: int = at_work) -> str:
                 assert gates[at_work].wait(60)
@@ -65,8 +65,6 @@ def test_a_rank_that_is_silent_is_not_waited_for_forever(two: list[Ranks], monke
 
 
 class Gone:
-    """A store whose rank has ended."""
-
     def add(self, key: str, amount: int) -> int:
         raise dist.DistNetworkError("recvValue failed")
 

@@ -1,4 +1,4 @@
-"""A training that was interrupted ends with the bits of one that was not."""
+"""An interrupted training ends bit-identical to an uninterrupted one."""
 
 import signal
 from pathlib import Path
@@ -40,7 +40,7 @@ def test_resumed_equals_uninterrupted(kind: str, changes: dict, features: Path, 
     [("acoustic", "mel"), ("codec", "mel"), ("language_model", "codes"), ("language_model", "advance")],
 )
 def test_training_learns(kind: str, loss: str, features: Path, tmp_path: Path, alone: None) -> None:
-    """Not part of resuming, but without it equality could be that of two trainings that do nothing."""
+    """Else equality could be that of two idle trainings."""
     recipe = tiny_recipe(kind, features, steps=40, validate_every=40, checkpoint_every=40)
     trainer_of(recipe, tmp_path / "run").train()
     losses = logged(tmp_path / "run", f"train/{loss}")
@@ -48,7 +48,7 @@ def test_training_learns(kind: str, loss: str, features: Path, tmp_path: Path, a
 
 
 def acoustic(features: Path, tmp_path: Path, fingerprint: str = "f") -> Trainer:
-    """Each time the same training in the same run directory."""
+    """The same training in the same run directory."""
     return trainer_of(tiny_recipe("acoustic", features), tmp_path / "run", fingerprint)
 
 
@@ -61,7 +61,6 @@ def damaged(data: bytes, damage: str) -> bytes:
 def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_it_used(
     damage: str, features: Path, tmp_path: Path, alone: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """And the end is the same to the bit."""
     whole = acoustic(features, tmp_path)
     whole.train()
     newest = checkpoint.existing(whole.run.checkpoints)[0]
@@ -95,7 +94,7 @@ def test_sigkill_of_all_processes_loses_nothing_on_two_ranks(features: Path, tmp
     whole.finish(2)
     agent = cut.start(2, DISTURBED="held", HELD_AT="50")
     cut.wait_for(lambda: checkpoint.existing(cut.run.checkpoints), agent)
-    # The ranks first: each has a session of its own, and would be told to save and stop when torchrun dies.
+    # Ranks first: they have their own sessions and would save when torchrun dies.
     for killed in (*ranks_of(agent).values(), psutil.Process(agent.pid)):
         killed.kill()
     agent.wait(PATIENCE)
@@ -106,8 +105,8 @@ def test_sigkill_of_all_processes_loses_nothing_on_two_ranks(features: Path, tmp
 
 @pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.long)])
 def test_sigterm_saves_and_the_next_start_goes_on(workers: int, features: Path, tmp_path: Path) -> None:
-    """With loader processes too: torchrun sends SIGTERM to all processes of a rank."""
-    long = {"steps": 100_000, "validate_every": 100_000, "checkpoint_every": 100_000}  # so that it comes before the end
+    """torchrun sends SIGTERM to loader processes too."""
+    long = {"steps": 100_000, "validate_every": 100_000, "checkpoint_every": 100_000}
     training = Training("acoustic", features, tmp_path, {"data": {"workers": workers}}, **long)
     agent = training.start()
     training.wait_for(lambda: read_metrics(training.run.metrics), agent)

@@ -1,4 +1,4 @@
-"""Who may train in a run directory, when, and what is believed of what was left in it."""
+"""Locks and checks of a run directory."""
 
 import threading
 from pathlib import Path
@@ -66,7 +66,7 @@ def test_a_later_step_that_was_passed_over_as_damaged_crowds_no_whole_one_out(tm
 
 
 def test_an_utterance_in_another_split_is_other_data(features: Path, tmp_path: Path) -> None:
-    """Else a training would resume on what is now held out."""
+    """Else a training would resume on held-out data."""
     same = with_splits(features, tmp_path / "same", lambda _, split: split)
     assert hash_of(same) == hash_of(features)
     other = with_splits(features, tmp_path / "other", lambda number, split: split if number else "test")
@@ -74,7 +74,7 @@ def test_an_utterance_in_another_split_is_other_data(features: Path, tmp_path: P
 
 
 def test_of_two_that_launch_the_second_waits_until_the_first_has_ended(tmp_path: Path) -> None:
-    """A trainer takes its own lock only minutes later: until then both would find the directory free."""
+    """A trainer locks only minutes later."""
     said, launched = threading.Event(), threading.Event()
 
     def launch() -> None:

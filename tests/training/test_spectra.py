@@ -1,4 +1,4 @@
-"""Distances of spectra whose gradient is computed by hand are those that autograd finds from the definition."""
+"""Hand-written gradients of spectral distances equal autograd's."""
 
 from collections.abc import Callable
 
@@ -39,7 +39,7 @@ def mel_by_definition(audio: MelConfig) -> Distance:
 
 
 def signals(samples: int) -> tuple[Tensor, Tensor]:
-    """Three items of noise, one of them nearly silent, and the same with an error."""
+    """Three items of noise, one nearly silent, and the same with an error."""
     torch.manual_seed(1)
     real = torch.randn(3, samples) * torch.tensor([[0.1], [0.3], [1e-4]])
     return (real + 0.03 * torch.randn_like(real)).requires_grad_(), real

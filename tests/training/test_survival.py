@@ -1,4 +1,4 @@
-"""A training survives its code: other code goes on with it, and a finished one only writes its model again."""
+"""A training continues under changed code; a finished one only writes its model again."""
 
 import contextlib
 import json
@@ -23,7 +23,7 @@ Train = Callable[..., Job]
 
 @pytest.fixture
 def train(features: Path, tmp_path: Path, alone: None, monkeypatch: pytest.MonkeyPatch) -> Train:
-    """train(code, fresh=False, **changes) -> the job of a tiny codec that `tasks.training` started and trained here."""
+    """train(code, fresh=False, **changes) -> job of a tiny codec trained here."""
     jobs: list[Job] = []
 
     def launch(job: Job) -> None:
@@ -31,7 +31,7 @@ def train(features: Path, tmp_path: Path, alone: None, monkeypatch: pytest.Monke
         work(job, ALONE)
 
     monkeypatch.setattr(tasks.training, "launch", launch)
-    # One process plays several trainers here: a lock that an earlier one left would keep the next waiting for itself.
+    # Release the lock: one process plays several trainers.
     monkeypatch.setattr(RunDirectory, "lock", lambda run: None)
     monkeypatch.setattr(tasks.training, "stage_run", lambda *given: contextlib.nullcontext())
 

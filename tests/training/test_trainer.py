@@ -1,4 +1,4 @@
-"""What recipes and the loop refuse, and that all of it runs on a GPU where there is one."""
+"""Errors of recipes and the loop, and a run on a GPU where there is one."""
 
 import json
 import math
@@ -69,7 +69,7 @@ def test_a_model_of_no_finite_validation_loss_is_saved_and_names_none(
 
 
 def test_a_sample_is_seen_only_when_it_is_whole(features: Path, tmp_path: Path, alone: None) -> None:
-    """What carries samples to MLflow takes each once, whenever it sees it."""
+    """MLflow's upload takes each sample once."""
     samples, seen = tmp_path / "samples", []
 
     class Watched(VocoderRecipe):
@@ -83,14 +83,14 @@ def test_a_sample_is_seen_only_when_it_is_whole(features: Path, tmp_path: Path, 
 
 
 def told(steps: list[list[MicroBatch]]) -> list[list[tuple[int, int, list[int]]]]:
-    """Each micro-batch as plain numbers, which can be compared."""
+    """Each micro-batch as plain numbers."""
     return [[(batch.epoch, batch.number, batch.items.tolist()) for batch in step] for step in steps]
 
 
 def test_short_epochs_are_loaded_together_and_in_order(
     features: Path, tmp_path: Path, alone: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Loader processes are started for each loading, so that it must not be one for each epoch of a few steps."""
+    """Loader processes start once for several short epochs."""
     recipe = tiny_recipe("vocoder", features, steps=11, validate_every=100)
     trainer, loaded = trainer_of(recipe, tmp_path), []
     monkeypatch.setattr(trainer, "load", lambda steps: loaded.append(steps) or Trainer.load(trainer, steps))

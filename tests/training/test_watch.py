@@ -1,4 +1,4 @@
-"""`sonorant watch`: lines on a training from its run directory, with an exit status."""
+"""`sonorant watch`: lines from the run directory, and an exit status."""
 
 import json
 import os
@@ -23,7 +23,7 @@ from tests.support.waiting import PATIENCE
 
 
 def a_run(folder: Path, state: str = "running", **status: Any) -> RunDirectory:
-    """A run directory with a row every 10 steps and 5 seconds, a checkpoint at step 20, and a slow rank."""
+    """A row every 10 steps and 5 seconds, a checkpoint at step 20, and a slow rank."""
     run = RunDirectory(folder)
     folder.mkdir(parents=True, exist_ok=True)
     write_json(run.job, {"recipe": "acoustic", "train": {"steps": 200}})

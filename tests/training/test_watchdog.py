@@ -1,4 +1,4 @@
-"""Who stands still is named, and a training that stands still ends by itself."""
+"""Stalled ranks are named, and a stalled training ends."""
 
 import json
 import os
@@ -24,7 +24,7 @@ from tests.support.waiting import PATIENCE
 from tests.training.trainings import ALONE, newest_state
 
 HASTY = {"stall_warning": 5.0, "stall_limit": 10.0}
-"""A rank is silent after four seconds, which no busy machine takes from it."""
+"""A rank counts as silent after four seconds."""
 
 
 def at(rank: int, phase: str, idle: float, *, step: int = 7, silent: bool = False) -> Whereabouts:
@@ -38,11 +38,11 @@ def named(*ranks: Whereabouts) -> list[int]:
 def test_the_rank_that_the_others_wait_for_is_the_one_that_is_named() -> None:
     assert named(at(0, "backward", 61), at(1, "data", 62)) == [1]
     assert named(at(0, "checkpoint", 61), at(1, "communication", 70)) == [0]
-    # Rank 1 may yet be heard.
+    # Rank 1 may still report.
     assert named(at(0, "backward", 100), at(1, "backward", 20, silent=True), at(2, "data", 80)) == []
     assert named(at(0, "backward", 100), at(1, "backward", 90, silent=True)) == [1]
     assert named(at(0, "data", 65), at(1, "data", 64), at(2, "backward", 64)) == [0, 1]
-    # A GPU's rank 0 runs ahead of what it waits for.
+    # On a GPU rank 0 runs ahead of its kernels.
     assert named(at(0, "forward", 65, step=8), at(1, "data", 61, step=7)) == [1]
     assert named(at(0, "backward", 65), at(1, "backward", 64)) == [0, 1]
 
@@ -76,14 +76,14 @@ def test_a_loader_that_hangs_is_named_and_the_training_ends_to_be_resumed(featur
 @pytest.mark.long
 @pytest.mark.parametrize("stopped", [0, 1])
 def test_a_rank_that_is_stopped_is_named(stopped: int, features: Path, tmp_path: Path) -> None:
-    """Rank 0 too, although it holds the store through which the ranks hear of each other."""
+    """Rank 0 too, which holds the store."""
     training = hasty(features, tmp_path, 5000)
     agent = training.start(2)
     training.wait_for(lambda: len(read_metrics(training.run.metrics)) > 20, agent)
     ranks = ranks_of(agent)
     ranks[stopped].send_signal(signal.SIGSTOP)
     training.wait_for(lambda: "error: " in training.said(), agent)
-    ranks[stopped].send_signal(signal.SIGCONT)  # else torchrun waits half a minute before it kills
+    ranks[stopped].send_signal(signal.SIGCONT)  # else torchrun waits half a minute
     error = training.failed(agent)
     words = rf"error: rank {stopped} on \S+ has not answered for \d+ s, last seen in phase \w+ \(step \d+\)"
     assert re.match(words, error), error
@@ -92,7 +92,7 @@ def test_a_rank_that_is_stopped_is_named(stopped: int, features: Path, tmp_path:
 
 @pytest.mark.long
 def test_a_training_that_was_suspended_as_a_whole_goes_on(features: Path, tmp_path: Path) -> None:
-    """As Slurm does with a job that has to make room."""
+    """As Slurm's preemption does."""
     training = hasty(features, tmp_path, 100_000)
     agent = training.start(2)
     training.wait_for(lambda: len(read_metrics(training.run.metrics)) > 20, agent)
@@ -103,7 +103,7 @@ def test_a_training_that_was_suspended_as_a_whole_goes_on(features: Path, tmp_pa
     for rank in ranks.values():
         rank.send_signal(signal.SIGCONT)
     before = len(read_metrics(training.run.metrics))
-    time.sleep(HASTY["stall_limit"])  # time to end it by mistake
+    time.sleep(HASTY["stall_limit"])
     training.wait_for(lambda: len(read_metrics(training.run.metrics)) > before + 1, agent)
     agent.send_signal(signal.SIGTERM)
     agent.wait(PATIENCE)
@@ -136,13 +136,13 @@ def test_one_broken_connection_is_not_the_end_of_rank_0(tmp_path: Path, monkeypa
     assert not watchdog._cut_off.is_set()
     assert json.loads(server.get("watchdog/1"))["step"] == 7
     del server
-    watchdog.interval = 0.1  # nobody will answer
+    watchdog.interval = 0.1
     watchdog._exchange()
     assert watchdog._cut_off.is_set()
 
 
 def connections(port: int) -> set[int]:
-    """Descriptors of this process's connections to this port."""
+    """This process's connections to the port."""
     found = psutil.Process().net_connections("tcp")
     return {one.fd for one in found if one.raddr and one.raddr.port == port}
 

@@ -1,5 +1,4 @@
-"""Training by windows of shards: every utterance once an epoch, exact to resume, the same for any number of ranks, and
-from a bucket as from a folder."""
+"""Training by windows of shards: each utterance once an epoch, exact resume, any number of ranks, folder or bucket."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +24,7 @@ WINDOW = 2
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """24 utterances in shards of at most 4, so of some 8 shards."""
+    """24 utterances in about 8 shards."""
     out = tmp_path_factory.mktemp("windows") / "features"
     write_corpus(out, TINY, 24, (1.0, 1.6), config=config_of(out.parent))
     return out
@@ -54,7 +53,7 @@ def test_an_epoch_takes_every_training_utterance_once(kind: str, corpus: Path, w
 
 
 def test_speakers_are_balanced_over_the_whole_corpus(corpus: Path) -> None:
-    """Not within a window, where the one who has least may be another."""
+    """The smallest speaker may differ within a window."""
     recipe = tiny_recipe("acoustic", corpus, window_shards=1, speaker_balance=1.0)
     store, plan = recipe.store, recipe.plan
     heard = np.zeros(2)
@@ -83,12 +82,10 @@ def bucket(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @dataclass(frozen=True)
 class Remote:
-    """The corpus in a bucket."""
-
     features: Path
     cache: Path
     room: int
-    """Bytes that the cache may hold: less than the corpus."""
+    """Bytes of the cache: less than the corpus."""
 
 
 @pytest.fixture
@@ -103,7 +100,6 @@ def remote(corpus: Path, bucket: ObjectStore, tmp_path: Path) -> Remote:
 
 
 def held(remote: Remote) -> int:
-    """Bytes in the cache."""
     return sum(path.stat().st_size for path in (remote.cache / "objects").iterdir())
 
 
@@ -127,7 +123,7 @@ def test_from_a_bucket_with_a_small_cache_it_is_the_same_training_to_the_bit(
 def test_a_validation_fetches_nothing_anew_after_windows_have_passed_through_the_cache(
     kind: str, remote: Remote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Validation utterances lie in most shards: each would bring its whole shard again."""
+    """Validation utterances lie in most shards."""
     fetched: list[str] = []
     fetch = Bucket.fetch
     monkeypatch.setattr(Bucket, "fetch", lambda *given: fetched.append(given[1]) or fetch(*given))
@@ -142,7 +138,7 @@ def test_a_validation_fetches_nothing_anew_after_windows_have_passed_through_the
 
 
 def test_loader_processes_fetch_too(corpus: Path, remote: Remote) -> None:
-    """After this process has fetched: its client would not survive a fork."""
+    """Fetched here first: the client would not survive a fork."""
     wanted, found = (tiny_recipe("acoustic", features, window_shards=WINDOW) for features in (corpus, remote.features))
     assert found.plan.fetch
     found.plan.fetch(1)
@@ -156,7 +152,7 @@ def test_loader_processes_fetch_too(corpus: Path, remote: Remote) -> None:
 def test_two_ranks_from_a_bucket_train_as_from_a_folder_and_as_one(
     corpus: Path, remote: Remote, tmp_path: Path
 ) -> None:
-    """To the bit on as many ranks, to rounding on others; loader processes fetch too."""
+    """Bit-identical on as many ranks, to rounding on others."""
     states = {}
     for name, features, ranks in (("folder", corpus, 1), ("folder", corpus, 2), ("bucket", remote.features, 2)):
         job = {"data": {"workers": 1}} if name == "bucket" else {}
@@ -187,7 +183,7 @@ def test_a_key_that_expires_ends_a_training_in_one_line_and_a_new_one_goes_on(
 
     with disturbed(bucket.environment["AWS_ENDPOINT_URL"], until_it_expires) as address:
         assert training.start(2, AWS_ENDPOINT_URL=address).wait(PATIENCE) != 0
-    [said] = {line for line in training.said().splitlines() if line.startswith("error: ")}  # of each rank
+    [said] = {line for line in training.said().splitlines() if line.startswith("error: ")}
     assert "ExpiredToken: The provided token has expired." in said and "Traceback" not in training.said()
     training.finish(2)
     assert_same(newest_state(undisturbed.run.path)["phases"], newest_state(training.run.path)["phases"])

@@ -1,4 +1,4 @@
-"""One loss curve, whatever the number of ranks."""
+"""The loss curve does not depend on the number of ranks."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ LONG = ("vocoder, adversarial", "acoustic, flow", "language model")
     "case", ["acoustic, regression", "codec", *(pytest.param(case, marks=pytest.mark.long) for case in LONG)]
 )
 def test_two_ranks_follow_the_curve_of_one(case: str, features: Path, tmp_path: Path) -> None:
-    """What a row loses, as a codec's codebooks, is drawn from the micro-batch's seed: it is the same on any rank."""
+    """Dropped codebooks come from the micro-batch's seed."""
     kind, changes = CASES[case]
     alone, together = (curves(kind, features, tmp_path / str(n), n, FIRST_STEPS, **changes) for n in (1, 2))
     assert all(len(losses) == FIRST_STEPS for losses in (*alone.values(), *together.values()))

@@ -1,4 +1,4 @@
-"""Real trainings, in this process or in processes of their own, for tests that disturb them."""
+"""Real trainings, in this process or others."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -24,43 +24,40 @@ ALONE = Ranks(0, 1, 0, torch.device("cpu"))
 
 
 def trainer_of(recipe: Recipe, run: Path, fingerprint: str = "f", device: str = "cpu") -> Trainer:
-    """What trains the recipe in this process, in a run directory that may be there already."""
+    """A trainer in this process, in a new or existing run directory."""
     run.mkdir(parents=True, exist_ok=True)
     return Trainer(recipe, Ranks(0, 1, 0, torch.device(device)), RunDirectory(run), fingerprint)
 
 
 def step_of(kind: str, features: Path, /, **changes: Any) -> TrainStep:
-    """The step of a tiny model in this process."""
     return TrainStep(tiny_recipe(kind, features, **changes), ALONE, Stopwatch())
 
 
 def batches_of(recipe: Recipe, step: int = 0) -> tuple[list[MicroBatch], Iterator[Batch]]:
-    """A step's micro-batches as they are planned, and loaded."""
+    """Planned and loaded micro-batches of a step."""
     planned = recipe.plan.steps(0)[step]
     data = recipe.dataset(planned)
     return planned, (data[index] for index in range(len(planned)))
 
 
 def gradients_of(trained: TrainStep) -> torch.Tensor:
-    """All gradients of the first step, as one vector."""
+    """Gradients of the first step, as one vector."""
     trained.gradients(0, *batches_of(trained.recipe))
     weights = [weight for phase in trained.recipe.phases for weight in phase.module.parameters()]
     return torch.cat([weight.grad.flatten() for weight in weights if weight.grad is not None])
 
 
 def logged(run: Path, metric: str) -> list[float]:
-    """All values of a metric in a run directory."""
     rows = (row["metrics"] for row in read_metrics(RunDirectory(run).metrics))
     return [row[metric] for row in rows if metric in row]
 
 
 def newest_state(run: Path) -> dict[str, Any]:
-    """The newest checkpoint in a run directory."""
     return checkpoint.load(checkpoint.existing(RunDirectory(run).checkpoints)[0])
 
 
 def with_splits(features: Path, copy: Path, split: Callable[[int, str], str]) -> Path:
-    """A copy of the store in which the utterance of that number and split is in the split that `split` says."""
+    """A copy of the store with splits by `split(number, old split)`."""
     shutil.copytree(features, copy)
     edit_index(copy, lambda rows: [
         {**row, "split": SPLITS.index(split(n, SPLITS[row["split"]]))} for n, row in enumerate(rows)
@@ -69,7 +66,7 @@ def with_splits(features: Path, copy: Path, split: Callable[[int, str], str]) ->
 
 
 def assert_same(first: Any, second: Any, where: str = "") -> None:
-    """Equal to the bit."""
+    """Bit-identical."""
     if isinstance(first, torch.Tensor):
         assert torch.equal(first, second), where
     elif isinstance(first, dict):
@@ -81,13 +78,13 @@ def assert_same(first: Any, second: Any, where: str = "") -> None:
 
 
 def assert_resumes(make: Callable[[Path], Trainer], folder: Path, step: int) -> Trainer:
-    """A training in `folder` that dies after a step and goes on ends as the one that is returned, which did not."""
+    """Die after a step, resume, and compare with the returned uninterrupted training."""
     whole = make(folder / "whole")
     assert whole.train() == "finished"
     cut = RunDirectory(Path(shutil.copytree(whole.run.path, folder / "cut")))
     for path in checkpoint.existing(cut.checkpoints):
         if path != checkpoint.path_of(cut.checkpoints, step):
-            path.unlink()  # log and best are from beyond
+            path.unlink()  # log and best are later
     resumed = make(cut.path)
     resumed.resume()
     assert resumed.step == step

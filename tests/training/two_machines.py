@@ -1,8 +1,8 @@
-"""Train on two machines (network namespaces) from an object store between them, each with a cache of its own.
+"""Train on two network namespaces from an object store, each with its own cache.
 
 python -m tests.training.two_machines FOLDER CACHE_BYTES whole|damaged
 
-Writes the corpus of `write` into the store, a features folder and a run a machine into FOLDER, and there `seen.json`.
+Writes the corpus into the store, runs and `seen.json` into FOLDER.
 """
 
 import json
@@ -32,12 +32,12 @@ from tests.support.object_store import disturbed, object_store
 from tests.support.waiting import PATIENCE
 from tests.training.test_nodes import LAUNCH
 
-KIND = "vocoder"  # it reads mels, pitch and samples
+KIND = "vocoder"  # reads mels, pitch and samples
 CHANGES = {"window_shards": 2, "steps": 12, "checkpoint_every": 12, "validate_every": 12}
 
 
 def write(out: Path, place: str, cache: Path, room: int) -> None:
-    """24 utterances in some 8 shards, always the same."""
+    """24 utterances in about 8 shards."""
     config = StoreConfig(place=place, utterances_per_shard=4, cache=str(cache), cache_gib=room / 2**30)
     write_corpus(out, TINY, 24, (1.0, 1.6), config=config)
 
@@ -82,7 +82,7 @@ def _job(own: Path, bucket: str, room: int, first: Path) -> Job:
 
 
 def _damage_an_object(features: Path, bucket: str) -> None:
-    """Change one bit of the first shard's samples in the bucket."""
+    """Flip one bit of the first shard's samples."""
     objects = FeatureStore.open(features).index.shard_objects
     name = object_name(objects[0, ARRAYS.index(AUDIO)].tobytes().hex())
     store = S3Store.from_url(f"s3://{bucket}/voices")
@@ -101,7 +101,7 @@ def _start(machine: Machine, job: Job, number: int, first: str, store: str) -> "
 
 
 def _watched(nodes: "list[subprocess.Popen[bytes]]", caches: list[Path]) -> list[int]:
-    """Wait for the ends; the most bytes that each cache was seen to hold."""
+    """Wait for the ends; the peak bytes of each cache."""
     most, end = [0] * len(caches), time.monotonic() + PATIENCE
     while any(node.poll() is None for node in nodes) and time.monotonic() < end:
         most = [max(before, _held(cache)) for before, cache in zip(most, caches, strict=True)]
@@ -111,9 +111,9 @@ def _watched(nodes: "list[subprocess.Popen[bytes]]", caches: list[Path]) -> list
 
 def _held(cache: Path) -> int:
     held = 0
-    with suppress(FileNotFoundError):  # nothing was fetched yet
+    with suppress(FileNotFoundError):
         for entry in os.scandir(cache / "objects"):
-            with suppress(FileNotFoundError):  # removed meanwhile
+            with suppress(FileNotFoundError):
                 held += 0 if entry.name.startswith(".") else entry.stat().st_size
     return held
 

@@ -1,7 +1,6 @@
 """Loss curves of one training on several numbers of processes.
 
-A step adds the same numbers in another order, so losses start within 1e-7 of each other. Training then multiplies that
-difference at a rate that depends on the processor's rounding, so only the first steps from one state are compared.
+Steps add in another order: losses start within 1e-7, and training amplifies that. Only first steps are compared.
 """
 
 import shutil
@@ -24,15 +23,15 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "language model": ("language_model", {"frames_per_micro_batch": 400, "prompt_frames": 4}),
 }
 FIRST_STEPS, FIRST_BOUND = 10, 1e-5
-"""Largest relative difference of a loss in so many steps from one state."""
+"""Largest relative difference of a loss in the first steps."""
 Curves = dict[str, np.ndarray]
-"""The loss of each phase in each step, (steps,) float64."""
+"""Loss of each phase and step, (steps,) float64."""
 
 
 def curves(
     kind: str, features: Path, folder: Path, processes: int, steps: int, start: Path | None = None, **changes: Any
 ) -> Curves:
-    """Train to step `steps` on so many processes, from the checkpoint `start` if given."""
+    """Train to `steps` on this many processes, from checkpoint `start`."""
     changes |= {"validate_every": steps, "checkpoint_every": max(1, steps - FIRST_STEPS), "log_every": 1}
     training = Training(kind, features, folder, steps=steps, micro_batches_per_step=MICRO_BATCHES, **changes)
     training.run.checkpoints.mkdir(parents=True)
@@ -45,5 +44,5 @@ def curves(
 
 
 def difference(alone: Curves, together: Curves) -> float:
-    """The largest relative difference of a loss in any step."""
+    """Largest relative difference of a loss in any step."""
     return max(float(f"{np.max(np.abs(together[name] / alone[name] - 1.0)):.2g}") for name in alone)

@@ -1,7 +1,4 @@
-"""What NVML tells arrives in the units that are promised, through nvidia-ml-py's own bindings.
-
-The library they load is compiled here against NVIDIA's header, with the figures of `fake_nvml.c`.
-"""
+"""Units of NVML's figures through nvidia-ml-py, with a library compiled from `fake_nvml.c`."""
 
 import json
 import os
@@ -45,7 +42,7 @@ print(json.dumps({"figures": figures, "tracked": gpu_load()}))
 
 
 def header() -> Path | None:
-    """The folder of NVIDIA's nvml.h, which the package nvidia-nvml-dev brings."""
+    """Folder of nvml.h, from the package nvidia-nvml-dev."""
     try:
         return next(Path(str(file.locate())).parent for file in files("nvidia-nvml-dev") or [] if file.name == "nvml.h")
     except PackageNotFoundError:
@@ -59,7 +56,7 @@ pytestmark = [
 
 
 def asked(code: str, folder: Path, *options: str) -> dict[str, Any]:
-    """What `code` prints as JSON, in a process whose NVML is the fake one."""
+    """JSON printed by `code` with the fake NVML."""
     pytest.importorskip("pynvml", reason="needs nvidia-ml-py")
     library = folder / "libnvidia-ml.so.1"
     build = ["gcc", "-shared", "-fPIC", "-Wall", "-Werror", "-I", str(header()), *options, str(SOURCE), "-o", library]
