@@ -1,4 +1,4 @@
-"""Tiny voices in every precision, exported once for all tests."""
+"""Tiny voices in every precision, exported once."""
 
 import dataclasses
 from collections.abc import Callable
@@ -28,12 +28,11 @@ from tests.support.shared import made_once
 from tests.support.tiny_voice import CORPUS, DECODING, write_trained_codec_lm
 
 LAYERS = {"acoustic": ("encoder", "decoder"), "vocoder": ("enter", "stack", "out")}
-"""Which parts of the models are quantised; all that may be of others."""
+"""Quantised parts of the models."""
 
 
 def write_quantized(model: torch.nn.Module, source: Path, speak: Callable[[Any], Any], out: Path) -> Path:
-    """The trained model of the folder `source` once more below `out`, quantised after calibration on what `speak` sends
-    through `model`."""
+    """Quantise the trained model in `source` into `out`, calibrated on the inputs that `speak` sends through it."""
     kind = source.name
     names = [name for name in quantizable(model) if name.startswith(LAYERS.get(kind, ""))]
     scales = calibrate(model, names, speak)
@@ -50,7 +49,6 @@ UTTERANCES = [utterance(length) for length in (3, 6, 31)]
 @dataclasses.dataclass(frozen=True)
 class Parity:
     folder: Path
-    """Of the bundle."""
     trained: Trained
     quantized: Trained
     config: VerifyConfig
@@ -60,7 +58,7 @@ class Parity:
         return read_bundle(self.folder)
 
     def verify(self, bundle: Bundle, quantized: Trained | None = None, **settings: Any) -> dict[str, Any]:
-        """The ladder of all candidates of a bundle on three utterances, alone and together."""
+        """Check all candidates of a bundle on three utterances, alone and together."""
         config = dataclasses.replace(self.config, **settings)
         return verify_voice(bundle, self.trained, UTTERANCES, config, quantized=quantized or self.quantized)
 
@@ -76,7 +74,7 @@ def export_config() -> ExportConfig:
 
 @pytest.fixture(scope="session")
 def verify_config() -> VerifyConfig:
-    """The settings of verify in params.yaml; a tiny graph is mostly names, so int8 may be as large as fp32."""
+    """verify in params.yaml; a tiny graph is mostly names, so int8 may be as large as fp32."""
     return dataclasses.replace(
         load("verify", VerifyConfig, ROOT / "params.yaml"), int8_size=1.0, runtimes=["onnxruntime", "torch"]
     )
@@ -98,7 +96,7 @@ def quantized(trained: Trained, tmp_path_factory: pytest.TempPathFactory) -> Tra
 def exported(
     trained: Trained, quantized: Trained, export_config: ExportConfig, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, dict[str, Any]]:
-    """The bundle with fp32, fp16, bf16 and int8, and what was measured for it; copy it, do not change it."""
+    """The bundle with fp32, fp16, bf16 and int8; copy, do not change."""
     sources = Sources(*trained, quantized=quantized, utterances=UTTERANCES)
 
     def export(folder: Path) -> None:
@@ -115,7 +113,7 @@ def variants(exported: tuple[Path, dict[str, Any]]) -> Path:
 
 @pytest.fixture(scope="session")
 def trained_prompted(tmp_path_factory: pytest.TempPathFactory) -> Trained:
-    """A tiny codec language model that keeps phonemes and a prompt in its cache, and its codec."""
+    """A tiny codec language model with phonemes and a prompt in its cache, and its codec."""
     return write_trained_codec_lm(tmp_path_factory.mktemp("trained_prompted"), text="both", prompt_frames=4)
 
 
@@ -147,7 +145,7 @@ def codec_lm_variants(
     export_config: ExportConfig,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Path:
-    """The bundle of `trained_prompted` with fp32 and int8; copy it, do not change it."""
+    """The bundle of `trained_prompted` with fp32 and int8; copy, do not change."""
     sources = Sources(*trained_prompted, quantized=quantized_prompted, decoding=DECODING)
 
     def export(folder: Path) -> None:

@@ -1,5 +1,4 @@
-"""Faults planted in the files of a real bundle, whose description agrees with them: only computing with a graph can
-tell."""
+"""Faults planted in the files of a real bundle with matching hashes: only running a graph finds them."""
 
 import shutil
 from collections.abc import Callable
@@ -61,7 +60,7 @@ def with_nan(values: np.ndarray) -> np.ndarray:
 
 
 def send_through(output: str, operator: str, constant: list[int] | None = None, **attributes: int) -> Change:
-    """Give an output away as one more operator makes it, with a constant of int64 as its second input."""
+    """Append an operator to an output, with a constant of int64 as its second input."""
 
     def apply(model: onnx.ModelProto) -> None:
         node = next(node for node in model.graph.node if output in node.output)
@@ -118,11 +117,11 @@ def rename_logits(model: onnx.ModelProto) -> None:
 CONSTANT, NAN = change_matrix(times(1.2)), change_matrix(with_nan)
 LONGER = change_constant("prosody.out.bias", lambda bias: bias + np.array([0.3, 0, 0], np.float32))
 FILTER = scale_constant("out.weight_scale", 6.0)
-"""As much again as the weights of an untrained filter are smaller."""
+"""The weights of an untrained filter are smaller by this factor."""
 SIGN = send_through("samples", "Neg")
-"""No measure of loudness or spectrum can see it."""
+"""No measure of loudness or spectrum sees it."""
 MISFIT = send_through("samples", "Reshape", [7, 11])
-"""A shape that fits no utterance: it loads, and fails when it runs."""
+"""A shape that fits no utterance: it loads and fails when run."""
 REVERSED_HEADS = send_through("key_0", "Gather", [1, 0], axis=1)
 FRAMES = "decoder.stack.blocks.0.expand.input_scale"
 OUT, EXPAND = "decoder.out.input_scale", "transformer.layers.0.expand.input_scale"
@@ -147,7 +146,7 @@ FAULTS: dict[str, list[tuple[str, str, str, Change, str]]] = {  # graph, variant
             r"correlation -\S+, must be at least 0\.9$",
         ),
         ("vocoder", "int8", "misfit", MISFIT, "values: Fail: "),
-        # One that is right for every utterance alone.
+        # Right for every utterance alone.
         ("vocoder", "int8", "padding", unmask, r"values: graph vocoder, output samples, length \d+, batch 3"),
     ],
     "codec_lm": [

@@ -1,5 +1,4 @@
-"""The graphs of a voice that speaks code by code compute what torch computes, and its bundle holds what a decoder must
-know."""
+"""Graphs of codec voices compute what torch computes, and the bundle describes the decoding."""
 
 from pathlib import Path
 
@@ -25,7 +24,7 @@ from tests.support.runtimes import edited, padded, utterance
 from tests.support.tiny_voice import CORPUS, DECODING, write_trained_codec_lm
 
 LENGTHS = ([5, 2], [31], [9, 31, 3, 17])
-"""Phonemes of each row, batch by batch."""
+"""Phonemes of each row, by batch."""
 STEPS = 20
 TOLERANCE = 1e-4
 
@@ -34,8 +33,7 @@ TOLERANCE = 1e-4
     params=[("codec_lm_bundle", "trained_codec_lm"), ("codec_lm_variants", "trained_prompted")], ids=["pointer", "both"]
 )
 def voice(request: pytest.FixtureRequest) -> tuple[Bundle, LanguageModel, Path]:
-    """A voice whose cache holds codes alone, and one whose cache holds phonemes and a prompt too; the folder of its
-    codec."""
+    """A voice with codes alone in its cache, one with phonemes and a prompt; the folder of its codec."""
     bundle, (speech, sound) = map(request.getfixturevalue, request.param)
     return read_bundle(bundle), load_language_model(speech)[0], sound
 
@@ -77,12 +75,12 @@ def test_encoder_prefill_and_steps_equal_torch(voice: tuple[Bundle, LanguageMode
         np.testing.assert_allclose(key.swapaxes(2, 3), cache.keys[layer].numpy(), atol=TOLERANCE)
         np.testing.assert_allclose(value, cache.values[layer].numpy(), atol=TOLERANCE)
 
-    axes = [3, 2] * model.config.layers  # of the slots, in keys and in values
+    axes = [3, 2] * model.config.layers  # slots of keys and values
     step, position_B = session(bundle, "step"), cache.positions.amax(1) + 1
     for number in range(STEPS):
         codes_BG = torch.randint(model.codes + 1, (rows, codebooks), generator=random)
         fed = codes_BG, states_BNC[:, number % min(lengths)], torch.full((rows,), number * 3), position_B + number
-        # Slots that hold nothing yet, with something in them, must not be heard.
+        # Empty slots with values must have no effect.
         room = [with_rubbish(side, slots) for side, slots in zip(caches, axes, strict=True)]
         given = dict(zip(("codes", "state", "age", "position"), arrays(*fed), strict=True))
         given["slot_position"] = np.pad(positions_BS, [(0, 0), (0, 3)], constant_values=-1)

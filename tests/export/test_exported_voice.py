@@ -1,5 +1,4 @@
-"""The exported graphs compute what torch computes, for any length and batch, and the same models give the same
-bytes."""
+"""Exported graphs compute what torch computes at any length and batch, and exports are reproducible."""
 
 from pathlib import Path
 
@@ -63,7 +62,7 @@ def test_variants_share_their_interface_keep_tensorrts_rules_and_halves_are_half
             assert read_tensors(variants / f"{name}.{variant}.onnx") == (graph.inputs, graph.outputs)
             assert check_graph(variants / f"{name}.{variant}.onnx") == []
         sizes = {variant: _weights(variants / f"{name}.{variant}.onnx") for variant in graph.variants}
-        # So small a vocoder is mostly noise, 8 bits a number, and tables for its source, which stay fp32.
+        # So small a vocoder is mostly noise and tables, which stay fp32.
         assert sizes["fp16"] < (0.9 if name == "vocoder" else 0.65) * sizes["fp32"]
         assert sizes["int8"] < sizes["fp32"]
 

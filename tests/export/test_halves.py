@@ -1,5 +1,4 @@
-"""16-bit graphs: typed strictly, float32 at the border, and what measuring keeps in float32 is what would break
-without."""
+"""16-bit graphs: strict types, float32 at the border and where 16 bits would fail."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -57,8 +56,7 @@ def test_what_counts_frames_stays_in_float32(exported: tuple[Path, dict[str, Any
 
 
 def test_an_overflow_is_kept_away_and_stops_fp16_where_nothing_is_kept(parallel: Parity, tmp_path: Path) -> None:
-    """In a vocoder with a first layer ten million times as loud: beyond fp16, and what is normed afterwards is the
-    same."""
+    """A vocoder whose first layer is ten million times as loud, normalised afterwards."""
     runtime = load_runtime("onnxruntime", parallel.bundle, LoadOptions(threads=1))
     states, ends = runtime.encode(utterance(31)[None], np.array([31]), np.zeros(1, np.int64), np.ones(1, np.float32))
     mel = runtime.decode(states, ends, np.arange(ends[0, -1]))
@@ -85,7 +83,7 @@ def test_an_overflow_is_kept_away_and_stops_fp16_where_nothing_is_kept(parallel:
 
 
 def chain(operators: list[str], weight: np.ndarray) -> onnx.ModelProto:
-    """x (1, n) -> MatMul with `weight` -> the operators in a row -> y."""
+    """x (1, n) -> MatMul with `weight` -> operators in a row -> y."""
     names = [*(f"t{number}" for number in range(len(operators))), "y"]
     nodes = [helper.make_node("MatMul", ["x", "w"], names[:1], name="MatMul")]
     for operator, (given, made) in zip(operators, pairwise(names), strict=True):
@@ -114,8 +112,8 @@ def test_keeping_follows_from_what_was_measured(operators: list[str], gain: floa
         assert not kept
         return
     assert any(why.startswith(reason) for why in kept.values())
-    assert "MatMul" in kept  # where the chain that leads to the harm begins
-    exact, halved, naive = (  # in the very types of the graph, in which ONNX Runtime's CPU does not compute
+    assert "MatMul" in kept  # where the harmful chain begins
+    exact, halved, naive = (  # in the graph's types, in which ONNX Runtime's CPU does not compute
         ReferenceEvaluator(graph).run(None, case)[0]
         for graph in (model, to_half(model, FP16, kept), to_half(model, FP16, []))
     )

@@ -1,4 +1,4 @@
-"""An int8 graph that is none is found out: by how it is stored, or by the kernels that ONNX Runtime takes."""
+"""False int8 graphs are detected by their storage or by ONNX Runtime's kernels."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +23,7 @@ def test_every_quantised_layer_is_computed_in_integers(graph: str, variants: Pat
 
 
 def float_input(model: onnx.ModelProto) -> None:
-    """Give a product its activations unquantised, as an export without their scales would."""
+    """Feed a product unquantised activations."""
     producers = {output: node for node in model.graph.node for output in node.output}
     products = [node for node in model.graph.node if node.op_type == "MatMul"]
     node = next(node for node in products if producers[node.input[0]].op_type == "DequantizeLinear")
@@ -32,7 +32,7 @@ def float_input(model: onnx.ModelProto) -> None:
 
 
 def float_weights(model: onnx.ModelProto) -> None:
-    """Store the weights of every layer in float, as an exporter that folds constants does."""
+    """Store all weights in float."""
     constants = {constant.name: constant for constant in model.graph.initializer}
     dequantize = [node for node in model.graph.node if node.op_type == "DequantizeLinear"]
     for node in [node for node in dequantize if node.input[0] in constants]:

@@ -1,5 +1,4 @@
-"""A voice whose codec others have trained: from the stage that takes it to samples of ONNX Runtime; what cannot ship is
-refused first."""
+"""A voice with a pretrained codec, from its stage to ONNX Runtime."""
 
 import shutil
 import sys
@@ -38,7 +37,7 @@ transformers = pytest.importorskip("transformers")
 
 
 def saved(folder: Path, kind: str, rate: int = 8000) -> Path:
-    """A tiny codec of random weights of 320 samples a frame, five mel frames of the tiny corpus; with an odd stride."""
+    """A tiny random codec of 320 samples a frame, with an odd stride."""
     torch.manual_seed(0)
     if kind == "dac":
         sizes = {"encoder_hidden_size": 4, "downsampling_ratios": [4, 5, 4, 4], "decoder_hidden_size": 32}
@@ -89,7 +88,7 @@ def test_taking_one_is_kept_as_a_run_like_any_stage(tmp_path: Path, monkeypatch:
     @contextmanager
     def kept(name: str, params: dict[str, Any], tags: dict[str, str]) -> Iterator[None]:
         yield
-        runs.append((name, params["codec"]["pretrained"], tags["features"]))  # once what it is about has succeeded
+        runs.append((name, params["codec"]["pretrained"], tags["features"]))
 
     monkeypatch.setattr("tasks.train_waveform.stage_run", kept)
     monkeypatch.chdir(tmp_path)

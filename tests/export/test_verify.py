@@ -1,4 +1,4 @@
-"""`verify` finds faults planted in real graphs, names them and stops exactly that candidate; rounding passes."""
+"""`verify` finds faults planted in real graphs and stops only that candidate."""
 
 import dataclasses
 import re
@@ -30,7 +30,7 @@ GRAPHS = {family: load_family(family).graphs for family in ("parallel", "codec_l
 
 
 def assert_compared(found: dict[str, Any], graphs: tuple[str, ...]) -> None:
-    """A candidate that passed: each graph alone and in a batch, rows beside rows alone, and part by part."""
+    """A passed candidate: each graph alone, in a batch, and in parts."""
     for graph in graphs:
         assert 0 <= found["graphs"][graph]["max_abs_diff"] <= found["graphs"][graph]["tolerance"]
         assert {case["batch"] for case in found["graphs"][graph]["cases"]} == {1, 3}
@@ -55,7 +55,7 @@ def test_every_precision_of_a_sound_voice_passes(parallel: Parity) -> None:
         assert_compared(report[name], GRAPHS["parallel"])
     int8 = report["onnxruntime/int8"]
     assert {"float", "integers", "static", "files"} <= set(int8)
-    # int8 is nearer to its own fake-quantised models than to float: it was compared with the right ones.
+    # int8 is nearer to its own fake-quantised models than to float.
     assert int8["graphs"]["decoder"]["log_mel_db"] < int8["float"]["decoder"]["log_mel_db"]
 
 
@@ -98,8 +98,7 @@ def test_a_planted_fault_stops_its_variant_and_no_other_and_one_of_float32_the_s
 
 
 def test_models_that_see_padding_themselves_are_found(parallel: Parity, tmp_path: Path) -> None:
-    """The graph computes what its models do, batches included, so only a row beside the same utterance alone can
-    tell."""
+    """The graph equals its models, so only a row alone against the same row in a batch shows it."""
     bundle = plant(parallel.folder, "vocoder", "fp32", unmask, tmp_path / "planted")
     itself = load_runtime("onnxruntime", bundle, LoadOptions(variant="fp32"))
     expected = Expected(itself, [follow(itself, one, bundle.description) for one in batches(UTTERANCES, 1)], "itself")
@@ -143,7 +142,7 @@ def test_every_output_of_a_row_is_compared_with_the_row_alone(
 def test_quantised_models_that_are_far_from_float_are_found(
     parity: Parity, scale: str, graphs: list[str], tmp_path: Path
 ) -> None:
-    """A scale spoilt before the export: graphs and quantised models agree, and both are wrong."""
+    """Graphs and quantised models agree, and both are wrong."""
     speech = Path(shutil.copytree(parity.quantized[0], tmp_path / parity.quantized[0].name))
     weights = torch.load(speech / "weights.pt", weights_only=True)
     weights[scale] /= 16
@@ -188,7 +187,7 @@ def test_a_damaged_file_stops_its_variant(parity: Parity, tmp_path: Path) -> Non
 
 
 def test_int8_that_is_too_large_is_stopped(parallel: Parity, tmp_path: Path) -> None:
-    """By name of the layers left in float and of the setting that left them, once everything else was found right."""
+    """After all other checks, by the float layers and their setting."""
     folders = tmp_path / "acoustic", tmp_path / "vocoder"
     for source, folder in zip(parallel.quantized, folders, strict=True):
         shutil.copytree(source, folder)

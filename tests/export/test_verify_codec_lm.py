@@ -1,5 +1,4 @@
-"""What the ladder asks of voices that speak code by code beyond `test_verify.py`: their tokens, and a codec that stays
-in float."""
+"""Verification of codec voices: tokens, and a codec in float."""
 
 import dataclasses
 import shutil
@@ -43,8 +42,7 @@ def replace_by(other: onnx.ModelProto, model: onnx.ModelProto) -> None:
 
 @pytest.fixture
 def with_float_codec(codec_lm: Parity, expected: Expected, tmp_path: Path) -> Callable[..., TokenCandidate]:
-    """with_float_codec(quantization=None, allowed=1.0) -> the candidate in int8 whose codec stayed in float, with what
-    its model says of that, and how large int8 may be."""
+    """with_float_codec(quantization=None, allowed=1.0) -> int8 candidate with a float codec."""
     folder = codec_lm.folder
     for graph in ("decoder", "vocoder"):
         as_float = onnx.load(codec_lm.folder / f"{graph}.fp32.onnx")
@@ -75,7 +73,7 @@ def test_a_codec_that_stays_in_float_is_not_asked_for_integers_and_no_other_is_s
 def test_a_codec_that_others_trained_is_not_weighed_and_one_of_our_own_is(
     with_float_codec: Callable[..., TokenCandidate],
 ) -> None:
-    """Both stayed in float: one has no layer that int8 could hold, the other has lost too much in each."""
+    """Both stay in float: one has no quantisable layer, the other loses too much."""
     bundle = with_float_codec().bundle
     int8, fp32 = (
         [bundle.graph_file(graph, variant).stat().st_size for graph in bundle.graphs] for variant in ("int8", "fp32")
@@ -97,7 +95,7 @@ def test_a_codec_that_others_trained_is_not_weighed_and_one_of_our_own_is(
 
 @dataclasses.dataclass
 class FaultyStepper:
-    """Changes the state before each step: what no graph by itself can show."""
+    """Changes the state before each step, which no single graph can show."""
 
     right: Any
     change: Callable[[State], State]
@@ -140,8 +138,7 @@ def test_tokens_tell_of_faults_between_the_graphs(fault: str, right: TokenRuntim
 
 
 def test_a_row_that_ends_at_another_frame_is_found(right: TokenRuntime, expected: Expected) -> None:
-    """The pointer stays on the last phoneme whether it has left it or not: told torch's tokens, only the end itself
-    differs."""
+    """The tokens are equal; only the end differs."""
     case = min(expected.cases, key=lambda case: case.tokens)
     lengths_B = case.inputs["lengths"]
 
@@ -188,7 +185,7 @@ def test_every_output_of_a_row_is_compared_with_the_row_alone(codec_lm: Parity, 
 
 
 def test_a_row_of_a_case_is_what_torch_makes_of_it_alone(expected: Expected) -> None:
-    """The cases' own cutting, on the reference: states, caches, steps and path of a row."""
+    """States, caches, steps and path of a row."""
     together = next(case for case in expected.cases if case.batch == 3)
     for number in range(3):
         row = together.row(number)

@@ -1,4 +1,4 @@
-"""The stage `verify` as DVC runs it: a report over all lengths of a real feature store, or one line and no report."""
+"""The stage `verify`: a report over all lengths, or one line."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Rows read by place are those that were written, wherever they are read from, and a file that was cut off is told."""
+"""Rows are read as written; a truncated file is detected."""
 
 import os
 from collections.abc import Callable
@@ -34,7 +34,7 @@ def test_rows_are_those_of_a_slice(first: int, count: int, tmp_path_factory: pyt
     path, rows = tmp_path_factory.mktemp("rows") / "rows.npy", np.arange(50)
     np.save(path, rows)
     file = ArrayFile(path)
-    path.unlink()  # what is open is read to the end
+    path.unlink()  # open files stay readable
     assert np.array_equal(file.read(first, count), rows[first : first + count])
     assert np.array_equal(file.read_all(), rows)
 

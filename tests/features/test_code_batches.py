@@ -1,4 +1,4 @@
-"""Prompts are those that a search of all utterances for each row would draw, without the search."""
+"""Grouped prompts equal those of a search of all utterances for each row."""
 
 import pickle
 from types import SimpleNamespace
@@ -20,7 +20,7 @@ def store_of(speakers: list[int], splits: list[int]) -> Any:
 
 
 class Codes:
-    """Codes that tell of which utterance and frame they are."""
+    """Codes that encode utterance and frame."""
 
     codebooks = 2
 
@@ -32,7 +32,7 @@ class Codes:
 
 
 def searched(store: Any, codes: Codes, most: int, seed: int, planned: MicroBatch) -> tuple[np.ndarray, np.ndarray]:
-    """Prompts as they were drawn before they were grouped."""
+    """Prompts by a search for each row."""
     prompt = np.zeros((len(planned.items), most, codes.codebooks), dtype=np.int64)
     lengths = np.zeros(len(planned.items), dtype=np.int64)
     random = np.random.default_rng([seed, planned.epoch, planned.number])
@@ -75,7 +75,7 @@ def test_a_row_does_not_look_at_every_utterance() -> None:
 
 
 class Mapped(SimpleNamespace):
-    """A store of 100,000 utterances; as a real one, it is opened again and not sent."""
+    """A store of 100,000 utterances, opened anew in each process."""
 
     def __init__(self) -> None:
         super().__init__(**vars(store_of([n % 900 for n in range(100_000)], [0] * 100_000)))

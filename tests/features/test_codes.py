@@ -1,4 +1,4 @@
-"""The token store holds the codes that its codec makes of each utterance, and is refused beside other features."""
+"""The token store holds its codec's codes and rejects other features."""
 
 import math
 import os
@@ -133,7 +133,7 @@ def test_a_codec_of_another_frame_rate_than_it_says_is_refused(
 
 
 class Wide:
-    """A codec of so many codebooks that the codes of all utterances are larger than anything else."""
+    """A codec with many codebooks: its codes dominate memory."""
 
     codebooks, codes, stride, samples_per_frame = 512, 4, 2, 128
     silence = torch.zeros(512, dtype=torch.int64)
@@ -156,7 +156,7 @@ def test_codes_are_written_as_they_come_in_memory_of_one_shard(features: Feature
 def test_codes_that_are_there_are_not_made_again(
     features: FeatureStore, codec: Codec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So a stage that was killed goes on where it was; those of a codec of other weights are made."""
+    """Codes of a codec with other weights are computed."""
     encoded: list[int] = []
 
     class Counting(Codec):
@@ -199,6 +199,6 @@ def test_a_missing_shard_of_codes_is_named_with_the_command_that_makes_it(
 
 
 def test_codes_are_keyed_by_all_code_that_makes_them() -> None:
-    """What a codec inherits encodes too."""
+    """Inherited code too."""
     names = {module.__name__ for module in modules_of(SourceCodec)}
     assert names == {"sonorant.extras.codec_lm.codec", "sonorant.extras.codec_lm.source_codec"}

@@ -1,4 +1,4 @@
-"""Shards of features: a function of their rows, computed once, found again, and never mixed up."""
+"""Feature shards: computed once, reused, never mixed up."""
 
 import multiprocessing
 import os
@@ -30,7 +30,7 @@ TAKES = 8
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
-    """48 utterances, which are takes of six."""
+    """48 utterances, takes of six texts."""
     folder, utterances = make_corpus(tmp_path_factory.mktemp("takes"))
     return folder, [replace(u, id=f"{u.id}-{take}") for take in range(TAKES) for u in utterances]
 
@@ -41,7 +41,7 @@ def store(tmp_path: Path) -> StoreConfig:
 
 
 def written(corpus: Corpus, store: StoreConfig, out: Path, change: list[Utterance] | None = None) -> tuple[Path, int]:
-    """The store of features, and how many shards were computed for it."""
+    """The feature store, and the number of computed shards."""
     before = shards_in(store)
     write((corpus[0], change or corpus[1]), out, store=store)
     FeatureStore.open(out).verify()
@@ -165,7 +165,7 @@ def test_whatever_comes_changes_one_group_that_it_may_split(ids: list[str], most
 
 
 class Counting:
-    """A codec of zeros that counts what it encodes."""
+    """A codec of zeros that counts its input."""
 
     codebooks, codes, stride, samples_per_frame = 2, 4, 2, 128
     silence = torch.zeros(2, dtype=torch.int64)
@@ -181,7 +181,7 @@ class Counting:
 def test_a_recording_added_has_its_shard_encoded_alone_by_the_same_codec(
     corpus: Corpus, store: StoreConfig, tmp_path: Path
 ) -> None:
-    """A codec that others trained (`codec.pretrained`) is the same; one of the corpus' own is trained anew with it."""
+    """A pretrained codec stays the same; a codec of the corpus is trained anew."""
     codec, encoded = Counting(), []
     for name, rows in (("few", corpus[1][:-1]), ("more", corpus[1])):
         features = FeatureStore.open(written(corpus, store, tmp_path / name, rows)[0])

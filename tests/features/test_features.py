@@ -1,4 +1,4 @@
-"""The feature store: whole, the same however it is made, and refused when it is not what a reader expects."""
+"""The feature store is complete, reproducible, and checked on reading."""
 
 import pickle
 import shutil
@@ -42,7 +42,7 @@ Corpus = tuple[Path, list[Utterance]]
 
 
 def make_corpus(folder: Path, rate: int = 22050) -> Corpus:
-    """Six recordings of noise with real texts, three speakers out of order, the last utterance not in training."""
+    """Six recordings of noise with real texts, three speakers out of order, the last one held out."""
     utterances = []
     for number, text in enumerate(TEXTS):
         samples = 0.1 * np.random.default_rng(number).standard_normal(rate // 2 + 997 * number)
@@ -133,7 +133,7 @@ def test_a_worker_process_is_sent_the_path_not_the_arrays(store: Path) -> None:
 def test_a_worker_process_hashes_no_index_but_another_one(
     store: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That of all utterances, in each of many processes, would cost as much as the corpus is large."""
+    """Else each process would hash the whole corpus' index."""
     sent, hashed = pickle.dumps(FeatureStore.open(store)), []
     monkeypatch.setattr("sonorant.features.index.array_hash", lambda file: hashed.append(file) or "another")
     assert len(pickle.loads(sent)) == len(corpus[1]) and hashed == []
@@ -256,4 +256,4 @@ def test_the_stage_makes_a_store_from_real_recordings(ljspeech_mini: Path, tmp_p
     features.verify()
     assert len(features) == len(rows)
     frames_per_token = features.frames / features.tokens_count
-    assert ((frames_per_token > 3) & (frames_per_token < 9)).all()  # LJSpeech says 9 to 14 phonemes a second
+    assert ((frames_per_token > 3) & (frames_per_token < 9)).all()  # LJSpeech has 9 to 14 phonemes a second

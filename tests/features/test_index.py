@@ -1,4 +1,4 @@
-"""An index gives back what it was written from, says where each utterance lies in its shard, and takes no memory."""
+"""An index returns its rows and shard places in little memory."""
 
 import tracemalloc
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""How many files of shards a process keeps open: as many as help, as the system allows, and as have a name."""
+"""The number of open shard files has a limit."""
 
 import resource
 import subprocess
@@ -20,7 +20,7 @@ UTTERANCES = 24
 
 @pytest.fixture
 def features(tmp_path: Path) -> Path:
-    """24 utterances in shards of one or two, with a cache for a fifth of them if their store were a bucket."""
+    """24 utterances in shards of one or two, with a cache for a fifth of them."""
     out = tmp_path / "features"
     config = store_beside(out, 2)
     write_corpus(out, TINY, UTTERANCES, (1.0, 1.2), config=config)
@@ -31,10 +31,10 @@ def features(tmp_path: Path) -> Path:
 
 
 def open_below(folder: Path) -> list[str]:
-    """The files in `folder` that this process has open."""
+    """This process's open files in `folder`."""
     found = []
     for link in Path("/proc/self/fd").iterdir():
-        with suppress(FileNotFoundError):  # that of the listing
+        with suppress(FileNotFoundError):
             found.append(str(link.readlink()))
     return [name for name in found if name.startswith(str(folder))]
 
@@ -57,7 +57,7 @@ def test_a_quarter_of_those_that_the_system_allows(
 
 
 def test_what_the_cache_has_removed_is_closed(features: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else it would take room on the disk beyond the cache's bound."""
+    """Open files would occupy disk beyond the cache's bound."""
     wanted = read_all(FeatureStore.open(features))
     monkeypatch.setattr(sonorant.features.shards, "open_store", lambda place: Distant(Path(place)))
     store = FeatureStore.open(features)
@@ -71,7 +71,7 @@ def test_what_the_cache_has_removed_is_closed(features: Path, tmp_path: Path, mo
 def test_what_was_removed_is_closed_when_more_is_fetched(
     features: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also by a process that reads nothing any more, as a rank does between two validations."""
+    """Also in an idle process, as a rank between validations."""
     monkeypatch.setattr(sonorant.features.shards, "open_store", lambda place: Distant(Path(place)))
     store = FeatureStore.open(features)
     store.mel(0)

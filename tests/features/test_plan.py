@@ -1,4 +1,4 @@
-"""The epoch plan: every sample once, the same everywhere, different each epoch, little padding."""
+"""The epoch plan: each sample once, reproducible, different each epoch, little padding."""
 
 import numpy as np
 import pytest

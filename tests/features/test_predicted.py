@@ -1,4 +1,4 @@
-"""A store of predicted mels is a feature store in which the mels alone are others, and never one of another model."""
+"""A store of predicted mels differs in the mels alone and belongs to one model."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -32,7 +32,7 @@ def predictor(tmp_path: Path) -> Path:
 
 
 class Louder:
-    """Says each mel a neper louder, and counts how often it was asked."""
+    """Adds a neper to each mel and counts calls."""
 
     def __init__(self) -> None:
         self.asked = 0

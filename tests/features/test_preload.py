@@ -1,4 +1,4 @@
-"""Wherever features are read from, training sees the same batches; a copy of them is whole or not there."""
+"""Preloaded features give the same batches; a copy is whole or absent."""
 
 import errno
 import multiprocessing
@@ -47,13 +47,13 @@ def test_batches_from_memory_and_from_a_copy_are_those_from_disk(features: Path,
     copied = FeatureStore.open(local_copy(features, tmp_path / "copies"))
     held = FeatureStore.open(local_copy(features, tmp_path / "gone"))
     held.read_into_memory(2**30)
-    shutil.rmtree(held.path / "shards")  # nothing is read from there any more, by the workers neither
+    shutil.rmtree(held.path / "shards")  # workers do not read from there either
     assert same(batches(copied, workers), wanted)
     assert same(batches(held, workers), wanted)
 
 
 class Deadly(Dataset[Batch]):
-    """Its process is killed when it loads, as where memory runs out."""
+    """Its process is killed while loading."""
 
     def __len__(self) -> int:
         return 1
@@ -115,7 +115,7 @@ def test_damaged_features_are_named_and_leave_no_copy(features: Path, tmp_path: 
 
 def test_processes_that_ask_at_once_get_one_whole_copy(features: Path, tmp_path: Path) -> None:
     target = copy_path(features, tmp_path)
-    abandoned = tmp_path / f".{target.name}.99999.tmp"  # by a process that was killed; it is removed
+    abandoned = tmp_path / f".{target.name}.99999.tmp"  # of a killed process; removed
     abandoned.mkdir()
     (abandoned / "header.json").write_bytes(b"half")
     with multiprocessing.get_context("spawn").Pool(3) as pool:

@@ -1,5 +1,3 @@
-"""A store can be looked into without code."""
-
 import json
 from pathlib import Path
 

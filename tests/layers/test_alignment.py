@@ -49,7 +49,7 @@ def test_diagonal_prior_alone_spreads_tokens_evenly() -> None:
 
 @pytest.mark.parametrize("tied", [False, True])
 def test_the_compiled_search_finds_the_path_of_the_one_in_torch(tied: bool) -> None:
-    """To the bit, also among equally good paths: a resumed training may run where the kernel is not installed."""
+    """Also on ties, bit-identical: a resumed run may lack the kernel."""
     pytest.importorskip("numba")
     torch.manual_seed(6)
     for _ in range(200):

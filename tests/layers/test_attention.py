@@ -1,4 +1,4 @@
-"""Every kind of attention, in training and step by step, against scores written out under the one mask."""
+"""All kinds of attention, in training and by step, against explicit scores."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ from sonorant.layers.transformer import Packing
 BATCH, CHANNELS, HEADS = 3, 32, 4
 KINDS: list[Kind] = ["full", "sliding", "block"]
 WINDOWS = [1, 5, 8, 36, 37, 60]
-"""One position; some that do not divide the length; one less than it, as much, more."""
+"""1, non-divisors, one less than the length, equal, more."""
 LENGTH = 37
 
 
@@ -22,7 +22,7 @@ def attention(kind: Kind, window: int) -> SelfAttention:
 def written_out(
     layer: SelfAttention, x_BTC: torch.Tensor, position_BT: torch.Tensor, valid_BT: torch.Tensor
 ) -> torch.Tensor:
-    """Full attention under the mask: every score built, every position turned by complex numbers."""
+    """Full masked attention with explicit scores and complex rotations."""
     query, key, value = (
         part.unflatten(-1, (layer.heads, layer.width)).transpose(1, 2) for part in layer.project(x_BTC).chunk(3, dim=-1)
     )
@@ -40,7 +40,7 @@ def by_complex(x_BHTD: torch.Tensor, position_BT: torch.Tensor) -> torch.Tensor:
 
 
 def padded(seed: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Rows, which slots are valid (anywhere; the first row whole), and their positions."""
+    """Rows, valid slots (the first row whole), and positions."""
     generator = torch.Generator().manual_seed(seed)
     valid = torch.rand(BATCH, LENGTH, generator=generator) > 0.3
     valid[0] = True
@@ -63,7 +63,7 @@ def test_who_sees_whom() -> None:
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_training_equals_scores_written_out(kind: Kind, window: int) -> None:
-    """Outputs, and gradients of inputs and weights, with padding among what is real."""
+    """Outputs and gradients, with padding among real slots."""
     layer = attention(kind, window)
     x, valid, position = padded(window)
     probe = torch.randn_like(x) * valid[..., None]
@@ -88,7 +88,7 @@ def test_any_length(kind: Kind, length: int) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_half_precision_is_near(kind: Kind) -> None:
-    """bf16 keeps 8 bits of the mantissa: so near, and no number lost."""
+    """bf16 has 8 bits of mantissa."""
     layer = attention(kind, 8)
     x, valid, position = padded(1)
     want = written_out(layer, x, position, valid)[valid]
@@ -101,7 +101,7 @@ def test_half_precision_is_near(kind: Kind) -> None:
 @pytest.mark.parametrize("window", [1, 5, 37])
 @pytest.mark.parametrize("kind", KINDS)
 def test_steps_equal_training_in_both_caches(kind: Kind, window: int) -> None:
-    """A prefill of several positions, some of them padding, then one at a time, some rows paused by padding."""
+    """Prefill with padding, then single positions, some rows paused."""
     layer = attention(kind, window)
     x, valid, position = padded(window)
     want = written_out(layer, x, position, valid)[valid]

@@ -1,4 +1,4 @@
-"""What replaces torch's own layers on CPUs computes what they compute."""
+"""Replacements of torch's CPU layers compute the same."""
 
 import pytest
 import torch

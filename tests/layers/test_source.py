@@ -1,4 +1,4 @@
-"""What drives a vocoder with a source: pulses, spectra, noise."""
+"""A vocoder's source: pulses, spectra, noise."""
 
 import numpy as np
 import pytest

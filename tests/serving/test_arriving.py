@@ -1,4 +1,4 @@
-"""A text that is typed while it is spoken is over when nothing more comes, and does not hold its place for ever."""
+"""An arriving text ends when nothing more comes."""
 
 import asyncio
 from itertools import count
@@ -13,7 +13,7 @@ from sonorant.serving.page_routes import Arriving, More
 def test_a_text_that_does_not_grow_or_grows_for_ever_is_over(
     text: str, longest: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever sends a byte, or none, now and then would keep others waiting."""
+    """A client that sends rarely must not block others."""
     monkeypatch.setattr(page_routes, "IDLE", 0.2)
     monkeypatch.setattr(page_routes, "LONGEST", longest)
 

@@ -1,4 +1,4 @@
-"""`sonorant serve` as a person starts it: where it listens, what it is called, and what it writes."""
+"""`sonorant serve`: address, voice names, log."""
 
 import json
 import os
@@ -31,7 +31,7 @@ def test_it_listens_on_any_address_of_loopback_and_is_called_by_it(voice_bundle:
 
 
 def written(bundle: Path, *options: str | Path) -> str:
-    """What the server writes to stderr while it is asked for speech, and to its end."""
+    """The server's stderr during a request and to its end."""
     with started(f"tiny={bundle}", "--workers", "1", *options) as (process, url):
         for body in (GOOD, BAD):
             ask(url, "/v1/speech", body).read()

@@ -1,4 +1,4 @@
-"""More connections than open files are allowed: some are turned away, and those that are there are answered."""
+"""More connections than open files: some are refused, the others served."""
 
 import resource
 import socket
@@ -82,7 +82,7 @@ def idle(url: str, count: int) -> Iterator[list[socket.socket]]:
 
 
 def closed(client: socket.socket) -> bool:
-    """Whether the server has closed it; it never sends anything here of its own."""
+    """Whether the server has closed the connection."""
     client.settimeout(0)
     try:
         return client.recv(1) == b""

@@ -1,4 +1,4 @@
-"""Schemathesis asks what the description of the interface allows, and what it does not: no answer is a fault."""
+"""Schemathesis with allowed and forbidden requests: no answer is a fault."""
 
 import pytest
 
@@ -14,7 +14,7 @@ from tests.support.serving import Running
 pytestmark = pytest.mark.long
 
 EXAMPLES = 25
-"""Of each route and way to ask."""
+"""By route and kind of request."""
 FUZZED = settings(
     max_examples=EXAMPLES,
     deadline=None,
@@ -39,6 +39,6 @@ def test_no_request_finds_a_fault(server: Running, mode: GenerationMode) -> None
 
         if (
             mode is GenerationMode.POSITIVE or operation.method.upper() == "POST"
-        ):  # a text without a rule has no opposite
+        ):  # unrestricted text has no invalid value
             ask()
     assert {"/v1/audio/speech", "/v1/speech"} <= asked

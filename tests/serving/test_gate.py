@@ -1,4 +1,4 @@
-"""Whoever sends nonsense, sends slowly or takes slowly: a status and a line, and nothing is held for them."""
+"""Invalid requests and slow clients: a status and a line, and no resource held."""
 
 import asyncio
 import json
@@ -42,7 +42,7 @@ def has_ipv6() -> bool:
 
 @contextmanager
 def connected(server: Running) -> Iterator[socket.socket]:
-    """A client with a small buffer, so that what it does not take stays with the server."""
+    """A client with a small receive buffer."""
     with closing(socket.socket()) as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.settimeout(PATIENCE)
@@ -91,7 +91,7 @@ NAMED = ["voice.example.org", "Voice.Example.org:8443", "[2001:db8::1]:443", "12
 
 
 def test_a_server_goes_by_the_names_that_it_is_given_and_by_no_other(voice_bundle: Path) -> None:
-    """Behind a proxy that ends TLS it hears the public name; a page of that name may ask, another not."""
+    """Behind a TLS proxy the server accepts the public name, and pages of that name alone."""
     offers = (Offer(name="tiny", where=str(voice_bundle)),)
     names = ("Voice.example.org", "2001:db8:0::1")
     with running(ServeConfig(offers=offers, workers=1, allow_hosts=names)) as served:
@@ -107,7 +107,7 @@ def test_a_server_goes_by_the_names_that_it_is_given_and_by_no_other(voice_bundl
 
 
 def test_a_probe_calls_a_server_by_the_address_at_which_it_reaches_it(voice_bundle: Path) -> None:
-    """That of a pod is known to nobody beforehand; any other address is refused as a name is."""
+    """A pod's address is not known in advance; other addresses are refused."""
     offers = (Offer(name="tiny", where=str(voice_bundle)),)
     with running(ServeConfig(offers=offers, workers=1, host="0.0.0.0", allow_hosts=("voice.example.org",))) as served:
         reached = re.sub(r"//[^:]+", "//127.0.0.5", served.url)
@@ -129,7 +129,7 @@ def test_a_probe_calls_a_server_by_the_address_at_which_it_reaches_it(voice_bund
     ],
 )
 def test_an_address_is_the_same_however_it_is_written(reached: str, host: str, status: int) -> None:
-    """A server on :: is reached over IPv4 too, and is told such an address as one of IPv6."""
+    """A server on :: sees IPv4 addresses as IPv6."""
     sent: list[int] = []
 
     async def app(scope: Message, receive: Receive, send: Send) -> None:
@@ -185,10 +185,10 @@ def test_what_is_no_host_name_is_refused_in_a_line(name: str) -> None:
 def test_huge_headers_are_refused(server: Running, length: int) -> None:
     with connected(server) as client:
         client.sendall(HEAD + b"X-Long: ")
-        with suppress(ConnectionError):  # it is closed before all is sent
+        with suppress(ConnectionError):
             client.sendall(b"x" * length + b"\r\nContent-Length: 0\r\n\r\n")
         answer = until_closed(client)
-    # Of the larger one the rest is not read, which may take the answer with it.
+    # The rest of the larger one is not read; the answer may be lost.
     assert answer.split(b" ")[1] in (b"400", b"431") if answer or length < 100_000 else answer == b""
 
 
@@ -234,7 +234,7 @@ def test_a_listener_who_leaves_ends_the_work_and_is_counted(impatient: Running) 
 
 @contextmanager
 def busy(server: Running) -> Iterator[tuple[socket.socket, socket.socket]]:
-    """The server's two places taken and its queue of one full: a client who is spoken to, and the one who waits."""
+    """Both places taken and the queue of one full: a served client and a waiting one."""
     with connected(server) as one, connected(server) as two, connected(server) as waiting:
         for client in (one, two):
             client.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(LONG) + LONG)

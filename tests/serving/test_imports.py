@@ -1,4 +1,4 @@
-"""What speaks needs no server: FastAPI, uvicorn and what counts for Prometheus are imported by the server alone."""
+"""Only the server imports FastAPI, uvicorn and Prometheus."""
 
 import subprocess
 import sys

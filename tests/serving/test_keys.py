@@ -1,4 +1,4 @@
-"""API keys: hashed, each with its limits, taken out of use by a change of the file."""
+"""API keys: hashes, limits, removal by editing the file."""
 
 import errno
 import json
@@ -32,7 +32,7 @@ def test_a_key_is_kept_as_its_hash_alone(file: Path) -> None:
 
 
 def test_a_further_key_leaves_the_file_to_whom_it_was_readable(file: Path) -> None:
-    """Such as the service's group: a server that cannot read it speaks to nobody."""
+    """For example the service's group."""
     new_key(file, "one")
     file.chmod(0o640)
     if os.geteuid() == 0:
@@ -122,7 +122,7 @@ def test_a_server_with_keys_speaks_to_nobody_without_one(file: Path, voice_bundl
         for path, sent in (("/v1/speech", body), ("/v1/models", None)):
             assert ask(server.url, path, sent).status == 401
             assert ask(server.url, path, sent, JSON | {"Authorization": f"Bearer {secret}"}).status == 200
-        assert ask(server.url, "/").status == 404  # the page has no key
+        assert ask(server.url, "/").status == 404
         assert ask(server.url, "/healthz").status == 200
 
 

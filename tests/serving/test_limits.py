@@ -1,4 +1,4 @@
-"""The limits of a key over HTTP: status 429, a line that names the limit, and when to come again."""
+"""Limits of a key: status 429, the limit's name, and Retry-After."""
 
 import json
 from collections.abc import Iterator

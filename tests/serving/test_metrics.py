@@ -1,4 +1,4 @@
-"""What `/metrics` prints: each figure is what it says, and `docs/serving.md` names them all."""
+"""`/metrics`: right figures, all listed in `docs/serving.md`."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ from tests.support.serving import Running, ask, lines_of, running
 from tests.support.variants import with_variant
 
 GRAPHS = 3.0
-"""Of a voice of the family parallel: encoder, decoder, vocoder."""
+"""Encoder, decoder, vocoder."""
 
 
 def counted(server: Running, name: str) -> dict[str, float]:
@@ -23,7 +23,7 @@ def speak(server: Running, **wish: str) -> None:
 
 
 def test_late_compilations_are_the_graphs_that_requests_waited_for(voice_bundle: Path, tmp_path: Path) -> None:
-    """None of the voice that is loaded at the start, and each of a variant or of another voice once."""
+    """Not the voice loaded at the start; another variant or voice once each."""
     offers = [
         Offer(name=name, where=str(with_variant(voice_bundle, tmp_path / name, "other", {}))) for name in ("one", "two")
     ]
@@ -31,7 +31,7 @@ def test_late_compilations_are_the_graphs_that_requests_waited_for(voice_bundle:
     with running(ServeConfig(offers=tuple(offers), workers=1)) as server:
         for voice, variant, one, two in (
             ("one", None, 0.0, None),
-            ("one", "fp32", 0.0, None),  # which is what the voice chooses itself
+            ("one", "fp32", 0.0, None),  # the voice's default
             ("one", "other", GRAPHS, None),
             ("one", "other", GRAPHS, None),
             ("two", None, GRAPHS, GRAPHS),

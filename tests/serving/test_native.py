@@ -1,4 +1,4 @@
-"""The server's own interface: times, phonemes, lexicon, seed; and what an operator asks."""
+"""The native interface: timings, phonemes, lexicon, seed, and status."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""OpenAI's own client speaks with the server, in every format, whole and streamed."""
+"""OpenAI's client in every format, whole and streamed."""
 
 import base64
 import io
@@ -78,12 +78,12 @@ def test_flac_loses_nothing(client: openai.OpenAI, voice: Voice) -> None:
 
 @pytest.mark.parametrize("encoding", ["mp3", "opus"])
 def test_compressed_sound_is_the_same_speech(client: openai.OpenAI, encoding: str) -> None:
-    """Of a tone-like voice of chance, spectra differ by what the codec leaves out; its loudness over time stays."""
+    """Codecs change spectra; loudness over time stays."""
     text = TEXT * 2
     how = {"model": "tiny", "voice": "anna", "input": text}
     plain = decoded(client.audio.speech.create(**how, response_format="flac").read(), 16000)
     given = decoded(client.audio.speech.create(**how, response_format=encoding).read(), 16000)
-    assert 0 <= len(given) - len(plain) < 0.15 * 16000  # what the encoder looks ahead, and its last frame
+    assert 0 <= len(given) - len(plain) < 0.15 * 16000  # the encoder's look-ahead and last frame
     lags = np.correlate(given, plain, "valid")
     best = int(np.abs(lags).argmax())
     matched = given[best : best + len(plain)]

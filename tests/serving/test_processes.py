@@ -1,4 +1,4 @@
-"""Processes that speak: they share what they speak with, die unheard, and end with the server."""
+"""Speaking processes: shared memory, quiet deaths, end with the server."""
 
 import asyncio
 import errno
@@ -60,7 +60,7 @@ async def spoken(
     kill_at: int | None = None,
     told: asyncio.Queue[tuple[str, ...]] | None = None,
 ) -> bytes:
-    """The sound; the process that speaks it is killed after so many pieces. `told`: what arrives."""
+    """Speech of a process killed after so many pieces. `told`: receives the pieces."""
     sound, count = b"", 0
     async for piece in voice.speak(request, told):
         if isinstance(piece, Piece):
@@ -100,7 +100,7 @@ def test_the_last_process_is_replaced_also_when_the_one_that_loaded_the_voice_is
 
 
 def test_a_voice_that_cannot_be_loaded_again_is_told_so_and_comes_back(voice_bundle: Path, tmp_path: Path) -> None:
-    """Requests do not wait for it: each holds a place that all voices share."""
+    """Each waiting request would hold a place that all voices share."""
     bundle = tmp_path / "voice"
     shutil.copytree(voice_bundle, bundle)
 
@@ -113,7 +113,7 @@ def test_a_voice_that_cannot_be_loaded_again_is_told_so_and_comes_back(voice_bun
             async with asyncio.timeout(PATIENCE):
                 with pytest.raises(NotSpoken, match="cannot be replaced yet"):
                     while True:
-                        with suppress(WorkerDied):  # the deaths become known one after another
+                        with suppress(WorkerDied):  # deaths become known one by one
                             await spoken(voice, ServedRequest(text=TEXT))
             assert voice.trouble
             (tmp_path / "away").rename(bundle / "vocoder.fp32.onnx")
@@ -254,7 +254,7 @@ def test_a_text_that_kills_each_time_is_given_up(voice_bundle: Path) -> None:
 
 
 def test_an_arriving_text_with_nothing_new_holds_nobody_up(voice_bundle: Path) -> None:
-    """Who reads on where there is nothing waits for it, and with it all that the process speaks."""
+    """A reader of an idle text must not block its process."""
 
     async def work() -> None:
         async with loaded(voice_bundle, 1) as voice:
@@ -274,7 +274,7 @@ def test_an_arriving_text_with_nothing_new_holds_nobody_up(voice_bundle: Path) -
 
 @pytest.mark.parametrize("seed", range(8))
 def test_however_a_text_arrives_it_is_spoken_to_its_end(voice_bundle: Path, seed: int) -> None:
-    """In letters, words or nothing, with a pause behind what ends, told at once or while earlier parts are spoken."""
+    """Letters, words or nothing, with pauses, at once or during speech."""
     draw = random.Random(seed)
 
     async def work() -> None:

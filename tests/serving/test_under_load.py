@@ -1,5 +1,5 @@
-"""`sonorant serve` at work for many listeners: told to end it ends what it speaks, and a process that is killed is
-replaced while nobody loses a sound. Both several times, as when it happens decides what may go wrong."""
+"""`sonorant serve` with many listeners: it drains before it ends, and replaces a killed process without loss of
+sound."""
 
 import json
 import os
@@ -24,7 +24,7 @@ from tests.support.waiting import PATIENCE, wait_until
 pytestmark = pytest.mark.long
 
 LISTENERS = 12
-"""Of two processes, so that each speaks to several in turns."""
+"""More than one for each of two processes."""
 TEXTS = [f"Number {number}. " + "The rain had stopped, and nobody came. " * 8 for number in range(LISTENERS)]
 KILLS = 5
 
@@ -41,7 +41,7 @@ def wholes(url: str) -> list[bytes]:
 
 @contextmanager
 def served(bundle: Path) -> Iterator[tuple[psutil.Process, str]]:
-    """A server with its process, which ends well; whatever it started at first is gone at the end of the block."""
+    """A server and its process, which exits cleanly and leaves no child."""
     with started(f"tiny={bundle}", "--workers", "2") as (process, url):
         server = psutil.Process(process.pid)
         children = server.children(recursive=True)
@@ -60,11 +60,11 @@ def test_sigterm_under_load_ends_every_stream_whole_and_takes_no_new_one(voice_b
     with served(voice_bundle) as (server, url):
         expected = wholes(url)
         answers = [ask(url, "/v1/speech", body(text)) for text in TEXTS]
-        begun = [answer.read(10 + 300 * moment) for answer in answers]  # they are at work, and not at their ends
+        begun = [answer.read(10 + 300 * moment) for answer in answers]
         assert speaking(url) == LISTENERS
         server.terminate()
         wait_until(lambda: refused(url))
-        time.sleep(2 * Server.GRACE_SECONDS)  # nothing has come to its end meanwhile, as nobody takes it
+        time.sleep(2 * Server.GRACE_SECONDS)  # nothing has ended, as nobody reads
         assert server.status() != psutil.STATUS_ZOMBIE, "it takes no connection any more, and speaks on"
         with ThreadPoolExecutor(LISTENERS) as pool:
             heard = [first + rest for first, rest in zip(begun, pool.map(HTTPResponse.read, answers), strict=True)]
@@ -86,7 +86,7 @@ def refused(url: str) -> bool:
 
 
 def test_a_process_killed_under_load_is_replaced_and_every_listener_hears_all(voice_bundle: Path) -> None:
-    """Listeners ask again and again, while one of the two processes is killed, and later one of those there then."""
+    """Two kills while listeners repeat their requests."""
     draw = random.Random(0)
     with served(voice_bundle) as (server, url):
         expected = wholes(url)

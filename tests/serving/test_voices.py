@@ -1,4 +1,4 @@
-"""Several voices: named, unloaded when memory is short, and replaced when the registry's alias moves."""
+"""Several voices: names, unloading when memory is short, replacement when the alias moves."""
 
 import asyncio
 import json
@@ -112,7 +112,7 @@ def kill_for_good(server: Running, name: str) -> None:
 
 @pytest.fixture
 def registry(voice_bundle: Path, tracked_project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working folder, with a registry: version 1 of `tiny`, version 2 half as loud, version 3 silent."""
+    """Working folder with a registry: `tiny` version 1, version 2 half as loud, version 3 silent."""
     shutil.copytree(tracked_project, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
@@ -148,7 +148,7 @@ def test_a_promotion_and_a_rollback_are_heard_by_the_next_request_and_cut_no_sen
     champion(2)
     wait_until(lambda: version(server) == "tiny/2")
     assert abs(loudest(server) - plain / 2) <= 1
-    heard.append(response.read())  # the old voice speaks on
+    heard.append(response.read())
     np.testing.assert_allclose(np.frombuffer(b"".join(heard), "<i2"), expected, atol=1)
     champion(1)
     wait_until(lambda: version(server) == "tiny/1")
@@ -202,7 +202,7 @@ def test_a_download_that_cannot_be_removed_holds_up_no_later_version(
 
     monkeypatch.setattr(shutil, "rmtree", remove)
     try:
-        champion(3)  # silent
+        champion(3)
         wait_until(lambda: removed)
         champion(2)
         wait_until(lambda: version(server) == "tiny/2")
@@ -230,13 +230,13 @@ def test_a_version_whose_download_breaks_off_is_downloaded_again(
     wait_until(lambda: "tiny/1 stays: the store does not answer" in server.service.voices.named("tiny").trouble)
     wait_until(lambda: version(server) == "tiny/2")
     folder = downloads[0].parent
-    wait_until(lambda: len(list(folder.iterdir())) == 1)  # of the version before, and of downloads, nothing is left
+    wait_until(lambda: len(list(folder.iterdir())) == 1)  # neither the old version nor downloads remain
     [kept] = folder.iterdir()
     assert (kept / "voice.json").exists()
 
 
 class Slow:
-    """Stands for a voice that loads: each time `then` says what becomes of it."""
+    """A voice that loads; `then` is the outcome of each load."""
 
     def __init__(self, one: Offered, *then: Callable[[], None]) -> None:
         self.voices = Voices([one], workers=1, memory=None, log="ERROR", died=lambda: None)
@@ -284,7 +284,7 @@ def test_all_who_wait_for_a_voice_that_is_not_loaded_hear_of_its_one_failure(voi
 
 
 def test_a_voice_is_not_unloaded_before_those_who_waited_for_it_have_it(voice_bundle: Path) -> None:
-    """Where memory is short and another voice is done loading in the same moment."""
+    """Memory is short and another voice finishes loading at the same moment."""
 
     async def work() -> None:
         one, two = (Offered(Offer(name=name, where=str(voice_bundle)), voice_bundle, "") for name in ("one", "two"))

@@ -1,4 +1,4 @@
-"""MLflow's registry calls the server when an alias moves; whoever else calls it is not believed."""
+"""MLflow's webhook on a moved alias; other callers are refused."""
 
 import time
 from http.client import HTTPConnection
@@ -20,7 +20,7 @@ from tests.support.serving import running
 from tests.support.waiting import wait_until
 
 NEVER = 3600.0
-"""Seconds between two questions: what is heard before, a call has brought."""
+"""Seconds between polls: all changes come by webhook."""
 BODY = b'{"entity": "model_version_alias", "action": "created", "data": {"name": "tiny"}}'
 
 
@@ -61,7 +61,7 @@ def test_a_store_without_webhooks_is_asked_and_the_log_says_why(
 def test_a_message_to_the_public_name_passes_a_server_on_loopback(
     voice_bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The proxy that ends TLS passes the name on by which the registry calls."""
+    """The proxy passes on the public name."""
     monkeypatch.setattr("sonorant.serving.server._subscribed", lambda *_: "secret")
     offers = (Offer(name="tiny", where=str(voice_bundle)),)
     with running(ServeConfig(offers=offers, workers=1, webhook="https://Voices.example:8443/")) as server:
@@ -76,7 +76,7 @@ def test_a_promotion_is_heard_at_once_where_the_registry_calls(
     monkeypatch.chdir(tmp_path)
     port, own = free_port(), free_port()
     local = {"MLFLOW_WEBHOOK_ALLOWED_SCHEMES": "http,https", "MLFLOW_WEBHOOK_ALLOW_PRIVATE_IPS": "true"}
-    local |= {"MLFLOW_WEBHOOK_CACHE_TTL": "0"}  # else a webhook made after an alias was set is seen a minute later
+    local |= {"MLFLOW_WEBHOOK_CACHE_TTL": "0"}
     local |= {"MLFLOW_WEBHOOK_SECRET_ENCRYPTION_KEY": Fernet.generate_key().decode()}
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{port}")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "60")
@@ -90,7 +90,7 @@ def test_a_promotion_is_heard_at_once_where_the_registry_calls(
         offers = (Offer(name="tiny", where="models:/tiny@champion"),)
         address = f"http://127.0.0.1:{own}"
         config = ServeConfig(offers=offers, workers=1, poll_seconds=NEVER, webhook=address)
-        for _ in range(2):  # the second start finds the webhook of the first
+        for _ in range(2):  # the second start finds the first's webhook
             with running(config, own) as server:
                 voice = server.service.voices.named("tiny")
                 assert (voice.version, voice.trouble) == ("tiny/1", "")
@@ -101,6 +101,6 @@ def test_a_promotion_is_heard_at_once_where_the_registry_calls(
                 client.set_registered_model_alias("tiny", "champion", "2")
                 wait_until(lambda voice=voice: voice.version == "tiny/2")
                 assert abs(loudest(server) - plain / 2) <= 1
-                client.set_registered_model_alias("tiny", "champion", "1")  # a rollback
+                client.set_registered_model_alias("tiny", "champion", "1")
                 wait_until(lambda voice=voice: voice.version == "tiny/1")
                 assert loudest(server) == plain

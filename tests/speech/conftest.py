@@ -1,5 +1,3 @@
-"""The tiny voices, loaded."""
-
 from pathlib import Path
 
 import pytest

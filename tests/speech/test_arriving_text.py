@@ -1,4 +1,4 @@
-"""Speech of a text that arrives: the samples of the whole text, each phrase as soon as its end is certain."""
+"""Speech of arriving text equals that of the whole text, each phrase at once."""
 
 import asyncio
 import re
@@ -16,7 +16,7 @@ from tests.support.runtimes import joined
 from tests.support.waiting import PATIENCE
 
 TOLERANCE = 1e-5
-"""Of full scale, as in `test_streaming`."""
+"""Of full scale."""
 TEXT = "Hello there. Dr. Smith paid $3.50 for it [[pause 0.3]] today. [[h ə l ˈoʊ]] Anna! Who,\n\nme"
 
 
@@ -111,7 +111,7 @@ def test_a_lull_gives_control_back_where_it_is_asked_for(any_voice: Voice) -> No
     speech = any_voice.stream(text)
     assert len(speech.advance()) == 0
     text.write("One apple.")
-    assert len(speech.advance()) == 0  # it may go on
+    assert len(speech.advance()) == 0
     text.pause()
     given = 0
     while len(chunk := speech.advance()) or not given:

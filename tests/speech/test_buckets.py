@@ -1,5 +1,4 @@
-"""Requests of any size through runtimes of fixed shapes: the same speech, nothing prepared late, what is outside
-counted."""
+"""Requests through runtimes of fixed shapes: the same speech, warmed up, misses counted."""
 
 import dataclasses
 import threading
@@ -54,8 +53,7 @@ def plain(bundle: Bundle) -> Runtime:
 def assert_same_speech(
     runtime: Runtime, plain: Runtime, arguments: tuple[np.ndarray, ...], first: int = 0, samples: float = 1e-6
 ) -> None:
-    """All three graphs, each given what the plain one gave; the decoder's frames from `first` to the end. `samples`:
-    what they may differ by; a sine rounded otherwise is heard in a pulse, a quotient of two."""
+    """All three graphs on equal inputs; the decoder's frames from `first`. `samples`: tolerance for rounded sines."""
     states, ends = plain.encode(*arguments)
     got_states, got_ends = runtime.encode(*arguments)
     np.testing.assert_allclose(got_states, states, atol=1e-5)
@@ -125,7 +123,7 @@ def test_many_threads_prepare_a_shape_once_and_are_all_counted(plain: Runtime) -
 
 @pytest.fixture(scope="module")
 def compiled(bundle: Bundle, trained: tuple[Path, Path], cpp: None) -> Bucketed:
-    """The bundle as if of a corpus of one length: one bucket a graph, because each takes seconds to compile."""
+    """One bucket a graph, because each takes seconds to compile."""
     lengths = Lengths(tokens=(32,) * 4, frames=(192,) * 4)
     small = dataclasses.replace(bundle, description=dataclasses.replace(bundle.description, lengths=lengths))
     return load_runtime("torch-compiled", small, LoadOptions(trained=trained, warm_up=True))
@@ -141,7 +139,7 @@ def test_after_the_warm_up_nothing_is_compiled_for_any_request(compiled: Buckete
         assert compiled.counters().hits > before.hits
         for rows, longest in ((1, 120), (2, 10)):
             assert_same_speech(compiled, plain, request(rng, rows, longest), samples=1e-4)
-        with pytest.raises(RuntimeError, match="recompile"):  # as it would be told
+        with pytest.raises(RuntimeError, match="recompile"):
             compiled._fixed.encode(*request(rng, 1, 7))
     after = compiled.counters()
     assert after.misses == before.misses + 6

@@ -1,5 +1,4 @@
-"""A bundle that is damaged, foreign or of another version is refused in one line that says which file and what to
-do."""
+"""A damaged, foreign or outdated bundle is refused in one line."""
 
 import shutil
 from collections.abc import Callable
@@ -112,7 +111,7 @@ def test_content_hash_moves_with_any_change(voice_bundle: Path, tmp_path: Path) 
 
 @pytest.fixture
 def with_lexicon(trained: tuple[Path, Path], tmp_path: Path) -> Path:
-    """A bundle of a voice that learned with a lexicon of one word."""
+    """A voice trained with a lexicon of one word."""
     predictor = Path(shutil.copytree(trained[0], tmp_path / "predictor"))
     with edited_file(predictor / "model.json") as described:
         described["frontend"]["lexicon"] = {"apple": "m ˈi n"}

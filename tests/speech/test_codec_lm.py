@@ -1,5 +1,4 @@
-"""A voice that speaks code by code: streamed as in one shot, seeds reproduce, and no text runs away, by whatever it is
-spoken."""
+"""Codec voices: streaming equals one shot, seeds reproduce, no text runs away."""
 
 import dataclasses
 import itertools
@@ -32,8 +31,7 @@ TOLERANCE = 1e-5
 SENTENCE = "When the rain had stopped at last, the children ran out into the garden."
 TEXTS = ("No.", "Hello there.", SENTENCE, f"{SENTENCE} Really? It cost $3.50!\n\nThe end")
 ONCE: dict[str, Any] = {"retries": 0}
-"""Greedy, and taken as it comes: weights of chance end badly often, and then `say` would try again where a stream
-cannot."""
+"""Greedy, without retries: random weights often end badly, and a stream cannot retry."""
 DRAWN = ONCE | {"temperature": 0.9, "top_k": 10, "advance": "sample"}
 
 
@@ -43,7 +41,7 @@ def voice(codec_lm_bundle: Path) -> Voice:
 
 
 def count_steps(voice: Voice) -> list[int]:
-    """Make a voice note how many steps each call of its stepper takes, in the list that is given."""
+    """A list that collects the steps of each stepper call."""
     right, steps = voice.runtime.stepper(), []
 
     def run(state: State, most: int) -> State:
@@ -60,8 +58,7 @@ def frames_of(voice: Voice, seconds: float) -> int:
 
 
 class Planted:
-    """A stepper whose pointer never wants to move, and whose codes are of chance but for `loop`, which says the same
-    for ever."""
+    """A stepper with a still pointer and random codes; with `loop`, always the same codes."""
 
     def __init__(self, codes: int, advances: int, loop: bool) -> None:
         self.codes, self.advances, self.loop = codes, advances, loop
@@ -112,7 +109,7 @@ def test_streamed_in_small_parts_equals_the_graphs_run_once(voice: Voice) -> Non
 
 
 def test_rows_that_are_computed_together_and_in_parts_sound_as_alone(voice: Voice) -> None:
-    """The phase of each row goes on by its own pitch, from part to part."""
+    """Each row keeps its own phase from part to part."""
     random, lengths = np.random.default_rng(0), np.array([50, 31, 2])
     codes = random.integers(0, 15, (3, 50, 2))
     sounding = voice.speaking.sounding

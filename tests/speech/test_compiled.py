@@ -1,4 +1,4 @@
-"""What is compiled is counted: made or taken from a folder, once or again; and torch can be made to say why."""
+"""Compilations are counted as new or cached, and torch can log why."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +22,7 @@ def kept(tmp_path: Path, cpp: None) -> Iterator[None]:
 
 
 def test_a_number_that_changes_is_compiled_again_and_counted(kept: None) -> None:
-    """What a step must not have: each value is a graph of its own, and each is counted."""
+    """Each value is a graph of its own."""
     compiler, x = Compiler(), torch.arange(6.0)
     function = compiler(scaled)
     for factor, prepared in ((2, 1), (2, 1), (3, 2), (2, 2)):

@@ -1,4 +1,4 @@
-"""No request runs away: each limit stops it with one line that names the limit, and absurd text ends at once."""
+"""Each limit stops a request with one line."""
 
 import dataclasses
 import itertools
@@ -88,9 +88,9 @@ def test_too_many_phonemes_in_one_breath(voice: Voice) -> None:
 @pytest.mark.parametrize(
     "ends",
     [
-        lambda ends: np.cumsum(np.full_like(ends, 300), axis=1),  # every token as long as a token may be
+        lambda ends: np.cumsum(np.full_like(ends, 300), axis=1),  # each token at its longest
         lambda ends: ends * 0,
-        lambda ends: np.full_like(ends, -(2**63)),  # what NaN becomes as an integer
+        lambda ends: np.full_like(ends, -(2**63)),  # NaN as an integer
         lambda ends: ends * 0 + 2**40,
     ],
     ids=["longest", "none", "not a number", "huge"],
@@ -119,7 +119,7 @@ def test_samples_that_are_no_numbers_are_refused(own_voice: Voice) -> None:
 
 def test_waiting_for_text_or_for_the_listener_is_no_work(voice: Voice, monkeypatch: pytest.MonkeyPatch) -> None:
     waited, read = 0.0, itertools.count()
-    clock = SimpleNamespace(perf_counter=lambda: waited + 1e-6 * next(read))  # computing takes almost no time by it
+    clock = SimpleNamespace(perf_counter=lambda: waited + 1e-6 * next(read))  # computing takes almost no time
     monkeypatch.setattr("sonorant.speech.request.time", clock)
 
     def slow() -> Iterator[str]:

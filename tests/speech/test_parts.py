@@ -1,4 +1,4 @@
-"""Speech computed in parts equals speech computed at once, whatever the parts' sizes, alone and in a batch."""
+"""Speech in parts equals speech at once, alone and in a batch."""
 
 import numpy as np
 import pytest
@@ -45,8 +45,7 @@ def test_parts_equal_the_whole(voice: tuple[Bundle, Runtime], sizes: tuple[int, 
 
 @pytest.fixture(scope="module", params=["regression", pytest.param("flow", marks=pytest.mark.long)])
 def far_reaching(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Bundle, Runtime]:
-    """A voice in which the outermost frames of every kernel weigh more than all others, and every block more than its
-    input."""
+    """A voice in which outer kernel taps dominate, and each block outweighs its input."""
     folder = tmp_path_factory.mktemp(f"far-{request.param}")
     trained = write_trained(folder, decoder=request.param)
     for model in trained:

@@ -1,5 +1,4 @@
-"""The voice as an MLflow model behind MLflow's own scoring server: rows in, wavs out, and one line for each row that is
-bad."""
+"""The voice behind MLflow's scoring server: rows in, wavs out, a line for each bad row."""
 
 import base64
 import io
@@ -25,7 +24,7 @@ def server(voice_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def client(bundle: Path, folder: Path) -> Any:
-    """A client of the scoring server of a bundle, its model saved in a folder."""
+    """A client of a bundle's scoring server."""
     from fastapi.testclient import TestClient
     from mlflow import pyfunc
     from mlflow.pyfunc import scoring_server

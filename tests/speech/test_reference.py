@@ -1,4 +1,4 @@
-"""A voice that was trained with references goes on from a recording, whose codes a graph of its bundle makes."""
+"""Continuing a recording encoded by a graph of the bundle."""
 
 import dataclasses
 from collections.abc import Callable
@@ -60,13 +60,13 @@ def test_codes_of_a_recording_are_the_codecs(
     expected = codec.encode(known_1DT)[0, :FRAMES].numpy()
     assert codes.shape == (FRAMES, 2) and codes.dtype == np.int64
     assert len(np.unique(codes)) > 2
-    assert (codes == expected).mean() >= 0.95  # rounding may tip one to its neighbour
+    assert (codes == expected).mean() >= 0.95  # rounding may change a code
 
 
 def test_strangers_are_tried_as_prompts_one_after_the_other(
     bundle: Path, tmp_path: Path, murmur: Callable[..., np.ndarray], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever speaks is planted: by the loudness of a clip. The voice is of random weights and follows nobody."""
+    """Loudness plants the speaker; the random voice follows nobody."""
     for name, seed in (("carl", 1), ("dora", 2)):
         (tmp_path / name).mkdir()
         for number in range(3):

@@ -1,4 +1,4 @@
-"""Whatever runs a voice gives the same answers, and what cannot run says why, by name."""
+"""All runtimes of a voice agree; a missing one has a reason."""
 
 from pathlib import Path
 
@@ -29,8 +29,8 @@ def expected(bundle: Bundle, trained: tuple[Path, Path]) -> Speech:
 
 
 def spoken(runtime: Runtime, bundle: Bundle, told: np.ndarray | None = None) -> Speech:
-    """Ends, frames and samples of two utterances together. `told`: frames that the vocoder is given instead: phases add
-    pitch up, and so what frames differ by."""
+    """Ends, frames and samples of two utterances. `told`: frames for the vocoder, because phases accumulate pitch
+    errors."""
     tokens = np.random.default_rng(0).integers(0, 2, (2, 30, 3)) + np.array([5, 0, 0])
     states, ends = runtime.encode(tokens, np.array([30, 12]), np.array([0, 1]), np.array([1.0, 1.5], np.float32))
     mel = runtime.decode(states, ends, np.arange(ends.max()))

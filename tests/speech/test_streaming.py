@@ -1,5 +1,4 @@
-"""Streamed speech is the speech of one shot, comes as it is asked for, and takes no more memory for a book than for a
-page."""
+"""Streamed speech equals one shot, on demand, in constant memory."""
 
 import itertools
 import json
@@ -23,7 +22,7 @@ from tests.conftest import ROOT
 from tests.support.runtimes import Replaced, joined, tokens_of
 
 TOLERANCE = 1e-5
-"""Of full scale: what ONNX Runtime rounds differently for another shape is ten times less."""
+"""Of full scale; ONNX Runtime's rounding by shape is a tenth of it."""
 SENTENCE = (
     "When the rain had stopped at last, the children ran out into the garden, where the old dog was already waiting "
     "for them beside the gate, and nobody thought of going home before the lamps were lit."
@@ -32,7 +31,7 @@ TEXTS = ("No.", "Hello there.", SENTENCE, f"{SENTENCE} Really? It cost $3.50!\n\
 
 
 def count_frames(voice: Voice) -> list[int]:
-    """Make a voice note how many frames each call of its decoder and vocoder computes, in the list that is given."""
+    """A list that collects the frames of each decoder and vocoder call."""
     right, frames = voice.runtime, []
 
     def decode(states: np.ndarray, ends: np.ndarray, time: np.ndarray) -> np.ndarray:
@@ -139,8 +138,7 @@ def test_unknown_characters_are_told_once_and_when_they_come(voice: Voice, caplo
 
 
 def test_twenty_thousand_words_take_no_more_memory_than_ten_thousand(voice_bundle: Path) -> None:
-    """Of a process of its own, in MiB above what it took once it had met sentences of every length; none comes
-    twice."""
+    """MiB of a separate process, above the use after sentences of every length."""
     program = r"""
 import json, re, sys
 from pathlib import Path

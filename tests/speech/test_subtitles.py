@@ -1,4 +1,4 @@
-"""Files of timings: JSON with every phoneme, SubRip and WebVTT in cues that are correct and can be read."""
+"""Timings as JSON, SubRip and WebVTT."""
 
 import json
 import re
@@ -16,7 +16,7 @@ CUE = re.compile(r"(\d+)\n(\d\d+):([0-5]\d):([0-5]\d)([.,])(\d{3}) --> (\d\d+):(
 
 
 def spoken(*sentences: str, start: float = 0.0) -> list[WordTiming]:
-    """Words of a tenth of a second each, half a second between two sentences."""
+    """Words of 0.1 s, 0.5 s between two sentences."""
     found, first = [], 0
     for sentence in sentences:
         written = sentence.split()
@@ -78,7 +78,7 @@ def test_every_word_is_in_one_cue_of_few_words_and_none_stands_alone_without_nee
 
 
 def test_cues_follow_each_other_and_last(tmp_path: Path) -> None:
-    words = [WordTiming(text, 1.0, 1.0, 0, 1, text, (), True) for text in "abc"]  # skipped: no time at all
+    words = [WordTiming(text, 1.0, 1.0, 0, 1, text, (), True) for text in "abc"]  # skipped: zero length
     found = CUE.findall(written(tmp_path / "a.srt", words))
     times = [[int(part) for part in (*cue[1:4], cue[5], *cue[6:10])] for cue in found]
     assert [cue[10] for cue in found] == ["a", "b", "c"] and [cue[0] for cue in found] == ["1", "2", "3"]

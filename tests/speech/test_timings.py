@@ -1,5 +1,4 @@
-"""A voice's timings are those of the sound that it makes, streamed or not, in both families; or a line says why it has
-none."""
+"""Timings match the samples, streamed or not, in both families."""
 
 import dataclasses
 from pathlib import Path
@@ -52,14 +51,14 @@ def test_a_stream_tells_the_same_each_word_with_the_chunk_that_completes_it(any_
             before, given = given, given + len(samples)
             for word in speech.completed:
                 assert round(word.end * any_voice.sample_rate) <= given
-                if any_voice.description.family == "parallel":  # all is known at once: no word comes late
+                if any_voice.description.family == "parallel":  # no word comes late
                     assert round(word.end * any_voice.sample_rate) > before or word.end == 0
             told += speech.completed
         assert tuple(told) == words
 
 
 def test_a_sentence_is_timed_wherever_it_stands(any_voice: Voice) -> None:
-    """Later by what was heard before it, which is also checked against the samples."""
+    """Checked against the samples."""
     rate, pause = any_voice.sample_rate, round(PAUSE_SECONDS * any_voice.sample_rate)
     before, _ = any_voice.say_timed("One apple, two pears.")
     samples, alone = any_voice.say_timed("What else?")
@@ -105,7 +104,7 @@ def test_a_batch_tells_what_a_sentence_alone_does(any_voice: Voice) -> None:
 
 def test_words_that_a_runaway_did_not_reach_have_no_timing(codec_lm_bundle: Path, tmp_path: Path) -> None:
     def shorten(data: dict) -> None:
-        # A step goes 3 phonemes forward at most, so a quarter of as many steps as phonemes is too few for any voice.
+        # A step advances 3 phonemes at most: a quarter of the steps is too few.
         quarter = 0.25 / data["decoding"]["frames_per_phoneme"]["p99"]
         data["decoding"]["defaults"].update({"budget": quarter, "retries": 0})
 
@@ -128,7 +127,7 @@ def test_a_voice_that_does_not_tell_says_why(family: str, any_voice: Voice, monk
             pytest.skip("a voice without decoding has no pointer to lack")
         described = dataclasses.replace(described, decoding=dataclasses.replace(described.decoding, text="prefix"))
         why = "this voice has no pointer that tells when its words are spoken"
-    else:  # as somebody else's, which need not know of timings
+    else:  # a family without timings
         own = load_family(described.family)
         monkeypatch.setattr(type(own), "why_untimed", Family.why_untimed)
         why = f"a voice of the family {own.name} does not tell when its words are spoken"

@@ -1,4 +1,4 @@
-"""A voice speaks what it can, says what it left out, refuses the rest, and needs no torch for it."""
+"""A voice lists skipped characters and needs no torch."""
 
 import logging
 import subprocess
@@ -70,7 +70,7 @@ def test_unknown_characters_are_left_out_and_told(voice: Voice, caplog: pytest.L
 def test_a_voice_not_yet_used_is_used_by_many_at_once(own_voice: Voice, voice: Voice) -> None:
     texts = ("Good morning.", "The train was late again.", "No.", "We walked along the river, and it rained.") * 4
     with ThreadPoolExecutor(8) as pool:
-        together = list(pool.map(own_voice.say, texts))  # its text frontend is loaded by the first who speaks
+        together = list(pool.map(own_voice.say, texts))  # the first loads the text frontend
     for text, heard in zip(texts, together, strict=True):
         np.testing.assert_array_equal(heard, voice.say(text))
 

@@ -1,4 +1,4 @@
-"""Figures as reports/metrics.json has them, with what a test changes."""
+"""Figures of reports/metrics.json with a test's changes."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ BYTES = {"fp32": 16_000_000, "fp16": 8_100_000, "int8": 5_000_000}
 
 
 def variant(candidate: str, speedup: float = 1.0, spread: float = 0.02, wer: float = 12.0) -> dict[str, Any]:
-    """Sections of one candidate: a speed-up over fp32 with its interval, and a word error rate (fp32's is 12)."""
+    """One candidate: its speed-up over fp32 with an interval, and its word error rate (fp32: 12)."""
     name = candidate.split("/")[1]
     timed = {"p50_ms": 40.0 / speedup, "rtf": 0.01 / speedup}
     if candidate != "onnxruntime/fp32":

@@ -1,4 +1,4 @@
-"""Real faults, from the sound or the clock to the bundle: a silent variant and an int8 that is slower do not ship."""
+"""Faults in sound or speed keep a variant out of the bundle."""
 
 import subprocess
 from pathlib import Path
@@ -28,7 +28,7 @@ from tests.support.command import error_line, run_command
 from tests.support.imports import ROOT
 
 CONFIG = ChooseConfig(target="latency", max_wer_above_fp32=2.0, min_speedup=1.05)
-__all__ = ["clips", "references", "spoken_corpus"]  # fixtures of the evaluation's tests
+__all__ = ["clips", "references", "spoken_corpus"]
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def heard(
 
 
 def renderings(clips: list[Clip], heard: RecognizedRecordings, **variants: list[np.ndarray]) -> Renderings:
-    """As if the vocoder and, where nothing else is said, the voice copied the recordings."""
+    """Vocoder and voice copy the recordings by default."""
     recorded = tuple(clip.samples for clip in clips)
     sounds = {"recordings": recorded, "vocoder": recorded} | {name: tuple(sound) for name, sound in variants.items()}
     return Renderings(ids=heard.ids, tokens=(), sounds=sounds, decoded={}, unspoken={}, rate=clips[0].rate)
@@ -110,7 +110,7 @@ def test_a_slower_int8_is_kept_and_not_the_default(slower: Path, trained: tuple[
 
 
 def test_the_bundle_speaks_with_the_chosen_variant_and_has_none_that_failed(slower: Path, tmp_path: Path) -> None:
-    """As `slower`, with the clock's figures the other way round; and a third variant that verify refused."""
+    """As `slower` with swapped times, and a third variant refused by verify."""
     bundle = with_copies(slower, tmp_path / "three", "fp16")
     third = variant("onnxruntime/fp16", 3.0)
     third["parity"]["onnxruntime/fp16"] = {"passed": False, "failed": "values: graph vocoder: NaN"}
@@ -128,7 +128,7 @@ def test_the_bundle_speaks_with_the_chosen_variant_and_has_none_that_failed(slow
 
 
 def test_a_fast_int8_in_which_one_speaker_babbles_does_not_ship(slower: Path, tmp_path: Path) -> None:
-    """Though all sentences together pass: `promote` would refuse it for that speaker, and fp32 may be champion."""
+    """The total passes, but `promote` would refuse that speaker."""
     fast = variant("onnxruntime/int8", 1.6)
     babbling = planted.RECORDINGS.copy()
     babbling[1::8] = planted.WORDS

@@ -1,4 +1,4 @@
-"""The fastest that is still right ships; what is slower, worse, or did not run, never does."""
+"""The fastest correct variant ships; slower, worse or failed ones never do."""
 
 from dataclasses import replace
 from typing import Any

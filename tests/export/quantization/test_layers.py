@@ -1,4 +1,4 @@
-"""Quantised layers: fake quantisation against ONNX Runtime's integers, gradients, and weights that never go stale."""
+"""Quantised layers: fake quantisation against ONNX Runtime's integers, gradients, weights that are never stale."""
 
 import copy
 from collections import Counter
@@ -26,7 +26,7 @@ LAYERS = {
 
 
 def calibrated(name: str) -> tuple[nn.Sequential, nn.Sequential, torch.Tensor]:
-    """A float model of one layer, its quantised copy, and what both were calibrated on."""
+    """A float model of one layer, its quantised copy, and the calibration input."""
     make, shape, _ = LAYERS[name]
     torch.manual_seed(0)
     model, x = nn.Sequential(make()).eval(), torch.randn(shape)
@@ -36,7 +36,7 @@ def calibrated(name: str) -> tuple[nn.Sequential, nn.Sequential, torch.Tensor]:
 
 
 def exported(model: nn.Sequential, x: torch.Tensor, path: Path) -> onnx.ModelProto:
-    # Sizes vary, as in a voice: of fixed ones ONNX Runtime makes a Gemm, and that in float.
+    # Varying sizes: of fixed ones ONNX Runtime makes a float Gemm.
     time = 1 if isinstance(model[0], nn.Linear | DepthwiseConv) else 2
     sizes = {0: torch.export.Dim("batch"), time: torch.export.Dim("time")}
     program = torch.export.export(model, (x,), dynamic_shapes=(sizes,), strict=True)
@@ -59,7 +59,7 @@ def test_onnx_runtime_computes_the_same_in_integers(name: str, tmp_path: Path) -
         expected, as_float = int8(x).numpy(), model(x).numpy()
     step = float(quantized(int8)["0"].output_scale) if kernel != "MatMulIntegerToFloat" else 1e-5
     found = session.run(None, {"x": x.numpy()})[0]
-    # Of a layer that gives integers, a sum that lies just between two may fall to either side.
+    # A sum between two integers may round either way.
     assert np.abs(found - expected).max() <= 1.01 * step
     assert (np.abs(found - expected) > 0.5 * step).mean() < 0.02
     assert np.abs(found - as_float).mean() < 0.02 * np.abs(as_float).mean() + 0.5 * step
@@ -71,10 +71,10 @@ def test_onnx_runtime_computes_the_same_in_integers(name: str, tmp_path: Path) -
 
 @pytest.mark.parametrize("name", ["convolution", "depthwise"])
 def test_a_bias_lies_where_integer_kernels_round_it_to(name: str, tmp_path: Path) -> None:
-    """Off that grid, one value in a few hundred falls to the next step, and every layer after it computes with that."""
+    """Off that grid, one value in a few hundred rounds differently."""
     _, int8, x = calibrated(name)
     layer = quantized(int8)["0"]
-    layer.output_scale.div_(4)  # steps as fine as of layers with a large bias
+    layer.output_scale.div_(4)
     exported(int8, x, tmp_path / "layer.onnx")
     options = onnxruntime.SessionOptions()
     options.add_session_config_entry(*SUMS_THAT_FIT)
@@ -88,7 +88,7 @@ def test_a_bias_lies_where_integer_kernels_round_it_to(name: str, tmp_path: Path
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_a_graph_keeps_to_the_rules_of_tensorrt(name: str, tmp_path: Path) -> None:
-    """Zero-points are zero, scales are constants, of weights one an output channel, and no bias is quantised."""
+    """Zero-points are zero, scales constant and by output channel for weights, biases float."""
     _, int8, x = calibrated(name)
     graph = exported(int8, x, tmp_path / "layer.onnx").graph
     constants = {array.name: onnx.numpy_helper.to_array(array) for array in graph.initializer}
@@ -103,7 +103,7 @@ def test_a_graph_keeps_to_the_rules_of_tensorrt(name: str, tmp_path: Path) -> No
     axis = onnx.helper.get_node_attr_value(weight, "axis")
     assert scale.shape == (stored.shape[axis],) == (channels,), "not one scale an output channel"
     largest = np.abs(np.moveaxis(stored, axis, 0)).reshape(channels, -1).max(1)
-    assert np.all(largest == LARGEST)  # each channel uses its whole range
+    assert np.all(largest == LARGEST)
     as_float = layer.get_parameter("bias").detach()
     unit = layer.input_scale * layer.weight_scale
     bias = ((as_float / unit).round() * unit if layer.quantizes_output else as_float).numpy()
@@ -114,7 +114,7 @@ def test_gradients_pass_where_values_are_kept_and_nowhere_else() -> None:
     _, int8, _ = calibrated("linear")
     layer = quantized(int8.train())["0"]
     x = torch.full((1, 24), 0.5 * 127 * float(layer.input_scale))
-    x[0, 0] *= 4  # outside
+    x[0, 0] *= 4
     x.requires_grad_()
     int8(x).sum().backward()
     assert x.grad is not None
@@ -124,7 +124,7 @@ def test_gradients_pass_where_values_are_kept_and_nowhere_else() -> None:
 
 
 def test_autocast_does_not_blur_the_grid() -> None:
-    """The fake quantisation itself is float32: in bf16 neighbouring steps near 127 would become one."""
+    """In bf16, neighbouring steps near 127 would merge."""
     _, int8, x = calibrated("linear")
     layer = quantized(int8)["0"]
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -140,7 +140,7 @@ def test_stored_weights_follow_the_weights() -> None:
     before = layer.stored_weight.clone()
     state = copy.deepcopy(int8.state_dict())
     state["0.weight"] = state["0.weight"].flip(0)
-    int8.load_state_dict(state)  # after eval(): nobody calls it again
+    int8.load_state_dict(state)
     assert torch.equal(layer.stored_weight, before.flip(0))
     with torch.no_grad():
         layer.weight.mul_(-1.0)

@@ -1,4 +1,4 @@
-"""Calibration, sensitivity, the choice between two int8 models: what is planted is found, what is noise is not."""
+"""Calibration, sensitivity, and the choice between two int8 models."""
 
 import dataclasses
 from pathlib import Path
@@ -26,10 +26,10 @@ CONFIG = QuantizeConfig(
 
 
 def write_float(kind: str, features: Path, folder: Path, decoder: str = "regression", spoil: str | None = None) -> Path:
-    """A trained folder of a tiny model of random weights.
+    """A trained folder of a tiny model with random weights.
 
-    `spoil`: a block of the vocoder whose one channel is made 3000 times as large and is made small again by the weights
-    that read it: the function is the same, but one scale no longer fits all channels.
+    `spoil`: a block of the vocoder with one channel 3000 times as large, undone by the next weights. The function is
+    equal, but one scale no longer fits all channels.
     """
     recipe = tiny_recipe(kind, features, decoder=decoder)
     if spoil is not None:
@@ -42,7 +42,7 @@ def write_float(kind: str, features: Path, folder: Path, decoder: str = "regress
             block.expand.weight[:, 0] /= 3000.0
     if isinstance(recipe.model, SourceFilter):
         with torch.no_grad():
-            recipe.model.out.weight *= 10.0  # it begins with filters that hardly change
+            recipe.model.out.weight *= 10.0  # initial filters hardly change
     save_model(folder, recipe.model.state_dict(), recipe.description() | {"provenance": {}})
     return folder
 
@@ -70,7 +70,7 @@ def test_a_scale_is_the_largest_value_over_127(features: Path, tmp_path: Path) -
 
 
 def test_a_layer_that_does_not_bear_int8_is_named_and_stays_float(features: Path, tmp_path: Path) -> None:
-    """Judged by the distance to what the float vocoder says: a vocoder of random weights has no other right answer."""
+    """Judged by the distance to the float vocoder."""
     frames = frames_of(features, "validation", 3)
 
     def table(folder: Path) -> dict[str, Sensitivity]:
@@ -116,7 +116,7 @@ def test_a_saved_int8_model_is_the_one_that_was_judged(kind: str, decoder: str, 
 
 
 def test_a_codec_in_int8_says_the_same_codes(features: Path, tmp_path: Path) -> None:
-    """Its decoder alone is quantised, and no method trains it: a language model has learned its codes."""
+    """Only its decoder is quantised, without training."""
     found = quantise("codec", features, write_float("codec", features, tmp_path / "float"))
     as_float, _ = load_model(tmp_path / "float", "codec")
     assert isinstance(found.model, Codec) and isinstance(as_float, Codec)
@@ -142,7 +142,7 @@ def test_language_models_are_compared_on_one_alignment_by_their_wrong_codes(feat
     assert {"wrong_codes_percent", "wrong_codes_percent_ci95", "loss"} <= set(report["figures"]["float"])
     deaf, _ = load_model(tmp_path / "float", "language_model")
     with torch.no_grad():
-        deaf.get_submodule("prior").weight.zero_()  # it would align otherwise, and is not asked
+        deaf.get_submodule("prior").weight.zero_()
         deaf.get_submodule("code").weight.zero_()
     judged = found.judge(deaf)
     assert not np.array_equal(judged.loss, found.as_float.loss)
@@ -185,7 +185,7 @@ def test_a_report_says_what_was_not_run(features: Path, tmp_path: Path) -> None:
 
 
 def test_auto_trains_only_where_calibration_fails_its_limit() -> None:
-    """The far end of the interval decides, and only for the kinds that auto may train; qat trains all but a codec."""
+    """The far end of the interval decides, for the kinds that auto may train; qat trains all but a codec."""
     near, far = ({"loss_percent": 0.8, "loss_percent_ci95": [0.7, high]} for high in (0.9, 1.1))
     assert "+0.80 % (paired 95 % interval +0.70 to +0.90), at most 1 %" in str(CONFIG.why_not_trained("vocoder", near))
     assert CONFIG.why_not_trained("vocoder", far) is None

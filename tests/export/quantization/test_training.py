@@ -1,5 +1,4 @@
-"""Training in int8 by the same engine: resumed equals uninterrupted, two ranks follow one, and the stage from end to
-end."""
+"""Training in int8: resume, two ranks, and the whole stage."""
 
 import dataclasses
 import json
@@ -28,7 +27,7 @@ GENTLE = {"learning_rate": 1e-4, "warmup_steps": 8, "steps": 6, "validate_every"
 
 @pytest.fixture(scope="module")
 def int8(features: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Trained folders of the tiny models that may be trained in int8, after post-training quantisation."""
+    """Tiny models for int8 training, after post-training quantisation."""
     folder, kinds = tmp_path_factory.mktemp("int8"), ("acoustic", "vocoder", "language_model")
     for kind in kinds:
         quantise(kind, features, write_float(kind, features, folder / f"float-{kind}")).save(folder / kind)
@@ -94,10 +93,10 @@ def test_the_stage_writes_both_models_and_says_which_way_each_went(features: Pat
         (tmp_path / name).symlink_to(ROOT / name)
     text = (ROOT / "params.yaml").read_text(encoding="utf-8")
     few = {"calibration_utterances: 24": 2, "sensitivity_utterances: 8": 2, "steps: 150 ": 2, "max_loss: 1.0": -100}
-    for setting, value in few.items():  # no calibration keeps to -100 %: both models are trained
+    for setting, value in few.items():  # no calibration meets -100 %: both models are trained
         assert text.count(setting) == 1
         text = text.replace(setting, f"{setting.split(':')[0]}: {value}")
-    text = text.replace("adversarial_frames: 8 ", "adversarial_frames: 16 ")  # of these features frames are short
+    text = text.replace("adversarial_frames: 8 ", "adversarial_frames: 16 ")
     (tmp_path / "params.yaml").write_text(text, encoding="utf-8")
     folders = {kind: write_float(kind, features, tmp_path / "models" / kind) for kind in ("acoustic", "vocoder")}
     models = ["--predictor", folders["acoustic"], "--waveform", folders["vocoder"], "--features", features]

@@ -24,13 +24,12 @@ def store(tmp_path: Path) -> Folder:
 
 @pytest.fixture
 def names(store: Folder) -> list[str]:
-    """Three times as many objects as there is room for."""
+    """Three times as many objects as fit."""
     return [kept(store, os.urandom(SIZE)) for _ in range(3 * ROOM // SIZE)]
 
 
 @pytest.fixture
 def listings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """A name for each listing."""
     done: list[str] = []
     real = os.scandir
 
@@ -68,7 +67,7 @@ def test_a_full_one_is_listed_once_for_a_sixteenth_of_its_room_and_two_processes
 def test_a_count_that_is_wrong_is_mended_by_the_next_process(
     count: str, store: Folder, names: list[str], tmp_path: Path
 ) -> None:
-    """A power cut may leave one, or a person who deletes files."""
+    """After a power cut, or deletion by hand."""
     for name in names[:100]:
         Cache(store, tmp_path / "cache", ROOM).path(name)
     (tmp_path / "cache/held").write_text(count)

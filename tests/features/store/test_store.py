@@ -1,4 +1,4 @@
-"""A store keeps what it is given, in a folder and in a bucket alike, and is kept in order."""
+"""Objects in a folder and in a bucket."""
 
 import hashlib
 import os
@@ -72,7 +72,7 @@ def test_a_cache_holds_no_more_than_it_may_and_keeps_what_was_used_last(tmp_path
     names = [kept(store, bytes([number]) * 1000) for number in range(5)]
     cache = Cache(store, tmp_path / "cache", 2500)
     for number in (0, 1, 0, 2, 0, 3):
-        time.sleep(0.01)  # the clock of a file system may be coarse
+        time.sleep(0.01)  # coarse file system clocks
         assert cache.path(names[number]).read_bytes() == bytes([number]) * 1000
         assert sum(file.stat().st_size for file in (tmp_path / "cache/objects").iterdir()) <= 2500
     assert {file.name for file in (tmp_path / "cache/objects").iterdir()} == {names[n][-64:] for n in (0, 3)}
@@ -86,7 +86,7 @@ def test_what_a_killed_process_left_of_a_fetch_is_overwritten(tmp_path: Path) ->
 
     def killed(name: str, target: Path) -> bool:
         fetch(name, target)
-        target.rename(target.with_name(f"{target.name}.left"))  # as the process no longer removes it
+        target.rename(target.with_name(f"{target.name}.left"))
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
@@ -189,7 +189,7 @@ def test_a_bucket_that_answers_503_is_asked_again(bucket: str, tmp_path: Path, m
 def test_a_key_that_a_bucket_refuses_is_named_in_one_line(
     status: int, code: str, token: str, says: str, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first is what JuiceFS answered when the key of a session expired."""
+    """The first is JuiceFS with expired credentials."""
     body = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>No such key.</Message></Error>".encode()
     with disturbed(os.environ["AWS_ENDPOINT_URL"], lambda number: (status, body)) as address:
         monkeypatch.setenv("AWS_ENDPOINT_URL", address)
@@ -232,7 +232,7 @@ def test_gc_removes_what_no_index_names_and_nothing_else(
 
 
 def test_gc_keeps_old_shards_that_a_stage_has_just_found(tmp_path: Path) -> None:
-    """A stage that goes on with shards of long ago has only a young note to show for it."""
+    """A stage that reuses old shards has only a recent note."""
     place = tmp_path / "store"
     old, new = features(tmp_path / "old", str(place), seed=1), features(tmp_path / "new", str(place), seed=2)
     long_ago = time.time() - 2 * 86400
@@ -244,7 +244,7 @@ def test_gc_keeps_old_shards_that_a_stage_has_just_found(tmp_path: Path) -> None
 
 
 def test_shards_that_workers_wrote_into_another_folder_are_missed(tmp_path: Path) -> None:
-    """Of the same name on another machine, of which this one sees nothing."""
+    """As on another machine, whose folder is not shared."""
     with pytest.raises(SonorantError, match="2 of 2 shards written by workers are missing"):
         check_written(str(tmp_path / "store"), ["0" * 64, "1" * 64])
 
@@ -270,7 +270,7 @@ def test_gc_removes_the_drafts_of_killed_processes(tmp_path: Path, capsys: pytes
 def test_gc_keeps_what_a_stage_needs_that_begins_while_it_removes(
     computes: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that finds old shards, and one that computes the same arrays for shards of other names."""
+    """One reuses old shards, one computes the same arrays under other names."""
     place = tmp_path / "store"
     old, new = features(tmp_path / "old", str(place), seed=1), features(tmp_path / "new", str(place), seed=2)
     long_ago = time.time() - 2 * 86400

@@ -1,4 +1,4 @@
-"""The demo page as a person starts it: a process of its own, on a port that is free."""
+"""The demo page in its own process on a free port."""
 
 import re
 import signal
@@ -20,7 +20,7 @@ from tests.support.waiting import PATIENCE
 
 @pytest.fixture(scope="session")
 def two_variants(voice_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tiny voice in two variants: the second one's vocoder is half as loud, so that one hears which speaks."""
+    """The tiny voice in two variants, the second half as loud."""
     folder = tmp_path_factory.mktemp("variants")
     model = onnx.load(voice_bundle / "vocoder.fp32.onnx")
     output = model.graph.output[0].name
@@ -40,14 +40,14 @@ def page(two_variants: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def codec_lm_page(codec_lm_bundle: Path) -> Iterator[str]:
-    """Address of a demo page of a voice that speaks code by code."""
+    """Address of the demo page of a codec voice."""
     with served(codec_lm_bundle) as address:
         yield address
 
 
 @contextmanager
 def served(bundle: Path) -> Iterator[str]:
-    """Address of a demo page of a bundle; its process ends well, and has said nothing but what is told of texts."""
+    """Address of a demo page; its process exits cleanly with no unexpected output."""
     options = ["--voice", str(bundle), "--port", "0", "--workers", "1"]
     command = [sys.executable, "-m", "sonorant.cli.main", "demo-page", *options]
     with start(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

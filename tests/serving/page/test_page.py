@@ -1,4 +1,4 @@
-"""The demo page in a real browser: what is typed is heard, soon, as `say` speaks it; or a line says why not."""
+"""The demo page in a real browser."""
 
 import base64
 from pathlib import Path
@@ -32,7 +32,7 @@ document.getElementById("speak").click();
   done(player.context.currentTime);
 })();
 """
-"""Begin to speak with a clock that stands still: however late samples come, they are scheduled as if in time."""
+"""Speak with a stopped clock: late samples are scheduled as if in time."""
 LOUDEST = """
 const meter = new AnalyserNode(player.context, { fftSize: 32768 });
 player.output.connect(meter);
@@ -62,7 +62,7 @@ player.context.resume();
 const look = () => (player.context.currentTime > player.ends + 0.3 ? done(lit) : setTimeout(look, 20));
 look();
 """
-"""What was lit from now to the end of the speech, and when by the clock of the sound."""
+"""Highlighted text to the end of the speech, with the sound's clock."""
 READY = "return typeof player !== 'undefined' && player.rate > 0"
 
 
@@ -130,7 +130,7 @@ def test_what_is_typed_is_spoken_while_it_is_typed(
     assert line(browser, "spoken").rstrip() == "One apple. Two"  # the last word may go on
     field.send_keys(" and what else?")
     longer = len(voice.say(TEXT))
-    until(browser, f"return player.seconds * 16000 > {longer} - 1")  # though no word follows, after a pause
+    until(browser, f"return player.seconds * 16000 > {longer} - 1")  # after a pause
     assert browser.run("return player.complete") is None
     box.click()
     np.testing.assert_allclose(heard(browser), pcm16(voice.say(TEXT)), atol=1)
@@ -251,8 +251,8 @@ def test_words_are_lit_while_they_are_spoken(
     assert browser.run(LIT) == []
     lit = browser.driver.execute_async_script(LIT_WORDS)
     order = [[word.text for word in words].index(word) for word, _ in lit]
-    assert len(lit) > 1 and order == sorted(set(order))  # a busy browser may pass words over
-    for text_lit, at in lit:  # a frame of the browser may come late
+    assert len(lit) > 1 and order == sorted(set(order))  # a busy browser may skip words
+    for text_lit, at in lit:  # a browser's frame may be late
         [own] = [word for word in words if word.text == text_lit]
         assert own.start - 0.01 <= at - began - 0.05 <= own.end + 0.2
     assert browser.run(LIT) == []

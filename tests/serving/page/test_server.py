@@ -1,4 +1,4 @@
-"""The demo page's server: speaks what `say` speaks, to this machine's own page only, while somebody listens."""
+"""The demo page's server: `say`'s speech, local pages only, stopped when the listener leaves."""
 
 import base64
 import json
@@ -31,7 +31,7 @@ def voice(two_variants: Path) -> Voice:
 
 @pytest.fixture
 def server(two_variants: Path) -> Iterator[Running]:
-    """In this process, so that a test sees what it does: two requests in turns, and no third."""
+    """In this process: two requests in rotation, and no third."""
     offers = (Offer(name="voice", where=str(two_variants)),)
     with running(ServeConfig(offers=offers, workers=1, streams=2, queue=0)) as served:
         yield served
@@ -176,11 +176,10 @@ def test_nothing_else_is_served(page: str, path: str) -> None:
 
 @contextmanager
 def long_speech(server: Running) -> Iterator[None]:
-    """It has begun, and the listener goes at the end of the block."""
     with closing(HTTPConnection(urlsplit(server.url).netloc, timeout=PATIENCE)) as connection:
         connection.request("POST", "/speech", LONG, JSON)
         with closing(connection.getresponse()) as response:
-            assert "pcm" in json.loads(response.readline())  # while most of it is not computed
+            assert "pcm" in json.loads(response.readline())
             yield
 
 
@@ -192,7 +191,7 @@ def test_a_listener_who_goes_ends_the_speech_and_gives_up_the_place(server: Runn
 
 def test_too_many_are_turned_away_and_a_long_speech_delays_no_short_one(server: Running, voice: Voice) -> None:
     with long_speech(server):
-        said = heard(speak(server.url, text="Hi."))  # by the one worker, and the long speech is not over
+        said = heard(speak(server.url, text="Hi."))  # while the long speech goes on
         assert len(said) == len(voice.say("Hi.")) and server.service.turns.speaking == 1
         with long_speech(server):
             assert ask(server.url, "/speech", LONG).status == 503
@@ -200,7 +199,7 @@ def test_too_many_are_turned_away_and_a_long_speech_delays_no_short_one(server: 
 
 @contextmanager
 def arriving(page: str) -> Iterator[tuple[str, Iterator[dict[str, Any]]]]:
-    """The id of a text that is spoken as it arrives, and the lines of its speech without signs of life."""
+    """The id of an arriving text, and the lines of its speech without keep-alives."""
     with closing(HTTPConnection(urlsplit(page).netloc, timeout=PATIENCE)) as connection:
         connection.request("POST", "/speech", json.dumps({"text": "One ", "arrives": True}).encode(), JSON)
         with closing(connection.getresponse()) as response:
@@ -237,7 +236,7 @@ def test_a_text_is_spoken_as_it_arrives(bundle: str, request: pytest.FixtureRequ
 
 def test_what_waits_for_text_delays_nobody_and_ends_with_its_listener(server: Running) -> None:
     with arriving(server.url) as (name, _):
-        assert heard(speak(server.url, text="Hi.")).size  # by the one worker
+        assert heard(speak(server.url, text="Hi.")).size
         assert add(server.url, id=name, text=3).status == 422
         assert server.service.turns.speaking == 1
     wait_until(lambda: server.service.turns.speaking == 0)
