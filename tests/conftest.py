@@ -1,4 +1,4 @@
-"""Real parts that many tests share: recordings, settings and the smallest corpus. Nothing here imitates anything."""
+"""Shared real parts: recordings, settings, the smallest corpus, tiny voices."""
 
 import os
 import shutil
@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when torch is imported; pytest's workers share the cores already
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when torch is imported; pytest's workers share the cores
 
 import numpy as np
 import pytest
@@ -17,11 +17,11 @@ from tasks.params import load
 from tests.support.browser import Browser, start_browser
 from tests.support.shared import made_once
 
-if TYPE_CHECKING:  # its packages are absent where only those tests are run that need a GPU
+if TYPE_CHECKING:  # absent where only GPU tests run
     from sonorant.corpus.preparation import PrepareConfig
 
 ROOT = Path(__file__).parents[1]
-with suppress(ImportError):  # absent where only those tests are run that need a GPU
+with suppress(ImportError):  # absent where only GPU tests run
     from hypothesis import HealthCheck, settings
 
     # a busy machine is no failure
@@ -30,7 +30,7 @@ with suppress(ImportError):  # absent where only those tests are run that need a
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Leave out a long proof, by name, that would begin after `SONORANT_LONG_TESTS_UNTIL` (seconds since 1970)."""
+    """Skip a long proof that would start after `SONORANT_LONG_TESTS_UNTIL` (seconds since 1970)."""
     until = os.environ.get("SONORANT_LONG_TESTS_UNTIL")
     if until and item.get_closest_marker("long") and time.time() > float(until):
         pytest.skip("not run: the time for long proofs is over (SONORANT_LONG_TESTS_UNTIL)")
@@ -38,7 +38,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture(scope="session")
 def ljspeech_mini() -> Path:
-    """Folder of the 20 real recordings; the test is skipped by name where they are absent."""
+    """Folder of the 20 real recordings, or skip."""
     folder = (ROOT / "../shared/data/ljspeech-mini").resolve()
     if not folder.is_dir():
         pytest.skip("the 20 real recordings (ljspeech-mini) are absent")
@@ -47,7 +47,6 @@ def ljspeech_mini() -> Path:
 
 @pytest.fixture(scope="session")
 def prepare_config() -> "PrepareConfig":
-    """The settings of prepare in params.yaml."""
     from sonorant.corpus.preparation import PrepareConfig
 
     return load("prepare", PrepareConfig, ROOT / "params.yaml")
@@ -55,7 +54,7 @@ def prepare_config() -> "PrepareConfig":
 
 @pytest.fixture(scope="session")
 def murmur() -> Callable[..., np.ndarray]:
-    """murmur(seconds, seed, rate=16000) -> float32 (S,): noise that swells and fades, sound as `prepare` measures."""
+    """murmur(seconds, seed, rate=16000) -> float32 (S,): noise with swells that passes `prepare`."""
 
     def make(seconds: float, seed: int, rate: int = 16000) -> np.ndarray:
         count = round(seconds * rate)
@@ -67,7 +66,7 @@ def murmur() -> Callable[..., np.ndarray]:
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Trained folders of a tiny acoustic model (speakers anna and ben) and a tiny vocoder, weights random."""
+    """A tiny acoustic model (speakers anna and ben) and vocoder, weights random."""
     from tests.support.tiny_voice import write_trained
 
     return write_trained(tmp_path_factory.mktemp("trained"))
@@ -75,13 +74,13 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 @pytest.fixture(scope="session")
 def voice_bundle(trained: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The voice bundle exported from `trained`; read it, copy it, do not change it."""
+    """The bundle of `trained`; copy, do not change."""
     return _exported(trained, tmp_path_factory, "voice")
 
 
 @pytest.fixture(scope="session")
 def trained_flow(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """As `trained`, with a decoder that matches flows."""
+    """As `trained`, with a flow decoder."""
     from tests.support.tiny_voice import write_trained
 
     return write_trained(tmp_path_factory.mktemp("trained_flow"), decoder="flow")
@@ -89,13 +88,13 @@ def trained_flow(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 @pytest.fixture(scope="session")
 def flow_bundle(trained_flow: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The voice bundle exported from `trained_flow`; read it, copy it, do not change it."""
+    """The bundle of `trained_flow`; copy, do not change."""
     return _exported(trained_flow, tmp_path_factory, "flow")
 
 
 @pytest.fixture(scope="session")
 def trained_codec_lm(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Trained folders of a tiny codec language model (speakers anna and ben) and of its tiny codec, weights random."""
+    """A tiny codec language model (speakers anna and ben) and its codec, weights random."""
     from tests.support.tiny_voice import write_trained_codec_lm
 
     return write_trained_codec_lm(tmp_path_factory.mktemp("trained_codec_lm"))
@@ -103,7 +102,7 @@ def trained_codec_lm(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Pa
 
 @pytest.fixture(scope="session")
 def codec_lm_bundle(trained_codec_lm: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The voice bundle exported from `trained_codec_lm`; read it, copy it, do not change it."""
+    """The bundle of `trained_codec_lm`; copy, do not change."""
     return _exported(trained_codec_lm, tmp_path_factory, "codec_lm")
 
 
@@ -123,7 +122,7 @@ def _exported(trained: tuple[Path, Path], factory: pytest.TempPathFactory, name:
 
 @pytest.fixture(scope="session")
 def tracked_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder whose MLflow store, runs/mlflow.db, has its tables, which take seconds to make, and no runs; copy it."""
+    """A folder with an empty MLflow store, whose tables take seconds; copy it."""
 
     def make(folder: Path) -> None:
         from sonorant.registry.tracking import open_store
@@ -138,14 +137,14 @@ def tracked_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def cpp() -> None:
-    """The compiler that torch.compile asks for; a test that wants it is skipped by name where it is not installed."""
+    """A C++ compiler for torch.compile, or skip."""
     if shutil.which("g++") is None:
         pytest.skip("g++, with which torch compiles, is not installed")
 
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    """A real headless Chromium; a test that wants it is skipped by name where it is not installed."""
+    """A headless Chromium, or skip."""
     started = start_browser()
     yield started
     started.driver.quit()

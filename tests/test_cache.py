@@ -1,4 +1,4 @@
-"""What was computed once is not computed again, whatever stopped the first run; and nothing stale is used."""
+"""Cached results survive an interrupted run and are never stale."""
 
 from pathlib import Path
 from unittest.mock import Mock

@@ -1,4 +1,4 @@
-"""Every command in the documentation exists as it is written; those that are quick are run."""
+"""Every documented command exists; the quick ones run."""
 
 import re
 import shlex
@@ -18,13 +18,13 @@ DOCS = sorted((ROOT / "docs").rglob("*.md"))
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS]
 LOG = ROOT / "docs" / "log"
 NEEDS_MORE = "# needs "
-"""Begins the comment of a command that cannot run here; it names the hardware, network or data."""
+"""Mark of a command that needs other hardware."""
 OTHERS = {"git", "source", "mlflow", "bash", "pip", "export"}
-"""Run by other tests (tests/registry) or by the CI itself."""
+"""Run by other tests (tests/registry) or by CI."""
 
 
 def commands(marked: bool = False) -> list[tuple[str, str]]:
-    """Page and command, of those that run here or of those that are marked because they do not."""
+    """Page and command, of those that run here or of the marked ones."""
     found = []
     for page in PAGES:
         for block in re.findall(r"```bash\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL):
@@ -41,22 +41,22 @@ def words_of(command: str) -> list[str]:
 
 
 def asked(words: list[str]) -> tuple[str, ...]:
-    """The program, with its subcommands, whose `--help` tells the options of a command; none for a stranger's."""
+    """Our program and subcommands; none for other programs."""
     if words[0] == "prefect":
         return tuple(words[: 2 if words[1] == "deploy" else 3])
     if words[:2] == ["python", "-m"]:
         return tuple(words[2:4] if words[2] in ("dask", "benchmarks") else words[2:3])
     if words[0] != "sonorant":
         return ()
-    if words[1] in ("plan", "review"):  # which the pipeline carries out
+    if words[1] in ("plan", "review"):  # run by the pipeline
         return (f"tasks.{words[1]}", *(["corpus"] if words[2:3] == ["corpus"] else []))
     return (f"flows.{words[1]}", words[2]) if words[1] in ("tune", "curve") else ("sonorant.cli.main", words[1])
 
 
 @cache
 def options_of(*program: str) -> set[str]:
-    """The options that `python -m <program> --help` names."""
-    if program[0] == "prefect":  # in a process of its own: it changes how yaml writes texts
+    """Options in a program's `--help`."""
+    if program[0] == "prefect":  # in its own process: it changes yaml's writer
         command = [sys.executable, "-m", *program, "--help"]
         done = subprocess.run(command, capture_output=True, text=True)
     else:
@@ -66,14 +66,14 @@ def options_of(*program: str) -> set[str]:
 
 
 def deployments() -> set[str]:
-    """Names of all that `prefect deploy` registers: a flow is called as its function."""
+    """Flows registered by `prefect deploy`."""
     files = (ROOT / "prefect.yaml", ROOT / "infra/kubernetes/prefect.yaml")
     found = [each for file in files for each in yaml.safe_load(file.read_text(encoding="utf-8"))["deployments"]]
     return {f"{each['entrypoint'].split(':')[1].replace('_', '-')}/{each['name']}" for each in found}
 
 
 def check_arguments(words: list[str]) -> None:
-    """Options, files and deployments that a command names."""
+    """Check a command's options, files and deployments."""
     options = {word.split("=")[0] for word in words if word.startswith("--")}
     assert options <= options_of(*asked(words))
     assert all((ROOT / name).is_file() for name in re.findall(r"(?:infra|tuning)/\S+\.(?:yaml|json)", " ".join(words)))
@@ -112,7 +112,7 @@ def test_the_command_exists(page: str, command: str, tmp_path: Path, request: py
 
 @pytest.mark.parametrize(("page", "command"), commands(marked=True))
 def test_a_command_that_needs_hardware_is_written_as_its_program_wants_it(page: str, command: str) -> None:
-    """So far as the program is here: ours, and Prefect's."""
+    """Ours and Prefect's."""
     for part in re.split(r" \|{1,2} | && ", command):
         if asked(words_of(part)):
             check_arguments(words_of(part))
@@ -153,7 +153,7 @@ def test_the_logs_index_links_every_page_of_it() -> None:
 
 @pytest.mark.parametrize("page", sorted(set(LOG.glob("*.md")) - {LOG / "index.md"}), ids=lambda page: page.name)
 def test_a_page_of_the_log_opens_with_a_table_of_questions(page: Path) -> None:
-    """Of the form question, answer, figure, kept; no row lacks a cell."""
+    """Question, answer, figure, kept; no empty cell."""
     lines = page.read_text(encoding="utf-8").splitlines()
     first = next(number for number, line in enumerate(lines) if line.startswith("|"))
     assert first <= 8
@@ -163,7 +163,7 @@ def test_a_page_of_the_log_opens_with_a_table_of_questions(page: Path) -> None:
 
 
 def test_links_between_pages_lead_somewhere() -> None:
-    """`mkdocs build --strict` checks those within docs/, anchors too."""
+    """`mkdocs build --strict` checks those within docs/."""
     for page in PAGES:
         for name in re.findall(r"\]\(([\w./-]+\.(?:md|png|svg))(?:#[\w-]+)?\)", page.read_text(encoding="utf-8")):
             assert (page.parent / name).is_file(), f"{page.name} links {name}"

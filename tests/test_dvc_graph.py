@@ -1,4 +1,4 @@
-"""dvc.yaml against the code: a stage runs again when code or settings that it reads change."""
+"""dvc.yaml against the code and settings that stages read."""
 
 import configparser
 import os
@@ -96,6 +96,5 @@ def test_the_cache_links_and_copies_only_where_it_cannot() -> None:
 
 
 def test_figures_of_another_commit_are_in_the_cache() -> None:
-    """Neither git nor the cache had them, so `dvc exp show` and `dvc metrics diff` had nothing to compare with."""
     kept = [each for stage in GRAPH.values() for each in stage.get("metrics", [])]
     assert kept == ["reports/metrics.json"]

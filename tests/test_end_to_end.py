@@ -1,7 +1,4 @@
-"""The whole pipeline as a person runs it: real recordings, torchrun, ONNX, recogniser, MLflow, Prefect, DVC.
-
-One tiny project is run from prompts to figures; the tests look at it, or go on in projects that share its cache.
-"""
+"""The whole pipeline on a tiny project; tests inspect it or continue in projects with the same cache."""
 
 import csv
 import math
@@ -23,26 +20,25 @@ from sonorant.training.run_directory import read_metrics
 from tests.support.pipeline import ROOT, TINY, Project, by_section, copy_of_this_project, git
 from tests.support.waiting import PATIENCE, wait_until
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]  # whole pipelines: minutes each, more on a busy machine
+pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]  # minutes each
 
 for needed in ("dvc", "mlflow", "prefect", "pocketsphinx"):
     pytest.importorskip(needed)
 
 GRAPH = yaml.safe_load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
 STAGES = sorted(GRAPH.keys() - {"external"})
-"""Those that run when something changed; `external` looks each time."""
+"""`external` always runs."""
 RUNS = {"train_predictor": "train_acoustic", "train_waveform": "train_vocoder"}
-"""MLflow's name of a stage's run, where it is not the stage's own."""
+"""MLflow's run name, where it differs from the stage's."""
 VARIANTS = ("fp32", "fp16", "int8")
-"""Those that ONNX Runtime runs on a CPU."""
+"""Runtimes of a CPU."""
 PERSON = ("-c", "user.name=test", "-c", "user.email=test@localhost")
 Make = Callable[..., Project]
 
 
 @pytest.fixture(scope="module")
 def make(tmp_path_factory: pytest.TempPathFactory) -> Make:
-    """make(name, section={"key": value}) -> a project with tiny settings and these, nothing run; one DVC cache and one
-    store, as what DVC's cache knows of features is which shards they are."""
+    """make(name, section={"key": value}) -> a tiny project, nothing run; one shared DVC cache and store."""
     folder = tmp_path_factory.mktemp("projects")
     original = copy_of_this_project(folder / "original")
     (folder / "store").mkdir()
@@ -72,20 +68,19 @@ def finished(make: Make) -> Project:
 
 @pytest.fixture(scope="module")
 def client(finished: Project) -> Any:
-    """The MLflow store of `finished`."""
     from mlflow.tracking import MlflowClient
 
     return MlflowClient(tracking_uri=finished.store)
 
 
 def ran(printed: str) -> list[str]:
-    """Stages that DVC says it runs, but for `external`."""
+    """Stages that DVC runs, without `external`."""
     stages = [line.split("'")[1] for line in printed.splitlines() if "Running stage '" in line]
     return [stage for stage in stages if stage != "external"]
 
 
 def mlflow_runs(client: Any) -> dict[str, Any]:
-    """The project's MLflow runs by name; no two may share one."""
+    """MLflow runs by unique name."""
     found = client.search_runs([client.get_experiment_by_name("sonorant").experiment_id])
     named = {run.data.tags["mlflow.runName"]: run for run in found}
     assert len(named) == len(found), sorted(run.data.tags["mlflow.runName"] for run in found)
@@ -93,7 +88,6 @@ def mlflow_runs(client: Any) -> dict[str, Any]:
 
 
 def numbers(value: Any) -> Iterator[float]:
-    """All numbers in a JSON value."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, list):
@@ -104,7 +98,7 @@ def numbers(value: Any) -> Iterator[float]:
 
 
 def assert_written(project: Project, family: str) -> dict[str, Any]:
-    """Every stage has written what dvc.yaml says; returns metrics.json, all of whose numbers are finite."""
+    """All outputs of dvc.yaml exist; return metrics.json, all finite."""
     for stage in GRAPH.values():
         for out in [*stage["outs"], *stage.get("metrics", [])]:
             name = out if isinstance(out, str) else next(iter(out))
@@ -116,14 +110,13 @@ def assert_written(project: Project, family: str) -> dict[str, Any]:
 
 
 def passed_variants(metrics: dict[str, Any]) -> list[str]:
-    """The variants that `verify` let through: so short a training may leave an int8 too far from float on some CPUs."""
+    """Variants passed by `verify`: after so short a training int8 may fail."""
     passed = [variant for variant in VARIANTS if metrics["parity"][f"onnxruntime/{variant}"]["passed"]]
     assert {"fp32", "fp16"} <= set(passed)
     return passed
 
 
 def assert_whole(project: Project, sentences: int) -> None:
-    """Every stage has written what it should, and metrics.json has each figure that is promised."""
     metrics = assert_written(project, "parallel")
     passed = passed_variants(metrics)
     assert set(metrics["intelligibility"]) == {"recordings", "vocoder", *passed}
@@ -149,7 +142,7 @@ def assert_whole(project: Project, sentences: int) -> None:
 
 
 def assert_shipped(project: Project, metrics: dict[str, Any]) -> None:
-    """The bundle is the choice: only variants that passed, the chosen one as default, not slower or worse than fp32."""
+    """The bundle: only passed variants, the default no slower or worse than fp32."""
     choice, voice = project.json("reports/choice.json"), project.json("artifacts/voice/voice.json")
     assert voice["choice"] == choice
     rows = {row["candidate"]: row for row in choice["table"]}
@@ -180,7 +173,7 @@ def test_nothing_runs_twice_and_an_evaluation_setting_reaches_the_evaluation_alo
     assert finished.lock == lock
     finished.set(evaluate={"bootstrap": 101})
     try:
-        # Without --dry this would be the minute again that the fixture took.
+        # Without --dry the fixture's minute again.
         assert ran(finished.run("dvc", "repro", "--dry")) == ["evaluate"]
     finally:
         (finished.root / "params.yaml").write_bytes(settings)
@@ -199,7 +192,7 @@ def test_each_execution_is_a_run_with_a_run_for_each_stage(finished: Project, cl
         assert run.info.status == "FINISHED"
         assert run.data.tags["mlflow.parentRunId"] == parent.info.run_id
         assert run.data.tags["git_commit"] == commit and run.data.tags["git_dirty"] == "false"
-        if stage != "corpus":  # it makes the data
+        if stage != "corpus":
             assert run.data.tags["data"] == corpus["md5"]
         assert run.data.params == flat({section: settings[section] for section in GRAPH[stage]["params"]})
         assert any(name.startswith("system/cpu") for name in run.data.metrics)
@@ -231,7 +224,7 @@ def test_mlflow_has_each_point_once_with_pictures_and_sound(finished: Project, c
 
 
 def test_make_demo_ends_in_the_same_lock_as_dvc_repro(finished: Project, make: Make) -> None:
-    """The flow in another project: DVC's run cache has what each stage wrote, if the flow asks for the same stages."""
+    """In another project, through DVC's run cache."""
     from mlflow.tracking import MlflowClient
 
     demo = make("demo")
@@ -252,10 +245,10 @@ def test_make_demo_ends_in_the_same_lock_as_dvc_repro(finished: Project, make: M
 
 
 def test_the_same_graph_makes_a_codec_language_model_and_reports_both(finished: Project, make: Make) -> None:
-    """As `make demo FAMILY=codec_lm` in a project whose own voice is finished; a voice of so few steps says nothing."""
+    """As `make demo FAMILY=codec_lm` beside a finished voice; an untrained voice is silent."""
     project = make("codec_lm", voice={"family": "codec_lm"})
     other = Path("reports/families/parallel")
-    shutil.copytree(finished.root / other, project.root / other)  # as the flow does for its copy of the project
+    shutil.copytree(finished.root / other, project.root / other)  # as the flow does
     stages = ran(project.run("dvc", "repro"))
     assert {"train_waveform", "train_predictor", "evaluate", "report"} <= set(stages)
     metrics = assert_written(project, "codec_lm")
@@ -306,7 +299,7 @@ def test_a_killed_trainer_resumes_when_the_command_is_given_again(finished: Proj
 
 
 def last_step(trainings: Path) -> int:
-    """The newest step that a training below the folder has logged; 0 before there is one."""
+    """Newest logged step below the folder; 0 without one."""
     rows = [row["step"] for path in trainings.glob("*/metrics.jsonl") for row in read_metrics(path)]
     return max(rows, default=0)
 

@@ -1,4 +1,4 @@
-"""What params.yaml names outside of DVC's sight makes its stage run again when it changes, and not otherwise."""
+"""Files outside DVC in params.yaml re-run their stage when they change."""
 
 import json
 import os
@@ -21,7 +21,7 @@ Run = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Change params.yaml, run the stage in the process and return its notes by stage."""
+    """Change params.yaml, run the stage and return its notes."""
     monkeypatch.chdir(tmp_path)
     settings = yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))
 
@@ -49,7 +49,7 @@ def test_a_recording_replaced_under_its_name_changes_the_note_of_its_corpus(run:
     assert before["corpus"]["named"] == str(table) and before["train_waveform"] == {}
     os.utime(audio, (1, 1))
     assert run()["corpus"] == before["corpus"], "touched, not changed"
-    audio.write_bytes(b"other")  # of the same size
+    audio.write_bytes(b"other")  # same size
     after = run()
     assert after["corpus"] != before["corpus"]
     audio.write_bytes(b"first")

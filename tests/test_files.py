@@ -1,4 +1,4 @@
-"""Files and folders are whole or not there, and many of them are flushed at once."""
+"""Files and folders are whole or absent; flushing is shared."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +14,7 @@ from tests.support.folders import contents
 
 @pytest.fixture
 def flushed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What was flushed, in order: names of files and folders, and `all` for the file system."""
+    """Flushed names in order, `all` for the file system."""
     seen: list[str] = []
     flush, flush_all = files.flush_to_disk, files._flush_file_system
 
@@ -118,7 +118,7 @@ def test_rows_that_end_in_an_error_leave_nothing(tmp_path: Path) -> None:
 
 
 def test_what_is_written_again_never_changes_a_link_of_it(tmp_path: Path) -> None:
-    """DVC's cache may be links of the outputs."""
+    """DVC's cache may link to outputs."""
     cached = [tmp_path / "cached-1", tmp_path / "cached-2"]
     for text in ("before", "after"):
         with atomic_folder(tmp_path / "out") as folder:

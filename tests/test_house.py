@@ -1,4 +1,4 @@
-"""The rules of the house: the README's map, the direction of imports, where prefect, mlflow and paths may be."""
+"""House rules: README's map, direction of imports, places of prefect, mlflow and paths."""
 
 import ast
 import re
@@ -77,16 +77,16 @@ ROOMS = (
     "text", "audio", "pages", "layers", "corpus", "features", "training", "speech", "export", "families", "evaluation",
     "registry", "serving", "cli", "extras",
 )  # fmt: skip
-"""The rooms of the library in the order of the pipeline; the core is all but `extras`."""
+"""Rooms in the order of the pipeline; the core is all but `extras`."""
 
 
 def room_of(name: str) -> str:
-    """The room of a dotted name below `sonorant`; a file at the top is its own."""
+    """The room of a dotted name; a top file is its own."""
     return name.split(".")[1] if "." in name else ""
 
 
 def named_rooms(path: Path) -> set[str]:
-    """Rooms that a file names in its imports: inside functions and for the type checker too."""
+    """Rooms imported by a file, anywhere."""
     names = set(imported_names(ROOT / path))
     for node in ast.walk(ast.parse((ROOT / path).read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -101,7 +101,7 @@ def test_the_top_of_the_library_and_its_rooms_are_these() -> None:
 
 
 def test_rooms_import_one_way() -> None:
-    """A room imports from the rooms before it; files at the top import from no room."""
+    """Top files import from no room."""
     wrong = []
     for path in files("sonorant"):
         room = room_of(".".join(path.with_suffix("").parts))

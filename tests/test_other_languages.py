@@ -1,7 +1,4 @@
-"""Corpora in German, French and Spanish, of two speakers, through every stage: what is English alone says so by name.
-
-The sound is flite's, an English voice that reads foreign words badly: enough for the pipeline, and for nothing else.
-"""
+"""German, French and Spanish corpora with two speakers, through every stage. flite's English voice reads them."""
 
 import csv
 import importlib.util
@@ -52,7 +49,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 def spoken_table(folder: Path, language: str) -> None:
-    """A table of the language's sentences, each spoken by both speakers."""
+    """Sentences of the language, each spoken by both speakers."""
     folder.mkdir(parents=True)
     with (folder / "table.csv").open("w", encoding="utf-8", newline="") as file:
         rows = csv.writer(file)

@@ -1,4 +1,4 @@
-"""params.yaml is closed: what is wrong in it is one line that names the key."""
+"""An error in params.yaml is one line with the key."""
 
 from dataclasses import dataclass
 from pathlib import Path

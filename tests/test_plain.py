@@ -1,4 +1,4 @@
-"""What is read without pydantic is what pydantic reads, and nothing that it refuses."""
+"""Parsing without pydantic equals pydantic's."""
 
 import copy
 import dataclasses
@@ -66,7 +66,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 def typed(value: Any) -> str:
-    """Types too: 1, 1.0 and True are equal."""
+    """Distinguishes 1, 1.0 and True."""
     return repr(value)
 
 

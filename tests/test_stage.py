@@ -1,4 +1,4 @@
-"""What a stage's MLflow run keeps follows dvc.yaml, however an output is listed there."""
+"""A stage's MLflow run keeps the outputs of dvc.yaml."""
 
 import errno
 import json

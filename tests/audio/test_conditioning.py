@@ -89,7 +89,7 @@ def test_a_planted_offset_is_told_and_gone() -> None:
 
 def test_a_voice_that_is_not_centred_leaves_silence_alone() -> None:
     samples = np.zeros(2 * RATE, np.float32)
-    samples[RATE // 2 : RATE : 100] = 0.5  # pulses of a glottis: all go one way
+    samples[RATE // 2 : RATE : 100] = 0.5  # glottal pulses: one polarity
     voiced = plan(samples, RATE, [(0.5, 1.0)], replace(UNCONDITIONED, remove_dc=True))
     assert voiced.dc == voiced.before.dc == voiced.after.dc == 0.0
     shifted = plan(samples + np.float32(0.02), RATE, [(0.5, 1.0)], replace(UNCONDITIONED, remove_dc=True))

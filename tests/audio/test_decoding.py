@@ -17,8 +17,7 @@ from tests.support.imports import ROOT
 
 SECONDS = 8.0
 PRIMED = {"aac.aac": 1024, "fragments.mp4": 1024, "ac3.ac3": 256, "mp3.avi": 1105, "wma.wma": -2048}
-"""Samples added by the encoder without a mark in the container. WMA's decoder removes two frames, as added by
-Microsoft's encoder; the one here adds one."""
+"""Unmarked samples added by the encoder. WMA's decoder drops two frames, as Microsoft's encoder adds."""
 FRAME = 4096
 """Samples of the longest codec frame here."""
 LOSSLESS = ("alac.m4a", "pcm.mov", "flac.mka", "pcm.aiff", "alac.caf")
@@ -148,7 +147,7 @@ def test_stereo_stays_stereo(tmp_path: Path) -> None:
 def test_what_is_no_sound_is_one_line(
     tmp_path: Path, name: str, content: bytes | None, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    if content is None:  # lists of other files, which must not be followed
+    if content is None:
         soundfile.write(tmp_path / "other.wav", sweep(1, 16000), 16000)
         lists = {
             "list.m4a": f"#EXTM3U\n#EXTINF:3,\n{tmp_path}/other.wav\n",

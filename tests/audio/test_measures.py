@@ -22,7 +22,7 @@ def measured(samples: Floats, rate: int = RATE) -> Measures:
 
 @pytest.fixture(scope="session")
 def padded(spoken: list[Floats]) -> list[Floats]:
-    """The sentences at -20 dB of full scale, without flite's offset, with 0.3 s and a noise floor of -80 dB around."""
+    """The sentences at -20 dBFS, without offset, with 0.3 s at -80 dB around."""
     centred = [samples - samples.mean() for samples in spoken]
     return [noisy(np.pad(0.1 * samples / samples.std(), 5000), -80.0, number) for number, samples in enumerate(centred)]
 

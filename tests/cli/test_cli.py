@@ -1,4 +1,4 @@
-"""The command `sonorant` as a person types it: a wav comes out, or one line that says why not and no file."""
+"""`sonorant`: a wav, or one line and no file."""
 
 import io
 import os
@@ -33,19 +33,18 @@ def say(*words: str | Path, text: bytes = b"", cwd: Path | None = None) -> subpr
 
 
 def heard(done: subprocess.CompletedProcess[str]) -> bytes:
-    """The bytes that a command wrote to its standard output."""
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.encode(errors="surrogateescape")
 
 
 def assert_refused(done: subprocess.CompletedProcess[str], line: str, folder: Path) -> None:
-    """The command ended with this one line and left nothing in the folder."""
+    """One line, and an empty folder."""
     assert error_line(done).startswith(line)
     assert list(folder.iterdir()) == []
 
 
 def test_say_writes_a_wav(voice_bundle: Path, tmp_path: Path) -> None:
-    """In a process of its own, which is not told what the tests have imported."""
+    """In a process without the tests' imports."""
     command = [*SAY, "Hello there.", "--voice", voice_bundle, "--threads", "1", "-o", tmp_path / "hello.wav"]
     done = subprocess.run(command, capture_output=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
@@ -184,7 +183,7 @@ def test_what_a_voice_of_codes_cannot_do_is_one_line(
 def test_a_sentence_that_did_not_go_well_is_told_in_a_line(codec_lm_bundle: Path, tmp_path: Path) -> None:
     bundle = Path(shutil.copytree(codec_lm_bundle, tmp_path / "voice"))
     with edited(bundle / "voice.json") as described:
-        described["decoding"]["defaults"] |= {"budget": 0.05, "retries": 1}  # no sentence ends in so short a time
+        described["decoding"]["defaults"] |= {"budget": 0.05, "retries": 1}  # no sentence fits
     warning = "WARNING: sentence 1 did not go well (budget) and is given as it is; another seed may help\n"
     for more in ((), ("--stream",)):
         done = say("Hello there.", "--voice", bundle, *more, "-o", tmp_path / "hello.wav")
@@ -194,7 +193,7 @@ def test_a_sentence_that_did_not_go_well_is_told_in_a_line(codec_lm_bundle: Path
 
 @pytest.fixture
 def registry(voice_bundle: Path, tracked_project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder, now the working one, with a registry that holds models:/tiny@challenger."""
+    """The working folder, with a registry of models:/tiny@challenger."""
     shutil.copytree(tracked_project, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
@@ -233,13 +232,13 @@ def test_a_stream_is_the_same_wav_as_it_is_in_a_file(voice_bundle: Path, tmp_pat
     assert rate == 16000
     assert (tmp_path / "file.wav").stat().st_size == 44 + 2 * len(file)
     np.testing.assert_allclose(file, whole, atol=1)
-    np.testing.assert_allclose(np.frombuffer(raw, "<i2"), file, atol=1)  # of a whole text, in other chunks
+    np.testing.assert_allclose(np.frombuffer(raw, "<i2"), file, atol=1)  # in other chunks
     np.testing.assert_array_equal(np.frombuffer(piped[44:], "<i2"), file)
-    assert soundfile.info(io.BytesIO(piped)).samplerate == 16000  # though its header cannot say how long it is
+    assert soundfile.info(io.BytesIO(piped)).samplerate == 16000  # the header of a pipe has no length
 
 
 def speaking(voice_bundle: Path, *arguments: str | Path) -> subprocess.Popen[bytes]:
-    """A process that has begun to speak from a standard input that stays open."""
+    """A process that speaks from an open standard input."""
     command = [*SAY, "-", "--stream", "--voice", voice_bundle, *arguments]
     process = start(command, **dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE))
     process.stdin.write(TEXT.encode() * 20)
@@ -277,7 +276,7 @@ def test_a_sentence_is_heard_once_its_writer_has_paused_for_as_long_as_the_patie
     command = [*SAY, "-", "--stream", "--raw", "--patience", "0.1", "--voice", voice_bundle, "-o", "-"]
     with start(command, **dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)) as process:
         process.stdin.write(b"One apple.")
-        process.stdin.flush()  # and stays open
+        process.stdin.flush()
         alone = heard(say("One apple.", "--voice", voice_bundle, "--raw", "-o", "-"))
         assert len(process.stdout.read(len(alone))) == len(alone)
         rest, errors = process.communicate(b" The end")
@@ -297,7 +296,7 @@ def test_whoever_stops_listening_ends_it_without_a_word(voice_bundle: Path) -> N
     with speaking(voice_bundle, "-o", "-") as process:
         process.stdout.read(5_000)
         process.stdout.close()
-        with suppress(BrokenPipeError):  # it may have ended before it was given more to say
+        with suppress(BrokenPipeError):  # it may have ended already
             process.stdin.write(TEXT.encode() * 500)
             process.stdin.close()
         assert process.stderr.read() == b""
@@ -347,7 +346,7 @@ def test_standard_input_without_an_end_is_read_no_further_than_the_limit(voice_b
     command = [*SAY, "-", "--voice", voice_bundle, "-o", "-"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         try:
-            process.stdin.write(b"y\n" * (AT_ONCE.characters // 2 + 1))  # and stays open
+            process.stdin.write(b"y\n" * (AT_ONCE.characters // 2 + 1))
             process.stdin.flush()
             assert process.wait(PATIENCE) == 1
         finally:

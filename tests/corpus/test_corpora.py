@@ -1,4 +1,4 @@
-"""Every kind of corpus gives the same manifest; bad rows do not affect others; nothing outside is read."""
+"""Every kind of corpus gives the same manifest; bad rows are isolated."""
 
 import importlib.util
 import json

@@ -48,7 +48,6 @@ def ljspeech(folder: Path, rows: dict[str, bytes], recordings: dict[str, np.ndar
 def prepared(
     source: Path, work: Path, config: PrepareConfig, workers: int = 1
 ) -> tuple[list[Utterance], dict[str, str]]:
-    """Import and prepare; return the accepted utterances and the reason by id of the others."""
     import_corpus(source, work / "corpus", CorpusConfig(kind="ljspeech", path=str(source)))
     prepare(work / "corpus", work / "prepared", config, "gruut", condition=CONDITION, processes=workers)
     rejected = read_jsonl(work / "prepared/rejected.jsonl")
@@ -103,8 +102,8 @@ def test_every_defect_is_named_and_nothing_else_is_rejected(tmp_path: Path, murm
     expected = every_defect(tmp_path / "in/corpus", murmur)
     accepted, rejected = prepared(tmp_path / "in/corpus", tmp_path, LENIENT)
     assert rejected == expected
-    # JSONL's own, see test_corpora; a person's, see test_decisions; of speakers, see test_splits; of how a recording
-    # sounds, see test_sound
+    # JSONL: test_corpora; people's: test_decisions; speakers: test_splits;
+    # sound: test_sound
     of_sound = {Defect.NOISY, Defect.REVERBERANT, Defect.NARROW, Defect.HUM, Defect.RATED_BAD}
     elsewhere = {Defect.UNREADABLE_ROW, Defect.DROPPED, Defect.NOT_TRAINED, Defect.FEW_SECONDS}
     assert set(expected.values()) == set(Defect) - elsewhere - of_sound

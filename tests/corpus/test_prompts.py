@@ -15,7 +15,7 @@ from tests.support.imports import ROOT
 
 PROMPTS = ROOT / "corpora/demo/prompts.txt"
 SUBSET = 1000  # the fewest prompts a demo corpus may have
-RAREST = 30  # how often every phone is among the first SUBSET prompts; the rarest, the s of "measure", comes 52 times
+RAREST = 30  # the rarest, the s of "measure", comes 52 times
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from tests.support.imports import ROOT
 RATE = 16000
 AUDIO = load("audio", MelConfig, ROOT / "params.yaml")
 WORD, GAP, MARGIN = 0.4, 0.2, 0.3
-"""Seconds of each word, of each pause, and of silence at both edges, in what `speak` makes."""
+"""Seconds of each word, pause, and edge of `speak`."""
 TEXT = "Yes, old friend, we will go."
 
 
@@ -34,7 +34,7 @@ def spoken(id: str, text: str = TEXT, split: str = "train") -> Utterance:
 
 
 def audited(utterance: Utterance, gaps: dict[int, float] | None = None, fault: Fault | None = None) -> Audited:
-    """Words of `WORD` seconds; `gaps`: the pause after some words, which is 0 after all others."""
+    """Words of `WORD` seconds; `gaps`: pauses after some words."""
     words, time = [], MARGIN
     for place, text in enumerate(str(utterance.spoken).split()):
         words.append(AuditedWord(text=text, start=time, end=time + WORD, doubt=0.0))

@@ -1,5 +1,3 @@
-"""`sonorant doctor` checks this machine for real, and finds planted faults."""
-
 import json
 import os
 import shutil
@@ -17,7 +15,7 @@ from tests.support.imports import ROOT
 
 FIRST = ("torch", "torchgen", "functorch", "numpy", "numpy.libs", "typing_extensions.py", "sympy", "mpmath", "networkx",
          "jinja2", "markupsafe", "filelock", "fsspec", "setuptools", "nvidia", "triton")  # fmt: skip
-"""torch, numpy and what torch imports."""
+"""torch, numpy and their imports."""
 
 
 def doctor(*words: str, python: tuple[str, ...] = (), **env: str) -> subprocess.CompletedProcess[str]:
@@ -34,7 +32,7 @@ def found(done: subprocess.CompletedProcess[str]) -> dict[str, Finding]:
 def test_it_looks_at_everything_here(tmp_path: Path) -> None:
     features, runs = tiny_features(tmp_path), tmp_path / "runs"
     runs.mkdir()
-    # As on one of several nodes: the self-test must not wait for the others.
+    # On one of several nodes the self-test must not wait for others.
     nodes = {"PET_NNODES": "2", "PET_NODE_RANK": "1", "PET_MASTER_ADDR": "127.0.0.1"}
     done = doctor("--json", "--data", str(features), "--runs", str(runs), **nodes)
     seen = json.loads(done.stdout)
@@ -97,7 +95,7 @@ print(json.dumps({"findings": [asdict(finding) for finding in examine_write(Path
 
 
 def on_a_disk_of_its_own(tmp_path: Path, options: str) -> dict[str, Finding]:
-    """What is found of a small disk that only the looker sees."""
+    """Findings about a small disk of its own mount."""
     if shutil.which("unshare") is None or subprocess.run(["unshare", "-rm", "true"], capture_output=True).returncode:
         pytest.skip("needs mount namespaces (unshare -rm)")
     script = f'mount -t tmpfs -o {options} none "$0" && exec "$1" -c "$2" "$0"'

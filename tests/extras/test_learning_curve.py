@@ -1,4 +1,4 @@
-"""A learning curve's intervals hold what was planted, and what it cannot know it does not say."""
+"""Intervals contain planted curves; unknown figures are omitted."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def voices(
     sentences: int = 120,
     known: bool = True,
 ) -> list[Point]:
-    """Voices of each size, judged on sentences that are hard, and helped by more data, each in its own way."""
+    """Voices by size, with noise by sentence and by data."""
     a, b, c = law
     hard_S, helped_S = 3.0 * random.standard_normal(sentences), random.uniform(0.0, 2.0, sentences)
     weight_S = random.integers(4, 12, sentences)

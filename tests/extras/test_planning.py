@@ -1,4 +1,4 @@
-"""A plan's figures are measured, counted or named an estimate; what was not given is no number."""
+"""Figures of a plan are measured, counted or estimated."""
 
 import json
 import subprocess
@@ -43,7 +43,6 @@ class OfAParameter(torch.nn.Module):
         self.weight, self.inner = torch.nn.Parameter(torch.ones(4, 8)), torch.nn.Linear(8, 16, bias=False)
 
     def forward(self) -> torch.Tensor:
-        """(4, 16)."""
         return self.inner(self.weight)
 
 
@@ -242,7 +241,7 @@ def test_what_would_help_follows_from_what_was_measured(
 
 
 def test_a_plan_says_the_learning_rate_that_its_batch_has(tmp_path: Path) -> None:
-    """Of 2 micro-batches of 1000 frames: four times what the rate of 0.002 is for."""
+    """2 micro-batches of 1000 frames: four times the reference batch."""
     job = tiny_job("acoustic", tmp_path, tmp_path, learning_rate_batch=500)
     told = forecast(job, NEEDS, SPEED, steps=1000, price=None, watts=None)
     assert told["micro_batch"]["learning_rate"] == pytest.approx(0.004)

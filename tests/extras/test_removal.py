@@ -1,4 +1,4 @@
-"""An extra is a folder that can be removed: the core, the other extras and the command line work without it."""
+"""The core, other extras and the command line work without any extra."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ from tests.support.imports import ROOT
 
 EXTRAS = sorted(path.parent.name for path in (ROOT / "sonorant/extras").glob("*/__init__.py"))
 SECTIONS = ("codec", "train_codec", "language_model", "train_language_model")
-"""Of params.yaml, which go with the extra codec_lm."""
+"""Sections of params.yaml of the extra codec_lm."""
 IMPORT_THE_CORE = """
 import importlib, sys
 from pathlib import Path
@@ -29,7 +29,7 @@ main(["--help"])
 
 
 def without(folder: Path, *extras: str) -> Path:
-    """A tree of links to this project that lacks some extras."""
+    """A tree of links to the project without some extras."""
     library, here = folder / "sonorant", ROOT / "sonorant"
     (library / "extras").mkdir(parents=True)
     for path in here.iterdir():

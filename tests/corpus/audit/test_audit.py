@@ -46,8 +46,8 @@ def sing(text: str, seed: int) -> np.ndarray:
 def corpus_of(
     folder: Path, count: int, swapped: tuple[int, ...] = (), otherwise: tuple[int, ...] | None = None
 ) -> list[Utterance]:
-    """A prepared corpus of sung sentences; those `swapped` say another text than the manifest. `otherwise`: each text
-    holds a number, every second one a year, and these read theirs as a number."""
+    """A corpus of sung sentences; `swapped` ones have another text. `otherwise`: texts with numbers, every second
+    read as a year."""
     chance = np.random.default_rng(1)
     texts = [" ".join(chance.choice(PROMPT.split(), 6, replace=False)) for _ in range(count)]
     numbers = [
@@ -169,7 +169,7 @@ def test_a_text_with_a_phone_that_no_text_had_needs_no_new_aligner(
     config = replace(CONFIG, steps=2)
     run_stage(tmp_path, config)
     aligners = sorted((tmp_path / "cache/aligners").iterdir())
-    last = max(rows, key=ALIGNMENT._order)  # no aligner learns from it
+    last = max(rows, key=ALIGNMENT._order)
     rows[rows.index(last)] = replace(last, text="three thin things", spoken="three thin things")
     write_manifest(tmp_path / "prepared/manifest.jsonl", rows)
     run_stage(tmp_path, config)

@@ -1,4 +1,4 @@
-"""One process, this machine's processes and a cluster give the same bytes, whatever happens to it meanwhile."""
+"""One process, several and a cluster give the same bytes, whatever fails."""
 
 import random
 import subprocess
@@ -41,7 +41,7 @@ COUNT = 300
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, bytes]]:
-    """A project with recordings, and what one process prepares of them."""
+    """A project with recordings, and its preparation by one process."""
     project = tmp_path_factory.mktemp("project")
     write_recordings(project, COUNT)
     return project, prepare_alone(project)
@@ -49,7 +49,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, byt
 
 @pytest.fixture
 def project(whole: tuple[Path, dict[str, bytes]]) -> Path:
-    """With nothing prepared yet."""
     fresh(whole[0])
     return whole[0]
 
@@ -61,7 +60,7 @@ def two(tmp_path: Path) -> Iterator[Cluster]:
 
 
 def started(project: Path, address: str) -> subprocess.Popen[str]:
-    """The stage in the midst of its work."""
+    """The stage at work."""
     stage = start_prepare(project, address)
     wait_until(lambda: cached(project) > 20 or stage.poll() is not None)
     assert stage.poll() is None and cached(project) < 250, "too late to disturb it"
@@ -69,7 +68,6 @@ def started(project: Path, address: str) -> subprocess.Popen[str]:
 
 
 def workers_of(made: Cluster) -> list[psutil.Process]:
-    """The processes that do the tasks."""
     found = psutil.Process(made.worker.pid).children(recursive=True)
     return [process for process in found if "spawn_main" in " ".join(process.cmdline())]
 
@@ -124,7 +122,7 @@ def test_an_item_that_kills_its_workers_is_named(two: Cluster, monkeypatch: pyte
 
 
 def test_audit(tmp_path: Path, two: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Aligners are trained, clips examined and heard, and readings weighed, by workers too."""
+    """All steps run on workers."""
     monkeypatch.setattr(STAGE, "LEAST_CLIPS", 4)
     monkeypatch.setattr(STAGE, "LEAST_SECONDS", 1)
     corpus_of(tmp_path, 70, otherwise=(4, 8))
@@ -144,8 +142,7 @@ def test_audit(tmp_path: Path, two: Cluster, monkeypatch: pytest.MonkeyPatch) ->
 
 @contextmanager
 def served(kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, list[bool]]]:
-    """The place of a store: a folder that all see, or a bucket, which answers 503 now and then; and for each request
-    whether it did."""
+    """A store in a shared folder, or in a bucket with occasional 503s; and for each request whether it failed."""
     refused: list[bool] = []
     if kind == "folder":
         yield str(folder / "store"), refused
@@ -164,7 +161,7 @@ def served(kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
 
 
 class Features:
-    """The same features again and again, each time in a store of their own."""
+    """The same features in a new store each time."""
 
     def __init__(self, folder: Path, place: str, takes: int) -> None:
         self._folder, self._place = folder, place
@@ -172,7 +169,6 @@ class Features:
         self._rows = [replace(utterance, id=f"{utterance.id}-{take}") for take in range(takes) for utterance in six]
 
     def write(self, name: str, processes: int | None) -> list[object]:
-        """What they come to."""
         cache, out = str(self._folder / f"{name}-cache"), self._folder / name
         store = StoreConfig(place=f"{self._place}/{name}", utterances_per_shard=8, cache=cache, cache_gib=1.0)
         write_features(self._corpus, self._rows, out, AUDIO, TEXT, processes, store=store)
@@ -181,7 +177,7 @@ class Features:
         return [features.header[part] for part in ("content", "mel_mean", "mel_std")]
 
     def shards(self, name: str) -> int:
-        """So many are whole."""
+        """Number of whole shards."""
         return sum(1 for _ in open_store(f"{self._place}/{name}").entries("shards/"))
 
 
@@ -202,7 +198,7 @@ def test_features(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_features_of_a_cluster_that_loses(
     dies: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A worker, and the others do its share; or its scheduler, and what was done is found when it is started again."""
+    """A lost worker's share goes to others; a restarted scheduler finds finished work."""
     with served(kind, tmp_path, monkeypatch) as (place, _), cluster(tmp_path) as made:
         features = Features(tmp_path, place, takes=120)
         wanted = features.write("one", 1)

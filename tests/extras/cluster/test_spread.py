@@ -1,4 +1,4 @@
-"""`spread` on a real cluster does what it does on this machine, and says in one line what keeps it from it."""
+"""`spread` on a real cluster equals local work; errors are one line."""
 
 import json
 import os
@@ -35,7 +35,7 @@ def two_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture(params=["this machine", "a cluster"])
 def anywhere(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Work is spread over this machine's processes, then over a cluster's."""
+    """This machine's processes, then a cluster's."""
     monkeypatch.delenv(SCHEDULER, raising=False)
     if request.param == "a cluster":
         monkeypatch.setenv(SCHEDULER, request.getfixturevalue("two_workers").address)
@@ -43,7 +43,6 @@ def anywhere(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.fixture
 def there(two_workers: Cluster, monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    """Work is spread over the cluster."""
     monkeypatch.setenv(SCHEDULER, two_workers.address)
     return two_workers
 
@@ -109,7 +108,7 @@ def test_what_the_function_raises_is_raised_as_it_is(items: range, error: type[E
 
 
 class Taken(Sequence[int]):
-    """Numbers, and how many of them were taken and not yet kept at most."""
+    """Numbers, and the largest count taken but not yet kept."""
 
     def __init__(self, count: int) -> None:
         self.count, self.out, self.most = count, 0, 0
@@ -154,14 +153,14 @@ def test_a_number_of_processes_means_this_machine() -> None:
 
 
 def corpus(folder: Path, **known: str) -> None:
-    """A corpus of more utterances than are done without other processes; none has a sound. `known` of each."""
+    """Enough utterances for several processes, without sound. `known` of each."""
     row = {"audio": "none.wav", "text": "One two three.", "speaker": "s", "language": "en-us", **known}
     write_manifest(folder / "corpus/manifest.jsonl", [Utterance(id=f"u{n}", **row) for n in range(70)])
     shutil.copy(ROOT / "params.yaml", folder)
 
 
 def prepare_in(folder: Path, address: str, **known: str) -> str:
-    """The line with which the stage fails; nothing is written. `known` of each utterance."""
+    """The stage's error; nothing is written. `known` of each utterance."""
     corpus(folder, **known)
     words = ("--corpus", "corpus", "--out", "prepared", "--cache", "cache")
     done = run_command("tasks.prepare", *words, cwd=folder, **{SCHEDULER: address})
@@ -221,7 +220,7 @@ def test_a_worker_that_does_not_see_the_corpus(what: str, tmp_path: Path) -> Non
         made.start_workers("blind", 1, before=hides)
         if what == "manifest":
             unseen, line = hidden / "corpus/manifest.jsonl", prepare_in(hidden, made.address)
-        else:  # read where they lie, outside of the folder of the project
+        else:  # outside the project's folder
             (unseen := hidden / "a.wav").write_bytes(b"sound")
             (tmp_path / "project").mkdir()
             line = prepare_in(tmp_path / "project", made.address, audio=str(unseen), sha256=sha256_file(unseen))
@@ -259,7 +258,7 @@ def test_dask_is_imported_where_a_cluster_is_used_alone() -> None:
 
 
 def test_a_pool_takes_few_items_before_the_first_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a corpus, a future for each utterance would be most of the memory that the stage takes."""
+    """A future for each utterance would dominate memory."""
     monkeypatch.setattr(processes, "_AHEAD", 6)
     items = Taken(20)
     assert spread(spread_work.square, items, label="numbers", unit="number", processes=2, keep=items.kept) == []

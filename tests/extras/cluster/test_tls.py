@@ -1,4 +1,4 @@
-"""A cluster with certificates, by the variables that the documentation names: who has none is told so in one line."""
+"""TLS by the documented variables; missing certificates are one line."""
 
 import os
 import re
@@ -27,7 +27,7 @@ except SonorantError as error:
 
 
 def variables(folder: Path) -> dict[str, str]:
-    """What the documentation says to export, with a certificate that is its own authority."""
+    """The documented variables, with a self-signed certificate."""
     certificate = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
     files = ["-keyout", folder / "node.key", "-out", folder / "node.pem", "-subj", "/CN=sonorant"]
     subprocess.run(["openssl", "req", "-x509", *certificate, *files], check=True, capture_output=True)
@@ -39,7 +39,6 @@ def variables(folder: Path) -> dict[str, str]:
 
 
 def call(address: str, **environment: str) -> str:
-    """What a caller prints."""
     own = outside(os.environ) | {SCHEDULER: address, "PYTHONPATH": str(ROOT), **environment}
     done = subprocess.run([sys.executable, "-c", CALLER], cwd=ROOT, env=own, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

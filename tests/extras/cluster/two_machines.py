@@ -1,4 +1,4 @@
-"""Prepare a project's corpus on two machines (network namespaces), joined by a bridge where the scheduler is.
+"""Prepare a corpus on two network namespaces, with the scheduler on their bridge.
 
 python -m tests.extras.cluster.two_machines PROJECT LOGS none|"a machine dies"
 """
@@ -37,7 +37,6 @@ def main(project: Path, logs: Path, disturbance: str) -> None:
 
 
 def joined(machine: Machine, logs: Path) -> bool:
-    """Whether the scheduler knows its worker."""
     return "Registered to" in (logs / f"{machine.name}.log").read_text(errors="replace")
 
 

@@ -1,4 +1,4 @@
-"""A page that speaks by itself, in a real Chromium: samples equal to ONNX Runtime's."""
+"""A speaking page in Chromium: samples equal ONNX Runtime's."""
 
 import shutil
 from collections.abc import Iterator

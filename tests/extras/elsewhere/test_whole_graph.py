@@ -1,4 +1,4 @@
-"""A voice as one graph, and for sherpa-onnx: samples equal to ours."""
+"""A voice as one graph and for sherpa-onnx: samples equal ours."""
 
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from sonorant.text.frontend import load_frontend
 
 TEXTS = ("Good morning.", "No?", "We came, we saw, and it was over in a moment!")
 ROUNDING = 2e-3
-"""Between releases of ONNX Runtime: sherpa-onnx brings its own."""
+"""sherpa-onnx brings its own ONNX Runtime."""
 
 
 def session(model: onnx.ModelProto) -> Any:
@@ -28,7 +28,7 @@ def session(model: onnx.ModelProto) -> Any:
 
 @pytest.fixture(scope="module")
 def words_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The words of the texts; those of gruut's lexicon take half a minute."""
+    """The texts' words alone: gruut's lexicon takes half a minute."""
     path = tmp_path_factory.mktemp("words") / "words.txt"
     path.write_text(" ".join(TEXTS).translate(str.maketrans("", "", ".,?!")), encoding="utf-8")
     return path
@@ -71,7 +71,7 @@ def test_sherpa_onnx_speaks_a_text_as_we_do_sentence_by_sentence(
     assert speaker.sample_rate == voice.sample_rate and speaker.num_speakers == len(voice.speakers)
     for speed in (1.0, 0.8, 1.5):
         how = sherpa.GenerationConfig()
-        how.speed, how.silence_scale = speed, 1.0  # by itself it shortens pauses to a fifth
+        how.speed, how.silence_scale = speed, 1.0  # its default shortens pauses to a fifth
         for text in TEXTS:
             found = np.array(speaker.generate(text, how).samples)
             expected = voice.say(text, speed=speed)
@@ -101,7 +101,7 @@ def test_the_command_writes_a_folder_once(
 
 
 def test_every_word_of_the_language_is_known() -> None:
-    """A sample of gruut's lexicon; all of it takes half a minute."""
+    """A sample of gruut's lexicon."""
     from sonorant.extras.elsewhere.exported_lexicon import _words_of_gruut
 
     words = list(_words_of_gruut(load_frontend("gruut", "en-us")))

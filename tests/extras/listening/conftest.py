@@ -1,4 +1,4 @@
-"""Three systems that a test tells apart by their pitch, and the server of a listening test in this process."""
+"""Systems told apart by pitch, and a listening server in this process."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ from sonorant.extras.listening.trials import ListeningTest
 
 RATE = 16000
 PITCH = {A: 310.0, B: 530.0, RECORDINGS: 870.0}
-"""Hz of a tone that a system is told by; the recordings have one more, at HIGH, that their anchor lacks."""
+"""Hz of each system's tone; recordings add one at HIGH, which their anchor lacks."""
 HIGH = 6000.0
 LEVEL = {A: 0.5, B: 0.02, RECORDINGS: 0.1}
 NAMES = tuple(f"sentence {number}" for number in range(7))
@@ -29,7 +29,7 @@ def tone(system: str, number: int, seconds: float = 0.3) -> np.ndarray:
 
 @pytest.fixture
 def places(tmp_path: Path) -> dict[str, str]:
-    """Folders of A, B and the recordings, named so that their names would give them away."""
+    """Folders of A, B and the recordings, with revealing names."""
     folders = {A: tmp_path / "better", B: tmp_path / "worse", RECORDINGS: tmp_path / "person"}
     for system, folder in folders.items():
         folder.mkdir()
@@ -39,7 +39,7 @@ def places(tmp_path: Path) -> dict[str, str]:
 
 
 def heard(samples: np.ndarray, rate: int) -> str:
-    """Which system a sound is by, to an ear that knows their tones."""
+    """The system of a sound, by its tone."""
     power = np.abs(np.fft.rfft(samples, 4 * rate))
     power = {name: power[round(4 * pitch)] for name, pitch in {**PITCH, "high": HIGH}.items()}
     system = max(PITCH, key=lambda name: power[name])
@@ -51,7 +51,7 @@ Start = Callable[..., ListenServer]
 
 @pytest.fixture
 def start(places: dict[str, str], tmp_path: Path) -> Iterator[Start]:
-    """Start a server of a test with or without recordings; the one before has ended."""
+    """Start a server with or without recordings, after the previous one ends."""
     running: list[tuple[ListenServer, AnswersFile, threading.Thread]] = []
 
     def end() -> None:

@@ -1,4 +1,4 @@
-"""The listening test in a real browser, by keys alone: heard, answered, closed, gone on with, and kept as answered."""
+"""The listening test in a real browser, by keyboard alone."""
 
 from pathlib import Path
 
@@ -27,8 +27,6 @@ return [...document.querySelectorAll('button, input, progress, fieldset')].filte
 
 
 class Page:
-    """The page as somebody uses it who has no mouse."""
-
     def __init__(self, browser: Browser, address: str) -> None:
         self.browser = browser
         browser.open(address)
@@ -42,7 +40,7 @@ class Page:
         self.browser.driver.switch_to.active_element.send_keys(*keys)
 
     def tab_to(self, condition: str) -> None:
-        """Press Tab until the element with the focus is `e` of the condition."""
+        """Press Tab until element `e` of the condition has the focus."""
         for _ in range(20):
             if self.browser.run(f"const e = document.activeElement; return Boolean({condition})"):
                 return
@@ -67,13 +65,12 @@ class Page:
             self.until(f"test.players.find((player) => player.key === '{key}').heard")
 
     def systems(self) -> list[str]:
-        """By whom the sounds are, to an ear that knows."""
         tokens = self.browser.run("return test.trial.sounds")
         sounds = [np.array(self.browser.driver.execute_async_script(SOUND, token)) for token in tokens]
         return [heard(samples / 32768, RATE) for samples in sounds]
 
     def choose(self, steps: int) -> None:
-        """Choose by arrow keys, so many after the first choice."""
+        """Move the choice by arrow keys."""
         self.tab_to("e.name === 'choice'")
         self.press(" ", *[Keys.ARROW_RIGHT] * steps)
 
@@ -103,7 +100,7 @@ def test_a_whole_test_by_keys_alone(browser: Browser, start: Start, tmp_path: Pa
     page.shows("Question 2 of 4")
     page.says("")
 
-    page = Page(browser, browser.driver.current_url)  # loaded again: the window knows who listens
+    page = Page(browser, browser.driver.current_url)  # a reload: the window keeps the listener
     page.shows("Question 2 of 4")
     assert browser.run("return [...document.getElementsByName('choice')].filter((e) => e.checked).length") == 0
     page.hear("1", "2")
@@ -148,10 +145,10 @@ def test_who_comes_back_to_another_server_goes_on_and_others_begin(browser: Brow
     page.hear("2", "1")
     page.choose(2)
     second = page.systems()[1]
-    server = start(count=2)  # the one before is gone, and this one knows none of its sounds
+    server = start(count=2)  # a new server without the old sounds
     page.send()
     page.until("document.getElementById('error').textContent.startsWith('The server cannot be reached')")
-    page = Page(browser, server.url)  # on another port, so the window knows nobody
+    page = Page(browser, server.url)  # another port, hence a new listener
     page.begin("ben")
     page.shows("Question 1 of 4")
     assert page.systems()[1] == second, "the same order"

@@ -1,4 +1,4 @@
-"""Planted preferences come out with their sign, intervals cover as they say, the deaf do not count."""
+"""Planted preferences are found; intervals cover; inattentive listeners are excluded."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ def rating(listener: str, sentence: str, *scores: int) -> Answer:
 
 
 def panel(random: np.random.Generator, listeners: int, sentences: int, better: float, taste: float) -> list[Answer]:
-    """People who rate A better than B by `better` points, give or take their own taste, the sentence and chance."""
+    """Ratings of A above B by `better` points, varied by listener, sentence and chance."""
     tastes, hard = taste * random.standard_normal(listeners), 5 * random.standard_normal(sentences)
     answers = []
     for who in range(listeners):
@@ -56,7 +56,7 @@ def test_where_neither_is_better_intervals_hold_the_truth_as_often_as_they_say(l
 
 
 def test_an_interval_that_forgets_who_answered_would_be_too_narrow() -> None:
-    """Why listeners are drawn: eight people with strong tastes on 40 sentences."""
+    """Eight people with strong tastes on 40 sentences."""
     random, held = np.random.default_rng(1), 0
     for _ in range(100):
         values = 10 * random.standard_normal((8, 1)) + 5 * random.standard_normal((8, 40))

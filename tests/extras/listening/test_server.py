@@ -1,4 +1,4 @@
-"""A listening test is blind and balanced, keeps every answer through any kill, and says in one line what is wrong."""
+"""Listening tests are blind, balanced and safe against kills."""
 
 import io
 import json
@@ -46,7 +46,7 @@ from tests.support.waiting import PATIENCE
 JSON = {"Content-Type": "application/json"}
 GIVEAWAYS = ("better", "worse", "person", "sentence", "anchor", "recordings", ".wav", '"A"', '"B"', "seed")
 NO_PORT = ("--port", "70000")
-"""Nothing is served, whatever else is accepted."""
+"""Prevents serving."""
 
 
 def ask(address: str, path: str, body: Any = None, headers: dict[str, str] = JSON) -> HTTPResponse:
@@ -73,7 +73,7 @@ def listen(address: str, token: str) -> tuple[np.ndarray, int]:
 
 
 def finish(server: ListenServer, listener: str, likes: dict[str, int], *, first: bool = False) -> None:
-    """Answer every trial as somebody who knows the tones: `likes` are their scores; `first`: the first always wins."""
+    """Answer all trials by scores `likes`; `first`: the first always wins."""
     state = begin(server.url, listener)
     while trial := state["trial"]:
         scores = [likes[heard(*listen(server.url, token))] for token in trial["sounds"]]
@@ -243,7 +243,7 @@ def test_a_manifests_held_out_sentences_are_heard_as_training_heard_them(
 
 @pytest.fixture
 def serve(places: dict[str, str], tmp_path: Path) -> Iterator[Callable[[], tuple[subprocess.Popen[str], str]]]:
-    """Start `sonorant listen` on A and B with a file of answers: process and address. None outlives the test."""
+    """Start `sonorant listen` on A and B: process and address."""
     started: list[subprocess.Popen[str]] = []
 
     def begin() -> tuple[subprocess.Popen[str], str]:

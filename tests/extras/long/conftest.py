@@ -1,5 +1,3 @@
-"""Sentences spoken once for all tests of this folder."""
-
 import shutil
 from pathlib import Path
 
@@ -18,7 +16,7 @@ AUDIBLE = 0.002
 
 @pytest.fixture(scope="session")
 def speech(tmp_path_factory: pytest.TempPathFactory) -> list[Floats]:
-    """The speech alone of each of `SENTENCES`, at `RATE`."""
+    """Speech of each of `SENTENCES` without silence, at `RATE`."""
     if shutil.which("flite") is None:
         pytest.skip("flite is not installed")
 

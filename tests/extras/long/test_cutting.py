@@ -46,7 +46,7 @@ def test_without_a_pause_two_sentences_stay_one_utterance() -> None:
 def test_a_sentence_that_is_too_long_is_cut_at_its_comma() -> None:
     heard = read({0: 0.3, 2: 0.3, 3: 0.3, 5: 0.6, 8: 0.6})
     assert texts(cut(*heard, SCRIPT, 0.5, 2.2))[:2] == ["One two three,", "four five."]
-    assert texts(cut(*heard, SCRIPT, 0.5, 0.9)) == ["three,"]  # what is too long without a pause is left out
+    assert texts(cut(*heard, SCRIPT, 0.5, 0.9)) == ["three,"]  # too long without a pause
 
 
 def test_what_is_said_again_is_an_utterance_again_and_what_breaks_off_is_none() -> None:
@@ -61,7 +61,7 @@ def test_words_that_the_text_lacks_are_in_no_utterance() -> None:
     places = [*range(5), NOWHERE, NOWHERE, NOWHERE, *range(5, 12)]
     cuts = cut(*read({0: 0.5, 5: 0.5, 8: 0.5, 11: 0.5}, places), SCRIPT, 1.0, 12.0)
     assert len(cuts) == 3 and cuts[0].end < 2.9 and cuts[1].start > 4.0
-    close = cut(*read({0: 0.5, 8: 0.5, 11: 0.5}, places), SCRIPT, 1.0, 12.0)  # said without a pause before them
+    close = cut(*read({0: 0.5, 8: 0.5, 11: 0.5}, places), SCRIPT, 1.0, 12.0)  # no pause before them
     assert texts(close) == ["Six seven eight.", "Nine ten eleven twelve."]
 
 

@@ -1,5 +1,4 @@
-"""Long recordings become utterances with exactly their words; the rest is listed; only new work is done; bad input
-is one line."""
+"""Long recordings become utterances with exact words; the rest is listed."""
 
 import shutil
 from dataclasses import replace
@@ -59,7 +58,7 @@ def test_each_sentence_is_found_also_where_one_was_skipped_said_again_or_added(
     utterances = cut_apart(source, tmp_path / "out", speaker="anna")
     assert told(utterances) == [SENTENCES[number] for number in (0, 1, 1, 3, 4, 5)]
     assert_edges(utterances, [part for part in parts if part.number != 7])
-    found = (str(source / "book/one.wav"), sha256_file(source / "book/one.wav"), "anna", None)  # it stays where it lies
+    found = (str(source / "book/one.wav"), sha256_file(source / "book/one.wav"), "anna", None)
     assert {(one.audio, one.sha256, one.speaker, one.confidence) for one in utterances} == {found}
     assert utterances[0].id == "book-one-00001"
     speaking, writing = read_jsonl(tmp_path / "out/unplaced.jsonl")
@@ -78,7 +77,7 @@ def test_an_utterance_is_heard_as_its_stretch_of_the_recording(speech: list[Floa
     assert told(utterances) == [SENTENCES[number] for number in (1, 2, 4)]
     whole, rate = read_audio(tmp_path / "in/a.mp3")
     for one in utterances:
-        assert one.audio == "audio/a.flac"  # which a part is read from at once
+        assert one.audio == "audio/a.flac"
         samples, _ = read_sound(tmp_path / "out", one)
         expected = whole[round((one.start or 0) * rate) : round((one.end or 0) * rate)]
         np.testing.assert_allclose(samples, expected, atol=2**-14)
@@ -208,7 +207,7 @@ def test_only_what_is_new_is_worked_on_also_after_an_end_in_the_middle(
 def test_never_more_than_a_minute_is_read_at_once(
     speech: list[Floats], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So that memory is constant; `benchmarks/corpus/long_recordings.py` measures it."""
+    """`benchmarks/corpus/long_recordings.py` measures the memory."""
     write_chapter(tmp_path / "in/a.wav", speech, range(8), pause=6.0)
     (tmp_path / "in/a.txt").write_text(text_of(*range(8)), encoding="utf-8")
     lengths = []

@@ -1,4 +1,4 @@
-"""The review in a real browser by its keys: decisions are written at once, and a reload continues."""
+"""The review in a real browser by keys; reloads continue."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -109,7 +109,7 @@ def test_a_review_by_keys_from_the_first_clip_to_the_last(
     page.press(Keys.ARROW_DOWN)
     page.on("four")
 
-    server = start()  # on another port: what is known is in the file
+    server = start()  # another port: state is in the file
     assert server.url != address
     again = Page(browser, server.url, folder / "decisions.csv")
     again.on("four")
@@ -205,7 +205,7 @@ def test_a_note_goes_with_the_decision_and_letters_in_it_decide_nothing(page: Pa
 
 
 def test_of_a_large_corpus_the_list_shows_the_clips_around(browser: Browser, start: Start, folder: Path) -> None:
-    """500 clips: a list of ten thousand would take seconds per key."""
+    """With 500 clips; a full list of 10,000 would take seconds per key."""
     for name in ("corpus", "prepared"):
         rows = read_manifest(folder / name / "manifest.jsonl")
         [part] = [row for row in rows if row.id == "part"]

@@ -289,7 +289,7 @@ def test_a_recording_that_went_is_told(start: Start, folder: Path, names: dict[s
 
 @given(cut=st.floats(0, 0.5), dropped=st.lists(st.floats(0.1, 0.3), max_size=3), place=st.integers(0, 99))
 def test_a_time_in_a_conditioned_sound_is_found_in_the_recording(cut: float, dropped: list[float], place: int) -> None:
-    """A ramp tells of each sample where it was."""
+    """A ramp encodes each sample's place."""
     ramp = np.linspace(0, 5, 5 * RATE, endpoint=False, dtype=np.float32)
     level = measure_level(np.zeros(100, np.float32), RATE)
     spans = tuple((1.0 * n, 1.0 * n + length) for n, length in enumerate(dropped, 1))
@@ -351,7 +351,7 @@ def test_the_command_serves_the_project_it_stands_in_and_ends_when_told(folder: 
         found = re.search(r"http://127\.0\.0\.1:(\d+)/", process.stdout.readline())
         assert found
         if number == signal.SIGINT:
-            os.killpg(process.pid, number)  # as a terminal does
+            os.killpg(process.pid, number)
         else:
             process.send_signal(number)
         assert "Traceback" not in process.stderr.read()

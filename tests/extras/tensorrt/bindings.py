@@ -1,10 +1,7 @@
-"""Type stubs of TensorRT's Python bindings and of cuda-bindings, from the real wheels; `python -m
-tests.tensorrt.bindings` writes them.
+"""Type stubs of TensorRT and cuda-bindings, from their wheels: `python -m tests.extras.tensorrt.bindings`.
 
-The bindings do not import without TensorRT's libraries, which are gigabytes and not needed to know names and
-signatures. So they are imported, in a process of its own, beside three empty libraries that only define the few
-functions the bindings link to; what they bind is then asked of Python itself. Only names and signatures are kept, of
-the classes in `CLASSES`.
+The bindings load here without TensorRT's libraries, which are gigabytes, by three empty libraries with the linked
+functions. Stubs keep names and signatures of `CLASSES`.
 """
 
 import re
@@ -17,7 +14,7 @@ from pathlib import Path
 STUBS = Path(__file__).parent / "stubs"
 TENSORRT = {"10": "tensorrt-cu12-bindings==10.16.1.11", "11": "tensorrt-cu13-bindings==11.4.0.106"}
 CUDA = {"10": "cuda-bindings==12.9.4", "11": "cuda-bindings==13.5.0"}
-"""By TensorRT's major version: the wheels that the stubs are of."""
+"""Wheels by TensorRT's major version."""
 
 HEADER = """\
 # From {wheels} by tests/tensorrt/bindings.py: names and signatures.
@@ -47,7 +44,7 @@ _LIBRARIES = {
     "nvinfer_plugin": ("initLibNvInferPlugins",),
     "nvonnxparser": ("createNvOnnxParser_INTERNAL", "createNvOnnxParserRefitter_INTERNAL", "getNvOnnxParserVersion"),
 }  # fmt: skip
-"""TensorRT's libraries and what the bindings need of them to be loaded."""
+"""TensorRT's libraries and the functions that bindings link to."""
 
 
 def main() -> None:
@@ -61,10 +58,9 @@ def main() -> None:
 
 
 def unpack(major: str, folder: Path) -> tuple[Path, Path]:
-    """The wheels of a major version, unpacked into `folder`: the places of TensorRT's and of CUDA's bindings, fit to be
-    imported.
+    """Unpack a version's wheels into `folder`; return the importable folders of TensorRT's and CUDA's bindings.
 
-    Raises subprocess.SubprocessError where pip does not get the wheels or there is no C compiler.
+    Raises subprocess.SubprocessError without the wheels or a C compiler.
     """
     tensorrt = _unpacked([TENSORRT[major]], folder / "tensorrt")
     _add_libraries(tensorrt / "tensorrt_bindings", major)
@@ -100,7 +96,7 @@ def _add_libraries(folder: Path, major: str) -> None:
 
 
 def _asked(packages: Path, function: str) -> str:
-    """What a function of this module says in a process that finds the unpacked packages."""
+    """Output of a function of this module in a process with the unpacked packages."""
     find = f"import sys; sys.path.insert(0, {str(packages)!r})"
     code = f"{find}; from tests.tensorrt import bindings; print(bindings.{function}())"
     return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60).stdout
@@ -130,7 +126,7 @@ def _class(bound: type, name: str) -> list[str]:
             body.append(f"{member}: ClassVar[{type(value).__name__ if type(value).__name__ in CLASSES else 'Any'}]")
     if hasattr(bound, "__members__"):
         body.append("def __int__(self) -> int: ...")
-    if name == "IHostMemory":  # the buffer protocol, which Python 3.11 does not show
+    if name == "IHostMemory":  # the buffer protocol is hidden in Python 3.11
         body.append("def __buffer__(self, flags: int, /) -> memoryview: ...")
     base = "(tuple[int, ...])" if name == "Dims" else ""
     return [f"class {name}{base}:", *(f"    {line}" for line in body or ["..."])]
@@ -152,8 +148,7 @@ def _method(name: str, doc: str) -> list[str]:
 
 
 def _parameters(text: str) -> list[str]:
-    """Of a signature; C++ may have parameters without a default behind those with one, which makes all of them
-    necessary."""
+    """Parameters of a signature; C++ allows required ones after optional ones, which makes all required."""
     parts = [_parameter(part) for part in re.split(r", (?![^\[<(]*[\]>)])", text)]
     last = max((place for place, part in enumerate(parts) if not part.endswith("= ...")), default=-1)
     return [part.removesuffix(" = ...") if place < last else part for place, part in enumerate(parts)]
@@ -166,7 +161,7 @@ def _parameter(text: str) -> str:
 
 
 def _type(text: str) -> str:
-    """pybind11's words for a type in Python's; what is not among `CLASSES` is Any."""
+    """pybind11's type in Python; Any outside `CLASSES`."""
     text = text.strip().removeprefix("tensorrt_bindings.tensorrt.").replace("nvonnxparser::IParserError", "ParserError")
     if text == "Dims":
         return "tuple[int, ...]"

@@ -1,5 +1,4 @@
-"""The real bindings, where pip and a C compiler can bring them; a tiny voice, and what speaks as its engines
-must."""
+"""TensorRT's real bindings, and a tiny voice with its reference."""
 
 import subprocess
 from pathlib import Path
@@ -13,8 +12,7 @@ from tests.extras.tensorrt.bindings import TENSORRT, unpack
 
 @pytest.fixture(scope="session", params=list(TENSORRT), ids=list(TENSORRT.values()))
 def unpacked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path, Path]:
-    """Major version, and the folders of TensorRT's and of CUDA's bindings; tests are skipped by name where they cannot
-    be had."""
+    """Major version, folders of TensorRT's and CUDA's bindings; or skip."""
     try:
         return request.param, *unpack(request.param, tmp_path_factory.mktemp("bindings"))
     except (subprocess.SubprocessError, FileNotFoundError) as error:

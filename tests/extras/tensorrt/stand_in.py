@@ -1,9 +1,7 @@
-"""Stand-ins for CUDA and TensorRT where neither is: memory by address, contexts, recordings; ONNX Runtime does the
-arithmetic.
+"""Stand-ins for CUDA and TensorRT: memory, contexts, recordings; ONNX Runtime computes.
 
-What runs on them shows that our code frees, records, replays and pads as it should. It shows nothing of TensorRT or of
-a GPU: not that engines build, nor their values or speed (that is `test_gpu.py`, where they are). Whatever a
-real GPU would do in silence, such as reading memory that was freed, is written down in `Gpu.faults`.
+They test our freeing, recording, replaying and padding, not TensorRT (see `test_gpu.py`). Silent errors of a real GPU,
+such as reads of freed memory, go into `Gpu.faults`.
 """
 
 from __future__ import annotations
@@ -29,12 +27,12 @@ from sonorant.speech.bundle import Bundle
 
 MACHINE = Machine(tensorrt="11.4.0.106", gpu="stand-in", compute_capability=(9, 0))
 SCRATCH = 4096
-"""Bytes that every engine wants."""
+"""Bytes of each engine's scratch."""
 _OURS = (
     *(f"sonorant.extras.tensorrt.{name}" for name in ("device", "execution", "builder")),
     "sonorant.extras.tensorrt.parallel_runtime",
 )
-"""Our modules that import TensorRT or CUDA."""
+"""Modules that import TensorRT or CUDA."""
 
 
 class Error(enum.IntEnum):
@@ -52,18 +50,18 @@ class Direction(enum.Enum):
 class Gpu:
     memory: dict[int, bytearray] = dataclasses.field(default_factory=dict)
     limit: int = 1 << 40
-    """Bytes there are."""
+    """Bytes of memory."""
     faults: list[str] = dataclasses.field(default_factory=list)
-    """What a real GPU would have computed from, or written to, memory that is not the caller's."""
+    """Reads or writes of foreign memory."""
     captures: int = 0
     replays: int = 0
     runs: int = 0
-    """Of engines, apart from replays."""
+    """Runs of engines, without replays."""
     recordable: bool = True
     contexts: bool = True
-    """Whether TensorRT gives any."""
+    """Whether TensorRT creates contexts."""
     says: str = ""
-    """What TensorRT says next when it gives none."""
+    """TensorRT's message when it creates none."""
     _next: int = 1 << 40
 
     @property
@@ -78,7 +76,7 @@ class Gpu:
         return Error.cudaSuccess, address
 
     def piece(self, address: int, size: int, what: str) -> memoryview | None:
-        """The memory at an address; None, and a fault, where it was freed or is too small."""
+        """The memory at an address; None and a fault where it was freed or is too small."""
         held = self.memory.get(address)
         if held is None or size > len(held):
             self.faults.append(f"{what}: {size} bytes at {address:#x}, where there are {len(held) if held else 'none'}")
@@ -87,7 +85,7 @@ class Gpu:
 
 
 class Stream:
-    """Runs what is queued at once, or keeps it while a recording is made."""
+    """Run queued work at once, or record it."""
 
     known: dict[int, Stream] = {}  # noqa: RUF012 - by handle, as CUDA knows them
 
@@ -206,8 +204,7 @@ class StandInEngine:
 
 @contextmanager
 def installed() -> Iterator[Gpu]:
-    """Both stand-ins in the place of the packages; our modules that use them are imported anew inside, and forgotten
-    afterwards."""
+    """Replace both packages and re-import our modules; undo it afterwards."""
     gpu = Gpu()
     names = ["tensorrt", "cuda", "cuda.bindings", "cuda.bindings.runtime", *_OURS]
     before = {name: sys.modules.pop(name) for name in names if name in sys.modules}
@@ -224,7 +221,7 @@ def installed() -> Iterator[Gpu]:
 
 
 def write_engines(bundle: Bundle, folder: Path, config: EngineConfig) -> None:
-    """Engines of all variants for the stand-in, beside true keys. Each is fp32 inside, whatever its variant."""
+    """Stand-in engines of all variants with real keys; all fp32 inside."""
     folder.mkdir(exist_ok=True)
     for graph in bundle.graphs:
         for variant in bundle.description.graphs[graph].variants:

@@ -1,7 +1,4 @@
-"""Every name and signature of TensorRT and CUDA that the code uses exists in their real bindings, of 10 and of 11.
-
-The type checker compares the code with stubs read from the wheels (tests/extras/tensorrt/bindings.py).
-"""
+"""All TensorRT and CUDA names and signatures in the code exist in bindings 10 and 11, by type checks on their stubs."""
 
 import os
 import re
@@ -38,7 +35,7 @@ print(messages.told(), "|", missing())
 
 
 BOTH = set(TENSORRT)
-FAULTS = [  # file, what is there, what is planted instead, the versions that do not have it
+FAULTS = [  # file, original, planted fault, versions that reject it
     ("builder.py", "builder.build_serialized_network(", "builder.build_serialised_network(", BOTH),
     ("builder.py", "ignore_mismatch=False", "ignore=False", BOTH),
     ("builder.py", "trt.MemoryPoolType.WORKSPACE", "trt.MemoryPoolType.SCRATCH", BOTH),
@@ -58,7 +55,7 @@ def type_check(major: str, files: list[Path], cache: Path) -> str:
     options = ["--config-file", Path(__file__).with_name("mypy.ini"), "--cache-dir", cache]
     command, env = [sys.executable, "-m", "mypy", *options, *files], os.environ | {"MYPYPATH": str(STUBS / major)}
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
-    # Neither an unreadable stub nor a crash may pass for an answer.
+    # Neither an unreadable stub nor a crash passes.
     assert f"{len(files)} source files" in done.stdout.splitlines()[-1], done.stdout + done.stderr
     return done.stdout
 
@@ -100,8 +97,7 @@ def test_the_stubs_are_those_of_the_real_wheels(unpacked: tuple[str, Path, Path]
 
 
 def test_the_code_works_on_the_real_classes(unpacked: tuple[str, Path, Path]) -> None:
-    """Subclasses of bound classes, and all module code, in a process that has the bindings and CUDA's package, but no
-    GPU."""
+    """Subclasses of bound classes and all module code, without a GPU."""
     _, tensorrt, cuda = unpacked
     env = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (tensorrt, cuda, ROOT)))}
     done = subprocess.run([sys.executable, "-c", EXERCISE], env=env, capture_output=True, text=True)

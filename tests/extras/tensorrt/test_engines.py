@@ -1,5 +1,4 @@
-"""Engines are made for the corpus' lengths; one that is stale, damaged or absent is refused by name, which needs no
-TensorRT."""
+"""Engines cover the corpus' lengths; stale, damaged or absent ones are refused without TensorRT."""
 
 import dataclasses
 import shutil
@@ -38,8 +37,7 @@ LENGTHS = Lengths(tokens=(6, 60, 120, 150), frames=(40, 270, 520, 740))
 
 @pytest.fixture
 def engines(voice_bundle: Path, tmp_path: Path) -> Engines:
-    """A folder with an engine of the vocoder that this machine's H200 is said to have built. Its bytes are never run
-    here."""
+    """A folder with a vocoder engine as if from this machine's H200; never run."""
     bundle = read_bundle(voice_bundle)
     (tmp_path / "vocoder.fp32.engine").write_bytes(b"engine")
     onnx = sha256_file(bundle.graph_file("vocoder", "fp32"))
@@ -51,7 +49,7 @@ def engines(voice_bundle: Path, tmp_path: Path) -> Engines:
 
 
 def changed(engines: Engines, *keys: str, value: object) -> Engines:
-    """The engine with another value in the file beside it, under a path of keys."""
+    """Change one value in the engine's JSON, by path of keys."""
     path = engines.folder / "vocoder.fp32.json"
     data = inner = read_json(path)
     for key in keys[:-1]:
@@ -145,7 +143,7 @@ def test_a_sentence_of_the_usual_length_meets_the_profile_tuned_for_it() -> None
 
 
 def test_a_corpus_of_short_utterances_bounds_no_sentence(voice_bundle: Path) -> None:
-    """The longest piece there is, of a dense text, as `say` and `stream` ask a runtime for it."""
+    """The longest piece of a dense text in `say` and `stream`."""
     assert {"tokens": 2 * LONGEST_PHRASE, "frames": 2 * Limits().frames} == MOST
     short = Lengths(tokens=(3, 10, 20, 40), frames=(8, 30, 60, 120))
     long = {graph: profiles_of(graph, short, 1)[1] for graph in GRAPHS}
@@ -189,7 +187,7 @@ def test_where_tensorrt_is_absent_it_says_so(voice_bundle: Path) -> None:
 
 
 def test_no_extra_installs_a_second_onnx_runtime() -> None:
-    """Both own the same files, and the last one installed or removed breaks the other."""
+    """Both own the same files and break each other."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     packages = [*project["dependencies"], *chain(*project["optional-dependencies"].values())]
     assert [package for package in packages if package.startswith("onnxruntime")] == ["onnxruntime"]

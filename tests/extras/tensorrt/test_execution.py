@@ -1,5 +1,4 @@
-"""What the TensorRT runtime frees, records, replays, pads and refuses, on stand-ins for TensorRT and CUDA (see
-stand_in.py)."""
+"""The TensorRT runtime on stand-ins (stand_in.py): freeing, recording, replaying, padding, errors."""
 
 import dataclasses
 import gc
@@ -44,7 +43,7 @@ def gpu() -> Iterator[Gpu]:
 
 @pytest.fixture
 def load(gpu: Gpu, bundle: Bundle, engines: Path) -> Load:
-    """load(bundle, **options) -> the runtime on the stand-ins; the bundle and all options may be left out."""
+    """load(bundle, **options) -> the runtime on the stand-ins; all optional."""
 
     def make(bundle: Bundle = bundle, **options: object) -> Bucketed:
         asked = {"variant": "fp32", "engines": engines, "threads": 1} | options
@@ -71,7 +70,7 @@ def test_every_bucket_is_recorded_once_and_replayed(gpu: Gpu, load: Load, expect
 
 def test_large_requests_take_no_memory_and_lose_no_recording(gpu: Gpu, load: Load, expected: Runtime) -> None:
     runtime = load(warm_up=True)
-    gpu.limit = gpu.taken  # somebody else has all the rest
+    gpu.limit = gpu.taken  # other programs use the rest
     captures = gpu.captures
     assert_equal(runtime, expected, 8, 200)
     gpu.runs = 0
@@ -131,7 +130,7 @@ def test_an_error_is_told_once(gpu: Gpu) -> None:
 def test_what_no_profile_covers_is_spoken_in_fp32_where_the_cpu_lacks_the_variant(
     load: Load, bundle: Bundle, tmp_path: Path, expected: Runtime
 ) -> None:
-    """As bfloat16, here a graph that ONNX Runtime does not take at all."""
+    """As bfloat16: ONNX Runtime does not load this graph."""
     garbage = tmp_path / "garbage"
     garbage.write_bytes(b"no kernels for it")
     graphs = dict.fromkeys(bundle.graphs, garbage)
@@ -141,7 +140,7 @@ def test_what_no_profile_covers_is_spoken_in_fp32_where_the_cpu_lacks_the_varian
     assert_equal(runtime, expected, 9, 11)
     assert runtime.counters().hits == 0
     options = runtime._free.work._any_size.sessions["encoder"].get_session_options()
-    assert options.intra_op_num_threads == 1  # as asked for
+    assert options.intra_op_num_threads == 1
 
 
 def test_a_voice_takes_the_engines_batches_and_warm_up(gpu: Gpu, bundle: Bundle, engines: Path) -> None:
@@ -155,7 +154,7 @@ def test_a_voice_takes_the_engines_batches_and_warm_up(gpu: Gpu, bundle: Bundle,
 def test_say_takes_the_engines(
     gpu: Gpu, bundle: Bundle, engines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(signal, "signal", lambda *_: None)  # this process is not `say`'s own
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
     said = ["say", "Good morning.", "--voice", str(bundle.folder), "--runtime", "tensorrt", "--variant", "fp32", "-o"]
     main([*said, str(tmp_path / "said.wav"), "--engines", str(engines)])
     assert gpu.replays or gpu.runs

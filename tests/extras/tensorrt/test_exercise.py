@@ -1,4 +1,4 @@
-"""The verdicts of infra/tensorrt/exercise.py, which itself runs only where TensorRT is."""
+"""Verdicts of infra/tensorrt/exercise.py, without TensorRT."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""TensorRT itself: engines of a tiny voice speak as ONNX Runtime does. Runs where TensorRT and a GPU are."""
+"""TensorRT's engines against ONNX Runtime, on a GPU."""
 
 import shutil
 from concurrent.futures import ThreadPoolExecutor
@@ -38,7 +38,7 @@ def runtime(bundle: Bundle, built: Path) -> Bucketed:
 
 
 def speak(runtime: Runtime, batch: int, tokens: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Ends, mel and samples of random phonemes; rows of a batch differ in length."""
+    """Ends, mel and samples of random phonemes; rows differ in length."""
     random = np.random.default_rng(seed)
     lengths = np.maximum(1, tokens - np.arange(batch))
     ids = random.integers(3, 20, (batch, tokens, 3)) * np.array([1, 0, 0])
@@ -50,7 +50,7 @@ def speak(runtime: Runtime, batch: int, tokens: int, seed: int = 0) -> tuple[np.
 
 @pytest.mark.parametrize(("batch", "tokens"), [(1, 1), (1, 2), (1, 17), (1, 60), (3, 23), (8, 40), (9, 11), (1, 900)])
 def test_it_speaks_as_onnx_runtime_does(runtime: Bucketed, expected: Runtime, batch: int, tokens: int) -> None:
-    """At a size of one, of two, odd and optimal ones, several rows, and beyond all profiles."""
+    """Sizes of one, two, odd, optimal, several rows, and beyond all profiles."""
     for got, wanted in zip(speak(runtime, batch, tokens), speak(expected, batch, tokens), strict=True):
         assert got.dtype == wanted.dtype and got.shape == wanted.shape
         assert np.isfinite(got).all() and np.abs(got - wanted).max() < TOLERANCE

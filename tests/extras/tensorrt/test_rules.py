@@ -1,4 +1,4 @@
-"""What TensorRT's published rules forbid is found in a graph, and named; the voice's own are in tests/export."""
+"""Violations of TensorRT's published rules are named."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -86,7 +86,7 @@ def through_float64() -> Graph:
 
 
 def length_from_a_value() -> Graph:
-    """As the acoustic graph once was: the number of frames is a sum of durations."""
+    """The number of frames is a sum of durations."""
     nodes = [
         helper.make_node("ReduceSum", ["x"], ["sum"], "sum", keepdims=0),
         helper.make_node("Cast", ["sum"], ["count"], "cast", to=TensorProto.INT64),
