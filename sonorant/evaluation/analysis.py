@@ -1,5 +1,5 @@
-"""A sound taken apart once, for every measure that compares it with another. `S` samples, `T` frames of 10 ms, `F`
-bins of a spectrum, `N` points of the mel axis, `C` cepstral coefficients."""
+"""Pitch and spectral envelope of one sound, computed once for all measures. `S` samples, `T` 10 ms frames, `F` bins,
+`N` mel points, `C` cepstral coefficients."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -13,30 +13,29 @@ from sonorant.audio.arrays import Doubles
 
 FRAME_MS = 10.0
 ORDER = 24
-"""Highest mel-cepstral coefficient compared; the 0th, loudness, is left out."""
+"""Highest mel-cepstral coefficient; the 0th (loudness) is left out."""
 MEL_POINTS = 128
-"""Points of the envelope on the mel axis."""
 SPEECH_DB = 50.0
-"""Only frames at most this far below the loudest count as speech: silence has no spectrum worth comparing."""
+"""Frames further below the loudest are silence."""
 QUIETEST = 1e-10
-"""Floor of the power spectrum (full scale 1); digital silence would be minus infinity."""
+"""Floor of the power spectrum, full scale 1."""
 
 
 @dataclass(frozen=True)
 class Analysis:
-    """Pitch and spectral envelope by WORLD (Morise et al. 2016: DIO with StoneMask, CheapTrick)."""
+    """WORLD analysis (Morise et al. 2016): DIO with StoneMask, CheapTrick."""
 
     samples: Doubles
     """(S,) in -1..1."""
     rate: int
     """Hz."""
     log_mel_TN: Doubles
-    """Natural log of the amplitude's envelope."""
+    """Natural log of the amplitude envelope."""
     cepstra_TC: Doubles
     f0: Doubles
     """Hz (T,), 0 where unvoiced."""
     level: Doubles
-    """dB (T,), of the envelope's mean power."""
+    """Mean power of the envelope, dB."""
 
     @property
     def seconds(self) -> float:
@@ -44,12 +43,12 @@ class Analysis:
 
     @property
     def speech(self) -> NDArray[np.bool_]:
-        """Frames (T,) that are no silence."""
+        """Frames (T,) that are not silence."""
         return np.asarray(self.level >= self.level.max() - SPEECH_DB)
 
 
 def analyse(samples: NDArray[np.floating], rate: int) -> Analysis:
-    """Take samples (S,) in -1..1 at `rate` Hz apart."""
+    """Analyse samples (S,) in -1..1 at `rate` Hz."""
     signal = np.ascontiguousarray(samples, dtype=np.float64)
     f0, times = track_pitch(signal, rate)
     power_TF = np.maximum(pyworld.cheaptrick(signal, f0, times, rate), QUIETEST)
@@ -65,25 +64,24 @@ def analyse(samples: NDArray[np.floating], rate: int) -> Analysis:
 
 
 def track_pitch(signal: Doubles, rate: int) -> tuple[Doubles, Doubles]:
-    """Fundamental frequency in Hz, 0 where unvoiced, and time in seconds of each frame, (T,), of a signal (S,)."""
+    """F0 in Hz (0 where unvoiced) and time in seconds of each frame, both (T,)."""
     rough, times = pyworld.dio(signal, rate, frame_period=FRAME_MS)
     return pyworld.stonemask(signal, rough, times, rate), times
 
 
 def log_mel_envelope(power_TF: Doubles, rate: int) -> Doubles:
-    """Power envelopes (T, F) over 0 to rate / 2 Hz -> natural log of amplitude on the mel axis (T, MEL_POINTS)."""
+    """Power envelopes (T, F) over 0..rate/2 Hz -> log amplitude on the mel axis (T, N)."""
     return 0.5 * np.log(power_TF) @ _mel_interpolation(rate, power_TF.shape[1])
 
 
 def mel_cepstra(log_mel_TN: Doubles) -> Doubles:
-    """Coefficients 1 to `ORDER` of log-mel envelopes: (T, C), scaled as the distortion in dB expects: on the mel axis
-    ln|H| is c_0 plus the sum of c_k cos(k w)."""
+    """Coefficients 1..`ORDER` (T, C), scaled so that ln|H| = c_0 + sum of c_k cos(k w)."""
     return dct(log_mel_TN, axis=1)[:, 1 : ORDER + 1] / MEL_POINTS
 
 
 @lru_cache
 def _mel_interpolation(rate: int, bins: int) -> Doubles:
-    """Matrix (bins, MEL_POINTS): a spectrum over Hz, read at the middles of equal mel steps (1127 ln(1 + f / 700))."""
+    """Interpolation matrix (bins, MEL_POINTS), sampled at the middle of equal mel steps."""
     highest = 1127.0 * np.log1p(rate / 2 / 700.0)
     points = 700.0 * np.expm1((np.arange(MEL_POINTS) + 0.5) / MEL_POINTS * highest / 1127.0)
     frequencies = np.linspace(0.0, rate / 2, bins)

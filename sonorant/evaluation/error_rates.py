@@ -1,4 +1,4 @@
-"""Word and character error rates of a corpus, with bootstrap intervals, on texts made comparable first."""
+"""Corpus word and character error rates with bootstrap intervals."""
 
 from __future__ import annotations
 
@@ -19,25 +19,24 @@ from sonorant.text import Frontend, load_frontend
 from sonorant.training.intervals import bootstrap, rate
 
 VERSION = "words-1"
-"""Raise it when the same text would be normalised otherwise: error rates under two versions must not be compared."""
+"""Raise it when normalisation changes; error rates of two versions are not comparable."""
 _DIGIT = re.compile(r"\d")
 _APOSTROPHES = str.maketrans("’‘ʼ`´", "'''''")
-# An apostrophe belongs to a word only between two of its letters, as in "don't".
+# Keep an apostrophe only between two letters, as in "don't".
 _OUTSIDE_WORDS = re.compile(r"(?<!\w)'|'(?!\w)|[^\w'\s]|_")
 
 
 class Normalizer:
-    """Lower case, no punctuation, numbers in words; a mark between two words becomes a space. References come from the
-    manifest's `spoken` text, whose numbers the frontend wrote out; it also writes out digits in transcripts, so a
-    number counts alike on both sides."""
+    """Lower case, no punctuation, digits written out. References use the manifest's `spoken` text, which the same
+    frontend wrote."""
 
     def __init__(self, language: str) -> None:
-        """`language`: code such as en-us, for the numbers."""
+        """`language`: code such as en-us."""
         self.language = language
 
     @property
     def name(self) -> str:
-        """To be recorded beside every figure."""
+        """Normaliser name recorded beside each error rate."""
         return VERSION
 
     @cached_property
@@ -45,7 +44,7 @@ class Normalizer:
         return load_frontend("gruut", self.language)
 
     def __call__(self, text: str) -> str:
-        """Return the words of `text` separated by single spaces; empty if there are none."""
+        """Normalised words separated by single spaces; may be empty."""
         if _DIGIT.search(text):
             text = self._frontend.speak(text).text
         plain = unicodedata.normalize("NFKC", text).translate(_APOSTROPHES).lower()
@@ -54,7 +53,7 @@ class Normalizer:
 
 @dataclass(frozen=True)
 class ErrorCounts:
-    """Errors and reference lengths, one entry an utterance, int64 (U,)."""
+    """Errors and reference lengths per utterance, int64 (U,)."""
 
     word_errors: Ints
     words: Ints
@@ -62,24 +61,24 @@ class ErrorCounts:
     characters: Ints
 
     def of(self, chosen: NDArray[np.bool_]) -> ErrorCounts:
-        """Those of some utterances, bool (U,)."""
+        """Select utterances by mask (U,)."""
         own = (self.word_errors, self.words, self.character_errors, self.characters)
         return ErrorCounts(*(column[chosen] for column in own))
 
     @property
     def wer(self) -> float:
-        """Word error rate in percent: all errors over all reference words, not the mean of the utterances' rates."""
+        """Corpus word error rate in percent."""
         return float(rate(self.word_errors, self.words))
 
     @property
     def cer(self) -> float:
-        """Character error rate of the corpus, percent; spaces count as characters."""
+        """Corpus character error rate in percent; spaces count."""
         return float(rate(self.character_errors, self.characters))
 
 
 def count_errors(references: Sequence[str], transcripts: Sequence[str]) -> ErrorCounts:
-    """Count substitutions, deletions and insertions of each utterance; both texts already normalised. Raises
-    SonorantError if there are no utterances, or a reference holds no words (its rate would be undefined)."""
+    """Count errors per utterance in normalised texts. Raises SonorantError without utterances or for an empty
+    reference."""
     if not references:
         raise SonorantError("no sentences to score; check that the test split holds any (prepare.test)")
     rows = []
@@ -100,7 +99,7 @@ def _errors_and_length(output: jiwer.WordOutput | jiwer.CharacterOutput) -> tupl
 
 
 def summarize(counts: ErrorCounts, resamples: int) -> dict[str, Any]:
-    """`wer`, `cer` and their intervals in percent, and how much was scored."""
+    """Error rates with intervals in percent, and the amount of text scored."""
     return {
         "wer": round(counts.wer, 3),
         "wer_ci95": _rounded(bootstrap(rate, counts.word_errors, counts.words, resamples=resamples)),
@@ -112,8 +111,7 @@ def summarize(counts: ErrorCounts, resamples: int) -> dict[str, Any]:
 
 
 def compare(system: ErrorCounts, baseline: ErrorCounts, resamples: int) -> dict[str, Any]:
-    """Points above a baseline on the same sentences, with paired 95 % intervals. Raises ValueError if references
-    differ."""
+    """Paired difference from a baseline in points, with 95 % intervals. Raises ValueError if the references differ."""
     if not (np.array_equal(system.words, baseline.words) and np.array_equal(system.characters, baseline.characters)):
         raise ValueError("two systems can be compared only on the same sentences")
     words = bootstrap(rate, system.word_errors - baseline.word_errors, system.words, resamples=resamples)

@@ -1,4 +1,4 @@
-"""The whole judgement of a voice: what is spoken, timed, recognised and compared becomes one set of figures."""
+"""Evaluate a voice: time, size, word errors, naturalness and distances."""
 
 import platform
 from dataclasses import dataclass
@@ -40,26 +40,24 @@ PACKAGES = (
     "sonorant", "numpy", "scipy", "torch", "onnxruntime", "gruut", "soxr", "jiwer", "pyworld-prebuilt", "speechmos",
     "resemblyzer",
 )  # fmt: skip
-"""Those that matter to the figures."""
+"""Versions recorded in the environment section."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateConfig:
-    """How precisely is judged: section `evaluate` of the settings."""
+    """Settings of section `evaluate`."""
 
     bootstrap: int
-    """Resamples behind each 95 % interval."""
+    """Bootstrap resamples for each 95 % interval."""
     latency_repeats: int
-    """Timed rounds of each sentence class, runtime and number of threads; fewer beyond `latency.LONGEST`."""
+    """Timed rounds per sentence class, runtime and thread count; fewer beyond `latency.LONGEST`."""
     mos_sentences: int
-    """Sentences, the first by hash of id, whose sound DNSMOS rates; a fifth of a second of a core each, every kind."""
+    """Sentences rated by DNSMOS, about 0.2 s of a core each and per variant."""
     rare_sentences: int = 50
-    """Plain sentences that each variant speaks, beside the short texts, to be listened to for words skipped, repeated
-    or babbled, and half as many of the judged ones; a tenth of a second of a core each. The default is for settings of
-    before."""
+    """Generated sentences spoken by each variant to find skipped, repeated or babbled words; about 0.1 s of a core
+    each."""
     hear: Literal["shippable", "all", "fp32"] = "shippable"
-    """Which variants to hear: `shippable` leaves out those that are certainly slower than fp32 under every runtime here
-    and so cannot ship. The default is for settings of before."""
+    """Variants to transcribe; `shippable` skips those that are certainly slower than fp32 under every runtime."""
 
     def __post_init__(self) -> None:
         for name, least in (("bootstrap", 100), ("latency_repeats", 3), ("mos_sentences", 2), ("rare_sentences", 1)):
@@ -69,63 +67,55 @@ class EvaluateConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationInputs:
-    """Where what is judged lies."""
+    """Input paths of the evaluation."""
 
     corpus: Path
-    """Folder that the manifest's audio paths are relative to."""
+    """Base folder of the manifest's audio paths."""
     manifest: Path
-    """The prepared manifest."""
     recordings: Path
-    """What the stage `recognize_recordings` wrote."""
+    """Report of `recognize_recordings`."""
     voice: Path
-    """The bundle with all variants."""
     trained: tuple[Path, Path]
-    """Trained folders of predictor and waveform model, for the torch runtime and the copies."""
+    """Trained predictor and waveform model, for the torch runtime and for copy synthesis."""
     codes: Path
-    """The token store that the stage `train_waveform` wrote; of the family parallel a header alone."""
+    """Token store of `train_waveform`; only a header for the family parallel."""
     parity: Path
-    """What the stage `verify` wrote."""
+    """Report of `verify`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """A voice judged."""
+    """Results of an evaluation; tuples have one entry per sentence."""
 
     metrics: dict[str, Any]
-    """The content of `metrics.json`."""
+    """Content of `metrics.json`."""
     references: tuple[str, ...]
-    """What was to be said, one entry a sentence, as for the others here."""
     speakers: tuple[str, ...]
-    """Who says it."""
     words: Ints
-    """How many words that is, (S,)."""
+    """Reference words per sentence (S,)."""
     not_run: str | None
-    """Why the recogniser did not run; None if it did."""
+    """Reason the recogniser did not run, or None."""
     transcripts: dict[str, tuple[str, ...]]
-    """What was heard in the recordings, the copies and each variant; empty if the recogniser did not run."""
+    """By recordings, copies and variant; empty without a recogniser."""
     counts: dict[str, ErrorCounts]
-    """Errors of the same."""
     renderings: Renderings
-    """The sound of the same."""
     opinions: dict[str, Doubles]
-    """Overall DNSMOS of the first sentences of the same; empty where it did not run."""
+    """Overall DNSMOS by kind; empty if it did not run."""
     short_texts: ShortTexts
-    """Words that were skipped, repeated or babbled in short texts and many sentences."""
 
 
 def evaluate(inputs: EvaluationInputs, config: EvaluateConfig, recognizer: str) -> Evaluation:
-    """Judge the variants that passed `verify`, on the sentences of `recognize_recordings`, under ONNX Runtime on the
-    CPU. They are timed first: nobody needs to hear those too slow to ship. If the recogniser lacks the language, the
-    words are not judged, and `not run: <why>` stands in place of each error rate.
+    r"""Evaluate all variants that passed `verify`, under ONNX Runtime on the CPU. Timing runs first, so that variants
+    too slow to ship are not transcribed.
 
-    `recognizer`: its name in the settings. Raises SonorantError if an input is missing or made by other settings, or
-    the evaluator's self-test fails.
+    `recognizer`: its name in the settings. Raises SonorantError if an input is missing or was made with other settings,
+    or if the self-test fails.
     """
     known, parity = read_recognized(inputs.recordings), read_parity(inputs.parity)
     _check_same_recognizer(known, recognizer, inputs.recordings)
     normalizer = Normalizer(known.language)
     if not known.not_run:
-        check_texts(known.references, known.transcripts, normalizer)  # before hours of work
+        check_texts(known.references, known.transcripts, normalizer)  # fail before hours of work
     (sentences, utterances), bundle = _chosen(inputs, known), read_bundle(inputs.voice)
     renderings = render(inputs.voice, inputs.trained[1], judged_variants(parity), sentences, inputs.corpus)
     timed = _timed(inputs, config, parity, renderings, known)
@@ -152,7 +142,7 @@ def evaluate(inputs: EvaluationInputs, config: EvaluateConfig, recognizer: str) 
     }
     if load_family(bundle.description.family).autoregressive:
         metrics["decoding"] = decoding(renderings) | renderings.unspoken
-    from sonorant.features.codes import read_header  # here: it needs torch, the processes started here do not
+    from sonorant.features.codes import read_header  # torch; worker processes do not need it
 
     if "report" in (codes := read_header(inputs.codes)):
         metrics["codec"] = codes["report"]
@@ -183,7 +173,6 @@ def _timed(
     renderings: Renderings,
     known: RecognizedRecordings,
 ) -> dict[str, Any]:
-    """The sections of time and memory."""
     candidates, classes = timed_candidates(parity), sentence_classes(renderings.tokens)
     return {
         "first_audio": measure_first_audio(inputs.voice, renderings.variants, known.references[:FIRST_AUDIO_SENTENCES]),
@@ -201,7 +190,7 @@ def _check_same_recognizer(known: RecognizedRecordings, name: str, path: Path) -
 
 
 def _chosen(inputs: EvaluationInputs, known: RecognizedRecordings) -> tuple[list[Utterance], list[Utterance]]:
-    """The judged sentences, and all utterances of the corpus."""
+    """The evaluated sentences and the whole corpus."""
     utterances = read_manifest(inputs.manifest)
     by_id = {utterance.id: utterance for utterance in utterances}
     missing = [sentence for sentence in known.ids if sentence not in by_id]
@@ -213,12 +202,12 @@ def _chosen(inputs: EvaluationInputs, known: RecognizedRecordings) -> tuple[list
 
 
 def decoding(renderings: Renderings) -> dict[str, Any]:
-    """How often each variant ran away; nothing where it cannot."""
+    """Runaway statistics by variant; empty for families that cannot run away."""
     return {variant: summarize_decoded(decoded) for variant, decoded in renderings.decoded.items()}
 
 
 def describe_environment() -> dict[str, Any]:
-    """Python, system, processor, usable cores and versions of packages; no names or paths, because reports travel."""
+    """Python, system, processor, cores and package versions; no names or paths."""
     return {
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",

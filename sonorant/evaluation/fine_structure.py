@@ -1,5 +1,5 @@
-"""What a voice is made of below the envelope: pulses, harmonics, noise and treble. Buzz, hiss and a metallic phase show
-here and in no spectral envelope. `S` samples, `T` frames of 10 ms, `B` blocks of half a millisecond."""
+"""Pulses, harmonics, noise floor and treble: reveal buzz, hiss and metallic phase, which envelopes do not show. `S`
+samples, `T` 10 ms frames, `B` 0.5 ms blocks."""
 
 from dataclasses import dataclass
 
@@ -11,32 +11,32 @@ from sonorant.audio.arrays import Doubles
 from sonorant.evaluation.analysis import FRAME_MS, Analysis
 
 PULSE_BAND = (3000.0, 7000.0)
-"""Hz, where pitch pulses are looked for: there a person's voice is half noise. Lower, a buzz hardly differs."""
+"""Hz; speech is half noise here, so a buzz stands out."""
 BLOCK_SECONDS = 0.0005
 WINDOW_SECONDS = 0.04
-"""Of a frame: three periods of a deep voice."""
+"""Analysis window: three periods of a deep voice."""
 VOICED_DB = 35.0
-"""Only voiced frames at most this far below the loudest count: in softer ones the pitch is a guess."""
+"""Voiced frames further below the loudest have unreliable pitch and are ignored."""
 LEAST_FRAMES = 20
-"""Of them, 0.2 s; fewer say nothing."""
+"""Minimum number of frames (0.2 s)."""
 TREBLE_HZ = 4000.0
 QUIETEST = 1e-12
 LOWEST_FLOOR_DB = -75.0
-"""Below speech; what is softer nobody hears."""
+"""Inaudible below this level relative to speech."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FineStructure:
-    """Of one sound; NaN where it holds too little voiced speech, or no such frequencies."""
+    """Measures of one sound; NaN with too little voiced speech or bandwidth."""
 
     pulses: float
-    """How far the pitch pulses stand out of `PULSE_BAND`, dB."""
+    """Prominence of pitch pulses in `PULSE_BAND`, dB."""
     harmonicity: float
-    """Harmonics over what lies between them, dB."""
+    """Harmonics to noise, dB."""
     noise_floor: float
-    """Level of the quietest moments, dB from that of speech."""
+    """Level of the quietest moments relative to speech, dB."""
     treble: float
-    """Power from `TREBLE_HZ` up over all, dB."""
+    """Power above `TREBLE_HZ` relative to all, dB."""
 
 
 def fine_structure(sound: Analysis) -> FineStructure:
@@ -50,8 +50,7 @@ def fine_structure(sound: Analysis) -> FineStructure:
 
 
 def pulses(sound: Analysis, voiced: NDArray[np.bool_]) -> float:
-    """The part of a band's envelope that beats with the pitch, over its mean, both over `WINDOW_SECONDS`: dB, the mean
-    of the frames `voiced` (T,). A buzz is all pulses; a metallic phase and a hiss smear them."""
+    """Pitch-synchronous part of the band envelope over its mean, in dB, averaged over the frames `voiced` (T,)."""
     low, high = PULSE_BAND[0], min(PULSE_BAND[1], 0.47 * sound.rate)
     if voiced.sum() < LEAST_FRAMES or high < 1.5 * low:
         return float("nan")
@@ -72,7 +71,7 @@ def pulses(sound: Analysis, voiced: NDArray[np.bool_]) -> float:
 
 
 def _envelope(samples: Doubles, rate: int, low: float, high: float) -> Doubles:
-    """Hilbert envelope of the band from `low` to `high` Hz, edges of 200 Hz."""
+    """Hilbert envelope of the band `low`..`high` Hz, with 200 Hz edges."""
     size = next_fast_len(len(samples))
     frequencies = np.fft.fftfreq(size, 1 / rate)
     gain = np.clip((frequencies - low) / 200 + 0.5, 0, 1) * np.clip((high - frequencies) / 200 + 0.5, 0, 1)
@@ -80,10 +79,10 @@ def _envelope(samples: Doubles, rate: int, low: float, high: float) -> Doubles:
 
 
 def harmonicity(sound: Analysis, voiced: NDArray[np.bool_]) -> float:
-    """Harmonics over what lies between them, dB, the mean of the frames `voiced` (T,).
+    r"""Harmonics-to-noise ratio in dB, averaged over the frames `voiced` (T,).
 
-    By the autocorrelation at the pitch's period (Boersma, "Accurate short-term analysis of the fundamental frequency
-    and the harmonics-to-noise ratio of a sampled sound", IFA 17, 1993).
+    Autocorrelation at the pitch period (Boersma, "Accurate short-term analysis of the fundamental frequency and the
+    harmonics-to-noise ratio of a sampled sound", IFA 17, 1993).
     """
     if voiced.sum() < LEAST_FRAMES:
         return float("nan")
@@ -104,7 +103,7 @@ def harmonicity(sound: Analysis, voiced: NDArray[np.bool_]) -> float:
 
 
 def noise_floor(sound: Analysis) -> float:
-    """Level below which the quietest 5 % of 10 ms frames stay, dB below that of speech."""
+    """5th percentile of the frame level relative to speech, dB."""
     size = round(0.01 * sound.rate)
     if len(sound.samples) < 10 * size:
         return float("nan")
@@ -116,7 +115,7 @@ def noise_floor(sound: Analysis) -> float:
 
 
 def treble(sound: Analysis) -> float:
-    """Power from `TREBLE_HZ` up over all, dB; the loudest frames count most."""
+    """Power above `TREBLE_HZ` relative to all, dB."""
     size = round(0.032 * sound.rate)
     if sound.rate < 2.5 * TREBLE_HZ or len(sound.samples) < size:
         return float("nan")

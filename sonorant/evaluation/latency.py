@@ -1,7 +1,8 @@
-"""How long candidates take from phoneme ids to samples, and how soon a streaming voice is heard.
+r"""Latency of each candidate from phoneme ids to samples, and time to first audio.
 
-Milliseconds drift with whatever else the machine does. So candidates of one runtime run in turn with the baseline in
-one process, each round in another order, and a speedup comes from the rounds' own ratios."""
+Candidates of one runtime alternate with the baseline in one process, in a new order each round: speedups are ratios
+within a round, so machine load cancels.
+"""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -21,39 +22,37 @@ from sonorant.training.intervals import bootstrap
 
 REQUIRED = (BASELINE, REFERENCE)
 WARM_UP, WARM_SECONDS = 3, 0.5
-"""Rounds before the clock starts, at each length, fewer after so long: the first lays out memory."""
+"""Warm-up rounds per length, and the seconds after which they stop."""
 LONGEST = 5.0
-"""Seconds of rounds of one class on one number of threads, after which no more begin: a busy machine or a slow voice
-must not stretch them to hours."""
+"""Seconds after which no further round of a sentence class starts."""
 LEAST = 5
-"""Rounds that are timed however long they take."""
+"""Minimum number of timed rounds."""
 RESAMPLES = 1000
 THREADS = {"threads_1": 1, "threads_all": usable_cores()}
 
 
 @dataclass(frozen=True)
 class LatencyJob:
-    """What one process measures."""
+    """Measurements made by one process."""
 
     bundle: Path
     runtime: str
     candidates: tuple[str, ...]
-    """All of that runtime."""
+    """Candidates of the same runtime."""
     threads: int
     trained: tuple[Path, Path]
     classes: dict[str, Ints]
     repeats: int
-    """Rounds of each class, fewer where they take longer than `LONGEST`."""
 
     def load(self, candidate: str) -> Voice:
-        """The candidate's voice. Raises SonorantError where it does not run here."""
+        """Load a candidate's voice. Raises SonorantError if it cannot run here."""
         runtime, variant = candidate.split("/")
         trained = None if runtime_row(runtime).standalone else self.trained
         return Voice.load(self.bundle, runtime, self.threads, variant=variant, trained=trained)
 
 
 def sentence_classes(tokens: Sequence[Ints]) -> dict[str, Ints]:
-    """`short`, `medium` and `long`: of the sentences' phoneme ids (N, 3), the shortest, the median and the longest."""
+    """`short`, `medium` and `long`: shortest, median and longest of the phoneme ids (N, 3)."""
     by_length = sorted(tokens, key=len)
     return {"short": by_length[0], "medium": by_length[len(by_length) // 2], "long": by_length[-1]}
 
@@ -65,13 +64,12 @@ def measure(
     classes: dict[str, Ints],
     repeats: int,
 ) -> dict[str, Any]:
-    """Time every candidate on one thread and on all usable cores, warm, one sentence at a time.
+    r"""Time each candidate on one thread and on all cores, warm, one sentence at a time.
 
-    `candidates`: each with why it is not timed, or None; `repeats`: rounds, fewer if longer than `LONGEST`. Returns
-    `{candidate: {class: {threads_1 | threads_all: {rtf, p50_ms, p95_ms, p99_ms, seconds, phonemes, threads, repeats,
-    over_fp32, over_fp32_ci95}}} | "not run: <why>"}`; `rtf` is the median over the seconds of audio, `over_fp32` the
-    median of `BASELINE`'s time over the candidate's (above 1 = faster) with its 95 % bootstrap interval. Raises
-    SonorantError if one of `REQUIRED` cannot run.
+    `candidates`: reason not to time it, or None; `repeats`: maximum rounds. Returns `{candidate: {class: {threads_1 |
+    threads_all: {rtf, p50_ms, p95_ms, p99_ms, seconds, phonemes, threads, repeats, over_fp32, over_fp32_ci95}}} | "not
+    run: <why>"}`; `over_fp32` is the median speedup over `BASELINE`. Raises SonorantError if one of `REQUIRED` cannot
+    run.
     """
     speed: dict[str, Any] = {candidate: f"not run: {reason}" for candidate, reason in candidates.items() if reason}
     timed = [candidate for candidate, reason in candidates.items() if not reason]
@@ -84,7 +82,7 @@ def measure(
 def _measure_runtime(job: LatencyJob) -> dict[str, Any]:
     figures: dict[str, Any] = {}
     for label, threads in THREADS.items():
-        # A process each: torch has one pool of threads a process, and a pool that has spun up stays.
+        # One process each: torch has one thread pool per process, which keeps spinning.
         [measured] = spread(
             _measure,
             [replace(job, threads=threads)],
@@ -127,7 +125,7 @@ def _measure(job: LatencyJob) -> dict[str, Any]:
 def _take_turns(
     voices: Mapping[str, Voice], tokens: Ints, repeats: int, longest: float = LONGEST
 ) -> tuple[dict[str, Doubles], dict[str, float]]:
-    """Seconds of each voice in each round (R,), and the seconds it spoke; after `LEAST` rounds, until `longest`."""
+    """Seconds per voice and round (R,), and seconds of speech."""
     _warm_up(voices, tokens)
     inputs = _alone(tokens)
     took: dict[str, list[float]] = {name: [] for name in voices}
@@ -156,7 +154,7 @@ def _warm_up(voices: Mapping[str, Voice], tokens: Ints) -> None:
 
 
 def _alone(tokens: Ints) -> tuple[Ints, Ints, Ints, Floats]:
-    """What `Voice.synthesize` takes, of one sentence by the first speaker."""
+    """Arguments of `Voice.synthesize` for one sentence by the first speaker."""
     return tokens[None], np.array([len(tokens)]), np.zeros(1, np.int64), np.ones(1, np.float32)
 
 
@@ -172,18 +170,18 @@ def _times(took: Doubles, seconds: float) -> dict[str, float]:
 
 
 def over_baseline(ratios: Doubles) -> dict[str, Any]:
-    """Ratios (R,) of the baseline's time over the candidate's, a round each -> median and 95 % bootstrap interval."""
+    """Median and 95 % interval of the per-round speedups (R,)."""
     ends = bootstrap(np.median, ratios, resamples=RESAMPLES)
     return {"over_fp32": round(float(np.median(ratios)), 4), "over_fp32_ci95": [round(end, 4) for end in ends]}
 
 
 FIRST_AUDIO_SENTENCES = 20
-"""Timed of each variant, after one that is not."""
+"""Timed sentences per variant, after one warm-up."""
 
 
 def measure_first_audio(bundle: Path, variants: Sequence[str], texts: Sequence[str]) -> dict[str, Any]:
-    """`{variant: {p50_ms, p95_ms, sentences} | "not run: <why>"}`: texts streamed alone under ONNX Runtime, warm."""
-    # One after the other: two at once would disturb each other.
+    """Time to first audio when streaming, warm: `{variant: {p50_ms, p95_ms, sentences} | "not run: <why>"}`."""
+    # Sequential: parallel runs would disturb each other.
     measure_variant = partial(_measure_first_audio, bundle, tuple(texts))
     found = spread(measure_variant, variants, label="first audio", unit="variant", processes=1)
     return dict(zip(variants, found, strict=True))

@@ -1,6 +1,4 @@
-"""How like its recording a rendering of a sentence sounds: figures that each name one way to sound wrong.
-
-None of them decides alone: a buzz keeps the melody, a monotone keeps the sound."""
+"""Compare renderings with their recordings: each figure isolates one kind of difference."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,11 +16,11 @@ from sonorant.processes import spread
 from sonorant.training.intervals import bootstrap
 
 FEWEST = 0.5
-"""Fraction of the sentences that must hold what a figure measures, such as voiced speech; else there is no figure."""
+"""Minimum fraction of sentences with a measurable value; otherwise the figure is absent."""
 
 
 class Weighted(NamedTuple):
-    """A sentence's part in a figure, which is the weighted mean; NaN if the sentence does not hold what it takes."""
+    """Value and weight of one sentence; NaN if not measurable."""
 
     value: float
     weight: float = 1.0
@@ -30,7 +28,7 @@ class Weighted(NamedTuple):
 
 @dataclass(frozen=True)
 class Sounds:
-    """A sentence's renderings (S,) and the recording they are compared with, all at `rate` Hz."""
+    """Renderings (S,) of a sentence and its recording, all at `rate` Hz."""
 
     renderings: Mapping[str, Floats]
     reference: Floats
@@ -39,7 +37,7 @@ class Sounds:
 
 @dataclass(frozen=True)
 class Pair:
-    """A rendering beside its recording."""
+    """Comparison of a rendering with its recording."""
 
     distance: Distance
     figures: dict[str, Weighted]
@@ -53,13 +51,13 @@ class _Heard:
 
 
 def compare_sentences(sentences: Sequence[Sounds]) -> dict[str, list[Pair]]:
-    """Every rendering, by its name, beside its recording, in several processes. Each sound is analysed once."""
+    """Compare all renderings with their recordings in several processes. Each sound is analysed once."""
     found = spread(_compare, sentences, label="beside recordings", unit="sentence")
     return {name: [sentence[name] for sentence in found] for name in sentences[0].renderings}
 
 
 def compare(samples: NDArray[np.floating], reference: NDArray[np.floating], rate: int) -> Pair:
-    """A rendering (S,) beside its recording (S,), both at `rate` Hz."""
+    """Compare a rendering (S,) with its recording (S,), both at `rate` Hz."""
     return _pair(_hear(samples, rate), _hear(reference, rate))
 
 
@@ -117,12 +115,12 @@ def _errors(distance: Distance) -> dict[str, Weighted]:
 
 
 def _ratio(ours: float, theirs: float) -> Weighted:
-    """Weighted so that the mean is a ratio of sums, which no single small divisor can move."""
+    """Weighted by the divisor: the mean is a ratio of sums."""
     return Weighted(ours / theirs, theirs) if theirs > 0 else Weighted(float("nan"))
 
 
 def summarize(sentences: Sequence[Mapping[str, Weighted]], resamples: int) -> dict[str, Any]:
-    """`{figure, figure_ci95}` over sentences, or "not run: <why>" in place of a figure that too few of them hold."""
+    """`{figure, figure_ci95}` over sentences, or "not run: <why>" if too few have a value."""
     return {
         key: value
         for name in sentences[0]
@@ -131,7 +129,7 @@ def summarize(sentences: Sequence[Mapping[str, Weighted]], resamples: int) -> di
 
 
 def paired_below(ours: Doubles, theirs: Doubles, name: str, resamples: int) -> dict[str, Any]:
-    """How far scores (S,) lie below the recordings' of the same sentences."""
+    """Paired difference of scores (S,): recordings minus ours."""
     return _summary(name, [Weighted(float(each)) for each in theirs - ours], resamples)
 
 

@@ -1,6 +1,7 @@
-"""The candidates (`<runtime>/<variant>`) of a voice: which are judged and timed, and their disk and memory.
+r"""Candidates (`<runtime>/<variant>`): which to evaluate and time, and their disk and memory use.
 
-Run as a module it is the process whose memory is measured: a job as JSON on stdin, figures as JSON on stdout."""
+As a module: measures its own memory; JSON job on stdin, JSON figures on stdout.
+"""
 
 import json
 import re
@@ -24,8 +25,8 @@ STATUS = Path("/proc/self/status")
 
 
 def read_parity(path: Path) -> dict[str, Any]:
-    """`{candidate: {passed, failed, max_abs_diff: {graph}, tolerance: {graph}} | "not run: <why>"}` from the report of
-    `verify`. Raises SonorantError naming the file if it is something else, or without `BASELINE`."""
+    """Read the report of `verify`: `{candidate: {passed, failed, max_abs_diff: {graph}, tolerance: {graph}} | "not
+    run: <why>"}`. Raises SonorantError naming the file if it is malformed or lacks `BASELINE`."""
     try:
         parity: dict[str, Any] = {
             candidate: row if isinstance(row, str) else _parity(row) for candidate, row in read_json(path).items()
@@ -40,15 +41,14 @@ def read_parity(path: Path) -> dict[str, Any]:
 
 
 def _parity(row: dict[str, Any]) -> dict[str, Any]:
-    # A string says "not run: <why>".
     graphs = {graph: found for graph, found in (row.get("graphs") or {}).items() if not isinstance(found, str)}
     figures = {key: {graph: found[key] for graph, found in graphs.items()} for key in ("max_abs_diff", "tolerance")}
-    tokens = {"tokens": row["tokens"]} if "tokens" in row else {}  # of voices that speak code by code
+    tokens = {"tokens": row["tokens"]} if "tokens" in row else {}  # autoregressive voices only
     return {"passed": row["passed"], "failed": row["failed"], **figures, **tokens}
 
 
 def judged_variants(parity: dict[str, Any]) -> list[str]:
-    """The variants that passed under ONNX Runtime on the CPU, fp32 first."""
+    """Variants that passed under ONNX Runtime on the CPU, fp32 first."""
     runtime, first = BASELINE.split("/")
     variants = [
         candidate.split("/", 1)[1]
@@ -59,7 +59,7 @@ def judged_variants(parity: dict[str, Any]) -> list[str]:
 
 
 def timed_candidates(parity: dict[str, Any]) -> dict[str, str | None]:
-    """Every candidate of `verify`, with why it is not timed, or None. Of torch only `REFERENCE` is timed."""
+    """Each candidate with the reason it is not timed, or None. Of torch only `REFERENCE` is timed."""
     return {candidate: _why_not(candidate, row) for candidate, row in parity.items()}
 
 
@@ -74,8 +74,8 @@ def _why_not(candidate: str, row: Any) -> str | None:
 
 
 def certainly_slower(speed: Mapping[str, Any], variant: str) -> str | None:
-    """Why a variant need not be heard: beyond the 95 % interval it is slower than `BASELINE` at every length and number
-    of threads, under every runtime that can ship and was timed. Else None. `speed`: of `latency.measure`."""
+    """Why a variant cannot ship: slower than `BASELINE` beyond the 95 % interval at every length and thread count,
+    under every timed runtime. Else None. `speed`: result of `latency.measure`."""
     timed = {
         candidate: [figure for of_threads in found.values() for figure in of_threads.values()]
         for candidate, found in speed.items()
@@ -89,13 +89,12 @@ def certainly_slower(speed: Mapping[str, Any], variant: str) -> str | None:
 
 
 def passed(row: Any) -> bool:
-    """Whether a row of parity says that the candidate ran and passed."""
     return isinstance(row, dict) and row["passed"]
 
 
 def size(bundle: Bundle) -> dict[str, Any]:
-    """Bytes of the bundle and of each variant that all graphs have; `over_fp32` below 1 = smaller. `sha256` of each
-    graph tells which files the variant's figures belong to."""
+    """Bytes of the bundle and of each complete variant; `over_fp32` below 1 is smaller. `sha256` identifies the
+    graphs measured."""
     graphs = bundle.description.graphs
     files = {
         variant: {graph: graphs[graph].variants[variant].bytes for graph in bundle.graphs}
@@ -118,9 +117,8 @@ def size(bundle: Bundle) -> dict[str, Any]:
 def measure_memory(
     bundle: Path, trained: tuple[Path, Path], candidates: Mapping[str, str | None], tokens: Ints
 ) -> dict[str, Any]:
-    """`{candidate: {loaded_mib, peak_mib} | "not run: <why>"}`: of a whole process, Python included, with one thread.
-    `candidates`: each with why it cannot run, or None; `tokens`: phoneme ids (N, 3) of the sentence spoken between
-    `loaded` and `peak`, the longest."""
+    """Process memory with one thread: `{candidate: {loaded_mib, peak_mib} | "not run: <why>"}`. `tokens`: phoneme
+    ids (N, 3) of the longest sentence, spoken between the two."""
     run = {candidate for candidate, reason in candidates.items() if not reason}
     with ThreadPoolExecutor(usable_cores()) as pool:
         found = {candidate: pool.submit(_measured, bundle, trained, candidate, tokens) for candidate in run}
@@ -148,7 +146,7 @@ def _measured(bundle: Path, trained: tuple[Path, Path], candidate: str, tokens: 
 
 
 def main() -> None:
-    """Load the candidate, speak once, print what it took."""
+    """Load the candidate, speak once, print the memory."""
     from sonorant.speech.voice import Voice
 
     job = json.load(sys.stdin)
@@ -158,7 +156,7 @@ def main() -> None:
     loaded = _status("VmRSS")
     tokens = np.array(job["tokens"], np.int64)
     voice.synthesize(tokens[None], np.array([len(tokens)]), np.zeros(1, np.int64), np.ones(1, np.float32))
-    # Not getrusage: after exec its maximum is still that of the process that forked.
+    # Not getrusage: its maximum survives exec from the parent process.
     print(json.dumps({"loaded_mib": loaded, "peak_mib": _status("VmHWM")}))
 
 

@@ -1,4 +1,4 @@
-"""How a voice and the waveform model's copies sound beside the recordings: section `naturalness` of the figures."""
+"""Naturalness of variants and copies relative to the recordings: section `naturalness`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,26 +17,24 @@ from sonorant.evaluation.spectral_distances import summarize as summarize_distan
 from sonorant.training.intervals import LEAST
 
 DNSMOS_BELOW = "dnsmos_below_recordings"
-"""Overall DNSMOS of the recordings less that of a kind, in pairs."""
+"""Paired difference in overall DNSMOS."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class JudgedSound:
-    """How all renderings sound, sentence by sentence: figures are of all sentences, or of one speaker's."""
+    """Sound measures per sentence; can be summarised for all or one speaker."""
 
     speakers: tuple[str, ...]
-    """Who says each sentence."""
     pairs: dict[str, list[Pair]]
-    """Each sentence beside its recording, by kind."""
+    """By kind."""
     ratings: dict[str, Doubles | str]
-    """DNSMOS' scores (R, 3) of the first R sentences, by kind, the recordings' too; or why there are none."""
+    """DNSMOS scores (R, 3) of the first R sentences by kind, recordings included; or why absent."""
     embeddings: dict[str, Doubles] | str
-    """Of each sentence's speaker (S, D), by kind, the recordings' too; or why there are none."""
+    """Speaker embeddings (S, D) by kind, recordings included; or why absent."""
     resamples: int
-    """Behind each interval."""
 
     def summary(self) -> dict[str, Any]:
-        """Section `naturalness` of all sentences, by kind. The recordings themselves have a DNSMOS alone."""
+        """Section `naturalness` over all sentences, by kind. Recordings have DNSMOS only."""
         found = self.figures()
         copies = found[VOCODER]
         named = (key for key in copies if not key.endswith("_ci95"))
@@ -45,7 +43,7 @@ class JudgedSound:
         return {RECORDINGS: itself | kept} | found
 
     def figures(self, speaker: str | None = None) -> dict[str, Any]:
-        """Every figure of every kind, over all sentences or those of one speaker, who must have some."""
+        """All figures by kind, over all sentences or those of one speaker."""
         chosen = [place for place, name in enumerate(self.speakers) if speaker in (None, name)]
         return {
             kind: summarize_figures([pairs[place].figures for place in chosen], self.resamples)
@@ -56,7 +54,7 @@ class JudgedSound:
         }
 
     def confusion(self) -> dict[str, Any]:
-        """As whom the sentences of each kind are recognised, the recordings' too; see `confuse`."""
+        """Speaker confusion by kind, recordings included; see `confuse`."""
         found = self.embeddings
         if isinstance(found, str):
             return dict.fromkeys((RECORDINGS, *self.pairs), found)
@@ -64,7 +62,7 @@ class JudgedSound:
 
     @property
     def opinions(self) -> dict[str, Doubles]:
-        """Overall DNSMOS of the first sentences, by kind; empty where it did not run."""
+        """Overall DNSMOS by kind; empty if it did not run."""
         return {kind: found[:, 0] for kind, found in self.ratings.items() if not isinstance(found, str)}
 
     def _rated(self, kind: str, chosen: Sequence[int]) -> dict[str, Any]:
@@ -86,8 +84,7 @@ class JudgedSound:
 
 
 def judge_sound(renderings: Renderings, speakers: Sequence[str], rated: int, resamples: int) -> JudgedSound:
-    """Rate the first `rated` sentences by DNSMOS, and lay every rendering beside its recording. `speakers`: who says
-    each sentence; `resamples`: behind each interval."""
+    """Rate the first `rated` sentences by DNSMOS and compare every rendering with its recording."""
     return JudgedSound(
         speakers=tuple(speakers),
         ratings=_dnsmos(renderings, rated),

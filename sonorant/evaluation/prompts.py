@@ -1,6 +1,7 @@
-"""Recordings of people whom a voice has not learned, given to it as prompts: does it then speak as they do?
+r"""Zero-shot speaker similarity: prompt the voice with recordings of unseen people.
 
-Family codec_lm, trained with `language_model.prompt_frames`. What comes out is told as it is, whichever way it goes."""
+Family codec_lm, trained with `language_model.prompt_frames`.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,11 +24,11 @@ RESAMPLES = 2000
 
 
 def check_prompts(bundle: Path, people: Path, count: int, variant: str | None = None) -> dict[str, Any]:
-    """Speak a sentence after each of the first `count` recordings of each person, and without; see `judge_prompts`.
+    r"""Speak a sentence with and without each of the first `count` recordings per person; see `judge_prompts`.
 
-    `people`: a folder of recordings for each, named after them, none of whom the voice may have learned; `variant`:
-    None = the bundle's own. Raises SonorantError if the voice takes no prompts, knows one of them, or there are not two
-    people of two recordings, and if the network that knows speakers is not installed.
+    `people`: a folder per person, none of them in the training set; `variant`: None = the bundle's default. Raises
+    SonorantError if the voice takes no prompts or was trained on one of them, for fewer than two people or recordings,
+    or if the speaker network is not installed.
     """
     voice = Voice.load(bundle, variant=variant)
     files = find_people(people, count)
@@ -36,7 +37,7 @@ def check_prompts(bundle: Path, people: Path, count: int, variant: str | None = 
             f"{people / known[0]}: the voice has learned '{known[0]}'; give people whom it has not heard"
         )
     named = [(name, file) for name, own in files.items() for file in own]
-    prompts = [voice.prompt(file) for _, file in named]  # refuses a voice that takes none
+    prompts = [voice.prompt(file) for _, file in named]  # fails if the voice takes no prompts
     if why := not_installed():
         raise SonorantError(why.removeprefix("not run: "))
     texts = suite(voice.description.frontend.language)
@@ -59,7 +60,7 @@ def check_prompts(bundle: Path, people: Path, count: int, variant: str | None = 
 
 
 def find_people(folder: Path, count: int) -> dict[str, list[Path]]:
-    """The first `count` recordings below each folder in `folder`, by its name."""
+    """The first `count` recordings in each subfolder, by its name."""
     if not folder.is_dir():
         raise SonorantError(f"{folder}: no such folder; --people names one with a folder of recordings for each person")
     found = {}
@@ -73,14 +74,13 @@ def find_people(folder: Path, count: int) -> dict[str, list[Path]]:
 
 
 def judge_prompts(recordings: Doubles, prompted: Doubles, without: Doubles, people: Sequence[str]) -> dict[str, Any]:
-    """How like its person what was spoken after each recording is, beside what was spoken without.
+    r"""Compare speaker similarity with and without a prompt.
 
-    `recordings`: embeddings (U, D) of the prompts; `prompted`, `without`: of a sentence after each, and of the same one
-    without a prompt; `people`: who speaks in each. Nothing is compared with the prompt itself.
+    `recordings`: embeddings (U, D) of the prompts; `prompted`, `without`: of the same sentence with and without each;
+    `people`: speaker of each. No sentence is compared with its own prompt.
 
-    `prompted`, `without`: as of `raters.compare`, where `recordings` is the ceiling and `others` the floor; `gained`
-    with its 95 % interval over prompts: by how much the cosine rises with the prompt; `recognised`: as of `confuse`,
-    `recordings_recognised` for the recordings themselves.
+    Returns `prompted`, `without` (see `raters.compare`; `recordings` is the ceiling, `others` the floor), `gained`
+    (cosine gain with 95 % interval), `recognised` and `recordings_recognised` (see `confuse`).
     """
     gained = _own(prompted, recordings, people) - _own(without, recordings, people)
     low, high = bootstrap(np.mean, gained, resamples=RESAMPLES)
@@ -103,7 +103,6 @@ def _own(spoken: Doubles, recordings: Doubles, people: Sequence[str]) -> Doubles
 
 
 def table(found: dict[str, Any]) -> str:
-    """The figures as text."""
     rows: list[tuple[str, ...]] = [("", "with their person", "with others", "the recordings")]
     for kind in ("prompted", "without"):
         figures = found[kind]["speaker_similarity"]

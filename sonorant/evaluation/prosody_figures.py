@@ -1,5 +1,4 @@
-"""Melody, loudness and rhythm of one rendering of a sentence beside another. `T` frames of 10 ms, `P` aligned pairs of
-frames."""
+"""Pitch, energy and rhythm of a rendering compared with its recording. `T` 10 ms frames, `P` aligned pairs."""
 
 from dataclasses import dataclass
 
@@ -11,18 +10,18 @@ from sonorant.audio.voice_activity import speech_probability, speech_spans
 from sonorant.evaluation.analysis import SPEECH_DB, Analysis
 
 LEAST_FRAMES = 20
-"""Frames, 0.2 s, below which a sentence has no range and no correlation."""
+"""Minimum frames (0.2 s) for a range or correlation."""
 SLIP = 9.0
-"""Semitones from a sentence's median from which a pitch is taken for a slip by an octave."""
+"""Semitones from the median beyond which a pitch counts as an octave error."""
 SLOPE_FRAMES = 15
-"""Frames of the recording, 150 ms, over which a local tempo is measured: a syllable."""
+"""Recording frames (150 ms) per local tempo."""
 FASTEST = 4.0
-"""Times by which a local tempo counts as faster or slower at most; alignment may stand still."""
+"""Limit on the local tempo ratio; alignment may stand still."""
 
 
 def semitones(f0_T: Doubles) -> Doubles:
-    """Pitch (T,) in Hz, 0 where unvoiced -> semitones above 100 Hz, NaN where unvoiced. A value more than `SLIP` from
-    the median is brought nearer by an octave: it is the tracker's slip far more often than the speaker's leap."""
+    """F0 (T,) in Hz, 0 where unvoiced -> semitones above 100 Hz, NaN where unvoiced. Octave errors beyond `SLIP` are
+    corrected."""
     with np.errstate(divide="ignore"):
         found = np.where(f0_T > 0, 12.0 * np.log2(f0_T / 100.0), np.nan)
     if not (f0_T > 0).any():
@@ -32,7 +31,7 @@ def semitones(f0_T: Doubles) -> Doubles:
 
 
 def range_of(values: Doubles) -> float:
-    """From the 5th to the 95th percentile of values (N,), which a few stray ones do not move; NaN if there are few."""
+    """5th to 95th percentile of values (N,); NaN if there are too few."""
     if len(values) < LEAST_FRAMES:
         return float("nan")
     low, high = np.percentile(values, [5.0, 95.0])
@@ -41,22 +40,21 @@ def range_of(values: Doubles) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Prosody:
-    """Of one sound."""
+    """Prosody of one sound."""
 
     pitch_T: Doubles
     """Semitones, NaN where unvoiced."""
     pitch_range: float
-    """Semitones between the lowest and the highest 5 % of voiced speech."""
+    """Semitones, 5th to 95th percentile of voiced speech."""
     speech_seconds: float
-    """Without pauses, and without the silence before and after."""
+    """Without pauses and leading or trailing silence."""
     pauses: int
-    """Silences of 0.1 s and more between two stretches of speech, by the voice activity network."""
+    """Silences of at least 0.1 s inside speech, by Silero VAD."""
     pause_seconds: float
-    """Their length together."""
 
 
 def prosody(sound: Analysis) -> Prosody:
-    """Raises SonorantError if the voice activity network is not installed."""
+    """Raises SonorantError if Silero VAD is not installed."""
     spans = speech_spans(speech_probability(sound.samples.astype(np.float32), sound.rate))
     speech_seconds = sum(end - start for start, end in spans)
     pitch_T, speech = semitones(sound.f0), sound.speech
@@ -70,8 +68,8 @@ def prosody(sound: Analysis) -> Prosody:
 
 
 def compare_pitch(ours: Doubles, theirs: Doubles) -> tuple[float, float, float]:
-    """Correlation, RMS error and median offset (both cents) of aligned pitches (P,), semitones, NaN where unvoiced. The
-    offset is taken out of the error: a voice that is higher throughout has the same melody."""
+    """Correlation, RMS error and median offset (cents) of aligned pitches (P,) in semitones, NaN where unvoiced. The
+    error excludes the offset."""
     both = ~np.isnan(ours) & ~np.isnan(theirs)
     if both.sum() < LEAST_FRAMES:
         return float("nan"), float("nan"), float("nan")
@@ -81,8 +79,8 @@ def compare_pitch(ours: Doubles, theirs: Doubles) -> tuple[float, float, float]:
 
 
 def compare_energy(ours: Doubles, theirs: Doubles) -> tuple[float, float]:
-    """Correlation and RMS error in dB of aligned levels (P,), dB. What is quieter than speech counts as silence alike,
-    and a constant difference, of loudness, is taken out of the error."""
+    """Correlation and RMS error (dB) of aligned levels (P,). Levels below speech are clipped; the mean difference is
+    removed."""
     if len(ours) < LEAST_FRAMES:
         return float("nan"), float("nan")
     ours, theirs = (np.maximum(level, level.max() - SPEECH_DB) for level in (ours, theirs))
@@ -91,15 +89,15 @@ def compare_energy(ours: Doubles, theirs: Doubles) -> tuple[float, float]:
 
 
 def correlation(ours: Doubles, theirs: Doubles) -> float:
-    """Pearson's of values (N,); 0 if one of them stands still: a monotone follows no melody."""
+    """Pearson correlation of values (N,); 0 if either is constant."""
     if min(ours.std(), theirs.std()) < 1e-6:
         return 0.0
     return float(np.corrcoef(ours, theirs)[0, 1])
 
 
 def unevenness(i: Ints, j: Ints, speech: NDArray[np.bool_]) -> float:
-    """How unevenly speech is stretched: standard deviation of the local tempo along a path (P,), in octaves, over
-    `SLOPE_FRAMES` frames of the recording that are all `speech` (T,). 0: even, whatever the tempo as a whole."""
+    """Standard deviation of the local tempo along a path (P,), in octaves, over `SLOPE_FRAMES` recording frames that
+    are all `speech` (T,). 0 = even."""
     frames = np.arange(j[-1] + 1)
     if len(frames) <= SLOPE_FRAMES:
         return float("nan")
@@ -113,6 +111,6 @@ def unevenness(i: Ints, j: Ints, speech: NDArray[np.bool_]) -> float:
 
 
 def _means(keys: Ints, values: Ints) -> tuple[Doubles, Doubles]:
-    """Each key once, and the mean of its values."""
+    """Unique keys and the mean of their values."""
     places, inverse, counts = np.unique(keys, return_inverse=True, return_counts=True)
     return places.astype(np.float64), np.bincount(inverse, weights=values) / counts

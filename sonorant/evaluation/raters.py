@@ -1,9 +1,8 @@
-"""How speech sounds to networks that learned from people: DNSMOS' scores summed up (`sonorant/audio/dnsmos.py`), and
-whether a voice sounds like its speaker.
+r"""DNSMOS summaries and speaker similarity.
 
-Speaker similarity: cosines between speaker embeddings (Wan et al., "Generalized end-to-end loss for speaker
-verification", ICASSP 2018; 256 values, none below 0), by the network in the package resemblyzer. Cosines of two
-networks cannot be compared; those beside each other here can."""
+Similarity: cosine of speaker embeddings (Wan et al., "Generalized end-to-end loss for speaker verification", ICASSP
+2018; 256 non-negative values) by resemblyzer.
+"""
 
 import importlib.util
 import warnings
@@ -22,22 +21,21 @@ from sonorant.processes import spread
 from sonorant.training.intervals import bootstrap
 
 RATE = 16_000
-"""Hz that the networks listen at."""
+"""Hz, of the networks' input."""
 Clip = tuple[Floats, int]
-"""Samples (S,) in -1..1 and their rate in Hz."""
+"""Samples (S,) in -1..1 and rate in Hz."""
 
 SPEAKER_BELOW = "speaker_below_recordings"
 LEVEL = 0.1
-"""RMS that clips get before embedding, -20 dB: the network's mel is linear, a tenth of the amplitude costs 0.08."""
+"""RMS before embedding: the network's linear mel depends on loudness."""
 MODULES = ("resemblyzer", "webrtcvad", "pkg_resources")
-"""What embeddings need; webrtcvad needs the last, which setuptools had until version 81."""
+"""Required for embeddings; webrtcvad imports pkg_resources (setuptools < 82)."""
 
 _model: Any = None
-"""The network of this process; loaded once, used for every clip it is given."""
 
 
 def summarize(scores: Doubles, resamples: int) -> dict[str, Any]:
-    """Mean of each score over clips (U, 3) with its 95 % interval."""
+    """Mean of each score over clips (U, 3) with 95 % intervals."""
     figures: dict[str, Any] = {"utterances": len(scores)}
     for name, column in zip(SCORES, scores.T, strict=True):
         figures[name] = round(float(column.mean()), 3)
@@ -46,7 +44,7 @@ def summarize(scores: Doubles, resamples: int) -> dict[str, Any]:
 
 
 def embed_renderings(renderings: Renderings) -> dict[str, Doubles] | str:
-    """The embeddings (U, 256) of the recordings and every kind, or "not run: <why>"."""
+    """Embeddings (U, 256) by kind, recordings included, or "not run: <why>"."""
     if why := not_installed():
         return why
     sounds = renderings.sounds
@@ -55,26 +53,25 @@ def embed_renderings(renderings: Renderings) -> dict[str, Doubles] | str:
 
 
 def not_installed() -> str:
-    """Why nothing can be embedded here; empty if it can."""
+    """Why embeddings are unavailable; empty if they are not."""
     missing = [module for module in MODULES if importlib.util.find_spec(module) is None]
     return f"not run: {missing[0]} is not installed; pip install 'sonorant[similarity]'" if missing else ""
 
 
 def embed_clips(clips: Sequence[Clip]) -> Doubles:
-    """Samples (S,) in -1..1 with rates in Hz -> embeddings (clips, 256) of length 1, or 0 if no voice is found."""
+    """Clips -> embeddings (clips, 256) of length 1, or 0 without detected speech."""
     return np.array(spread(_embed, clips, label="speakers", unit="clip", prepare=_load_encoder))
 
 
 def compare(
     spoken: Doubles, recordings: Doubles, speakers: Sequence[str], resamples: int, of: str | None = None
 ) -> dict[str, Any]:
-    """Mean cosines of embeddings (U, D) of spoken sentences and recordings with the recordings of other sentences.
-    `speakers`: of each sentence; `of`: the speaker whose sentences count, None: everyone's.
+    r"""Mean cosines of embeddings (U, D) of spoken sentences and recordings with recordings of other sentences.
+    `speakers`: of each; `of`: restrict to one speaker.
 
-    `mean`: spoken, with the same speaker's recordings; `others`: spoken, with other speakers' (the floor; absent if
-    there are none); `recordings`: the recordings with the same speaker's (the ceiling). Never with the same sentence,
-    whose words alone would make it alike; a speaker of one sentence is left out. Each sentence counts alike. Beside it
-    `SPEAKER_BELOW` with its 95 % interval: how far they lie below the recordings', sentence by sentence.
+    `mean`: with the same speaker; `others`: with other speakers (floor; absent if there are none); `recordings`:
+    recordings with the same speaker (ceiling). `SPEAKER_BELOW`: paired difference from the ceiling with its 95 %
+    interval. Speakers with one sentence are left out.
     """
     same = np.equal.outer(speakers, speakers)
     others = ~same
@@ -102,11 +99,11 @@ def compare(
 def _load_encoder() -> None:
     global _model
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the package imports what newer setuptools and SciPy call deprecated
+        warnings.simplefilter("ignore")  # deprecations in newer setuptools and SciPy
         import resemblyzer
     import torch
 
-    torch.set_num_threads(1)  # each core has a process of its own
+    torch.set_num_threads(1)  # one process per core
     _model = resemblyzer.VoiceEncoder("cpu", verbose=False)
 
 
@@ -117,7 +114,7 @@ def _embed(clip: Clip) -> Doubles:
     loudness = np.sqrt(np.mean(np.square(heard)))
     voiced = preprocess_wav(np.clip(heard * (LEVEL / loudness), -1.0, 1.0)) if loudness > 0 else heard[:0]
     found = _model.embed_utterance(voiced).astype(np.float64)
-    return found if len(voiced) else np.zeros_like(found)  # nothing is alike: two silences are not one speaker
+    return found if len(voiced) else np.zeros_like(found)  # two silences are not one speaker
 
 
 def _at_rate(clip: Clip) -> Floats:

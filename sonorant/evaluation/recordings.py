@@ -1,5 +1,4 @@
-"""The held-out sentences that are judged, and their recordings' own error rate, which no voice can be expected to
-beat."""
+"""Choose the held-out sentences and measure the recordings' own error rate, the ceiling for a voice."""
 
 import hashlib
 from collections import Counter
@@ -19,17 +18,15 @@ from sonorant.evaluation.error_rates import ErrorCounts, Normalizer, count_error
 from sonorant.files import read_json
 
 RECORDINGS, VOCODER = "recordings", "vocoder"
-"""The kinds of rendering that are no variant; the second is a codec's copy too."""
+"""Kinds besides the variants; `vocoder` also means codec copies."""
 
 
 def held_out(utterances: Sequence[Utterance], count: int) -> list[Utterance]:
-    """The first `count` utterances of the test split by SHA-256 of their id, one take a sentence; all if there are
-    fewer.
+    r"""The first `count` test utterances by SHA-256 of their id, one take per sentence.
 
-    The order depends on the ids alone, so more recordings change the choice little; speakers take turns, so each has an
-    equal share. Where the split holds several languages, only the most frequent one: a recogniser and a voice have one.
-    A sentence that training reads in another take is left out, unless there is no other. Raises SonorantError if the
-    split is empty.
+    The hash keeps the choice stable as the corpus grows. Speakers alternate; only the most frequent language is used.
+    Sentences that are also in the training set are left out unless there are no others. Raises SonorantError if the
+    test split is empty.
     """
     test = [utterance for utterance in utterances if utterance.split == "test"]
     if not test:
@@ -49,7 +46,7 @@ def held_out(utterances: Sequence[Utterance], count: int) -> list[Utterance]:
 
 
 def _in_turn(utterances: Sequence[Utterance]) -> list[Utterance]:
-    """The first of each speaker, the second of each, and so on; the order of one speaker's stays."""
+    """Round-robin over speakers, keeping each speaker's order."""
     place: Counter[str] = Counter()
     turns = []
     for utterance in utterances:
@@ -59,7 +56,7 @@ def _in_turn(utterances: Sequence[Utterance]) -> list[Utterance]:
 
 
 def spoken_text(utterance: Utterance) -> str:
-    """What was to be said, numbers in words. Raises SonorantError if the utterance was not prepared."""
+    """Reference text with numbers written out. Raises SonorantError if the utterance was not prepared."""
     if utterance.spoken is None:
         raise SonorantError(
             f"utterance '{utterance.id}': field 'spoken' is missing from the manifest; run the stage prepare again"
@@ -69,26 +66,22 @@ def spoken_text(utterance: Utterance) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class RecognizedRecordings:
-    """Which sentences are judged, and what was heard in their recordings."""
+    """The evaluated sentences and the transcripts of their recordings."""
 
     recognizer: str
-    """Name of the recogniser."""
     revision: str
-    """Its version and model."""
+    """Version and model."""
     normalizer: str
-    """Name of the normaliser that the summary was made with."""
     language: str
-    """Language code of the sentences."""
     requested: int
-    """Sentences that the settings ask for; there may have been fewer."""
+    """Sentences requested by the settings; there may be fewer."""
     ids: tuple[str, ...]
-    """Utterances, in the order of hash."""
+    """Utterance ids in hash order."""
     references: tuple[str, ...]
-    """What was to be said, numbers in words."""
     transcripts: tuple[str, ...]
-    """What was heard, in the recogniser's own spelling; empty if it did not run."""
+    """Unnormalised; empty if the recogniser did not run."""
     not_run: str | None = None
-    """Why the recogniser did not run, as in every file: it lacks the language; None if it ran."""
+    """Reason the recogniser did not run, or None."""
 
 
 def score(references: Sequence[str], transcripts: Sequence[str], normalizer: Normalizer) -> ErrorCounts:
@@ -97,11 +90,11 @@ def score(references: Sequence[str], transcripts: Sequence[str], normalizer: Nor
 
 
 def recognize_recordings(utterances: list[Utterance], corpus: Path, config: RecognizerConfig) -> dict[str, Any]:
-    """Recognise the recordings of the held-out sentences; returns the content of `recordings.json`. `corpus`: folder of
-    the audio paths.
+    r"""Transcribe the held-out recordings; returns the content of `recordings.json`. `corpus`: base folder of audio
+    paths.
 
-    If the recogniser lacks the language, nothing is heard: `not run: <why>` stands in place of figures, and a
-    transcript is null. Raises SonorantError naming the file or setting that is wrong.
+    If the recogniser lacks the language, figures are `not run: <why>` and transcripts null. Raises SonorantError naming
+    the file or setting.
     """
     sentences = held_out(utterances, config.sentences)
     language = sentences[0].language
@@ -134,7 +127,7 @@ def recognize_recordings(utterances: list[Utterance], corpus: Path, config: Reco
 
 
 def read_recognized(path: Path) -> RecognizedRecordings:
-    """Read `recordings.json`. Raises SonorantError naming the file if it is absent or of another shape."""
+    """Read `recordings.json`. Raises SonorantError naming the file if it is missing or malformed."""
     data = read_json(path)
     try:
         rows, not_run = data["sentences"], data["wer"] if isinstance(data["wer"], str) else None

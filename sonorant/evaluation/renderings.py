@@ -1,7 +1,4 @@
-"""The judged sentences as recorded, as the waveform model copies them, and as each variant speaks them.
-
-A vocoder copies a recording from its mel, a codec from its codes. For a variant that decides while speaking when to
-end: how often it ran away, and whether another attempt helped."""
+"""Evaluated sentences as recorded, copied by the waveform model (from mel or codes), and spoken by each variant."""
 
 from __future__ import annotations
 
@@ -29,27 +26,27 @@ from sonorant.text.written_words import place_words
 from sonorant.training.intervals import wilson_interval
 
 TOGETHER = 16
-"""Sentences that an autoregressive voice decodes at once: a step of many rows takes little longer than of one."""
+"""Batch size of autoregressive decoding."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Decoded:
-    """What became of sentences spoken token by token; one entry a sentence."""
+    """Decoding results of autoregressive speech, one entry per sentence."""
 
     finish_reasons: tuple[str, ...]
-    """What the guards said of the attempt that was kept, in small letters: well, or what went wrong."""
+    """Final attempt's guard result, lower case."""
     attempts: tuple[int, ...]
-    """How many attempts were made; 1 = the first went well, or there were no others."""
+    """1 = no retry."""
 
     def of(self, chosen: NDArray[np.bool_]) -> Decoded:
-        """What became of some of them, bool (S,)."""
+        """Select sentences by mask (S,)."""
         places = np.flatnonzero(chosen)
         reasons, attempts = ([column[place] for place in places] for column in (self.finish_reasons, self.attempts))
         return Decoded(finish_reasons=tuple(map(str, reasons)), attempts=tuple(map(int, attempts)))
 
     @property
     def ran_away(self) -> tuple[bool, ...]:
-        """Whether a guard had to end the first attempt."""
+        """Sentences whose first attempt was stopped by a guard."""
         return tuple(
             finish_reason != "well" or count > 1
             for finish_reason, count in zip(self.finish_reasons, self.attempts, strict=True)
@@ -58,37 +55,35 @@ class Decoded:
 
 @dataclass(frozen=True, kw_only=True)
 class Renderings:
-    """The sentences in all their kinds; everything has one entry a sentence."""
+    """All renderings; every tuple has one entry per sentence."""
 
     ids: tuple[str, ...]
     tokens: tuple[Ints, ...]
-    """Phoneme ids (N, 3) that the voice spoke."""
+    """Phoneme ids (N, 3)."""
     sounds: dict[str, tuple[Floats, ...]]
-    """Samples (S,) in -1..1 at `rate`: the recordings, the waveform model's copies of them (what it alone loses), and
-    each variant speaking the text."""
+    """By kind: samples (S,) in -1..1 at `rate` Hz. Copies show the loss of the waveform model alone."""
     decoded: dict[str, Decoded]
-    """Of each variant that spoke token by token, how that went; empty in the other family."""
+    """By variant; empty for non-autoregressive families."""
     unspoken: dict[str, str]
-    """Variants whose sound is not judged, and why."""
+    """Variants without evaluated sound, and why."""
     rate: int
     """Hz."""
     timings: dict[str, tuple[tuple[WordTiming, ...], ...]] = field(default_factory=dict)
-    """Of each variant that tells: when the words of each sentence are spoken."""
+    """Word timings by variant, where available."""
     untimed: str = ""
-    """Why the voice does not tell; empty where it does."""
+    """Why there are no timings, or empty."""
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """What the recordings are compared with: the copies, then the variants."""
+        """Copies, then variants."""
         return tuple(kind for kind in self.sounds if kind != RECORDINGS)
 
     @property
     def variants(self) -> tuple[str, ...]:
-        """Those that spoke."""
         return tuple(kind for kind in self.kinds if kind != VOCODER)
 
     def without(self, unheard: Mapping[str, str]) -> Renderings:
-        """The same without the sound of some variants, each with why nobody is to hear it."""
+        """Drop the sound of some variants; `unheard` holds the reasons."""
         sounds = {kind: found for kind, found in self.sounds.items() if kind not in unheard}
         return replace(self, sounds=sounds, unspoken=self.unspoken | dict(unheard))
 
@@ -96,11 +91,11 @@ class Renderings:
 def render(
     bundle: Path, sound: Path | None, variants: Sequence[str], utterances: Sequence[Utterance], corpus: Path
 ) -> Renderings:
-    """Render each utterance by the bundle's graphs under ONNX Runtime, from the manifest's text.
+    r"""Render each utterance by the bundle's graphs under ONNX Runtime.
 
-    The first of the `variants` makes the copies. `sound`: trained folder of the waveform model, None: no copies;
-    `corpus`: folder of the audio paths. Raises SonorantError naming the utterance or file that cannot be rendered, also
-    if the first variant gives NaN; another variant is then `unspoken`.
+    The first of `variants` makes the copies. `sound`: trained waveform model, None = no copies; `corpus`: base folder
+    of audio paths. Raises SonorantError naming the utterance or file, also if the first variant yields NaN; other
+    variants then become `unspoken`.
     """
     voice = Voice.load(bundle, variant=variants[0])
     recordings = tuple(read_sound(corpus, utterance, voice.sample_rate)[0] for utterance in utterances)
@@ -144,7 +139,7 @@ def render(
 def _timings(
     voice: Voice, utterances: Sequence[Utterance], texts: Sequence[SpokenText], ends: Sequence[Ints]
 ) -> tuple[tuple[WordTiming, ...], ...]:
-    """Words of each sentence that were reached; `ends`: of each sentence's tokens, as `Synthesized.ends`."""
+    """Timings of the words that were reached; `ends`: see `Synthesized.ends`."""
     found = []
     for utterance, spoken, told in zip(utterances, texts, ends, strict=True):
         [words] = place_words(utterance.text, 0, [spoken])
@@ -163,7 +158,7 @@ def _refuse_nan(spoken: Sequence[Floats], utterances: Sequence[Utterance]) -> No
 
 def _tokens(voice: Voice, utterance: Utterance, spoken: SpokenText) -> Ints:
     tokens = voice.symbols.to_tokens(spoken.phonemes).astype(np.int64)
-    if len(tokens) <= 2:  # ^ and $ alone
+    if len(tokens) <= 2:  # ^ and $ only
         raise SonorantError(
             f"utterance '{utterance.id}': nothing of '{spoken_text(utterance)}' can be spoken; "
             "run the stage prepare again"
@@ -181,17 +176,15 @@ def _speaker(voice: Voice, utterance: Utterance) -> int:
 
 
 class SpokenSentences(NamedTuple):
-    """Every sentence as a voice speaks it."""
-
     sounds: tuple[Floats, ...]
     decoded: Decoded | None
-    """How each went, of a voice that may run away."""
+    """Only for autoregressive voices."""
     ends: tuple[Ints, ...]
-    """As `Synthesized.ends`, of each sentence; empty where the family does not tell."""
+    """See `Synthesized.ends`; empty without timings."""
 
 
 def speak_all(voice: Voice, tokens: Sequence[Ints], speakers: Sequence[int], label: str) -> SpokenSentences:
-    """Speak every sentence; of a voice that may run away, sentences of like length together."""
+    """Speak every sentence; autoregressive voices batch sentences of similar length."""
     guarded = load_family(voice.description.family).autoregressive
     together, numbers = TOGETHER if guarded else 1, range(len(tokens))
     order = sorted(numbers, key=lambda index: -len(tokens[index])) if guarded else numbers
@@ -220,10 +213,9 @@ def speak_all(voice: Voice, tokens: Sequence[Ints], speakers: Sequence[int], lab
 
 
 def summarize(decoded: Decoded) -> dict[str, Any]:
-    """`{sentences, runaways, runaway_rate, runaway_rate_ci95, retries, unrecovered, finish_reasons: {name: count}}`.
+    r"""`{sentences, runaways, runaway_rate, runaway_rate_ci95, retries, unrecovered, finish_reasons: {name: count}}`.
 
-    A runaway is a sentence whose first attempt a guard had to end; `retries`: attempts after the first, all together;
-    `unrecovered`: sentences that did not go well in any attempt.
+    `runaways`: a guard stopped the first attempt; `retries`: further attempts; `unrecovered`: no attempt succeeded.
     """
     sentences, runaways = len(decoded.finish_reasons), sum(decoded.ran_away)
     return {
@@ -241,9 +233,9 @@ def summarize(decoded: Decoded) -> dict[str, Any]:
 
 
 def copier(voice: Voice, waveform: Path) -> Callable[[Floats], Floats]:
-    """A recording (S,) at the voice's rate -> the waveform model's copy of it: samples (S,) in -1..1. `waveform`:
-    trained folder of that model, for parts that no graph holds, such as a codec's encoder."""
-    import torch  # here, because the processes that recognise import this module too and need no torch
+    """Copy synthesis of a recording (S,) at the voice's rate. `waveform`: trained folder, for parts that are not
+    exported, such as a codec's encoder."""
+    import torch  # torch; worker processes import this module
 
     from sonorant.audio.mel import MelConfig, log_mel
 

@@ -1,4 +1,4 @@
-"""An evaluation's sentences as files: what was heard in each, and sound to listen to."""
+"""Write an evaluation's transcripts and audio samples."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from sonorant.evaluation.short_texts.short_samples import write_short_texts
 from sonorant.files import atomic_folder, write_json, write_jsonl
 from sonorant.speech.runtimes import BASELINE
 
-if TYPE_CHECKING:  # the report looks up names of files here and needs no evaluation
+if TYPE_CHECKING:  # Import for types only: the report uses the file names.
     from sonorant.evaluation.evaluation import Evaluation
     from sonorant.evaluation.renderings import Renderings
 
 RUNTIME = BASELINE.split("/")[0]
-"""Under which every variant was heard."""
+"""Runtime used for transcription."""
 FIRST, WORST = 3, 3
-"""Sentences to listen to: the first, which nobody picked, and the worst understood of the others."""
+"""Samples kept: the first sentences, then those with the highest error rates."""
 SAMPLE_OF = {"recordings": "recording"}
-"""How a file names a kind, where that differs from the reports' name."""
+"""File name of a kind where it differs."""
 
 
 def sample_file(folder: Path, sentence: str, index: int, kind: str) -> Path:
-    """`samples/<id>.<recording | vocoder | variant>.wav` in an evaluation's `folder`, for sentence `index` (from 0)."""
-    # An id may hold slashes; its file must not leave the folder. The number keeps two ids apart that differ in such
-    # characters only.
+    """`samples/<id>.<recording | vocoder | variant>.wav` in `folder`, for sentence `index` (from 0)."""
+    # Ids may hold slashes: replace them, and add the index to keep
+    # the names unique.
     plain = "".join(character if character.isalnum() or character in "-_" else "_" for character in sentence)
     stem = plain if plain == sentence else f"{plain}-{index}"
     return folder / "samples" / f"{stem}.{SAMPLE_OF.get(kind, kind)}.wav"
 
 
 def write_samples(out: Path, evaluation: Evaluation) -> None:
-    """Write `sentences.jsonl`, `short_texts.jsonl` and samples of both into the folder `out`, all or nothing."""
+    """Write `sentences.jsonl`, `short_texts.jsonl` and samples to the folder `out` atomically."""
     renderings = evaluation.renderings
     with atomic_folder(out) as folder:
         write_jsonl(folder / "sentences.jsonl", _sentences(evaluation))
@@ -49,11 +49,10 @@ def write_samples(out: Path, evaluation: Evaluation) -> None:
 
 
 def write_family(out: Path, evaluation: Evaluation) -> None:
-    """Write what another family's report shows into the folder `out`: `family.json`, `sentences.jsonl`, few samples.
+    r"""Write `family.json`, `sentences.jsonl` and a few samples for another family's report to `out`.
 
-    `family.json`: `family`, `sentences` (how many, and a hash that tells whether families were judged on the same
-    recordings by the same recogniser), `recordings` and `copy` (their figures), `variants`: each with its figures.
-    Samples are of the first sentences, in the recording and the first variant.
+    `family.json`: `family`, `sentences` (count, and a hash of recordings and recogniser for comparability),
+    `recordings`, `copy`, `variants`. Samples: the first sentences, recording and first variant.
     """
     renderings = evaluation.renderings
     rows = _sentences(evaluation)
@@ -71,10 +70,10 @@ def family_figures(
 ) -> dict[str, Any]:
     """The content of `family.json`."""
     heard, beside = metrics["intelligibility"], metrics["naturalness"]
-    # What was heard in the recordings too: under the same ids and texts there may lie other recordings.
+    # Transcripts of the recordings detect different audio under equal ids and texts.
     judged_on = [[row["id"], row["reference"], row["transcripts"][RECORDINGS]] for row in rows]
     judge = heard[RECORDINGS]
-    if not isinstance(judge, str):  # which says why nobody judged
+    if not isinstance(judge, str):  # a string is the reason
         judge = [judge[key] for key in ("revision", "normalizer")]
     identity = json.dumps([judge, judged_on], ensure_ascii=False)
     return {
@@ -122,7 +121,7 @@ def _sentences(evaluation: Evaluation) -> list[dict[str, Any]]:
 
 
 def _timings(renderings: Renderings, index: int) -> dict[str, Any]:
-    """Of each variant: each word of a sentence as written, and the seconds at which it starts and ends."""
+    """Word timings by variant: word, start and end in seconds."""
     if renderings.untimed:
         return dict.fromkeys(renderings.variants, f"not run: {renderings.untimed}")
     return {
@@ -133,8 +132,8 @@ def _timings(renderings: Renderings, index: int) -> dict[str, Any]:
 
 
 def chosen(evaluation: Evaluation) -> list[int]:
-    """Indices of the sentences to listen to: the first ones, then those with the most wrong words over all variants.
-    The first alone if nobody heard the words."""
+    """Indices of the sample sentences: the first, then those with most word errors over all variants. Only the first
+    if nothing was transcribed."""
     words = evaluation.words
     if evaluation.not_run:
         return list(range(min(FIRST + WORST, len(words))))

@@ -1,5 +1,4 @@
-"""The evaluator is tested before it judges: a recogniser that hears words in noise, or none in speech, scores no
-voice."""
+"""Self-test before scoring: the recogniser must find no words in noise and the right words in speech."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,37 +13,36 @@ from sonorant.evaluation.recordings import score
 NOISE_CLIPS = 4
 REPEATED_CLIPS = 8
 NOISE_LEVEL = 0.1
-"""RMS of the white noise, full scale 1."""
+"""RMS of white noise, full scale 1."""
 SILENCE = 1 / 32768
-"""Full scale 1: less is nothing in a file of 16 bit."""
+"""One 16-bit step."""
 LEAST_NOISE_WER = 90.0
-"""Percent; no words are in noise, so nearly all must be missed."""
+"""Percent."""
 LEAST_SHUFFLED_WER = 80.0
-"""Percent; a sentence shares only a few short words with another."""
+"""Percent; different sentences share a few short words."""
 MOST_OWN_OF_SHUFFLED = 0.5
-"""A recording must fit its own text at least twice as well as another's."""
+"""Maximum ratio of a recording's error on its own text to that on another's."""
 LEAST_PLANTED_WER = 50.0
-"""Percent, of one sentence, where one word heard by chance counts much; real speech scores far below."""
+"""Percent, for one sentence; a single chance word weighs much."""
 KNOWN_WITHIN = 5.0
-"""Points between the recorded and the repeated score: zero on one machine, a little on another processor."""
+"""Points; tolerance for another processor."""
 
 
 def noise_clips(recordings: Sequence[Clip]) -> list[Clip]:
-    """White noise as long as the first recordings, the same each time."""
+    """White noise as long as the first recordings, with a fixed seed."""
     random = np.random.default_rng(0)
     shapes = [(clip.samples.shape, clip.rate) for clip in recordings[:NOISE_CLIPS]]
     return [Clip((random.standard_normal(shape) * NOISE_LEVEL).astype(np.float32), rate) for shape, rate in shapes]
 
 
 def planted_clips(clip: Clip) -> list[Clip]:
-    """Silence and noise in place of one rendering: what an evaluator would be fed that lost a variant's sound."""
+    """Silence and noise in place of one rendering: simulates lost sound."""
     return [Clip(np.zeros_like(clip.samples), clip.rate), *noise_clips([clip])]
 
 
 def check_planted(reference: str, heard: Mapping[str, Sequence[str]], normalizer: Normalizer) -> dict[str, Any]:
-    """Nothing may be heard in `planted_clips` in place of one sentence of each kind; returns the lowest error rate.
-    `reference`: what that sentence says; `heard`: for each kind, what was heard in each planted clip. Raises
-    SonorantError naming the kind in which words were heard all the same."""
+    """Check that `planted_clips` yield no words for any kind; returns the lowest error rate. `heard`: transcripts by
+    kind. Raises SonorantError naming the kind that failed."""
     found = {kind: score([reference] * len(texts), texts, normalizer).wer for kind, texts in heard.items()}
     for kind, wer in found.items():
         _require(
@@ -59,7 +57,7 @@ def check_planted(reference: str, heard: Mapping[str, Sequence[str]], normalizer
 
 
 def check_sound(kind: str, clips: Sequence[Clip]) -> None:
-    """Raises SonorantError if most clips of a kind that everything is compared with hold nothing but silence."""
+    """Raises SonorantError if most clips of a reference kind are silent."""
     silent = sum(float(np.abs(clip.samples).max(initial=0.0)) < SILENCE for clip in clips)
     _require(
         2 * silent <= len(clips), f"{silent} of {len(clips)} clips of {kind} are silent; nothing can be judged by them"
@@ -67,8 +65,8 @@ def check_sound(kind: str, clips: Sequence[Clip]) -> None:
 
 
 def check_texts(references: Sequence[str], transcripts: Sequence[str], normalizer: Normalizer) -> dict[str, Any]:
-    """Recordings must fit their own texts, and not those of the sentence after; returns both error rates in percent.
-    Needs no recogniser, so it comes first. Raises SonorantError if a limit is not kept."""
+    """Check that recordings fit their own texts and not those of the next sentence; returns both error rates in
+    percent. Needs no recogniser. Raises SonorantError if a limit is exceeded."""
     own = score(references, transcripts, normalizer).wer
     if len(references) < 2:
         return {"own_wer": round(own, 3), "shuffled_wer": "not run: needs two sentences"}
@@ -93,12 +91,10 @@ def check_ears(
     repeated: Sequence[str],
     normalizer: Normalizer,
 ) -> dict[str, Any]:
-    """The recogniser must hear nothing in noise, and in recordings what it heard before; returns the error rates in
-    percent.
+    r"""Check that noise yields no words and recordings the same words again; returns the error rates in percent.
 
-    `references`, `transcripts`: what the recordings say, and what `recognize_recordings` heard in them; `noise`: what
-    was heard in each of `noise_clips`; `repeated`: in the first `REPEATED_CLIPS` recordings this time. Raises
-    SonorantError naming the first check that fails.
+    `transcripts`: from `recognize_recordings`; `noise`: of `noise_clips`; `repeated`: of the first `REPEATED_CLIPS`
+    recordings. Raises SonorantError naming the failed check.
     """
     in_noise = score(references[: len(noise)], noise, normalizer).wer
     _require(

@@ -1,4 +1,4 @@
-"""A voice of several speakers, judged speaker by speaker: it may be good as one and babble as another."""
+"""Per-speaker figures of a multi-speaker voice."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -12,17 +12,17 @@ from sonorant.evaluation.words import JudgedWords, intelligibility
 
 
 def trained_speakers(utterances: Iterable[Utterance]) -> list[str]:
-    """Everyone whom the training split has, in order: those that the voice can speak as."""
+    """Sorted speakers of the training split."""
     return sorted({utterance.speaker for utterance in utterances if utterance.split == "train"})
 
 
 def by_speaker(
     words: JudgedWords, sound: JudgedSound, renderings: Renderings, trained: Iterable[str]
 ) -> list[dict[str, Any]]:
-    """A row for each speaker, of `trained` or judged: `speaker` and `sentences`.
+    r"""One row for each trained or evaluated speaker: `speaker` and `sentences`.
 
-    Where there are several, each row also has the sections `intelligibility`, `naturalness` and `decoding`, over that
-    speaker's sentences alone, or null if none was judged. `decoding` is empty in a family that does not decode.
+    With several speakers also `intelligibility`, `naturalness` and `decoding` over that speaker's sentences, or null
+    without any.
     """
     names = sorted({*trained, *sound.speakers})
     rows = []
@@ -40,7 +40,7 @@ def by_speaker(
 
 
 def _understood(words: JudgedWords, own: Any, resamples: int) -> dict[str, Any]:
-    """Error rates of one speaker's sentences; `own`: which they are, bool (S,)."""
-    if not words.counts:  # nobody listened: the figures say why
+    """Error rates of one speaker; `own`: sentence mask (S,)."""
+    if not words.counts:  # the figures hold the reason
         return words.figures
     return intelligibility({kind: counts.of(own) for kind, counts in words.counts.items()}, resamples, {})

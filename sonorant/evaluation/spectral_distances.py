@@ -1,5 +1,5 @@
-"""How far one rendering of a sentence lies from another: spectrum, pitch, length. `T` frames of 10 ms, `C` cepstral
-coefficients, `P` aligned pairs of frames."""
+"""Spectral, pitch and length distances between two renderings. `T` 10 ms frames, `C` cepstral coefficients, `P`
+aligned pairs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,38 +15,34 @@ from sonorant.evaluation.analysis import SPEECH_DB, Analysis, analyse
 
 @dataclass(frozen=True)
 class Distance:
-    """Sums over the aligned speech frames of one sentence, so that a corpus weighs its frames alike."""
+    """Sums over aligned speech frames of a sentence."""
 
     pairs: int
-    """Aligned pairs of frames."""
     distortion: float
-    """Sum of mel-cepstral distortion, dB."""
+    """Mel-cepstral distortion, dB."""
     log_mel: float
-    """Sum of the distance between log-mel envelopes, dB."""
+    """Log-mel distance, dB."""
     voiced_pairs: int
     """Pairs voiced on both sides."""
     squared_cents: float
-    """Sum of squared pitch differences over them, cents squared."""
+    """Over voiced pairs, cents squared."""
     voicing_errors: int
     """Pairs voiced on one side only."""
     seconds: float
-    """Length."""
     reference_seconds: float
-    """Length of the reference."""
 
 
 def distance(samples: NDArray[np.floating], reference: NDArray[np.floating], rate: int) -> Distance:
-    """Compare two renderings (S,) at `rate` Hz, aligned by dynamic time warping."""
+    """Compare renderings (S,) at `rate` Hz, aligned by dynamic time warping."""
     ours, theirs = analyse(samples, rate), analyse(reference, rate)
     return measure_distance(ours, theirs, *align_sounds(ours, theirs))
 
 
 def measure_distance(ours: Analysis, theirs: Analysis, i: Ints, j: Ints) -> Distance:
-    """Compare two analysed renderings along a path, indices (P,) into each one's frames.
+    r"""Compare along a path: indices (P,) into each side's frames.
 
     Mel-cepstral distortion: Kubichek, "Mel-cepstral distance measure for objective speech quality assessment", PACRIM
-    1993. Log-mel distance: root mean square over the mel axis, loudness included. Pitch differences count where both
-    are voiced.
+    1993. Log-mel distance: RMS over the mel axis, with loudness.
     """
     speech = theirs.level[j] >= theirs.level.max() - SPEECH_DB
     i, j = i[speech], j[speech]
@@ -85,13 +81,13 @@ def summarize(distances: Sequence[Distance]) -> dict[str, Any]:
 
 
 def align_sounds(ours: Analysis, theirs: Analysis) -> tuple[Ints, Ints]:
-    """The path (P,) on which their spectral envelopes are nearest."""
+    """Alignment path (P,) of the spectral envelopes."""
     return align(cdist(ours.cepstra_TC, theirs.cepstra_TC))
 
 
 def align(cost: Doubles) -> tuple[Ints, Ints]:
-    """The cheapest monotonic path through cost (A, B) from corner to corner, as indices (P,) into each side. Dynamic
-    time warping (Sakoe and Chiba 1978), steps of one on either side or both; a diagonal of the table at a time."""
+    """Dynamic time warping (Sakoe and Chiba 1978): cheapest monotonic path through cost (A, B), as indices (P,) into
+    each side. Vectorised by diagonals."""
     rows, columns = cost.shape
     total = np.full((rows + 1, columns + 1), np.inf)
     total[0, 0] = 0.0

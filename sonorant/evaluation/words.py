@@ -1,4 +1,4 @@
-"""The words that the recogniser hears in all that was spoken, their error rates, and the recogniser's own test."""
+"""Transcribe all renderings, count word errors and run the recogniser's self-test."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,16 +25,15 @@ from sonorant.evaluation.self_test import (
 
 @dataclass(frozen=True, kw_only=True)
 class JudgedWords:
-    """What was understood of all renderings."""
+    """Transcription results of all renderings."""
 
     transcripts: dict[str, tuple[str, ...]]
-    """By kind, one a sentence; empty if the recogniser did not run."""
+    """By kind, one per sentence; empty if the recogniser did not run."""
     counts: dict[str, ErrorCounts]
-    """Errors of the same."""
     figures: dict[str, Any]
-    """Error rates by kind, or `not run: <why>` in their place."""
+    """Error rates by kind, or `not run: <why>`."""
     tested: dict[str, Any]
-    """What the test of the recogniser found; its `passed` says why where none was run."""
+    """Self-test results; `passed` holds the reason if it did not run."""
 
 
 def judge_words(
@@ -46,11 +45,8 @@ def judge_words(
     recognizer: str,
     resamples: int,
 ) -> JudgedWords:
-    """Recognise the renderings of the `sentences` and count errors, if the recogniser has their language.
-
-    `utterances`: all of the corpus, whose folder is `corpus`. Raises SonorantError if a sound is missing or the
-    recogniser fails its test.
-    """
+    """Transcribe the `sentences` and count errors, if the recogniser supports the language. Raises SonorantError if
+    a sound is missing or the self-test fails."""
     if known.not_run:
         _check_sounds(renderings)
         tested = {"passed": known.not_run, "sentences": len(known.ids)}
@@ -74,7 +70,7 @@ def _check_sounds(renderings: Renderings) -> None:
 def _beside(
     known: RecognizedRecordings, sentences: Sequence[Utterance], utterances: Sequence[Utterance]
 ) -> dict[str, Any]:
-    """What stands beside every error rate: who judged, and how many sentences training reads in another take."""
+    """Recogniser, and number of sentences that training has in another take."""
     read = read_in_training(utterances)
     return {
         "recognizer": known.recognizer,
@@ -87,7 +83,7 @@ def _beside(
 def listen(
     renderings: Renderings, repeated: list[Clip], known: RecognizedRecordings, recognizer: str, normalizer: Normalizer
 ) -> tuple[dict[str, tuple[str, ...]], dict[str, Any]]:
-    """Recognise all renderings, and what the self-test wants heard, in one go: every core stays busy to the end."""
+    """Transcribe renderings and self-test clips in one pool."""
     _check_sounds(renderings)
     spoken = {
         kind: [Clip(samples, renderings.rate) for samples in renderings.sounds[kind]] for kind in renderings.kinds
@@ -111,7 +107,7 @@ def _transcribe_groups(groups: dict[Any, list[Clip]], recognizer: str, language:
 
 
 def intelligibility(counts: dict[str, ErrorCounts], resamples: int, beside: dict[str, Any]) -> dict[str, Any]:
-    """Error rates of each kind, their distance above the recordings', and variants' above the first one's, in pairs."""
+    """Error rates by kind, and paired differences from the recordings and from the first variant."""
     summaries = {kind: summarize(count, resamples) | beside for kind, count in counts.items()}
     baseline = next(kind for kind in counts if kind not in (RECORDINGS, VOCODER))
     for kind, count in counts.items():

@@ -1,1 +1,1 @@
-"""Pages that need nothing beside them: blocks, charts, the style and the templates the report and the corpus share."""
+"""Self-contained HTML pages: blocks, charts, style and templates."""

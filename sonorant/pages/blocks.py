@@ -1,4 +1,4 @@
-"""What a page is put together from: each block holds plain text and figures, its template turns them into HTML."""
+"""Page blocks of plain text and figures, rendered by templates."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,48 +10,46 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 POLICY = (
     "default-src 'none'; img-src data:; media-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 )
-"""Makes the browser itself refuse scripts and every address outside the file."""
+"""Blocks scripts and external addresses in the browser."""
 
 
 @dataclass(frozen=True)
 class Badge:
-    """A short verdict. The kind gives its colour; the words say it too."""
+    """A coloured verdict with words."""
 
     words: str
     kind: Literal["good", "bad", "none"]
 
 
 Cell = str | Badge | None
-"""A table's cell; None is shown as a dash."""
+"""Table cell; None is shown as a dash."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Block:
-    """A part of a page."""
-
     template: ClassVar[str]
 
 
 Part = str | Block
-"""A string is a remark in small type."""
+"""Strings are remarks in small type."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Table(Block):
-    """A table that scrolls by itself where the window is narrow. A row's first cell is its name."""
+    """A scrollable table; the first cell of a row is its name."""
 
     template = "table.html"
     caption: str
     head: Sequence[str]
     rows: Sequence[Sequence[Cell]]
-    """The last cell of a row shorter than the head spans the remaining columns."""
+    """A short row's last cell spans the remaining columns."""
     prose: Sequence[str] = ()
-    """Columns that hold words, not figures."""
+    """Text columns."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fold(Block):
-    """Parts behind a line that opens them, without a script."""
+    """Parts folded under a title, without a script."""
 
     template = "fold.html"
     summary: str
@@ -60,7 +58,7 @@ class Fold(Block):
 
 @dataclass(frozen=True, kw_only=True)
 class Group(Block):
-    """Parts under a heading of their own within a section."""
+    """Parts under a subheading."""
 
     template = "group.html"
     title: str
@@ -69,7 +67,7 @@ class Group(Block):
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """A part of the page that the contents link to."""
+    """A linked part of the page."""
 
     anchor: str
     title: str
@@ -77,7 +75,7 @@ class Section:
 
 
 def not_run(caption: str, absent: Iterable[tuple[str, str]]) -> list[Part]:
-    """A folded table of (name, why it has no figures), a row for each reason; nothing if there are no names."""
+    """A folded table of (name, reason) grouped by reason; empty without names."""
     names: dict[str, list[str]] = {}
     for name, why in absent:
         names.setdefault(why, []).append(name)
@@ -89,7 +87,7 @@ def not_run(caption: str, absent: Iterable[tuple[str, str]]) -> list[Part]:
 
 
 def render(package: str, template: str, **values: Any) -> str:
-    """The HTML of a template of `package`, or of this one, with everything from outside escaped."""
+    """Render a template of `package` or of this one, with all values escaped."""
     return _environment(package).get_template(template).render(policy=POLICY, **values)
 
 

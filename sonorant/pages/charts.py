@@ -1,4 +1,4 @@
-"""Charts as inline SVG: bars, columns, intervals, lines, points. Readable on a phone; they follow light and dark."""
+"""Charts as inline SVG, for light and dark mode and phones."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -16,9 +16,9 @@ WIDTH = 360.0
 BINS = 40
 """Columns of a histogram."""
 ROW = 38.0
-"""Height of a row of bars or intervals: its name above, its mark below."""
+"""Height of a row: name above, mark below."""
 LEFT, TOP, RIGHT, BOTTOM = 38.0, 26.0, WIDTH - 16, 190.0
-"""Ends of the area between the axes of a chart that has two."""
+"""Plot area between two axes."""
 
 
 class Shape(NamedTuple):
@@ -40,7 +40,7 @@ class Chart:
 
 @dataclass(frozen=True, kw_only=True)
 class Charts(Block):
-    """Charts side by side where there is room."""
+    """Charts side by side if space allows."""
 
     template = "charts.html"
     charts: Sequence[Chart]
@@ -48,28 +48,28 @@ class Charts(Block):
 
 @dataclass(frozen=True, kw_only=True)
 class ChartRow:
-    """One bar or one interval."""
+    """One bar or interval."""
 
     name: str
     value: float
     low: float | None = None
     high: float | None = None
     said: str
-    """The figure in words, at the row's right end."""
+    """Value as text, at the right."""
     strong: bool = False
-    """Whether the row is the one to look at."""
+    """Highlighted."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChartLine:
-    """One curve: points (x, y) by rising x; a y that is NaN interrupts it."""
+    """One curve: points (x, y) by rising x; NaN interrupts it."""
 
     name: str
     points: tuple[tuple[float, float], ...]
 
 
 def bars(title: str, rows: Sequence[ChartRow]) -> Chart:
-    """A bar from zero for each row, with a whisker to `high` where there is one."""
+    """Bars from zero, with a whisker to `high` if set."""
     scale = WIDTH / max([row.high or row.value for row in rows] + [1e-12])
     shapes: list[Shape] = []
     for place, row in enumerate(rows):
@@ -81,7 +81,7 @@ def bars(title: str, rows: Sequence[ChartRow]) -> Chart:
 
 
 def intervals(title: str, unit: str, rows: Sequence[ChartRow], start: float = 0.0) -> Chart:
-    """A dot with its interval for each row, over one axis that begins at `start` or below."""
+    """Dots with intervals over one axis from `start` or below."""
     low = min([start] + [row.value if row.low is None else row.low for row in rows])
     ticks = _ticks(low, max(row.value if row.high is None else row.high for row in rows))
     across, floor = _scale(ticks, 10, WIDTH - 10), len(rows) * ROW
@@ -98,7 +98,7 @@ def intervals(title: str, unit: str, rows: Sequence[ChartRow], start: float = 0.
 
 
 def lines(title: str, unit: str, curves: Sequence[ChartLine]) -> Chart:
-    """Curves over one axis of x in `unit`; y is logarithmic where every value is above zero."""
+    """Curves over x in `unit`; y is logarithmic if all values are positive."""
     xs, ys = zip(*(point for curve in curves for point in curve.points if not math.isnan(point[1])), strict=True)
     logarithmic, x_ticks = min(ys) > 0, _ticks(min(xs), max(xs))
     y_ticks = (_decades if logarithmic else _ticks)(min(ys), max(ys))
@@ -124,7 +124,7 @@ def points(
     measured: Sequence[tuple[float, float, float, float]],
     line: Sequence[tuple[float, float]] = (),
 ) -> Chart:
-    """Measured points (x, y, low, high), each with its interval, and a line past them; x from zero, in `unit`."""
+    """Points (x, y, low, high) with intervals and a line; x from zero, in `unit`."""
     ys = [y for _, *ends in measured for y in ends] + [y for _, y in line]
     x_ticks, y_ticks = _ticks(0, max([x for x, *_ in measured] + [x for x, _ in line])), _ticks(min(ys), max(ys))
     across, up = _scale(x_ticks, LEFT, RIGHT), _scale(y_ticks, BOTTOM, TOP)
@@ -143,7 +143,7 @@ def points(
 def columns(
     title: str, unit: str, counts: Sequence[int], labels: Sequence[tuple[float, str]], logarithmic: bool = False
 ) -> Chart:
-    """A column for each count. `labels`: words below the axis, by their place in 0..len(counts)."""
+    """One column per count. `labels`: text by position in 0..len(counts)."""
     most, wide = max([*counts, 1]), (RIGHT - LEFT) / max(len(counts), 1)
     ticks = [0.5, *_decades(1, most)] if logarithmic else _ticks(0, most)
     up = _rising(ticks, logarithmic)
@@ -157,7 +157,7 @@ def columns(
 
 
 def histogram(title: str, unit: str, values: Doubles) -> Chart:
-    """How often values (N,), at least one, occur, in columns of one width."""
+    """Histogram of values (N,), N >= 1."""
     counts, edges = np.histogram(values, bins=BINS)
     form = "{:,.0f}" if np.abs(edges).max() >= 1000 else "{:.3g}"
     labels = [(float(place), form.format(edges[place])) for place in range(0, BINS + 1, BINS // 4)]
@@ -165,18 +165,18 @@ def histogram(title: str, unit: str, values: Doubles) -> Chart:
 
 
 def _grid(ticks: Sequence[float], up: Callable[[float], float]) -> list[Shape]:
-    """Horizontal rules with their values."""
+    """Horizontal rules with values."""
     rules = [_rule("grid", LEFT, up(tick), RIGHT, up(tick)) for tick in ticks]
     return rules + [_text(_said(tick), LEFT - 5, up(tick) + 4, "end") for tick in ticks]
 
 
 def _scale(ticks: Sequence[float], start: float, end: float) -> Callable[[float], float]:
-    """From a value between the first and the last tick to a place between `start` and `end`."""
+    """Map the ticks' range to `start`..`end`."""
     return lambda value: start + (end - start) * (value - ticks[0]) / (ticks[-1] - ticks[0])
 
 
 def _rising(ticks: Sequence[float], logarithmic: bool) -> Callable[[float], float]:
-    """From a value to its height, between the first and the last tick."""
+    """Map the ticks' range to heights."""
     if not logarithmic:
         return _scale(ticks, BOTTOM, TOP)
     up = _scale([math.log10(tick) for tick in ticks], BOTTOM, TOP)
@@ -212,7 +212,7 @@ def _n(value: float) -> str:
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """Five or so round numbers around low..high, at least two."""
+    """About five round numbers around low..high, at least two."""
     span = (high - low) or abs(high) or 1.0
     power = 10.0 ** math.floor(math.log10(span / 4))
     step = next(power * factor for factor in (1, 2, 5, 10) if span / (power * factor) <= 5)
@@ -221,7 +221,7 @@ def _ticks(low: float, high: float) -> list[float]:
 
 
 def _decades(low: float, high: float) -> list[float]:
-    """1, 2, 5 times powers of ten around low..high, at least two; only the powers where that would be many."""
+    """1, 2, 5 times powers of ten around low..high, at least two; only powers for wide ranges."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 2)
     for factors in ((1, 2, 5), (1,)):
         every = [10.0**power * factor for power in powers for factor in factors]

@@ -1,8 +1,6 @@
-"""An HTTP server for a page of this machine alone, which the review and the listening test share; the demo page takes
-its headers.
+r"""HTTP server for local pages.
 
-It listens on loopback and refuses what another site's page could make the browser send: a foreign Host (DNS
-rebinding), a foreign Origin, a body that is not JSON.
+Listens on loopback and rejects cross-site requests: foreign Host (DNS rebinding), foreign Origin, non-JSON bodies.
 """
 
 import errno
@@ -32,10 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 class LocalServer(ThreadingHTTPServer):
-    """Answers each request on a thread of its own. `port` 0 takes any free one.
-
-    Raises SonorantError if the port is taken or not allowed.
-    """
+    """One thread per request. `port` 0 takes any free one. Raises SonorantError if the port is taken or not allowed."""
 
     daemon_threads = True
 
@@ -51,7 +46,7 @@ class LocalServer(ThreadingHTTPServer):
         self.hosts = {f"{name}:{self.server_port}" for name in (ADDRESS, "localhost")}
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Log errors; a client that disconnected is not one."""
+        """Log errors other than disconnects."""
         if isinstance(sys.exception(), (ConnectionError, TimeoutError)):
             _log.info("a client disconnected")
         else:
@@ -63,16 +58,16 @@ class LocalServer(ThreadingHTTPServer):
 
 
 class LocalRequest(BaseHTTPRequestHandler):
-    """One request on a connection of its own."""
+    """One request per connection."""
 
     server: LocalServer
     server_version = "Sonorant"
     sys_version = ""
     timeout = 30.0
-    """Seconds a client may take to send or to receive."""
+    """Seconds for sending or receiving."""
 
     def is_own(self) -> bool:
-        """Whether the request comes from the page itself; refuse it if not."""
+        """Whether the request is same-origin; sends a refusal if not."""
         host, origin = self.headers.get("Host"), self.headers.get("Origin")
         if host in self.server.hosts and origin in (None, f"http://{host}"):
             return True
@@ -80,7 +75,7 @@ class LocalRequest(BaseHTTPRequestHandler):
         return False
 
     def read_json(self, most: int) -> tuple[bool, Any]:
-        """Read a JSON body of at most so many bytes: (True, its value), or (False, None) if it was refused."""
+        """Read a JSON body of at most `most` bytes: (True, value), or (False, None) if refused."""
         length = self.headers.get("Content-Length", "")
         if self.headers.get_content_type() != "application/json":
             self.refuse(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "the request must be application/json")
@@ -104,12 +99,12 @@ class LocalRequest(BaseHTTPRequestHandler):
         self.send(status, as_json(value), "application/json")
 
     def send(self, status: HTTPStatus, body: bytes, kind: str, **more: str) -> None:
-        """Send a whole answer; `more` headers are written with _ for -."""
+        """Send a response; `more`: headers with _ for -."""
         self.send_head(status, kind, len(body), **more)
         self.wfile.write(body)
 
     def send_range(self, body: bytes, kind: str) -> None:
-        """Send the part that is asked for (RFC 9110, section 14; one range), so that a player can seek."""
+        """Send the requested range (RFC 9110, section 14; one range), so players can seek."""
         asked = _RANGE.fullmatch(self.headers.get("Range", ""))
         if asked is None or not (asked[1] or asked[2]) or len(asked[0]) > 40:
             self.send(HTTPStatus.OK, body, kind, Accept_Ranges="bytes")
@@ -133,10 +128,10 @@ class LocalRequest(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        """Write requests to the log, not to the terminal."""
+        """Log requests, not to the terminal."""
         _log.info(format, *arguments)
 
 
 def as_json(value: dict[str, Any]) -> bytes:
-    """ASCII, which can hold anything that was in a request, even half a surrogate pair."""
+    """ASCII JSON; also encodes lone surrogates."""
     return json.dumps(value, allow_nan=False).encode()

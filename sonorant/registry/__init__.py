@@ -1,4 +1,4 @@
-"""Register voices as versions of a model in the MLflow registry, and decide which of them is the champion."""
+"""Register voices in the MLflow model registry and promote one to champion."""
 
 from sonorant.registry.aliases import RolledBack, rollback
 from sonorant.registry.content import find_version

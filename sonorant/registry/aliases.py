@@ -1,5 +1,5 @@
-"""The aliases `challenger`, `champion` and `previous`. MLflow moves one alias at a time, so a move is first noted on
-the model; if this process is killed, the next one finishes it."""
+"""Aliases `challenger`, `champion` and `previous`. MLflow moves one alias at a time, so a tag on the model records
+the whole move first; after a crash the next process completes it."""
 
 import dataclasses
 import json
@@ -15,30 +15,28 @@ from sonorant.registry.tracking.mlflow_store import DEFAULT_DATABASE, Store, ans
 
 NEWEST, BEST, FORMER = "challenger", "champion", "previous"
 MOVE_TAG = "alias_move"
-"""Tag of the registered model while aliases move: the move."""
+"""Tag of the registered model: the pending move."""
 GONE_TAG, BACK_TAG = "rolled_back", "returned"
-"""Tags of versions: when, why and for which other version one was rolled back or returned."""
+"""Tags of versions: time, reason and the other version of a rollback."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Move:
-    """A move of the alias `champion` from one version to another."""
-
     action: Literal["promote", "rollback"]
     champion: int
-    """The version that becomes `champion`."""
+    """New champion."""
     previous: int | None
-    """The version that was `champion` and becomes `previous`; None = there was none."""
+    """Champion before, which becomes `previous`; None = there was none."""
     time: str
     """UTC, ISO 8601."""
     reason: str = ""
-    """Why, if a person gave a reason."""
+    """Optional, given by a person."""
 
 
 @contextmanager
 def registry() -> Iterator[Store]:
-    """The store, for one process of this folder at a time. Another clone of the project on the same MLflow is not held
-    back: whoever writes looks again just before. Raises as `sonorant.registry.tracking.mlflow_store.answering`."""
+    """The store, locked for this folder. Other clones can write to the same MLflow, so writers check again before
+    writing. Raises as `sonorant.registry.tracking.mlflow_store.answering`."""
     with answering("registry") as store, _one_at_a_time():
         yield store
 
@@ -48,33 +46,33 @@ def _one_at_a_time() -> AbstractContextManager[None]:
 
 
 def now() -> str:
-    """The time for a record: UTC, ISO 8601, to the second."""
+    """UTC, ISO 8601, in seconds."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def named(version: int | None) -> str:
-    """What `champion` is, in words."""
+    """The champion in words."""
     return "no version" if version is None else f"version {version}"
 
 
 def all_versions(store: Store, model: str) -> dict[int, Any]:
-    """Versions by number; empty if there is no such model."""
+    """Versions by number; empty for an unknown model."""
     return {int(version.version): version for version in store.client.search_model_versions(f"name='{model}'")}
 
 
 def read_aliases(store: Store, model: str) -> dict[str, int]:
-    """Aliases of an existing model, by name."""
+    """Aliases of an existing model."""
     return {name: int(version) for name, version in store.client.get_registered_model(model).aliases.items()}
 
 
 def begin(store: Store, model: str, move: Move) -> None:
-    """Move the aliases and record a rollback on both versions."""
+    """Move the aliases; record a rollback on both versions."""
     store.client.set_registered_model_tag(model, MOVE_TAG, json.dumps(dataclasses.asdict(move)))
     _carry_out(store, model, move)
 
 
 def finish(store: Store, model: str) -> Move | None:
-    """Finish an interrupted move and return it. The model must exist."""
+    """Complete and return an interrupted move. The model must exist."""
     noted = store.client.get_registered_model(model).tags.get(MOVE_TAG)
     if not noted:
         return None
@@ -84,7 +82,7 @@ def finish(store: Store, model: str) -> Move | None:
 
 
 def _carry_out(store: Store, model: str, move: Move) -> None:
-    """Every step can be repeated with the same result."""
+    """Idempotent."""
     client, because = store.client, f": {move.reason}" if move.reason else ""
     if move.action == "rollback":
         gone, back = f"{move.time} to version {move.champion}", f"{move.time} from version {move.previous}"
@@ -97,7 +95,7 @@ def _carry_out(store: Store, model: str, move: Move) -> None:
         client.set_registered_model_alias(model, FORMER, str(move.previous))
     try:
         client.delete_registered_model_tag(model, MOVE_TAG)
-    except Exception:  # the answer may be lost where the work is done: a rollback that is repeated then would undo it
+    except Exception:  # The write may have succeeded without an answer; repeating a rollback would undo it.
         if MOVE_TAG in client.get_registered_model(model).tags:
             raise
 
@@ -106,30 +104,29 @@ def _carry_out(store: Store, model: str, move: Move) -> None:
 class RolledBack:
     name: str
     champion: int
-    """The version that is `champion` again."""
+    """The restored version."""
     previous: int
-    """The version that was `champion`, now `previous`."""
+    """The version rolled back."""
     finished: bool
-    """True: this only finished a rollback that had been interrupted."""
+    """True if this call only completed an interrupted rollback."""
 
     def says(self) -> str:
-        """One line for a person."""
         line = f"models:/{self.name}/{self.champion} is {BEST} again; version {self.previous} is {FORMER}"
         return line + (" (finished a rollback that had been interrupted)" if self.finished else "")
 
 
 def rollback(model: str, reason: str = "") -> RolledBack:
-    """Swap `champion` and `previous`; when and why is recorded on both versions.
+    r"""Swap `champion` and `previous`; record time and reason on both.
 
-    Twice in a row restores the first state. The next call finishes an interrupted rollback instead of undoing it. A
-    version that was rolled back is promoted again only by name. Raises SonorantError if there is nothing to return to,
-    or if `champion` moves while this waits for another process; TrackingUnavailable if MLflow does not answer.
+    A second call swaps back, unless it completes an interrupted one. Versions rolled back are promoted again only by
+    number. Raises SonorantError without a previous version or if `champion` moves while waiting for the lock;
+    TrackingUnavailable if MLflow does not answer.
     """
     with answering("registry") as store:
         versions = all_versions(store, model)
         if not versions:
             raise SonorantError(f"models:/{model}: has no versions; register a voice first")
-        seen = _reigning(store, model)  # before the lock: a promotion that it waits for is not what is to be undone
+        seen = _reigning(store, model)  # before the lock, so that a promotion that held it is not undone
         with _one_at_a_time():
             begun = finish(store, model)
             if begun and begun.action == "rollback" and begun.previous is not None:
@@ -151,7 +148,7 @@ def rollback(model: str, reason: str = "") -> RolledBack:
 
 
 def _reigning(store: Store, model: str) -> int | None:
-    """The champion that the caller knows of: while a move is under way or was cut off, the one before it."""
+    """The champion the caller sees: during a move, the one before."""
     found = store.client.get_registered_model(model)
     if noted := found.tags.get(MOVE_TAG):
         return Move(**json.loads(noted)).previous

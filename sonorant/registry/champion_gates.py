@@ -1,4 +1,4 @@
-"""The gates that compare a voice with the champion, sentence by sentence where there are sentences."""
+"""Gates that compare a voice with the champion, paired by sentence where possible."""
 
 import numpy as np
 
@@ -10,12 +10,11 @@ from sonorant.registry.verdict_evidence import Evidence
 from sonorant.training.intervals import bootstrap, check_enough, rate
 
 ROUNDING = 0.001
-"""Points by which a figure may differ from its sentences: it is kept to three digits."""
+"""Tolerance in points: figures have three digits."""
 HINT = "judge it again on these sentences and register its figures (docs/deploy.md), or promote with --without-champion"
 
 
 def judge_beside(voice: Evidence, champion: Evidence, config: PromoteConfig) -> tuple[Gate, ...]:
-    """The gates that compare with the champion."""
     gates = {
         "wer_above_champion": (_wer_above_champion, config.max_wer_above_champion),
         "latency_over_champion": (_latency_over_champion, config.max_latency_over_champion),
@@ -57,7 +56,7 @@ def _check_same_judge(voice: Evidence, champion: Evidence) -> None:
 
 
 def _check_judged_whole(version: Evidence, figure: float | None) -> None:
-    """Figures are registered before sentences: cut off in between, a version judged again has new ones beside old."""
+    """A crash between registering figures and sentences leaves the two inconsistent."""
     heard = rate(version.word_errors(), version.words())
     if figure is None or abs(heard - figure) > ROUNDING:
         raise SonorantError(

@@ -1,4 +1,4 @@
-"""Which version of a model a bundle is: the one that was registered with the same content."""
+"""Find a bundle's version by a hash of its content."""
 
 import dataclasses
 from pathlib import Path
@@ -10,31 +10,30 @@ from sonorant.registry.tracking.mlflow_store import Store, answering
 from sonorant.speech.bundle import Bundle, content_hash, read_bundle
 
 HASH_TAG = "bundle_sha256"
-"""Tag of a version: the hash of its bundle's content."""
+"""Version tag with the content hash."""
 
 
 def content_of(voice: Bundle) -> str:
-    """Hash of what makes it this version: all but the measurements."""
+    """Hash of the bundle without its measurements."""
     choice = {key: value for key, value in voice.description.choice.items() if key in ("variant", "runtime")}
     return content_hash(dataclasses.replace(voice, description=dataclasses.replace(voice.description, choice=choice)))
 
 
 def still_holds(bundle: Path, content: str) -> bool:
-    """Whether the folder holds a bundle with this content."""
     try:
         return content_of(read_bundle(bundle)) == content
-    except SonorantError:  # half of it is written
+    except SonorantError:  # partly written
         return False
 
 
 def versions_of(store: Store, model: str, content: str) -> list[Any]:
-    """Versions of a bundle with this content, the first one first."""
+    """Versions with this content, oldest first."""
     versions = all_versions(store, model)
     return [versions[key] for key in sorted(versions) if versions[key].tags.get(HASH_TAG) == content]
 
 
 def find_version(bundle: Path, model: str) -> int:
-    """Number of the version that this bundle is, which need not be the newest one.
+    r"""Number of the bundle's version, not necessarily the newest.
 
     Raises SonorantError if the bundle is damaged or not registered, TrackingUnavailable if MLflow does not answer.
     """

@@ -1,5 +1,4 @@
-"""Download a registered voice: its bundle to speak with, its trained models to fine-tune. The models are artifacts of
-the version's run, so a machine that only speaks does not download them."""
+"""Download registered voices. Trained models are artifacts of the version's run, so serving does not download them."""
 
 import re
 from collections.abc import Mapping
@@ -11,7 +10,7 @@ from sonorant.registry.tracking.mlflow_store import Store, answering
 
 
 def point_mlflow_at(store: Store) -> None:
-    """Set the process's store, for functions of mlflow that take no client."""
+    """Configure mlflow functions that take no client."""
     import mlflow
 
     mlflow.set_tracking_uri(store.uri)
@@ -19,9 +18,10 @@ def point_mlflow_at(store: Store) -> None:
 
 
 def download_bundle(uri: str, out: Path) -> Path:
-    """Download the bundle of models:/<name>@<alias> or models:/<name>/<version> to a folder below `out`; return that.
+    r"""Download the bundle of models:/<name>@<alias> or models:/<name>/<version> to a folder below `out`; return it.
 
-    Raises SonorantError if there is no such model, TrackingUnavailable if MLflow does not answer."""
+    Raises SonorantError for an unknown model, TrackingUnavailable if MLflow does not answer.
+    """
     with answering(uri) as store:
         import mlflow
 
@@ -39,8 +39,8 @@ FILES = ("weights.pt", "model.json")
 
 
 def keep_trained(store: Store, run_id: str, folders: Mapping[str, Path]) -> None:
-    """Send trained model folders, by kind, to the artifacts of a version's run, unless they are there already. One that
-    was cut off is sent anew: the last of its files says that it is whole."""
+    """Upload trained models by kind to a version's run, unless complete. The last file marks completion; partial
+    uploads restart."""
     for kind, folder in folders.items():
         present = {Path(file.path).name for file in store.client.list_artifacts(run_id, f"{FOLDER}/{kind}")}
         for name in FILES if FILES[-1] not in present else ():
@@ -48,8 +48,8 @@ def keep_trained(store: Store, run_id: str, folders: Mapping[str, Path]) -> None
 
 
 def download_trained(uri: str, kind: str, out: Path) -> Path:
-    """Download the trained model of `kind` (such as acoustic or codec) of a registered voice to a folder below `out`.
-    Returns the folder. Raises SonorantError if there is none, TrackingUnavailable if MLflow does not answer."""
+    """Download the trained model of `kind` (such as acoustic or codec) to a folder below `out`; return it. Raises
+    SonorantError if there is none, TrackingUnavailable if MLflow does not answer."""
     with answering(uri) as store:
         version = _version(store, uri)
         present = {Path(file.path).name for file in store.client.list_artifacts(version.run_id, f"{FOLDER}/{kind}")}
@@ -62,7 +62,7 @@ def download_trained(uri: str, kind: str, out: Path) -> Path:
 
 
 def version_of(uri: str) -> str:
-    """<name>/<version> of models:/<name>@<alias>, which may move to another version, or of models:/<name>/<version>.
+    r"""Resolve models:/<name>@<alias> or models:/<name>/<version> to <name>/<version>.
 
     Raises SonorantError if there is none, TrackingUnavailable if MLflow does not answer.
     """

@@ -1,4 +1,4 @@
-"""Find figures in reports/metrics.json, and the variant that a bundle ships."""
+"""Look up figures in reports/metrics.json, and a bundle's default variant."""
 
 import math
 from collections.abc import Mapping
@@ -9,21 +9,21 @@ from sonorant.errors import SonorantError
 from sonorant.speech.bundle import Bundle
 
 BESIDE = ("recordings", "vocoder")
-"""Entries of `intelligibility` and `naturalness` that are not variants of the voice."""
+"""Entries of `intelligibility` and `naturalness` that are not variants."""
 BY_VARIANT = ("intelligibility", "naturalness", "first_audio", "short_texts", "decoding", "size")
-"""Sections with an entry per variant; the others have one per candidate."""
+"""Sections by variant; the others are by candidate."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shipped:
-    """What a bundle speaks with by default."""
+    """Default voice of a bundle."""
 
     runtime: str
     """Key of `sonorant.speech.runtimes.RUNTIMES`."""
     variant: str
     """Precision of the graphs."""
     bytes: int
-    """Size of this variant's graphs."""
+    """Size of the variant's graphs."""
 
     @property
     def candidate(self) -> str:
@@ -31,7 +31,7 @@ class Shipped:
 
 
 def shipped(bundle: Bundle) -> Shipped:
-    """The choice that the stage `choose` left in the bundle; without one, the default variant under ONNX Runtime."""
+    """The choice of the stage `choose`; without one, the default variant under ONNX Runtime."""
     choice, graphs = bundle.description.choice, bundle.description.graphs
     variant = choice.get("variant") or next(iter(graphs.values())).default_variant
     size = sum(graph.variants[variant].bytes for graph in graphs.values() if variant in graph.variants)
@@ -39,7 +39,7 @@ def shipped(bundle: Bundle) -> Shipped:
 
 
 def check_judged(bundle: Bundle, metrics: Mapping[str, Any]) -> None:
-    """Raise SonorantError unless the figures were measured with the graphs of the bundle's default variant."""
+    """Raise SonorantError unless the figures belong to the graphs of the default variant."""
     variant = shipped(bundle).variant
     judged = entry(metrics, "size", variant, "sha256")
     if not isinstance(judged, Mapping):
@@ -50,7 +50,7 @@ def check_judged(bundle: Bundle, metrics: Mapping[str, Any]) -> None:
 
 
 def number(values: Any, *keys: str) -> float | None:
-    """The finite number at a path of keys; None for anything else, NaN included."""
+    """The finite number at a key path, or None."""
     value = entry(values, *keys)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         return None
@@ -58,7 +58,7 @@ def number(values: Any, *keys: str) -> float | None:
 
 
 def interval(values: Any, *keys: str) -> tuple[float, float] | None:
-    """The finite interval at a path of keys, or None."""
+    """The finite interval at a key path, or None."""
     value = entry(values, *keys)
     bounds = [number(bound) for bound in value] if isinstance(value, (list, tuple)) else []
     finite = [bound for bound in bounds if bound is not None]
@@ -66,21 +66,21 @@ def interval(values: Any, *keys: str) -> tuple[float, float] | None:
 
 
 def entry(values: Any, *keys: str) -> Any:
-    """The value at a path of keys, or None."""
+    """The value at a key path, or None."""
     for key in keys:
         values = values.get(key) if isinstance(values, Mapping) else None
     return values
 
 
 def variants(metrics: Mapping[str, Any]) -> list[str]:
-    """All variants that were judged in any way."""
+    """All evaluated variants."""
     candidates = [key for section in ("speed", "parity", "memory") for key in metrics.get(section) or {} if "/" in key]
     heard = [key for key in metrics.get("intelligibility") or {} if key not in BESIDE]
     return sorted({candidate.split("/", 1)[1] for candidate in candidates} | set(heard))
 
 
 def of_variant(metrics: Mapping[str, Any], variant: str) -> dict[str, Any]:
-    """The figures of one variant, with the same keys for every variant, so that they can be compared."""
+    """One variant's figures, under the same keys for all variants."""
     found = {section: entry(metrics, section, variant) for section in BY_VARIANT}
     for section in ("speed", "parity", "memory"):
         candidates = metrics.get(section) or {}

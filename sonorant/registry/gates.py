@@ -1,8 +1,8 @@
-"""The gates of the alias `champion` that need no other voice: tests of non-inferiority with statistics.
+r"""Promotion gates that need no champion: statistical tests of non-inferiority.
 
-A gate passes only if the far end of a two-sided 95 % interval keeps to its limit (a one-sided test at 2.5 %). So it
-fails with too few sentences to tell; below `statistics.LEAST` there is no interval. It also fails if nothing was
-measured, except for DNSMOS, an optional extra."""
+A gate passes if the far end of the two-sided 95 % interval is within the limit (one-sided 2.5 %). Too few sentences
+(`statistics.LEAST`) or missing figures fail it, except optional DNSMOS.
+"""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,31 +23,30 @@ def _wide() -> dict[str, float]:
 
 @dataclass(frozen=True, kw_only=True)
 class PromoteConfig:
-    """Section `promote` of params.yaml: what a `champion` must reach. A gate is named after its limit."""
+    """Section `promote` of params.yaml: conditions for `champion`. Gates are named after their limits."""
 
     max_wer_above_recordings: dict[str, float]
     """By family: points of word error rate above the recordings'."""
     max_rtf: dict[str, float]
-    """By family: real-time factor of the shipped variant on one thread with sentences of medium length."""
+    """By family: real-time factor, one thread, medium length."""
     naturalness_below_recordings: dict[str, NaturalnessLimits]
-    """By family: how far the voice may sound from the recordings, figure by figure."""
+    """By family: ranges of the naturalness figures."""
     max_faulty_short_texts: dict[str, float]
-    """By family: fraction of short texts in which a word may be skipped, repeated or babbled."""
+    """By family: fraction of short texts with a skipped, repeated or babbled word."""
     max_faulty_sentences: dict[str, float]
-    """By family: the same of plain sentences."""
+    """By family: the same for sentences."""
     max_runaways: float
-    """Fraction of sentences in which an autoregressive voice may run away; other families have no such gate."""
+    """Fraction of sentences in which an autoregressive voice may run away."""
     max_wer_above_recordings_of_a_speaker: dict[str, float] = field(default_factory=_wide)
-    """By family: of a voice of several speakers, points of word error rate of each above that speaker's recordings. The
-    default is for settings of before."""
+    """By family, for multi-speaker voices: points of word error rate above each speaker's recordings."""
     max_wer_above_champion: float
-    """Points of word error rate above the champion's on the same sentences."""
+    """Points of word error rate above the champion's, same sentences."""
     max_latency_over_champion: float
-    """Latency divided by the champion's, both timed in turn."""
+    """Latency relative to the champion's, timed alternately."""
     max_dnsmos_below_champion: float
     """Points of overall DNSMOS below the champion's."""
     max_size_over_champion: float
-    """Bytes of the shipped variant's graphs divided by the champion's."""
+    """Size of the graphs relative to the champion's."""
 
     def __post_init__(self) -> None:
         for name in ("max_runaways", "max_latency_over_champion", "max_size_over_champion"):
@@ -65,10 +64,10 @@ class PromoteConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class Gate:
-    """One condition of the alias `champion`, and whether it was met."""
+    """Result of one condition."""
 
     name: str
-    """That of its limit in section `promote`, without "max_"."""
+    """The limit's setting without "max_"."""
     passed: bool
     reason: str
     """One line with the figures."""
@@ -82,12 +81,11 @@ class Gate:
 
 
 def judge_alone(voice: Evidence, config: PromoteConfig) -> tuple[Gate, ...]:
-    """The gates that need no comparison."""
     return judge_candidate(voice.metrics, voice.bundle.description.family, voice.shipped.candidate, config)
 
 
 def judge_candidate(metrics: Any, family: str, candidate: str, config: PromoteConfig) -> tuple[Gate, ...]:
-    """These gates of a candidate `<runtime>/<variant>`, by metrics.json, whether or not it ships."""
+    """These gates for any candidate `<runtime>/<variant>` in metrics.json."""
     variant = candidate.split("/", 1)[1]
     wer = wer_above_recordings(metrics, variant, config.max_wer_above_recordings[family])
     sound = naturalness_below_recordings(metrics, variant, config.naturalness_below_recordings[family])
@@ -101,12 +99,12 @@ def judge_candidate(metrics: Any, family: str, candidate: str, config: PromoteCo
 
 
 def not_compared(name: str, why: str) -> Gate:
-    """A gate that failed because it could not be judged."""
+    """A failed gate: not measurable."""
     return Gate(name=name, passed=False, reason=f"not compared: {why}")
 
 
 def wer_above_recordings(metrics: Any, variant: str, limit: float) -> Gate:
-    """Words misheard beyond the recordings' own. `metrics`: those of the voice, or a row of its section `speakers`."""
+    """Word error rate above the recordings'. `metrics`: of the voice or of one speaker."""
     name, heard = "wer_above_recordings", entry(metrics, "intelligibility", variant)
     wer, own = number(heard, "wer"), interval(heard, "wer_ci95")
     above, paired = number(heard, "above_recordings", "wer"), interval(heard, "above_recordings", "wer_ci95")
@@ -123,7 +121,7 @@ def wer_above_recordings(metrics: Any, variant: str, limit: float) -> Gate:
 
 
 def naturalness_below_recordings(metrics: Any, variant: str, limits: NaturalnessLimits) -> Gate:
-    """How it sounds beside the recordings; `metrics` as in `wer_above_recordings`."""
+    """Naturalness relative to the recordings; `metrics` as in `wer_above_recordings`."""
     passed, reason = judge_naturalness(entry(metrics, "naturalness", variant), limits)
     return Gate(name="naturalness_below_recordings", passed=passed, reason=f"{variant}: {reason}")
 
@@ -139,9 +137,9 @@ def _rtf(metrics: Any, candidate: str, limit: float) -> Gate:
 
 
 def _faults(metrics: Any, variant: str, name: str, kind: str, limit: float) -> Gate:
-    """Texts of a kind in which a word was skipped, repeated or babbled, as counted by the stage `evaluate`."""
+    """Fraction of texts of a kind with a word fault."""
     figures = entry(metrics, "short_texts", variant)
-    if isinstance(figures, str) and figures.startswith("not run: "):  # for want of texts or a listener in the language
+    if isinstance(figures, str) and figures.startswith("not run: "):  # unsupported language
         return Gate(name=name, passed=True, reason=figures, limit=limit)
     found = entry(figures, kind)
     rate, bounds = number(found, "faulty_rate"), interval(found, "faulty_rate_ci95")
@@ -158,7 +156,7 @@ def _faults(metrics: Any, variant: str, name: str, kind: str, limit: float) -> G
 
 
 def _runaways(metrics: Any, variant: str, limit: float) -> Gate:
-    """First attempts that a guard had to end, as counted by the stage `evaluate`."""
+    """Fraction of first attempts stopped by a guard."""
     name, found = "runaways", entry(metrics, "decoding", variant)
     rate, bounds = number(found, "runaway_rate"), interval(found, "runaway_rate_ci95")
     runaways, sentences = number(found, "runaways"), number(found, "sentences")
@@ -173,7 +171,7 @@ def _runaways(metrics: Any, variant: str, limit: float) -> Gate:
 
 
 def _parity(metrics: Any, candidate: str) -> Gate:
-    """The result of the stage `verify` for a candidate; its limits are in section `verify`."""
+    """Result of `verify`."""
     found = entry(metrics, "parity", candidate)
     passed = entry(found, "passed")
     if not isinstance(passed, bool):
@@ -191,7 +189,7 @@ def _parity(metrics: Any, candidate: str) -> Gate:
 
 
 def points(name: str, text: str, value: float, bounds: tuple[float, float], limit: float, digits: int = 1) -> Gate:
-    """A gate on a difference; lower is better."""
+    """Gate on a difference; lower is better."""
     low, high = bounds
     reason = (
         f"{text}: {value:+.{digits}f} points (paired 95 % interval {low:+.{digits}f} to {high:+.{digits}f}; "
@@ -201,7 +199,7 @@ def points(name: str, text: str, value: float, bounds: tuple[float, float], limi
 
 
 def finding(low: float, high: float, equal: float) -> str:
-    """What an interval shows if lower is better."""
+    """Interpretation of an interval; lower is better."""
     if high < equal:
         return "better"
     return "worse" if low > equal else "no difference beyond noise"

@@ -1,5 +1,4 @@
-"""How far a voice may sound from the recordings: limits for several figures at once, each on the ends of its paired
-95 % interval."""
+"""Naturalness limits: a range for each figure's paired 95 % interval."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -10,47 +9,47 @@ from sonorant.registry.figures import entry, interval, number
 from sonorant.training.intervals import check_enough
 
 Range = tuple[float | None, float | None]
-"""Lowest and highest value; None: any."""
+"""Minimum and maximum; None: unlimited."""
 OPTIONAL = ("dnsmos_below_recordings", "speaker_below_recordings")
-"""Figures of optional extras: where they are not installed, the others decide."""
+"""Figures of optional packages; ignored if not installed."""
 
 COUNTS = (("utterances",), ("dnsmos", "utterances"))
-"""Where the numbers of sentences stand."""
+"""Key paths of sentence counts."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NaturalnessLimits:
-    """A range for each figure of `naturalness.<variant>`, which its whole 95 % interval must keep to. `docs/quality.md`
-    says what each figure means."""
+    """Allowed range of each figure in `naturalness.<variant>`; the whole 95 % interval must be inside. Figures:
+    `docs/quality.md`."""
 
     dnsmos_below_recordings: Range
     """Points of overall DNSMOS below the recordings'."""
     speaker_below_recordings: Range
-    """Cosine with recordings of other sentences, below the recordings' own."""
+    """Speaker cosine below the recordings'."""
     pitch_range_ratio: Range
-    """Range of pitch over the recordings'."""
+    """Pitch range relative to the recordings'."""
     pitch_correlation: Range
-    """Of the melody with the recording's, after alignment."""
+    """Correlation with the recording's pitch."""
     pitch_offset_cents: Range
-    """Median difference of pitch."""
+    """Median pitch difference."""
     energy_error_db: Range
-    """RMS difference of the levels after alignment, without a constant difference of loudness."""
+    """RMS level difference after removing the mean difference."""
     tempo_ratio: Range
-    """Seconds of speech in the recordings over those of the voice: above 1 it is faster."""
+    """Speaking rate relative to the recordings'; above 1 is faster."""
     tempo_unevenness: Range
-    """Standard deviation of the local tempo, octaves."""
+    """Standard deviation of local tempo, octaves."""
     pause_seconds_per_minute: Range
-    """Of pauses within a sentence, more than in the recordings."""
+    """Additional pauses inside sentences."""
     voicing_error: Range
     """Fraction of frames voiced on one side only."""
     pulses_db: Range
-    """How far pitch pulses stand out from 3 to 7 kHz, over the recordings': above 0 a buzz, below it metallic."""
+    """Pulse prominence at 3 to 7 kHz relative to the recordings': above 0 buzzy, below metallic."""
     harmonicity_db: Range
-    """Harmonics over what is between them, over the recordings'."""
+    """Harmonics-to-noise ratio relative to the recordings'."""
     noise_floor_db: Range
-    """Of the quietest moments below speech, over the recordings'."""
+    """Noise floor relative to the recordings'."""
     treble_db: Range
-    """Power above 4 kHz, over the recordings'."""
+    """Power above 4 kHz relative to the recordings'."""
 
     def __post_init__(self) -> None:
         for name, (low, high) in self.ranges().items():
@@ -58,13 +57,13 @@ class NaturalnessLimits:
                 raise ValueError(f"{name} must go from a lower to a higher value, not {low} to {high}")
 
     def ranges(self) -> dict[str, Range]:
-        """Every figure's, by its name in metrics.json."""
+        """Ranges by figure in metrics.json."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
 
 def judge_naturalness(figures: Any, limits: NaturalnessLimits) -> tuple[bool, str]:
-    """Whether every figure of a variant's `naturalness` keeps to its range, and the reason, which names those that do
-    not. A figure without a range is not looked at; an extra's may be absent."""
+    """Whether every figure is within its range, and the reason with those that are not. Figures without a range and
+    missing optional ones are skipped."""
     within: list[str] = []
     beyond: list[str] = []
     missing: list[str] = []

@@ -1,4 +1,4 @@
-"""Decide whether a registered voice becomes `champion`: ask the gates, record their verdict, move the aliases."""
+"""Promote a registered voice to `champion`: check the gates, record the verdict, move the aliases."""
 
 import dataclasses
 import tempfile
@@ -35,17 +35,17 @@ GATE_TAG, VERDICT_TAG = "gate.", "verdict"
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """The gates' results for a version, and what followed."""
+    """Gate results of a version and their consequence."""
 
     name: str
     version: int
     gates: tuple[Gate, ...]
     champion: int | None
-    """The version that was `champion` before, if it is another one."""
+    """Former champion, if another version."""
     reigning: bool
-    """Whether the version already was `champion`; then nothing moves."""
+    """Whether the version is already `champion`; then nothing moves."""
     without_champion: str
-    """Why a person wanted no comparison with the champion; empty = compared."""
+    """Reason to skip the comparison; empty = compared."""
     time: str
     """UTC, ISO 8601."""
 
@@ -66,7 +66,7 @@ class Verdict:
         return [*lines, f"models:/{self.name}/{self.version} {self.outcome()}"]
 
     def rows(self) -> list[dict[str, str]]:
-        """The verdict as a table with a row for each gate."""
+        """One table row per gate."""
         return [
             {
                 "gate": gate.name,
@@ -86,12 +86,11 @@ class Verdict:
 def promote(
     model: str, config: PromoteConfig, version: int | None = None, *, without_champion: str = "", again: bool = False
 ) -> Verdict:
-    """Let the gates decide whether a version (None = the alias `challenger`) becomes `champion`; record the verdict.
+    r"""Check the gates for a version (None = alias `challenger`), promote it if they pass, and record the verdict.
 
-    `without_champion`: reason not to compare with the champion, if that is impossible; `again`: also accept a version
-    that was rolled back. The champion itself is judged only by the gates that need no comparison, and keeps the verdict
-    that made it champion. Raises SonorantError if there is no such version, TrackingUnavailable if MLflow does not
-    answer or the champion moved meanwhile.
+    `without_champion`: reason to skip the comparison; `again`: accept a version that was rolled back. A champion is
+    checked only by the gates without comparison and keeps its promotion verdict. Raises SonorantError for an unknown
+    version, TrackingUnavailable if MLflow does not answer or the champion moved.
     """
     with registry() as store:
         versions = all_versions(store, model)
@@ -146,14 +145,14 @@ def _judge(store: Store, chosen: Any, champion: Any, config: PromoteConfig, with
 
 
 def _never_again(chosen: Any) -> tuple[Gate, ...]:
-    """Keep the next pipeline run from promoting a version that a person rolled back."""
+    """Block automatic promotion of a rolled-back version."""
     gone = chosen.tags.get(GONE_TAG)
     reason = f"was rolled back {gone}; --again judges it anew"
     return (Gate(name=GONE_TAG, passed=False, reason=reason),) if gone else ()
 
 
 def _keep(store: Store, chosen: Any, verdict: Verdict) -> None:
-    """Record the verdict as tags, for the list of versions, and with all figures as a file of the version's run."""
+    """Record the verdict as version tags and, in full, as an artifact of the run."""
     tags = {f"{GATE_TAG}{gate.name}": gate.says() for gate in verdict.gates}
     tags[VERDICT_TAG] = f"{verdict.time} {verdict.outcome()}"
     if verdict.without_champion:
@@ -169,8 +168,8 @@ def _keep(store: Store, chosen: Any, verdict: Verdict) -> None:
 
 
 def _check_unmoved(store: Store, verdict: Verdict) -> None:
-    """The lock is this folder's: another clone may have moved `champion` while this one judged. Such a verdict decides
-    nothing, and the version's tag says so. Raises TrackingUnavailable, since the same call may succeed now."""
+    """Another clone may have moved `champion`: the lock covers only this folder. Tags the version and raises
+    TrackingUnavailable, since a retry may succeed."""
     best = read_aliases(store, verdict.name).get(BEST)
     if best == verdict.champion:
         return

@@ -1,4 +1,4 @@
-"""The voice as an MLflow model (models from code): text in, speech out. MLflow runs this file; nobody imports it."""
+"""MLflow model (models from code): text in, speech out. Executed by MLflow, never imported."""
 
 import base64
 import io
@@ -20,28 +20,24 @@ from sonorant.speech.subtitles import as_json
 from sonorant.speech.voice import AT_ONCE, Voice
 
 MANNER = {"speed": 1.0, "pitch": 0.0, "energy": 0.0}
-"""Columns that say how, and what they are where nothing is said."""
+"""Optional columns with their defaults."""
 UNSPOKEN = {"audio": "", "sample_rate": 0, "seconds": 0.0, "timings": "", "warning": "", "error": ""}
-"""A row of the answer before anything is known of it."""
+"""Default result row."""
 
 
 class SpokenVoice(PythonModel):
-    """Speaks each row of a table."""
-
     def load_context(self, context: Any) -> None:
-        """Load the bundle among the model's artifacts. MLflow calls it once, by this name."""
+        """Load the bundle from the artifacts; called by MLflow."""
         self.voice = Voice.load(Path(context.artifacts["bundle"]))
 
     def predict(self, context: Any, model_input: pd.DataFrame, params: dict[str, Any] | None = None) -> pd.DataFrame:
-        """Speak a table with the column `text` and, if wanted, `speaker` (a name), `speed` (2.0 = twice as fast),
-        `pitch` (semitones) and `energy` (dB), as `Voice.say`. Texts may hold marks and be SSML.
+        r"""Speak a table with the column `text` and optionally `speaker` (name), `speed` (2.0 = twice as fast), `pitch`
+        (semitones) and `energy` (dB), as `Voice.say`. Texts may hold marks and be SSML.
 
-        Returns a row each: `audio` (a 16-bit wav, base64), `sample_rate` (Hz), `seconds`, `timings`, `warning`,
-        `error`. `timings` is JSON: `words` as `sonorant say --timings` writes them, or `not_run` with why the voice
-        does not tell. A row that cannot be spoken has no audio and one line as `error`, else empty. `warning` names the
-        sentences that did not go well (`FinishReason`). A voice of the family codec_lm takes no speed but 1. Raises
-        MlflowException, which a server answers with status 400, if no row can be spoken or the table is more than one
-        request may ask for.
+        One result row each: `audio` (base64 of a 16-bit wav), `sample_rate` (Hz), `seconds`, `timings` (JSON: `words`
+        as in `sonorant say --timings`, or `not_run`), `warning` (sentences with a bad `FinishReason`), `error` (one
+        line; then no audio). Family codec_lm supports only speed 1. Raises MlflowException (HTTP 400) if no row can be
+        spoken or the table exceeds a request's limit.
         """
         asked = model_input.to_dict("records")
         characters = sum(len(str(row.get("text"))) for row in asked)

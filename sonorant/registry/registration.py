@@ -1,4 +1,4 @@
-"""Register a voice bundle as a version of a model, with its figures and its report."""
+"""Register a voice bundle as a model version, with figures and report."""
 
 import importlib.metadata
 import json
@@ -24,7 +24,7 @@ from sonorant.speech.bundle import Bundle, read_bundle
 METRICS, CHOICE, REPORT = "metrics.json", "choice.json", "report"
 """Artifacts of a version's run."""
 PACKAGE = Path(__file__).parents[1]
-# What speaking needs; no torch.
+# Packages needed to speak, without torch.
 REQUIREMENTS = ("mlflow", "numpy", "pandas", "soundfile", "onnxruntime", "gruut", "array-api-compat", "pydantic")
 
 
@@ -42,19 +42,18 @@ class RegisterConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class Registered:
-    """A voice's place in the registry."""
+    """A registered voice."""
 
     name: str
     version: int
     run_id: str
-    """MLflow run with the report; each variant has a run below it."""
+    """MLflow run with the report; child runs hold the variants."""
     new: bool
-    """False: the same bundle was already registered."""
+    """False if the same bundle was already registered."""
     without: tuple[str, ...]
-    """Kinds of trained models that were absent, so that they cannot be fine-tuned from this version."""
+    """Missing trained models, which cannot be fine-tuned from this version."""
 
     def says(self) -> str:
-        """One line for a person."""
         found = "registered" if self.new else "this bundle is registered already"
         line = f"models:/{self.name}/{self.version}: {found}"
         return line + (f", without the trained {' and '.join(self.without)} to fine-tune" if self.without else "")
@@ -69,15 +68,14 @@ def register(
     execution: str | None = None,
     trained: Mapping[str, Path] | None = None,
 ) -> Registered:
-    """Make a version of the voice bundle, or find the one with the same content, and give it the newest figures.
+    r"""Register the voice bundle, or find the version with the same content, and update its figures.
 
-    Measurements made to choose the default variant do not count as content: a voice measured again is the same version.
-    The newest version gets the alias `challenger`.
+    Measurements are not content: a voice measured again is the same version. The newest version becomes `challenger`.
 
-    `metrics`: content of reports/metrics.json; `report`: folder with the page and, in `evaluation`, the judged
-    sentences, may be absent; `origin`: tags with the voice's origin; `execution`: the pipeline execution above;
-    `trained`: trained folders by kind, kept for fine-tuning if the bundle was exported from them. Raises SonorantError
-    if the bundle is damaged or changes meanwhile, TrackingUnavailable if MLflow does not answer.
+    `metrics`: content of reports/metrics.json; `report`: folder with the page and, in `evaluation`, the evaluated
+    sentences; may be absent; `origin`: tags; `execution`: pipeline execution; `trained`: trained folders by kind,
+    uploaded if the bundle was exported from them. Raises SonorantError if the bundle is damaged or changes during the
+    call, TrackingUnavailable if MLflow does not answer.
     """
     voice = read_bundle(bundle)
     content = content_of(voice)
@@ -117,11 +115,11 @@ def _ensure_model(store: Store, model: str) -> None:
 
 
 def _make_version(store: Store, model: str, content: str, bundle: Path, spec: RunSpec) -> tuple[Any, bool]:
-    """A version of the bundle, and whether it is new: the lock is this folder's, and another clone may have registered
-    the same bundle while this one was sent. MLflow numbers one after the other, so the first number stays."""
+    """A version of the bundle, and whether it is new. If another clone registered the same bundle at the same time,
+    the lower number is kept."""
     run_id, own = open_run(store, spec)
     logged = _log_model(store, run_id, bundle)
-    if not still_holds(bundle, content):  # it was hashed before the wait for the lock
+    if not still_holds(bundle, content):  # hashed before waiting for the lock
         store.client.delete_logged_model(logged.model_id)
         close_run(store, run_id, "FAILED")
         raise SonorantError(f"{bundle}: changed while it was registered; evaluate what it holds now and register it")
@@ -134,7 +132,7 @@ def _make_version(store: Store, model: str, content: str, bundle: Path, spec: Ru
     store.client.delete_model_version(model, str(version.version))
     store.client.delete_logged_model(logged.model_id)
     close_run(store, run_id, "FINISHED")
-    if own and first.run_id != run_id:  # the same key finds the same run, unless both made one at the same moment
+    if own and first.run_id != run_id:  # same key, same run, unless both made one at once
         store.client.delete_run(run_id)
     return first, False
 
@@ -152,7 +150,7 @@ def _log_model(store: Store, run_id: str, bundle: Path) -> Any:
     audio: list[Any] = [ColSpec(kind, name) for name, kind in answers.items()]
     point_mlflow_at(store)
     with mlflow.start_run(run_id=run_id), warnings.catch_warnings():
-        # mlflow would load the voice to try an input example.
+        # mlflow would load the voice for an input example
         warnings.filterwarnings("ignore", message=".*input example", category=UserWarning)
         return mlflow.pyfunc.log_model(
             name="voice",
@@ -165,13 +163,13 @@ def _log_model(store: Store, run_id: str, bundle: Path) -> Any:
 
 
 def _describe(store: Store, version: Any, voice: Bundle, metrics: Mapping[str, Any], origin: Mapping[str, str]) -> None:
-    """Tag the version and log its figures: the shipped variant's on its own run, every variant's on a run below it.
-    MLflow attaches a run's metrics to every model logged in it, so variants in one run would seem to be the model's."""
+    """Tag the version; log the shipped variant's figures on its run and every variant's on a child run. MLflow
+    attaches a run's metrics to all its models, so variants need runs of their own."""
     default = shipped(voice)
     for key, value in (dict(origin) | _tags(default, voice, metrics)).items():
         store.client.set_model_version_tag(version.name, str(version.version), key, value)
     beside = {kind: figures.entry(metrics, "intelligibility", kind) or {} for kind in figures.BESIDE}
-    model_id = version.source.removeprefix("models:/")  # of a version read back, only `source` names the model
+    model_id = version.source.removeprefix("models:/")  # a version read back has only `source`
     _log_numbers(store, version.run_id, figures.of_variant(metrics, default.variant) | beside, model_id)
     for variant in figures.variants(metrics):
         chosen = str(variant == default.variant).lower()
@@ -182,7 +180,7 @@ def _describe(store: Store, version: Any, voice: Bundle, metrics: Mapping[str, A
 
 
 def _tags(default: Shipped, voice: Bundle, metrics: Mapping[str, Any]) -> dict[str, str]:
-    """Figures for the list of versions; an absent figure has no tag."""
+    """Key figures as tags; missing ones are left out."""
     heard = figures.entry(metrics, "intelligibility", default.variant)
     medium = figures.entry(metrics, "speed", default.candidate, "medium", "threads_1")
     table = voice.description.choice.get("table") or []

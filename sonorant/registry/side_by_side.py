@@ -1,5 +1,4 @@
-"""Time two voices in turn on the same sentences, in this process: times from another day or a busier machine cannot be
-compared, ratios of two voices timed in turn can."""
+"""Time two voices alternately on the same sentences: only ratios measured together are comparable."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -12,18 +11,18 @@ from sonorant.speech.bundle import Bundle
 from sonorant.speech.voice import Voice
 
 SENTENCES = 40
-"""Sentences timed, spread evenly over the lengths."""
+"""Evenly spread over lengths."""
 ROUNDS = 5
-"""Timed rounds of each sentence, after a warm-up."""
+"""Timed rounds per sentence, after a warm-up."""
 LONGEST, LEAST = 2.0, 2
-"""Seconds after which no round of a sentence begins, once this many were timed."""
+"""Seconds after which no further round starts, and the minimum number of rounds."""
 
 
 def latency_ratios(challenger: Bundle, champion: Bundle, texts: Sequence[str]) -> NDArray[np.float64]:
-    """Time from phoneme ids to samples of `challenger` over that of `champion`, a ratio per sentence (S,).
+    r"""Latency of `challenger` over `champion`, from phoneme ids to samples, one ratio per sentence (S,).
 
-    Each speaks with its default variant and runtime on one thread. The fastest of up to `ROUNDS` rounds counts, because
-    other work only adds time; the two take turns at going first. Raises SonorantError if one cannot run here.
+    Default variant and runtime, one thread. The fastest of up to `ROUNDS` rounds counts, since load only adds time; the
+    order alternates. Raises SonorantError if a voice cannot run here.
     """
     by_length = sorted(dict.fromkeys(texts), key=len)
     places = np.unique(np.linspace(0, len(by_length) - 1, min(SENTENCES, len(by_length))).astype(int))

@@ -1,7 +1,8 @@
-"""The gates of a voice of several speakers: each must be understood and sound like the recordings, not only the mean.
+r"""Gates for each speaker of a multi-speaker voice.
 
-Of each speaker there are fewer sentences than of all, so intervals are wider, and the limit of words is too: it is
-there to find a speaker who babbles, whom the others' sentences would hide."""
+Few sentences per speaker mean wide intervals, so limits are wide too: they catch a speaker who babbles, which the mean
+would hide.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -15,10 +16,8 @@ TOO_FEW = "hold out more of them (prepare.test, recognizer.sentences)"
 def judge_speakers(
     metrics: Mapping[str, Any], description: VoiceDescription, variant: str, config: PromoteConfig
 ) -> tuple[Gate, ...]:
-    """A gate of words and one of sound, which every speaker has to pass; none of a voice of one speaker.
-
-    `metrics`: the content of metrics.json; `variant`: precision, whether or not it ships.
-    """
+    """A word gate and a naturalness gate over all speakers; empty for one speaker. `metrics`: content of
+    metrics.json."""
     names, family = description.speakers, description.family
     if len(names) < 2:
         return ()
@@ -32,7 +31,7 @@ def judge_speakers(
 
 
 def _everyone(name: str, rows: Mapping[str, Any], judge: Callable[[Any], Gate], limit: float | None = None) -> Gate:
-    """One gate of all speakers' own: it fails if one does, and names whoever failed, else whoever is nearest to it."""
+    """Combine the speakers' gates: fails if one fails; names those, else the one closest to the limit."""
     judged = {speaker: judge(row) if row and row.get("sentences") else _unheard(name) for speaker, row in rows.items()}
     worst = max(judged.values(), key=lambda gate: (not gate.passed, gate.interval[1] if gate.interval else 0.0))
     failed = [f"{speaker}: {gate.reason}" for speaker, gate in judged.items() if not gate.passed]

@@ -1,4 +1,4 @@
-"""Read back what a version was registered with: its figures, the sentences it was judged on, its bundle."""
+"""Read a version's registered figures, sentences and bundle."""
 
 import json
 from collections.abc import Mapping
@@ -19,18 +19,18 @@ from sonorant.speech.bundle import Bundle, read_bundle
 
 SENTENCES = f"{REPORT}/evaluation/sentences.jsonl"
 JUDGE = ("recognizer", "revision", "normalizer")
-"""Entries that must agree for two word error rates to be comparable."""
+"""Keys that must agree for comparable word error rates."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """Everything about a version that the gates look at."""
+    """Input of the gates for one version."""
 
     version: int
     metrics: Mapping[str, Any]
     """Content of metrics.json."""
     sentences: tuple[Mapping[str, Any], ...]
-    """Rows of sentences.jsonl; empty if the version was registered without them."""
+    """Rows of sentences.jsonl; may be empty."""
     bundle: Bundle
 
     @property
@@ -39,23 +39,23 @@ class Evidence:
 
     @property
     def judge(self) -> dict[str, Any]:
-        """Recogniser, its revision and the normaliser behind the shipped variant's word error rate."""
+        """Recogniser, revision and normaliser of the shipped variant's word error rate."""
         return {key: entry(self.metrics, "intelligibility", self.shipped.variant, key) for key in JUDGE}
 
     def word_errors(self) -> Ints:
-        """Word errors of the shipped variant, (S,). Raises SonorantError if there are none."""
+        """Word errors of the shipped variant (S,). Raises SonorantError if there are none."""
         try:
             return np.array([row["word_errors"][self.shipped.variant] for row in self.sentences], dtype=np.int64)
-        except (KeyError, TypeError, ValueError):  # the last: "not run: ..." in place of a number
+        except (KeyError, TypeError, ValueError):  # ValueError: "not run: ..."
             raise SonorantError(f"version {self.version} has no word errors of {self.shipped.variant}") from None
 
     def opinions(self) -> dict[tuple[str, str], float]:
-        """Overall DNSMOS of the shipped variant by id and reference, for the rated sentences."""
+        """Overall DNSMOS of the shipped variant by id and reference."""
         found = {(row["id"], row["reference"]): number(row, "dnsmos", self.shipped.variant) for row in self.sentences}
         return {text: score for text, score in found.items() if score is not None}
 
     def words(self) -> Ints:
-        """Words of the references, (S,)."""
+        """Reference words (S,)."""
         return np.array([row["words"] for row in self.sentences], dtype=np.int64)
 
     def texts(self) -> tuple[tuple[str, str, int], ...]:
@@ -64,7 +64,7 @@ class Evidence:
 
 
 def read_evidence(store: Store, version: Any, folder: Path) -> Evidence:
-    """Download what a version was registered with to `folder`. Raises SonorantError if its bundle cannot be read."""
+    """Download a version's evidence to `folder`. Raises SonorantError if its bundle cannot be read."""
     place = folder / str(version.version)
     place.mkdir()
     metrics = read_json(Path(store.client.download_artifacts(version.run_id, METRICS, str(place))))

@@ -1,4 +1,4 @@
-"""Have MLflow's server call an address when an alias of the registry moves."""
+"""MLflow webhooks for alias moves."""
 
 import re
 from typing import Any
@@ -11,8 +11,8 @@ EVENTS: tuple[Any, ...] = ("model_version_alias.created", "model_version_alias.d
 
 
 def subscribe(server: str, path: str, secret: str) -> None:
-    """Have the registry call `path` of the server at an address such as https://voices.example, signed with `secret`;
-    done again, it changes the secret. Raises SonorantError if it has no webhooks, or does not take this address."""
+    """Have the registry call `path` on `server` (such as https://voices.example), signed with `secret`; calling
+    again replaces the secret. Raises SonorantError if webhooks or the address are not supported."""
     from mlflow.exceptions import MlflowException
 
     url = server.rstrip("/") + path

@@ -1,1 +1,1 @@
-"""The page people look at and listen to."""
+"""HTML report of an evaluation."""

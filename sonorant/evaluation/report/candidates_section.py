@@ -1,4 +1,4 @@
-"""What ships, and every candidate (runtime and variant): its place in the choice and its parity check."""
+"""Sections on the shipped candidate and on all candidates with their parity checks."""
 
 from typing import NamedTuple
 
@@ -10,32 +10,30 @@ SAME_TOKENS = "greedy tokens equal to torch's"
 
 
 class Fact(NamedTuple):
-    """A figure of the voice that ships, and what to compare it with."""
+    """One headline figure with its reference."""
 
     name: str
     value: str
     interval: str
-    """Of 95 %, or the unit; may be empty."""
+    """95 % interval, or unit; may be empty."""
     beside: str
 
 
 class Headline(NamedTuple):
-    """The first thing a reader sees."""
-
     title: str
     sentence: str
     facts: list[Fact]
     tally: list[tuple[Badge, str]]
-    """How many candidates passed, failed and were not run, and which failed."""
+    """Counts of passed, failed and skipped candidates."""
 
 
 def shipped(choice: Document) -> str:
-    """The candidate that ships, as runtime/variant."""
+    """The shipped candidate, as runtime/variant."""
     return f"{choice['runtime'].text()}/{choice['variant'].text()}"
 
 
 def headline(choice: Document, metrics: Document) -> Headline:
-    """What ships, with its words and naturalness beside the recordings', its speed and its size."""
+    """Shipped candidate: word error rate and naturalness beside the recordings', speed and size."""
     variant, judged, size = choice["variant"].text(), metrics["intelligibility"], metrics["size"]
     row = next((row for row in choice["table"].rows() if row["candidate"].text() == shipped(choice)), None)
     delay, rtf, speedup = ((row and row.figure(key, form)) or "–" for key, form in TIMES.items())
@@ -50,7 +48,7 @@ def headline(choice: Document, metrics: Document) -> Headline:
 
 
 def candidates(choice: Document) -> Section:
-    """The table that led to the choice: every candidate with its verdict."""
+    """Table of all candidates with the reason for or against each."""
     rows = [_candidate(row, shipped(choice)) for row in choice["table"].rows() if not _not_run(row)]
     head = ["candidate", "verdict", "p50, ms", "real-time factor", "times fp32's speed", "WER, %", "above fp32, points"]
     note = f"Target: {choice['target'].text()}. In brackets: 95 % intervals, paired with fp32 on the same sentences."
@@ -62,7 +60,7 @@ def candidates(choice: Document) -> Section:
 
 
 def parity(found: Document) -> Section:
-    """How far each candidate's graphs are from torch, and why it failed if it did."""
+    """Deviation of each candidate's graphs from torch, and failures."""
     compared = [graphs for _, checked in found.measured() if (graphs := checked.get("graphs"))]
     names = list(dict.fromkeys(graph for graphs in compared for graph, _ in graphs.items()))
     by_token = [SAME_TOKENS] if any(checked.get("tokens") for _, checked in found.measured()) else []
@@ -87,7 +85,7 @@ def _words(judged: Document, variant: str) -> Fact:
 
 
 def _naturalness(natural: Document, variant: str) -> Fact:
-    """DNSMOS, a network's estimate of listeners' ratings."""
+    """DNSMOS with the recordings'."""
     name, rated, recorded = ("Naturalness (DNSMOS)", _rating(natural.get(variant)), _rating(natural.get(RECORDINGS)))
     if rated is None or rated.not_run:
         return Fact(name, "–", "", (rated and rated.not_run) or "not rated")

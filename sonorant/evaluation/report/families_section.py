@@ -1,4 +1,4 @@
-"""The families of voice side by side, on the same sentences: figures and players."""
+"""Compare model families on the same sentences: figures and players."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,26 +18,27 @@ RESAMPLES = 1000
 
 @dataclass(frozen=True)
 class JudgedFamily:
-    """A family that was judged, as its run left it."""
+    """The evaluation of one family."""
 
     folder: Path
     figures: Document
 
     @property
     def first(self) -> str:
-        """The variant that its samples are of."""
+        """Variant with samples."""
         return self.figures["variants"].items()[0][0]
 
     def word_errors(self, variant: str) -> tuple[Ints, Ints]:
-        """Wrong words and words of each sentence (S,)."""
+        """Word errors and words per sentence (S,)."""
         rows = Document.read_lines(self.folder / FILE)
         wrong = [round(row["word_errors"][variant].number()) for row in rows]
         return np.array(wrong), np.array([round(row["words"].number()) for row in rows])
 
 
 def families(folder: Path, own: str, presentation: Presentation) -> Section:
-    """Every variant of every family judged on the sentences of `own`, how to run missing families, and players.
-    `folder`: a folder a family, from the stage evaluate. Raises SonorantError naming file and key if one is damaged."""
+    """Figures and players of all families evaluated on the sentences of `own`; commands for missing families.
+    `folder`: one subfolder per family, from the stage evaluate. Raises SonorantError naming file and key if one is
+    damaged."""
     judged, missing = _judged(folder, own)
     baseline = judged[own]
     rows = [row for name, found in judged.items() for row in _rows(name, found, baseline if name != own else None)]
@@ -66,7 +67,7 @@ def families(folder: Path, own: str, presentation: Presentation) -> Section:
 
 
 def _judged(folder: Path, own: str) -> tuple[dict[str, JudgedFamily], dict[str, str]]:
-    """Families judged on the sentences of `own`, `own` first, and why each of the others was not."""
+    """Comparable families, `own` first, and the reason for each other."""
     wanted = Document.read(folder / own / "family.json")
     judged, missing = {own: JudgedFamily(folder / own, wanted)}, {}
     for name in family_names():
@@ -103,7 +104,7 @@ def _rows(name: str, judged: JudgedFamily, baseline: JudgedFamily | None) -> lis
 
 
 def _below(found: Document, optional: tuple[str, ...], keys: tuple[str, ...], form: str) -> str | None:
-    """The number below `optional` and `keys`, the words in its place, or None if what `optional` names is absent."""
+    """The formatted number at `optional` + `keys`, the reason in its place, or None if `optional` is absent."""
     for key in optional:
         inner = found.get(key)
         if inner is None or inner.not_run:
@@ -115,7 +116,7 @@ def _below(found: Document, optional: tuple[str, ...], keys: tuple[str, ...], fo
 
 
 def _above(judged: JudgedFamily, variant: str, baseline: JudgedFamily) -> str:
-    """Word error rate over the first variant's of the baseline, on the same sentences, or why there is none."""
+    """Word error rate above the baseline's first variant on the same sentences, or the reason for none."""
     if why := judged.figures["variants"][variant]["intelligibility"].not_run:
         return why
     (ours, words), (theirs, _) = judged.word_errors(variant), baseline.word_errors(baseline.first)
@@ -124,7 +125,7 @@ def _above(judged: JudgedFamily, variant: str, baseline: JudgedFamily) -> str:
 
 
 def _sentences(judged: dict[str, JudgedFamily]) -> list[Sentence]:
-    """The sentences every family has samples of; their kinds are the recording and each family's first variant."""
+    """Sentences with samples of every family; kinds are the recording and each family's first variant."""
     by_family = {
         name: {sentence.id: sentence for sentence in read_sentences(found.folder, (RECORDINGS, found.first))}
         for name, found in judged.items()

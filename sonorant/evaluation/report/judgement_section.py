@@ -1,4 +1,4 @@
-"""How the voice was judged: words understood, naturalness, distances from the recordings, and how often it ran away."""
+"""Sections on word errors, naturalness, distances and runaways."""
 
 from sonorant.evaluation.report.document import RECORDINGS, Document, label, ordered
 from sonorant.pages.blocks import Cell, Fold, Part, Section, Table
@@ -16,7 +16,7 @@ OPTIONAL = {"dnsmos", "speaker_similarity", "log_mel_db"}
 
 
 def intelligibility(metrics: Document, shipped: str) -> Section:
-    """Words and naturalness of recordings, copies and variants, as charts and a table of error rates."""
+    """Charts of word errors and DNSMOS, and a table of error rates."""
     judged = metrics["intelligibility"]
     kinds = ordered(kind for kind, _ in judged.measured())
     heard = [_row(judged[kind], kind, "wer", ".1f", shipped) for kind in kinds]
@@ -40,7 +40,7 @@ def intelligibility(metrics: Document, shipped: str) -> Section:
 
 
 def distances(metrics: Document) -> Section:
-    """How far copies and variants are from the recordings."""
+    """Distances of copies and variants from the recordings."""
     measured = metrics["naturalness"]
     rows: list[list[Cell]] = []
     for kind in ordered(kind for kind, _ in measured.items()):
@@ -55,7 +55,7 @@ def distances(metrics: Document) -> Section:
 
 
 def decoding(metrics: Document) -> list[Section]:
-    """The section of a voice that has a codec; none for another."""
+    """Runaways of autoregressive voices; empty for others."""
     codec, decoded = metrics.get("codec"), metrics.get("decoding")
     if codec is None or decoded is None:
         return []
@@ -74,7 +74,7 @@ def decoding(metrics: Document) -> list[Section]:
 
 
 def _ratings(natural: Document) -> dict[str, Document]:
-    """Kind to DNSMOS with an interval, where it was measured."""
+    """DNSMOS with intervals by kind, where measured."""
     rated = {kind: found["dnsmos"] for kind, found in natural.measured() if found.get("dnsmos")}
     return {kind: rated[kind] for kind in ordered(rated) if not rated[kind].not_run and rated[kind].get("ovrl_ci95")}
 

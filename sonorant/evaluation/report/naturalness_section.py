@@ -1,4 +1,4 @@
-"""How the voice and the copies sound beside the recordings, figure by figure, and their melodies as curves."""
+"""Section on naturalness relative to the recordings, and pitch curves."""
 
 from collections.abc import Mapping
 
@@ -30,16 +30,16 @@ FIGURES = {
     "noise_floor_db": ("noise in pauses, dB over theirs", "+.1f", "0 or less; above: it hisses or hums in pauses"),
     "treble_db": ("power above 4 kHz, dB over theirs", "+.1f", "0; below: muffled, above: sharp"),
 }  # fmt: skip
-"""Key, title, form, and what is good and what the rest means."""
+"""Key, title, format, explanation."""
 MEANING = "like the recordings"
 SHORT = {RECORDINGS: "recording", COPIES: "copy"}
-"""Names beside the curves, where there is little room."""
+"""Short labels for charts."""
 CURVES = 3
-"""Kinds whose melodies are drawn at most; more lie on top of each other."""
+"""Maximum curves per chart."""
 
 
 def beside_recordings(metrics: Document, shipped: str) -> list[Section]:
-    """The section of all figures; none for a voice that was judged before there were any."""
+    """Table of all naturalness figures; empty if there are none."""
     measured = dict(metrics["naturalness"].measured())
     kinds = [kind for kind in ordered(measured) if any(measured[kind].get(f"{key}_ci95") for key in FIGURES)]
     if not kinds:
@@ -75,7 +75,7 @@ def _figure(found: Document, key: str, form: str) -> Cell:
 
 
 def pitch_curves(sounds: Mapping[str, Floats], rate: int) -> Chart | None:
-    """The pitch of samples (S,), by kind, over time; None if nothing is voiced."""
+    """Pitch of samples (S,) over time, by kind; None if unvoiced."""
     drawn = list(sounds.items())[:CURVES]
     curves = [ChartLine(name=SHORT.get(kind, kind), points=_pitch(sound, rate)) for kind, sound in drawn]
     if all(np.isnan(hertz) for curve in curves for _, hertz in curve.points):

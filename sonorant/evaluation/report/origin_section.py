@@ -1,4 +1,4 @@
-"""Where the voice comes from: loss curves, corpus, commits, data, versions."""
+"""Sections on training curves, corpus and lineage."""
 
 import csv
 import math
@@ -12,29 +12,29 @@ from sonorant.pages.charts import Chart, ChartLine, Charts, lines
 
 CURVES = {"train/loss": "training", "validation/loss": "validation"}
 PROCESSES = "train/loss_by_rank/rank"
-"""Columns of each process's own loss begin so; a training of one process has none."""
+"""Prefix of per-process loss columns."""
 SHOWN = 8
-"""Processes whose curves one chart can tell apart."""
+"""Maximum processes per chart."""
 SHARES = {"splits": "split", "speakers": "speaker", "languages": "language", "sample_rates": "sample rate, Hz"}
 AGAIN = "run the stage that trains the model again"
 
 
 def training(models: Mapping[str, Document]) -> Section:
-    """Curves of the models trained here, and the names of those taken from others. `models`: name to model.json."""
+    """Loss curves of models trained here, names of pretrained ones. `models`: name to model.json."""
     charts, notes = [], []
     for name, model in models.items():
         taken = model.get("pretrained")
         if taken is None:
             charts += _loss(f"Loss of the {name}", model.file.parent / "curves.csv")
             continue
-        revision = taken.get("revision")  # a copy of a hub's model may have none
+        revision = taken.get("revision")  # local models have no revision
         version = f" ({revision.text().removeprefix('sha256 ')[:12]})" if revision else ""
         notes.append(f"The {name} is {taken['name'].text()}{version}, which others trained: it was taken as it is.")
     return Section(anchor="training", title="Training", parts=[Charts(charts=charts), *notes])
 
 
 def corpus(summary: Document, audit: Document) -> Section:
-    """How much there is of what, what was refused, and whether the sound says the texts."""
+    """Corpus size, rejected utterances and transcript audit."""
     rows = [
         [f"{name}: {value}", f"{share['utterances'].number():.0f}", f"{share['hours'].number():.3f}"]
         for key, name in SHARES.items()
@@ -65,7 +65,7 @@ def corpus(summary: Document, audit: Document) -> Section:
 
 
 def lineage(models: Mapping[str, Document], hashes: Mapping[str, str], metrics: Document) -> Section:
-    """`models`: name to model.json. `hashes`: a path of the project to DVC's hash of it."""
+    """`models`: name to model.json. `hashes`: project path to DVC hash."""
     environment = metrics["environment"]
     machine = [[name, str(value.value)] for name, value in environment.items() if name != "packages"]
     packages = [[name, version.text()] for name, version in environment["packages"].items()]
@@ -91,10 +91,8 @@ def _trained(name: str, description: Document) -> list[Cell]:
 
 
 def _loss(title: str, file: Path) -> list[Chart]:
-    """Training and validation loss over steps, and each process's own loss where there were several.
-
-    Raises SonorantError naming file and column if there is none.
-    """
+    """Training and validation loss over steps, and the loss by process. Raises SonorantError naming the file if a
+    column is missing."""
     rows = _rows(file)
     curves = [ChartLine(name=name, points=_points(file, rows, column)) for column, name in CURVES.items()]
     if not any(curve.points for curve in curves):

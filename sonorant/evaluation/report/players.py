@@ -1,4 +1,4 @@
-"""Sentences to listen to and look at: for every kind a player, a mel spectrogram and what was heard."""
+"""Audio players with mel spectrogram and transcript."""
 
 import base64
 import io
@@ -19,56 +19,56 @@ from sonorant.pages.blocks import Block
 from sonorant.pages.charts import Chart
 
 QUIETEST, LOUDEST = float(np.log(FLOOR)), 1.0
-"""Ends of the colours, natural log of the magnitude: one scale for all pictures, so that they can be compared."""
+"""Colour scale, natural log of magnitude; the same in all pictures."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Player:
-    """A sentence as one kind speaks it."""
+    """One rendering of a sentence."""
 
     name: str
     ships: bool
     errors: str
     heard: Sequence[Words]
     sound: str
-    """FLAC as a data address."""
+    """FLAC as data URL."""
     picture: str
-    """PNG of the spectrogram as a data address."""
+    """PNG as data URL."""
     shown: str
-    """The picture in words."""
+    """Alternative text."""
     times: Sequence[Timed] = ()
-    """When its words are spoken, where a voice tells."""
+    """Word times, where available."""
     untimed: str = ""
-    """Why it does not."""
+    """Why there are no word times."""
     width: float
-    """Percent of the card the picture takes, so that those of a sentence keep one scale of time."""
+    """Percent of the card; keeps one time scale per sentence."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Article(Block):
-    """One sentence as everyone speaks it, side by side where there is room."""
+    """All renderings of a sentence."""
 
     template = "article.html"
     id: str
     reference: str
     players: Sequence[Player]
     folded: Sequence[Player]
-    """Shown on demand."""
+    """Collapsed initially."""
     melodies: Sequence[Chart] = ()
-    """Of the players not folded, over one another."""
+    """Pitch curves of the players not folded."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Presentation:
-    """What all articles have in common."""
+    """Settings common to all articles."""
 
     audio: MelConfig
     normalized: Callable[[str], str]
     shipped: str
-    """The kind marked as the one that ships."""
+    """Kind marked as shipped."""
 
     def article(self, sentence: Sentence, first: Collection[str] | None = None) -> Article:
-        """A sentence with the players of the kinds `first`, all others folded; None folds nothing."""
+        """Article with players of the kinds `first`; all others folded. None folds nothing."""
         sounds = {kind: read_audio(file, self.audio.sample_rate)[0] for kind, file in sentence.samples.items()}
         longest = max(len(sound) for sound in sounds.values())
         players = {kind: self._player(sentence, kind, sound, longest) for kind, sound in sounds.items()}
@@ -110,7 +110,7 @@ def _address(kind: str, data: bytes) -> str:
 
 
 def _flac(sound: Floats, rate: int) -> bytes:
-    """16 bit, lossless: what a WAV of 16 bit holds, at about half its size."""
+    """16-bit FLAC: lossless, half the size of WAV."""
     buffer = io.BytesIO()
     integers = np.clip(np.rint(sound.astype(np.float64) * 32768), -32768, 32767).astype(np.int16)
     soundfile.write(buffer, integers, rate, format="FLAC", subtype="PCM_16")
@@ -118,7 +118,7 @@ def _flac(sound: Floats, rate: int) -> bytes:
 
 
 def spectrogram(samples: Floats, audio: MelConfig) -> bytes:
-    """The log-mel of samples (S,) as a PNG of 256 colours: time to the right, mel bins upwards, a pixel a frame."""
+    """Log-mel of samples (S,) as a PNG of 256 colours: time to the right, mel bins upwards, a pixel per frame."""
     from matplotlib import colormaps
     from PIL import Image
 

@@ -1,4 +1,4 @@
-"""What int8 costs, layer by layer, and whether training in int8 brought anything."""
+"""Section on quantization: sensitivity by layer, PTQ beside QAT."""
 
 from collections.abc import Sequence
 
@@ -7,13 +7,13 @@ from sonorant.pages.blocks import Badge, Cell, Fold, Group, Part, Section, Table
 
 METHODS = {"float": "float", "ptq": "after training (PTQ)", "qat": "in training (QAT)"}
 MEASURES = {"log_mel_db": "log-mel distance, dB", "wrong_codes_percent": "wrong codes, %"}
-"""What stands beside the loss, by its key."""
+"""Title of the second measure by key."""
 OPEN = 12
-"""Layers shown at once, the most sensitive; the others are folded."""
+"""Layers shown; the rest are folded."""
 
 
 def quantization(models: Sequence[tuple[str, Document]]) -> Section:
-    """PTQ beside QAT and the sensitivity of every layer, for each model by its name."""
+    """PTQ, QAT and layer sensitivity by model."""
     return Section(anchor="quantization", title="Quantisation", parts=[_model(*model) for model in models])
 
 
@@ -24,7 +24,7 @@ def _model(name: str, found: Document) -> Group:
     parts: list[Part] = [found["sentence"].text()]
     parts.append(Table(caption=f"On the validation split, {name}", head=head, rows=methods))
     layers = sorted(found["sensitivity"].rows(), key=lambda row: (-row["loss_percent"].number(), row["layer"].text()))
-    if layers:  # a model that others trained has none to try
+    if layers:  # empty for pretrained models
         kept = sum(row["stays_float"].flag() for row in layers)
         limit = f"those whose loss rises by more than {found['max_layer_loss'].number():g} %"
         parts.append(f"Each layer alone in int8: {kept} of {len(layers)} stay in float, {limit}.")

@@ -1,4 +1,4 @@
-"""The report: one HTML file that needs nothing beside it, put together from its sections."""
+"""Assemble the report: one self-contained HTML file."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,15 +24,15 @@ from sonorant.pages.blocks import Fold, Part, Section, render
 from sonorant.plugins import model_kind
 
 OPEN = 3
-"""Sentences shown at once; the others are folded."""
+"""Sentences shown; the rest are folded."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReportConfig:
-    """How long the page is: section `report` of the settings."""
+    """Settings of section `report`."""
 
     sentences: int
-    """Sentences to listen to at most, the worst first."""
+    """Maximum sentences with players, the worst first."""
 
     def __post_init__(self) -> None:
         if self.sentences < 1:
@@ -41,37 +41,29 @@ class ReportConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class ReportInputs:
-    """The files and folders the page shows."""
+    """Input paths of the report."""
 
     metrics: Path
-    """What the stage evaluate measured."""
     evaluation: Path
-    """Folder of its sentences and samples."""
+    """Sentences and samples of `evaluate`."""
     choice: Path
-    """What the stage choose decided."""
     parity: Path
-    """What the stage verify found."""
     quantization: Path
-    """What the stage quantize found."""
     summary: Path
-    """The corpus in figures."""
     audit: Path
-    """What the stage audit found, in figures."""
     predictor: Path
-    """Trained folder of the model that predicts."""
     waveform: Path
-    """Trained folder of the vocoder or codec."""
     quantized: Path
-    """Folder of both models in int8."""
+    """Both models in int8."""
     families: Path
-    """Folder with a folder for each family that was judged, as the stage evaluate writes it."""
+    """One subfolder per evaluated family."""
     hashes: Mapping[str, str] = field(default_factory=dict)
-    """DVC's hashes of the project's files, by path."""
+    """DVC hashes by project path."""
 
 
 def write_report(out: Path, inputs: ReportInputs, config: ReportConfig) -> None:
-    """Write the page. The same inputs give the same bytes. Raises SonorantError naming file and key where an input is
-    missing or is not what its stage writes."""
+    """Write the page; output is deterministic. Raises SonorantError naming file and key if an input is missing or
+    malformed."""
     metrics, choice = Document.read(inputs.metrics), Document.read(inputs.choice)
     predictor, waveform = (Document.read(folder / "model.json") for folder in (inputs.predictor, inputs.waveform))
     named = {_name(model): model for model in (predictor, waveform)}
@@ -103,7 +95,7 @@ def write_report(out: Path, inputs: ReportInputs, config: ReportConfig) -> None:
 
 
 def _listen(evaluation: Path, config: ReportConfig, presentation: Presentation) -> Section:
-    """The worst sentences: recording, copy and what ships at once, the other variants folded."""
+    """Players of the worst sentences; only recording, copy and shipped variant unfolded."""
     sentences = worst_first(read_sentences(evaluation), presentation.shipped)[: config.sentences]
     articles = [presentation.article(sentence, (RECORDINGS, COPIES, presentation.shipped)) for sentence in sentences]
     note = (
@@ -124,5 +116,4 @@ def _mel_config(audio: Document) -> MelConfig:
 
 
 def _name(model: Document) -> str:
-    """A model's kind in words."""
     return model_kind(model["kind"].text()).title

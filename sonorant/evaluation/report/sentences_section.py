@@ -1,4 +1,4 @@
-"""The sentences one can listen to: their samples, what was heard, and its errors word by word."""
+"""Evaluated sentences with samples, transcripts and marked errors."""
 
 from __future__ import annotations
 
@@ -18,45 +18,42 @@ FILE = "sentences.jsonl"
 
 @dataclass(frozen=True, kw_only=True)
 class Sentence:
-    """One judged sentence that has samples. A kind is a variant of the voice, the recordings or their copies."""
+    """One sentence with samples. Kinds are variants, recordings and copies."""
 
     id: str
     reference: str
     words: int
     heard: dict[str, str]
-    """Kind to transcript."""
+    """Transcript by kind."""
     errors: dict[str, int | None]
-    """Kind to wrong words; None if no recogniser ran, and `heard` says why."""
+    """Word errors by kind; None without a recogniser, with the reason in `heard`."""
     samples: dict[str, Path]
-    """Kind to WAV file."""
+    """WAV file by kind."""
     times: dict[str, list[Timed] | str] = field(default_factory=dict)
-    """Kind to when its words are spoken, or why the voice does not tell."""
+    """Word times by kind, or why there are none."""
 
     def error_rate(self, kind: str) -> float:
-        """Wrong words of a kind, in percent of the words to be said; 0 if nobody listened."""
+        """Word error rate of a kind in percent; 0 if not transcribed."""
         return 100 * (self.errors[kind] or 0) / max(self.words, 1)
 
 
 class Words(NamedTuple):
-    """Neighbouring words of a transcript, and what is wrong with them."""
+    """Adjacent words of a transcript with the same marking."""
 
     text: str
     tag: str = ""
-    """The HTML element that marks them: `mark` for wrong words, `del` for missing ones; empty if they are right."""
+    """`mark` for wrong words, `del` for missing ones, or empty."""
     why: str = ""
 
 
 class Timed(NamedTuple):
-    """A word as written, and when it begins."""
-
     text: str
     start: str
     """Seconds."""
 
 
 def read_sentences(folder: Path, wanted: Collection[str] | None = None) -> list[Sentence]:
-    """The sentences of an evaluation's folder that have samples, in its order, of the `wanted` kinds or of all (None).
-    Raises SonorantError naming file and row or key if something is missing."""
+    """Sentences with samples, of the `wanted` kinds or all (None). Raises SonorantError naming file and row or key."""
     sentences = [
         _sentence(folder, row, index, wanted)
         for index, row in enumerate(Document.read_lines(folder / FILE))
@@ -68,7 +65,7 @@ def read_sentences(folder: Path, wanted: Collection[str] | None = None) -> list[
 
 
 def worst_first(sentences: list[Sentence], kind: str) -> list[Sentence]:
-    """The sentences by the error rate of one kind, the highest first; equal ones by their id."""
+    """Sort by error rate of one kind, highest first, then by id."""
     missing = [sentence for sentence in sentences if kind not in sentence.errors]
     if missing:
         raise SonorantError(
@@ -78,7 +75,7 @@ def worst_first(sentences: list[Sentence], kind: str) -> list[Sentence]:
 
 
 def marked(reference: str, transcript: str) -> list[Words]:
-    """A transcript beside its reference, both normalised: wrong and extra words marked, missing ones struck through."""
+    """Align a normalised transcript with its reference: wrong and extra words marked, missing ones struck through."""
     if not reference:
         return [Words(transcript, "mark")] if transcript else []
     output = jiwer.process_words(reference, transcript)
@@ -101,7 +98,7 @@ def _sentence(folder: Path, row: Document, index: int, wanted: Collection[str] |
     heard = {kind: text.text() for kind, text in row["transcripts"].items() if wanted is None or kind in wanted}
     kinds = ordered(heard)
     samples = {kind: sample_file(folder, row["id"].text(), index, kind) for kind in kinds}
-    told = row.get("timings")  # absent from evaluations of before
+    told = row.get("timings")
     timings = dict(told.items()) if told else {}
     for file in samples.values():
         if not file.exists():

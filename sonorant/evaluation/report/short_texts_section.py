@@ -1,4 +1,4 @@
-"""Words that were skipped, repeated or babbled: short texts by kind, many sentences, and the worst to listen to."""
+"""Section on skipped, repeated and babbled words."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ FAULTS = ("skipped", "repeated", "babbled", "extra")
 
 
 def short_texts(metrics: Document, evaluation: Path, presentation: Presentation) -> list[Section]:
-    """The section of the variant that ships; none where the figures are of before. `evaluation`: folder of samples."""
+    """Faults of the shipped variant by kind, with players of the worst. `evaluation`: folder of samples."""
     found = metrics.get("short_texts")
     if found is None:
         return []

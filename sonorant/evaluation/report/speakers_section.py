@@ -1,4 +1,4 @@
-"""A voice of several speakers, speaker by speaker: words, sound, and as whom its sentences are recognised."""
+"""Section on a multi-speaker voice, by speaker."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,7 @@ from sonorant.pages.blocks import Cell, Fold, Part, Section, Table
 from sonorant.pages.charts import Chart, ChartRow, Charts, intervals
 
 SOUND = ("dnsmos_below_recordings", "speaker_below_recordings", "pitch_correlation", "tempo_ratio")
-"""Figures of the sound that the table shows; metrics.json has all of them for each speaker."""
+"""Sound figures shown; metrics.json has all."""
 NOTE = (
     "Each speaker's own held-out sentences, as the voice that ships speaks them; in brackets 95 % intervals. promote "
     "asks each speaker for words and sound: one who babbles keeps the voice from becoming champion."
@@ -16,7 +16,7 @@ NOTE = (
 
 
 def by_speaker(metrics: Document, shipped: str) -> list[Section]:
-    """The section of a voice of several speakers; none of a voice that has one."""
+    """Figures by speaker; empty for a single speaker."""
     found = metrics.get("speakers")
     rows = {row["speaker"].text(): row for row in found.rows()} if found else {}
     if len(rows) < 2:
@@ -72,7 +72,7 @@ def _figure(sound: Document | None, key: str) -> Cell:
 
 
 def _confusion(confusion: Document, shipped: str) -> list[Part]:
-    """Who is recognised in the voice that ships; the same of the recordings tells what the network can know."""
+    """Confusion matrix of the shipped variant, and of the recordings as ceiling."""
     ours, theirs = confusion.get(shipped), confusion.get(RECORDINGS)
     if ours is None or theirs is None:
         return []
@@ -95,7 +95,7 @@ def _confusion(confusion: Document, shipped: str) -> list[Part]:
 
 
 def _matrix(caption: str, found: Document) -> Table:
-    """Rows: who was meant; columns: who was recognised, in sentences."""
+    """Rows: intended speaker; columns: recognised, in sentences."""
     rows = {row["speaker"].text(): row for row in found.rows()}
     heard_as = list(dict.fromkeys(name for row in rows.values() for name, _ in row["as"].items()))
     cells: list[list[Cell]] = [

@@ -1,17 +1,17 @@
-"""What every candidate takes: time, disk and memory."""
+"""Sections on latency, size and memory."""
 
 from sonorant.evaluation.report.document import Document
 from sonorant.pages.blocks import Cell, Fold, Part, Section, Table, not_run
 from sonorant.pages.charts import Chart, ChartRow, Charts, bars
 
 ENOUGH = 100
-"""Rounds from which on the slowest of a hundred is more than the slowest of all."""
+"""Minimum rounds for a 99th percentile."""
 CHARTED = "threads_1"
-"""The number of threads of the charts; the table has all."""
+"""Thread count of the charts; the table has all."""
 
 
 def latency(metrics: Document, shipped: str) -> Section:
-    """Charts of the median, one a class of sentences, and the table of everything that was timed."""
+    """Median latency by sentence class, and a table of all timings."""
     speed = metrics["speed"]
     timed = [(candidate, name, threads) for candidate, found in speed.measured() for name, threads in found.items()]
     charts = [_chart(speed, name, shipped) for name in dict.fromkeys(name for _, name, _ in timed)]
@@ -37,7 +37,7 @@ def latency(metrics: Document, shipped: str) -> Section:
 
 
 def size_and_memory(metrics: Document) -> Section:
-    """Size on disk of every variant, and the memory each candidate needs."""
+    """Disk size by variant, memory by candidate."""
     sizes = [(name, found) for name, found in metrics["size"].items() if name != "bundle_bytes"]
     graphs = list(dict.fromkeys(graph for _, found in sizes for graph, _ in found["graphs"].items()))
     rows = [_size(name, found, graphs) for name, found in sizes]

@@ -1,1 +1,1 @@
-"""Short texts and rare faults: words that a voice skips, repeats or babbles."""
+"""Find skipped, repeated and babbled words in short texts and many sentences."""

@@ -1,4 +1,4 @@
-"""One voice tried on the short texts and on as many sentences as asked for, without a corpus or a report."""
+"""Check one voice for word faults, without a corpus."""
 
 import dataclasses
 from pathlib import Path
@@ -15,10 +15,10 @@ FAULTS = ("skipped", "repeated", "babbled", "extra")
 
 
 def check_words(bundle: Path, variant: str | None, sentences: int, seed: int) -> dict[str, Any]:
-    """`{listener, seed, kinds: {kind: summary}, faulty: [{kind, text, heard, faults}]}`, the worst texts first.
+    r"""`{listener, seed, kinds: {kind: summary}, faulty: [{kind, text, heard, faults}]}`, worst first.
 
-    `variant`: None = the bundle's own. Raises SonorantError if the bundle or variant is absent, `sentences` is below 1,
-    or there are no texts or no listener in the voice's language.
+    `variant`: None = the bundle's default. Raises SonorantError if the bundle or variant is missing, `sentences` is
+    below 1, or the language is not supported.
     """
     if sentences < 1:
         raise SonorantError(f"--sentences must be at least 1, not {sentences}")
@@ -39,7 +39,6 @@ def check_words(bundle: Path, variant: str | None, sentences: int, seed: int) ->
 
 
 def table(found: dict[str, Any]) -> str:
-    """The figures by kind, as text."""
     lines = [f"{'kind':<16}{'texts':>6}{'faulty':>8}  {'per thousand':<24}" + "".join(f"{name:>10}" for name in FAULTS)]
     for kind, summary in found["kinds"].items():
         low, high = (1000 * end for end in summary["faulty_rate_ci95"])

@@ -1,4 +1,4 @@
-"""English short texts by kind, and a small grammar of sentences. Written for this project."""
+"""English short texts by kind, and a sentence grammar. Written for this project."""
 
 KINDS: dict[str, tuple[str, ...]] = {
     "words": (
@@ -37,7 +37,7 @@ KINDS: dict[str, tuple[str, ...]] = {
         "Thirty thirsty brothers breathed through thick cloths.", "Selfish sharks share shellfish on the seashore.",
     ),
 }  # fmt: skip
-"""Texts by kind, as written."""
+"""Short texts by kind."""
 
 DETERMINERS = ("the", "a", "this", "our", "my", "her", "his", "their", "every", "your", "one")
 NAMES = (
@@ -104,7 +104,7 @@ SLOTS = {
     "do": BARE_VERBS, "went": MOTIONS, "place": PLACES, "time": TIMES, "count": COUNTS, "many": PLURALS, "said": SPEECH,
     "adverb": ADVERBS,
 }  # fmt: skip
-"""Words and phrases by slot of a pattern."""
+"""Phrases by slot."""
 PATTERNS = (
     "{name} {did} {det} {adj} {noun} {place}.",
     "{det} {adj} {person} {adverb} {did} the {noun}.",
@@ -123,4 +123,3 @@ PATTERNS = (
     "If you {do} {det} {noun}, {name} will {do} {det} {noun}.",
     "{name} {went}.",
 )
-"""Sentences of three to fourteen words."""

@@ -1,4 +1,4 @@
-"""Faults of a spoken text: its words beside those that were heard, and how often there are any."""
+"""Compare the words of a text with those heard, and count faults."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,25 +10,24 @@ from sonorant.evaluation.short_texts.listener import Said
 from sonorant.training.intervals import wilson_interval
 
 LEAST_BABBLE = 0.18
-"""Seconds of phones in a row that count: shorter ones are a breath, or the end of a word."""
+"""Minimum seconds of consecutive phones; shorter runs are breaths or word endings."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Faults:
-    """What went wrong in one text."""
+    """Faults in one text."""
 
     skipped: tuple[str, ...] = ()
-    """Words that are not there, nor anything in their place."""
+    """Words missing without other speech in their place."""
     repeated: tuple[str, ...] = ()
-    """Words that were said once more."""
+    """Words said again."""
     babbled: tuple[str, ...] = ()
-    """Words in whose place there is other speech."""
+    """Words replaced by other speech."""
     extra: int = 0
-    """Stretches of speech where there should be none."""
+    """Stretches of unexpected speech."""
 
     @property
     def count(self) -> int:
-        """All of them."""
         return len(self.skipped) + len(self.repeated) + len(self.babbled) + self.extra
 
     def __bool__(self) -> bool:
@@ -36,13 +35,13 @@ class Faults:
 
 
 def find_faults(words: Sequence[str], said: Sequence[Said]) -> Faults:
-    """The faults of a text of these words, of which this was heard."""
+    """Find the faults of a text."""
     places = iter(_places(words, [part.word for part in said if part.word]))
     skipped: list[str] = []
     repeated: list[str] = []
     babbled: list[str] = []
     extra, due, babble, run = 0, 0, 0, 0.0
-    # A babble counts when the next word comes, or the end: words that are lacking there were said in that way.
+    # Babble is assigned when the next word or the end arrives: it replaces the words missing there.
     for part in [*said, Said("", 0.0, 0.0)]:
         if part.word is None:
             run += part.end - part.start
@@ -59,7 +58,7 @@ def find_faults(words: Sequence[str], said: Sequence[Said]) -> Faults:
 
 
 def _places(words: Sequence[str], heard: Sequence[str]) -> list[int | None]:
-    """For each word that was heard, which of the text's it is; None if it is one more."""
+    """Index in the text of each word heard; None for extra words."""
     places: list[int | None] = [None] * len(heard)
     for block in Levenshtein.editops(words, heard).as_matching_blocks():
         places[block.b : block.b + block.size] = range(block.a, block.a + block.size)
@@ -67,7 +66,7 @@ def _places(words: Sequence[str], heard: Sequence[str]) -> list[int | None]:
 
 
 def transcript(said: Sequence[Said]) -> str:
-    """What was heard, with "(babble)" for babble."""
+    """Words heard, with "(babble)" for babble."""
     parts: list[str] = []
     run = 0.0
     for part in [*said, Said("", 0.0, 0.0)]:
@@ -80,8 +79,8 @@ def transcript(said: Sequence[Said]) -> str:
 
 
 def summarize(found: Sequence[Faults]) -> dict[str, Any]:
-    """`{texts, faulty, faulty_rate, faulty_rate_ci95, skipped, repeated, babbled, extra}`: texts with a fault, their
-    share with Wilson's interval, and the faults by type."""
+    """`{texts, faulty, faulty_rate, faulty_rate_ci95, skipped, repeated, babbled, extra}`: texts with a fault,
+    Wilson's interval, faults by type."""
     texts, faulty = len(found), sum(map(bool, found))
     return {
         "texts": texts,

@@ -1,4 +1,4 @@
-"""Voices and recordings judged by short texts and by many sentences: every text spoken, listened to, and summed up."""
+"""Speak, check and summarise short texts and sentences."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,20 +19,20 @@ from sonorant.speech.voice import Voice
 from sonorant.text.written_words import plain_words
 
 OTHERS = (SENTENCES, CUT_WORDS, HELD_OUT)
-"""Kinds that are not of the short texts."""
+"""Kinds besides the short texts."""
 MOST_CUT_WORDS = 40
 
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """A text as somebody said it."""
+    """A checked text."""
 
     by: str
     """`recordings`, or a variant."""
     kind: str
     text: str
     words: tuple[str, ...]
-    """As they should be spoken."""
+    """Expected words."""
     sound: Clip
     heard: str
     faults: Faults
@@ -40,12 +40,9 @@ class Judged:
 
 @dataclass(frozen=True, kw_only=True)
 class ShortTexts:
-    """What was found."""
-
     figures: dict[str, Any]
-    """Section `short_texts` of `metrics.json`: for the recordings and each variant a summary by kind, or why not."""
+    """Section `short_texts` of `metrics.json`: by recordings and variant, a summary per kind or the reason for none."""
     judged: tuple[Judged, ...]
-    """Everything that was said."""
 
 
 def judge_short_texts(
@@ -57,11 +54,11 @@ def judge_short_texts(
     audited: Path,
     sentences: int,
 ) -> ShortTexts:
-    """Let each variant of `renderings` speak the short texts, `sentences` plain ones and the words cut out of
-    recordings, and listen to them and to half as many of the judged sentences of `known`.
+    r"""Check each variant of `renderings` on short texts, `sentences` generated ones, words cut out of recordings, and
+    half as many of the evaluated sentences `known`.
 
-    `utterances`: all of the corpus in the folder `corpus`; `audited`: the folder of `audit.jsonl`. Where the listener
-    lacks the language, or nobody wrote texts in it, `not run: <why>` stands in place of each summary.
+    `utterances`: the corpus, in the folder `corpus`; `audited`: folder of `audit.jsonl`. For unsupported languages each
+    summary is `not run: <why>`.
     """
     language = known.language
     texts = suite(language)
@@ -91,7 +88,7 @@ def judge_short_texts(
 
 
 def speak(voice: Voice, texts: Sequence[Text], label: str) -> list[tuple[Text, str, Clip]]:
-    """Each text with what it is in words and its sound, by the voice's speakers in turn. What is NaN is silence."""
+    """Text, spoken words and sound of each, alternating the voice's speakers. NaN becomes silence."""
     spoken = [voice.frontend.speak(text.text) for text in texts]
     tokens = [voice.symbols.to_tokens(each.phonemes).astype(np.int64) for each in spoken]
     speakers = [number % len(voice.speakers) for number in range(len(texts))]
@@ -101,7 +98,7 @@ def speak(voice: Voice, texts: Sequence[Text], label: str) -> list[tuple[Text, s
 
 
 def judge(said: Sequence[tuple[str, Text, str, Clip]], language: str) -> list[Judged]:
-    """Listen to texts: who said it, the text, what it is in words, the sound."""
+    """Check texts, given as (speaker or variant, text, words, sound)."""
     words = [tuple(plain_words(spoken)) for _, _, spoken, _ in said]
     heard = listen([clip for *_, clip in said], words, language)
     return [
@@ -119,7 +116,7 @@ def judge(said: Sequence[tuple[str, Text, str, Clip]], language: str) -> list[Ju
 
 
 def summarize_kinds(judged: Sequence[Judged]) -> dict[str, Any]:
-    """A summary of each kind, of all short texts together (`SHORT`), and of sentences also faults per thousand."""
+    """Summary by kind and of all short texts (`SHORT`); sentences also have faulty ones per thousand."""
     kinds: dict[str, list[Faults]] = {}
     for each in judged:
         kinds.setdefault(each.kind, []).append(each.faults)

@@ -1,9 +1,8 @@
-"""A listener that knows what is to be said, and tells which words are said, skipped, said again or babbled.
+r"""Word checker: pocketsphinx with a grammar of the expected text.
 
-pocketsphinx searches a grammar of the text alone: each word may be said, skipped, or said again from up to
-`BACK` words before, and between any two words there may be silence or a loop of phones, which takes up what is none of
-the text's words (a filler model; Rose and Paul, "A hidden Markov model based keyword recognition system", ICASSP 1990).
-Skips, repetitions and phones have a price, so that only a fault that is heard pays for them. Knows no voices.
+Each word may be said, skipped, or repeated from up to `BACK` words before; silence or a phone loop may stand between
+words (filler model; Rose and Paul, "A hidden Markov model based keyword recognition system", ICASSP 1990). Faults carry
+a penalty, so only clear ones are reported.
 """
 
 import tempfile
@@ -23,41 +22,40 @@ from sonorant.errors import SonorantError
 from sonorant.processes import spread
 
 SKIP, AGAIN, PHONE, SILENCE = 1e-6, 1e-6, 1e-5, 0.1
-"""Probabilities that stand for the prices: of leaving out a word, of going back, of a phone of babble, of silence."""
+"""Transition probabilities: skip a word, go back, a babbled phone, silence."""
 BEAM = 1e-20
-"""Wider ones find the same faults and take a quarter longer."""
+"""Wider beams find the same faults and take a quarter longer."""
 BACK = 3
-"""Words that a voice may go back at most."""
+"""Maximum words to go back."""
 _FRAME = 0.01  # seconds
 _SILENCES = ("<sil>", "<s>", "</s>", "[NOISE]", "[SPEECH]")
 REVISION = f"pocketsphinx {version('pocketsphinx')}, en-us, grammar 1"
-"""Raise the number when the same sound would be heard otherwise."""
+"""Raise the number when results for the same sound change."""
 
 
 @dataclass(frozen=True)
 class Said:
-    """A word that was heard, or a phone of babble."""
+    """A word or babbled phone."""
 
     word: str | None
-    """None: a phone that belongs to no word of the text."""
+    """None: a babbled phone."""
     start: float
     """Seconds."""
     end: float
 
 
 def not_heard(language: str) -> str | None:
-    """`not run: <why>` where the listener lacks the language; else None."""
+    """`not run: <why>` for unsupported languages, else None."""
     if language.split("-")[0] == "en":
         return None
     return f"not run: the listener for given words (pocketsphinx) knows English only, the texts are '{language}'"
 
 
 class Listener:
-    """pocketsphinx with a grammar of one text after another. Deterministic: what is heard in a clip does not depend on
-    the clips before."""
+    """Checks clips against their texts. Deterministic and independent of earlier clips."""
 
     def __init__(self, language: str = "en-us") -> None:
-        """Raises SonorantError if it lacks the language."""
+        """Raises SonorantError for unsupported languages."""
         from pocketsphinx import Decoder, get_model_path
 
         if why := not_heard(language):
@@ -67,7 +65,7 @@ class Listener:
             fillers = Path(folder) / "fillers.dict"
             noises = Path(get_model_path("en-us/en-us/noisedict")).read_text(encoding="utf-8").splitlines()
             fillers.write_text("\n".join([*noises, *(f"++{phone}++ {phone}" for phone in PHONES), ""]))
-            # Probabilities count as they are (lw), and the best path is taken as the search found it.
+            # Use probabilities unscaled (lw), and the best path of the first search.
             prices = {"lw": 1.0, "silprob": SILENCE, "fillprob": PHONE}
             beams = dict.fromkeys(("beam", "pbeam", "wbeam"), BEAM)
             self._decoder: Any = Decoder(
@@ -75,8 +73,8 @@ class Listener:
             )
 
     def hear(self, words: Sequence[str], samples: Floats, rate: int) -> list[Said]:
-        """What is said in samples (S,) in -1..1 at `rate` Hz that should say the `words`, in lower case; silence is
-        left out. Raises SonorantError if a word cannot be pronounced."""
+        """Words and babble in samples (S,) in -1..1 at `rate` Hz, expected to say `words` in lower case; without
+        silence. Raises SonorantError if a word cannot be pronounced."""
         mono = np.ascontiguousarray(samples, dtype=np.float32)
         heard = mono if rate == RATE or not len(mono) else resample(mono, rate, RATE)
         integers = (np.clip(heard, -1.0, 1.0) * 32767.0).astype(np.int16)
@@ -103,7 +101,6 @@ class Listener:
             raise SonorantError(f"'{' '.join(missing or words)}' cannot be listened for: nothing in it can be spoken")
         count = len(words)
         said = [(place, place + 1, 1.0, word) for place, word in enumerate(words)]
-        # Each of these stands alone: the search follows one of them at a time.
         skips = [(a, b, SKIP ** (b - a)) for a in range(count) for b in range(a + 1, count + 1)]
         again = [(a, a - back, AGAIN) for a in range(1, count + 1) for back in range(1, min(BACK, a) + 1)]
         self._decoder.add_fsg("text", self._decoder.create_fsg("text", 0, count, [*said, *skips, *again]))
@@ -111,13 +108,13 @@ class Listener:
 
 
 _listener: Listener | None = None
-"""Of this process."""
+"""One per process."""
 
 
 def listen(
     clips: Sequence[Clip], texts: Sequence[Sequence[str]], language: str, *, processes: int | None = None
 ) -> list[list[Said]]:
-    """What is said in each clip beside the words that it should say, in order; one process a core."""
+    """Check each clip against its words, in order; one process per core."""
     work = list(zip(clips, texts, strict=True))
     return spread(
         _hear, work, label="listen for words", unit="clip", processes=processes, prepare=_load, arguments=(language,)

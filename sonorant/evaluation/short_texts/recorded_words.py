@@ -1,4 +1,4 @@
-"""Words and phrases cut out of recordings: what a person scores with the listener, beside whom a voice stands."""
+"""Words cut out of recordings: the baseline for short texts."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,11 +13,9 @@ from sonorant.corpus.sound import read_sound
 def cut_words(
     utterances: Sequence[Utterance], corpus: Path, audited: Path, language: str, count: int
 ) -> list[tuple[str, Clip]] | str:
-    """Up to `count` texts of one to three words with their sound, by the word times of `audit.jsonl` in the folder
-    `audited`; or `not run: <why>` where it has none. The clearest cuts of the corpus, at most one of an utterance.
-
-    `utterances`: all of the corpus, whose folder is `corpus`.
-    """
+    """Up to `count` texts of one to three words with their sound, cut by the word times of `audit.jsonl` in
+    `audited`; or `not run: <why>`. The clearest cuts, at most one per utterance of the corpus `utterances` in the
+    folder `corpus`."""
     file = audited / "audit.jsonl"
     rows = {row.id: row for row in read_audit(file)} if file.exists() else {}
     if not any(row.words for row in rows.values()):

@@ -1,4 +1,4 @@
-"""What was found in each text, as a file, and the worst texts to listen to."""
+"""Write checked texts and samples of the worst."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from sonorant.audio.wav import write_wav
 from sonorant.evaluation.recordings import RECORDINGS
 from sonorant.files import write_jsonl
 
-if TYPE_CHECKING:  # the report looks up names here and needs no listener
+if TYPE_CHECKING:  # Import for types only: the report uses the names.
     from sonorant.evaluation.short_texts.judgement import Judged
 
 FILE = "short_texts.jsonl"
 WORST = 6
-"""Texts of each variant that can be heard."""
+"""Samples per variant."""
 
 
 def write_short_texts(folder: Path, judged: Sequence[Judged]) -> None:
-    """Write `short_texts.jsonl` into an evaluation's folder, a row for each text that somebody said: `by`, `kind`,
-    `text`, `words`, `heard`, `faults` by type and, for the worst of each variant, `sample`: a WAV file beside it."""
+    """Write `short_texts.jsonl` to an evaluation's folder: `by`, `kind`, `text`, `words`, `heard`, `faults` by type
+    and, for the worst of each variant, `sample` (WAV file)."""
     write_jsonl(folder / FILE, (_row(each, name) for each, name in _named(folder, judged)))
 
 
 def worst_first(judged: Sequence[Judged]) -> list[Judged]:
-    """Texts with faults, those with the most for their length first."""
+    """Texts with faults, most faults per word first."""
     faulty = [each for each in judged if each.faults]
     return sorted(faulty, key=lambda each: (-each.faults.count / len(each.words), each.kind, each.text))
 
 
 def _named(folder: Path, judged: Sequence[Judged]) -> Iterator[tuple[Judged, str | None]]:
-    """Each text with the name of its sample, which is written."""
+    """Write samples; yield each text with its file name, or None."""
     names = {}
     for by in sorted({each.by for each in judged} - {RECORDINGS}):
         for number, each in enumerate(worst_first([each for each in judged if each.by == by])[:WORST], 1):

@@ -1,4 +1,4 @@
-"""The texts that a voice is tried on: short ones by kind, and any number of plain sentences, by language."""
+"""Test texts by language: short ones by kind, and generated sentences."""
 
 import random
 import re
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from sonorant.evaluation.short_texts import english
 
 SENTENCES = "sentences"
-"""The kind of the plain sentences."""
+"""Kind of generated sentences."""
 SHORT = "short"
-"""All short texts together."""
+"""All short texts."""
 CUT_WORDS, HELD_OUT = "cut_words", "held_out"
-"""What recordings say too: words cut out of them, and the judged sentences."""
+"""Kinds that recordings have too: cut-out words, evaluated sentences."""
 SEED = 1
 _SLOT = re.compile(r"\{(\w+)\}")
 _ARTICLE = re.compile(r"\b([Aa]) (?=[aeio])")
@@ -20,29 +20,27 @@ _ARTICLE = re.compile(r"\b([Aa]) (?=[aeio])")
 
 @dataclass(frozen=True)
 class Text:
-    """Something to be said."""
-
     kind: str
     text: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Suite:
-    """What there is in one language."""
+    """Texts of one language."""
 
     kinds: Mapping[str, Sequence[str]]
     """Short texts by kind."""
     patterns: Sequence[str]
     """Sentences with slots, such as `{name} {went}.`"""
     slots: Mapping[str, Sequence[str]]
-    """What may stand in each slot."""
+    """Fillers by slot."""
 
     def short_texts(self) -> list[Text]:
-        """Every short text, kind by kind."""
+        """All short texts, by kind."""
         return [Text(kind, text) for kind, texts in self.kinds.items() for text in texts]
 
     def sentences(self, count: int, seed: int = SEED) -> list[Text]:
-        """Sentences, all different, the same for the same seed; the first of 1,000 are those of 10."""
+        """Distinct generated sentences; a smaller count gives a prefix."""
         random_numbers = random.Random(seed)
         decks = {slot: _deck(words, random_numbers) for slot, words in self.slots.items()}
         patterns, found = _deck(self.patterns, random_numbers), dict[str, None]()
@@ -54,16 +52,16 @@ class Suite:
 
 
 def _deck(cards: Sequence[str], random_numbers: random.Random) -> Iterator[str]:
-    """Every card once in random order, then all again in another: rare words come as often as common ones."""
+    """Repeated shuffles: all cards are equally frequent."""
     while True:
         yield from random_numbers.sample(cards, len(cards))
 
 
 SUITES = {"en": Suite(kinds=english.KINDS, patterns=english.PATTERNS, slots=english.SLOTS)}
-"""By language, without its region."""
+"""By language, without region."""
 
 
 def suite(language: str) -> Suite | str:
-    """The texts of a language such as en-us, or `not run: <why>` where nobody wrote any."""
+    """Texts for a language such as en-us, or `not run: <why>`."""
     written = language.split("-")[0]
     return SUITES.get(written) or f"not run: there are no short texts in '{language}', only in {', '.join(SUITES)}"

@@ -1,7 +1,7 @@
-"""Keep runs in MLflow; training itself only writes plain files.
+r"""MLflow tracking; training itself writes plain files.
 
-A stage's process opens `stage_run`; a thread (follower.py) sends the run directory's points and samples and the
-machine's load to the store (store.py). A store that is away never stops or slows the stage.
+A stage opens `stage_run`; a thread (follower.py) sends points, samples and machine load to the store (mlflow_store.py). An
+unavailable store never stops or slows a stage.
 """
 
 from sonorant.registry.tracking.follower import sync, tracked_runs

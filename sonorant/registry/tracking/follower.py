@@ -1,7 +1,7 @@
-"""Send a run directory to MLflow while it grows, each point once.
+r"""Send a growing run directory to MLflow, each point once.
 
-`tracking.json` beside the points records what was sent. Before a batch leaves, the file says "in doubt". If it still
-does later (the answer was lost, the process killed), the follower asks the store what it has before sending again.
+`tracking.json` records progress. It is marked "in doubt" before each batch; if the mark remains, because the answer was
+lost or the process killed, the follower queries the store before resending.
 """
 
 import dataclasses
@@ -27,36 +27,34 @@ log = logging.getLogger(__name__)
 STATE = "tracking.json"
 LOCK = "tracking.lock"
 END = "tracking_end.json"
-"""How the stage ended; written by the stage itself, as its thread may still be waiting for the store."""
+"""Final status, written by the stage because its thread may still wait for the store."""
 BATCH = 500
-"""Points per request; MLflow takes 1000."""
+"""Points per request; MLflow's limit is 1000."""
 
 
 @dataclass(kw_only=True)
 class Sent:
-    """What the store is known to have."""
+    """Confirmed content of the store."""
 
     run_id: str | None = None
     """None until the run exists."""
     steps: dict[str, int] = field(default_factory=dict)
-    """The newest step sent of each curve."""
+    """Last step sent per curve."""
     samples: list[str] = field(default_factory=list)
-    """Names of the samples whose pictures and sound were sent."""
+    """Names of samples sent."""
     in_doubt: bool = False
-    """A batch left and no answer was recorded."""
+    """A batch was sent without a recorded answer."""
 
 
 class Delivery:
-    """Sends what a run directory has and the store lacks, one process at a time.
-
-    `spec` describes a new run; later the directory remembers it. Raises SonorantError if both are missing.
-    """
+    """Sends the missing part of a run directory, one process at a time. `spec`: for a new run; stored in the
+    directory. Raises SonorantError if neither exists."""
 
     def __init__(self, directory: Path, spec: RunSpec | None = None) -> None:
         self.directory = directory
         self.files: list[tuple[Path, str]] = []
         self.arrived = 0
-        """Batches, samples and files that the store has taken: a sign of progress."""
+        """Requests accepted; shows progress."""
         self._tails = [Tail(directory / "metrics.jsonl"), Tail(directory / "system.jsonl")]
         self._store: Store | None = None
         with locked(directory / LOCK):
@@ -72,7 +70,7 @@ class Delivery:
             self._save()
 
     def send(self) -> None:
-        """Send everything new. Raises TrackingUnavailable or what mlflow raises; the next call resumes from there."""
+        """Send everything new. Raises TrackingUnavailable or mlflow's errors; the next call resumes."""
         try:
             with locked(self.directory / LOCK):
                 self.sent = Sent(**read_json(self.directory / STATE)["sent"])  # another process may have sent since
@@ -91,7 +89,7 @@ class Delivery:
             raise
 
     def close(self) -> None:
-        """Set how the run ended: FINISHED, FAILED or KILLED. Without a recorded end it runs on or can be resumed."""
+        """Set FINISHED, FAILED or KILLED. Without a recorded end the run stays open."""
         if (self.directory / END).exists():
             close_run(*self._open(), read_json(self.directory / END)["status"])
 
@@ -99,7 +97,7 @@ class Delivery:
         if self._store is None:
             store = open_store()
             run_id, new = open_run(store, self.spec, self.sent.run_id)
-            # A new run is empty; one found only by its key may hold anything.
+            # A new run is empty; one found by its key may hold anything.
             if run_id != self.sent.run_id:
                 self.sent = Sent(run_id=run_id, in_doubt=not new)
                 self._save()
@@ -158,10 +156,8 @@ class Delivery:
 
 
 class Follower(threading.Thread):
-    """Sends a run directory and the machine's load every `interval` seconds until `finish`; never raises.
-
-    Logs once that the store is away, and then asks it less and less often.
-    """
+    """Sends a run directory and the machine load every `interval` seconds until `finish`; never raises. Backs off
+    while the store is unavailable, which is logged once."""
 
     def __init__(self, directory: Path, spec: RunSpec, interval: float = 5.0) -> None:
         super().__init__(name="mlflow-follower", daemon=True)
@@ -176,7 +172,7 @@ class Follower(threading.Thread):
         wait, load_due = 0.0, 0.0
         while not self._done.wait(wait):
             if time.monotonic() >= load_due:
-                with suppress(OSError):  # a full disk is the trainer's to report
+                with suppress(OSError):  # the trainer reports a full disk
                     append_load(self.delivery.directory / "system.jsonl")
                 load_due = time.monotonic() + 2 * self._interval
             longer = min(max(2 * wait, self._interval), 12 * self._interval)
@@ -185,7 +181,7 @@ class Follower(threading.Thread):
             self._quietly(self.delivery.close)
 
     def finish(self, status: str, patience: float) -> bool:
-        """Send the rest and close; wait while something arrives every `patience` seconds. Returns whether all did."""
+        """Send the rest and close; give up after `patience` seconds without progress. Returns whether complete."""
         with suppress(OSError):
             write_json(self.delivery.directory / END, {"status": status})
         self._done.set()
@@ -210,7 +206,7 @@ class Follower(threading.Thread):
 
 
 def tracked_runs(folders: Iterable[Path]) -> list[Path]:
-    """The tracked run directories at or below these folders. Raises SonorantError naming a folder without any."""
+    """Tracked run directories at or below the folders. Raises SonorantError naming a folder without any."""
     found = []
     for folder in folders:
         below = sorted(path.parent for path in folder.rglob(STATE))
@@ -222,10 +218,8 @@ def tracked_runs(folders: Iterable[Path]) -> list[Path]:
 
 
 def sync(directory: Path) -> str:
-    """Send what MLflow still lacks of a run directory, and return the MLflow run's id.
-
-    Raises SonorantError if the directory was never tracked, TrackingUnavailable if the store does not answer.
-    """
+    """Send what MLflow lacks of a run directory; return the run id. Raises SonorantError if it was never tracked,
+    TrackingUnavailable if the store does not answer."""
     delivery = Delivery(directory)
     try:
         delivery.send()

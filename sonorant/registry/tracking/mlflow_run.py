@@ -1,4 +1,4 @@
-"""Find or make MLflow runs: one for each pipeline execution, with one for each stage below it."""
+"""Find or create MLflow runs: one per pipeline execution, with a child per stage."""
 
 import os
 from collections.abc import Mapping
@@ -12,29 +12,27 @@ KEY_TAG = "sonorant.run"
 EXECUTION_TAG = "sonorant.execution"
 PARENT_TAG = "mlflow.parentRunId"
 SERVED_TAG = "sonorant.executions"
-"""Ids of all executions that a run has served. It stands below the newest, which continued it."""
+"""All executions a run has served; its parent is the newest."""
 ORIGIN_TAGS = ("git_commit", "git_dirty", "dvc_lock", "data")
-"""Tags of a stage that hold for its whole execution."""
+"""Stage tags that hold for the whole execution."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunSpec:
-    """Description of a run, independent of the store."""
-
     key: str
-    """Unique name, kept as a tag: finds a run whose creation was not answered, so that it is not made twice."""
+    """Unique tag: finds a run whose creation was not confirmed."""
     stage: str
-    """The stage's name, also the run's."""
+    """Also the run's name."""
     execution: str | None = None
-    """Id of the pipeline execution above it; None = a run of its own."""
+    """Parent pipeline execution; None = standalone."""
     params: dict[str, str] = field(default_factory=dict)
-    """Flat settings."""
+    """Flattened settings."""
     tags: dict[str, str] = field(default_factory=dict)
-    """Where it comes from: git commit, data hash, ..."""
+    """Origin: git commit, data hash, ..."""
 
 
 def execution_id() -> str | None:
-    """Id of the pipeline execution above this process, from SONORANT_EXECUTION or the `dvc` process, or None."""
+    """Pipeline execution from SONORANT_EXECUTION or the outermost `dvc` process, or None."""
     if named := os.environ.get("SONORANT_EXECUTION"):
         return named
     import psutil
@@ -63,10 +61,8 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 
 
 def open_run(store: Store, spec: RunSpec, run_id: str | None = None) -> tuple[str, bool]:
-    """Find the MLflow run for `spec` by `run_id` or by its key, or make it. Returns (id, whether it is new).
-
-    The run is set to RUNNING, below its execution's run. Raises what mlflow raises when the store is away.
-    """
+    """Find the run by `run_id` or key, or create it, and set it RUNNING below its execution's run. Returns (id,
+    whether it is new). Raises mlflow's errors."""
     client = store.client
     run = _existing(store, run_id) or _newest(store, KEY_TAG, spec.key)
     new = run is None
@@ -84,12 +80,10 @@ def open_run(store: Store, spec: RunSpec, run_id: str | None = None) -> tuple[st
 
 
 def open_execution(store: Store, execution: str, tags: dict[str, str]) -> str:
-    """Id of the run above the stages of one pipeline execution, found or made.
-
-    It takes the origin of its newest stage: the hash of the data is known only once the corpus is imported.
-    """
+    """Find or create the parent run of an execution. It takes the newest stage's origin: the data hash exists only
+    after import."""
     client, name = store.client, f"pipeline {execution}"
-    with locked(DEFAULT_DATABASE.with_name("execution.lock")):  # two stages may start at the same time
+    with locked(DEFAULT_DATABASE.with_name("execution.lock")):  # two stages may start at once
         run = find_execution(store, execution)
         if run is None:
             run = client.create_run(store.experiment, run_name=name, tags={EXECUTION_TAG: execution})
@@ -100,17 +94,16 @@ def open_execution(store: Store, execution: str, tags: dict[str, str]) -> str:
 
 
 def find_execution(store: Store, execution: str) -> Any:
-    """The run above the stages of one pipeline execution, or None."""
+    """The parent run of an execution, or None."""
     return _newest(store, EXECUTION_TAG, execution)
 
 
 def add_origin(store: Store, run: Any, tags: Mapping[str, str]) -> None:
-    """Set the `tags` that hold for a whole execution."""
     _add(store, run, {key: value for key, value in tags.items() if key in ORIGIN_TAGS}, {})
 
 
 def close_run(store: Store, run_id: str, status: str) -> None:
-    """End the run and its execution: FINISHED, FAILED or KILLED. The execution's next stage opens it again."""
+    """Set FINISHED, FAILED or KILLED on the run and its parent; the next stage reopens the parent."""
     parent = store.client.get_run(run_id).data.tags.get(PARENT_TAG)
     for run in filter(None, (run_id, parent)):
         store.client.set_terminated(run, status)
@@ -137,11 +130,11 @@ def _newest(store: Store, tag: str, value: str) -> Any:
 
 
 def _add(store: Store, run: Any, tags: dict[str, str], params: dict[str, str]) -> None:
-    """Log what the run lacks; MLflow refuses to change a param, so its first value stays."""
+    """Log missing params and tags; MLflow params are immutable."""
     from mlflow.entities import Param, RunTag
 
     new_tags = [RunTag(key, value) for key, value in tags.items() if run.data.tags.get(key) != value]
     new_params = [Param(key, value[:6000]) for key, value in params.items() if key not in run.data.params]
-    for start in range(0, max(len(new_params), len(new_tags), 1), 100):  # MLflow takes 100 of each per request
+    for start in range(0, max(len(new_params), len(new_tags), 1), 100):  # MLflow's limit is 100 per request
         end = start + 100
         store.client.log_batch(run.info.run_id, tags=new_tags[start:end], params=new_params[start:end])

@@ -1,4 +1,4 @@
-"""The MLflow store: the one that MLFLOW_TRACKING_URI names, else an sqlite file in the project."""
+"""The MLflow store: MLFLOW_TRACKING_URI, or a project sqlite file."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 DEFAULT_DATABASE = Path("runs/mlflow.db")
 EXPERIMENT = "sonorant"
-# Read by mlflow when it is imported or at each request; a value the user set stays.
+# Read by mlflow on import or per request; the user's values win.
 MLFLOW_ENVIRONMENT = {
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",  # a request that mlflow repeats may arrive twice; the follower asks first
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",  # the follower checks before resending
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "5",
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
@@ -31,27 +31,24 @@ MLFLOW_ENVIRONMENT = {
     "GIT_PYTHON_REFRESH": "quiet",
 }
 ARTIFACTS = "mlartifacts"
-"""Folder of the artifacts, beside the database."""
+"""Artifact folder beside the database."""
 PLACES = {
     "experiments": "artifact_location",
     "runs": "artifact_uri",
     "logged_models": "artifact_location",
     "model_versions": "storage_location",
 }
-"""Columns in which MLflow keeps absolute paths of artifacts."""
+"""Columns with absolute artifact paths."""
 
 
 def place_of_artifacts(database: Path) -> str:
-    """URI of an sqlite store's artifacts: a plain folder, readable with and without a server."""
+    """Artifact URI of an sqlite store: a plain folder, readable with and without a server."""
     return (database.parent / ARTIFACTS).as_uri()
 
 
 def follow_move(database: Path, former: str) -> None:
-    """After the project was moved or copied, point the store's artifacts at the folder beside `database`.
-
-    Otherwise new artifacts would go to the project's former place, or into the project it was copied from. Does nothing
-    unless `former` was beside the database too.
-    """
+    """After the project was moved or copied, rewrite artifact paths to the folder beside `database`. Otherwise
+    artifacts would go to the old place. Does nothing unless `former` was beside the database."""
     now = place_of_artifacts(database)
     if former == now or not former.endswith(f"/{ARTIFACTS}"):
         return
@@ -64,50 +61,47 @@ def follow_move(database: Path, former: str) -> None:
 
 
 class TrackingUnavailable(SonorantError):
-    """MLflow is not installed, its store does not answer, or what it holds has just changed. The same call may succeed
-    later."""
+    """MLflow is missing, does not answer, or its content just changed. A retry may succeed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Store:
-    """An MLflow store that has answered."""
+    """A reachable MLflow store."""
 
     client: MlflowClient
     uri: str
-    """Address, with credentials if it has any: show people `shown(uri)`."""
+    """May contain credentials: print `shown(uri)`."""
     experiment: str
-    """Id of the experiment that holds the project's runs."""
+    """Experiment id."""
 
 
 def store_uri() -> str:
-    """Address of the store; the default is absolute, so that it names the same file from any folder."""
+    """Absolute address of the store."""
     return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{DEFAULT_DATABASE.resolve()}"
 
 
 def shown(text: object) -> str:
-    """`text` on one line, without the user and password of any address in it."""
+    """`text` on one line, without credentials in addresses."""
     one_line = " ".join(str(text).split())
-    # A database's password may hold / and @ as they are; in a web address an @ behind the host is none of a password's.
+    # Database passwords may hold / and @; in web addresses an @ after the host is not part of one.
     return re.sub(r"\b(https?://)[^/\s]*@|\b(?!https?://)(\w+://)\S*@", r"\1\2", one_line)
 
 
 def open_store() -> Store:
-    """Connect, make the experiment if it is absent, and return the store.
-
-    Raises TrackingUnavailable if mlflow is not installed or the store does not answer within its bounded retries.
-    """
+    """Connect, and create the experiment if missing. Raises TrackingUnavailable if mlflow is not installed or the
+    store does not answer."""
     uri = store_uri()
     for name, value in MLFLOW_ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     for name in ("mlflow", "alembic", "mlflow.store.db.utils"):
         logging.getLogger(name).setLevel(logging.WARNING)
-    logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)  # warns at each attempt; we say it once
+    logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)  # warns at each attempt; logged once here
     database = Path(uri.removeprefix("sqlite:///")).resolve() if uri.startswith("sqlite:///") else None
     try:
         from mlflow.tracking import MlflowClient
 
         logging.getLogger("mlflow").setLevel(logging.WARNING)  # importing mlflow sets it to INFO
-        # The first client of a new sqlite file makes its tables; two at the same time would collide.
+        # The first client of a new sqlite file creates its tables; two at once would collide.
         with locked(database.with_name(f"{database.name}.lock")) if database else nullcontext():
             if database and not database.exists():
                 _make_tables(database)
@@ -124,7 +118,7 @@ def open_store() -> Store:
 
 @contextmanager
 def answering(what: str) -> Iterator[Store]:
-    """The store. Errors name `what`: TrackingUnavailable for no answer, a SonorantError of one line for a refusal."""
+    """Open the store; errors name `what`. TrackingUnavailable for no answer, SonorantError for a refusal."""
     store = open_store()
     from mlflow.exceptions import MlflowException
 
@@ -137,11 +131,11 @@ def answering(what: str) -> Iterator[Store]:
 
 
 def _make_tables(database: Path) -> None:
-    """Make a new sqlite store whole or not at all: MLflow cannot go on where a process that ended left it half made."""
+    """Create a new sqlite store atomically: MLflow cannot repair partial tables."""
     from mlflow.tracking import MlflowClient
 
     unfinished = database.with_name(f".{database.name}.unfinished")
-    unfinished.unlink(missing_ok=True)  # of a process that was killed, as we hold the lock
+    unfinished.unlink(missing_ok=True)  # left by a killed process; we hold the lock
     MlflowClient(tracking_uri=f"sqlite:///{unfinished}").get_experiment_by_name(EXPERIMENT)
     unfinished.rename(database)
 
@@ -152,7 +146,7 @@ def _experiment(client: MlflowClient, database: Path | None) -> str:
     if experiment is None:
         try:
             return str(client.create_experiment(EXPERIMENT, artifact_location=location))
-        except Exception:  # another process has just made it; if the store is gone, the next line raises again
+        except Exception:  # another process made it; a missing store raises again below
             experiment = client.get_experiment_by_name(EXPERIMENT)
     if experiment is None or experiment.lifecycle_stage != "active":
         raise SonorantError(f"the MLflow experiment '{EXPERIMENT}' was deleted: mlflow experiments restore")

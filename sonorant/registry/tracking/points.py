@@ -1,4 +1,4 @@
-"""A run directory's content for MLflow: points of its curves, pictures of its samples, and the machine's load."""
+"""Points, sample pictures and machine load of a run directory."""
 
 import json
 import time
@@ -13,22 +13,19 @@ from sonorant.training.telemetry.nvml import NoNvml, Nvml
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """One value of one curve."""
+    """One value of a curve."""
 
     key: str
     value: float
-    """May be NaN or infinite: a diverged loss is worth seeing."""
+    """May be NaN or infinite."""
     step: int
     time: float
     """Unix seconds."""
 
 
 class Tail:
-    """Reads whole new lines of a growing file, and starts over if the file was rewritten.
-
-    A trainer that resumes from a checkpoint may drop the lines after it. The file's size does not always show that, so
-    the last line read is compared first.
-    """
+    """Reads new lines of a growing file; restarts if it was rewritten. A resumed trainer may drop lines without
+    changing the size, so the last line is compared."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -39,7 +36,7 @@ class Tail:
         self._position, self._last = 0, b""
 
     def read(self) -> list[Point]:
-        """The points of all whole lines since the last call; damaged lines (a killed writer) are skipped."""
+        """Points of new complete lines; damaged lines are skipped."""
         try:
             with self.path.open("rb") as file:
                 file.seek(self._position - len(self._last))
@@ -66,11 +63,8 @@ def _points(line: bytes) -> list[Point]:
 
 
 def draw_sample(sample: Path, out: Path) -> None:
-    """Draw the folder `sample` into `out`, without absent or damaged files.
-
-    `mel.npz` (target and predicted, (M, T) log-mel) becomes `mel.png`, `alignment.npz` (alignment, (T, N) or (N, T))
-    becomes `alignment.png`.
-    """
+    """Draw the intact files of the folder `sample` into `out`: `mel.npz` (target and predicted, (M, T) log-mel) and
+    `alignment.npz` ((T, N) or (N, T)) become PNGs."""
     mels = {name: mel for name, mel in _arrays(sample / "mel.npz").items() if name in ("target", "predicted")}
     _draw(mels, "frame", "mel bin", out / "mel.png")
     _draw(_arrays(sample / "alignment.npz"), "frame", "phoneme", out / "alignment.png")
@@ -88,7 +82,7 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
 def _draw(arrays: dict[str, np.ndarray], across: str, up: str, out: Path) -> None:
     if not arrays:
         return
-    from matplotlib.backends.backend_agg import FigureCanvasAgg  # pyplot is not safe in a thread
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # pyplot is not thread-safe
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 2.6 * len(arrays)), dpi=90, layout="constrained")
@@ -102,7 +96,7 @@ def _draw(arrays: dict[str, np.ndarray], across: str, up: str, out: Path) -> Non
 
 
 def append_load(path: Path) -> None:
-    """Append the machine's current load in the format of `metrics.jsonl`; its step counts the lines."""
+    """Append the machine load to `path` in the format of `metrics.jsonl`; step = line number."""
     step = path.read_bytes().count(b"\n") + 1 if path.exists() else 1
     row = {"step": step, "time": time.time(), "metrics": {**processor_load(), **gpu_load()}}
     with path.open("a", encoding="utf-8") as file:
@@ -110,7 +104,7 @@ def append_load(path: Path) -> None:
 
 
 def processor_load() -> dict[str, float]:
-    """Cores in use since the last call (percent) and memory in use (MB, percent)."""
+    """Cores in use since the last call (percent) and memory (MB, percent)."""
     import psutil
 
     memory = psutil.virtual_memory()
@@ -122,7 +116,7 @@ def processor_load() -> dict[str, float]:
 
 
 def gpu_load() -> dict[str, float]:
-    """Use (percent) and memory (MB) of each NVIDIA GPU; empty without GPU or NVML."""
+    """Use (percent) and memory (MB) per NVIDIA GPU; empty without GPU or NVML."""
     try:
         with Nvml() as nvml:
             loads = {gpu.index: nvml.load(gpu.uuid) for gpu in nvml.gpus()}

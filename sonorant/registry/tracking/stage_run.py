@@ -1,4 +1,4 @@
-"""The MLflow run of one stage's process."""
+"""MLflow run of a stage's process."""
 
 import importlib.util
 import json
@@ -19,17 +19,17 @@ from sonorant.registry.tracking.mlflow_store import open_store, shown
 
 log = logging.getLogger(__name__)
 PATIENCE = 20.0
-"""Seconds that a finished stage waits for the store to accept something."""
+"""Seconds without progress before a finished stage gives up."""
 
 
 class StageRun:
-    """Adds metrics and files to a stage's run. Nothing here waits for MLflow or raises because of it."""
+    """Adds metrics and files to a stage's run; never waits or raises because of MLflow."""
 
     def __init__(self, directory: Path, follower: Follower) -> None:
         self.directory, self._follower = directory, follower
 
     def log_metrics(self, values: Mapping[str, Any], step: int = 0) -> None:
-        """Add points; nested mappings become "a.b", values that are not finite numbers are left out."""
+        """Log points; nested keys become "a.b", non-finite values are dropped."""
         numbers = {}
         for key, text in flat(values).items():
             with suppress(ValueError):
@@ -39,15 +39,13 @@ class StageRun:
             file.write(json.dumps({"step": step, "time": time.time(), "metrics": numbers}) + "\n")
 
     def log_file(self, path: Path, folder: str = "") -> None:
-        """Add a file, or a folder's content, to the run's artifacts below `folder`, before the stage ends."""
+        """Log a file or a folder's content below `folder`."""
         self._follower.delivery.files.append((path, folder))
 
 
 def describe_execution(execution: str, tags: Mapping[str, str]) -> None:
-    """Set the origin on the run above an execution's stages: DVC writes its lock only after a stage.
-
-    Does nothing if the store is away, or if the execution has no run because no stage had anything to do.
-    """
+    """Tag an execution's run with its origin, since DVC writes its lock after the stage. No-op if the store is
+    unavailable or no stage ran."""
     try:
         store = open_store()
         run = find_execution(store, execution)
@@ -64,16 +62,11 @@ def stage_run(
     tags: Mapping[str, str] | None = None,
     run_directory: Path | None = None,
 ) -> Iterator[StageRun]:
-    """Keep this process's work as an MLflow run named `stage`, below the run of its pipeline execution.
+    r"""Track this process as an MLflow run named `stage`, below its pipeline execution.
 
-    Args:
-        stage: the stage's name.
-        params: settings, may be nested.
-        tags: where the work comes from.
-        run_directory: folder with `metrics.jsonl` and `samples/` that is followed while it grows; the same folder later
-            continues the same MLflow run. None: the run has only what `log_metrics` and `log_file` add.
-
-    If the store is away the stage goes on; `sync` or the next run sends the rest of a run directory.
+    `params`: settings, may be nested; `tags`: origin; `run_directory`: folder with `metrics.jsonl` and `samples/` to
+    follow, and to resume the same run later; None: only `log_metrics` and `log_file`. If the store is unavailable,
+    `sync` or the next run sends the rest.
     """
     flat_params, all_tags = flat(params or {}), {"stage": stage, **(tags or {})}
     spec = RunSpec(key=uuid.uuid4().hex, stage=stage, execution=execution_id(), params=flat_params, tags=all_tags)

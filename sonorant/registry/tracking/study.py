@@ -1,7 +1,5 @@
-"""A study's run in MLflow, and below it a run for each trial, which is the run above the trial's stages.
-
-A store that is away costs a trial nothing but its record.
-"""
+"""A study's MLflow run with one child per trial, which is the parent of the trial's stages. An unavailable store
+never fails a trial."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -16,7 +14,7 @@ STUDY_TAG, TRIAL_TAG = "sonorant.study", "sonorant.trial"
 
 
 def open_trial(study: str, number: int, execution: str, settings: Mapping[str, Any]) -> None:
-    """Make the run of a trial, which is the pipeline execution `execution`, with its settings as params."""
+    """Create a trial's run, the pipeline execution `execution`."""
 
     def make(store: Store) -> None:
         parent = study_run(store, study)
@@ -29,7 +27,7 @@ def open_trial(study: str, number: int, execution: str, settings: Mapping[str, A
 
 
 def close_trial(study: str, number: int, status: str, values: Mapping[str, float], why: str = "") -> None:
-    """End a trial's newest run: FINISHED, FAILED or KILLED, with its figures and why it gave none."""
+    """End a trial's newest run (FINISHED, FAILED or KILLED) with its figures, or why there are none."""
 
     def end(store: Store) -> None:
         found = _find(store, f"tags.`{STUDY_TAG}` = '{study}' and tags.`{TRIAL_TAG}` = '{number}'")
@@ -46,14 +44,14 @@ def close_trial(study: str, number: int, status: str, values: Mapping[str, float
 
 
 def study_run(store: Store, study: str) -> str:
-    """Id of the run above a study's trials, found or made."""
-    with locked(DEFAULT_DATABASE.with_name("study.lock")):  # two workers may begin at the same time
+    """Find or create a study's run; return its id."""
+    with locked(DEFAULT_DATABASE.with_name("study.lock")):  # two workers may start at once
         found = _find(store, f"tags.`{STUDY_TAG}` = '{study}' and tags.`{TRIAL_TAG}` = 'all'")
         if found:
             return str(found[0].info.run_id)
         tags = {STUDY_TAG: study, TRIAL_TAG: "all"}
         run = store.client.create_run(store.experiment, run_name=f"study {study}", tags=tags)
-        store.client.set_terminated(run.info.run_id, "FINISHED")  # it only holds its trials
+        store.client.set_terminated(run.info.run_id, "FINISHED")  # only holds trials
     return str(run.info.run_id)
 
 
