@@ -1,4 +1,4 @@
-"""Speech for the evaluator: flite's voice where it is installed."""
+"""Speech by flite for the evaluator."""
 
 import shutil
 import subprocess
@@ -20,7 +20,7 @@ SENTENCES = (
 
 
 def speak_with_flite(text: str, out: Path, voice: str = "rms") -> None:
-    """Write a sentence as a wav file; the test is skipped where flite is not installed."""
+    """Write a sentence as a wav file; skips the test without flite."""
     if shutil.which("flite") is None:
         pytest.skip("flite is not installed")
     subprocess.run(["flite", "-voice", voice, "-t", text, "-o", str(out)], check=True, timeout=60)
@@ -28,7 +28,7 @@ def speak_with_flite(text: str, out: Path, voice: str = "rms") -> None:
 
 @pytest.fixture(scope="session")
 def spoken_corpus(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Utterance]]:
-    """The folder of a prepared corpus of four sentences spoken by flite, and its utterances: three for the test."""
+    """Corpus folder and utterances: four sentences by flite, three for the test split."""
     folder = tmp_path_factory.mktemp("corpus")
     (folder / "audio").mkdir()
     frontend = load_frontend("gruut", "en-us")
@@ -46,12 +46,10 @@ def spoken_corpus(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[
 
 @pytest.fixture(scope="session")
 def clips(spoken_corpus: tuple[Path, list[Utterance]]) -> list[Clip]:
-    """The four recordings."""
     folder, utterances = spoken_corpus
     return [Clip(*read_audio(folder / str(utterance.audio))) for utterance in utterances]
 
 
 @pytest.fixture(scope="session")
 def references(spoken_corpus: tuple[Path, list[Utterance]]) -> list[str]:
-    """What the four recordings say, numbers in words."""
     return [str(utterance.spoken) for utterance in spoken_corpus[1]]

@@ -1,4 +1,4 @@
-"""Faults of a voice, planted into real speech. Each takes samples (S,) and their rate in Hz."""
+"""Faults planted in real speech: samples (S,) and rate in Hz."""
 
 from collections.abc import Callable
 from functools import partial
@@ -18,7 +18,7 @@ def copied(
     aperiodicity: float = 1.0,
     frames: Callable[[int], Sound] | None = None,
 ) -> Sound:
-    """WORLD's copy, with another pitch (Hz, 0 where unvoiced), a part of its aperiodicity, or other frames of it."""
+    """WORLD copy with other pitch (Hz, 0 where unvoiced), aperiodicity or frames."""
     signal = np.ascontiguousarray(samples, np.float64)
     f0, times = pyworld.dio(signal, rate, frame_period=1000 * FRAME_SECONDS)
     f0 = pyworld.stonemask(signal, f0, times, rate)
@@ -31,12 +31,11 @@ def copied(
 
 
 def level(f0: Sound) -> Sound:
-    """The median wherever there is a pitch."""
+    """Constant pitch."""
     return np.where(f0 > 0, np.median(f0[f0 > 0]), 0.0)
 
 
 def inverted(f0: Sound) -> Sound:
-    """Down where it went up."""
     return np.where(f0 > 0, np.median(f0[f0 > 0]) ** 2 / np.maximum(f0, 1.0), 0.0)
 
 
@@ -50,14 +49,14 @@ def at_tempo(count: int, tempo: float) -> Sound:
 
 
 def in_jerks(count: int) -> Sound:
-    """Nearly twice as fast and a third as fast in turn, 0.6 s for both."""
+    """Alternately fast and slow, 0.6 s each cycle."""
     tempo = 1 + 0.7 * np.sin(2 * np.pi * np.arange(2 * count) * FRAME_SECONDS / 0.6)
     places = np.cumsum(tempo)
     return places[places < count - 1].round().astype(int)
 
 
 def metallic(samples: Sound, rate: int) -> Sound:
-    """Phases drawn at random: what a spectrogram alone becomes."""
+    """Random phases."""
     spectra = stft(samples, rate, nperseg=1024, noverlap=768)[2]
     phases = np.exp(2j * np.pi * np.random.default_rng(1).random(spectra.shape))
     return np.asarray(istft(np.abs(spectra) * phases, rate, nperseg=1024, noverlap=768)[1][: len(samples)])
@@ -71,18 +70,18 @@ def in_noise(samples: Sound, rate: int) -> Sound:
 
 
 def muffled(samples: Sound, rate: int) -> Sound:
-    """Nothing above 3.4 kHz: a telephone."""
+    """Low-pass at 3.4 kHz."""
     return np.asarray(sosfiltfilt(butter(8, 3400, fs=rate, output="sos"), samples))
 
 
 def swallowed(samples: Sound, rate: int) -> Sound:
-    """Every third fifth of a second 20 dB softer."""
+    """Every third 0.2 s 20 dB softer."""
     fifths = (np.arange(len(samples)) / (0.2 * rate)).astype(int)
     return samples * np.where(fifths % 3 == 2, 0.1, 1.0)
 
 
 def halting(samples: Sound, rate: int) -> Sound:
-    """Silence of 0.8 s in the middle."""
+    """0.8 s of silence in the middle."""
     before, after = np.array_split(samples, 2)
     return np.concatenate([before, np.zeros(round(0.8 * rate)), after])
 

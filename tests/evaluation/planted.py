@@ -1,4 +1,4 @@
-"""Faults put into a graph that was exported right, as a bad export or a failing kernel would."""
+"""Faults planted in an exported graph."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 
 SLOW = 700
-"""Rows of the matrices that `PLANTED_WORK` multiplies."""
+"""Matrix size of `PLANTED_WORK`."""
 PLANTED_NAN: Sequence[onnx.NodeProto] = (onnx.helper.make_node("Mul", ["right", "planted_nan"], ["samples"]),)
 PLANTED_WORK: Sequence[onnx.NodeProto] = (
     onnx.helper.make_node("ReduceMax", ["right"], ["planted_scalar"], keepdims=0),
@@ -17,11 +17,11 @@ PLANTED_WORK: Sequence[onnx.NodeProto] = (
     onnx.helper.make_node("Mul", ["planted_result", "planted_zero"], ["planted_nothing"]),
     onnx.helper.make_node("Add", ["right", "planted_nothing"], ["samples"]),
 )
-"""Changes no sample, and takes long."""
+"""Slow, without changing samples."""
 
 
 def plant(graph: Path, out: Path, nodes: Sequence[onnx.NodeProto]) -> Path:
-    """Write the vocoder `graph` to `out` with `nodes` between its former output, now `right`, and `samples`."""
+    """Insert `nodes` between the output of `graph`, renamed `right`, and `samples`."""
     model = onnx.load(graph)
     for node in model.graph.node:
         node.output[:] = ["right" if name == "samples" else name for name in node.output]

@@ -1,4 +1,4 @@
-"""The stages of the judgement as commands, as dvc.yaml runs them."""
+"""Run the evaluation stages as dvc.yaml does."""
 
 import subprocess
 from pathlib import Path
@@ -17,12 +17,12 @@ EVALUATE = (
 
 
 def run_stage(place: Path, stage: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a stage's command in a folder with its own params.yaml."""
+    """Run a stage in a folder with its own params.yaml."""
     return run_command(f"tasks.{stage}", *arguments, cwd=place)
 
 
 def lay_out(folder: Path, trained: tuple[Path, Path]) -> None:
-    """Leave params.yaml of the project, for few sentences, and the folders of the trained models."""
+    """Write params.yaml for few sentences, and trained folders."""
     for name, target in zip(("acoustic", "vocoder"), trained, strict=True):
         (folder / name).symlink_to(target)
     params = yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""A voice of the family codec_lm is judged by the same stage: its codec copies, its runaways are counted."""
+"""Evaluation of the family codec_lm: codec copies and runaways."""
 
 import json
 import shutil
@@ -29,7 +29,7 @@ CODES = {"bits_per_second": 488.3, "frames_per_second": 31.25, "use": [0.9, 0.8]
 
 
 def never_ending(bundle: Path, out: Path) -> Path:
-    """A copy of the voice that gives up on a text after so few frames that every first attempt is a runaway."""
+    """A copy with a frame budget that makes every first attempt a runaway."""
     shutil.copytree(bundle, out)
     description = read_json(out / DESCRIPTION)
     description["decoding"]["defaults"] |= {"longest_phoneme": 0.001, "retries": 1}
@@ -44,7 +44,7 @@ def place(
     trained_codec_lm: tuple[Path, Path],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Path:
-    """The folder of the corpus, and what the stages before would have left of a codec language model."""
+    """Project folder with the inputs of evaluate."""
     corpus, _ = spoken_corpus
     folder = tmp_path_factory.mktemp("codec_lm")
     lay_out(folder, trained_codec_lm)
@@ -63,7 +63,6 @@ def place(
 
 @pytest.fixture(scope="module")
 def metrics(place: Path) -> dict[str, Any]:
-    """What the stage evaluate writes."""
     done = run_stage(place, "evaluate", *EVALUATE)
     assert done.returncode == 0, done.stderr
     return read_json(place / "metrics.json")

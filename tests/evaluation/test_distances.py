@@ -1,4 +1,4 @@
-"""Distances are zero between equals, grow with what they measure, and nothing else."""
+"""Distances are zero for equal sounds and grow with the difference."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ RATE = 16000
 
 
 def vowel(pitch: float, seconds: float = 1.0, formants: tuple[float, ...] = (700.0, 1200.0, 2600.0)) -> np.ndarray:
-    """A buzz through resonances, float64 (S,): a voiced sound of known pitch, with soft ends."""
+    """Pulse train through resonances, float64 (S,), with soft ends."""
     count = round(seconds * RATE)
     phase = np.cumsum(np.full(count, pitch / RATE))
     buzz = np.diff(np.floor(phase), prepend=0.0) + np.random.default_rng(0).standard_normal(count) * 1e-3
@@ -44,7 +44,7 @@ def test_loudness_counts_in_the_log_mel_distance_alone_and_noise_in_all() -> Non
 
 
 def test_distortion_has_the_scale_of_its_formula() -> None:
-    """A ripple of 6 dB (peak) along the mel axis differs from a flat spectrum by 6 / sqrt 2 dB RMS: its distortion."""
+    """A mel ripple of 6 dB peak has an RMS distortion of 6 / sqrt 2 dB."""
     frequencies = np.linspace(0, RATE / 2, 513)
     mel = np.log1p(frequencies / 700) / np.log1p(RATE / 2 / 700)
     ripple_db = 6.0 * np.cos(np.pi * 5 * mel)
@@ -77,7 +77,7 @@ def test_alignment_is_the_cheapest_of_all_paths(shape: tuple[int, int]) -> None:
 
 
 def cheapest(cost: np.ndarray, i: int, j: int) -> float:
-    """By trying every monotonic path from there to the last corner."""
+    """Brute force over monotonic paths to the last corner."""
     steps = [(i + 1, j), (i, j + 1), (i + 1, j + 1)]
     ahead = [cheapest(cost, *step) for step in steps if step[0] < cost.shape[0] and step[1] < cost.shape[1]]
     return float(cost[i, j]) + min(ahead, default=0.0)

@@ -1,4 +1,4 @@
-"""Error rates are the corpus's, systems are compared on the same sentences, and what sounds alike is written alike."""
+"""Corpus error rates, paired comparison, normalisation."""
 
 import pytest
 from hypothesis import given

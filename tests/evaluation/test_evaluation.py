@@ -1,4 +1,4 @@
-"""Both stages on real speech and a real bundle, through the commands that dvc.yaml runs."""
+"""Both stages on real speech and a real bundle."""
 
 import json
 import re
@@ -27,7 +27,7 @@ Figures = dict[str, Any]
 
 
 def parity() -> Figures:
-    """What verify would say if it had missed the planted fault of bf16, and found one in int8."""
+    """bf16 has an undetected fault, int8 a detected one."""
     agrees = {"max_abs_diff": 1e-6, "tolerance": 1e-3, "cases": []}
     graphs = {"encoder": agrees, "decoder": agrees, "vocoder": agrees}
     passed = {"passed": True, "failed": None, "graphs": graphs}
@@ -42,7 +42,7 @@ def parity() -> Figures:
 
 @pytest.fixture(scope="module")
 def place(spoken_corpus: tuple[Path, list[Utterance]], voice_bundle: Path, trained: tuple[Path, Path]) -> Path:
-    """The folder of the corpus, settings for few sentences, and what the stages before would have left."""
+    """Project folder with the inputs of both stages."""
     folder, _ = spoken_corpus
     lay_out(folder, trained)
     bundle = with_copies(voice_bundle, folder / "voice", "fp16", "bf16", "int8")
@@ -54,7 +54,6 @@ def place(spoken_corpus: tuple[Path, list[Utterance]], voice_bundle: Path, train
 
 @pytest.fixture(scope="module")
 def recordings(place: Path) -> Figures:
-    """What the stage recognize_recordings writes."""
     done = run_stage(place, "recognize_recordings", *RECOGNIZE)
     assert done.returncode == 0, done.stderr
     return read_json(place / "recordings.json")
@@ -62,7 +61,6 @@ def recordings(place: Path) -> Figures:
 
 @pytest.fixture(scope="module")
 def metrics(place: Path, recordings: Figures) -> Figures:
-    """What the stage evaluate writes."""
     done = run_stage(place, "evaluate", *EVALUATE)
     assert done.returncode == 0, done.stderr
     return read_json(place / "metrics.json")
@@ -83,7 +81,7 @@ def test_error_rates_stand_beside_their_intervals_and_their_judge(metrics: Figur
         assert judged[kind]["wer_ci95"][0] <= judged[kind]["wer"] <= judged[kind]["wer_ci95"][1]
         assert judged[kind]["words"] == recordings["words"]
         assert (judged[kind]["recognizer"], judged[kind]["revision"]) == ("pocketsphinx", recordings["revision"])
-    assert judged["fp32"]["wer"] > 60  # random weights say nothing
+    assert judged["fp32"]["wer"] > 60  # random weights
     above = judged["fp32"]["wer"] - recordings["wer"]
     assert judged["fp32"]["above_recordings"]["wer"] == pytest.approx(above, abs=0.01)
     same_graphs = judged["fp16"]["above_fp32"]
@@ -224,7 +222,7 @@ def test_what_stands_beside_another_family_has_figures_and_names_their_sentences
 
 
 def test_a_failing_self_test_fails_the_stage_and_writes_nothing(metrics: Figures, place: Path) -> None:
-    """Texts moved by one sentence, as a manifest with its columns mixed up would have them."""
+    """Texts shifted by one sentence."""
     data = read_json(place / "recordings.json")
     rows = data["sentences"]
     moved = [row | {"reference": rows[number - 1]["reference"]} for number, row in enumerate(rows)]
@@ -276,7 +274,7 @@ def test_settings_that_cannot_give_a_figure_are_refused(settings: dict[str, int]
 
 
 def speed(fp16: float, on_gpu: float | None = None) -> Figures:
-    """Figures of two variants: the upper end of fp16's interval on one thread, and under another runtime."""
+    """Upper end of fp16's interval on one thread, and under another runtime."""
 
     def found(high: float) -> Figures:
         ends = {"threads_1": high, "threads_all": 0.9}
@@ -297,7 +295,7 @@ def test_only_a_variant_that_is_certainly_slower_everywhere_is_left_unheard() ->
 
 
 def test_fp32_alone_can_be_heard(place: Path, metrics: Figures) -> None:
-    """As for a learning curve: the same figures of fp32, and why the others have none."""
+    """Same fp32 figures; a reason for the others."""
     settings = (place / "params.yaml").read_text(encoding="utf-8")
     (place / "params.yaml").write_text(settings.replace("hear: all", "hear: fp32"), encoding="utf-8")
     elsewhere = [{"family": "f", "metrics.json": "m.json", "evaluation": "e"}.get(word, word) for word in EVALUATE]

@@ -1,4 +1,4 @@
-"""What a family leaves for the other's report: whether both were judged alike can be told from it."""
+"""A family's export allows checking comparability."""
 
 from copy import deepcopy
 from typing import Any
@@ -44,7 +44,7 @@ def test_what_was_judged_otherwise_is_told_apart(other: str) -> None:
     rows, metrics = deepcopy(ROWS), deepcopy(METRICS)
     if other in ("revision", "normalizer"):
         metrics["intelligibility"]["recordings"][other] = "another"
-    elif other == "recording":  # under the same id and text, such as another speaker's
+    elif other == "recording":  # same id and text, another speaker
         rows[1]["transcripts"]["recordings"] = "common"
     elif other == "fewer":
         rows.pop()

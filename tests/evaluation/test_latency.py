@@ -1,4 +1,4 @@
-"""Every candidate is timed in turn with fp32, at every length and number of threads; one that cannot run says why."""
+"""Candidates are timed alternately with fp32; one that cannot run has a reason."""
 
 from pathlib import Path
 
@@ -47,7 +47,7 @@ def test_one_that_cannot_run_stops_no_other(voice_bundle: Path, trained: tuple[P
 
 
 def test_a_slower_graph_has_a_ratio_below_one(voice_bundle: Path, trained: tuple[Path, Path], tmp_path: Path) -> None:
-    """So much slower that no noise of a machine can turn it round."""
+    """Slower than any machine noise."""
     bundle = with_copies(voice_bundle, tmp_path / "variants", "int8")
     replace_graph(bundle, "vocoder", "int8", plant(bundle / "vocoder.fp32.onnx", tmp_path / "slow.onnx", PLANTED_WORK))
     speed = measure(bundle, trained, {"onnxruntime/fp32": None, "onnxruntime/int8": None}, {"short": tokens_of(4)}, 5)
@@ -63,7 +63,7 @@ def test_rounds_end_early_on_a_busy_machine_and_their_number_is_told(voice_bundl
 
 
 def test_the_ratio_is_above_one_for_what_is_faster_whatever_else_the_machine_did() -> None:
-    busy = np.random.default_rng(0).uniform(1, 5, 60)  # the same drift for both, as they take turns
+    busy = np.random.default_rng(0).uniform(1, 5, 60)  # the same drift for both
     noise = np.random.default_rng(1).normal(1, 0.02, 60)
     found = over_baseline(2 * busy / (busy * noise))
     low, high = found["over_fp32_ci95"]
@@ -71,7 +71,7 @@ def test_the_ratio_is_above_one_for_what_is_faster_whatever_else_the_machine_did
 
 
 def test_memory_is_that_of_a_process_with_this_candidate_alone(voice_bundle: Path, trained: tuple[Path, Path]) -> None:
-    """A process that holds much more than the candidate needs must not show in its peak."""
+    """The parent's memory must not show in the peak."""
     held = np.ones(80_000_000)
     candidates = {"onnxruntime/fp32": None, "onnxruntime/int8": None, "onnxruntime/bf16": "no kernels"}
     found = measure_memory(voice_bundle, trained, candidates, tokens_of(40))

@@ -1,5 +1,4 @@
-"""Planted faults are found by the set of figures that the gate looks at, a good copy passes, and no figure alone would
-do. On flite's voice, and on recordings of a person where they are."""
+"""The gate's figures together find planted faults and pass a good copy."""
 
 import csv
 
@@ -26,7 +25,7 @@ Figures = dict[str, object]
 
 
 def person() -> list[np.ndarray]:
-    """Sentences of the recordings of a person, spread over the corpus."""
+    """Sentences of a person, spread over the corpus."""
     folder = (ROOT / "../shared/data/kathleen").resolve()
     if not folder.is_dir():
         pytest.skip("the recordings of a person (kathleen) are absent")
@@ -37,14 +36,12 @@ def person() -> list[np.ndarray]:
 
 @pytest.fixture(scope="module", params=["flite", "person"])
 def speech(request: pytest.FixtureRequest) -> list[np.ndarray]:
-    """A few sentences at `RATE`."""
     if request.param == "person":
         return person()
     return [clip.samples for clip in request.getfixturevalue("clips") if isinstance(clip, Clip)]
 
 
 def figures(spoken: list[np.ndarray], recorded: list[np.ndarray]) -> Figures:
-    """As `evaluate` computes them."""
     pairs = [compare(ours, theirs, RATE) for ours, theirs in zip(spoken, recorded, strict=True)]
     return summarize([pair.figures for pair in pairs], 200)
 
@@ -54,7 +51,7 @@ def dnsmos(spoken: list[np.ndarray]) -> np.ndarray:
 
 
 def beyond(found: Figures) -> set[str]:
-    """Figures that are certainly beyond their limits: the near end of the interval is."""
+    """Figures whose interval is entirely outside the limit."""
     names = set()
     for name, (low, high) in LIMITS.items():
         bounds = interval(found, f"{name}_ci95")
@@ -101,7 +98,7 @@ def test_slips_by_an_octave_are_taken_back_and_a_step_stays() -> None:
     pitch = np.array([0.0, 200, 210, 100, 205, 410, 190, 290, 0])
     found = semitones(pitch)
     assert np.isnan(found[[0, -1]]).all()
-    expected = [200, 210, 200, 205, 205, 190, 290]  # the last is six semitones up, as a speaker goes
+    expected = [200, 210, 200, 205, 205, 190, 290]  # the last is six semitones up
     assert found[1:-1] == pytest.approx(12 * np.log2(np.array(expected) / 100))
 
 

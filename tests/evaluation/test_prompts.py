@@ -1,4 +1,4 @@
-"""Prompts of people whom a voice has not learned: planted voices are told apart, what cannot be tried is named."""
+"""Prompts of unseen people."""
 
 from pathlib import Path
 

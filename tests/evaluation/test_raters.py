@@ -1,4 +1,4 @@
-"""Speakers are told apart, by planted embeddings and by real voices; DNSMOS rates a short clip as one window."""
+"""Speaker similarity and DNSMOS of short clips."""
 
 import numpy as np
 import pytest
@@ -37,7 +37,7 @@ def test_cosines_are_with_other_sentences_of_the_same_and_of_other_speakers() ->
     spoken = np.array([[1.0, 0.0], [1.0, 0.0], [0.6, 0.8], [0.6, 0.8], [1.0, 0.0]])
     found = compare(spoken, recordings, ["anna", "anna", "ben", "ben", "carl"], 1000)
     assert found["speaker_similarity"] == {
-        "mean": 0.85,  # 0.8, 1, 0.8, 0.8: the first sentence is not compared with its own recording
+        "mean": 0.85,  # 0.8, 1, 0.8, 0.8: without its own recording
         "recordings": 0.9,  # 0.8, 0.8, 1, 1
         "others": pytest.approx((1 / 3 + 1 / 3 + (0.6 + 0.96 + 0.6) / 3 * 2) / 4, abs=1e-4),
         "utterances": 4,  # carl has one sentence
@@ -58,7 +58,7 @@ def test_one_speaker_has_a_ceiling_and_no_floor() -> None:
 
 @pytest.fixture(scope="module")
 def voices(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[np.ndarray]]:
-    """Three sentences, spoken by each of flite's voices."""
+    """Three sentences by each flite voice."""
     for module in raters.MODULES:
         pytest.importorskip(module, reason=f"{module}, of the optional extra similarity, is not installed")
     folder = tmp_path_factory.mktemp("voices")

@@ -1,4 +1,4 @@
-"""A recogniser hears the words of real speech, whatever it heard before and at whatever rate."""
+"""Recognition depends on neither earlier clips nor the sample rate."""
 
 import importlib.util
 
@@ -29,7 +29,7 @@ def test_several_processes_hear_the_same_in_the_same_order(recognizer: PocketSph
 
 
 def test_what_is_heard_does_not_depend_on_the_clips_before(clips: list[Clip]) -> None:
-    """Told by the scores of the words: they change long before a word does."""
+    """By word scores, which change before words do."""
     noise = Clip(0.1 * np.random.default_rng(0).standard_normal(4000).astype(np.float32), 16000)
     used = PocketSphinx()
     for before in (clips[0], noise):

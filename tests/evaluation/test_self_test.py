@@ -1,4 +1,4 @@
-"""The evaluator finds out a recogniser that cheats and texts that are not what was said."""
+"""The self-test rejects a bad recogniser and mismatched texts."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The judged sentences depend on ids alone, and are held out."""
+"""Evaluated sentences depend on ids only and are held out."""
 
 import random
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Short texts: what there is, which faults are found in planted ones, and that good speech has few."""
+"""Short texts: content, planted faults, few false alarms."""
 
 import json
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ TEXTS = (
 
 
 def said(heard: str) -> list[Said]:
-    """Words and babble (`*`: 0.3 s of phones, `.`: 0.05 s), each 0.3 s apart."""
+    """Words and babble (`*`: 0.3 s of phones, `.`: 0.05 s), 0.3 s apart."""
     parts: list[Said] = []
     for place, word in enumerate(heard.split()):
         start = 0.3 * place
@@ -127,7 +127,7 @@ def test_a_language_without_texts_or_listener_is_named() -> None:
 
 
 def planted(clean: Floats, parts: list[Said], other: Floats) -> Iterator[tuple[str, str, Floats]]:
-    """A fault, the word that has it, and the sound: of the longest word within the sentence."""
+    """Fault, affected word (the longest inside) and sound."""
     word = max(parts[1:-1], key=lambda part: part.end - part.start)
     start, end = round(word.start * RATE), round(word.end * RATE)
     name = str(word.word)
@@ -145,7 +145,7 @@ def listener() -> Listener:
 
 @pytest.fixture(scope="module")
 def flite(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[list[str], Floats]]:
-    """The words of each text, and flite speaking it."""
+    """Words and flite's speech of each text."""
     folder = tmp_path_factory.mktemp("flite")
     for number, text in enumerate(TEXTS):
         speak_with_flite(text, folder / f"{number}.wav", "slt" if number % 2 else "rms")
@@ -153,7 +153,7 @@ def flite(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[list[str], Flo
 
 
 def check_planted(listener: Listener, spoken: list[tuple[list[str], Floats]], least: float, most: float) -> None:
-    """At least this share of each planted fault must be found, and at most that share of good sentences be blamed."""
+    """Minimum share of faults found and maximum false alarms."""
     found: dict[str, list[bool]] = {}
     blamed = []
     for number, (words, clean) in enumerate(spoken):
@@ -224,7 +224,7 @@ def test_words_cut_from_recordings_are_heard_and_without_word_times_it_says_so(
     for utterance in everyone:
         samples, rate = read_audio(folder / str(utterance.audio))
         parts = [part for part in listener.hear(plain_words(str(utterance.spoken)), samples, rate) if part.word]
-        # The aligner leaves a gap between words; the listener does not.
+        # The aligner leaves gaps between words; the listener does not.
         words = [AuditedWord(text=str(p.word), start=p.start + 0.03, end=p.end - 0.03, doubt=0.0) for p in parts]
         rows.append(Audited(
             id=utterance.id, clip="", score=0.0, fault=None, words=tuple(words), unexplained=(), heard={}, figures={}

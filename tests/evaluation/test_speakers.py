@@ -1,4 +1,4 @@
-"""A voice is judged speaker by speaker: figures add up to the whole, nobody is lost, a mistaken speaker is named."""
+"""Per-speaker figures add up and confusions are named."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ ALIKE = Distance(
 
 
 def sound_of(speakers: list[str], tempo: list[float], rated: int | None = None, embeddings: Any = None) -> JudgedSound:
-    """Sentences whose tempo is known and, of the first `rated`, DNSMOS: 3 of a recording, 2 of the others."""
+    """Sentences of known tempo; the first `rated` have DNSMOS 3 (recording) or 2."""
     pairs = [Pair(ALIKE, {"tempo_ratio": Weighted(each)}) for each in tempo]
     scores = {RECORDINGS: 3.0, VOCODER: 2.0, "fp32": 2.0}
     return JudgedSound(

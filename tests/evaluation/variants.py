@@ -1,4 +1,4 @@
-"""Bundles with more variants than fp32, made of its own files: what they compute is known."""
+"""Bundles with copies of fp32 as further variants."""
 
 import dataclasses
 import shutil
@@ -9,7 +9,7 @@ from sonorant.speech.bundle import DESCRIPTION, BundledFile, read_bundle
 
 
 def with_copies(bundle: Path, out: Path, *variants: str) -> Path:
-    """Copy a bundle to `out`, with fp32's graphs once more as each of the `variants`."""
+    """Copy a bundle to `out` with fp32's graphs as each of the `variants`."""
     shutil.copytree(bundle, out)
     for name in read_bundle(bundle).description.graphs:
         for variant in variants:
@@ -18,7 +18,7 @@ def with_copies(bundle: Path, out: Path, *variants: str) -> Path:
 
 
 def replace_graph(bundle: Path, name: str, variant: str, content: Path) -> None:
-    """Put another file in the place of one graph's variant, or beside those that it has."""
+    """Replace or add one graph's variant."""
     description = read_bundle(bundle).description
     target = bundle / f"{name}.{variant}.onnx"
     shutil.copyfile(content, target)

@@ -1,7 +1,5 @@
-"""A folder of its own with an MLflow registry in it: empty, with a champion, or with a champion and a previous one.
-
-Each is made once; a store of files may be copied.
-"""
+"""Projects with an MLflow registry: empty, with a champion, or with a previous one too. Each is made once and
+copied."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -19,7 +17,7 @@ pytest.importorskip("mlflow")
 
 @contextmanager
 def standing_in(folder: Path) -> Iterator[Path]:
-    """Work in `folder`, with its store. mlflow keeps what it was told in the environment; this puts it back."""
+    """Work in `folder` with its store; restores mlflow's environment."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.delenv("SONORANT_EXECUTION", raising=False)
@@ -58,7 +56,7 @@ def crown(bundle: Path, folder: Path) -> None:
 
 @pytest.fixture(autouse=True)
 def project(tmp_path: Path, empty_store: Path) -> Iterator[Path]:
-    """The current folder: a project with an empty registry."""
+    """Current folder with an empty registry."""
     shutil.copytree(empty_store, tmp_path, dirs_exist_ok=True)
     with standing_in(tmp_path):
         yield tmp_path
@@ -66,30 +64,28 @@ def project(tmp_path: Path, empty_store: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def champion(project: Path, store_of_one: Path, voice_bundle: Path) -> Path:
-    """Version 1 is the champion; returns its bundle."""
+    """Version 1 is champion; returns its bundle."""
     shutil.copytree(store_of_one, project, dirs_exist_ok=True)
     return voice_bundle
 
 
 @pytest.fixture
 def two(project: Path, store_of_two: Path, voice_bundle: Path) -> Path:
-    """Version 2 is the champion and 1 the previous one; returns the bundle of version 1."""
+    """Version 2 is champion, 1 previous; returns the bundle of version 1."""
     shutil.copytree(store_of_two, project, dirs_exist_ok=True)
     return voice_bundle
 
 
 @pytest.fixture
 def second(champion: Path, project: Path) -> Path:
-    """A bundle of other content than the champion's."""
+    """A bundle of other content."""
     return renamed(champion, project / "second")
 
 
 def aliases() -> dict[str, int]:
-    """Those of the registered voice."""
     found = open_store().client.get_registered_model("test-voice").aliases
     return {name: int(version) for name, version in found.items()}
 
 
 def tags(version: int) -> dict[str, str]:
-    """Those of a version of it."""
     return dict(open_store().client.get_model_version("test-voice", str(version)).tags)

@@ -1,4 +1,4 @@
-"""An MLflow server that goes away under a training stage: killed (refused connections) or stopped (requests hang)."""
+"""MLflow server outages during training: killed or stopped."""
 
 import json
 import os
@@ -24,14 +24,12 @@ from testbed.tiny_training import settings, tiny_features
 from tests.support.imports import ROOT
 
 TRAINING = "train_acoustic"
-"""What the stage calls the training of an acoustic model: in params.yaml, as the folder of its runs, and in MLflow."""
+"""Name of the training in params.yaml, run folders and MLflow."""
 PATIENCE = 240
-"""Seconds after which something that should have happened has not."""
+"""Timeout in seconds."""
 
 
 class Server:
-    """An MLflow server on loopback that can be made to vanish."""
-
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         with socket.socket() as listener:
@@ -41,28 +39,26 @@ class Server:
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it, on the same files as before, and wait until it answers."""
+        """Start with the existing files and wait for an answer."""
         store, artifacts = f"sqlite:///{self.folder}/server.db", f"{self.folder}/server"
         command = [sys.executable, "-m", "mlflow", "server", "--port", str(self.port), "--workers", "1"]
         command += ["--backend-store-uri", store, "--artifacts-destination", artifacts]
-        environment = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}  # processes that nothing here needs
+        environment = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}  # unused processes
         with (self.folder / "server.log").open("a") as log:
             self.process = subprocess.Popen(command, start_new_session=True, env=environment, stdout=log, stderr=log)
         wait_until(self.answers, "the MLflow server answers")
 
     def vanish(self, how: str) -> None:
-        """`killed`: connections are refused; `hanging`: they are accepted and never answered."""
+        """`killed`: refused connections; `hanging`: no answers."""
         self.signal(signal.SIGKILL if how == "killed" else signal.SIGSTOP)
 
     def come_back(self, how: str) -> None:
-        """Answer again."""
         if how == "killed":
             self.start()
         else:
             self.signal(signal.SIGCONT)
 
     def signal(self, number: int) -> None:
-        """Send a signal to all its processes."""
         assert self.process
         os.killpg(self.process.pid, number)
         if number == signal.SIGKILL:
@@ -70,7 +66,7 @@ class Server:
             self.process = None
 
     def answers(self) -> bool:
-        """Whether it does, within two seconds."""
+        """Within two seconds."""
         try:
             with urllib.request.urlopen(f"{self.uri}/health", timeout=2) as reply:
                 return bool(reply.status == 200)
@@ -79,7 +75,7 @@ class Server:
 
 
 class Stage:
-    """The stage `train_predictor` with a tiny model, in a project of its own."""
+    """The stage `train_predictor` with a tiny model in its own project."""
 
     def __init__(self, folder: Path, steps: int) -> None:
         self.folder = folder
@@ -94,12 +90,12 @@ class Stage:
         tiny_features(folder)
 
     def start(self, uri: str) -> subprocess.Popen[str]:
-        """Start it, tracked by the server at `uri`; its errors can be read."""
+        """Start, tracked at `uri`."""
         words = "tasks.train_predictor --features features --codes codes --runs runs --out model"
         return self._python(words, uri, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
     def sync(self, uri: str) -> str:
-        """Run `sonorant sync-tracking`; what it printed."""
+        """Output of `sonorant sync-tracking`."""
         words = "sonorant.cli.main sync-tracking"
         return self._python(words, uri, stdout=subprocess.PIPE, stderr=subprocess.STDOUT).communicate()[0]
 
@@ -110,23 +106,23 @@ class Stage:
 
     @property
     def run(self) -> RunDirectory:
-        """Its run directory, once it is there."""
+        """Wait for the run directory."""
         found = list((self.folder / "runs" / TRAINING).glob("*"))
         return RunDirectory(found[0] if found else self.folder / "absent")
 
     def step(self) -> int:
-        """The newest step logged."""
+        """Last step logged."""
         return max((row["step"] for row in read_metrics(self.run.metrics)), default=0)
 
     def sent(self) -> int:
-        """The newest step whose loss MLflow is known to have."""
+        """Last step confirmed by MLflow."""
         try:
             return int(json.loads((self.run.path / "tracking.json").read_text())["sent"]["steps"].get("train/loss", 0))
         except (OSError, ValueError):
             return 0
 
     def steps_per_second(self, since: float, until: float) -> float:
-        """Between two times (unix seconds), by the rows of metrics.jsonl."""
+        """Between two times in unix seconds."""
         rows = [row for row in read_metrics(self.run.metrics) if "train/loss" in row["metrics"]]
         rows = [row for row in rows if since <= row["time"] <= until]
         if len(rows) < 3:
@@ -134,7 +130,7 @@ class Stage:
         return float((rows[-1]["step"] - rows[0]["step"]) / (rows[-1]["time"] - rows[0]["time"]))
 
     def delivered(self) -> dict[str, Any]:
-        """What MLflow has, compared with the run directory. It may not even have a run yet."""
+        """Compare MLflow with the run directory; the run may not exist."""
         store = open_store()
         client, known = store.client, store.client.search_runs([store.experiment])
         runs = [run for run in known if run.data.tags.get("stage") == TRAINING]
@@ -158,8 +154,7 @@ class Stage:
 
 
 def never_returns(server: Server, steps: int) -> dict[str, Any]:
-    """Kill the server as soon as it has points or a third of the steps are done; start it again after the stage, and
-    send the rest by hand."""
+    """Kill the server once it has points or a third of the steps are done; restart it after the stage and sync."""
     stage = Stage(server.folder / "project", steps)
     with running(stage.start(server.uri)) as process:
         wait_until(lambda: stage.sent() > 0 or stage.step() > steps / 3, "the first points are in MLflow", process)
@@ -183,7 +178,7 @@ def never_returns(server: Server, steps: int) -> dict[str, Any]:
 
 
 def goes_and_comes(server: Server, steps: int, seconds: float) -> dict[str, Any]:
-    """Take the server away twice during one training, killed and then stopped, and bring it back."""
+    """Kill and later stop the server during one training."""
     stage = Stage(server.folder / "project", steps)
     with running(stage.start(server.uri)) as process:
         wait_until(lambda: stage.sent() > 0, "the first points are in MLflow", process)
@@ -198,14 +193,14 @@ def goes_and_comes(server: Server, steps: int, seconds: float) -> dict[str, Any]
 
 
 def complete(delivered: dict[str, Any]) -> bool:
-    """Whether there is one finished run that has all points and samples once."""
+    """One finished run with all points and samples once."""
     wrong = ("missing", "repeated", "samples_missing")
     return delivered["runs"] == 1 and delivered["status"] == "FINISHED" and not any(delivered[name] for name in wrong)
 
 
 @contextmanager
 def served(folder: Path) -> Iterator[Server]:
-    """A server on new files, used by this process's own client too."""
+    """Server on new files, also used by this process."""
     folder.mkdir()
     server = Server(folder)
     server.start()
@@ -219,7 +214,7 @@ def served(folder: Path) -> Iterator[Server]:
 
 @contextmanager
 def running(process: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
-    """End the stage, and with it its ranks, whatever happens here."""
+    """Always end the stage and its ranks."""
     try:
         yield process
     finally:
@@ -229,7 +224,6 @@ def running(process: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
 
 
 def wait_until(condition: Callable[[], bool], what: str, process: subprocess.Popen[str] | None = None) -> None:
-    """Wait for something that must happen while `process` is at work."""
     deadline = time.monotonic() + PATIENCE
     while not condition():
         if process and process.poll() is not None:

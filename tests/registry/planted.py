@@ -1,4 +1,4 @@
-"""Voices for the registry: real bundles, and figures as `evaluate` computes them from word errors that are planted."""
+"""Real bundles with figures computed from planted word errors."""
 
 import dataclasses
 import json
@@ -32,25 +32,25 @@ GATES = PromoteConfig(
     max_faulty_sentences={"parallel": 0.25, "codec_lm": 0.25},
     max_runaways=0.05,
     max_wer_above_champion=4.0,
-    max_latency_over_champion=8.0,  # of two equal voices on a busy machine
+    max_latency_over_champion=8.0,  # equal voices on a busy machine
     max_dnsmos_below_champion=0.1,
     max_size_over_champion=1.5,
 )
 FIGURES = tuple(GATES.naturalness_below_recordings["parallel"].ranges())
-"""Those of naturalness that have a limit."""
+"""Naturalness figures with a limit."""
 SENTENCES, WORDS = 160, 8
 SPEAKERS = ("anna", "ben")
-"""Those of the bundle, who take turns."""
+"""Alternate in the bundle."""
 RECORDINGS = np.random.default_rng(0).binomial(WORDS, 0.12, SENTENCES)
-"""Wrong words of each recording."""
+"""Word errors of each recording."""
 PARITY = {"passed": True, "failed": None, "max_abs_diff": {"encoder": 1e-6, "decoder": 1e-5, "vocoder": 0.0}}
 OPINIONS = 3.0 + np.random.default_rng(2).normal(0.0, 0.3, 64)
-"""Overall DNSMOS of a voice's first sentences."""
+"""Overall DNSMOS of the first sentences."""
 JUDGE = {"recognizer": "pocketsphinx", "revision": "pocketsphinx 5.1.1", "normalizer": "words-1"}
 
 
 def more_errors(points: float, seed: int = 1, scatter: int = 0) -> np.ndarray:
-    """Wrong words `points` above the recordings' rate, in drawn sentences; `scatter` more moved to other sentences."""
+    """Word errors `points` above the recordings'; `scatter` more moved between sentences."""
     rng, errors = np.random.default_rng(seed), RECORDINGS.copy()
     errors[rng.choice(SENTENCES, round(points / 100 * SENTENCES * WORDS), replace=False)] += 1
     errors[rng.choice(np.flatnonzero(errors > 0), scatter, replace=False)] -= 1
@@ -59,7 +59,7 @@ def more_errors(points: float, seed: int = 1, scatter: int = 0) -> np.ndarray:
 
 
 def naturalness(utterances: int = SENTENCES, **changed: float) -> dict[str, Any]:
-    """A voice that sounds like its recordings, but for the figures changed; each interval 0.02 wide."""
+    """Like the recordings except `changed`; intervals 0.02 wide."""
     level = {name: 1.0 if name.endswith(("_ratio", "_correlation")) else 0.0 for name in FIGURES}
     values = {
         name: {name: value, f"{name}_ci95": [value - 0.01, value + 0.01]} for name, value in (level | changed).items()
@@ -69,7 +69,7 @@ def naturalness(utterances: int = SENTENCES, **changed: float) -> dict[str, Any]
 
 
 def figures(errors: np.ndarray = RECORDINGS, variant: str = "fp32", rtf: float = 0.01, **judge: str) -> dict[str, Any]:
-    """Content of metrics.json for a voice that had so many words wrong in each sentence."""
+    """metrics.json for these word errors."""
     heard = intelligibility(errors, slice(None), variant, **judge)
     speed = {"medium": {"threads_1": {"rtf": rtf, "p50_ms": 30.0, "p95_ms": 31.0, "p99_ms": 32.0}}}
     return {
@@ -85,7 +85,7 @@ def figures(errors: np.ndarray = RECORDINGS, variant: str = "fp32", rtf: float =
 
 
 def intelligibility(errors: np.ndarray, own: slice, variant: str, **judge: str) -> dict[str, Any]:
-    """Error rates over some of the sentences, as `evaluate` writes them."""
+    """Error rates over a slice of the sentences."""
     words, recordings, ours = np.full(SENTENCES, WORDS)[own], RECORDINGS[own], errors[own]
 
     def wer(wrong: np.ndarray) -> dict[str, Any]:
@@ -98,7 +98,7 @@ def intelligibility(errors: np.ndarray, own: slice, variant: str, **judge: str) 
 
 
 def speaker_row(name: str, errors: np.ndarray = RECORDINGS, variant: str = "fp32", **changed: float) -> dict[str, Any]:
-    """What `evaluate` finds of a speaker, who says every second sentence; `changed` as in `naturalness`."""
+    """Figures of a speaker with every second sentence; `changed` as in `naturalness`."""
     own = slice(SPEAKERS.index(name), None, len(SPEAKERS))
     sentences = SENTENCES // len(SPEAKERS)
     found = {"intelligibility": intelligibility(errors, own, variant)}
@@ -111,7 +111,7 @@ def speaker_row(name: str, errors: np.ndarray = RECORDINGS, variant: str = "fp32
 
 
 def words_lost(share: float, seed: int = 0) -> dict[str, Any]:
-    """What short texts and 50 sentences score where this share of all words is skipped."""
+    """Scores of short texts and 50 sentences with this share of words skipped."""
     random_numbers, found = np.random.default_rng(seed), dict[str, list[Faults]]()
     for text in [*SUITES["en"].short_texts(), *SUITES["en"].sentences(50)]:
         words = plain_words(text.text)
@@ -122,7 +122,7 @@ def words_lost(share: float, seed: int = 0) -> dict[str, Any]:
 
 
 def of_bundle(bundle: Path, metrics: dict[str, Any], variant: str = "fp32") -> dict[str, Any]:
-    """The same figures, measured with the graphs of this bundle."""
+    """Figures with this bundle's graph hashes."""
     graphs = read_bundle(bundle).description.graphs
     metrics["size"][variant]["sha256"] = {name: graph.variants[variant].sha256 for name, graph in graphs.items()}
     return metrics
@@ -131,7 +131,6 @@ def of_bundle(bundle: Path, metrics: dict[str, Any], variant: str = "fp32") -> d
 def write_report(
     folder: Path, errors: np.ndarray = RECORDINGS, variant: str = "fp32", opinions: np.ndarray = OPINIONS
 ) -> Path:
-    """A folder `reports` with page and judged sentences."""
     (folder / "evaluation").mkdir(parents=True)
     (folder / "index.html").write_text("<html></html>")
     rows = [
@@ -150,7 +149,7 @@ def write_report(
 
 
 def renamed(bundle: Path, to: Path, variant: str = "fp32") -> Path:
-    """A bundle of other content: its provenance differs, and its variant's name if wanted."""
+    """A bundle of other provenance and, optionally, variant name."""
     description = read_bundle(bundle).description
     graphs = {
         name: dataclasses.replace(graph, variants={variant: graph.variants["fp32"]}, default_variant=variant)
@@ -163,13 +162,13 @@ def renamed(bundle: Path, to: Path, variant: str = "fp32") -> Path:
 
 
 def padded(bundle: Path, to: Path, megabytes: float) -> Path:
-    """The same voice, its vocoder's file larger by what it does not use."""
+    """The same voice with a larger vocoder file."""
     nothing = onnx.numpy_helper.from_array(np.zeros(int(megabytes * 1e6), np.int8), "nothing")
     return _with_vocoder(bundle, to, lambda graph: graph.initializer.append(nothing))
 
 
 def slowed(bundle: Path, to: Path, operations: int) -> Path:
-    """The same voice, its vocoder followed by so many operations on every sample."""
+    """The same voice with extra vocoder operations."""
 
     def add(graph: onnx.GraphProto) -> None:
         [output] = graph.output

@@ -1,4 +1,4 @@
-"""Challenger against champion: planted faults are refused, noise is called noise, the unmeasured does not pass."""
+"""Challenger against champion: faults, noise, missing figures."""
 
 import dataclasses
 import json
@@ -58,7 +58,7 @@ LENIENT = dict.fromkeys(family_names(), 20.0)
 def challenge(
     bundle: Path, errors: np.ndarray = RECORDINGS, metrics: Any = None, opinions: np.ndarray = OPINIONS, **limits: Any
 ) -> Verdict:
-    """Register a challenger with these word errors and opinions and let the gates decide."""
+    """Register a challenger and check the gates."""
     report = write_report(bundle.parent / f"report of {bundle.name}", errors, opinions=opinions)
     register(bundle, metrics or figures(errors), report, CONFIG, {})
     return promote("test-voice", dataclasses.replace(GATES, **limits))
@@ -230,7 +230,7 @@ def naturalness_gate(bundle: Path, sound: Any) -> Gate:
 def test_a_voice_that_sounds_bad_in_one_way_alone_is_refused_and_the_reason_names_it(
     voice_bundle: Path, name: str, limit: float, outwards: int
 ) -> None:
-    """By the far end of the interval, which is 0.01 from the figure."""
+    """The interval ends 0.01 from the figure."""
     inside = naturalness_gate(voice_bundle, naturalness(**{name: limit - 0.02 * outwards}))
     assert inside.passed and f"all {len(FIGURES)} figures are within their limits, such as " in inside.reason
     refused = naturalness_gate(voice_bundle, naturalness(**{name: limit - 0.005 * outwards}))
@@ -368,7 +368,7 @@ def test_what_was_judged_otherwise_is_not_compared_and_says_what_to_do(second: P
 def test_a_version_judged_again_but_cut_off_midway_is_not_compared_until_it_is_whole(
     voice_bundle: Path, project: Path
 ) -> None:
-    crown(voice_bundle, project)  # here, not copied: mlflow remembers for each run where its artifacts lie
+    crown(voice_bundle, project)  # not copied: mlflow stores artifact paths
     again = figures(more_errors(2.0)), write_report(project / "again", more_errors(2.0)), CONFIG, {}
 
     def cut_off(*_: Any) -> None:

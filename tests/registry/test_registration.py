@@ -1,4 +1,4 @@
-"""A voice in a real MLflow registry: one version a bundle, its figures with it, spoken through the pyfunc."""
+"""Registration in a real MLflow registry; speech through the pyfunc."""
 
 import base64
 import dataclasses
@@ -32,7 +32,7 @@ from tests.support.edited import edited
 
 
 def chosen(bundle: Path, to: Path, speedup: float = 1.61) -> Path:
-    """The bundle with variants fp32 and int8 (the same graphs), int8 chosen."""
+    """Variants fp32 and int8 (the same graphs), int8 chosen."""
     description = read_bundle(bundle).description
     files, graphs = [], {}
     for name, graph in description.graphs.items():
@@ -46,7 +46,7 @@ def chosen(bundle: Path, to: Path, speedup: float = 1.61) -> Path:
 
 
 def of_both(int8: np.ndarray, rtf: float = 0.01) -> dict[str, Any]:
-    """Figures of fp32, and of an int8 with these word errors."""
+    """Figures of fp32, and of int8 with these word errors."""
     both = figures()
     for section, values in figures(int8, "int8", rtf).items():
         both[section] = values if isinstance(values, list) else both[section] | values

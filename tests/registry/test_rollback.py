@@ -1,4 +1,4 @@
-"""The former champion returns in one command, whatever happens in between."""
+"""Rollback in one command, also after interruptions."""
 
 import dataclasses
 import json
@@ -109,7 +109,7 @@ def test_a_champion_that_came_while_it_waited_is_not_rolled_back(
             begin(open_store(), "test-voice", move)
         return locked(path)
 
-    if meanwhile == "cut off":  # before the rollback began; it finishes the promotion, which nobody has heard yet
+    if meanwhile == "cut off":  # completes the unnoticed promotion
         open_store().client.set_registered_model_tag("test-voice", MOVE_TAG, json.dumps(dataclasses.asdict(move)))
     monkeypatch.setattr("sonorant.registry.aliases.locked", locked_after_another)
     best = 1 if meanwhile == "rolled back" else 3

@@ -1,4 +1,4 @@
-"""Timing in turn: a sentence gets all its rounds unless they take too long, and both voices the same number."""
+"""Alternate timing: equal rounds for both voices."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A voice of several speakers is refused for one of them, by name, whatever the others' sentences make of the mean."""
+"""One bad speaker fails a multi-speaker voice, by name."""
 
 import dataclasses
 from pathlib import Path
@@ -18,7 +18,7 @@ WORD, SOUND = "wer_above_recordings_of_a_speaker", "naturalness_below_recordings
 
 
 def judged(bundle: Path, ben: dict[str, Any] | None, speakers: tuple[str, ...] = ("anna", "ben")) -> dict[str, Gate]:
-    """The gates of a good anna beside this ben."""
+    """Gates of a good anna and this ben."""
     read = read_bundle(bundle)
     read = dataclasses.replace(read, description=dataclasses.replace(read.description, speakers=speakers))
     rows = [speaker_row("anna")] + ([ben] if ben else [])
@@ -27,14 +27,14 @@ def judged(bundle: Path, ben: dict[str, Any] | None, speakers: tuple[str, ...] =
 
 
 def babble(every: int) -> np.ndarray:
-    """Word errors of a voice that babbles every `every`-th of ben's sentences."""
+    """Babble in every `every`-th of ben's sentences."""
     errors = RECORDINGS.copy()
     errors[1 :: 2 * every] = WORDS
     return errors
 
 
 def test_a_voice_whose_second_speaker_babbles_does_not_become_champion(voice_bundle: Path, project: Path) -> None:
-    """Even if nobody looked at all sentences together."""
+    """Without an overall comparison."""
     metrics = figures(babble(1)) | {"intelligibility": figures()["intelligibility"]}
     register(voice_bundle, metrics, write_report(project / "report", babble(1)), CONFIG, {})
     verdict = promote("test-voice", GATES)

@@ -1,4 +1,4 @@
-"""Each point reaches MLflow once, whatever happens to the server, and no stage waits for it. Servers are real."""
+"""Each point reaches a real MLflow once; no stage waits."""
 
 import json
 import multiprocessing
@@ -36,7 +36,7 @@ def project(tracked_project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.setenv("SONORANT_EXECUTION", "test-execution")
-    # A machine with other work makes its first tables slowly.
+    # First tables are slow on a busy machine.
     monkeypatch.setattr("sonorant.registry.tracking.stage_run.PATIENCE", PATIENCE)
     return tmp_path
 
@@ -60,7 +60,7 @@ SPEC = RunSpec(key="k", stage="train_acoustic", execution="test-execution", para
 
 
 def delivered(directory: Path, points: int) -> Delivery:
-    """What has sent the first so many points."""
+    """Send the first points."""
     write_points(directory, range(points))
     delivery = Delivery(directory, SPEC)
     delivery.send()
@@ -68,12 +68,11 @@ def delivered(directory: Path, points: int) -> Delivery:
 
 
 def tracking(directory: Path) -> dict[str, Any]:
-    """What a run directory remembers of its run."""
     return json.loads((directory / "tracking.json").read_text())
 
 
 def read_the_clock_again(directory: Path) -> None:
-    """Another time for the same step is what the store would keep as a second point; the same time it would not."""
+    """The store would keep another time for a step as a second point."""
     rows = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
     later = [json.dumps({**row, "time": row["time"] + 1}) + "\n" for row in rows]
     (directory / "metrics.jsonl").write_text("".join(later))
@@ -137,7 +136,7 @@ def test_resumed_directory_continues_its_run_without_repeating_a_point(project: 
     with stage_run("train", {"steps": 60}, run_directory=directory):
         pass
     first = tracking(directory)["sent"]["run_id"]
-    # The trainer was killed at step 40 and resumes from its checkpoint at 30: the lines after it are written anew.
+    # Killed at step 40, resumed from the checkpoint at 30: later lines are rewritten.
     lines = (directory / "metrics.jsonl").read_text().splitlines(keepends=True)
     (directory / "metrics.jsonl").write_text("".join(lines[:30]))
     with stage_run("train", {"steps": 60}, run_directory=directory):
@@ -164,7 +163,7 @@ with stage_run("train", run_directory=pathlib.Path(sys.argv[1])):
 
 
 def test_stage_killed_while_it_sends_repeats_nothing(project: Path) -> None:
-    """The batch has arrived, and the process is killed before it writes that down."""
+    """Killed after sending, before recording it."""
     directory, arrived = project / "runs" / "train" / "f", project / "arrived"
     write_points(directory, range(4 * BATCH))
     command = [sys.executable, "-c", SENDING, str(directory), str(arrived)]
@@ -198,7 +197,7 @@ def test_a_project_that_was_moved_takes_its_artifacts_along(project: Path, monke
 
 
 def test_two_senders_of_one_directory_repeat_nothing(project: Path) -> None:
-    """A stage at work, and a person who gives `sonorant sync-tracking` meanwhile."""
+    """A running stage and `sonorant sync-tracking`."""
     directory = project / "run"
     stage = delivered(directory, 3)
     write_points(directory, range(3, 6))
@@ -231,7 +230,7 @@ def test_samples_become_pictures_and_sound(project: Path) -> None:
 def test_server_away_and_back(project: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     directory, port = project / "run", free_port()
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{port}")
-    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "60")  # a machine with other work answers late, and is not away
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "60")  # a busy machine answers late
     follower = Follower(directory, SPEC, interval=0.3)
     follower.start()
     write_points(directory, range(10))
@@ -243,7 +242,7 @@ def test_server_away_and_back(project: Path, monkeypatch: pytest.MonkeyPatch, ca
     with mlflow_server(project, port) as server:
         wait_until(lambda: follower.delivery.sent.steps.get("train/loss") == 19)
         monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "2")
-        os.killpg(server.pid, signal.SIGSTOP)  # requests are accepted and hang
+        os.killpg(server.pid, signal.SIGSTOP)  # requests hang
         write_points(directory, range(20, 30))
         wait_until(lambda: follower.behind)
         monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "60")
@@ -289,7 +288,7 @@ def experiment_id(_: int) -> str:
 
 
 def test_a_process_that_ends_while_it_makes_the_store_leaves_none(project: Path) -> None:
-    """As a short stage does that does not wait for MLflow any longer on a busy machine."""
+    """A short stage ends without waiting for MLflow."""
     (project / "runs" / "mlflow.db").unlink()
     maker = subprocess.Popen([sys.executable, "-c", "from sonorant.registry.tracking import open_store; open_store()"])
     unfinished = project / "runs" / ".mlflow.db.unfinished"

@@ -1,4 +1,4 @@
-"""A tracking server that goes away costs a training no point."""
+"""A server outage loses no training points."""
 
 import os
 from pathlib import Path
@@ -19,7 +19,7 @@ def test_a_training_whose_server_dies_ends_well_and_owes_nothing_afterwards(
         "MLFLOW_TRACKING_URI", os.environ.get("MLFLOW_TRACKING_URI", "")
     )  # restored after `served` has set it
     with served(tmp_path / "short") as server:
-        found = never_returns(server, steps=240)  # so that it is not over when the server dies
+        found = never_returns(server, steps=240)  # still running when the server dies
     assert found["exit_code"] == 0
     assert found["missing_before_sync"] > 0, "the server was not missed"
     assert complete(found["delivered"]), found

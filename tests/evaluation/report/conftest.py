@@ -15,5 +15,5 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> ReportInputs:
 
 @pytest.fixture
 def own(tmp_path: Path) -> ReportInputs:
-    """Inputs that a test may spoil."""
+    """Inputs that a test may change."""
     return write_inputs(tmp_path / "own")

@@ -1,4 +1,4 @@
-"""Files as the stages before `report` write them: real sound, real curves, figures in their shapes."""
+"""Report inputs as the stages write them."""
 
 import math
 from pathlib import Path
@@ -14,7 +14,7 @@ from tests.support.tiny_voice import write_trained
 
 RATE = 16000
 KINDS = {"recordings": 0, "vocoder": 0, "fp32": 1, "fp16": 1, "int8": 2}
-"""Kind to wrong words in the second sentence."""
+"""Kind to word errors in the second sentence."""
 REFERENCES = ("Nobody knew why.", "The harbor lights <flickered> and went out.", "A thin layer of frost.")
 HEARD = {
     0: "the harbor lights flickered and went out",
@@ -31,7 +31,7 @@ NOT_FINITE = "finite: decoder.mel holds NaN at length 3"
 
 
 def write_inputs(folder: Path) -> ReportInputs:
-    """Write all inputs of the report below `folder` and say where they lie. The same bytes each time."""
+    """Write all inputs below `folder`, deterministically."""
     acoustic, vocoder = write_trained(folder / "models")
     for role, model in (("predictor", acoustic), ("waveform", vocoder)):
         description = read_json(model / "model.json") | {"provenance": PROVENANCE}
@@ -55,14 +55,14 @@ def write_inputs(folder: Path) -> ReportInputs:
 
 
 def drawn(inputs: ReportInputs, sentences: int = 6) -> str:
-    """The page of these inputs, which is written beside them."""
+    """Write and return the page."""
     out = inputs.evaluation.parent / "page.html"
     write_report(out, inputs, ReportConfig(sentences=sentences))
     return out.read_text(encoding="utf-8")
 
 
 def write_family(folder: Path, family: str, wrong: int = 1, sentences: str = "a" * 64) -> Path:
-    """What `evaluate` leaves of a family for the other one's report: `wrong` words of the second sentence misheard."""
+    """Evaluation of another family, with `wrong` word errors in the second sentence."""
     out = folder / "families" / family
     figures: dict[str, Any] = {
         "intelligibility": _error_rate(10 + wrong),
@@ -79,7 +79,6 @@ def write_family(folder: Path, family: str, wrong: int = 1, sentences: str = "a"
 
 
 def metrics() -> dict[str, Any]:
-    """As `evaluate` writes them."""
     judged = {kind: _error_rate(10 + wrong) for kind, wrong in KINDS.items()}
     for kind in list(KINDS)[1:]:
         judged[kind]["above_recordings"] = {"wer": 1.0, "wer_ci95": [-1.5, 3.5]}
@@ -112,7 +111,7 @@ def metrics() -> dict[str, Any]:
 
 
 def short_texts() -> dict[str, Any]:
-    """As `evaluate` writes them: recordings without word times, a variant with a fault, one that spoke nothing."""
+    """With missing word times, a faulty variant and a silent one."""
     good = summarize([Faults()] * 20)
     bad = summarize([Faults()] * 19 + [Faults(babbled=("yes",))])
     cuts = "not run: the audit does not say where words are (no aligner ran)"
@@ -122,7 +121,7 @@ def short_texts() -> dict[str, Any]:
 
 
 def choice() -> dict[str, Any]:
-    """As `choose` writes it: int8 ships."""
+    """int8 ships."""
     fast = {"p50_ms": 6.0, "rtf": 0.002, "speedup": 1.6, "wer": 12.0, "wer_above_fp32": 0.5}
     fast |= {"wer_above_fp32_ci95": [-0.5, 1.5], "bytes": 4_800_000}
     slow = {"p50_ms": 10.0, "rtf": 0.003, "speedup": 1.0, "wer": 11.0}
@@ -141,7 +140,7 @@ def choice() -> dict[str, Any]:
 
 
 def parity() -> dict[str, Any]:
-    """As `verify` writes it: one passes, one fails a check, one did not run."""
+    """One passes, one fails, one did not run."""
     compared = {"max_abs_diff": 2e-6, "tolerance": 1e-3, "log_mel_db": 0.01, "cases": []}
     compared |= {"worst": {"length": 3, "output": "mel"}}
     passed = {"passed": True, "failed": None, "graphs": dict.fromkeys(("encoder", "decoder", "vocoder"), compared)}
@@ -154,7 +153,6 @@ def parity() -> dict[str, Any]:
 
 
 def quantization() -> dict[str, Any]:
-    """As `quantize` writes it."""
     figures = {"loss": 0.25, "loss_ci95": [0.2, 0.3], "log_mel_db": 2.5, "log_mel_db_ci95": [2.4, 2.6]}
     figures["utterances"] = 31
     above = {"loss_percent": 0.5, "loss_percent_ci95": [0.1, 0.9], "log_mel_db": 0.01, "log_mel_db_ci95": [0.0, 0.02]}
@@ -180,7 +178,6 @@ def quantization() -> dict[str, Any]:
 
 
 def summary() -> dict[str, Any]:
-    """As `prepare` writes it."""
     share = {"utterances": 3, "hours": 0.002}
     return share | {
         "rejected": {"utterances": 1, "reasons": {"silent": 1}},
@@ -194,7 +191,6 @@ def summary() -> dict[str, Any]:
 
 
 def audit() -> dict[str, Any]:
-    """As the stage audit writes it."""
     sources = {"aligner": "ran", "pocketsphinx": "not run: it hears English only"}
     faults = {"sound is cut at the end": 1}
     return {"utterances": 3, "sources": sources, "doubtful": 1, "faults": faults, "dropped": 0}
@@ -209,7 +205,7 @@ def _write_evaluation(folder: Path, kinds: dict[str, int] = KINDS) -> None:
         spoken = [[word, 0.25 * place, 0.25 * place + 0.2] for place, word in enumerate(reference.split())]
         row["timings"] = {kind: spoken for kind in kinds if kind not in ("recordings", "vocoder")}
         rows.append(row | {"transcripts": heard, "word_errors": errors})
-        if index < 2:  # the third is judged, but not to listen to
+        if index < 2:  # the third has no samples
             for number, kind in enumerate(kinds):
                 file = folder / "samples" / f"set-{index}.{'recording' if kind == 'recordings' else kind}.wav"
                 write_wav(file, _sound(0.5 + 0.1 * index, 200 + 40 * number), RATE)

@@ -1,4 +1,4 @@
-"""Families side by side, if both were judged on the same sentences; a codec and its decoding have a section."""
+"""Compared families and the codec section."""
 
 import re
 from pathlib import Path
@@ -16,7 +16,7 @@ def section(page: str, anchor: str) -> str:
 
 
 def rows(page: str) -> dict[str, str]:
-    """Rows of the table of families by their first cell."""
+    """Rows by first cell."""
     found = re.findall(r'<tr><th scope="row">(.*?)</th>(.*?)</tr>', section(page, "families"))
     return {name: re.sub(r"<[^>]*>", " ", rest) for name, rest in found}
 

@@ -1,4 +1,4 @@
-"""The report in a real Chromium: whole, silent, asking for nothing, readable on a phone; planted faults are seen."""
+"""The report in Chromium: complete, no network, readable on a phone; planted faults are found."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -56,7 +56,7 @@ def page(inputs: ReportInputs, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 
 def faults(browser: Browser, page: Path, *, width: int, dark: bool = False) -> list[str]:
-    """What a reader who opens every fold would have to complain of."""
+    """Problems with every fold open."""
     browser.open(page, width=width, dark=dark)
     browser.run("document.querySelectorAll('details').forEach(fold => fold.open = true)")
     durations = browser.driver.execute_async_script(LOADED)
@@ -103,7 +103,7 @@ def test_each_fault_is_seen(browser: Browser, page: Path, tmp_path: Path, old: s
 
 
 def test_the_first_screen_is_for_a_listener(browser: Browser, page: Path) -> None:
-    """The verdict and players of recording, copy and voice; what was not run is folded, and opens without a script."""
+    """Verdict and players are visible; the rest unfolds without a script."""
     browser.open(page, width=1280, height=900)
     seen = "e => e.checkVisibility() && e.getBoundingClientRect().bottom < 900"
     named = "e => (e.ariaLabel || e.textContent).split(':')[0]"
@@ -126,7 +126,7 @@ def test_every_kind_plays_for_as_long_as_its_sample(browser: Browser, page: Path
     browser.open(page)
     durations = browser.driver.execute_async_script(LOADED)
     spoken, short_texts = durations[: 2 * len(KINDS)], durations[2 * len(KINDS) :]
-    assert spoken == pytest.approx([0.6] * len(KINDS) + [0.5] * len(KINDS), abs=1e-3)  # the worst sentence first
+    assert spoken == pytest.approx([0.6] * len(KINDS) + [0.5] * len(KINDS), abs=1e-3)  # worst sentence first
     assert all(short_texts), "the worst short texts play too"
     played = """const player = document.querySelector('audio'), done = arguments[0];
     player.onended = () => done(player.currentTime);

@@ -1,4 +1,4 @@
-"""What the report says: the choice, order, marks, words in place of figures, one line where an input is wrong."""
+"""Report content: choice, order, marks, reasons in place of figures, errors."""
 
 import re
 import shutil
@@ -27,7 +27,7 @@ def header_of(page: str) -> str:
 
 
 def words_of(markup: str) -> str:
-    """The text between the tags."""
+    """Text between the tags."""
     return " ".join(re.sub(r"<[^>]*>", " ", markup).split())
 
 
@@ -100,7 +100,7 @@ def test_times_that_nobody_told_are_missing_by_name(told: str | None, own: Repor
 
 
 def speaker(name: str, wer: float, runaways: float | None = None) -> dict[str, Any]:
-    """A row of section `speakers`, as `evaluate` writes it."""
+    """A row of section `speakers`."""
     rates = {"wer": wer, "wer_ci95": [wer - 1, wer + 1]}
     sound = {"dnsmos_below_recordings": "not run: x", "pitch_correlation": 0.61, "pitch_correlation_ci95": [0.5, 0.7]}
     went = {"runaway_rate": runaways, "runaway_rate_ci95": [0.0, 0.2]}
@@ -191,7 +191,7 @@ def test_wrong_words_are_marked_and_missing_ones_struck_through() -> None:
 
 
 def test_hostile_words_are_no_markup_wherever_they_come_from(own: ReportInputs) -> None:
-    """A transcript that its normaliser left as it is, and every text and name of the stages' reports."""
+    """Transcripts and all texts and names in the reports."""
     hostile = '"><script>alert(1)</script><img src="http://a">'
     words = [Words(hostile), Words(hostile, "mark", hostile), Words(hostile, "del", "missing")]
     player = Player(
@@ -240,7 +240,7 @@ def test_the_first_screen_sets_words_and_naturalness_beside_the_recordings(own: 
 def test_an_input_of_another_shape_is_one_line(
     own: ReportInputs, file: str, key: str, value: Any, message: str
 ) -> None:
-    """None: the key is absent."""
+    """None: missing key."""
     *parents, last = key.split(".")
     with edited(getattr(own, file)) as found:
         place = reduce(getitem, parents, found)
@@ -294,7 +294,7 @@ def test_processes_have_curves_of_their_own_and_one_alone_has_none(own: ReportIn
 def test_a_codec_that_was_taken_has_words_in_place_of_a_curve(
     own: ReportInputs, revision: str | None, named: str
 ) -> None:
-    """As `train_waveform` leaves it: no curves, no loss, and `quantize` nothing to try."""
+    """No curves, no loss, nothing to quantize."""
     with edited(own.waveform / "model.json") as description:
         description |= {"kind": "codec", "pretrained": {"name": "dac_16khz", "revision": revision}}
         description["provenance"] |= {"steps": 0, "pretrained": "dac_16khz"}
@@ -309,7 +309,7 @@ def test_a_codec_that_was_taken_has_words_in_place_of_a_curve(
 
 
 def refusal(inputs: ReportInputs) -> str:
-    """The one line that says why no page was written."""
+    """The one-line error."""
     out = inputs.evaluation.parent / "report" / "index.html"
     with pytest.raises(SonorantError) as caught:
         write_report(out, inputs, ReportConfig(sentences=6))
