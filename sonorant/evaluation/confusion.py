@@ -13,7 +13,7 @@ NOBODY = "nobody"
 
 
 def confuse(spoken: Doubles, recordings: Doubles, speakers: Sequence[str]) -> list[dict[str, Any]] | str:
-    r"""One row per speaker: `speaker`, `sentences`, `as` (recognised speaker -> sentences) and `recognised` (fraction
+    """One row per speaker: `speaker`, `sentences`, `as` (recognised speaker -> sentences) and `recognised` (fraction
     correct) with its 95 % interval; "not run: <why>" for fewer than two speakers.
 
     A sentence goes to the speaker whose recordings of other sentences have the largest mean cosine. `spoken`,

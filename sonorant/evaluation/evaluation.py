@@ -105,7 +105,7 @@ class Evaluation:
 
 
 def evaluate(inputs: EvaluationInputs, config: EvaluateConfig, recognizer: str) -> Evaluation:
-    r"""Evaluate all variants that passed `verify`, under ONNX Runtime on the CPU. Timing runs first, so that variants
+    """Evaluate all variants that passed `verify`, under ONNX Runtime on the CPU. Timing runs first, so that variants
     too slow to ship are not transcribed.
 
     `recognizer`: its name in the settings. Raises SonorantError if an input is missing or was made with other settings,

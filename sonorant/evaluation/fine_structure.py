@@ -79,7 +79,7 @@ def _envelope(samples: Doubles, rate: int, low: float, high: float) -> Doubles:
 
 
 def harmonicity(sound: Analysis, voiced: NDArray[np.bool_]) -> float:
-    r"""Harmonics-to-noise ratio in dB, averaged over the frames `voiced` (T,).
+    """Harmonics-to-noise ratio in dB, averaged over the frames `voiced` (T,).
 
     Autocorrelation at the pitch period (Boersma, "Accurate short-term analysis of the fundamental frequency and the
     harmonics-to-noise ratio of a sampled sound", IFA 17, 1993).

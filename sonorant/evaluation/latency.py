@@ -1,4 +1,4 @@
-r"""Latency of each candidate from phoneme ids to samples, and time to first audio.
+"""Latency of each candidate from phoneme ids to samples, and time to first audio.
 
 Candidates of one runtime alternate with the baseline in one process, in a new order each round: speedups are ratios
 within a round, so machine load cancels.
@@ -64,7 +64,7 @@ def measure(
     classes: dict[str, Ints],
     repeats: int,
 ) -> dict[str, Any]:
-    r"""Time each candidate on one thread and on all cores, warm, one sentence at a time.
+    """Time each candidate on one thread and on all cores, warm, one sentence at a time.
 
     `candidates`: reason not to time it, or None; `repeats`: maximum rounds. Returns `{candidate: {class: {threads_1 |
     threads_all: {rtf, p50_ms, p95_ms, p99_ms, seconds, phonemes, threads, repeats, over_fp32, over_fp32_ci95}}} | "not

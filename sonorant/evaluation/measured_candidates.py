@@ -1,4 +1,4 @@
-r"""Candidates (`<runtime>/<variant>`): which to evaluate and time, and their disk and memory use.
+"""Candidates (`<runtime>/<variant>`): which to evaluate and time, and their disk and memory use.
 
 As a module: measures its own memory; JSON job on stdin, JSON figures on stdout.
 """

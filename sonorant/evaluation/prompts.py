@@ -1,4 +1,4 @@
-r"""Zero-shot speaker similarity: prompt the voice with recordings of unseen people.
+"""Zero-shot speaker similarity: prompt the voice with recordings of unseen people.
 
 Family codec_lm, trained with `language_model.prompt_frames`.
 """
@@ -24,7 +24,7 @@ RESAMPLES = 2000
 
 
 def check_prompts(bundle: Path, people: Path, count: int, variant: str | None = None) -> dict[str, Any]:
-    r"""Speak a sentence with and without each of the first `count` recordings per person; see `judge_prompts`.
+    """Speak a sentence with and without each of the first `count` recordings per person; see `judge_prompts`.
 
     `people`: a folder per person, none of them in the training set; `variant`: None = the bundle's default. Raises
     SonorantError if the voice takes no prompts or was trained on one of them, for fewer than two people or recordings,
@@ -74,7 +74,7 @@ def find_people(folder: Path, count: int) -> dict[str, list[Path]]:
 
 
 def judge_prompts(recordings: Doubles, prompted: Doubles, without: Doubles, people: Sequence[str]) -> dict[str, Any]:
-    r"""Compare speaker similarity with and without a prompt.
+    """Compare speaker similarity with and without a prompt.
 
     `recordings`: embeddings (U, D) of the prompts; `prompted`, `without`: of the same sentence with and without each;
     `people`: speaker of each. No sentence is compared with its own prompt.

@@ -1,4 +1,4 @@
-r"""DNSMOS summaries and speaker similarity.
+"""DNSMOS summaries and speaker similarity.
 
 Similarity: cosine of speaker embeddings (Wan et al., "Generalized end-to-end loss for speaker verification", ICASSP
 2018; 256 non-negative values) by resemblyzer.
@@ -66,7 +66,7 @@ def embed_clips(clips: Sequence[Clip]) -> Doubles:
 def compare(
     spoken: Doubles, recordings: Doubles, speakers: Sequence[str], resamples: int, of: str | None = None
 ) -> dict[str, Any]:
-    r"""Mean cosines of embeddings (U, D) of spoken sentences and recordings with recordings of other sentences.
+    """Mean cosines of embeddings (U, D) of spoken sentences and recordings with recordings of other sentences.
     `speakers`: of each; `of`: restrict to one speaker.
 
     `mean`: with the same speaker; `others`: with other speakers (floor; absent if there are none); `recordings`:

@@ -22,7 +22,7 @@ RECORDINGS, VOCODER = "recordings", "vocoder"
 
 
 def held_out(utterances: Sequence[Utterance], count: int) -> list[Utterance]:
-    r"""The first `count` test utterances by SHA-256 of their id, one take per sentence.
+    """The first `count` test utterances by SHA-256 of their id, one take per sentence.
 
     The hash keeps the choice stable as the corpus grows. Speakers alternate; only the most frequent language is used.
     Sentences that are also in the training set are left out unless there are no others. Raises SonorantError if the
@@ -90,7 +90,7 @@ def score(references: Sequence[str], transcripts: Sequence[str], normalizer: Nor
 
 
 def recognize_recordings(utterances: list[Utterance], corpus: Path, config: RecognizerConfig) -> dict[str, Any]:
-    r"""Transcribe the held-out recordings; returns the content of `recordings.json`. `corpus`: base folder of audio
+    """Transcribe the held-out recordings; returns the content of `recordings.json`. `corpus`: base folder of audio
     paths.
 
     If the recogniser lacks the language, figures are `not run: <why>` and transcripts null. Raises SonorantError naming

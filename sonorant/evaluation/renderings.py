@@ -91,7 +91,7 @@ class Renderings:
 def render(
     bundle: Path, sound: Path | None, variants: Sequence[str], utterances: Sequence[Utterance], corpus: Path
 ) -> Renderings:
-    r"""Render each utterance by the bundle's graphs under ONNX Runtime.
+    """Render each utterance by the bundle's graphs under ONNX Runtime.
 
     The first of `variants` makes the copies. `sound`: trained waveform model, None = no copies; `corpus`: base folder
     of audio paths. Raises SonorantError naming the utterance or file, also if the first variant yields NaN; other
@@ -213,7 +213,7 @@ def speak_all(voice: Voice, tokens: Sequence[Ints], speakers: Sequence[int], lab
 
 
 def summarize(decoded: Decoded) -> dict[str, Any]:
-    r"""`{sentences, runaways, runaway_rate, runaway_rate_ci95, retries, unrecovered, finish_reasons: {name: count}}`.
+    """`{sentences, runaways, runaway_rate, runaway_rate_ci95, retries, unrecovered, finish_reasons: {name: count}}`.
 
     `runaways`: a guard stopped the first attempt; `retries`: further attempts; `unrecovered`: no attempt succeeded.
     """

@@ -49,7 +49,7 @@ def write_samples(out: Path, evaluation: Evaluation) -> None:
 
 
 def write_family(out: Path, evaluation: Evaluation) -> None:
-    r"""Write `family.json`, `sentences.jsonl` and a few samples for another family's report to `out`.
+    """Write `family.json`, `sentences.jsonl` and a few samples for another family's report to `out`.
 
     `family.json`: `family`, `sentences` (count, and a hash of recordings and recogniser for comparability),
     `recordings`, `copy`, `variants`. Samples: the first sentences, recording and first variant.

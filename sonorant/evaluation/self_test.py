@@ -91,7 +91,7 @@ def check_ears(
     repeated: Sequence[str],
     normalizer: Normalizer,
 ) -> dict[str, Any]:
-    r"""Check that noise yields no words and recordings the same words again; returns the error rates in percent.
+    """Check that noise yields no words and recordings the same words again; returns the error rates in percent.
 
     `transcripts`: from `recognize_recordings`; `noise`: of `noise_clips`; `repeated`: of the first `REPEATED_CLIPS`
     recordings. Raises SonorantError naming the failed check.

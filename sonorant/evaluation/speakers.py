@@ -19,7 +19,7 @@ def trained_speakers(utterances: Iterable[Utterance]) -> list[str]:
 def by_speaker(
     words: JudgedWords, sound: JudgedSound, renderings: Renderings, trained: Iterable[str]
 ) -> list[dict[str, Any]]:
-    r"""One row for each trained or evaluated speaker: `speaker` and `sentences`.
+    """One row for each trained or evaluated speaker: `speaker` and `sentences`.
 
     With several speakers also `intelligibility`, `naturalness` and `decoding` over that speaker's sentences, or null
     without any.

@@ -39,7 +39,7 @@ def distance(samples: NDArray[np.floating], reference: NDArray[np.floating], rat
 
 
 def measure_distance(ours: Analysis, theirs: Analysis, i: Ints, j: Ints) -> Distance:
-    r"""Compare along a path: indices (P,) into each side's frames.
+    """Compare along a path: indices (P,) into each side's frames.
 
     Mel-cepstral distortion: Kubichek, "Mel-cepstral distance measure for objective speech quality assessment", PACRIM
     1993. Log-mel distance: RMS over the mel axis, with loudness.

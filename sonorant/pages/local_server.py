@@ -1,4 +1,4 @@
-r"""HTTP server for local pages.
+"""HTTP server for local pages.
 
 Listens on loopback and rejects cross-site requests: foreign Host (DNS rebinding), foreign Origin, non-JSON bodies.
 """

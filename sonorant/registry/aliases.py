@@ -116,7 +116,7 @@ class RolledBack:
 
 
 def rollback(model: str, reason: str = "") -> RolledBack:
-    r"""Swap `champion` and `previous`; record time and reason on both.
+    """Swap `champion` and `previous`; record time and reason on both.
 
     A second call swaps back, unless it completes an interrupted one. Versions rolled back are promoted again only by
     number. Raises SonorantError without a previous version or if `champion` moves while waiting for the lock;

@@ -33,7 +33,7 @@ def versions_of(store: Store, model: str, content: str) -> list[Any]:
 
 
 def find_version(bundle: Path, model: str) -> int:
-    r"""Number of the bundle's version, not necessarily the newest.
+    """Number of the bundle's version, not necessarily the newest.
 
     Raises SonorantError if the bundle is damaged or not registered, TrackingUnavailable if MLflow does not answer.
     """

@@ -18,7 +18,7 @@ def point_mlflow_at(store: Store) -> None:
 
 
 def download_bundle(uri: str, out: Path) -> Path:
-    r"""Download the bundle of models:/<name>@<alias> or models:/<name>/<version> to a folder below `out`; return it.
+    """Download the bundle of models:/<name>@<alias> or models:/<name>/<version> to a folder below `out`; return it.
 
     Raises SonorantError for an unknown model, TrackingUnavailable if MLflow does not answer.
     """
@@ -62,7 +62,7 @@ def download_trained(uri: str, kind: str, out: Path) -> Path:
 
 
 def version_of(uri: str) -> str:
-    r"""Resolve models:/<name>@<alias> or models:/<name>/<version> to <name>/<version>.
+    """Resolve models:/<name>@<alias> or models:/<name>/<version> to <name>/<version>.
 
     Raises SonorantError if there is none, TrackingUnavailable if MLflow does not answer.
     """

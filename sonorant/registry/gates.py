@@ -1,4 +1,4 @@
-r"""Promotion gates that need no champion: statistical tests of non-inferiority.
+"""Promotion gates that need no champion: statistical tests of non-inferiority.
 
 A gate passes if the far end of the two-sided 95 % interval is within the limit (one-sided 2.5 %). Too few sentences
 (`statistics.LEAST`) or missing figures fail it, except optional DNSMOS.

@@ -86,7 +86,7 @@ class Verdict:
 def promote(
     model: str, config: PromoteConfig, version: int | None = None, *, without_champion: str = "", again: bool = False
 ) -> Verdict:
-    r"""Check the gates for a version (None = alias `challenger`), promote it if they pass, and record the verdict.
+    """Check the gates for a version (None = alias `challenger`), promote it if they pass, and record the verdict.
 
     `without_champion`: reason to skip the comparison; `again`: accept a version that was rolled back. A champion is
     checked only by the gates without comparison and keeps its promotion verdict. Raises SonorantError for an unknown

@@ -31,7 +31,7 @@ class SpokenVoice(PythonModel):
         self.voice = Voice.load(Path(context.artifacts["bundle"]))
 
     def predict(self, context: Any, model_input: pd.DataFrame, params: dict[str, Any] | None = None) -> pd.DataFrame:
-        r"""Speak a table with the column `text` and optionally `speaker` (name), `speed` (2.0 = twice as fast), `pitch`
+        """Speak a table with the column `text` and optionally `speaker` (name), `speed` (2.0 = twice as fast), `pitch`
         (semitones) and `energy` (dB), as `Voice.say`. Texts may hold marks and be SSML.
 
         One result row each: `audio` (base64 of a 16-bit wav), `sample_rate` (Hz), `seconds`, `timings` (JSON: `words`

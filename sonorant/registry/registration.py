@@ -68,7 +68,7 @@ def register(
     execution: str | None = None,
     trained: Mapping[str, Path] | None = None,
 ) -> Registered:
-    r"""Register the voice bundle, or find the version with the same content, and update its figures.
+    """Register the voice bundle, or find the version with the same content, and update its figures.
 
     Measurements are not content: a voice measured again is the same version. The newest version becomes `challenger`.
 

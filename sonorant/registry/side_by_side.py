@@ -19,7 +19,7 @@ LONGEST, LEAST = 2.0, 2
 
 
 def latency_ratios(challenger: Bundle, champion: Bundle, texts: Sequence[str]) -> NDArray[np.float64]:
-    r"""Latency of `challenger` over `champion`, from phoneme ids to samples, one ratio per sentence (S,).
+    """Latency of `challenger` over `champion`, from phoneme ids to samples, one ratio per sentence (S,).
 
     Default variant and runtime, one thread. The fastest of up to `ROUNDS` rounds counts, since load only adds time; the
     order alternates. Raises SonorantError if a voice cannot run here.

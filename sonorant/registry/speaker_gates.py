@@ -1,4 +1,4 @@
-r"""Gates for each speaker of a multi-speaker voice.
+"""Gates for each speaker of a multi-speaker voice.
 
 Few sentences per speaker mean wide intervals, so limits are wide too: they catch a speaker who babbles, which the mean
 would hide.

@@ -98,8 +98,6 @@ def _sentence(folder: Path, row: Document, index: int, wanted: Collection[str] |
     heard = {kind: text.text() for kind, text in row["transcripts"].items() if wanted is None or kind in wanted}
     kinds = ordered(heard)
     samples = {kind: sample_file(folder, row["id"].text(), index, kind) for kind in kinds}
-    told = row.get("timings")
-    timings = dict(told.items()) if told else {}
     for file in samples.values():
         if not file.exists():
             raise SonorantError(f"{file}: no such file, though {FILE} has its sentence; run the stage evaluate again")
@@ -110,7 +108,7 @@ def _sentence(folder: Path, row: Document, index: int, wanted: Collection[str] |
         heard={kind: heard[kind] for kind in kinds},
         errors={kind: _errors(row["word_errors"][kind]) for kind in kinds},
         samples=samples,
-        times={kind: _times(told) for kind, told in timings.items() if kind in kinds},
+        times={kind: _times(told) for kind, told in row["timings"].items() if kind in kinds},
     )
 
 

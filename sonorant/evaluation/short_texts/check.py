@@ -15,7 +15,7 @@ FAULTS = ("skipped", "repeated", "babbled", "extra")
 
 
 def check_words(bundle: Path, variant: str | None, sentences: int, seed: int) -> dict[str, Any]:
-    r"""`{listener, seed, kinds: {kind: summary}, faulty: [{kind, text, heard, faults}]}`, worst first.
+    """`{listener, seed, kinds: {kind: summary}, faulty: [{kind, text, heard, faults}]}`, worst first.
 
     `variant`: None = the bundle's default. Raises SonorantError if the bundle or variant is missing, `sentences` is
     below 1, or the language is not supported.

@@ -54,7 +54,7 @@ def judge_short_texts(
     audited: Path,
     sentences: int,
 ) -> ShortTexts:
-    r"""Check each variant of `renderings` on short texts, `sentences` generated ones, words cut out of recordings, and
+    """Check each variant of `renderings` on short texts, `sentences` generated ones, words cut out of recordings, and
     half as many of the evaluated sentences `known`.
 
     `utterances`: the corpus, in the folder `corpus`; `audited`: folder of `audit.jsonl`. For unsupported languages each

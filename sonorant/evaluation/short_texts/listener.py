@@ -1,4 +1,4 @@
-r"""Word checker: pocketsphinx with a grammar of the expected text.
+"""Word checker: pocketsphinx with a grammar of the expected text.
 
 Each word may be said, skipped, or repeated from up to `BACK` words before; silence or a phone loop may stand between
 words (filler model; Rose and Paul, "A hidden Markov model based keyword recognition system", ICASSP 1990). Faults carry

@@ -1,7 +1,7 @@
-r"""MLflow tracking; training itself writes plain files.
+"""MLflow tracking; training itself writes plain files.
 
-A stage opens `stage_run`; a thread (follower.py) sends points, samples and machine load to the store (mlflow_store.py). An
-unavailable store never stops or slows a stage.
+A stage opens `stage_run`; a thread (follower.py) sends points, samples and machine load to the store
+(mlflow_store.py). An unavailable store never stops or slows a stage.
 """
 
 from sonorant.registry.tracking.follower import sync, tracked_runs

@@ -1,4 +1,4 @@
-r"""Send a growing run directory to MLflow, each point once.
+"""Send a growing run directory to MLflow, each point once.
 
 `tracking.json` records progress. It is marked "in doubt" before each batch; if the mark remains, because the answer was
 lost or the process killed, the follower queries the store before resending.

@@ -62,7 +62,7 @@ def stage_run(
     tags: Mapping[str, str] | None = None,
     run_directory: Path | None = None,
 ) -> Iterator[StageRun]:
-    r"""Track this process as an MLflow run named `stage`, below its pipeline execution.
+    """Track this process as an MLflow run named `stage`, below its pipeline execution.
 
     `params`: settings, may be nested; `tags`: origin; `run_directory`: folder with `metrics.jsonl` and `samples/` to
     follow, and to resume the same run later; None: only `log_metrics` and `log_file`. If the store is unavailable,
