@@ -79,7 +79,7 @@ def settings(kind: str, /, **changes: Any) -> tuple[dict[str, Any], dict[str, An
         train |= {"frames_per_micro_batch": 800, "diagonal_steps": 4}
     elif kind == "language_model":
         model |= {"encoder_blocks": 1, "encoder_kernel": 3, "layers": 2, "heads": 2, "feed_forward": 24, "dropout": 0.1}
-        model |= {"text": "pointer", "attention": "full", "window": 16, "most_advance": 3, "prompt_frames": 0}
+        model |= {"attention": "full", "window": 16, "most_advance": 3, "prompt_frames": 0}
         train |= {"frames_per_micro_batch": 800, "diagonal_steps": 4, "corruption": 0.1, "label_smoothing": 0.0}
     elif kind == "codec":
         model |= {"kernel": 3, "encoder_blocks": 1, "decoder_blocks": 2, "stride": 2, "codebooks": 2, "levels": [4, 3]}

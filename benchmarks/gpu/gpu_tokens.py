@@ -176,7 +176,7 @@ def request(rows: int, channels: int) -> Request:
     rules: Rules = make_rules(
         lengths, described, GREEDY, lambda steps, numbers: np.zeros((rows, steps, numbers), np.float32)
     )
-    return (states, lengths, *no_prompt, rules), start_state(rules, lengths, no_prompt[1], described)
+    return (states, lengths, *no_prompt, rules), start_state(rules, no_prompt[1], described)
 
 
 def _decode(asked: Request, stepper: Stepper) -> np.ndarray:
@@ -205,7 +205,6 @@ def decoding(channels: int, layers: int, heads: int) -> DecodingDescription:
         layers=layers,
         heads=heads,
         head_width=channels // max(1, heads),
-        text="pointer",
         advances=4,
         attention="full",
         window=128,
@@ -223,7 +222,7 @@ def write_models(folder: Path, size: tuple[int, int, int, int]) -> None:
     codec |= {"stride": 2, "codebooks": 2, "levels": [8, 5, 5, 5], "codebook_dropout": 0.0, "pretrained": None}
     write_model(folder, "codec", codec)
     config: dict[str, Any] = dict(zip(("channels", "layers", "heads", "feed_forward"), size, strict=True))
-    config |= {"expansion": 3, "encoder_blocks": 1, "encoder_kernel": 5, "dropout": 0.0, "text": "pointer"}
+    config |= {"expansion": 3, "encoder_blocks": 1, "encoder_kernel": 5, "dropout": 0.0}
     config |= {"attention": "full", "window": 128, "most_advance": 3, "prompt_frames": 0}
     write_model(folder, "language_model", config, codec={"codebooks": 2, "codes": 1000})
 

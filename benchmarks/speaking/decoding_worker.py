@@ -131,8 +131,7 @@ def rows_of_text(voice: Voice, batch: int, bucket: int) -> NDArray[np.int64]:
     """Phoneme ids (B, N, 3) of a passage, each row from another place; N is what fits into the bucket with its whole
     budget."""
     described = decoding(voice)
-    before = 1 if described.text == "pointer" else 2
-    slots_a_phoneme = described.defaults.budget * described.frames_per_phoneme.p99 + before - 1
+    slots_a_phoneme = described.defaults.budget * described.frames_per_phoneme.p99
     count = int((bucket - 1 - max(1, described.prompt_frames) - described.codebooks) // slots_a_phoneme)
     if count <= EMPTY:
         raise SonorantError(f"a bucket of {bucket} slots has no room for any text; take a larger one")

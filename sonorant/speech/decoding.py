@@ -92,8 +92,6 @@ class DecodingDescription:
     """Heads of a layer."""
     head_width: int
     """Channels of a head."""
-    text: Literal["pointer", "prefix", "both"]
-    """How the model sees the text: the phoneme under a pointer, phonemes before the first frame, or both."""
     advances: int
     """Classes of the pointer's advance: 0 = it stays, a = it moves by a phonemes."""
     attention: Literal["full", "sliding", "block"]

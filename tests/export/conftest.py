@@ -113,8 +113,8 @@ def variants(exported: tuple[Path, dict[str, Any]]) -> Path:
 
 @pytest.fixture(scope="session")
 def trained_prompted(tmp_path_factory: pytest.TempPathFactory) -> Trained:
-    """A tiny codec language model with phonemes and a prompt in its cache, and its codec."""
-    return write_trained_codec_lm(tmp_path_factory.mktemp("trained_prompted"), text="both", prompt_frames=4)
+    """A tiny codec language model that takes prompts, and its codec."""
+    return write_trained_codec_lm(tmp_path_factory.mktemp("trained_prompted"), prompt_frames=4)
 
 
 @pytest.fixture(scope="session")
@@ -128,7 +128,7 @@ def quantized_prompted(trained_prompted: Trained, tmp_path_factory: pytest.TempP
         states = speech.encode_speech(tokens, lengths, torch.zeros(1, dtype=torch.int64))
         speech.prefill(states, lengths, codes_BFG[:, :4], torch.tensor([4]), cache)
         for step in range(30):
-            place = torch.tensor([step % 3]), torch.tensor([36 + step])
+            place = torch.tensor([step % 3]), torch.tensor([5 + step])
             speech.step(codes_BFG[:, step], states[:, step], *place, cache)
 
     folder = tmp_path_factory.mktemp("quantized_prompted")

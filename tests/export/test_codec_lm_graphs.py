@@ -30,10 +30,11 @@ TOLERANCE = 1e-4
 
 
 @pytest.fixture(
-    params=[("codec_lm_bundle", "trained_codec_lm"), ("codec_lm_variants", "trained_prompted")], ids=["pointer", "both"]
+    params=[("codec_lm_bundle", "trained_codec_lm"), ("codec_lm_variants", "trained_prompted")],
+    ids=["plain", "prompted"],
 )
 def voice(request: pytest.FixtureRequest) -> tuple[Bundle, LanguageModel, Path]:
-    """A voice with codes alone in its cache, one with phonemes and a prompt; the folder of its codec."""
+    """A voice without prompts and one with prompts; the folder of its codec."""
     bundle, (speech, sound) = map(request.getfixturevalue, request.param)
     return read_bundle(bundle), load_language_model(speech)[0], sound
 
@@ -115,8 +116,7 @@ def test_the_codecs_graphs_equal_torch(voice: tuple[Bundle, LanguageModel, Path]
 
 
 def test_graphs_are_of_any_size_and_keep_tensorrts_rules(voice: tuple[Bundle, LanguageModel, Path]) -> None:
-    bundle, model, _ = voice
-    before = "prompt + 1" if model.config.text == "pointer" else "prompt + tokens + 1"
+    bundle, _, _ = voice
     for name in bundle.graphs:
         graph = bundle.description.graphs[name]
         for variant in graph.variants:
@@ -124,7 +124,7 @@ def test_graphs_are_of_any_size_and_keep_tensorrts_rules(voice: tuple[Bundle, La
         shapes = {tensor.name: tensor.shape for tensor in (*graph.inputs, *graph.outputs)}
         assert {shape[0] for shape in shapes.values()} == {"batch"}
         if name == "prefill":
-            assert shapes["key_1"] == ("batch", 2, 8, before)
+            assert shapes["key_1"] == ("batch", 2, 8, "prompt + 1")
         if name == "step":
             assert shapes["key_1"] == ("batch", 2, 8, "slots")
             assert shapes["value_0"] == ("batch", 2, "slots", 8)
@@ -132,11 +132,11 @@ def test_graphs_are_of_any_size_and_keep_tensorrts_rules(voice: tuple[Bundle, La
     assert b".py" not in bundle.graph_file("step").read_bytes(), "the file holds source lines"
 
 
-@pytest.mark.parametrize(("attention", "text"), [("sliding", "pointer"), ("block", "prefix")])
+@pytest.mark.parametrize("attention", ["sliding", "block"])
 def test_attention_that_sees_a_part_keeps_tensorrts_rules_and_gives_the_same_bytes(
-    attention: str, text: str, tmp_path: Path
+    attention: str, tmp_path: Path
 ) -> None:
-    model, _ = load_language_model(write_trained_codec_lm(tmp_path, attention=attention, text=text)[0])
+    model, _ = load_language_model(write_trained_codec_lm(tmp_path, attention=attention)[0])
     for name in ("first", "second"):
         export_step(model, tmp_path / name, ExportConfig(opset=20))
     assert check_graph(tmp_path / "first") == []

@@ -1,6 +1,5 @@
 """Timings match the samples, streamed or not, in both families."""
 
-import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,6 @@ from sonorant.errors import SonorantError
 from sonorant.extras.codec_lm.synthesis import token_ends
 from sonorant.families.family import Family
 from sonorant.plugins import load_family
-from sonorant.speech.bundle import Bundle
 from sonorant.speech.speaking import FinishReason
 from sonorant.speech.streaming import PAUSE_SECONDS
 from sonorant.speech.voice import Voice
@@ -119,19 +117,11 @@ def test_words_that_a_runaway_did_not_reach_have_no_timing(codec_lm_bundle: Path
         assert len(words) < 9 and all(word.end <= sum(len(part) for part, _ in told) / 16000 for word in words)
 
 
-@pytest.mark.parametrize("family", ["prefix", "other"])
-def test_a_voice_that_does_not_tell_says_why(family: str, any_voice: Voice, monkeypatch: pytest.MonkeyPatch) -> None:
-    described = any_voice.description
-    if family == "prefix":
-        if described.decoding is None:
-            pytest.skip("a voice without decoding has no pointer to lack")
-        described = dataclasses.replace(described, decoding=dataclasses.replace(described.decoding, text="prefix"))
-        why = "this voice has no pointer that tells when its words are spoken"
-    else:  # a family without timings
-        own = load_family(described.family)
-        monkeypatch.setattr(type(own), "why_untimed", Family.why_untimed)
-        why = f"a voice of the family {own.name} does not tell when its words are spoken"
-    voice = Voice(Bundle(any_voice.bundle.folder, described), any_voice.runtime)
+def test_a_voice_without_timings_gives_the_reason(any_voice: Voice, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = load_family(any_voice.description.family)
+    monkeypatch.setattr(type(own), "why_untimed", Family.why_untimed)
+    why = f"a voice of the family {own.name} does not tell when its words are spoken"
+    voice = Voice(any_voice.bundle, any_voice.runtime)
     assert voice.why_untimed.startswith(why)
     with pytest.raises(SonorantError, match=f"no timings: {why}"):
         voice.stream("Hello.", timings=True)

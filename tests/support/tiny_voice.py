@@ -47,8 +47,8 @@ def write_trained_codec_lm(
 ) -> tuple[Path, Path]:
     """Write trained folders of a language model with two speakers and of its codec; same arguments, same weights.
 
-    `kind`: of the codec; `changes` are settings of the language model other than those here, such as text="both". Its
-    two codebooks have 15 codes each; it moves through a text at some frames a phoneme, as weights of chance have it.
+    `kind`: of the codec; `changes` are settings of the language model other than those here, such as prompt_frames=4. Both
+    codebooks have 15 codes; the pointer moves at a random pace.
     """
     common = _common(AUDIO)
     sizes = {
@@ -59,7 +59,7 @@ def write_trained_codec_lm(
     config = {
         "channels": 16, "expansion": 2, "encoder_blocks": 1, "encoder_kernel": 5, "layers": 2, "heads": 2,
         "feed_forward": 24, "dropout": 0.05,
-        "text": "pointer", "attention": "full", "window": 8, "most_advance": 2, "prompt_frames": 0,
+        "attention": "full", "window": 8, "most_advance": 2, "prompt_frames": 0,
     }  # fmt: skip
     torch.manual_seed(seed)
     save_model(folder / "codec", build(codec).state_dict(), codec)

@@ -113,16 +113,8 @@ def test_targets_are_the_codes_and_corruption_touches_inputs_alone(features: Pat
     assert torch.equal(judged.logits_BTGK, wrapped.predict(batch).logits_BTGK), "judging is not corrupted"
 
 
-def test_without_a_pointer_the_last_frame_advances_and_no_other(features: Path) -> None:
-    of = recipe(features, text="prefix")
-    items = of.items[:3].tolist()
-    advances_BT = losses(of).predict(batch_of(of, items)).advances_BT
-    for advances_T, frames in zip(advances_BT.tolist(), of.codes.frames[items].tolist(), strict=True):
-        assert advances_T == [0] * (frames - 1) + [1] + [-1] * (len(advances_T) - frames)
-
-
 @torch.no_grad()
-@pytest.mark.parametrize("changes", [{}, {"text": "both", "prompt_frames": 4, "attention": "sliding"}], ids=str)
+@pytest.mark.parametrize("changes", [{}, {"prompt_frames": 4, "attention": "sliding"}], ids=str)
 def test_what_is_learned_is_what_decoding_would_say_to_the_last_code(features: Path, changes: dict) -> None:
     """Step by step with a cache and forced codes, including the late codebooks."""
     of = recipe(features, **changes)
@@ -132,7 +124,7 @@ def test_what_is_learned_is_what_decoding_would_say_to_the_last_code(features: P
     [(states_BNC, lengths_B, prompt_BPG, prompt_lengths_B, codes_BTG, pointer_BT, age_BT, _)] = fed
     cache = DynamicCache(model.config.layers)
     model.prefill(states_BNC, lengths_B, prompt_BPG, prompt_lengths_B, cache)
-    before_B = 1 + prompt_lengths_B + (lengths_B if model.prefixed else 0)
+    before_B = 1 + prompt_lengths_B
     for step in range(codes_BTG.shape[1]):
         state_BC = states_BNC[rows, pointer_BT[:, step]]
         logits_BGK, _ = model.step(codes_BTG[:, step], state_BC, age_BT[:, step], before_B + step, cache)
@@ -223,7 +215,6 @@ def test_a_pointer_that_could_not_pass_all_phonemes_in_time_is_refused_by_name(f
     with pytest.raises(SonorantError, match=words):
         made(most_advance=1)
     made(most_advance=3)
-    made(most_advance=1, text="prefix")
 
 
 def test_the_model_remembers_its_codec_and_its_pace(features: Path) -> None:

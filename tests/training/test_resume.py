@@ -26,7 +26,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("codec", {"adversarial": True}),
     ("codec", {"kind": "source_filter"}),
     ("language_model", {"prompt_frames": 5}),
-    ("language_model", {"precision": "bf16", "text": "both", "attention": "sliding"}),
+    ("language_model", {"precision": "bf16", "attention": "sliding"}),
 ]
 
 

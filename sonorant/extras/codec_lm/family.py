@@ -120,10 +120,7 @@ class CodecLm(Family):
         return LOADERS
 
     def why_untimed(self, description: VoiceDescription) -> str:
-        assert description.decoding is not None  # or `read_bundle` had refused it
-        if description.decoding.text != "prefix":
-            return ""
-        return "this voice has no pointer that tells when its words are spoken (language_model.text prefix)"
+        return ""
 
     def speaking(self, bundle: Bundle, runtime: Any) -> Speaking:
         from sonorant.extras.codec_lm.synthesis import CodecLmSpeaking

@@ -102,7 +102,6 @@ class CodecLanguageModels:
             layers=config.layers,
             heads=config.heads,
             head_width=config.channels // config.heads,
-            text=config.text,
             advances=self.predictor.advances,
             attention=config.attention,
             window=config.window,

@@ -5,7 +5,7 @@ Shapes: B batch, N phonemes, F code frames, G codebooks, K codes of a codebook, 
 channels, A classes of advance."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -42,9 +42,6 @@ class LanguageModelConfig:
     """Hidden width of a transformer layer's MLP."""
     dropout: float
     """Dropout in encoder and transformer, 0 to below 1."""
-    text: Literal["pointer", "prefix", "both"]
-    """`pointer`: each step sees the phoneme it stands on; `prefix`: all phonemes stand before the codes and attention
-    finds its place, which takes much more data and time; `both`: pointer and prefix."""
     attention: Kind
     """Which positions before it a position sees; see layers/attention.py."""
     window: int
@@ -102,11 +99,6 @@ class LanguageModel(PhonemeEncoder):
         self.advance = nn.Linear(width, self.advances)
         for embedding in (self.code, self.age):
             nn.init.normal_(embedding.weight, std=0.3)
-
-    @property
-    def prefixed(self) -> bool:
-        """Whether the phonemes stand before the codes."""
-        return self.config.text != "pointer"
 
     def encode_speech(self, tokens_BN3: Tensor, lengths_B: Tensor, speaker_B: Tensor) -> Tensor:
         """Tokens (B, N, 3) int64, lengths, speaker (B,) int64 -> states (B, N, C) float32, zero past each length."""
@@ -177,15 +169,13 @@ class LanguageModel(PhonemeEncoder):
         mean_BC = states_BNC.sum(1) / lengths_B[:, None].float().clamp(min=1.0)
         # Of three axes, as everything else: of two, ONNX Runtime makes product and sum one Gemm, and that in float
         # where they are int8.
-        parts = [self.start + self.text(mean_BC[:, None])]
-        valid = [torch.ones_like(lengths_B, dtype=torch.bool)[:, None]]
-        if self.prefixed:
-            parts.append(self.text(states_BNC))
-            valid.append(torch.arange(states_BNC.shape[1], device=lengths_B.device)[None] < lengths_B[:, None])
-        heard_BPC = self._embed(prompt_BPG)
-        parts.append(heard_BPC if self.prompt is None else heard_BPC + self.prompt)
-        valid.append(torch.arange(prompt_BPG.shape[1], device=lengths_B.device)[None] < prompt_lengths_B[:, None])
-        return torch.cat(parts, dim=1), torch.cat(valid, dim=1)
+        start_B1C = self.start + self.text(mean_BC[:, None])
+        prompt_BPC = self._embed(prompt_BPG)
+        if self.prompt is not None:
+            prompt_BPC = prompt_BPC + self.prompt
+        started_B1 = torch.ones_like(lengths_B, dtype=torch.bool)[:, None]
+        prompted_BP = torch.arange(prompt_BPG.shape[1], device=lengths_B.device)[None] < prompt_lengths_B[:, None]
+        return torch.cat([start_B1C, prompt_BPC], dim=1), torch.cat([started_B1, prompted_BP], dim=1)
 
     def _embed(self, codes_BTG: Tensor) -> Tensor:
         """Codes (B, T, G) int64, K = none -> the sum of their embeddings (B, T, C)."""
@@ -194,8 +184,6 @@ class LanguageModel(PhonemeEncoder):
 
     def _step_input(self, codes_BTG: Tensor, state_BTC: Tensor, age_BT: Tensor) -> Tensor:
         x_BTC = self._embed(codes_BTG) + self.age(torch.where(age_BT < AGES, age_BT, AGES - 1))
-        if self.config.text == "prefix":  # a linear layer of zeros: the weights keep a gradient, the step a shape
-            state_BTC = torch.zeros_like(state_BTC)
         return x_BTC + self.text(state_BTC)
 
     def _heads(self, hidden_BTC: Tensor) -> tuple[Tensor, Tensor]:

@@ -102,8 +102,7 @@ class LanguageModelLosses(nn.Module):
         grid_BTG, real_BTG = delayed(batch["codes"], batch["code_lengths"], model.codes)
         steps = grid_BTG.shape[1]
         spoken_BNC, spoken_B = model.spoken(states_BNC, mask_BN, batch["speaker"]), batch["token_lengths"]
-        pointed_BN, pointed_B = (durations_BN, spoken_B) if config.text != "prefix" else as_one(durations_BN)
-        path_BT = pointers(pointed_BN, pointed_B, batch["code_lengths"], self.stride, config.most_advance, steps)
+        path_BT = pointers(durations_BN, spoken_B, batch["code_lengths"], self.stride, config.most_advance, steps)
         standing_BT = stay_at_end(path_BT[:, :-1], batch["code_lengths"])
         logits_BTGK, advance_BTA = model(
             spoken_BNC,
@@ -142,11 +141,6 @@ def delayed(codes_BFG: Tensor, lengths_B: Tensor, fill: int) -> tuple[Tensor, Te
     return grid_BTG, grid_BTG != fill
 
 
-def as_one(durations_BN: Tensor) -> tuple[Tensor, Tensor]:
-    """All phonemes as one, for a model without pointer: durations (B, 1), token lengths (B,)."""
-    return durations_BN.sum(1, keepdim=True), torch.ones_like(durations_BN[:, 0])
-
-
 class LanguageModelRecipe(Utterances):
     """The codec language model with its features and codes; implements `Recipe`."""
 
@@ -159,8 +153,7 @@ class LanguageModelRecipe(Utterances):
         super().__init__(self.name, self.config, features)
         self.codes = CodeStore.open(codes, self.store)
         sizes = LanguageModelConfig(**{key: value for key, value in model.items() if key != "quantization"})
-        if sizes.text != "prefix":
-            self._refuse_slow_pointers(sizes.most_advance)
+        self._refuse_slow_pointers(sizes.most_advance)
         self.prompts = Prompts(self.store, self.codes, sizes.prompt_frames, self.config.seed)
         self._description = describe("language_model", sizes, self.store.header, model.get("quantization"))
         self._description |= {"codec": self.codes.codec, "pace": self._pace()}

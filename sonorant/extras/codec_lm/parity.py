@@ -111,7 +111,7 @@ class Reference:
         states = self.runtime.encode(**inputs)
         prompt, prompt_lengths = prompts(len(states), number, self.description)
         rules = greedy_rules(inputs["lengths"], self.description)
-        state = start_state(rules, inputs["lengths"], prompt_lengths, self.description)
+        state = start_state(rules, prompt_lengths, self.description)
         path, stepper = [state], self.runtime.stepper()
         stepper.begin(states, inputs["lengths"], prompt, prompt_lengths, rules)
         while not complete(path[-1], array_namespace(path[-1].codes_BG)).all():
@@ -174,24 +174,18 @@ class Reference:
         for number, state in enumerate(case.path[:-1]):
             inputs = {
                 "codes": state.codes_BG,
-                "state": self._state(state, case),
+                "state": looked_at(state, case.states, np),
                 "age": state.age_B,
                 "position": state.position_B,
             }
-            codes, looked_at, age, position = (torch.from_numpy(np.ascontiguousarray(one)) for one in inputs.values())
+            codes, phoneme, age, position = (torch.from_numpy(np.ascontiguousarray(one)) for one in inputs.values())
             before = {"slot_position": cache.positions.numpy(), **_held(cache)} if number in kept else {}
-            logits_BGK, advance_BA = self.model.step(codes, looked_at, age, position, cache)
+            logits_BGK, advance_BA = self.model.step(codes, phoneme, age, position, cache)
             after = _held(cache) if number in kept else {}
             new = {
                 f"new_{name}": one[..., -1] if name.startswith("key") else one[:, :, -1] for name, one in after.items()
             }
             yield inputs | before, {"logits": logits_BGK.numpy(), "advance": advance_BA.numpy(), **new}
-
-    def _state(self, state: State, case: TokenCase) -> Floats:
-        if self.description.text == "prefix":
-            return np.zeros_like(case.states[:, 0])
-        found: Floats = looked_at(state, case.states, array_namespace(case.states))
-        return found
 
 
 def _held(cache: DynamicCache) -> Arrays:

@@ -81,9 +81,6 @@ class TokenCase:
     def row(self, number: int) -> TokenCase:
         """One utterance of the batch, its padding cut off."""
         one, tokens, frames = slice(number, number + 1), int(self.inputs["lengths"][number]), int(self.lengths[number])
-        before = self.prefilled["position"].shape[1]
-        prefix = before - 1 - self.prompt.shape[1]  # slots of phonemes: of all in the batch, or none
-        kept = np.r_[0, 1 : 1 + min(tokens, prefix), 1 + prefix : before].astype(int)
         per_frame = self.samples.shape[1] // max(1, self.codes.shape[1])
         codes, given = self.codes[one, :frames], frames * self.stride
         return TokenCase(
@@ -92,10 +89,8 @@ class TokenCase:
             states=self.states[one, :tokens],
             prompt=self.prompt[one],
             prompt_lengths=self.prompt_lengths[one],
-            prefilled=_slots(self.prefilled, one, kept),
-            steps=tuple(
-                _step_row(step, one, np.r_[kept, before : step.inputs["slot_position"].shape[1]]) for step in self.steps
-            ),
+            prefilled=_rows(self.prefilled, one),
+            steps=tuple(Step(step.number, _rows(step.inputs, one), _rows(step.outputs, one)) for step in self.steps),
             rules=Rules(*(field[one] for field in self.rules)),
             path=tuple(State(*(field if field.ndim == 0 else field[one] for field in state)) for state in self.path),
             codes=codes,
@@ -107,19 +102,8 @@ class TokenCase:
         )
 
 
-def _step_row(step: Step, one: slice, kept: Ints) -> Step:
-    return Step(
-        step.number, _slots(step.inputs, one, kept), {name: values[one] for name, values in step.outputs.items()}
-    )
-
-
-def _slots(arrays: Arrays, one: slice, kept: Ints) -> Arrays:
-    """Of one row the slots `kept`, in all that has slots."""
-    cut = {}
-    for name, values in arrays.items():
-        axis = SLOT_AXES.get(name.split("_")[0], values.ndim)
-        cut[name] = np.take(values[one], kept, axis=axis) if axis < values.ndim else values[one]
-    return cut
+def _rows(arrays: Arrays, rows: slice) -> Arrays:
+    return {name: values[rows] for name, values in arrays.items()}
 
 
 def prompts(batch: int, number: int, description: DecodingDescription) -> tuple[Ints, Ints]:

@@ -120,10 +120,9 @@ class CodecLmSpeaking:
         samples = self.sounding.whole(spoken.codes_BFG, spoken.lengths_B, size)
         frame = self.decoding.samples_per_frame
         ends = np.full(tokens.shape[:2], -1, np.int64)
-        if self.decoding.text != "prefix":
-            for row, count in enumerate(lengths):
-                told = token_ends(spoken.pointers_BF[row, : spoken.lengths_B[row]], count, over=not spoken.cut_B[row])
-                ends[row, : len(told)] = told * frame
+        for row, count in enumerate(lengths):
+            told = token_ends(spoken.pointers_BF[row, : spoken.lengths_B[row]], count, over=not spoken.cut_B[row])
+            ends[row, : len(told)] = told * frame
         return Synthesized(samples, spoken.lengths_B * frame, spoken.finish_reasons_B, spoken.attempts_B, ends)
 
     def parts(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, cast
 
@@ -52,11 +52,6 @@ class Fed(NamedTuple):
     lengths_B: Tensor
     prompt_BPG: Tensor
     prompt_lengths_B: Tensor
-
-
-def slots_before(fed: Sequence[NDArray[Any]], prefixed: bool) -> int:
-    """Slots that `TorchStep.prefill` fills: start, text if it is a prefix, prompt. `fed`: as `Fed`, numpy."""
-    return 1 + (fed[0].shape[1] if prefixed else 0) + fed[2].shape[1]
 
 
 def to_device(array: NDArray[Any], device: torch.device) -> Tensor:

@@ -212,7 +212,7 @@ def load_tokens(
 def slots_of(decoding: DecodingDescription, phonemes: int) -> tuple[int, ...]:
     """Powers of two from `SMALLEST` to what a text of so many phonemes needs, budget included."""
     frames = math.ceil(decoding.defaults.budget * decoding.frames_per_phoneme.p99 * phonemes) + decoding.codebooks - 1
-    before = 1 + (phonemes if decoding.text != "pointer" else 0) + max(1, decoding.prompt_frames)
+    before = 1 + max(1, decoding.prompt_frames)
     sizes = [SMALLEST]
     while sizes[-1] < max(before + frames, phonemes):
         sizes.append(2 * sizes[-1])

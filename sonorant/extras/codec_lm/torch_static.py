@@ -23,7 +23,7 @@ from sonorant.extras.codec_lm.decoding.state import (
     padded_state,
     penalises,
 )
-from sonorant.extras.codec_lm.torch_dynamic import Fed, TorchStep, slots_before, state_of, to_device
+from sonorant.extras.codec_lm.torch_dynamic import Fed, TorchStep, state_of, to_device
 from sonorant.layers.kv_cache import StaticCache, cache_memory
 
 InPlace = Callable[[State, Rules, Tensor, StaticCache], None]
@@ -221,7 +221,7 @@ class StaticStepper:
         fed = (states_BNC, lengths_B, prompt_BPG, prompt_lengths_B)
         wanted, phonemes = states_BNC.shape[:2]
         steps = rules.noise_BSG.shape[1]
-        shape = self._shapes.fit(wanted, max(phonemes, steps + slots_before(fed, self._step.model.prefixed)))
+        shape = self._shapes.fit(wanted, max(phonemes, steps + 1 + prompt_BPG.shape[1]))
         self._tally.count(shape is not None)
         self._room = None
         if shape is None:

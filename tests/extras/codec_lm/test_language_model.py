@@ -13,7 +13,7 @@ STREAMS, CODES = 2, 7
 KINDS: list[Kind] = ["full", "sliding", "block"]
 CONFIG: dict[str, Any] = {
     "channels": 16, "expansion": 2, "encoder_blocks": 1, "encoder_kernel": 3, "layers": 2, "heads": 2, "dropout": 0.1,
-    "feed_forward": 24, "text": "pointer", "attention": "full", "window": 5, "most_advance": 3, "prompt_frames": 0,
+    "feed_forward": 24, "attention": "full", "window": 5, "most_advance": 3, "prompt_frames": 0,
 }  # fmt: skip
 LENGTHS = torch.tensor([6, 3, 4])
 PROMPTS = torch.tensor([0, 2, 4])
@@ -61,17 +61,16 @@ def cache_of(kind: str, model: LanguageModel) -> Cache:
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("text", ["pointer", "prefix", "both"])
 @pytest.mark.parametrize("attention", KINDS)
 @pytest.mark.parametrize(("prompt_frames", "cache_kind"), [(0, "dynamic"), (4, "static")])
-def test_all_at_once_equals_step_by_step(text: str, attention: Kind, prompt_frames: int, cache_kind: str) -> None:
-    model = model_of(text=text, attention=attention, prompt_frames=prompt_frames)
+def test_all_at_once_equals_step_by_step(attention: Kind, prompt_frames: int, cache_kind: str) -> None:
+    model = model_of(attention=attention, prompt_frames=prompt_frames)
     states_BNC, given = states_of(model), inputs()
     logits_BTGK, advance_BTA = model(states_BNC, **given)
     assert logits_BTGK.shape == (3, 13, STREAMS, CODES) and advance_BTA.shape == (3, 13, model.advances)
     cache = cache_of(cache_kind, model)
     model.prefill(states_BNC, LENGTHS, given["prompt_BPG"], PROMPTS, cache)
-    before_B = 1 + PROMPTS + (LENGTHS if text != "pointer" else 0)
+    before_B = 1 + PROMPTS
     for t in range(int(STEPS.max())):
         state_BC = states_BNC[torch.arange(3), given["pointer_BT"][:, t]]
         logits, advance = model.step(given["codes_BTG"][:, t], state_BC, given["age_BT"][:, t], before_B + t, cache)
@@ -81,10 +80,9 @@ def test_all_at_once_equals_step_by_step(text: str, attention: Kind, prompt_fram
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("text", ["pointer", "prefix", "both"])
 @pytest.mark.parametrize("attention", KINDS)
-def test_a_row_is_as_it_would_be_alone(text: str, attention: Kind) -> None:
-    model = model_of(text=text, attention=attention, prompt_frames=4)
+def test_a_row_is_as_it_would_be_alone(attention: Kind) -> None:
+    model = model_of(attention=attention, prompt_frames=4)
     states_BNC, given = states_of(model), inputs()
     logits_BTGK, advance_BTA = model(states_BNC, **given)
     for row in range(3):
@@ -122,17 +120,15 @@ def test_ages_beyond_the_last_are_the_last() -> None:
 
 
 @torch.no_grad()
-def test_each_kind_of_text_is_what_it_says() -> None:
-    """A prefix model does not see the pointer's phoneme, a pointer model sees no phoneme but that and the mean."""
-    for text, sees in (("pointer", True), ("prefix", False), ("both", True)):
-        model, given = model_of(text=text), inputs()
-        states_BNC = states_of(model)
-        moved, _ = model(states_BNC, **{**given, "pointer_BT": torch.zeros_like(given["pointer_BT"])})
-        assert torch.allclose(moved[0, -1], model(states_BNC, **given)[0][0, -1], atol=1e-6) != sees
-        swapped_BNC = states_BNC.clone()
-        swapped_BNC[0, [4, 5]] = states_BNC[0, [5, 4]]  # of the same mean, and not yet reached at step 7
-        same = torch.allclose(model(swapped_BNC, **given)[0][0, 7], model(states_BNC, **given)[0][0, 7], atol=1e-6)
-        assert same == (text == "pointer")
+def test_a_step_sees_the_pointers_phoneme_and_the_mean_of_all() -> None:
+    model, given = model_of(), inputs()
+    states_BNC = states_of(model)
+    wanted_T = model(states_BNC, **given)[0][0]
+    moved, _ = model(states_BNC, **{**given, "pointer_BT": torch.zeros_like(given["pointer_BT"])})
+    assert not torch.allclose(moved[0, -1], wanted_T[-1], atol=1e-6)
+    swapped_BNC = states_BNC.clone()
+    swapped_BNC[0, [4, 5]] = states_BNC[0, [5, 4]]  # the same mean, and not yet reached at step 7
+    torch.testing.assert_close(model(swapped_BNC, **given)[0][0, 7], wanted_T[7], rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("codebooks", [1, 2, 4])

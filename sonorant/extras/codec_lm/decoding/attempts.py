@@ -27,7 +27,7 @@ class Spoken:
     lengths_B: Ints
     """Code frames of each row."""
     pointers_BF: Ints
-    """The phoneme that each frame speaks, -1 past a row's end; 0 throughout for a model without a pointer."""
+    """The phoneme that each frame speaks, -1 past a row's end."""
     finish_reasons_B: Ints
     """`FinishReason` of the kept attempt; anything but `WELL` is a runaway."""
     cut_B: NDArray[np.bool_]

@@ -77,7 +77,7 @@ class Session:
             rows = len(lengths_B)
             prompt = Prompt(np.zeros((rows, 1, description.codebooks), np.int64), np.zeros(rows, np.int64))
         rules = make_rules(lengths_B, description, config, partial(uniform_noise, keys))
-        self._state = start_state(rules, lengths_B, prompt.lengths_B, description)
+        self._state = start_state(rules, prompt.lengths_B, description)
         self._stepper, self._rules = stepper, rules
         self._given = 0
         if not self._complete:
@@ -116,7 +116,7 @@ class Session:
 
     def pointers(self, row: int) -> Ints:
         """The phoneme that each frame of a row so far speaks (f,); codes of the last ones may not be returned yet. It
-        never falls, and is 0 throughout for a model without a pointer."""
+        never falls."""
         ended = int(self._state.ended_B[row])
         return self._state.pointers_BS[row, : int(self._state.step_B[row]) if ended < 0 else ended]
 

@@ -39,7 +39,7 @@ class Rules(NamedTuple):
     median_B: Array
     """bool: the pointer moves by the median rule instead of being drawn."""
     phonemes_B: Array
-    """Where the pointer ends: N, or 1 if the model has no pointer."""
+    """Where the pointer ends, N."""
     budget_B: Array
     """Frames."""
     longest_phoneme_B: Array
@@ -114,28 +114,26 @@ def make_rules(
         penalty_B=np.full(rows, config.repetition_penalty, np.float32),
         recent_B=np.full(rows, config.repetition_window, np.int64),
         median_B=np.full(rows, config.advance == "median"),
-        phonemes_B=np.ones(rows, np.int64) if description.text == "prefix" else lengths_B.astype(np.int64),
+        phonemes_B=lengths_B.astype(np.int64),
         budget_B=budget_B,
-        # Without a pointer, the whole text counts as one phoneme, which only the budget ends.
-        longest_phoneme_B=budget_B + 1 if description.text == "prefix" else frames(config.longest_phoneme),
+        longest_phoneme_B=frames(config.longest_phoneme),
         longest_silence_B=frames(config.longest_silence),
         longest_repeat_B=frames(config.longest_repeat),
         silence_BG=np.tile(np.array(description.silence, np.int64), (rows, 1)),
     )
 
 
-def start_state(rules: Rules, lengths_B: Ints, prompt_lengths_B: Ints, description: DecodingDescription) -> State:
-    """The state before the first step, numpy, for a model that was given the prompt, and the text if it takes one."""
+def start_state(rules: Rules, prompt_lengths_B: Ints, description: DecodingDescription) -> State:
+    """The state before the first step, numpy."""
     rows, steps, _ = rules.noise_BSG.shape
     codebooks, codes = description.codebooks, description.codes
-    before = lengths_B if description.text != "pointer" else np.zeros(rows, np.int64)
     return State(
         step_B=np.zeros(rows, np.int64),
         codes_BG=np.full((rows, codebooks), codes, np.int64),
         pointer_B=np.zeros(rows, np.int64),
         age_B=np.zeros(rows, np.int64),
         log_survival_B=np.zeros(rows, np.float32),
-        position_B=(1 + before + prompt_lengths_B).astype(np.int64),
+        position_B=(1 + prompt_lengths_B).astype(np.int64),
         ended_B=np.where(rules.budget_B == 0, 0, -1).astype(np.int64),
         finish_reason_B=np.zeros(rows, np.int64),
         log_probability_B=np.zeros(rows, np.float32),

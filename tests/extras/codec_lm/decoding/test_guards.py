@@ -24,10 +24,8 @@ SECOND = round(DESCRIPTION.frames_per_second)
 P99 = DESCRIPTION.frames_per_phoneme.p99
 
 
-def decoded(
-    plant: Plant | None, *lengths: int, library: str = "numpy", text: Any = "pointer", **change: Any
-) -> tuple[Session, np.ndarray]:
-    description, config = replace(DESCRIPTION, text=text), replace(CONFIG, **change)
+def decoded(plant: Plant | None, *lengths: int, library: str = "numpy", **change: Any) -> tuple[Session, np.ndarray]:
+    description, config = DESCRIPTION, replace(CONFIG, **change)
     stepper, keys = TinyStepper(library, plant), [(0, 0, 0)] * len(lengths)
     session = Session(stepper, *texts(*lengths), description, config, keys)
     blocks = []
@@ -175,20 +173,3 @@ def test_one_bad_row_leaves_the_others_alone() -> None:
     assert session.finish_reasons_B.tolist() == [FinishReason.WELL, FinishReason.REPETITION, FinishReason.WELL]
     length = alone.lengths_B[0]
     assert (codes[[0, 2], :length] == expected[0]).all()
-
-
-def test_without_a_pointer_the_text_is_no_phoneme_to_be_stuck_on() -> None:
-    expected = {never: FinishReason.BUDGET, silent: FinishReason.SILENCE, loops: FinishReason.REPETITION}
-    for plant, finish_reason in expected.items():
-        session, _ = decoded(plant, 10, text="prefix")
-        assert session.finish_reasons_B[0] == finish_reason
-
-
-def test_without_a_pointer_the_first_move_is_the_end() -> None:
-    def plant(logits: np.ndarray, hop: np.ndarray, step: int) -> None:
-        never(logits, hop, step)
-        hop[:, 1] = 90.0 if step == 8 else 0.0
-
-    session, codes = decoded(plant, 10, text="prefix")
-    assert codes.shape[1] == 9
-    assert (session.lengths_B[0], session.finish_reasons_B[0]) == (9, FinishReason.WELL)

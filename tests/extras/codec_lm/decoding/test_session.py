@@ -167,7 +167,7 @@ def test_padding_a_batch_changes_nothing(change: dict) -> None:
     rules = make_rules(
         lengths, DESCRIPTION, replace(CONFIG, **change), lambda *sizes: draw.random((2, *sizes), dtype=np.float32)
     )
-    state = start_state(rules, lengths, np.zeros(2, np.int64), DESCRIPTION)
+    state = start_state(rules, np.zeros(2, np.int64), DESCRIPTION)
     steps = rules.noise_BSG.shape[1]
     expected = run(states, lengths, rules, state, steps)
     wide, room = padded_rules(rules, 4, steps + 9), padded_state(state, 4, steps + 9)

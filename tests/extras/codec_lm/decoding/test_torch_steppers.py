@@ -117,16 +117,17 @@ def test_the_texts_are_of_every_shape(description: DecodingDescription) -> None:
 
 
 KINDS: list[dict[str, Any]] = [
-    {"text": "prefix"}, {"text": "both"}, {"attention": "sliding"}, {"attention": "block"},
-    {"text": "both", "prompt_frames": 5},
-]  # fmt: skip
+    {"attention": "sliding"},
+    {"attention": "block"},
+    {"prompt_frames": 5},
+]
 
 
 @pytest.mark.parametrize("changes", KINDS, ids=str)
 def test_every_kind_of_model(changes: dict[str, Any], tmp_path: Path) -> None:
     step = step_of(write_trained_codec_lm(tmp_path, **changes)[0])
     config, lengths = step.model.config, np.array([5, 9, 3])
-    description = replace(DESCRIPTION, codes=15, advances=3, text=config.text, prompt_frames=config.prompt_frames)
+    description = replace(DESCRIPTION, codes=15, advances=3, prompt_frames=config.prompt_frames)
     tokens = torch.randint(3, 30, (3, 9, 3)) % torch.tensor([30, 3, 2])
     with torch.no_grad():
         states = step.model.encode_speech(tokens, torch.tensor(lengths), torch.zeros(3).long())
@@ -173,17 +174,16 @@ def test_batches_beside_each_other_and_one_after_the_other(
     assert len(runtime._idle) == 2  # taken, and given back
 
 
-@pytest.mark.parametrize("text", ["pointer", "both"])
-def test_a_shape_holds_what_stands_before_the_first_frame_too(text: str, tmp_path: Path) -> None:
-    step, lengths = step_of(write_trained_codec_lm(tmp_path, text=text)[0]), np.array([9])
-    description = replace(DESCRIPTION, codes=15, advances=3, text=text)
+def test_a_shape_holds_what_stands_before_the_first_frame_too(tmp_path: Path) -> None:
+    step, lengths = step_of(write_trained_codec_lm(tmp_path)[0]), np.array([9])
+    description = replace(DESCRIPTION, codes=15, advances=3)
     states = np.random.default_rng(3).standard_normal((1, 9, 16)).astype(np.float32)
     config = replace(CONFIG, longest_phoneme=1e3, longest_silence=1e3, longest_repeat=1e3)
     frames = round(config.budget * description.frames_per_phoneme.p99 * 9)
     step.model.advance.bias.data[0] = 1e3  # the pointer never moves: all of the budget is used
     wanted = decode_texts(DynamicStepper(step), states, lengths, description, config)
     assert wanted.lengths_B[0] == frames
-    needed = frames + description.codebooks - 1 + (2 if text == "pointer" else 2 + 9)  # a start and a prompt's padding
+    needed = frames + description.codebooks - 1 + 2  # a start and a prompt's padding
     for slots in (needed - 1, needed):
         stepper = fixed(step, Shapes((1,), (slots,)))
         assert_same(decode_texts(stepper, states, lengths, description, config), wanted)
@@ -225,7 +225,7 @@ def test_a_step_goes_on_from_the_state_that_it_is_given(
     steppers = DynamicStepper(step), fixed(step, Shapes((2,), (64, 128)))
     for stepper in steppers:
         stepper.begin(states, lengths, *no_prompt, rules)
-    state = start_state(rules, lengths, no_prompt[1], description)
+    state = start_state(rules, no_prompt[1], description)
     for _ in range(12):
         fed = state._replace(codes_BG=(state.codes_BG + 1) % 15)  # not what either would have said
         state, other = (stepper.run(fed, 1) for stepper in steppers)

@@ -18,7 +18,7 @@ CONFIG = DecodingConfig(
 )  # fmt: skip
 DESCRIPTION = DecodingDescription(
     codebooks=STREAMS, codes=CODES, stride=2, samples_per_frame=320, frames_per_second=20.0, silence=SILENCE,
-    layers=1, heads=1, head_width=4, text="pointer", advances=ADVANCES, attention="full", window=8, prompt_frames=0,
+    layers=1, heads=1, head_width=4, advances=ADVANCES, attention="full", window=8, prompt_frames=0,
     frames_per_phoneme=Pace(median=2.0, p99=3.0), defaults=CONFIG,
 )  # fmt: skip
 
@@ -104,7 +104,7 @@ def start(rows: int, config: DecodingConfig) -> tuple[State, Rules]:
     """Before the first step of so many texts of 9 phonemes; their noise is zero."""
     lengths = np.full(rows, 9)
     rules = make_rules(lengths, DESCRIPTION, config, lambda *sizes: np.zeros((rows, *sizes), np.float32))
-    return start_state(rules, lengths, np.zeros(rows, np.int64), DESCRIPTION), rules
+    return start_state(rules, np.zeros(rows, np.int64), DESCRIPTION), rules
 
 
 def stays(logits: Any, hop: Any, step: int) -> None:
