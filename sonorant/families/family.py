@@ -1,7 +1,7 @@
-"""What Sonorant asks of a family of voice. Each family answers with one object, see `sonorant.plugins`.
+"""The interface of a family of voice, found by `sonorant.plugins`.
 
 A voice is two trained models: the predictor turns phonemes into frames (a mel, or a codec's codes), the waveform model
-turns frames into samples. Methods import what they need when they are called: speaking needs no torch."""
+turns frames into samples. Methods import their modules when called: speaking needs no torch."""
 
 from __future__ import annotations
 
@@ -34,62 +34,62 @@ if TYPE_CHECKING:  # a family is asked by rooms that it is itself built on
 
 
 Hear = Callable[[Floats, Floats], tuple[NDArray[Any], int]]
-"""A recording's log-mel (M, T) and samples (T * hop,) -> its frames without a batch axis, and how many they are."""
+"""Log-mel (M, T) and samples (T * hop,) of a recording -> frames without a batch axis, and their number."""
 
 
 class ModelKind(ABC):
-    """One of the two models of a family: its settings, and how it is built, trained and judged."""
+    """One of a family's two models: its settings, and how it is built, trained and judged."""
 
     name: ClassVar[str]
-    """`kind` in `model.json`; also its section of params.yaml, and `train_<name>` that of its training."""
+    """`kind` in `model.json`; also its section of params.yaml, with `train_<name>` for training."""
     title: ClassVar[str]
-    """For readers."""
+    """Name in messages."""
     VERSION: ClassVar[int] = 1
-    """Version of the recipe's mathematics: raise it when the same data and settings give another model. Part of the
-    fingerprint, so that no training continues under other mathematics."""
+    """Version of the recipe's mathematics, part of the fingerprint: raise it when the same data and settings give
+    another model, so that no training resumes with other mathematics."""
     learns_codes: ClassVar[bool] = False
-    """Whether its recipe reads the token store that the waveform model's stage wrote."""
+    """Whether its recipe reads the waveform model's token store."""
     why_no_qat: ClassVar[str] = ""
-    """Why its weights must not be trained on in int8; empty where they may."""
+    """Why int8 training is impossible; empty if it is possible."""
 
     @abstractmethod
     def sizes(self) -> type:
-        """The dataclass of its section of params.yaml."""
+        """Dataclass of its section of params.yaml."""
 
     @abstractmethod
     def settings(self) -> type[TrainConfig]:
-        """The dataclass of the section `train_<name>`."""
+        """Dataclass of the section `train_<name>`."""
 
     @abstractmethod
     def build(self, description: dict[str, Any]) -> torch.nn.Module:
-        """An untrained float model of the sizes that a `model.json` names."""
+        """An untrained float model as described by `model.json`."""
 
     @abstractmethod
     def make_recipe(self, model: dict[str, Any], train: dict[str, Any], features: Path, codes: Path | None) -> Recipe:
-        """See `recipe`, which refuses missing codes first."""
+        """See `recipe`, which checks `codes` first."""
 
     @abstractmethod
     def judge(self, recipe: Any, model: torch.nn.Module, items: Ints) -> Judge:
-        """The judge for quantised models, on utterances `items` of the recipe's store; `model` is the float one."""
+        """The judge for quantised models on utterances `items` of the recipe's store; `model`: the float one."""
 
     def recipe(self, model: dict[str, Any], train: dict[str, Any], features: Path, codes: Path | None = None) -> Recipe:
-        """How such a model is trained. `model`: fields of `sizes` and, for int8 layers, `quantization` of `model.json`;
+        """The training recipe. `model`: fields of `sizes` and, for int8 layers, `quantization` of `model.json`;
         `train`: fields of `settings`; `codes`: token store, for kinds that learn codes. Raises SonorantError if `codes`
-        are needed and absent."""
+        are needed and missing."""
         if self.learns_codes and codes is None:
             raise SonorantError(f"a {self.title} learns codes: give --codes, the token store of train_waveform")
         return self.make_recipe(model, train, features, codes if self.learns_codes else None)
 
     def check(self, sizes: Any, audio: MelConfig) -> None:  # noqa: B027 - most kinds have nothing to check
-        """Raise SonorantError where settings that are well formed cannot work, such as a codec that is not there."""
+        """Raise SonorantError for valid settings that cannot work, such as a missing codec."""
 
     def pretrained(self, sizes: Any) -> str | None:
-        """The model that the settings name to be taken as it is instead of trained; None: train."""
+        """The pretrained model named by the settings; None: train."""
         return None
 
     def take(self, sizes: Any, features: Path, out: Path, provenance: dict[str, Any]) -> None:
-        """Write the pretrained model into `out` as if it had been trained here."""
-        raise NotImplementedError(f"{self.name}: nothing of this kind is taken from elsewhere")
+        """Save the pretrained model in `out` as if trained here."""
+        raise NotImplementedError(f"{self.name}: no pretrained models of this kind")
 
 
 class Family(ABC):
@@ -102,52 +102,51 @@ class Family(ABC):
     waveform: ClassVar[ModelKind]
     """From frames to samples."""
     graphs: ClassVar[tuple[str, ...]]
-    """Names of a bundle's graphs in the order of a synthesis; the last one makes the samples."""
+    """A bundle's graphs in the order of a synthesis; the last gives samples."""
     optional_graphs: ClassVar[tuple[str, ...]] = ()
-    """Those of `graphs` that some voices do without."""
+    """Those of `graphs` that some voices lack."""
     autoregressive: ClassVar[bool]
-    """Whether frames are decoded one by one: `voice.json` then says how, and sentences that run away are counted."""
+    """Whether frames are decoded one by one: `voice.json` then has `decoding`, and runaway sentences are counted."""
 
     @property
     def kinds(self) -> tuple[ModelKind, ModelKind]:
-        """Predictor and waveform model."""
         return self.predictor, self.waveform
 
     @property
     def waveform_graphs(self) -> tuple[str, ...]:
-        """Those of `graphs` that the waveform model is written as; the last one."""
+        """Those of `graphs` exported from the waveform model."""
         return self.graphs[-1:]
 
-    def check_pair(self, predictor: Any, waveform: Any) -> None:  # noqa: B027 - any pair will do, unless a family says
-        """Raise SonorantError if models of these sizes, as of `ModelKind.sizes`, do not fit each other."""
+    def check_pair(self, predictor: Any, waveform: Any) -> None:  # noqa: B027 - any pair fits by default
+        """Raise SonorantError if models of these sizes (`ModelKind.sizes`) do not fit each other."""
 
     @abstractmethod
     def loaders(self) -> Mapping[str, Callable[[Bundle, LoadOptions], Any]]:
-        """By name of a runtime: what loads it with a bundle of this family."""
+        """Loader of each runtime, by name."""
 
     @abstractmethod
     def speaking(self, bundle: Bundle, runtime: Any) -> Speaking:
         """The synthesizer of a loaded runtime; for one thread at a time."""
 
     def why_untimed(self, description: VoiceDescription) -> str:
-        """Why the voice does not tell when its words are spoken; empty where it does: then `Speaking.parts` takes
-        `times`, and `Synthesized` has `ends`."""
+        """Why the voice gives no word times; empty if it does: `Speaking.parts` then takes `times`, and `Synthesized`
+        has `ends`."""
         return f"a voice of the family {self.name} does not tell when its words are spoken"
 
     def prompt(self, recording: Path, bundle: Bundle) -> Ints:
-        """Codes (P, G) of a recording's beginning, for a voice to go on from."""
+        """Codes (P, G) of a recording's beginning, for a voice to continue."""
         raise SonorantError(f"{recording}: a voice of the family {self.name} takes no prompt; leave it out")
 
     @abstractmethod
     def models(self, predictor: Path, waveform: Path) -> Models:
-        """Both trained folders, ready to be written as graphs."""
+        """Both trained folders, ready for export."""
 
     def whole_graph(self, bundle: Bundle, variant: str | None = None) -> ModelProto:
-        """The voice as one graph of one utterance, for programs that take no more; `variant`: None = what ships.
+        """The voice as one ONNX graph for one utterance; `variant`: None = the default.
 
-        Inputs: tokens (1, N, 3) int64, speaker (1,) int64, speed (1,) float32 (2.0 is twice as fast), and where the
-        voice predicts them pitch (1,) float32 semitones and energy (1,) float32 dB. Output: samples (1, S) float32,
-        full scale 1. Raises SonorantError for a family whose voices are no single graph, and as `Bundle.graph_file`.
+        Inputs: tokens (1, N, 3) int64, speaker (1,) int64, speed (1,) float32 (2.0 is twice as fast), and with prosody
+        pitch (1,) float32 semitones and energy (1,) float32 dB. Output: samples (1, S) float32, full scale 1. Raises
+        SonorantError for a family without such a graph, and as `Bundle.graph_file`.
         """
         raise SonorantError(
             f"{bundle.folder}: a voice of the family {self.name} decodes step by step and is no single graph; those of "
@@ -156,32 +155,32 @@ class Family(ABC):
 
     @abstractmethod
     def interface(self, description: VoiceDescription) -> Interface:
-        """Names and dtypes of the inputs and outputs of each graph."""
+        """Names and dtypes of each graph's inputs and outputs."""
 
     @abstractmethod
     def candidate(self) -> type[Candidate]:
-        """The parity checks of one runtime with one variant."""
+        """Parity checks of one variant under one runtime."""
 
     @abstractmethod
     def expect(self, bundle: Bundle, trained: Trained, utterances: Sequence[Integers], name: str) -> Expected:
-        """What the trained models compute, which candidates are compared with; `name` is for readers."""
+        """Results of the trained models, which candidates are compared with; `name`: for messages."""
 
     @abstractmethod
     def hear(self, description: VoiceDescription, waveform: Path) -> Hear:
-        """How a recording becomes frames that the voice's waveform graph takes. `waveform`: trained folder."""
+        """A function from a recording to input of the voice's waveform graph. `waveform`: trained folder."""
 
     @abstractmethod
     def write_codes(self, waveform: Path, features: Path, out: Path) -> None:
-        """Write the token store of a corpus, the second output of the stage `train_waveform`. A family without codes
-        calls `sonorant.features.codes.write_no_codes`."""
+        """Write a corpus' token store, the second output of the stage `train_waveform`. A family without codes calls
+        `sonorant.features.codes.write_no_codes`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class VoiceConfig:
-    """Which family a voice is of: section `voice` of the settings."""
+    """Section `voice` of the settings."""
 
     family: str
-    """A name of `sonorant.families.family_names`."""
+    """A name of `sonorant.plugins.family_names`."""
 
     def __post_init__(self) -> None:
         from sonorant.plugins import load_family
@@ -192,7 +191,7 @@ class VoiceConfig:
 
 @contextmanager
 def as_value_error() -> Iterator[None]:
-    """Turn a SonorantError into the ValueError that settings raise, so that file and section are named."""
+    """Turn a SonorantError into the ValueError of a setting, to which the parser adds file and section."""
     try:
         yield
     except SonorantError as error:

@@ -248,7 +248,7 @@ def test_what_the_voice_cannot_do_is_refused_at_once(voice: Voice, how: dict[str
     ("how", "line"),
     [
         ({"whole": True, "lookahead": 0}, "leave out the lookahead"),
-        ({"candidates": 2, "decoding": DRAWN}, "candidates are compared when they are whole"),
+        ({"candidates": 2, "decoding": DRAWN}, "several candidates need whole sentences"),
     ],
     ids=str,
 )

@@ -47,8 +47,8 @@ def write_trained_codec_lm(
 ) -> tuple[Path, Path]:
     """Write trained folders of a language model with two speakers and of its codec; same arguments, same weights.
 
-    `kind`: of the codec; `changes` are settings of the language model other than those here, such as prompt_frames=4. Both
-    codebooks have 15 codes; the pointer moves at a random pace.
+    `kind`: of the codec; `changes` are settings of the language model other than those here, such as prompt_frames=4.
+    Both codebooks have 15 codes; the pointer moves at a random pace.
     """
     common = _common(AUDIO)
     sizes = {

@@ -1,9 +1,9 @@
-"""The neural codec: log-mel in, a few codes a frame out, and samples from those.
+"""The neural codec: log-mel -> a few codes a frame -> samples.
 
-The encoder is a stack of ConvNeXt blocks that ends in finite scalar quantisation. The decoder widens the codes' vectors
-to a learned spectrogram, which a vocoder turns into samples; `source_codec.py` has one that tells pitch too. `F` code
-frames of `stride` mel frames each, `G` codebooks, `V` numbers of all codebooks together, `D` rows of a frame as the
-features hold it: M of the log-mel, then those of `sonorant.audio.pitch.ROWS`."""
+The encoder is a ConvNeXt stack with finite scalar quantisation. The decoder expands the codes' vectors to a learned
+spectrogram, which a vocoder turns into samples; `source_codec.py` decodes pitch too. `F` code frames of `stride` mel
+frames each, `G` codebooks, `V` numbers of all codebooks together, `D` rows of a stored frame: M of the log-mel, then
+`sonorant.audio.pitch.ROWS`."""
 
 import math
 from dataclasses import dataclass
@@ -18,15 +18,15 @@ from sonorant.layers.convnext import ConvNeXtStack
 from sonorant.layers.fsq import MOST_LEVELS, FiniteScalarQuantizer
 
 SILENCE = -11.5129
-"""Natural log of the mel's floor of 1e-5: digital silence."""
+"""Log of the mel's floor of 1e-5: digital silence."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CodecConfig:
-    """Kind and size of the codec, and how finely it speaks."""
+    """Kind and size of the codec."""
 
     kind: Literal["source_filter", "vocos"] = "vocos"
-    """A key of `sonorant.extras.codec_lm.saved.CODECS`. The default is for models of before."""
+    """A key of `sonorant.extras.codec_lm.saved.CODECS`."""
     channels: int
     """Width of encoder and decoder."""
     expansion: int
@@ -36,20 +36,20 @@ class CodecConfig:
     encoder_blocks: int
     """ConvNeXt blocks from mel to codes."""
     decoder_blocks: int
-    """ConvNeXt blocks from codes to samples; of source_filter those from frames to samples."""
+    """ConvNeXt blocks from codes to samples; of source_filter from frames to samples."""
     frame_blocks: int = 2
-    """ConvNeXt blocks from codes to frames, of source_filter alone. The default is for models of before."""
+    """ConvNeXt blocks from codes to frames; source_filter only."""
     stride: int
     """Mel frames a code frame: the frame rate is sample_rate / hop / stride."""
     codebooks: int
     """Tokens a code frame."""
     levels: list[int]
-    """Levels of each number of a codebook's vector; their product is the number of codes of a codebook."""
+    """Levels of each number of a codebook's vector; their product is the number of codes."""
     codebook_dropout: float
-    """Fraction of the training's segments that lose later codebooks, so that the first ones say what matters most."""
+    """Fraction of training segments that lose later codebooks, so that the first ones carry the most."""
     pretrained: str | None
-    """A codec of transformers by hub id or folder, taken instead of training one (extra `codecs`). `codebooks` of its
-    codebooks are used and the sizes above are ignored. Only a DAC can be exported, no EnCodec or Mimi."""
+    """A transformers codec by hub id or folder, instead of training one (extra `codecs`). Uses `codebooks` of its
+    codebooks and ignores the sizes above. Only DAC can be exported, not EnCodec or Mimi."""
 
     def __post_init__(self) -> None:
         if self.kernel % 2 == 0:
@@ -72,20 +72,20 @@ LARGEST_CODE = 2**15 - 1
 
 
 class SoundCodec(Protocol):
-    """What a codec language model needs of its codec, trained here or taken from elsewhere."""
+    """The codec interface of the language model; trained here or pretrained."""
 
     codebooks: int
     """Tokens a code frame, G."""
     codes: int
-    """Codes of a stream, K."""
+    """Codes of a codebook, K."""
     stride: int
     """Mel frames a code frame."""
     samples_per_frame: int
-    """Samples a code frame: those of `stride` mel frames."""
+    """Samples a code frame."""
 
     @property
     def receptive_field(self) -> int:
-        """Frames on either side, as `vocode` takes them, that the samples of a frame depend on."""
+        """Frames of `vocode`'s input on either side that the samples of a frame depend on."""
 
     @property
     def silence(self) -> Tensor:
@@ -98,14 +98,14 @@ class SoundCodec(Protocol):
         """Codes (B, F, G) int64, code frames of each row (B,) int64 -> samples (B, F * samples_per_frame) float32."""
 
     def vocode(self, frames: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-        """What the graph `vocoder` computes: `decode`, or of a codec with a source the last part of it."""
+        """The graph `vocoder`: `decode`, or its last part for a codec with a source."""
 
 
 class Codec(nn.Module):
     """Log-mel -> codes -> samples; implements `SoundCodec`."""
 
     float_parts: tuple[str, ...] = ("encoder", "quantizer")
-    """What int8 leaves alone: a language model has learned these codes, and no other."""
+    """Never quantised: the language model has learned these codes."""
     mel_mean: Tensor
     mel_std: Tensor
 
@@ -120,8 +120,8 @@ class Codec(nn.Module):
         mel_mean: float = 0.0,
         mel_std: float = 1.0,
     ) -> None:
-        """`rate`: of the samples, Hz, for a codec with a source; `mel_mean` and `mel_std` are the corpus' statistics,
-        kept with the weights."""
+        """`rate`: of the samples, Hz, for a codec with a source; `mel_mean` and `mel_std`: corpus statistics, saved
+        with the weights."""
         super().__init__()
         self.config = config
         self.codebooks, self.stride = config.codebooks, config.stride
@@ -136,39 +136,39 @@ class Codec(nn.Module):
 
     @property
     def heard_rows(self) -> int:
-        """Rows of a frame that the encoder hears, the first ones."""
+        """The first rows of a frame, which are encoded."""
         return self.mels
 
     def _make_decoder(self, n_fft: int) -> nn.Module:
         return VocosDecoder(self.config, self.mels, self.quantizer.width, n_fft, self.hop)
 
     def normalized(self, frames_BDT: Tensor) -> Tensor:
-        """Frames of `heard_rows` or more rows -> those rows, as the encoder takes them."""
+        """Frames of at least `heard_rows` rows -> the encoder's input."""
         return (frames_BDT[:, : self.mels] - self.mel_mean) / self.mel_std
 
     def forward(self, frames_BRT: Tensor) -> Tensor:
-        """Frames as a vocoder takes them (B, R, T) -> samples (B, T * hop), differentiable; in training some rows lose
-        later codebooks."""
+        """A vocoder's frames (B, R, T) -> samples (B, T * hop), differentiable. In training some rows lose later
+        codebooks."""
         return self.decoder(self._said(frames_BRT))[:, : frames_BRT.shape[2] * self.hop]
 
     def encode(self, frames_BDT: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-        """Frames of `heard_rows` or more rows (B, D, T), frames of each row (B,) int64 (None: all) -> codes (B,
-        ceil(T / stride), G) int64. A row is as it would be alone; codes past its length mean nothing."""
+        """Frames (B, at least `heard_rows`, T), frames of each row (B,) int64 (None: all) -> codes (B, ceil(T /
+        stride), G) int64. Rows do not depend on each other; codes past a row's length are undefined."""
         return self.quantizer.to_codes(self._values(frames_BDT, lengths_B))
 
     def decode(self, codes_BFG: Tensor, lengths_B: Tensor | None = None) -> Tensor:
         """Codes (B, F, G) int64, frames of each row (B,) int64 (None: all) -> samples (B, F * samples_per_frame) in
-        -1..1. A row is as it would be alone, a part like the same part of the whole with `receptive_field` frames
-        around it."""
+        -1..1. Rows do not depend on each other; a part equals that of the whole with `receptive_field` frames around
+        it."""
         return cast(Tensor, self.decoder(self.quantizer.to_values(codes_BFG).flatten(2), lengths_B))
 
     def vocode(self, frames: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-        """`decode`, since the frames of this codec are its codes."""
+        """Same as `decode`: this codec's frames are its codes."""
         return self.decode(frames, lengths_B)
 
     @torch.no_grad()
     def encode_utterance(self, known_DT: Floats, samples_S: Floats) -> Ints:
-        """Log-mel and pitch (D, T) of one utterance -> codes (ceil(T / stride), G); its samples are not looked at."""
+        """Log-mel and pitch (D, T) of one utterance -> codes (ceil(T / stride), G); samples are unused."""
         return self.encode(torch.from_numpy(known_DT)[None].to(self.mel_mean.device))[0].cpu().numpy()
 
     @property
@@ -186,19 +186,19 @@ class Codec(nn.Module):
         return self.encode(silent_1DT)[0, reach // self.stride]
 
     def _values(self, frames_BDT: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-        """The quantised vectors (B, F, G, D) float32."""
+        """Quantised vectors (B, F, G, D) float32."""
         hidden_BFV = self.encoder(self.normalized(frames_BDT), mask_of(frames_BDT, lengths_B))
         return self.quantizer(hidden_BFV.unflatten(2, (self.codebooks, -1)))
 
     def _said(self, frames_BDT: Tensor) -> Tensor:
-        """The vectors (B, F, V) that the decoder is told; in training some rows lose later codebooks."""
+        """The decoder's input vectors (B, F, V); in training some rows lose later codebooks."""
         values_BFGD = self._values(frames_BDT)
         if self.training and self.config.codebook_dropout and self.codebooks > 1:
             values_BFGD = values_BFGD * self._kept(values_BFGD)
         return values_BFGD.flatten(2)
 
     def _kept(self, values_BFGD: Tensor) -> Tensor:
-        """(B, 1, G, 1) of ones and zeros: which codebooks of each row are heard. The first always is."""
+        """(B, 1, G, 1) of ones and zeros: the codebooks kept in each row, always the first."""
         rows, device = len(values_BFGD), values_BFGD.device
         heard_B = torch.randint(1, self.codebooks, (rows,), device=device)
         heard_B = torch.where(torch.rand(rows, device=device) < self.config.codebook_dropout, heard_B, self.codebooks)
@@ -206,10 +206,10 @@ class Codec(nn.Module):
 
 
 class CodecEncoder(nn.Module):
-    """Normalised frames -> the vectors to be quantised, `stride` frames in each."""
+    """Normalised frames -> vectors to quantise, one for `stride` frames."""
 
     def __init__(self, config: CodecConfig, rows: int, width: int) -> None:
-        """`rows`: of a frame that it hears."""
+        """`rows`: of an input frame."""
         super().__init__()
         self.config = config
         self.enter = nn.Conv1d(rows, config.channels, ENTER_KERNEL, padding=ENTER_KERNEL // 2)
@@ -235,7 +235,7 @@ class CodecEncoder(nn.Module):
 
 
 class VocosDecoder(nn.Module):
-    """Codes' vectors -> a learned spectrogram at the mel's frame rate -> samples. The only part that a bundle holds."""
+    """Codes' vectors -> a learned spectrogram at the mel's frame rate -> samples. The only exported part."""
 
     def __init__(self, config: CodecConfig, mels: int, width: int, n_fft: int, hop: int) -> None:
         super().__init__()

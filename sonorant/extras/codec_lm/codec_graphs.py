@@ -1,4 +1,4 @@
-"""The codec as graphs: codes to samples, in two graphs where it has a source, and a recording to codes, for prompts."""
+"""The codec as graphs: codes to samples, in two graphs with a source, and recordings to codes, for prompts."""
 
 import math
 from pathlib import Path
@@ -31,7 +31,7 @@ class _Decoding(Traced):
 
 def export_vocoder(codec: SoundCodec, path: Path, config: ExportConfig) -> None:
     """Write the graph codes (batch, frames, codebooks) int64, lengths (batch,) int64 -> samples (batch, frames *
-    samples a frame) float32, of any batch and length. Raises SonorantError if it is not valid ONNX."""
+    samples a frame) float32. Raises SonorantError if it is invalid ONNX, as do all of these."""
     example = {"codes": torch.zeros(2, 9, codec.codebooks, dtype=torch.int64), "lengths": torch.tensor([9, 8])}
     inputs = {"codes": {0: "batch", 1: "frames"}, "lengths": {0: "batch"}}
     write_graph(_Vocoding(codec), example, inputs, ("samples",), path, config)
@@ -39,15 +39,15 @@ def export_vocoder(codec: SoundCodec, path: Path, config: ExportConfig) -> None:
 
 def export_decoder(codec: SourceCodec, path: Path, config: ExportConfig) -> None:
     """Write the graph codes (batch, frames, codebooks) int64, lengths (batch,) int64 -> frames (batch, rows, mel
-    frames) float32, of any batch and length. Raises SonorantError if it is not valid ONNX."""
+    frames) float32."""
     example = {"codes": torch.zeros(2, 9, codec.codebooks, dtype=torch.int64), "lengths": torch.tensor([9, 8])}
     inputs = {"codes": {0: "batch", 1: "frames"}, "lengths": {0: "batch"}}
     write_graph(_Decoding(codec), example, inputs, ("frames",), path, config)
 
 
 def export_source_vocoder(codec: SourceCodec, path: Path, config: ExportConfig) -> None:
-    """Write the graph frames (batch, rows, mel frames) float32, those of the source included, lengths (batch,) int64 ->
-    samples (batch, mel frames * hop) float32, of any batch and length. Raises SonorantError if it is not valid ONNX."""
+    """Write the graph frames with the source's rows (batch, rows, mel frames) float32, lengths (batch,) int64 ->
+    samples (batch, mel frames * hop) float32."""
     rows = codec.mels + ROWS + SOURCE_ROWS
     example = {"frames": torch.zeros(2, rows, 9), "lengths": torch.tensor([9, 8])}
     inputs = {"frames": {0: "batch", 2: "frames"}, "lengths": {0: "batch"}}
@@ -55,7 +55,8 @@ def export_source_vocoder(codec: SourceCodec, path: Path, config: ExportConfig) 
 
 
 class _Listening(nn.Module):
-    """`log_mel` and `Codec.encode` in one forward pass. Engines lack a Fourier transform, so it is a convolution."""
+    """`log_mel` and `Codec.encode` in one forward pass. The Fourier transform is a convolution: engines lack the
+    operator."""
 
     filters_MF: Tensor
     waves_W1S: Tensor
@@ -64,7 +65,7 @@ class _Listening(nn.Module):
         super().__init__()
         self.codec, self.audio = codec, audio
         time_S = torch.arange(audio.n_fft)
-        # The product modulo a period, so that no angle is too large to be exact.
+        # Modulo a period keeps angles small and exact.
         turns_FS = (torch.arange(audio.n_fft // 2 + 1)[:, None] * time_S % audio.n_fft).double() / audio.n_fft
         window_S = torch.hann_window(audio.n_fft, periodic=True, dtype=torch.float64)
         waves_WS = torch.cat([(2 * math.pi * turns_FS).cos(), (2 * math.pi * turns_FS).sin()]) * window_S
@@ -83,11 +84,11 @@ class _Listening(nn.Module):
 
 
 def export_prompt(codec: Codec, audio: MelConfig, path: Path, config: ExportConfig) -> None:
-    """Write the graph samples (batch, frames, samples a code frame) float32 and, of a codec with a source, pitch
-    (batch, frames, mel frames a code frame, 2) float32 by `track_pitch` -> codes (batch, frames, codebooks) int64.
+    """Write the graph samples (batch, frames, samples a code frame) float32 and, with a source, pitch (batch, frames,
+    mel frames a code frame, 2) float32 by `track_pitch` -> codes (batch, frames, codebooks) int64.
 
-    Codes are those of `Codec.encode`, except where rounding tips one to its neighbour. Needs more samples than half of
-    `n_fft`, which it mirrors at both ends. Raises SonorantError if it is not valid ONNX.
+    Codes equal those of `Codec.encode`, except where rounding moves one to its neighbour. Needs more samples than half
+    of `n_fft`, which is mirrored at both ends.
     """
     example, of_frames = {"samples": torch.zeros(2, 9, codec.samples_per_frame)}, {0: "batch", 1: "frames"}
     if isinstance(codec, SourceCodec):

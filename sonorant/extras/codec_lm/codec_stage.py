@@ -1,4 +1,4 @@
-"""What the stage `train_waveform` does for a codec beside training it: take a pretrained one, and encode the corpus."""
+"""The codec's part of the stage `train_waveform` besides training: take a pretrained codec, and encode the corpus."""
 
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from sonorant.layers.model_folder import describe, save_model
 
 
 def take_codec(config: CodecConfig, features: Path, out: Path, provenance: dict[str, Any]) -> None:
-    """Write the codec that `config.pretrained` names as a trained folder. Raises SonorantError if it cannot ship."""
+    """Save the codec `config.pretrained` as a trained folder. Raises SonorantError if it cannot be exported."""
     assert config.pretrained
     store = FeatureStore.open(features)
     refuse_without_graph(config.pretrained, check_pretrained(config.pretrained, store.audio, config.codebooks))
@@ -30,8 +30,8 @@ def take_codec(config: CodecConfig, features: Path, out: Path, provenance: dict[
 
 
 def encode_corpus(codec_folder: Path, features: Path, out: Path, family: str) -> None:
-    """Write the codes of every utterance of `features` as the token store `out` of a family."""
+    """Write the codes of all utterances of `features` as the token store `out`."""
     codec, _ = load_codec(codec_folder)
-    # On a CPU a pretrained codec takes hours for a day of speech.
+    # A pretrained codec on a CPU takes hours for a day of speech.
     codec.to("cuda" if torch.cuda.is_available() else "cpu")
     write_codes(out, family, FeatureStore.open(features), codec, sha256_file(codec_folder / "weights.pt"))

@@ -1,4 +1,4 @@
-"""How the codec learns: by spectra as any waveform model, and the pitch that its codes say."""
+"""Training of the codec: spectral losses as in any waveform model, and the decoded pitch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from sonorant.training.recipe import Term
 from sonorant.training.waveform import GeneratorLosses, WaveformRecipe, WaveformTrainConfig
 
 PITCH_WEIGHT = 4.0
-"""Of the loss of pitch, beside those of `WaveformTrainConfig.weights`."""
+"""Weight of the pitch loss, beside `WaveformTrainConfig.weights`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,8 +22,7 @@ class CodecTrainConfig(WaveformTrainConfig):
 
 
 class CodecLosses(GeneratorLosses):
-    """Losses of any waveform model, and of a codec with a source `pitch`: how far the decoded one is from the
-    recording's, summed over segments."""
+    """Losses of any waveform model and, with a source, `pitch`: the decoded pitch's error, summed over segments."""
 
     def copy(self, frames_BRT: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         if not isinstance(self.model, SourceCodec):
@@ -33,8 +32,8 @@ class CodecLosses(GeneratorLosses):
 
 
 class CodecRecipe(WaveformRecipe):
-    """The codec with its features: frames in, samples out; implements `Recipe`. The model draws the codebooks that a
-    row loses, from the micro-batch's seed."""
+    """The codec with its features: frames in, samples out; implements `Recipe`. Codebook dropout is drawn from the
+    micro-batch's seed."""
 
     name = "codec"
     sizes = CodecConfig
@@ -48,12 +47,12 @@ class CodecRecipe(WaveformRecipe):
         return terms | {"pitch": Term(PITCH_WEIGHT, "segments")} if isinstance(model, SourceCodec) else terms
 
     def _copy(self, model: nn.Module, frames_BRT: Tensor) -> Tensor:
-        """From the codes alone, the pitch included."""
+        """From the codes alone, pitch included."""
         assert isinstance(model, Codec)
         return model.decode(model.encode(frames_BRT))[:, : frames_BRT.shape[2] * self.store.audio.hop]
 
     def start_from(self, initial: Initial) -> Taken:
-        """As any waveform model, with the mel's statistics of the initial weights, whose units they use."""
+        """As any waveform model, with the mel statistics of the initial weights."""
         taken = super().start_from(initial)
         self._description |= {key: initial.description[key] for key in ("mel_mean", "mel_std")}
         return taken

@@ -1,4 +1,4 @@
-"""A recording as the codec copies it: what `evaluate` hears of the codec alone."""
+"""Resynthesis: a recording through the codec alone, for `evaluate`."""
 
 from typing import Any
 
@@ -15,8 +15,8 @@ from sonorant.speech.bundle import AudioSettings
 
 
 def hearing(codec: SoundCodec, audio: AudioSettings) -> Hear:
-    """How a recording becomes what the graph `vocoder` takes: codes, or frames that were decoded from them, so that its
-    pitch has gone through the codes too."""
+    """A function from a recording to input of the graph `vocoder`: codes, or frames decoded from them, pitch
+    included."""
 
     def hear(mel_MT: Floats, samples_S: Floats) -> tuple[NDArray[Any], int]:
         pitch_T2 = track_pitch(samples_S, audio.sample_rate, audio.hop, mel_MT.shape[1])

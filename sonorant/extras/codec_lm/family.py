@@ -1,4 +1,4 @@
-"""The family codec_lm: a language model speaks a codec's codes frame by frame, the codec turns them into samples."""
+"""The family codec_lm: a language model produces a codec's codes frame by frame, the codec turns them into samples."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class LanguageModel(ModelKind):
     def make_recipe(self, model: dict[str, Any], train: dict[str, Any], features: Path, codes: Path | None) -> Recipe:
         from sonorant.extras.codec_lm.language_model_training import LanguageModelRecipe
 
-        assert codes is not None  # or `recipe` had refused
+        assert codes is not None  # checked by `recipe`
         return LanguageModelRecipe(model, train, features, codes)
 
     def judge(self, recipe: Any, model: Any, items: Ints) -> Judge:
@@ -58,7 +58,7 @@ class LanguageModel(ModelKind):
 
 
 class Codec(ModelKind):
-    """Log-mel and pitch to codes, and codes to samples; trained here or taken from elsewhere."""
+    """Log-mel and pitch to codes, and codes to samples; trained here or pretrained."""
 
     name, title = "codec", "codec"
     why_no_qat = "a codec is not trained on, as a language model has learned its codes"
@@ -105,7 +105,7 @@ class Codec(ModelKind):
 
 
 class CodecLm(Family):
-    """One frame after the other, so that a sentence's length shows at its end."""
+    """Frames one after the other; a sentence's length is known at its end."""
 
     name = "codec_lm"
     predictor, waveform = LanguageModel(), Codec()
@@ -140,7 +140,7 @@ class CodecLm(Family):
     def interface(self, description: VoiceDescription) -> Interface:
         from sonorant.extras.codec_lm.sounding import has_source
 
-        assert description.decoding is not None  # or `read_bundle` had refused it
+        assert description.decoding is not None  # checked by `read_bundle`
         layers = range(description.decoding.layers)
         cache = {f"{side}_{layer}": "float32" for side in ("key", "value") for layer in layers}
         step = {"codes": "int64", "state": "float32", "age": "int64", "position": "int64", "slot_position": "int64"}

@@ -1,8 +1,7 @@
-"""The codec language model and its codec as the graphs of a bundle; the codec's own are in `codec_graphs.py`.
+"""The codec language model and its codec as a bundle's graphs; `codec_graphs.py` exports the codec.
 
-The step graph has no memory: it attends to a cache that the caller keeps and, separately, to its own position, and
-joins the scores. So no cache is copied; the caller writes each step's new keys and values into its own buffers. A voice
-that takes prompts has one more graph, from a recording to codes."""
+The step graph is stateless: it attends to a cache kept by the caller and, separately, to its own position, and joins
+the scores. No cache is copied: the caller writes each step's new keys and values into its own buffers."""
 
 from __future__ import annotations
 
@@ -35,7 +34,7 @@ LOWEST = torch.finfo(torch.float32).min
 
 @dataclass(frozen=True)
 class CodecLanguageModels:
-    """A codec language model and its codec; see `sonorant.export.bundling.Models`."""
+    """A codec language model and its codec; implements `sonorant.export.bundling.Models`."""
 
     predictor: LanguageModel
     waveform: SoundCodec
@@ -44,14 +43,14 @@ class CodecLanguageModels:
 
     @classmethod
     def load(cls, predictor: Path, waveform: Path) -> CodecLanguageModels:
-        """Read the trained folders. Raises SonorantError if one holds no such model."""
+        """Read the trained folders. Raises SonorantError if a folder holds another kind of model."""
         (model, described), (codec, waveform_described) = load_language_model(predictor), load_codec(waveform)
         if isinstance(codec, PretrainedCodec):
             refuse_without_graph(str(waveform), codec.model.config)
         return cls(model, codec, described, waveform_described)
 
     def check_pair(self, waveform: Path) -> None:
-        """Raises SonorantError if `waveform` is not the codec whose codes the language model learned."""
+        """Raises SonorantError if the language model was trained on another codec than `waveform`."""
         if sha256_file(waveform / "weights.pt") != self.described["codec"]["sha256"]:
             raise SonorantError(
                 f"{waveform}: not the codec that the language model was trained on; train it again: dvc repro "
@@ -70,26 +69,26 @@ class CodecLanguageModels:
 
     @property
     def receptive_field(self) -> ReceptiveField:
-        """How far the codec's graphs see: the decoder code frames, the vocoder what it is given."""
+        """Decoder in code frames, vocoder in frames of its input."""
         decoder = self.waveform.frames_receptive_field if isinstance(self.waveform, SourceCodec) else 0
         return ReceptiveField(decoder=decoder, vocoder=self.waveform.receptive_field)
 
     def write_prompt(self, path: Path, config: ExportConfig) -> bool:
-        """As `Models.write_prompt`; a codec from elsewhere hears samples in ways of its own, and has none."""
+        """As `Models.write_prompt`. A pretrained codec encodes samples by its own network and has no such graph."""
         if not self.predictor.config.prompt_frames or not isinstance(self.waveform, Codec):
             return False
         export_prompt(self.waveform, MelConfig(**self.described["audio"]), path, config)
         return True
 
     def graph_inputs(self, files: dict[str, Path], batches: Sequence[Arrays]) -> dict[str, list[Arrays]]:
-        """Nothing: a language model computes in 16 bits under torch, on GPUs."""
+        """Empty: 16-bit variants run under torch, on GPUs."""
         return {}
 
     def decoding(self, defaults: DecodingConfig | None) -> DecodingDescription:
-        """What a decoder must know of them; `defaults`: how they are decoded where nothing else is asked for."""
+        """`decoding` in `voice.json`; `defaults`: its default settings."""
         if defaults is None:
             raise SonorantError(
-                "a codec language model's bundle holds how it is decoded; give the section decoding of the settings"
+                "no decoding settings: a bundle of the family codec_lm needs the section decoding of params.yaml"
             )
         config, codec, audio = self.predictor.config, self.waveform, self.described["audio"]
         return DecodingDescription(
@@ -112,21 +111,21 @@ class CodecLanguageModels:
 
 
 class ExternalCache:
-    """A constant `Cache` that the caller keeps. Keys are stored transposed, as the product with a query reads them."""
+    """A read-only `Cache` kept by the caller. Keys are stored transposed, as the product with a query reads them."""
 
     def __init__(self, positions_BS: Tensor, keys_BHDS: list[Tensor], values_BHSD: list[Tensor]) -> None:
         """`positions_BS` int64, -1 = empty; keys (B, H, D, S) and values (B, H, S, D) of each layer."""
         self.positions = positions_BS
         self._keys, self._values = keys_BHDS, values_BHSD
         self.new: list[Tensor] = []
-        """The step's own keys and values, (B, H, D) each, by layer: key, value, key, ..."""
+        """The step's own keys and values, (B, H, D) each: key, value of layer 0, key, value of layer 1, ..."""
 
     def take(self, position_BQ: Tensor) -> None:
         """As `Cache.take`; Q is 1."""
         self.positions = torch.cat([self.positions, position_BQ], 1)
 
     def attend(self, layer: int, query_BHQD: Tensor, key_BHQD: Tensor, value_BHQD: Tensor, mask_B1QS: Tensor) -> Tensor:
-        """As `Cache.attend`: scaled dot products as torch computes them, the own position's apart."""
+        """As `Cache.attend`; the step's own position is attended to separately."""
         self.new += [key_BHQD[:, :, 0], value_BHQD[:, :, 0]]
         scale = query_BHQD.shape[3] ** -0.5
         scores = torch.cat([query_BHQD @ self._keys[layer], query_BHQD @ key_BHQD.transpose(2, 3)], 3) * scale
@@ -140,7 +139,7 @@ class _Encoding(Traced):
 
 
 class _Prefilling(Traced):
-    """The filled cache is the result."""
+    """Returns the filled cache."""
 
     def forward(self, states: Tensor, lengths: Tensor, prompt: Tensor, prompt_lengths: Tensor) -> tuple[Tensor, ...]:
         cache = DynamicCache(self.model.config.layers)
@@ -161,7 +160,8 @@ class _Stepping(Traced):
 
 
 def export_encoder(model: LanguageModel, path: Path, config: ExportConfig) -> None:
-    """Write the graph of `LanguageModel.encode_speech`, of any size. Raises SonorantError if it is not valid ONNX."""
+    """Write the graph of `LanguageModel.encode_speech`, any batch and length. Raises SonorantError if it is invalid
+    ONNX."""
     example = {
         "tokens": torch.ones(2, 7, 3, dtype=torch.int64),
         "lengths": torch.tensor([7, 5]),
@@ -172,9 +172,9 @@ def export_encoder(model: LanguageModel, path: Path, config: ExportConfig) -> No
 
 
 def export_prefill(model: LanguageModel, path: Path, config: ExportConfig) -> None:
-    """Write the graph of `LanguageModel.prefill`, of any batch, length and prompt of at least one frame: states,
-    lengths, prompt, prompt_lengths -> key_<l> (batch, H, D, slots) and value_<l> (batch, H, slots, D) float32, position
-    (batch, slots) int64, -1 = padding. Raises SonorantError if it is not valid ONNX."""
+    """Write the graph of `LanguageModel.prefill`, any batch, length and prompt of at least one frame: states, lengths,
+    prompt, prompt_lengths -> key_<l> (batch, H, D, slots) and value_<l> (batch, H, slots, D) float32, position (batch,
+    slots) int64, -1 = padding. Raises SonorantError if it is invalid ONNX."""
     example = {
         "states": torch.zeros(2, 7, model.config.channels),
         "lengths": torch.tensor([7, 5]),
@@ -191,11 +191,11 @@ def export_prefill(model: LanguageModel, path: Path, config: ExportConfig) -> No
 
 
 def export_step(model: LanguageModel, path: Path, config: ExportConfig) -> None:
-    """Write the graph of `LanguageModel.step`, of any batch and number of slots: codes, state, age, position,
+    """Write the graph of `LanguageModel.step`, any batch and number of slots: codes, state, age, position,
     slot_position, key_<l>, value_<l> -> logits, advance, new_key_<l>, new_value_<l>.
 
-    slot_position (batch, slots) int64, -1 = empty; new keys and values (batch, H, D). Raises SonorantError if it is not
-    valid ONNX.
+    slot_position (batch, slots) int64, -1 = empty; new keys and values (batch, H, D). Raises SonorantError if it is
+    invalid ONNX.
     """
     settings, batch, slots = model.config, 2, 7
     heads, width = settings.heads, settings.channels // settings.heads
@@ -206,7 +206,7 @@ def export_step(model: LanguageModel, path: Path, config: ExportConfig) -> None:
         "age": torch.zeros(batch, dtype=torch.int64),
         "position": torch.full((batch,), slots),
         "slot_position": torch.arange(slots).repeat(batch, 1),
-        # Each a tensor of its own: of one given twice the tracer makes one input.
+        # Separate tensors: the tracer merges a tensor given twice into one input.
         "caches": [side.clone() for _ in range(settings.layers) for side in (key, value)],
     }
     caches = {

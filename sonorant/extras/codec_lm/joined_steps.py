@@ -1,9 +1,9 @@
-"""Steps of a language model for all speeches of a thread that are under way, in rows of one call: continuous batching.
+"""Continuous batching: the steps of all speeches of a thread, as rows of one call.
 
-A step reads all weights for however few rows, so four rows take little longer than one. Whoever asks for steps has them
-computed for everybody (Yu et al. 2022, "Orca": batches are formed anew for each step), whose own turn then finds them
-made. Rows come and go between any two steps, each with a position, rules and noise of its own. A row has the codes that
-it has alone: ONNX Runtime's products on CPUs gave each row the same bits in any batch."""
+A step reads all weights for any number of rows, so four rows take little longer than one. Steps requested by one
+stepper are computed for all of them (Yu et al. 2022, "Orca"). Rows join and leave between steps, each with its own
+position, rules and noise. A row's codes do not depend on the others: ONNX Runtime's CPU kernels gave each row the same
+bits in any batch."""
 
 from __future__ import annotations
 
@@ -31,35 +31,35 @@ from sonorant.extras.codec_lm.step_buffers import SLOTS, Cached, StepBuffers, ca
 from sonorant.speech.decoding import DecodingDescription
 
 AHEAD = 32
-"""Steps that a row is computed beyond what was asked of it, where others' steps are computed anyway."""
+"""Most steps that a row runs ahead of its stepper's request."""
 
 
 @dataclass(eq=False)
 class Row:
-    """One text that is being decoded."""
+    """One text being decoded."""
 
     states_NC: Floats
     rules: Rules
     """Of a batch of one."""
     before: int
-    """Slots of its cache that are filled before the first step."""
+    """Cache slots filled before the first step."""
     cached: Cached | None
     """Its cache; None while that is in the buffers."""
     state: State | None = None
-    """Of a batch of one, None before the first run; while it is at work, `JoinedSteps` has a newer one."""
+    """Of a batch of one; None before the first run. `JoinedSteps` has a newer one while the row is active."""
     asked: int = 0
-    """Steps asked for so far, from the beginning."""
+    """Steps requested so far, from the beginning."""
     made: int = 0
     over: bool = False
     """Whether its codes are complete."""
 
     def note(self, state: State) -> None:
-        """This is its state now."""
+        """Set the state."""
         self.state = state
         self.made, self.over = int(state.step_B[0]), bool(complete(state, np)[0])
 
     def go_on_from(self, state: State) -> None:
-        """Take up a state of a batch of one, perhaps an earlier one: what its cache has beyond that is forgotten."""
+        """Continue from a state of a batch of one, perhaps an earlier one: later cache slots are dropped."""
         self.note(state)
         assert self.cached is not None
         keys, values, positions = self.cached
@@ -68,7 +68,7 @@ class Row:
 
 
 class JoinedSteps:
-    """The rows of all steppers of a thread. A stepper may be handed to another thread; the lock is for that."""
+    """The rows of all steppers of a thread. The lock is for steppers handed to another thread."""
 
     def __init__(self, step: onnxruntime.InferenceSession, decoding: DecodingDescription) -> None:
         self._step, self._decoding = step, decoding
@@ -76,19 +76,19 @@ class JoinedSteps:
         self._rows: list[weakref.ref[Row]] = []
         """Rows that a stepper still holds."""
         self._places: list[weakref.ref[Row] | None] = []
-        """Whose cache lies where in the buffers: the rows at work."""
+        """Active rows, by their place in the buffers."""
         self._buffers: StepBuffers | None = None
         self._state: State | None = None
-        """Of the rows at work; None: each row's own state holds."""
+        """State of the active rows; None: each row's own state holds."""
 
     def add(self, rows: Sequence[Row]) -> None:
-        """Rows that will ask for steps, and leave when their stepper drops them."""
+        """Add rows; they leave when their stepper drops them."""
         with self._lock:
             self._rows = [ref for ref in self._rows if ref()] + [weakref.ref(row, self._left) for row in rows]
 
     def run(self, rows: Sequence[Row], states: Sequence[State | None], asked: int) -> State:
-        """Compute until each row is over or has made `asked` steps or more; the state of all of them. `states`: where
-        rows go on from, None = where they are. Nobody else computes meanwhile."""
+        """Compute until each row is over or has made at least `asked` steps; returns their states. `states`: where rows
+        continue from, None = where they are."""
         with self._lock:
             told = [row for row, state in zip(rows, states, strict=True) if state is not None]
             if told:
@@ -105,7 +105,7 @@ class JoinedSteps:
             return found
 
     def _left(self, _: weakref.ref[Row]) -> None:
-        """Free the buffers when nobody is left who needs them. Python may call this anywhere, also under the lock."""
+        """Free the buffers with the last row. The garbage collector may call this anywhere, even under the lock."""
         if self._lock.acquire(blocking=False):
             try:
                 if not self._unfinished():
@@ -136,13 +136,13 @@ class JoinedSteps:
             state, self._rules, buffers.logits[:count], buffers.advance[:count], np,
             sampled=self._sampled, penalised=self._penalised,
         )  # fmt: skip
-        # From here on the step is made, whatever interrupts: what rows tell of themselves follows from the state.
+        # The step is complete even if interrupted from here on: rows are updated from the state.
         over_B = complete(self._state, np)
         for row, made, over in zip(rows, self._state.step_B, over_B, strict=True):
             row.made, row.over = int(made), bool(over)
 
     def _put_to_work(self, rows: Sequence[Row]) -> None:
-        """Let these rows be at work and no others, in the order of their places."""
+        """Make these rows the active ones; those already active keep their places."""
         for row in self._at_work():
             row.note(self._state_of(row))
         self._state = None
@@ -171,7 +171,7 @@ class JoinedSteps:
             self._state = joined_states([row.state for row in rows if row.state])
 
     def _make_room(self, rows: Sequence[Row]) -> None:
-        """Buffers for so many rows and one more step of each, not many times as large; none where there are no rows."""
+        """Fit the buffers to the rows and one more step, at most twice as large as needed; None without rows."""
         there = self._buffers
         if not rows:
             self._buffers = None
@@ -196,8 +196,7 @@ class JoinedSteps:
 
 
 class JoinedStepper:
-    """A `sonorant.extras.codec_lm.decoding.session.Stepper` whose steps are computed together with others'. Not
-    thread-safe."""
+    """A `sonorant.extras.codec_lm.decoding.session.Stepper` that shares steps with others. Not thread-safe."""
 
     def __init__(
         self, joined: JoinedSteps, prefill: onnxruntime.InferenceSession, decoding: DecodingDescription
@@ -209,7 +208,7 @@ class JoinedStepper:
     def begin(
         self, states_BNC: Floats, lengths_B: Ints, prompt_BPG: Ints, prompt_lengths_B: Ints, rules: Rules
     ) -> None:
-        """As `Stepper.begin`; the batch before, if there was one, is forgotten."""
+        """As `Stepper.begin`; drops an earlier batch."""
         inputs = {"states": states_BNC, "lengths": lengths_B, "prompt": prompt_BPG, "prompt_lengths": prompt_lengths_B}
         names = [*cache_names(self._decoding.layers), "position"]
         *caches, position_BS = self._prefill.run(names, inputs)
@@ -224,7 +223,6 @@ class JoinedStepper:
         self._joined.add(self._rows)
 
     def run(self, state: State, steps: int) -> State:
-        """As `Stepper.run`."""
         known = state is self._given
         states = [None if known else row_of(state, row) for row in range(len(self._rows))]
         unfinished_B = ~complete(state, np)

@@ -1,4 +1,4 @@
-"""How well a codec language model or its codec does on utterances, for quantisation."""
+"""Losses of a codec language model or its codec on utterances, for quantisation."""
 
 from typing import cast
 
@@ -15,14 +15,14 @@ from sonorant.features.batches import Batch
 from sonorant.training.recipe import weighted
 
 WRONG_CODES = "wrong_codes_percent"
-"""Codes of the recording, percent, that a language model told all before them takes another one for likelier."""
+"""Percent of the recording's codes that a teacher-forced language model does not find likeliest."""
 
 
 class LanguageModelJudge:
-    """Judges language models on whole utterances; each step is told the recording's codes before it."""
+    """Judges language models on whole utterances, teacher-forced."""
 
     def __init__(self, recipe: LanguageModelRecipe, model: LanguageModel, items: Ints) -> None:
-        """`model`: the float model, whose alignment gives the durations that every model is judged with."""
+        """`model`: the float model, whose alignment sets the durations for all models."""
         recipe.diagonal_steps = 0
         self.recipe = recipe
         with torch.no_grad():
@@ -30,7 +30,7 @@ class LanguageModelJudge:
         self.batches = [(planned, batch | {"durations": said.durations_BN}) for planned, batch, said in aligned]
 
     def run(self, model: nn.Module) -> None:
-        """Send the utterances through the model."""
+        """Run the utterances through the model."""
         for _, batch in self.batches:
             self._losses(model).predict(batch)
 
@@ -51,14 +51,14 @@ class LanguageModelJudge:
 
 
 class CodecJudge(WaveformJudge):
-    """Judges codecs; a pretrained one hears samples instead of the mel."""
+    """Judges codecs; a pretrained one gets samples instead of the mel."""
 
     def sounding(self, model: nn.Module, batch: Batch) -> nn.Module:
         return _Copying(model, batch["samples"][0].numpy()) if isinstance(model, PretrainedCodec) else model
 
 
 class _Copying(nn.Module):
-    """A pretrained codec, which hears samples, in the place of a model that hears the mel of one utterance."""
+    """Adapts a pretrained codec, which encodes samples, to the mel of one utterance."""
 
     def __init__(self, codec: PretrainedCodec, samples_S: Floats) -> None:
         super().__init__()

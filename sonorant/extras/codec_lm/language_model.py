@@ -1,5 +1,7 @@
-"""The codec language model: phonemes in, a codec's codes out, frame by frame. Each step sees the state of the phoneme
-under a pointer and for how many steps it has stood there (its age).
+"""The codec language model: phonemes in, a codec's codes out, frame by frame.
+
+A pointer moves through the phonemes. Each step sees the encoder state under it and its age, the steps it has stood
+there.
 
 Shapes: B batch, N phonemes, F code frames, G codebooks, K codes of a codebook, T decoding steps, P prompt frames, C
 channels, A classes of advance."""
@@ -17,15 +19,15 @@ from sonorant.layers.phoneme_encoder import PhonemeEncoder, check_prior_kernel
 from sonorant.layers.transformer import Packing, Transformer
 
 AGES = 32
-"""Ages that are told apart; a phoneme that lasts longer stays at the last."""
+"""Distinct ages; later steps share the last one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LanguageModelConfig:
-    """Size and kind of the codec language model."""
+    """Size of the codec language model."""
 
     channels: int
-    """Width of the phoneme encoder and of the transformer."""
+    """Width of phoneme encoder and transformer."""
     expansion: int
     """Hidden width of an encoder block's MLP as a multiple of `channels`."""
     encoder_blocks: int
@@ -33,23 +35,23 @@ class LanguageModelConfig:
     encoder_kernel: int
     """Their kernel, in phonemes; odd."""
     prior_kernel: int = 0
-    """As of the parallel family's acoustic model."""
+    """As in the parallel family's acoustic model."""
     layers: int
     """Transformer layers over code frames."""
     heads: int
-    """Attention heads; each is channels / heads wide, an even number."""
+    """Attention heads; channels / heads must be even."""
     feed_forward: int
     """Hidden width of a transformer layer's MLP."""
     dropout: float
     """Dropout in encoder and transformer, 0 to below 1."""
     attention: Kind
-    """Which positions before it a position sees; see layers/attention.py."""
+    """Earlier positions that a position attends to; see layers/attention.py."""
     window: int
-    """Positions that `sliding` and `block` reach; without meaning for `full`."""
+    """Positions that `sliding` and `block` attention reach; ignored by `full`."""
     most_advance: int
-    """Phonemes that the pointer passes in one step at most."""
+    """Most phonemes that the pointer passes in one step."""
     prompt_frames: int
-    """Code frames of reference audio that a voice may be given, at most; 0: it takes none."""
+    """Most code frames of a reference recording; 0: the voice takes none."""
 
     def __post_init__(self) -> None:
         if self.encoder_kernel % 2 == 0:
@@ -79,15 +81,15 @@ class LanguageModel(PhonemeEncoder):
     """Decoder-only transformer over code frames; codebook g is delayed by g steps (Copet et al. 2023, "MusicGen")."""
 
     float_parts = (*PhonemeEncoder.float_parts, "prior", "advance")
-    """No graph holds the prior, and a few weights decide how long everything lasts."""
+    """Kept float in int8: no graph holds the prior, and the few weights of `advance` decide all durations."""
 
     def __init__(self, config: LanguageModelConfig, *, codebooks: int, codes: int, **of_corpus: Any) -> None:
-        """`codebooks` and `codes` are those of the codec; `of_corpus` as in `PhonemeEncoder`."""
+        """`codebooks` and `codes`: of the codec; `of_corpus`: see `PhonemeEncoder`."""
         super().__init__(config, **of_corpus)
         self.config = config
         self.codebooks, self.codes, self.advances = codebooks, codes, config.most_advance + 1
         width = config.channels
-        self.code = nn.Embedding(codebooks * (codes + 1), width)  # each stream has a row for "no code"
+        self.code = nn.Embedding(codebooks * (codes + 1), width)  # one row per codebook for "no code"
         self.age = nn.Embedding(AGES, width)
         self.start = nn.Parameter(torch.zeros(width))
         self.text = nn.Linear(width, width, bias=False)
@@ -106,7 +108,7 @@ class LanguageModel(PhonemeEncoder):
         return self.spoken(states_BNC, mask_BN, speaker_B)
 
     def spoken(self, states_BNC: Tensor, mask_BN: Tensor, speaker_B: Tensor) -> Tensor:
-        """States of `encode_phonemes` -> those of `encode_speech`."""
+        """Output of `encode_phonemes` -> output of `encode_speech`."""
         return ((states_BNC + self.speaker(speaker_B)[:, None]) * mask_BN[..., None]).float()
 
     def forward(
@@ -120,18 +122,17 @@ class LanguageModel(PhonemeEncoder):
         age_BT: Tensor,
         steps_B: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        """All steps of whole utterances at once, equal to `prefill` and a `step` for each.
+        """All steps of whole utterances at once; equals `prefill` and one `step` after another.
 
         Args:
-            states_BNC: (B, N, C) float32 of `encode_speech`; lengths_B: (B,) int64.
+            states_BNC: (B, N, C) float32 from `encode_speech`; lengths_B: (B,) int64.
             prompt_BPG: (B, P, G) int64, P at least 1, with lengths (B,) int64 from 0.
-            codes_BTG: (B, T, G) int64, the codes each step is fed: the delayed grid, one step late.
-            pointer_BT, age_BT: (B, T) int64, the phoneme each step stands on, and for how many steps it has; see
-            `alignment`.
+            codes_BTG: (B, T, G) int64, input codes of each step: the delayed grid, one step late.
+            pointer_BT, age_BT: (B, T) int64, see `alignment`.
             steps_B: (B,) int64, real steps.
 
         Returns:
-            logits (B, T, G, K) float32 and advance (B, T, A) float32; what stands past a row's steps has no meaning.
+            logits (B, T, G, K) float32 and advance (B, T, A) float32; undefined past a row's steps.
         """
         before_BSC, valid_BS = self._before(states_BNC, lengths_B, prompt_BPG, prompt_lengths_B)
         steps = codes_BTG.shape[1]
@@ -139,7 +140,7 @@ class LanguageModel(PhonemeEncoder):
         x_BTC = torch.cat([before_BSC, self._step_input(codes_BTG, state_BTC, age_BT)], dim=1)
         real_BT = torch.arange(steps, device=steps_B.device)[None] < steps_B[:, None]
         valid_BT = torch.cat([valid_BS, real_BT], dim=1)
-        # Padding of prefix and prompt moves to the end: positions and windows count what is real.
+        # Padding moves to the end, so that positions and windows count real slots only.
         packing = Packing(valid_BT)
         hidden_BTC = packing.unpack(self.transformer(packing.pack(x_BTC)))
         return self._heads(hidden_BTC[:, before_BSC.shape[1] :])
@@ -147,17 +148,17 @@ class LanguageModel(PhonemeEncoder):
     def prefill(
         self, states_BNC: Tensor, lengths_B: Tensor, prompt_BPG: Tensor, prompt_lengths_B: Tensor, cache: Cache
     ) -> None:
-        """Fill `cache` with what stands before the codes: a start, the phonemes of a prefix, the prompt's P slots.
-        Arguments as in `forward`. Padded slots have position -1 and count in no row's RoPE positions."""
+        """Fill `cache` with the start slot and the prompt's P slots. Padded slots get position -1 and do not count in
+        RoPE positions. Arguments as in `forward`."""
         before_BSC, valid_BS = self._before(states_BNC, lengths_B, prompt_BPG, prompt_lengths_B)
-        position_BS = valid_BS.float().cumsum(1).long() - 1  # in float: TensorRT has no sums and limits of integers
+        position_BS = valid_BS.float().cumsum(1).long() - 1  # float: TensorRT lacks cumsum and clamp of integers
         self.transformer.step(before_BSC, torch.where(valid_BS, position_BS, -1), cache)
 
     def step(
         self, codes_BG: Tensor, state_BC: Tensor, age_B: Tensor, position_B: Tensor, cache: Cache
     ) -> tuple[Tensor, Tensor]:
-        """One step of each row: codes (B, G) int64 (K = no code), state of the pointer's phoneme (B, C), its age and
-        RoPE position (B,) int64 -> logits (B, G, K) and advance (B, A) float32. `cache` takes this position."""
+        """One step: codes (B, G) int64 (K = no code), state under the pointer (B, C), its age and RoPE position (B,)
+        int64 -> logits (B, G, K) and advance (B, A) float32. Adds this position to `cache`."""
         x_B1C = self._step_input(codes_BG[:, None], state_BC[:, None], age_B[:, None])
         logits_B1GK, advance_B1A = self._heads(self.transformer.step(x_B1C, position_B[:, None], cache))
         return logits_B1GK[:, 0], advance_B1A[:, 0]
@@ -165,10 +166,9 @@ class LanguageModel(PhonemeEncoder):
     def _before(
         self, states_BNC: Tensor, lengths_B: Tensor, prompt_BPG: Tensor, prompt_lengths_B: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """What stands before the codes (B, S, C), and which of it is real (B, S) bool."""
+        """Slots before the codes (B, S, C), and which of them are real (B, S) bool."""
         mean_BC = states_BNC.sum(1) / lengths_B[:, None].float().clamp(min=1.0)
-        # Of three axes, as everything else: of two, ONNX Runtime makes product and sum one Gemm, and that in float
-        # where they are int8.
+        # Three axes: ONNX Runtime fuses a 2D product and sum into one Gemm, which stays float in an int8 graph.
         start_B1C = self.start + self.text(mean_BC[:, None])
         prompt_BPC = self._embed(prompt_BPG)
         if self.prompt is not None:
@@ -178,7 +178,7 @@ class LanguageModel(PhonemeEncoder):
         return torch.cat([start_B1C, prompt_BPC], dim=1), torch.cat([started_B1, prompted_BP], dim=1)
 
     def _embed(self, codes_BTG: Tensor) -> Tensor:
-        """Codes (B, T, G) int64, K = none -> the sum of their embeddings (B, T, C)."""
+        """Codes (B, T, G) int64, K = none -> summed embeddings (B, T, C)."""
         offset_G = torch.arange(self.codebooks, device=codes_BTG.device) * (self.codes + 1)
         return self.code(codes_BTG + offset_G).sum(2)
 

@@ -1,4 +1,4 @@
-"""How the language model learns: by alignment, codes and advances."""
+"""Training of the codec language model on alignments, codes and advances."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,7 +28,7 @@ class LanguageModelTrainConfig(UtteranceTrainConfig):
     """Training of the codec language model."""
 
     corruption: float
-    """Fraction of the codes fed in that are replaced by others: in speaking it will meet its own mistakes."""
+    """Fraction of input codes replaced by random ones, since speech is decoded from the model's own mistakes."""
     label_smoothing: float
     """Probability that targets leave to all other codes."""
 
@@ -40,12 +40,12 @@ class LanguageModelTrainConfig(UtteranceTrainConfig):
 
 
 class Predicted(NamedTuple):
-    """What a language model says of utterances that it is told step by step, and what is right; T steps."""
+    """Teacher-forced predictions for a batch and their targets; T steps."""
 
     logits_BTGK: Tensor
     advance_BTA: Tensor
     codes_BTG: Tensor
-    """int64, -1 where a stream has no code: it has not begun, or it has ended."""
+    """int64, -1 where a codebook has not begun or has ended."""
     advances_BT: Tensor
     """int64, -1 past the last frame."""
     prior_BNM: Tensor
@@ -53,7 +53,7 @@ class Predicted(NamedTuple):
 
 
 class LanguageModelLosses(nn.Module):
-    """The summed losses of a batch, and the alignment they rest on."""
+    """Summed losses of a batch, and the alignment they use."""
 
     def __init__(
         self, model: LanguageModel, stride: int, config: LanguageModelTrainConfig, diagonal_steps: int
@@ -66,12 +66,12 @@ class LanguageModelLosses(nn.Module):
         self.diagonal_steps = diagonal_steps
 
     def forward(self, batch: Batch, step: int) -> dict[str, Tensor]:
-        """Batch of `CodeBatches` -> `codes` (mean over codebooks) and `advance`, sums over code frames; `prior` over
-        frames."""
+        """Batch of `CodeBatches` -> `codes` (mean over codebooks) and `advance`, summed over code frames; `prior`,
+        summed over mel frames."""
         return self.judge(self.predict(batch, step), batch)
 
     def judge(self, said: Predicted, batch: Batch) -> dict[str, Tensor]:
-        """The losses of what `predict` said of a batch, as `forward`."""
+        """Losses of the predictions of `predict`."""
         smoothing = self.config.label_smoothing if self.model.training else 0.0
         codes = F.cross_entropy(
             said.logits_BTGK.flatten(0, 2),
@@ -88,8 +88,8 @@ class LanguageModelLosses(nn.Module):
         return {"codes": codes / self.model.codebooks, "advance": advance, "prior": prior}
 
     def predict(self, batch: Batch, step: int = 0) -> Predicted:
-        """Logits for every step of a batch; each step is told what is right before it, corrupted in training. `batch`
-        may bring `durations` (B, N) int64, in mel frames, to use instead of aligning."""
+        """Teacher-forced logits for every step of a batch; in training some input codes are corrupted. `durations` (B,
+        N) int64 in `batch`, in mel frames, replace the alignment search."""
         model, config = self.model, self.model.config
         lengths = batch["token_lengths"], batch["mel_lengths"]
         states_BNC, prior_BNM, mask_BN = model.encode_phonemes(
@@ -124,7 +124,7 @@ class LanguageModelLosses(nn.Module):
         )
 
     def _corrupted(self, codes_BTG: Tensor) -> Tensor:
-        """In training, some of the codes (never "no code") replaced by random ones."""
+        """In training, replace some codes (never "no code") by random ones."""
         if not self.model.training or not self.config.corruption:
             return codes_BTG
         hit_BTG = (torch.rand(codes_BTG.shape, device=codes_BTG.device) < self.config.corruption) & (
@@ -134,7 +134,7 @@ class LanguageModelLosses(nn.Module):
 
 
 def delayed(codes_BFG: Tensor, lengths_B: Tensor, fill: int) -> tuple[Tensor, Tensor]:
-    """The delayed grid (B, T, G) of codes (B, F, G) int64 with `lengths_B`, and where it has codes, bool."""
+    """Delayed grid (B, T, G) of codes (B, F, G) int64 with `lengths_B`, and a mask of its real codes, bool."""
     frame_F = torch.arange(codes_BFG.shape[1], device=codes_BFG.device)
     real_BFG = (frame_F[None] < lengths_B[:, None])[..., None].expand_as(codes_BFG)
     grid_BTG = delay(codes_BFG.masked_fill(~real_BFG, fill), fill)
@@ -148,7 +148,7 @@ class LanguageModelRecipe(Utterances):
 
     def __init__(self, model: dict[str, Any], train: dict[str, Any], features: Path, codes: Path) -> None:
         """`model`: fields of LanguageModelConfig and, for int8 layers, `quantization` of `model.json`; `train`: fields
-        of LanguageModelTrainConfig; `codes`: the token store of `features`."""
+        of LanguageModelTrainConfig; `codes`: token store of `features`."""
         self.config = LanguageModelTrainConfig(**train)
         super().__init__(self.name, self.config, features)
         self.codes = CodeStore.open(codes, self.store)
@@ -163,7 +163,7 @@ class LanguageModelRecipe(Utterances):
         self.phases = [self.losses(self.model)]
 
     def _refuse_slow_pointers(self, most_advance: int) -> None:
-        """Raise SonorantError naming an utterance whose phonemes are too many to be passed in its code frames."""
+        """Raise SonorantError for an utterance with more phonemes than the pointer can pass in its code frames."""
         items = np.concatenate([self.items, self.validation_items])
         needed_U = -(-self.store.tokens_count[items] // self.codes.frames[items])
         if needed_U.max() > most_advance:
@@ -175,7 +175,7 @@ class LanguageModelRecipe(Utterances):
             )
 
     def _pace(self) -> dict[str, Any]:
-        """How many code frames a phoneme takes, over the utterances of the training split."""
+        """Code frames a phoneme in the training split."""
         frames_U = self.codes.frames[self.items] / self.store.tokens_count[self.items]
         return {"frames_per_phoneme": {"median": float(np.median(frames_U)), "p99": float(np.quantile(frames_U, 0.99))}}
 
@@ -184,15 +184,13 @@ class LanguageModelRecipe(Utterances):
         self.codes.fetch(items)
 
     def dataset(self, batches: list[MicroBatch]) -> Dataset[Batch]:
-        """Whole utterances with their codes."""
         return CodeBatches(self.store, self.codes, batches, self.prompts)
 
     def units(self, batch: MicroBatch) -> dict[str, float]:
-        """As of all trainings on utterances, and real code frames."""
+        """As in every training on utterances, plus real code frames."""
         return super().units(batch) | {"code_frames": float(self.codes.frames[batch.items].sum())}
 
     def losses(self, model: nn.Module) -> Phase:
-        """Codes, advance and prior losses around `model`."""
         assert isinstance(model, LanguageModel)
         terms = {"codes": Term(1.0, "code_frames"), "advance": Term(1.0, "code_frames"), "prior": Term(1.0, "frames")}
         return Phase(
@@ -201,7 +199,7 @@ class LanguageModelRecipe(Utterances):
 
     @torch.no_grad()
     def write_sample(self, model: nn.Module, folder: Path) -> None:
-        """The first validation utterance: its alignment, and its mel beside what the phonemes' prior makes of it."""
+        """First validation utterance: its alignment, and its mel beside the prior's."""
         assert isinstance(model, LanguageModel)
         planned = self.example()
         batch = on_device_of(model, self.dataset([planned])[0])
@@ -213,7 +211,7 @@ class LanguageModelRecipe(Utterances):
         write_alignment(folder / "alignment.npz", durations_N)
 
     def start_from(self, initial: Initial) -> Taken:
-        """As all trainings on utterances; the weights of codes start anew if another codec gives them other sounds."""
+        """As in every training on utterances; with another codec the weights of codes are initialised anew."""
         if initial.description["codec"]["sha256"] != self.codes.codec["sha256"]:
             weights = {
                 name: value for name, value in initial.weights.items() if name.split(".")[0] not in ("code", "logits")

@@ -1,4 +1,4 @@
-"""The graphs of the family codec_lm under ONNX Runtime."""
+"""The family codec_lm under ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -16,29 +16,28 @@ from sonorant.speech.onnx_sessions import CPU, ON_CUDA, Providers, check_cuda, o
 
 
 class OnnxTokenRuntime:
-    """A session a graph; see `sonorant.extras.codec_lm.decoding.session.TokenRuntime`. Any number of threads may use
-    it."""
+    """One session a graph; implements `TokenRuntime`. Thread-safe."""
 
     providers: Providers = (CPU,)
 
     def __init__(
         self, graphs: Mapping[str, Path], decoding: DecodingDescription, *, threads: int | None = None
     ) -> None:
-        """Load the files of the family's graphs. `threads`: threads inside an operator, None = one a physical core."""
+        """`threads`: inside an operator, None = one a physical core."""
         self._encoder, self._prefill, self._step, self._vocoder = (
             open_session(graphs[name], threads, self.providers) for name in ("encoder", "prefill", "step", "vocoder")
         )
         self._decoder = open_session(graphs["decoder"], threads, self.providers) if "decoder" in graphs else None
         self._given = self._vocoder.get_inputs()[0].name
         self._decoding = decoding
-        self._of_thread = threading.local()  # threads compute side by side; what one of them does in turns is joined
+        self._of_thread = threading.local()  # threads run in parallel; steppers of one thread share steps
 
     def encode(self, tokens: Ints, lengths: Ints, speaker: Ints) -> Floats:
         states: Floats = self._encoder.run(["states"], {"tokens": tokens, "lengths": lengths, "speaker": speaker})[0]
         return states
 
     def stepper(self) -> JoinedStepper:
-        """As `TokenRuntime.stepper`; what steppers made by one thread do in turns is computed in rows of one call."""
+        """As `TokenRuntime.stepper`; steppers made by one thread share steps."""
         return JoinedStepper(self._joined_steps(), self._prefill, self._decoding)
 
     def _joined_steps(self) -> JoinedSteps:
@@ -48,7 +47,7 @@ class OnnxTokenRuntime:
         return joined
 
     def decode(self, codes: Ints, lengths: Ints) -> Floats:
-        assert self._decoder is not None  # or the voice has no source
+        assert self._decoder is not None  # `decode` is for voices with a source
         frames: Floats = self._decoder.run(["frames"], {"codes": codes, "lengths": lengths})[0]
         return frames
 
@@ -58,17 +57,17 @@ class OnnxTokenRuntime:
 
 
 class OnnxTokenCudaRuntime(OnnxTokenRuntime):
-    """The same on an NVIDIA GPU. The caches stay in host memory, where a step's keys can be written in place, and go to
-    the GPU with each step; `torch-cuda-graphs` keeps them there."""
+    """The same on an NVIDIA GPU. Caches stay in host memory and are copied with each step; `torch-cuda-graphs` keeps
+    them on the GPU."""
 
     providers = ON_CUDA
 
     def __init__(
         self, graphs: Mapping[str, Path], decoding: DecodingDescription, *, threads: int | None = None
     ) -> None:
-        """As `OnnxTokenRuntime`. Raises SonorantError if the installed package has no CUDA, or CUDA does not start."""
+        """Raises SonorantError if the installed package has no CUDA, or CUDA does not start."""
         check_cuda()
         super().__init__(graphs, decoding, threads=threads)
 
     def _joined_steps(self) -> JoinedSteps:
-        return JoinedSteps(self._step, self._decoding)  # a GPU may compute a row otherwise beside others
+        return JoinedSteps(self._step, self._decoding)  # on a GPU a row's result may depend on the others

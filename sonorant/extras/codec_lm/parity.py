@@ -1,5 +1,5 @@
-"""The parity checks of the family codec_lm. Prefill and step are compared as graphs where the runtime has them; greedy
-tokens are compared everywhere."""
+"""Parity checks of the family codec_lm. Prefill and step are compared as graphs where the runtime has them, greedy
+tokens everywhere."""
 
 import dataclasses
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -42,7 +42,7 @@ STEPS = (0, 1, 7, 40)
 
 
 class TokenCandidate(Candidate):
-    """Encoder, prefill, step, decoder if any, and vocoder of one variant under one runtime."""
+    """One variant under one runtime: encoder, prefill, step, decoder if any, and vocoder."""
 
     def computing(self) -> dict[str, Callable[[], Any]]:
         """Values, distance from float, tokens, padding, parts."""
@@ -56,7 +56,6 @@ class TokenCandidate(Candidate):
         }
 
     def options(self) -> LoadOptions:
-        """As of any candidate, for batches of the cases' sizes."""
         return LoadOptions(variant=self.variant, trained=self.trained, batches=(1, TOGETHER))
 
     def _values(self) -> dict[str, Any]:
@@ -83,7 +82,7 @@ class TokenCandidate(Candidate):
         )
 
     def measured(self, variant: str | None = None) -> Measured:
-        """What the checks measure, by the tolerance of the candidate's variant or of another."""
+        """`variant`: whose tolerance applies, None = the candidate's."""
         graphs = self._graph if self.row.engine == "onnxruntime" else None
         return Measured(self.loaded, graphs, self.audio, self.tolerance(variant))
 
@@ -99,15 +98,15 @@ class TokenCandidate(Candidate):
 
 
 class Reference:
-    """The trained models under torch: what every candidate is compared with."""
+    """The trained models under torch, which candidates are compared with."""
 
     def __init__(self, runtime: TokenRuntime, model: LanguageModel, voice: VoiceDescription) -> None:
-        """`runtime`: the trained models with a growing cache; `model`: the language model alone."""
+        """`runtime`: the trained models with a growing cache; `model`: the language model."""
         self.runtime, self.model, self.voice, self.description = runtime, model, voice, decoding_of(voice)
 
     @torch.inference_mode()
     def follow(self, inputs: Arrays, number: int) -> TokenCase:
-        """What torch makes of the encoder's inputs; `number` is the case's."""
+        """torch's results for the encoder's inputs of case `number`."""
         states = self.runtime.encode(**inputs)
         prompt, prompt_lengths = prompts(len(states), number, self.description)
         rules = greedy_rules(inputs["lengths"], self.description)
@@ -138,7 +137,7 @@ class Reference:
         return self._with_graphs(case)
 
     def _sounding(self, codes: Ints, lengths: Ints) -> tuple[Floats | None, NDArray[Any], int]:
-        """Output of the graph `decoder`, what the graph `vocoder` is given, and frames of that a code frame."""
+        """Output of the graph `decoder`, input of the graph `vocoder`, and its frames a code frame."""
         if not has_source(self.voice):
             return None, codes, 1
         frames = self.runtime.decode(codes, lengths)
@@ -169,7 +168,7 @@ class Reference:
 
     @torch.inference_mode()
     def _steps(self, case: TokenCase, kept: Collection[int] = ()) -> Iterator[tuple[Arrays, Arrays]]:
-        """Inputs and outputs of the graph `step` along a case's path; its cache among them only at the steps `kept`."""
+        """Inputs and outputs of the graph `step` along a case's path; the cache only at the steps `kept`."""
         cache = self._prefilled(case)
         for number, state in enumerate(case.path[:-1]):
             inputs = {
@@ -189,7 +188,7 @@ class Reference:
 
 
 def _held(cache: DynamicCache) -> Arrays:
-    """Keys and values as the graphs have them: key_<layer> (B, H, D, slots), value_<layer> (B, H, slots, D)."""
+    """Keys and values in the graphs' layout: key_<layer> (B, H, D, slots), value_<layer> (B, H, slots, D)."""
     keys = {f"key_{layer}": key.transpose(2, 3).contiguous().numpy() for layer, key in enumerate(cache.keys)}
     return keys | {f"value_{layer}": value.contiguous().numpy() for layer, value in enumerate(cache.values)}
 

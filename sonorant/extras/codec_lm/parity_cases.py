@@ -1,5 +1,5 @@
-"""The cases of the family's parity checks. Each graph is given torch's output of the graph before it, and each step
-torch's cache, so only its own errors count."""
+"""Cases of the parity checks. Each graph gets torch's output of the graph before it, and each step torch's cache, so
+that only its own errors count."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from sonorant.extras.codec_lm.decoding.state import Rules, State, make_rules
 from sonorant.speech.decoding import DecodingDescription
 
 PROMPT = 8
-"""Frames of the prompts of voices that take some."""
+"""Frames of prompts, for voices that take some."""
 SPARE = 3
-"""Slots of the step's cache that hold nothing yet: a graph that looks at them is found out."""
+"""Empty slots added to the step's cache, to catch a graph that reads them."""
 NOTHING = 1e3
-"""What stands in them."""
+"""Content of those slots."""
 SLOT_AXES = {"key": 3, "value": 2, "position": 1, "slot": 1}
-"""By the first word of an input's or output's name: the axis of the cache's slots. A step's own `position` has none."""
+"""Axis of the cache's slots, by the first word of an input's name. A step's own `position` has none."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Step:
 
 @dataclass(frozen=True)
 class TokenCase:
-    """A batch and all that torch makes of it."""
+    """A batch and torch's results for it."""
 
     inputs: Arrays
     """Of the encoder."""
@@ -45,32 +45,31 @@ class TokenCase:
     prompt: Ints
     prompt_lengths: Ints
     prefilled: Arrays
-    """What the graph `prefill` gives; what it says of slots that hold nothing has no meaning."""
+    """Outputs of the graph `prefill`; undefined in empty slots."""
     steps: tuple[Step, ...]
-    """Some of them."""
+    """Some of the steps."""
     rules: Rules
     path: tuple[State, ...]
-    """The state before each step of greedy decoding, and after the last."""
+    """State before each step of greedy decoding, and after the last."""
     codes: Ints
     """(B, F, G), zeros past each row's end."""
     lengths: Ints
     """Code frames of each row (B,)."""
     frames: Floats | None
-    """Of the graph `decoder` (B, D, T); None: the voice has none."""
+    """Output of the graph `decoder` (B, D, T); None without one."""
     vocoded: NDArray[Any]
-    """What the graph `vocoder` is given: frames with the source's rows (B, R, T), or else the codes."""
+    """Input of the graph `vocoder`: frames with the source's rows (B, R, T), or the codes."""
     stride: int
-    """Of what it is given, frames a code frame."""
+    """Frames of `vocoded` a code frame."""
     samples: Floats
 
     @property
     def batch(self) -> int:
-        """Utterances."""
         return len(self.lengths)
 
     @property
     def vocoded_lengths(self) -> Ints:
-        """Frames of each row (B,) as the graph `vocoder` is given them."""
+        """Frames of each row (B,) of `vocoded`."""
         return self.lengths * self.stride
 
     @property
@@ -79,7 +78,7 @@ class TokenCase:
         return self.states.shape[1]
 
     def row(self, number: int) -> TokenCase:
-        """One utterance of the batch, its padding cut off."""
+        """One utterance without padding."""
         one, tokens, frames = slice(number, number + 1), int(self.inputs["lengths"][number]), int(self.lengths[number])
         per_frame = self.samples.shape[1] // max(1, self.codes.shape[1])
         codes, given = self.codes[one, :frames], frames * self.stride
@@ -115,7 +114,7 @@ def prompts(batch: int, number: int, description: DecodingDescription) -> tuple[
 
 
 def greedy_rules(lengths: Ints, description: DecodingDescription) -> Rules:
-    """The voice's own budgets and limits, and nothing drawn."""
+    """The voice's own budgets and limits, without drawing."""
     config = dataclasses.replace(description.defaults, temperature=0.0, repetition_penalty=1.0, advance="median")
     return make_rules(lengths, description, config, _nothing_drawn)
 
@@ -125,14 +124,14 @@ def _nothing_drawn(steps: int, numbers: int) -> Floats:
 
 
 def frames_of(grid_BSG: Ints, lengths: Ints) -> Ints:
-    """The codes (B, F, G) of a delayed grid (B, S, G), zeros past each row's frames (B,)."""
+    """Codes (B, F, G) of a delayed grid (B, S, G), zeros past each row's frames (B,)."""
     frames, codebooks = int(lengths.max(initial=0)), grid_BSG.shape[2]
     codes = np.stack([grid_BSG[:, stream : stream + frames, stream] for stream in range(codebooks)], axis=2)
     return np.where((np.arange(frames)[None] < lengths[:, None])[..., None], codes, 0)
 
 
 def padded_cache(inputs: Arrays) -> Arrays:
-    """Inputs of a step with `SPARE` more slots that are empty, and yet not zero."""
+    """Inputs of a step with `SPARE` more slots, marked empty and filled with `NOTHING`."""
     wider = {}
     for name, values in inputs.items():
         axis = SLOT_AXES.get(name.split("_")[0], values.ndim)

@@ -1,7 +1,7 @@
-"""The parity checks that compute: values, tokens, padding and chunks of a runtime against those expected.
+"""Parity checks of a runtime: values, tokens, padding and chunks.
 
-Greedy decoding is compared twice. Left alone, a runtime must decode torch's tokens. If it does not, it is told torch's
-tokens before each step, so that one tie between two codes does not count again in every later step."""
+Greedy decoding is compared twice. Left alone, a runtime must decode torch's tokens. If it does not, it gets torch's
+tokens before each step, so that a tie between two codes does not count again in later steps."""
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
@@ -26,24 +26,24 @@ from sonorant.speech.bundle import ReceptiveField
 from sonorant.speech.chunks import Computing, compute_chunks
 
 Graphs = Callable[[str, Arrays], Arrays]
-"""Computes the graph of a name, `prefill` or `step`, by itself."""
+"""Computes one graph by name, `prefill` or `step`."""
 Likelihoods = Callable[[TokenCase], Iterator[tuple[Floats, Floats]]]
-"""What torch says before each step of a case's path: logits (B, G, K), and the pointer's (B, A)."""
+"""torch's logits before each step of a case's path: codes (B, G, K) and pointer (B, A)."""
 NO_GRAPHS = "not run: this runtime has no such graph, only its tokens are compared"
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A candidate with what is needed to measure it."""
+    """A candidate and how it is measured."""
 
     runtime: TokenRuntime
     graphs: Graphs | None
-    """None: it has no graphs of its own."""
+    """None: the runtime has no separate graphs."""
     audio: MelConfig
     tolerance: Tolerance
 
     def compute(self, case: TokenCase) -> TokenCase:
-        """The case as the candidate computes it; prefill and steps are kept if it has no such graphs."""
+        """The case as the candidate computes it; without graphs, prefill and steps are kept."""
         computed = dataclasses.replace(
             case,
             states=self.runtime.encode(**case.inputs),
@@ -71,7 +71,7 @@ class Measured:
 
 
 def _outputs(case: TokenCase, graphs: bool) -> Iterator[tuple[str, int, str, NDArray[Any]]]:
-    """Graph, length, name and values of each output; `graphs`: whether prefill and steps are among them."""
+    """Graph, length, name and values of each output; `graphs`: include prefill and steps."""
     yield "encoder", case.tokens, "states", case.states
     if graphs:
         for output in ("position", *sorted(case.prefilled.keys() - {"position"})):
@@ -85,7 +85,7 @@ def _outputs(case: TokenCase, graphs: bool) -> Iterator[tuple[str, int, str, NDA
 
 
 def _real(output: str, prefilled: Arrays) -> NDArray[Any]:
-    """An output of prefill, zero in slots that hold nothing: what stands there has no meaning."""
+    """An output of prefill with undefined slots zeroed."""
     real_BS, values = prefilled["position"] >= 0, prefilled[output]
     if output == "position":
         return values
@@ -96,8 +96,8 @@ def _real(output: str, prefilled: Arrays) -> NDArray[Any]:
 
 def check_values(measured: Measured, expected: Expected) -> dict[str, Any]:
     """As `sonorant.families.parallel.parity_checks.check_values`, for encoder, prefill, step, decoder if any, and
-    vocoder; `length` counts tokens, tokens, steps, code frames, code frames. Without graphs, prefill and step are "not
-    run: <why>"."""
+    vocoder; `length` counts tokens, tokens, steps, code frames, code frames. Without graphs, prefill and step are
+    `NO_GRAPHS`."""
     decoder = ("decoder",) if any(case.frames is not None for case in expected.cases) else ()
     names = ("encoder", "prefill", "step", *decoder, "vocoder")
     rows: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
@@ -111,11 +111,11 @@ def check_tokens(
     runtime: TokenRuntime, expected: Expected, likelihoods: Likelihoods, share: float, tie: float
 ) -> dict[str, Any]:
     """`{identical, share, ties, decisions}`: whether all greedy tokens are torch's, else the share of decisions that
-    are, each told those before.
+    are, given torch's earlier tokens.
 
-    A decision is a code, or where the pointer moves, past the end included. Where torch finds two of them equally
-    likely within `tie` (a difference of logits), either is right. Raises Fault naming step and batch of the first wrong
-    one if more than `1 - share` are wrong.
+    A decision is a code or a move of the pointer, past the end included. If torch finds two of them equally likely
+    within `tie` (a difference of logits), either is right. Raises Fault with step and batch of the first wrong one if
+    more than `1 - share` are wrong.
     """
     right = decisions = ties = 0
     first, identical = "", True
@@ -149,7 +149,7 @@ def said_alone(stepper: Stepper, case: TokenCase) -> bool:
 def compare_decisions(
     stepper: Stepper, case: TokenCase, likelihoods: Likelihoods, tie: float
 ) -> Iterator[tuple[int, int, int, int]]:
-    """Step by step, told torch's tokens: number of the step, wrong decisions, those that were ties, all of them."""
+    """Step by step, given torch's tokens: number of the step, wrong decisions, ties among them, all decisions."""
     _begin(stepper, case)
     codes = case.path[0].used_BGK.shape[2]
     said = zip(case.path, case.path[1:], likelihoods(case), strict=False)
@@ -159,7 +159,7 @@ def compare_decisions(
         both = np.stack([np.minimum(np.asarray(got.codes_BG), codes - 1), np.minimum(after.codes_BG, codes - 1)])
         likely = np.take_along_axis(logits_BGK[None], both[..., None], axis=3)[..., 0]
         tied_BG = other_BG & (np.abs(likely[0] - likely[1]) < tie)
-        # A pointer that leaves the last phoneme stays where it is: that the row has ended tells of it.
+        # A pointer that leaves the last phoneme stays in place; `ended_B` shows that it left.
         moved_B, ended_B = (np.asarray(field) for field in (got.pointer_B, got.ended_B))
         other_B = alive_B & ((moved_B != after.pointer_B) | (ended_B != after.ended_B))
         tied_B = other_B & (np.abs(_survival(before, case.rules, advance_BA) - LOG_HALF) < tie)
@@ -168,7 +168,7 @@ def compare_decisions(
 
 
 def _survival(before: State, rules: Rules, advance_BA: Floats) -> Floats:
-    """Logarithm of the probability that the pointer has stayed so long, after this step."""
+    """Log-probability that the pointer has stayed so long, after this step."""
     highest_B1 = advance_BA.max(axis=1, keepdims=True)
     return (
         before.log_survival_B
@@ -178,7 +178,6 @@ def _survival(before: State, rules: Rules, advance_BA: Floats) -> Floats:
 
 
 def _count(case: TokenCase) -> int:
-    """Decisions of a case."""
     codes = case.path[0].used_BGK.shape[2]
     return int(
         sum((after.codes_BG < codes).sum() + (before.ended_B < 0).sum() for before, after in pairwise(case.path))
@@ -203,14 +202,14 @@ def check_padding(measured: Measured, cases: Sequence[TokenCase]) -> dict[str, A
 
 
 def each_row(expected: Expected) -> Expected:
-    """The rows of the batches, each by itself; what is expected of them is what is expected of them together."""
+    """The rows of the batches as cases of one row, with the values expected of the batch."""
     rows = [case.row(number) for case in expected.cases if case.batch > 1 for number in range(case.batch)]
     return Expected(expected.runtime, rows, f"{expected.name} in a batch")
 
 
 def check_chunks(measured: Measured, case: TokenCase, receptive_field: ReceptiveField) -> dict[str, Any]:
-    """The largest difference `{max_abs_diff, tolerance, parts}` between what decoder and vocoder make of the whole and
-    of windows with their receptive fields. Raises Fault as `check_values`."""
+    """The largest difference `{max_abs_diff, tolerance, parts}` of decoder and vocoder between the whole and windows
+    with their receptive fields. Raises Fault as `check_values`."""
     runtime, found, parts = measured.runtime, [], 0
     graphs: list[tuple[str, str, Computing, NDArray[Any], Ints, int]] = [
         ("vocoder", "samples", runtime.vocode, case.vocoded, case.vocoded_lengths, receptive_field.vocoder)

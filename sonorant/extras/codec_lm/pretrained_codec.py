@@ -1,9 +1,9 @@
-"""Codecs that others trained, through transformers (extra `codecs`): DAC, EnCodec and Mimi as a `SoundCodec`.
+"""Pretrained codecs from transformers (extra `codecs`): DAC, EnCodec and Mimi as a `SoundCodec`.
 
-Only the network's shape is read from `config.json` and only tensors from safetensors: no code of a hub is run. All
-three quantise residually, so the first codebooks alone are a codec too. Kumar et al. 2023, "High-Fidelity Audio
-Compression with Improved RVQGAN" (DAC); Défossez et al. 2022, "High Fidelity Neural Audio Compression" (EnCodec);
-Défossez et al. 2024, "Moshi", section 3.3 (Mimi)."""
+Reads only `config.json` and safetensors; runs no code from a hub. All three quantise residually, so their first
+codebooks alone are a codec too. Kumar et al. 2023, "High-Fidelity Audio Compression with Improved RVQGAN" (DAC);
+Défossez et al. 2022, "High Fidelity Neural Audio Compression" (EnCodec); Défossez et al. 2024, "Moshi", section 3.3
+(Mimi)."""
 
 import importlib.util
 from collections.abc import Callable
@@ -22,26 +22,26 @@ from sonorant.extras.codec_lm.codec import LARGEST_CODE
 from sonorant.files import sha256_file
 
 HEARD = 1e-5
-"""Change of a sample, as a fraction of the loudest one, below which it counts as none (-100 dB)."""
+"""Inaudible change of a sample, as a fraction of the loudest one (-100 dB)."""
 FARTHEST = 256
-"""Code frames at which measuring the receptive_field ends: recurrent decoders remember for ever, if ever less."""
+"""Code frames at which measuring the receptive field ends: recurrent decoders have no limit."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """How one of transformers' codecs is called."""
+    """How to call one of transformers' codecs."""
 
     model: str
-    """Its class."""
+    """Class in transformers."""
     codebooks: Callable[[Any], int]
-    """Streams it has at most, of its config."""
+    """Most codebooks, from its config."""
     samples_per_frame: Callable[[Any], int]
     encode: Callable[[Any, Tensor, int], Tensor]
-    """Model, samples (1, 1, S), codebooks -> codes (1, at least so many codebooks, F)."""
+    """Model, samples (1, 1, S), codebooks -> codes (1, at least as many codebooks, F)."""
     decode: Callable[[Any, Tensor], Tensor] | None
     """Model, codes (B, codebooks, F) of full rows -> samples (B, S) or (B, 1, S)."""
     decode_rows: Callable[[Any, Tensor, Tensor], Tensor] | None = None
-    """The same with code frames of each row (B,), a row as it would be alone, in operations that a graph may hold.
+    """The same with code frames of each row (B,), independent of the other rows, in operators that can be exported.
     None: rows are decoded one by one, and no graph can be written."""
 
 
@@ -52,7 +52,7 @@ def _encode_encodec(model: Any, samples_B1S: Tensor, codebooks: int) -> Tensor:
 
 
 def _decode_dac(model: Any, codes_BGF: Tensor, lengths_B: Tensor) -> Tensor:
-    """`DacModel.decode`, silencing what lies past a row's end before each layer that sees beyond its own position."""
+    """`DacModel.decode`, zeroing positions past a row's end before each layer with a kernel above 1."""
     decoder = model.decoder
     x_BCT = decoder.conv1(_silenced(model.quantizer.from_codes(codes_BGF)[0], lengths_B))
     for block in decoder.block:
@@ -100,13 +100,14 @@ KINDS = {
 
 
 class PretrainedCodec(nn.Module):
-    """A codec of transformers that hears and gives samples; implements `SoundCodec`."""
+    """A transformers codec from samples to samples; implements `SoundCodec`."""
 
     float_parts = ("model",)
-    """What int8 leaves alone: others' networks are taken as they are."""
+    """Never quantised."""
 
     def __init__(self, model: Any, *, hop: int, codebooks: int, receptive_field: int) -> None:
-        """`model`: of a class in `KINDS`; `hop`: samples a mel frame; `codebooks`: how many, the first ones."""
+        """`model`: of a class in `KINDS`; `hop`: samples a mel frame; `codebooks`: number of codebooks, the first
+        ones."""
         super().__init__()
         self.model = model.requires_grad_(False)
         self.kind = KINDS[model.config.model_type]
@@ -115,7 +116,7 @@ class PretrainedCodec(nn.Module):
         self.stride = self.samples_per_frame // hop
 
     def encode_utterance(self, known_DT: Floats, samples_S: Floats) -> Ints:
-        """Samples (S,) of one utterance -> codes (ceil(S / samples_per_frame), G); mel and pitch are not looked at."""
+        """Samples (S,) of one utterance -> codes (ceil(S / samples_per_frame), G); mel and pitch are unused."""
         frames = -(-len(samples_S) // self.samples_per_frame)
         padded = np.pad(samples_S, (0, frames * self.samples_per_frame - len(samples_S)))
         samples_B1S = torch.from_numpy(padded)[None, None].to(next(self.model.parameters()).device)
@@ -124,8 +125,8 @@ class PretrainedCodec(nn.Module):
 
     def decode(self, codes_BFG: Tensor, lengths_B: Tensor | None = None) -> Tensor:
         """Codes (B, F, G) int64, frames of each row (B,) int64 (None: all) -> samples (B, F * samples_per_frame)
-        float32. A row is as it would be alone. Networks without masks decode row by row; causal ones still mirror a
-        short row's start."""
+        float32. Rows do not depend on each other: networks without masks decode row by row, and causal ones still
+        mirror a short row's start."""
         frames = codes_BFG.shape[1]
         if self.kind.decode_rows:
             every_B = torch.full_like(codes_BFG[:, 0, 0], frames) if lengths_B is None else lengths_B
@@ -141,7 +142,7 @@ class PretrainedCodec(nn.Module):
         return torch.stack([self._filled(row_S[None], frames)[0] for row_S in rows])
 
     def vocode(self, frames: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-        """`decode`, since the frames of this codec are its codes."""
+        """Same as `decode`: this codec's frames are its codes."""
         return self.decode(frames, lengths_B)
 
     def _decoded(self, codes_BFG: Tensor) -> Tensor:
@@ -151,7 +152,7 @@ class PretrainedCodec(nn.Module):
         return self._filled(self.kind.decode(self.model, codes_BFG.transpose(1, 2)).flatten(1), codes_BFG.shape[1])
 
     def _filled(self, samples_BS: Tensor, frames: int) -> Tensor:
-        """Samples (B, frames * samples_per_frame): odd strides give some fewer."""
+        """Pad to (B, frames * samples_per_frame): odd strides give fewer samples."""
         return nn.functional.pad(samples_BS, (0, frames * self.samples_per_frame - samples_BS.shape[1]))
 
     @property
@@ -163,8 +164,8 @@ class PretrainedCodec(nn.Module):
 
 
 def check_pretrained(named: str, audio: MelConfig, codebooks: int) -> Any:
-    """The configuration of the codec `named` by hub id or folder; weights are not read. Raises SonorantError if
-    transformers or the codec is absent, or it does not fit `audio` or `codebooks`."""
+    """Configuration of the codec `named` by hub id or folder, without weights. Raises SonorantError if transformers or
+    the codec is missing, or it does not fit `audio` or `codebooks`."""
     transformers = _transformers()
     try:
         config = transformers.AutoConfig.from_pretrained(named)
@@ -177,7 +178,7 @@ def check_pretrained(named: str, audio: MelConfig, codebooks: int) -> Any:
 
 
 def refuse_without_graph(named: str, config: Any) -> None:
-    """Raise SonorantError for a codec that no bundle can hold, before a language model is trained on it."""
+    """Raise SonorantError for a codec that cannot be exported, before a language model is trained on it."""
     if KINDS[config.model_type].decode_rows is None:
         exportable = ", ".join(kind for kind, calls in KINDS.items() if calls.decode_rows)
         raise SonorantError(
@@ -189,7 +190,7 @@ def refuse_without_graph(named: str, config: Any) -> None:
 
 def take_pretrained(named: str, audio: MelConfig, codebooks: int) -> tuple[PretrainedCodec, dict[str, Any]]:
     """Load the codec `named` by hub id or folder, with `codebooks` of its codebooks, and its part of `model.json`.
-    Raises SonorantError as `check_pretrained`, and if its weights are missing, damaged or no safetensors."""
+    Raises SonorantError as `check_pretrained`, and if its weights are missing, damaged or not safetensors."""
     transformers = _transformers()
     config = check_pretrained(named, audio, codebooks)
     try:
@@ -217,7 +218,7 @@ def take_pretrained(named: str, audio: MelConfig, codebooks: int) -> tuple[Pretr
 
 
 def build_pretrained(about: dict[str, Any], audio: MelConfig) -> PretrainedCodec:
-    """The codec that `take_pretrained` described, without its weights. Raises SonorantError without transformers."""
+    """The codec described by `take_pretrained`, without weights. Raises SonorantError without transformers."""
     transformers = _transformers()
     settings = about["transformers"]["config"]
     model = getattr(transformers, KINDS[settings["model_type"]].model)
@@ -230,7 +231,7 @@ def build_pretrained(about: dict[str, Any], audio: MelConfig) -> PretrainedCodec
 
 
 def measured_receptive_field(codec: PretrainedCodec) -> int:
-    """Measure how many code frames on either side of a changed one change audibly, `FARTHEST` at most."""
+    """Most code frames from a changed one to an audible change, up to `FARTHEST`."""
     generator = torch.Generator().manual_seed(0)
     for reach in (16, 64, FARTHEST):
         codes_BFG = torch.randint(codec.codes, (1, 2 * reach + 1, codec.codebooks), generator=generator)

@@ -1,5 +1,5 @@
-"""How each runtime is loaded with a bundle of the family codec_lm. Every loader imports its runtime when it is called,
-so that speaking needs nothing that other runtimes need."""
+"""Loaders of the family codec_lm, one a runtime. Each imports its runtime when called, so that speaking needs no other
+runtime's packages."""
 
 from collections.abc import Callable
 from functools import partial
@@ -11,11 +11,10 @@ from sonorant.speech.runtimes import LoadOptions
 
 
 def load_onnxruntime(bundle: Bundle, options: LoadOptions, device: str = "cpu") -> TokenRuntime:
-    """The graphs under ONNX Runtime."""
     from sonorant.extras.codec_lm.onnx_runtime import OnnxTokenCudaRuntime, OnnxTokenRuntime
 
     decoding = bundle.description.decoding
-    assert decoding is not None  # or `read_bundle` had refused it
+    assert decoding is not None  # checked by `read_bundle`
     graphs = {graph: bundle.graph_file(graph, options.variant) for graph in bundle.graphs}
     return (OnnxTokenRuntime if device == "cpu" else OnnxTokenCudaRuntime)(graphs, decoding, threads=options.threads)
 
@@ -24,7 +23,7 @@ def load_torch(bundle: Bundle, options: LoadOptions, **how: Any) -> TokenRuntime
     """The trained models; `how`: `way` and `device` of `load_tokens`."""
     from sonorant.extras.codec_lm.torch_runtime import load_tokens
 
-    assert options.trained is not None  # or `load_runtime` had refused
+    assert options.trained is not None  # checked by `load_runtime`
     return load_tokens(options.trained, bundle.description, options, **how)
 
 

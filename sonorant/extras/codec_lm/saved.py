@@ -1,4 +1,4 @@
-"""The codec language model and its codec from what their `model.json` says."""
+"""Build the codec language model and its codec from `model.json`."""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ CODECS: dict[str, type[Codec]] = {"source_filter": SourceCodec, "vocos": Codec}
 
 
 def build_language_model(description: dict[str, Any]) -> LanguageModel:
-    """An untrained language model of the sizes a `model.json` names, for the codec that it names."""
+    """An untrained language model for the codec that `model.json` names."""
     return LanguageModel(
         LanguageModelConfig(**description["config"]),
         symbols=SymbolTable(description["symbols"]).size,
@@ -30,7 +30,7 @@ def build_language_model(description: dict[str, Any]) -> LanguageModel:
 
 
 def build_codec(description: dict[str, Any]) -> Codec | PretrainedCodec:
-    """An untrained codec of the sizes a `model.json` names, or the one of transformers that it names."""
+    """An untrained codec, or the transformers codec that `model.json` names, without weights."""
     audio = description["audio"]
     if "pretrained" in description:
         return build_pretrained(description["pretrained"], MelConfig(**audio))
@@ -47,7 +47,7 @@ def build_codec(description: dict[str, Any]) -> Codec | PretrainedCodec:
 
 
 def load_codec(folder: Path) -> tuple[Codec | PretrainedCodec, dict[str, Any]]:
-    """A saved codec and its description, as `load_model`; both classes are a `SoundCodec`."""
+    """A saved codec and its description; both classes are a `SoundCodec`."""
     model, description = load_model(folder, "codec")
     assert isinstance(model, Codec | PretrainedCodec)
     return model, description

@@ -1,7 +1,6 @@
-"""The samples of codes, in parts that equal the whole.
+"""Codes to samples, in parts that equal the whole.
 
-A codec with a source makes frames of codes first. The phase of its pulses is counted on from frame to frame between the
-two graphs, so parts come in order."""
+With a source, codes become frames first. The phase of its pulses is summed over frames, so parts come in order."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,33 +16,33 @@ from sonorant.speech.decoding import DecodingDescription
 
 
 def has_source(description: VoiceDescription) -> bool:
-    """Whether the voice's codec decodes pitch, from which a source makes sound."""
+    """Whether the voice's codec decodes pitch and drives a source by it."""
     return "decoder" in description.graphs
 
 
 @dataclass(frozen=True)
 class Sounding:
-    """What turns the codes of a voice into samples. Sizes are code frames."""
+    """Codes to samples. Sizes are code frames."""
 
     runtime: TokenRuntime
     description: VoiceDescription
 
     @property
     def lookahead(self) -> int:
-        """Code frames behind a part that its samples depend on."""
+        """Code frames after a part that its samples depend on."""
         sees = self.description.receptive_field
         return sees.decoder + -(-sees.vocoder // self._stride) if has_source(self.description) else sees.vocoder
 
     @property
     def least_lookahead(self) -> int:
-        """Code frames behind a part without which what follows would differ too, since pitch adds up."""
+        """The shortest lookahead that leaves all later parts right: a wrong pitch would shift their phase."""
         return self.description.receptive_field.decoder
 
     def parts(
         self, codes: Iterable[Ints], lengths: Ints | None, sizes: Sequence[int], first_after: int | None = None
     ) -> Iterator[Floats]:
-        """Codes (B, any, G) in parts, code frames of each row (B,), None = all that come -> samples (B, any). `sizes`:
-        of the first parts, the last one repeats; `first_after`: as in `compute_chunks`, at least `least_lookahead`."""
+        """Codes (B, any, G) in parts, code frames of each row (B,), None = all -> samples (B, any). `sizes`: of the
+        first parts, the last repeats; `first_after`: as in `compute_chunks`, at least `least_lookahead`."""
         sees, runtime = self.description.receptive_field, self.runtime
         if not has_source(self.description):
             yield from compute_chunks(
@@ -51,7 +50,7 @@ class Sounding:
             )
             return
         audio, stride = self.description.audio, self._stride
-        ahead = self.lookahead - sees.decoder  # code frames that are decoded and not yet heard
+        ahead = self.lookahead - sees.decoder  # code frames decoded but not yet vocoded
         first_ahead = ahead if first_after is None else first_after - sees.decoder
         blocks = [sizes[0] + first_ahead, *(sizes[1:] or sizes)]
         blocks[1] += ahead - first_ahead
@@ -67,7 +66,7 @@ class Sounding:
         )
 
     def whole(self, codes: Ints, lengths: Ints, size: int) -> Floats:
-        """All codes of rows (B, F, G) -> samples (B, F * samples a code frame), computed `size` code frames at once."""
+        """Codes (B, F, G) -> samples (B, F * samples a code frame), computed `size` code frames at a time."""
         return np.concatenate([np.zeros((len(codes), 0), np.float32), *self.parts([codes], lengths, [size])], axis=1)
 
     @property
@@ -76,6 +75,6 @@ class Sounding:
 
 
 def decoding_of(description: VoiceDescription) -> DecodingDescription:
-    """How the voice decodes, which every one of this family says."""
-    assert description.decoding is not None  # or `read_bundle` had refused it
+    """The voice's `decoding`."""
+    assert description.decoding is not None  # checked by `read_bundle`
     return description.decoding

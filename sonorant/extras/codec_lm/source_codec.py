@@ -1,8 +1,7 @@
-"""The neural codec whose decoder has a source: codes -> frames with pitch, and frames -> samples by pulses at that
-pitch and noise, both filtered (`SourceFilter`).
+"""The neural codec with a source: codes -> frames with pitch, and frames -> filtered pulses and noise (`SourceFilter`).
 
-Between the two the phase of the pulses is counted on (`SourceRows`), frame after frame from the first, which no graph
-can do that is given a part. Letters as in `codec.py`; a frame that the filter takes has R = D + SOURCE_ROWS rows."""
+`SourceRows` sums the pulses' phase over all frames between the two steps; a graph that computes a part cannot. Letters
+as in `codec.py`; the filter's frames have R = D + SOURCE_ROWS rows."""
 
 import math
 
@@ -22,8 +21,8 @@ LEAST_OCTAVES, MOST_OCTAVES = math.log2(LOWEST / REFERENCE), math.log2(HIGHEST /
 class SourceCodec(Codec):
     """Log-mel and pitch -> codes -> frames -> samples; implements `SoundCodec`.
 
-    Frames are M learned rows, pitch and voicing. In training the pulses follow the recording's pitch, since a pitch
-    that is still wrong would make every spectrum wrong; in speech they follow the decoded one.
+    Frames are M learned rows, pitch and voicing. In training the pulses follow the recording's pitch, since a wrong
+    pitch makes every spectrum wrong; in speech they follow the decoded pitch.
     """
 
     float_parts = (*Codec.float_parts, "decoder.out")
@@ -32,15 +31,14 @@ class SourceCodec(Codec):
 
     @property
     def heard_rows(self) -> int:
-        """Rows of a frame that the encoder hears, the first ones: log-mel, pitch and voicing."""
+        """Rows of a frame that are encoded: log-mel, pitch and voicing."""
         return self.mels + ROWS
 
     def _make_decoder(self, n_fft: int) -> nn.Module:
         return SourceDecoder(self.config, self.mels, self.quantizer.width, n_fft, self.hop, self.rate)
 
     def normalized(self, frames_BDT: Tensor) -> Tensor:
-        """As `Codec.normalized`, with pitch where there is voice: elsewhere it is a line that nobody hears, and would
-        cost codes."""
+        """As `Codec.normalized`; the pitch of unvoiced frames is zeroed: it is inaudible and would cost codes."""
         pitch_B1T, voicing_B1T = frames_BDT[:, self.mels : self.mels + ROWS].split(1, dim=1)
         return torch.cat([super().normalized(frames_BDT), pitch_B1T * voicing_B1T, voicing_B1T], dim=1)
 
@@ -49,16 +47,16 @@ class SourceCodec(Codec):
         return self.copy(frames_BRT)[0]
 
     def copy(self, frames_BRT: Tensor) -> tuple[Tensor, Tensor]:
-        """Frames of a recording (B, R, T) -> samples (B, T * hop) by its own pitch and phase, and the frames that the
-        codes say (B, D, T), differentiable; in training some rows lose later codebooks."""
+        """Frames of a recording (B, R, T) -> samples (B, T * hop) with its pitch and phase, and the decoded frames (B,
+        D, T), differentiable. In training some rows lose later codebooks."""
         said_BDT = self.decoder.frames(self._said(frames_BRT))[..., : frames_BRT.shape[2]]
         learned_BMT, _, voicing_B1T = said_BDT.split([self.mels, 1, 1], dim=1)
         pitch_B1T, source_B2T = frames_BRT[:, self.mels : self.mels + 1], frames_BRT[:, self.mels + ROWS :]
         return self.decoder.vocoder(torch.cat([learned_BMT, pitch_B1T, voicing_B1T, source_B2T], dim=1)), said_BDT
 
     def frames(self, codes_BFG: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-        """Codes (B, F, G) int64, code frames of each row (B,) int64 (None: all) -> frames (B, D, F * stride) float32. A
-        row is as it would be alone and then zero, a part like the same part of the whole with `frames_receptive_field`
+        """Codes (B, F, G) int64, code frames of each row (B,) int64 (None: all) -> frames (B, D, F * stride) float32.
+        Rows do not depend on each other and end in zeros; a part equals that of the whole with `frames_receptive_field`
         code frames around it."""
         said_BDT = self.decoder.frames(self.quantizer.to_values(codes_BFG).flatten(2), lengths_B)
         learned_BMT, pitch_B1T, voicing_B1T = said_BDT.split([self.mels, 1, 1], dim=1)
@@ -66,7 +64,7 @@ class SourceCodec(Codec):
 
     def vocode(self, frames: Tensor, lengths_B: Tensor | None = None) -> Tensor:
         """Frames with `SOURCE_ROWS` (B, R, T), frames of each row (B,) int64 (None: all) -> samples (B, T * hop) in
-        -1..1; see `SourceFilter.forward`."""
+        -1..1."""
         return self.decoder.vocoder(frames, lengths_B)
 
     def with_source(self, frames_BDT: Tensor) -> Tensor:
@@ -76,7 +74,7 @@ class SourceCodec(Codec):
 
     @torch.no_grad()
     def decode(self, codes_BFG: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-        """As `Codec.decode`, of whole rows: the phase of a part follows from all before it."""
+        """As `Codec.decode`, whole rows only: the phase depends on all earlier frames."""
         mel_lengths_B = None if lengths_B is None else lengths_B * self.stride
         return self.vocode(self.with_source(self.frames(codes_BFG, lengths_B)), mel_lengths_B)
 
@@ -119,8 +117,8 @@ class SourceDecoder(nn.Module):
 
 
 def pitch_distance(said_BDT: Tensor, frames_BRT: Tensor, mels: int) -> Tensor:
-    """How far the decoded pitch (octaves, where there is voice) and voicing are from the recording's: means over
-    frames, summed over rows. Both (B, at least M + 2, T)."""
+    """Error of decoded pitch (octaves, weighted by voicing) and voicing: means over frames, summed over rows. Both (B,
+    at least M + 2, T)."""
     pitch_BT, voicing_BT = frames_BRT[:, mels], frames_BRT[:, mels + 1]
     off_BT, wrong_BT = (said_BDT[:, mels] - pitch_BT).abs(), (said_BDT[:, mels + 1] - voicing_BT).abs()
     heard_BT = UNVOICED + (1 - UNVOICED) * voicing_BT

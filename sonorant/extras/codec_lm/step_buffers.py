@@ -1,5 +1,5 @@
-"""The step graph's inputs and outputs. The graph keeps nothing: its caches are inputs, bound once to numpy arrays that
-stay where they are, and each step's new keys and values are written into them."""
+"""Inputs and outputs of the step graph. The graph is stateless: its caches are inputs, bound once to numpy arrays, and
+each step's new keys and values are written into them."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from sonorant.audio.arrays import Floats, Ints
 from sonorant.speech.decoding import DecodingDescription
 
 SLOTS = 64
-"""Buffers hold a multiple of so many slots and grow by as many: attention takes time for each slot, filled or not."""
+"""Buffers grow by this many slots: attention takes time for each slot, filled or not."""
 EMPTY = -1
-"""The position of a slot that holds nothing."""
+"""Position of an empty slot."""
 Cached = tuple[Floats, Floats, Ints]
 """Keys (L, B, H, D, S), values (L, B, H, S, D) and their positions (B, S)."""
 
 
 class StepBuffers:
-    """Arrays for a number of rows, of which the first ones, as many as are asked for, are computed."""
+    """Arrays for a number of rows; the first ones are computed."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class StepBuffers:
         channels: int,
         slots: int,
     ) -> None:
-        """For `rows` rows, states of `channels` and a cache of `slots` positions, all empty."""
+        """All slots are empty."""
         self._session, self._decoding, self._channels = session, decoding, channels
         layers, heads, width, codebooks = decoding.layers, decoding.heads, decoding.head_width, decoding.codebooks
         self.rows, self.slots = rows, slots
@@ -50,29 +50,29 @@ class StepBuffers:
         self._bindings: dict[int, onnxruntime.IOBinding] = {}
 
     def run(self, rows: int) -> None:
-        """Compute what the first `rows` hold."""
+        """Compute the first `rows` rows."""
         if rows not in self._bindings:
             self._bindings[rows] = self._bound(rows)
         self._session.run_with_iobinding(self._bindings[rows])
 
     def keep(self, slots_B: Ints) -> None:
-        """Put the keys and values of the step that was run last into a slot (B,) of each of its rows."""
+        """Write the last step's keys and values into a slot (B,) of each row."""
         rows_B = np.arange(len(slots_B))
-        # Indices with slices between them come first in the result: (B, L, H, D).
+        # numpy puts indices separated by slices first: (B, L, H, D).
         self._keys[:, rows_B, :, :, slots_B] = self._new_keys[:, : len(slots_B)].swapaxes(0, 1)
         self._values[:, rows_B, :, slots_B] = self._new_values[:, : len(slots_B)].swapaxes(0, 1)
         self._positions[rows_B, slots_B] = self.position[: len(slots_B)]
 
     def fill(self, cached: Cached, first: int = 0) -> None:
-        """Put what is cached into the first slots of as many rows, from row `first` on, and empty their others."""
+        """Write a cache into the first slots of its rows, from row `first` on, and empty their other slots."""
         keys, values, positions = cached
         rows, slots = slice(first, first + positions.shape[0]), positions.shape[1]
-        self._values[:, rows, :, slots:] = 0  # empty slots weigh 0, which the NaN of a row before would survive
+        self._values[:, rows, :, slots:] = 0  # attention weight 0 times an old NaN is NaN
         self._keys[:, rows, :, :, :slots], self._values[:, rows, :, :slots] = keys, values
         self._positions[rows, :slots], self._positions[rows, slots:] = positions, EMPTY
 
     def cached(self, row: int, slots: int) -> Cached:
-        """A copy of a row's first slots, as of a batch of one."""
+        """Copy of a row's first slots, as a batch of one."""
         one = slice(row, row + 1)
         return (
             self._keys[:, one, :, :, :slots].copy(),
@@ -81,7 +81,7 @@ class StepBuffers:
         )
 
     def sized(self, rows: int, slots: int) -> StepBuffers:
-        """Others for so many rows and slots, with as much of the cache as they hold."""
+        """Copy with another number of rows and slots."""
         other = StepBuffers(self._session, self._decoding, rows, self._channels, slots)
         keys, values = self._keys[:, :rows, :, :, :slots], self._values[:, :rows, :, :slots]
         other.fill((keys, values, self._positions[:rows, :slots]))
@@ -111,7 +111,7 @@ class StepBuffers:
 
 
 def cache_names(layers: int) -> list[str]:
-    """Names of the tensors of a cache in the graphs: a key and a value for each layer."""
+    """Names of a cache's tensors in the graphs: a key and a value for each layer."""
     return [f"{side}_{layer}" for layer in range(layers) for side in ("key", "value")]
 
 

@@ -1,4 +1,4 @@
-"""Speech of the family codec_lm: the language model's codes, frame by frame, then the codec's decoder."""
+"""Speech of the family codec_lm: codes from the language model, frame by frame, then the codec's decoder."""
 
 import math
 from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -22,28 +22,26 @@ from sonorant.speech.speaking import FinishReason, Marking, Synthesized
 from sonorant.speech.word_times import Timekeeper
 
 PART_SECONDS = (0.25, 0.75, 1.0)
-"""Seconds in the first parts of a stream and in those that follow: each is heard for longer than the next takes."""
+"""Seconds of a stream's first parts, the last repeats: each plays for longer than the next takes."""
 BATCH_FRAMES = 4096
-"""Code frames that the codec's decoder makes sound of at once, all rows together."""
+"""Code frames decoded at a time, all rows together."""
 MOST_CANDIDATES = 16
 LARGEST_SEED = 2**63 - 1
 
 
 @dataclass(frozen=True)
 class CodecLmSpeaking:
-    """One frame after the other; how long a sentence is shows at its end. For one thread at a time."""
+    """Frames one after the other; a sentence's length is known at its end. For one thread at a time."""
 
     runtime: TokenRuntime
     description: VoiceDescription
 
     @property
     def decoding(self) -> DecodingDescription:
-        """How it decodes."""
         return decoding_of(self.description)
 
     @property
     def sounding(self) -> Sounding:
-        """What makes sound of its codes."""
         return Sounding(self.runtime, self.description)
 
     @cached_property
@@ -51,8 +49,8 @@ class CodecLmSpeaking:
         return self.runtime.stepper()
 
     def check(self, request: SpeechRequest) -> None:
-        """Raise SonorantError for another speed than 1, changes of pitch and energy, and for what the voice cannot be
-        decoded with."""
+        """Raise SonorantError for a speed other than 1, changed pitch or energy, and decoding settings that the voice
+        does not support."""
         config = self._config(request)
         if request.speed != 1:
             raise SonorantError(
@@ -68,18 +66,16 @@ class CodecLmSpeaking:
             raise SonorantError(f"candidates must be 1 to {MOST_CANDIDATES}, not {request.candidates}")
         check_candidates(config, request.seed or 0, request.candidates)
         if request.candidates > 1 and not request.whole:
-            raise SonorantError(
-                "candidates are compared when they are whole: ask for whole sentences, or for 1 candidate"
-            )
+            raise SonorantError("several candidates need whole sentences: set whole, or candidates to 1")
         if request.lookahead is not None and request.lookahead < 0:
             raise SonorantError(f"lookahead must be at least 0 code frames, not {request.lookahead}")
         if request.lookahead is not None and request.whole:
-            raise SonorantError("whole sentences wait for all that their samples depend on: leave out the lookahead")
+            raise SonorantError("whole sentences have no lookahead: leave it out")
         if request.prompt is not None:
             self._check_prompt(request.prompt)
 
     def _config(self, request: SpeechRequest) -> DecodingConfig:
-        """The voice's defaults with the changes of a request."""
+        """The voice's defaults with the request's changes."""
         try:
             return replace(self.decoding.defaults, **request.decoding)
         except (TypeError, ValueError) as error:
@@ -108,8 +104,8 @@ class CodecLmSpeaking:
         pitch: Floats | None = None,
         energy: Floats | None = None,
     ) -> Synthesized:
-        """As `Speaking.synthesize`, with the voice's defaults. Raises SonorantError for another request than its
-        own."""
+        """As `Speaking.synthesize`, with the voice's defaults. Raises SonorantError for another speed, pitch or
+        energy."""
         same = np.zeros(len(speed))
         changes = (same if change is None else change for change in (pitch, energy))
         for pace, higher, louder in zip(speed, *changes, strict=True):
@@ -155,8 +151,8 @@ class CodecLmSpeaking:
                 times.tell(ends * self.decoding.samples_per_frame)
             yield from self._sound([spoken.codes_BFG], (most,), None, taken)
             return FinishReason(int(spoken.finish_reasons_B[0]))
-        first_of_speak = (seed, 0, 0)  # its first candidate's first attempt: where that goes well, both say the same
-        # A stepper of its own, which goes when the speech is closed.
+        first_of_speak = (seed, 0, 0)  # as in `decode_texts`, so both give the same codes if no retry is needed
+        # Its own stepper, freed when the speech is closed.
         session = Session(self.runtime.stepper(), states, lengths, self.decoding, config, [first_of_speak], prompt)
         sizes = [
             min(most, math.ceil(seconds * self.decoding.frames_per_second))
@@ -167,7 +163,7 @@ class CodecLmSpeaking:
         if first and request.lookahead is not None:
             after = max(least, min(full, request.lookahead))
         blocks = [sizes[0] + after, *(sizes[1:] or sizes)]
-        if first:  # what the first part did not wait for
+        if first:  # lookahead that the first part skipped
             blocks[1] += full - after
         codes = _as_asked_for(session, blocks)
         yield from self._sound(self._telling(codes, session, len(tokens), times), sizes, after, taken)
@@ -176,7 +172,7 @@ class CodecLmSpeaking:
     def _telling(
         self, codes: Iterable[Ints], session: Session, tokens: int, times: Timekeeper | None
     ) -> Iterator[Ints]:
-        """The codes; `times` is told of each block before it is heard."""
+        """Pass the codes on; `times` gets the token ends of each block first."""
         for block in codes:
             if times:
                 ended = bool(session.lengths_B[0] >= 0 and not session.cut_B[0])
@@ -186,7 +182,7 @@ class CodecLmSpeaking:
     def _sound(
         self, codes: Iterable[Ints], sizes: Sequence[int], first_after: int | None, taken: Allowance
     ) -> Iterator[Floats]:
-        """The samples of one row's codes, in parts."""
+        """Samples of one row's codes, in parts."""
         rate = self.decoding.samples_per_frame * self.decoding.frames_per_second
         for samples in self.sounding.parts(codes, None, sizes, first_after):
             taken.take_audio(samples.shape[1] / rate)
@@ -194,14 +190,14 @@ class CodecLmSpeaking:
 
 
 def token_ends(pointers_F: Ints, tokens: int, *, over: bool) -> Ints:
-    """The frame after the last one of each token that is over (k,), where the frames so far speak the tokens
-    `pointers_F`, which never falls. `over`: the text is, with all its tokens; what was skipped has no frames."""
+    """The frame after the last one of each finished token (k,), given the tokens `pointers_F` of the frames so far,
+    which never fall. `over`: all tokens are finished; a skipped one has no frames."""
     count = tokens if over else int(pointers_F[-1]) if len(pointers_F) else 0
     return np.searchsorted(pointers_F, np.arange(count), side="right").astype(np.int64)
 
 
 def _as_asked_for(session: Session, sizes: Sequence[int]) -> Iterator[Ints]:
-    """A session's codes; nothing is decoded before it is asked for."""
+    """A session's codes, decoded on demand."""
     for size in chain(sizes, repeat(sizes[-1])):
         if session.ended:
             return
@@ -211,13 +207,13 @@ def _as_asked_for(session: Session, sizes: Sequence[int]) -> Iterator[Ints]:
 def _prompt(request: SpeechRequest) -> Prompt | None:
     if request.prompt is None:
         return None
-    codes = request.prompt[None].astype(np.int64)  # a token store's codes are int16
+    codes = request.prompt[None].astype(np.int64)  # token stores hold int16
     return Prompt(codes, np.array([len(request.prompt)]))
 
 
 def codes_of(recording: Path, bundle: Bundle) -> Ints:
-    """Codes (P, G) of as much of a recording's beginning as the voice takes. Raises SonorantError if the voice takes no
-    prompts, or the file cannot be read, is too short or holds no numbers."""
+    """Codes (P, G) of a recording's beginning, as many as the voice takes. Raises SonorantError if the voice takes no
+    prompts, or the file cannot be read, is too short or holds NaN or infinity."""
     from sonorant.audio.wav import read_audio
     from sonorant.speech.onnx_sessions import open_session
 
@@ -229,11 +225,11 @@ def codes_of(recording: Path, bundle: Bundle) -> Ints:
     graph = bundle.reference_file()
     if graph is None:
         raise SonorantError(
-            f"{recording}: this voice's codec comes from elsewhere, without a graph for recordings; leave out the "
+            f"{recording}: this voice's codec is pretrained, without a graph that encodes recordings; leave out the "
             "prompt"
         )
     frame = decoding.samples_per_frame
-    enough = -(-audio.n_fft // frame)  # the graph mirrors half a window at both ends
+    enough = -(-audio.n_fft // frame)  # half a window is mirrored at both ends
     samples, _ = read_audio(recording, audio.sample_rate)
     frames = min(len(samples) // frame, decoding.prompt_frames + enough)
     if frames < enough:
@@ -241,7 +237,7 @@ def codes_of(recording: Path, bundle: Bundle) -> Ints:
             f"{recording}: too short for a prompt; give at least {enough * frame / audio.sample_rate:.2f} seconds"
         )
     if not np.isfinite(samples).all():
-        raise SonorantError(f"{recording}: holds NaN or infinity; record it again")
+        raise SonorantError(f"{recording}: contains NaN or infinity; record it again")
     heard = samples[: frames * frame]
     inputs: dict[str, Floats] = {"samples": heard.reshape(1, frames, frame)}
     if has_source(bundle.description):
@@ -249,7 +245,7 @@ def codes_of(recording: Path, bundle: Bundle) -> Ints:
             pitch = track_pitch(heard, audio.sample_rate, audio.hop, frames * decoding.stride)
         except ModuleNotFoundError:
             raise SonorantError(
-                f"{recording}: this voice hears the pitch of a prompt, for which pyworld is not installed; run: pip "
+                f"{recording}: encoding a prompt of this voice needs pyworld, which is not installed; run: pip "
                 "install 'sonorant[pipeline]'"
             ) from None
         inputs["pitch"] = pitch.reshape(1, frames, decoding.stride, ROWS)

@@ -1,10 +1,9 @@
-"""torch as a namespace of the Python array API standard, for `sonorant.extras.codec_lm.decoding.advance`, also when
-compiled.
+"""torch as a Python array API namespace for `sonorant.extras.codec_lm.decoding.advance`, also when compiled.
 
-Two functions differ from array-api-compat: torch's `take_along_dim` fixes the sizes of its input when compiled, and the
-package's `cumulative_sum` looks at its input's type, of which torch's compiler warns."""
+Two functions replace those of array-api-compat: `take_along_dim` fixes the input's sizes when compiled, and
+`cumulative_sum` checks its input's type, which torch's compiler warns about."""
 
-from array_api_compat.torch import *  # noqa: F403 - all that is not redefined below
+from array_api_compat.torch import *  # noqa: F403 - everything not redefined below
 from torch import Tensor
 
 
@@ -16,5 +15,5 @@ def take_along_axis(x: Tensor, indices: Tensor, /, *, axis: int = -1) -> Tensor:
 
 
 def cumulative_sum(x: Tensor, /, *, axis: int) -> Tensor:
-    """Sums of the elements up to each along an axis."""
+    """Running sum along an axis."""
     return x.cumsum(axis)

@@ -1,4 +1,4 @@
-"""Decoding in torch with a cache that grows, operator by operator: for any batch of any length."""
+"""Eager decoding in torch with a growing cache, for any batch and length."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ class TorchStep:
     """A language model on a device, in a precision."""
 
     def __init__(self, model: LanguageModel, device: torch.device, half: torch.dtype | None = None) -> None:
-        """`model`: on `device`, in evaluation mode; `half`: autocast's type, None = that of the weights."""
+        """`model`: on `device`, in evaluation mode; `half`: autocast's dtype, None = that of the weights."""
         self.model = model
         self.device = device
         self.half = half
 
     def prefill(self, fed: Fed, cache: Cache) -> None:
-        """Give an empty cache what stands before the first frame."""
+        """Fill an empty cache with the slots before the first frame."""
         with self._precision():
             self.model.prefill(fed.states_BNC, fed.lengths_B, fed.prompt_BPG, fed.prompt_lengths_B, cache)
 
     def __call__(self, state: State, rules: Rules, states_BNC: Tensor, cache: Cache, *, drawn: bool) -> State:
-        """The next state, all of torch. `drawn`: False skips what only rows need that draw or are penalised."""
+        """The next state, in torch. `drawn=False` skips sampling and penalties."""
         looked_at_BC = looked_at(state, states_BNC, torch_arrays)
         with self._precision():
             logits_BGK, advance_BA = self.model.step(state.codes_BG, looked_at_BC, state.age_B, state.position_B, cache)
         return advance(state, rules, logits_BGK, advance_BA, torch_arrays, sampled=drawn, penalised=drawn)
 
     def _precision(self) -> AbstractContextManager[None]:
-        # Autocast that does nothing would still keep torch from keeping the traces of a compiled step.
+        # Even a disabled autocast keeps torch from caching the traces of a compiled step.
         if self.half is None:
             return nullcontext()
         return torch.autocast(self.device.type, self.half, cache_enabled=False)
 
 
 class Fed(NamedTuple):
-    """What `Stepper.begin` is given of a batch, as tensors."""
+    """Arguments of `Stepper.begin` as tensors."""
 
     states_BNC: Tensor
     lengths_B: Tensor
@@ -55,12 +55,12 @@ class Fed(NamedTuple):
 
 
 def to_device(array: NDArray[Any], device: torch.device) -> Tensor:
-    """A copy on a device: numpy's array may be written to afterwards."""
+    """Copy to a device: the numpy array may be overwritten later."""
     return torch.tensor(array, device=device)
 
 
 def state_of(state: State) -> State:
-    """A state of torch as one of numpy, copied; waits for the device."""
+    """Copy of a torch state in numpy; waits for the device."""
     return cast(State, State(*(field.cpu().numpy().copy() for field in state)))
 
 
@@ -68,7 +68,7 @@ class DynamicStepper:
     """A `sonorant.extras.codec_lm.decoding.session.Stepper`."""
 
     def __init__(self, step: TorchStep, cache: Callable[[int], Cache] = DynamicCache) -> None:
-        """`cache`: makes an empty one for so many layers, for each batch."""
+        """`cache`: makes an empty cache for a number of layers, once a batch."""
         self._step, self._new_cache = step, cache
 
     @torch.no_grad()
@@ -91,7 +91,7 @@ class DynamicStepper:
 
     @torch.no_grad()
     def run(self, state: State, steps: int) -> State:
-        """As `Stepper.run`; on a GPU nothing is waited for before the last step."""
+        """As `Stepper.run`; on a GPU only the last step is waited for."""
         if state is not self._given:
             self._state = State(*(to_device(field, self._step.device) for field in state))
         for _ in range(steps):

@@ -1,9 +1,8 @@
-"""A codec language model and its codec as a runtime of torch, on the CPU or a GPU.
+"""The codec language model and its codec as a torch runtime, on the CPU or a GPU.
 
-Four ways to step: `dynamic` takes any batch as it comes; `static` uses buffers of a few shapes; `compiled` compiles
-that step, once for single utterances and once for batches; `recorded` replays it as a CUDA graph. On a GPU a compiled
-step is recorded too, by `sonorant.speech.torch_graphs`, because torch's own (`reduce-overhead`) belong to the
-thread that made them."""
+`dynamic` takes any batch; `static` uses buffers of a few shapes; `compiled` compiles that step, once for one row and
+once for more; `recorded` replays it as a CUDA graph. On a GPU a compiled step is recorded too, by
+`sonorant.speech.torch_graphs`: torch's own graphs (`reduce-overhead`) belong to the thread that made them."""
 
 import math
 import os
@@ -44,12 +43,11 @@ from sonorant.speech.torch_graphs import (
 
 Way = Literal["dynamic", "static", "compiled", "recorded"]
 SMALLEST = 128
-"""Slots of the smallest shape: below it steps are no faster."""
+"""Slots of the smallest shape: fewer are no faster."""
 
 
 class Decodes(Protocol):
-    """What is asked of a codec: see `sonorant.extras.codec_lm.codec.SoundCodec.vocode`; of one with a source also
-    `SourceCodec.frames`."""
+    """A codec; see `SoundCodec.vocode` and, with a source, `SourceCodec.frames`."""
 
     def vocode(self, frames: Tensor, lengths_B: Tensor | None = None) -> Tensor:
         """Frames or codes to samples."""
@@ -59,7 +57,7 @@ class TorchTokenRuntime:
     """A `TokenRuntime` for any number of threads and batches of any size."""
 
     def __init__(self, step: TorchStep, codec: Decodes) -> None:
-        """`step` and `codec` compute on the same device."""
+        """`step` and `codec` are on the same device."""
         self._step, self._codec = step, codec
 
     @torch.inference_mode()
@@ -72,7 +70,7 @@ class TorchTokenRuntime:
         return DynamicStepper(self._step)
 
     def decode(self, codes: Ints, lengths: Ints) -> Floats:
-        assert isinstance(self._codec, SourceCodec)  # or the voice has no source
+        assert isinstance(self._codec, SourceCodec)  # `decode` is for voices with a source
         return self._computed(self._codec.frames, codes, lengths)
 
     def vocode(self, frames: NDArray[Any], lengths: Ints) -> Floats:
@@ -89,19 +87,20 @@ class TorchTokenRuntime:
 
 @dataclass(frozen=True, kw_only=True)
 class Warmed:
-    """What a warm-up did."""
+    """Result of a warm-up."""
 
     seconds: float
     shapes: int
-    """Prepared: rows and slots, with and without drawing."""
+    """Rows and slots, with and without drawing."""
     taken: int
-    """Compiled graphs that the folder had."""
+    """Compiled graphs found in the cache folder."""
     made: int
-    """Compiled graphs that it had not."""
+    """Graphs compiled now."""
 
 
 class StaticTokenRuntime(TorchTokenRuntime):
-    """The same in buffers of a few shapes. What fits none is decoded as by `TorchTokenRuntime`, and counted."""
+    """`TorchTokenRuntime` in buffers of a few shapes. Batches that fit none are decoded by the dynamic way and
+    counted."""
 
     def __init__(
         self,
@@ -112,8 +111,8 @@ class StaticTokenRuntime(TorchTokenRuntime):
         compiler: Compiler | None,
         graphs: CudaGraphs | None,
     ) -> None:
-        """`shapes`: what batches are padded to; `functions`: steps in place, by whether rows draw, shared by all
-        steppers; `compiler`: what compiled them, if anything; `graphs`: what records each room's step, if anything."""
+        """`functions`: steps in place by whether rows draw, shared by all steppers; `compiler`: what compiled them;
+        `graphs`: records each room's step."""
         super().__init__(step, codec)
         self.shapes = shapes
         self._functions, self._compiler, self._graphs = functions, compiler, graphs
@@ -121,11 +120,11 @@ class StaticTokenRuntime(TorchTokenRuntime):
         self._tally = Tally()
         self._warmed = 0
         self._idle: list[Rooms] = []
-        """Rooms whose stepper is gone."""
+        """Rooms without a stepper."""
         self._lending = threading.Lock()
 
     def stepper(self) -> StaticStepper:
-        """As `TokenRuntime.stepper`: with rooms of its own, which are kept for another when it is gone."""
+        """As `TokenRuntime.stepper`; its rooms are reused once it is gone."""
         with self._lending:
             rooms = self._idle.pop() if self._idle else Rooms(self._step, self.shapes)
         stepper = StaticStepper(
@@ -135,8 +134,8 @@ class StaticTokenRuntime(TorchTokenRuntime):
         return stepper
 
     def warm_up(self, progress: bool = True) -> Warmed:
-        """Prepare one stepper for every shape, so that no request waits for it; `progress` tells of it on stderr."""
-        from tqdm import tqdm  # not where nothing is prepared
+        """Prepare one stepper for every shape, so that no request waits; `progress` reports on stderr."""
+        from tqdm import tqdm
 
         began, before = perf_counter(), self._taken_and_made()
         stepper, plan = self.stepper(), self.shapes.plan()
@@ -160,7 +159,7 @@ class StaticTokenRuntime(TorchTokenRuntime):
         return warmed
 
     def counters(self) -> Counters:
-        """Batches since loading or `warm_up`, by outcome; `late`: compilations and recordings in service."""
+        """Batches since loading or `warm_up`; `late`: compilations and recordings while serving."""
         prepared = self._prepared()
         return Counters(
             hits=self._tally.hits, misses=self._tally.misses, prepared=prepared, late=prepared - self._warmed
@@ -181,8 +180,8 @@ def load_tokens(
     way: Way = "dynamic",
     device: str = "cpu",
 ) -> TorchTokenRuntime:
-    """The trained folders (language model, codec) as a runtime. `options.variant`: as `load_functions` of the family
-    parallel. Raises SonorantError as the other torch runtimes do."""
+    """Load trained folders (language model, codec). `options.variant`: as in the parallel family's `load_functions`.
+    Raises SonorantError as the other torch runtimes do."""
     if options.threads is not None:
         torch.set_num_threads(options.threads)
     place = torch.device(device)
@@ -197,7 +196,7 @@ def load_tokens(
     step = TorchStep(model, place, half)
     if way == "dynamic":
         return TorchTokenRuntime(step, codec)
-    assert description.decoding is not None  # or `read_bundle` had refused it
+    assert description.decoding is not None  # checked by `read_bundle`
     slots = options.slots or slots_of(description.decoding, description.lengths.tokens[-1])
     runtime = _static(step, codec, Shapes(tuple(sorted(options.batches)), tuple(sorted(slots))), way)
     if way == "compiled":
@@ -210,7 +209,7 @@ def load_tokens(
 
 
 def slots_of(decoding: DecodingDescription, phonemes: int) -> tuple[int, ...]:
-    """Powers of two from `SMALLEST` to what a text of so many phonemes needs, budget included."""
+    """Powers of two from `SMALLEST` to the slots for the longest text with its whole budget."""
     frames = math.ceil(decoding.defaults.budget * decoding.frames_per_phoneme.p99 * phonemes) + decoding.codebooks - 1
     before = 1 + max(1, decoding.prompt_frames)
     sizes = [SMALLEST]
@@ -220,7 +219,7 @@ def slots_of(decoding: DecodingDescription, phonemes: int) -> tuple[int, ...]:
 
 
 def cache_folder(language_model: Path) -> Path:
-    """Where a trained language model's compiled steps lie in the user's cache, for this version of torch."""
+    """Folder of a language model's compiled steps in the user's cache, by torch version."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return (
         cache / "sonorant" / "compiled" / f"torch-{torch.__version__}" / sha256_file(language_model / "weights.pt")[:16]

@@ -1,5 +1,5 @@
-"""Decoding in prepared buffers of a few shapes: every step works in place, at slots that tensors name. Nothing that
-changes from step to step is a Python number, so a step is compiled and recorded once a shape."""
+"""Decoding in preallocated buffers of a few shapes. Steps write in place, at slots given by tensors. No Python number
+changes between steps, so each shape is compiled and recorded once."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -27,48 +27,45 @@ from sonorant.extras.codec_lm.torch_dynamic import Fed, TorchStep, state_of, to_
 from sonorant.layers.kv_cache import StaticCache, cache_memory
 
 InPlace = Callable[[State, Rules, Tensor, StaticCache], None]
-"""A step that writes the next state over the one it is given."""
+"""A step that overwrites the state it is given."""
 Run = Callable[[], None]
 Record = Callable[[Run], Run]
-"""Makes work on fixed buffers faster: the same work, recorded; it may be run a few times for that."""
+"""Records work on fixed buffers for faster replay; may run it a few times to do so."""
 
 
 class Shapes(NamedTuple):
-    """The shapes that are prepared, each axis in rising order."""
+    """Prepared shapes, each axis in rising order."""
 
     batches: tuple[int, ...]
-    """Rows."""
     slots: tuple[int, ...]
-    """Positions of a cache; also steps there is room for, and phonemes."""
+    """Cache positions; also the most steps and phonemes."""
 
     def fit(self, rows: int, slots: int) -> tuple[int, int] | None:
-        """The smallest shape with room for so many; None if none has."""
+        """The smallest shape with enough room; None if there is none."""
         batch = next((size for size in self.batches if size >= rows), None)
         length = next((size for size in self.slots if size >= slots), None)
         return None if batch is None or length is None else (batch, length)
 
     def plan(self) -> list[tuple[int, int, bool]]:
-        """Everything to prepare: (rows, slots, drawn); the largest first, because sizes are learned from it."""
+        """All (rows, slots, drawn), the largest first: the compiler derives sizes from the first."""
         return [
             (rows, slots, drawn) for rows in self.batches[::-1] for slots in self.slots[::-1] for drawn in (False, True)
         ]
 
 
 class Tally:
-    """Batches that fitted a shape, and batches that did not. Any number of threads may count."""
+    """Thread-safe counts of batches that fitted a shape and that did not."""
 
     def __init__(self) -> None:
         self.hits = self.misses = 0
         self._lock = threading.Lock()
 
     def count(self, hit: bool) -> None:
-        """One more."""
         with self._lock:
             self.hits += hit
             self.misses += not hit
 
     def clear(self) -> None:
-        """From nothing."""
         with self._lock:
             self.hits = self.misses = 0
 
@@ -128,13 +125,13 @@ class Room:
             memory=memory,
         )
         self.steps: dict[bool, Run] = {}
-        """By whether rows draw: a step, prepared for these buffers."""
+        """Prepared step by whether rows draw."""
 
     def sizes_vary(self) -> None:
-        """Tell torch's compiler which sizes differ between rooms, so that one compiled step serves all. A batch of one
-        is a case of its own to the compiler."""
+        """Mark the sizes that differ between rooms as dynamic, so that one compiled step serves all. torch compiles a
+        batch of one separately."""
         mark = torch._dynamo.mark_dynamic
-        # By name: a size that is not marked is taken for a constant.
+        # The compiler treats an unmarked size as constant.
         for tensor in (
             *self.rules,
             *self.state,
@@ -152,14 +149,13 @@ class Room:
             mark(tensor, 2)
 
     def clear(self) -> None:
-        """As if nothing had been run."""
         self.cache.clear()
         for tensor in (*self.state, *self.rules, self.states_BNC):
             tensor.zero_()
 
 
 class Rooms:
-    """Rooms of all shapes in the same memory: for one batch at a time, and one stepper."""
+    """Rooms of all shapes in the same memory: for one stepper, one batch at a time."""
 
     def __init__(self, step: TorchStep, shapes: Shapes) -> None:
         config = step.model.config
@@ -169,7 +165,7 @@ class Rooms:
         self._step = step
 
     def room(self, rows: int, slots: int) -> Room:
-        """The room of a shape; its buffers stay where they are once it is there."""
+        """The room of a shape; its buffers are allocated once."""
         if (rows, slots) not in self._rooms:
             self._rooms[rows, slots] = room = Room(self._step, rows, slots, self._memory)
             room.sizes_vary()
@@ -189,16 +185,16 @@ class StaticStepper:
         free: Stepper,
         tally: Tally,
     ) -> None:
-        """`rooms`: nobody else uses them meanwhile; `functions`: `in_place(step, drawn)` by whether rows draw or are
-        penalised, perhaps compiled; `record`: applied to each room's step once, before its first batch; `free`: decodes
-        what fits no shape; `tally`: counts batches."""
+        """`rooms`: used by this stepper alone; `functions`: `in_place(step, drawn)` by whether rows draw or are
+        penalised, compiled or not; `record`: applied to each room's step before its first batch; `free`: decodes
+        batches that fit no shape; `tally`: counts batches."""
         self._step, self._shapes, self._rooms = step, shapes, rooms
         self._functions, self._record, self._free, self._tally = functions, record, free, tally
         self._room: Room | None = None
 
     @torch.no_grad()
     def prepare(self, rows: int, slots: int, drawn: bool) -> Run:
-        """A room's step, compiled or recorded if it is not yet: the room is empty then."""
+        """A room's step, compiled and recorded on first use, which empties the room."""
         room = self._rooms.room(rows, slots)
         if drawn not in room.steps:
             function = self._functions[drawn]
@@ -242,7 +238,7 @@ class StaticStepper:
 
     @torch.no_grad()
     def run(self, state: State, steps: int) -> State:
-        """As `Stepper.run`; on a GPU nothing is waited for before the last step."""
+        """As `Stepper.run`; on a GPU only the last step is waited for."""
         room = self._room
         if room is None:
             return self._free.run(state, steps)
@@ -258,7 +254,7 @@ class StaticStepper:
 
 
 def in_place(step: TorchStep, drawn: bool) -> InPlace:
-    """A step that writes its state over the old one."""
+    """A step that overwrites the state it is given."""
 
     def run(state: State, rules: Rules, states_BNC: Tensor, cache: StaticCache) -> None:
         for place, value in zip(state, step(state, rules, states_BNC, cache, drawn=drawn), strict=True):

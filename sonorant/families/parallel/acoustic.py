@@ -1,7 +1,7 @@
 """The parallel acoustic model: tokens in, frames of log-mel and pitch out, no recurrence.
 
-Frames have D rows: M mel bins, then those of `sonorant.audio.pitch.ROWS` where the model tells prosody. Shapes: B
-items, N tokens, C channels, P = C channels and, with prosody, a token's pitch and energy."""
+Frames have D rows: M mel bins, then `sonorant.audio.pitch.ROWS` with prosody. Shapes: B items, N tokens, T frames, C
+channels, P = C channels and, with prosody, a token's pitch and energy."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from sonorant.layers.flow import FlowMatching
 from sonorant.layers.phoneme_encoder import PhonemeEncoder, check_prior_kernel
 
 MOST_OCTAVES = 1.5
-"""Pitch is kept within so many octaves of its reference: 71 to 566 Hz."""
+"""Pitch is clamped to this distance from its reference: 71 to 566 Hz."""
 VOICING_MEAN = VOICING_STD = 0.5
 UNVOICED = 0.1
-"""Weight of the pitch of an unvoiced frame, of a voiced one's: between voiced parts it is a line that nobody hears."""
+"""Weight of the pitch of an unvoiced frame, relative to a voiced one: there it is interpolated and inaudible."""
 LONGEST_TOKEN = 300.0
-"""Frames one token may last at synthesis: a guard against a duration predictor gone astray."""
+"""Most frames of a token at synthesis: limits a faulty duration predictor."""
 SILENCE = -11.5129
-"""Natural log of the mel's floor of 1e-5: what stands after the end of the shorter utterances of a batch."""
+"""Log of the mel's floor of 1e-5: padding after shorter utterances of a batch."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,8 +51,8 @@ class AcousticConfig:
     encoder_kernel: int
     """Their kernel, in tokens; odd."""
     prior_kernel: int = 0
-    """Tokens by which a token's place in the sound is found: 1: itself, 3: its neighbours too; odd. 0: the encoder's
-    states, which know what stands around so well that a token may own its neighbour's sound: models of before."""
+    """Tokens that the alignment's prior sees: 1: the token alone, 3: its neighbours too; odd. 0: the encoder's states,
+    which see so far that a token may claim its neighbour's frames."""
     decoder_blocks: int
     """ConvNeXt blocks over frames."""
     decoder_kernel: int
@@ -60,18 +60,17 @@ class AcousticConfig:
     dropout: float
     """Dropout inside the blocks, 0 to below 1."""
     flow_steps: int
-    """Euler steps of a flow at synthesis: of the decoder, of prosody."""
+    """Euler steps of a flow at synthesis, for decoder and prosody."""
     prosody: bool = False
-    """Whether pitch and energy of each token are predicted, and may be changed, and the decoder tells pitch and voicing
-    of each frame, which a vocoder with a source needs. The default is for models of before."""
+    """Predict pitch and energy of each token, which requests may change, and pitch and voicing of each frame, which a
+    vocoder with a source needs."""
     prosody_dropout: float = 0.4
-    """Dropout of what predicts length, pitch and energy, 0 to below 1. Much: an hour of speech has melodies enough to
-    be learned by heart, and few to learn from."""
+    """Dropout of the predictor of length, pitch and energy, 0 to below 1. High: an hour of speech is quickly
+    memorised."""
     prosody_kind: Literal["regression", "flow"] = "regression"
-    """How length, pitch and energy of a token are predicted. `regression`: the mean of all ways to say it; `flow`: one
-    of them, as uneven as the person."""
+    """Prediction of length, pitch and energy. `regression`: the mean; `flow`: a sample with the speaker's variance."""
     prosody_temperature: float = 1.0
-    """`flow` only: how far it strays from what is most typical, 0: not at all; 1: as the person does."""
+    """`flow` only: spread of the samples, 0: none; 1: as in the recordings."""
 
     def __post_init__(self) -> None:
         if self.encoder_kernel % 2 == 0 or self.decoder_kernel % 2 == 0:
@@ -90,37 +89,37 @@ class AcousticConfig:
 
 @dataclass(frozen=True)
 class Encoded:
-    """What the encoder knows of each token."""
+    """Encoder output for each token."""
 
     states_BNC: Tensor
     prior_BNM: Tensor
-    """The mel frame each token stands for, normalised; what the alignment search compares with."""
+    """Expected mel frame of each token, normalised, for the alignment search."""
     mask_BN: Tensor
     lengths_B: Tensor
 
     @property
     def heard(self) -> tuple[Tensor, Tensor, Tensor]:
-        """What predicts prosody is given: states, which it does not train, mask (B, N, 1), lengths. It learns by heart
-        long before the decoder is done, and would take the encoder along: words get lost then."""
+        """Input of the prosody predictor: detached states, mask (B, N, 1), lengths. The predictor overfits long before
+        the decoder is trained; with its gradients the encoder would follow, and words get lost."""
         states_BNC, mask_BN1, lengths_B = self.heard_and_trained
         return states_BNC.detach(), mask_BN1, lengths_B
 
     @property
     def heard_and_trained(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The same with states that it trains, for steps in which the encoder is frozen and a new speaker's embedding
-        learns alone: nothing else tells an embedding how high a person speaks, and how fast."""
+        """The same with states that are trained, for steps with a frozen encoder: a new speaker's embedding learns
+        pitch and pace only here."""
         return self.states_BNC, self.mask_BN[..., None].to(self.states_BNC.dtype), self.lengths_B
 
 
 @dataclass(frozen=True)
 class Expanded:
-    """What the decoder is given of each frame."""
+    """Decoder input for each frame."""
 
     hidden_BTC: Tensor
     mask_BT1: Tensor
     """0 before frame 0 and past a row's last end."""
     prosody_BT2: Tensor | None
-    """That of the token the frame belongs to."""
+    """Of the token that the frame belongs to."""
 
 
 class AcousticModel(PhonemeEncoder):
@@ -129,7 +128,7 @@ class AcousticModel(PhonemeEncoder):
     decoder: RegressionDecoder | FlowMatching
 
     def __init__(self, config: AcousticConfig, *, mels: int, **of_corpus: Any) -> None:
-        """`mels` and `of_corpus` as in `PhonemeEncoder`."""
+        """`mels` and `of_corpus`: see `PhonemeEncoder`."""
         super().__init__(config, mels=mels, **of_corpus)
         self.config = config
         width = config.channels
@@ -143,24 +142,23 @@ class AcousticModel(PhonemeEncoder):
         self.decoder = DECODERS[config.decoder](config, mels + ROWS * config.prosody)
 
     def encode(self, tokens_BN3: Tensor, lengths_B: Tensor, speaker_B: Tensor) -> Encoded:
-        """Tokens (B, N, 3) int64 (symbol, stress, word start), lengths (B,), speaker ids (B,) -> Encoded."""
+        """Tokens (B, N, 3) int64 (symbol, stress, word start), lengths (B,), speaker ids (B,)."""
         states_BNC, prior_BNM, mask_BN = self.encode_phonemes(tokens_BN3, lengths_B, speaker_B)
         return Encoded(states_BNC, prior_BNM, mask_BN, lengths_B)
 
     @property
     def predictor(self) -> DurationPredictor | ProsodyPredictor | ProsodyFlow:
-        """What tells how long each token is and, with prosody, how high and how loud."""
+        """Predicts each token's length and, with prosody, pitch and energy."""
         return self.prosody if self.config.prosody else self.duration
 
     def expand(self, states_BNP: Tensor, ends_BN: Tensor, time_T: Tensor) -> Expanded:
-        """Repeat each token's state for its frames, and add where in the token each frame stands.
+        """Repeat each token's state for its frames, and add each frame's place in its token.
 
-        States (B, N, P), ends (B, N) int64 as of `encode_speech`, frame numbers (T,) int64 in a row.
+        States (B, N, P), ends (B, N) int64 as from `encode_speech`, consecutive frame numbers (T,) int64.
         """
         batch, tokens, width = states_BNP.shape
         starts_BN = torch.cat([torch.zeros_like(ends_BN[:, :1]), ends_BN[:, :-1]], dim=1)
-        # How many tokens have begun, and from frame 0 one has: so 0 to N - 1 without a limit on integers, which
-        # TensorRT does not know.
+        # Tokens begun so far, minus one from frame 0 on: 0 to N - 1 without clamping integers, which TensorRT lacks.
         owner_BT = (time_T[None, :, None] >= starts_BN[:, None, :]).sum(2) - (time_T >= 0).long()
         row_BT = owner_BT + torch.arange(batch, device=states_BNP.device)[:, None] * tokens
         end_BT = F.embedding(row_BT, ends_BN.reshape(-1, 1))[..., 0]
@@ -188,11 +186,11 @@ class AcousticModel(PhonemeEncoder):
         pitch_B: Tensor | None = None,
         energy_B: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Synthesis on tokens: what each says, and when.
+        """The token half of synthesis.
 
         Tokens (B, N, 3), lengths, speaker (B,) int64, speed (2.0 = twice as fast), pitch (semitones higher) and energy
         (dB louder), (B,) float32 -> states (B, N, P) float32, ends (B, N) int64: the frame after each token's last one,
-        constant over padded tokens. A model without prosody leaves pitch and energy aside.
+        constant over padded tokens. Without prosody, pitch and energy are ignored.
         """
         encoded = self.encode(tokens_BN3, lengths_B, speaker_B)
         told_BNR = self.predictor(*encoded.heard).float()
@@ -206,14 +204,14 @@ class AcousticModel(PhonemeEncoder):
         return self.states(encoded, speaker_B, prosody_BN2), ends_BN
 
     def states(self, encoded: Encoded, speaker_B: Tensor, prosody_BN2: Tensor | None) -> Tensor:
-        """What `expand` and `decode` take of each token (B, N, P), with this prosody (B, N, 2)."""
+        """Input of `expand` and `decode` for each token (B, N, P), with this prosody (B, N, 2)."""
         states_BNC = encoded.states_BNC + self.speaker(speaker_B)[:, None]
         return states_BNC if prosody_BN2 is None else torch.cat([states_BNC, prosody_BN2], dim=2)
 
     def decode(self, states_BNP: Tensor, ends_BN: Tensor, time_T: Tensor) -> Tensor:
-        """Synthesis on frames: output of `encode_speech`, frame numbers (T,) int64 in a row -> log-mel and, with
-        prosody, pitch and voicing (B, D, T) float32, silent outside an utterance. A part equals that of the whole if it
-        has `receptive_field` frames around it."""
+        """The frame half of synthesis: output of `encode_speech`, consecutive frame numbers (T,) int64 -> log-mel and,
+        with prosody, pitch and voicing (B, D, T) float32, silent outside an utterance. A part equals that of the whole
+        with `receptive_field` frames around it."""
         expanded = self.expand(states_BNP, ends_BN, time_T)
         mask_BT1 = expanded.mask_BT1
         frames_BTD = self.decoder(expanded.hidden_BTC, mask_BT1, time_T).float()
@@ -227,8 +225,8 @@ class AcousticModel(PhonemeEncoder):
         return torch.cat([mel_BTM, octaves_BT1 * mask_BT1, voicing_BT1 * mask_BT1], dim=2).transpose(1, 2)
 
     def normalized_frames(self, mel_BTM: Tensor, pitch_BT2: Tensor, prosody_BT2: Tensor | None) -> Tensor:
-        """What the decoder is to say: log-mel and pitch as stored, and that of each frame's token -> (B, T, D), each
-        row of about unit spread; of pitch what goes beyond the token's."""
+        """The decoder's target (B, T, D), each row of about unit spread: stored log-mel and pitch, the pitch relative
+        to its token's."""
         normalized_BTM = self.normalize(mel_BTM)
         if prosody_BT2 is None:
             return normalized_BTM
@@ -237,8 +235,8 @@ class AcousticModel(PhonemeEncoder):
         return torch.cat([normalized_BTM, beyond_BT1, voicing_BT1], dim=2)
 
     def prosody_of(self, mel_BTM: Tensor, pitch_BT2: Tensor, durations_BN: Tensor) -> tuple[Tensor, Tensor]:
-        """Pitch and energy of each token of a recording, normalised: (B, N, 2), and how much of its pitch is heard, 0.1
-        to 1 (B, N). Log-mel and pitch as stored; durations (B, N) int64 frames."""
+        """Pitch and energy of each token of a recording, normalised (B, N, 2), and the weight of its pitch, 0.1 to 1
+        (B, N). Stored log-mel and pitch; durations (B, N) int64 frames."""
         heard_BT1 = UNVOICED + (1 - UNVOICED) * pitch_BT2[..., 1:]
         level_BT1 = (torch.logsumexp(2 * mel_BTM.float(), dim=2, keepdim=True) / 2 - self.mel_mean) / self.mel_std
         known_BT3 = torch.cat([pitch_BT2[..., :1] / PITCH_STD * heard_BT1, level_BT1, heard_BT1], dim=2)

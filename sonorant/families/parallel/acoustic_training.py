@@ -1,5 +1,5 @@
-"""How the parallel family learns: the acoustic model by alignment, durations and mel; the vocoder by spectra, in the
-end from what the acoustic model says of the recordings."""
+"""Training of the parallel family: the acoustic model on alignment, durations and mel; the vocoder on spectra, at the
+end from mels predicted by the acoustic model."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class AcousticTrainConfig(UtteranceTrainConfig):
 
 
 class AcousticLosses(nn.Module):
-    """The summed losses of a batch, and the alignment they rest on."""
+    """Summed losses of a batch, and the alignment they use."""
 
     def __init__(self, model: AcousticModel, diagonal_steps: int, freeze_steps: int) -> None:
         super().__init__()
@@ -42,8 +42,8 @@ class AcousticLosses(nn.Module):
         self.diagonal_steps, self.freeze_steps = diagonal_steps, freeze_steps
 
     def forward(self, batch: Batch, step: int) -> dict[str, Tensor]:
-        """Batch of `UtteranceBatches` -> `mel`, `prior` and, of a model with prosody, `pitch` summed over frames,
-        `duration` and, of such a model, `prosody` summed over tokens."""
+        """Batch of `UtteranceBatches` -> `mel`, `prior` and, with prosody, `pitch`, summed over frames; `duration` and,
+        with prosody, `prosody`, summed over tokens."""
         model = self.model
         mel_BTM = model.normalize(batch["mel"])
         encoded = model.encode(batch["tokens"], batch["token_lengths"], batch["speaker"])
@@ -90,11 +90,9 @@ class AcousticRecipe(Utterances):
         self.phases = [self.losses(self.model)]
 
     def dataset(self, batches: list[MicroBatch]) -> Dataset[Batch]:
-        """Whole utterances."""
         return UtteranceBatches(self.store, batches)
 
     def losses(self, model: nn.Module) -> Phase:
-        """Mel, prior and duration losses around `model`."""
         assert isinstance(model, AcousticModel)
         terms = {"mel": Term(1.0, "frames"), "prior": Term(1.0, "frames"), "duration": Term(0.5, "tokens")}
         if model.config.prosody:
@@ -103,7 +101,7 @@ class AcousticRecipe(Utterances):
 
     @torch.no_grad()
     def write_sample(self, model: nn.Module, folder: Path) -> None:
-        """The first validation utterance: predicted and real mel, the alignment, and audio by Griffin-Lim."""
+        """First validation utterance: predicted and real mel, alignment, and audio by Griffin-Lim."""
         assert isinstance(model, AcousticModel)
         planned = self.example()
         item = int(planned.items[0])
@@ -123,8 +121,8 @@ class AcousticRecipe(Utterances):
 
 @torch.no_grad()
 def predicted_mels(folder: Path, store: FeatureStore) -> Iterator[Floats]:
-    """Log-mel (T, M) float32 of each utterance in turn, as the acoustic model in `folder` says it in the recording's
-    time: ground-truth-aligned synthesis (Shen et al. 2018, "Tacotron 2", 2.3; Kong et al. 2020, "HiFi-GAN", 4.4).
+    """Log-mel (T, M) float32 of each utterance by the acoustic model in `folder`, in the recording's timing:
+    ground-truth-aligned synthesis (Shen et al. 2018, "Tacotron 2", 2.3; Kong et al. 2020, "HiFi-GAN", 4.4).
 
     Raises SonorantError if it was trained on other speakers, symbols or mels."""
     model, description = load_acoustic(folder)
@@ -139,8 +137,8 @@ def predicted_mels(folder: Path, store: FeatureStore) -> Iterator[Floats]:
 
 
 def say_in_time(model: AcousticModel, batch: Batch) -> Tensor:
-    """Batch of `UtteranceBatches` -> log-mel (B, T, M) of its texts, each token as long, as high and as loud as in the
-    recording: the durations are those of the alignment search that the model learned by."""
+    """Batch of `UtteranceBatches` -> log-mel (B, T, M) with the recording's durations, by the training's alignment
+    search, pitch and energy."""
     lengths = batch["token_lengths"], batch["mel_lengths"]
     encoded = model.encode(batch["tokens"], batch["token_lengths"], batch["speaker"])
     durations_BN = align(encoded.prior_BNM.float(), model.normalize(batch["mel"]), *lengths)

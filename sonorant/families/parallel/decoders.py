@@ -1,4 +1,4 @@
-"""The acoustic model's decoders: hidden states of frames in, normalised frames of D rows out.
+"""Decoders of the acoustic model: hidden states of frames -> normalised frames of D rows.
 
 Each has `forward(hidden, mask, time) -> frames` and `errors(hidden, mask, frames)`."""
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class RegressionDecoder(nn.Module):
-    """One pass; L1. Sharp enough where a voice says the same thing the same way."""
+    """One pass, L1 loss. Sharp enough for very regular voices."""
 
     def __init__(self, config: AcousticConfig, rows: int) -> None:
         super().__init__()
@@ -26,11 +26,11 @@ class RegressionDecoder(nn.Module):
         self.out = nn.Linear(config.channels, rows)
 
     def forward(self, hidden_BTC: Tensor, mask_BT1: Tensor, time_T: Tensor | None = None) -> Tensor:
-        """(B, T, C), mask (B, T, 1) -> (B, T, D); the same at any time."""
+        """(B, T, C), mask (B, T, 1) -> (B, T, D); `time_T` is unused."""
         return self.out(self.stack(hidden_BTC, mask_BT1))
 
     def errors(self, hidden_BTC: Tensor, mask_BT1: Tensor, frames_BTD: Tensor) -> Tensor:
-        """Absolute errors (B, T, D), zero where no frame is real."""
+        """Absolute errors (B, T, D), zero at padding."""
         return (self(hidden_BTC, mask_BT1).float() - frames_BTD).abs() * mask_BT1
 
 

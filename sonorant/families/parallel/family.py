@@ -90,7 +90,7 @@ class Vocoder(ModelKind):
 
 
 class Parallel(Family):
-    """All frames of a sentence at once, in a length that is known beforehand."""
+    """All frames of a sentence at once, in a length known beforehand."""
 
     name = "parallel"
     predictor, waveform = Acoustic(), Vocoder()
@@ -99,9 +99,7 @@ class Parallel(Family):
 
     def check_pair(self, predictor: Any, waveform: Any) -> None:
         if waveform.kind == "source_filter" and not predictor.prosody:
-            raise SonorantError(
-                "vocoder.kind source_filter needs the pitch, which the acoustic model tells with acoustic.prosody true"
-            )
+            raise SonorantError("vocoder.kind source_filter needs the pitch: set acoustic.prosody to true")
 
     def loaders(self) -> Mapping[str, Callable[[Bundle, LoadOptions], Any]]:
         from sonorant.families.parallel.runtimes import LOADERS

@@ -26,7 +26,7 @@ from sonorant.speech.decoding import DecodingConfig, DecodingDescription
 
 @dataclass(frozen=True)
 class ParallelModels:
-    """An acoustic model and a vocoder; see `sonorant.export.bundling.Models`."""
+    """An acoustic model and a vocoder; implements `sonorant.export.bundling.Models`."""
 
     predictor: AcousticModel
     waveform: Vocoder
@@ -35,15 +35,15 @@ class ParallelModels:
 
     @classmethod
     def load(cls, predictor: Path, waveform: Path) -> ParallelModels:
-        """Read the trained folders. Raises SonorantError if one holds no such model."""
+        """Read the trained folders. Raises SonorantError if a folder holds another kind of model."""
         (acoustic, described), (vocoder, waveform_described) = load_acoustic(predictor), load_vocoder(waveform)
         return cls(acoustic, vocoder, described, waveform_described)
 
     def check_pair(self, waveform: Path) -> None:
-        """Any vocoder of the same mel will do, unless it needs the pitch that an acoustic model does not tell."""
+        """Raises SonorantError for a vocoder that needs pitch, with an acoustic model without it."""
         if isinstance(self.waveform, SourceFilter) and not self.predictor.config.prosody:
             raise SonorantError(
-                f"{waveform}: a vocoder of kind source_filter needs the pitch, which this acoustic model leaves out; "
+                f"{waveform}: a vocoder of kind source_filter needs the pitch, which this acoustic model lacks; "
                 "set acoustic.prosody to true and train it again"
             )
 
@@ -54,21 +54,21 @@ class ParallelModels:
 
     @property
     def vocoder_rows(self) -> int:
-        """Rows of the vocoder's frames: those of the decoder, and where it tells pitch those of the source."""
+        """Rows of the vocoder's frames: the decoder's and, with pitch, the source's."""
         pitch = self.predictor.config.prosody
         return int(self.described["audio"]["n_mels"]) + (ROWS + SOURCE_ROWS) * pitch
 
     @property
     def receptive_field(self) -> ReceptiveField:
-        """How far decoder and vocoder see, in mel frames."""
+        """In mel frames."""
         return ReceptiveField(decoder=self.predictor.receptive_field, vocoder=self.waveform.receptive_field)
 
     def write_prompt(self, path: Path, config: ExportConfig) -> bool:
-        """False: it takes no prompts."""
+        """False: the family takes no prompts."""
         return False
 
     def graph_inputs(self, files: dict[str, Path], batches: Sequence[Arrays]) -> dict[str, list[Arrays]]:
-        """As `Models.graph_inputs`, by the graphs under ONNX Runtime."""
+        """As `Models.graph_inputs`, computed under ONNX Runtime."""
         runtime = OnnxRuntime(files, threads=1)
         encoded: list[Arrays] = [dict(runtime.encoder_inputs(**batch)) for batch in batches]
         inputs: dict[str, list[Arrays]] = {"encoder": encoded, "decoder": [], "vocoder": []}
@@ -83,7 +83,7 @@ class ParallelModels:
         return inputs
 
     def decoding(self, defaults: DecodingConfig | None) -> DecodingDescription | None:
-        """None: it computes all at once."""
+        """None: not autoregressive."""
         return None
 
 
@@ -110,7 +110,7 @@ class _Vocoding(Traced):
 
 
 def export_encoder(model: AcousticModel, path: Path, config: ExportConfig) -> None:
-    """Write the graph of `AcousticModel.encode_speech`, of any size. Raises SonorantError if it is not valid ONNX."""
+    """Write the graph of `AcousticModel.encode_speech`, any size. Raises SonorantError if it is invalid ONNX."""
     example = {
         "tokens": torch.ones(2, 7, 3, dtype=torch.int64),
         "lengths": torch.tensor([7, 5]),
@@ -132,7 +132,7 @@ def export_encoder(model: AcousticModel, path: Path, config: ExportConfig) -> No
 
 
 def export_decoder(model: AcousticModel, path: Path, config: ExportConfig) -> None:
-    """Write the graph of `AcousticModel.decode`, of any size. Raises SonorantError if it is not valid ONNX."""
+    """Write the graph of `AcousticModel.decode`, any size. Raises SonorantError if it is invalid ONNX."""
     example = {
         "states": torch.zeros(2, 7, model.config.channels + PROSODY * model.config.prosody),
         "ends": torch.arange(1, 8).repeat(2, 1),
@@ -144,7 +144,7 @@ def export_decoder(model: AcousticModel, path: Path, config: ExportConfig) -> No
 
 def export_vocoder(model: Vocoder, rows: int, path: Path, config: ExportConfig) -> None:
     """Write the graph frames (batch, rows, frames) float32, lengths (batch,) int64 -> samples (batch, frames * hop)
-    float32, of any batch and length. Raises SonorantError if it is not valid ONNX."""
+    float32, any size. Raises SonorantError if it is invalid ONNX."""
     example = {"mel": torch.zeros(2, rows, 9), "lengths": torch.tensor([9, 8])}
     inputs = {"mel": {0: "batch", 2: "frames"}, "lengths": {0: "batch"}}
     write_graph(_Vocoding(model), example, inputs, ("samples",), path, config)

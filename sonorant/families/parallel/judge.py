@@ -1,4 +1,4 @@
-"""How well an acoustic model does on utterances, for quantisation."""
+"""Losses of an acoustic model on utterances, for quantisation."""
 
 import numpy as np
 import torch
@@ -13,14 +13,14 @@ from sonorant.layers.alignment import align
 from sonorant.training.recipe import weighted
 
 SEED = 1
-"""Of what a flow decoder's loss draws: the same model gives the same figures."""
+"""Seed of a flow decoder's loss, so that figures are reproducible."""
 
 
 class AcousticJudge:
-    """Judges acoustic models on whole utterances; see `sonorant.export.quantization.utterance_losses.Judge`."""
+    """Judges acoustic models on whole utterances; implements `sonorant.export.quantization.utterance_losses.Judge`."""
 
     def __init__(self, recipe: AcousticRecipe, model: AcousticModel, items: NDArray[np.int64]) -> None:
-        """`model`: the float model, whose alignment gives the durations that every model is judged with."""
+        """`model`: the float model, whose alignment sets the durations for all models."""
         recipe.diagonal_steps = 0
         self.recipe = recipe
         self.batches = list(alone(recipe, items))
@@ -28,7 +28,7 @@ class AcousticJudge:
             self.ends = [self._ends(model, batch) for _, batch in self.batches]
 
     def run(self, model: nn.Module) -> None:
-        """Send the utterances' texts through the model, as speaking does."""
+        """Synthesise the utterances' texts."""
         for _, batch in self.batches:
             model.synthesize(batch["tokens"], batch["token_lengths"], batch["speaker"], torch.ones(1))  # type: ignore[operator]
 

@@ -1,4 +1,4 @@
-"""What a text marks within a phrase, done to what the encoder tells of each token: its length and its pitch."""
+"""Apply pauses, rate and pitch from the text's markup to the encoder's durations and pitch."""
 
 from collections.abc import Iterable, Iterator
 
@@ -9,14 +9,14 @@ from sonorant.audio.pitch import PITCH_STD
 from sonorant.speech.speaking import Marking
 
 _PITCH = -2
-"""Where a token's pitch stands in the encoder's states: before its energy, which is last."""
+"""Index of a token's pitch in the encoder's states; energy is last."""
 FADE_SECONDS = 0.03
-"""In which a marked pause falls silent, and in which the speech after it comes back."""
+"""Fade into and out of a marked pause."""
 
 
 def marked_states(states_BNP: Floats, ends_BN: Ints, marking: Marking, frames_per_second: float) -> tuple[Floats, Ints]:
-    """Output of `encode` for one phrase, B = 1, with its marks: tokens longer or shorter by their rate, or as long as a
-    marked pause, a frame at least; the pitch of tokens higher or lower."""
+    """Encoder output of one phrase (B = 1) with its marks: durations divided by the rate or set to the pause's, at
+    least one frame; pitch shifted."""
     durations_N = np.diff(ends_BN[0], prepend=0) / marking.rate_N.astype(np.float64)
     held_N = np.isfinite(marking.seconds_N)
     durations_N[held_N] = marking.seconds_N[held_N] * frames_per_second
@@ -29,8 +29,8 @@ def marked_states(states_BNP: Floats, ends_BN: Ints, marking: Marking, frames_pe
 
 
 def silenced(parts: Iterable[Floats], ends_BN: Ints, marking: Marking, hop: int, rate: int) -> Iterator[Floats]:
-    """The samples of a phrase, in parts (S,), silent in its marked pauses: a token that is held says more than nothing
-    where the voice learned the noise of a room."""
+    """Samples of a phrase, in parts (S,), muted in marked pauses: a lengthened token is not silent if the voice learned
+    room noise."""
     fade = round(FADE_SECONDS * rate)
     held_N = np.flatnonzero(np.isfinite(marking.seconds_N))
     first_K = np.concatenate([[0], ends_BN[0]])[held_N] * hop

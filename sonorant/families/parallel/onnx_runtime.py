@@ -1,4 +1,4 @@
-"""The graphs of the family parallel under ONNX Runtime, on the CPU or a GPU."""
+"""The family parallel under ONNX Runtime, on the CPU or a GPU."""
 
 from pathlib import Path
 
@@ -9,12 +9,12 @@ from sonorant.speech.onnx_sessions import CPU, ON_CUDA, Providers, check_cuda, o
 
 
 class OnnxRuntime(GraphRuntime):
-    """One session a graph. Any number of threads may use it."""
+    """One session a graph. Thread-safe."""
 
     providers: Providers = (CPU,)
 
     def __init__(self, graphs: dict[str, Path], *, threads: int | None = None) -> None:
-        """Load the graphs' files. `threads`: inside an operator, None = one a physical core."""
+        """`threads`: inside an operator, None = one a physical core."""
         self.sessions = {graph: open_session(graphs[graph], threads, self.providers) for graph in OUTPUTS}
         self.prosody = any(given.name == "pitch" for given in self.sessions["encoder"].get_inputs())
 
@@ -24,17 +24,17 @@ class OnnxRuntime(GraphRuntime):
 
 
 class OnnxCudaRuntime(OnnxRuntime):
-    """The same on an NVIDIA GPU; what it cannot compute there runs on the CPU."""
+    """The same on an NVIDIA GPU; operators without a GPU kernel run on the CPU."""
 
     providers = ON_CUDA
 
     def __init__(self, graphs: dict[str, Path], *, threads: int | None = None) -> None:
-        """As `OnnxRuntime`. Raises SonorantError if the installed package has no CUDA, or CUDA does not start."""
+        """Raises SonorantError if the installed package has no CUDA, or CUDA does not start."""
         check_cuda()
         super().__init__(graphs, threads=threads)
 
     def run(self, graph: str, inputs: Arrays) -> Arrays:
-        """The outputs stay on the GPU until all are there, and are then copied once."""
+        """Outputs stay on the GPU until all are computed, and are copied once."""
         binding = self.sessions[graph].io_binding()
         for name, value in inputs.items():
             binding.bind_cpu_input(name, np.ascontiguousarray(value))

@@ -1,5 +1,5 @@
-"""The parity checks of the family parallel: three graphs, each given torch's output of the one before. ONNX's reference
-evaluator computes formats that no runtime here has kernels for, slowly, in the file's own types."""
+"""Parity checks of the family parallel: three graphs, each given torch's output of the one before. ONNX's reference
+evaluator computes formats without kernels here, slowly, in the file's own types."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -32,24 +32,23 @@ class ReferenceRuntime(GraphRuntime):
 
 
 SHORT = 3
-"""Cases that ONNX' reference evaluator computes: the shortest."""
+"""Number of the shortest cases, for the reference evaluator."""
 NO_KERNEL = re.compile(r"NOT_IMPLEMENTED.*?implementation for (\w+)")
-"""How ONNX Runtime says that it lacks an operator in some type."""
+"""ONNX Runtime's message for an operator without a kernel for a type."""
 
 
 class ParallelCandidate(Candidate):
-    """Encoder, decoder and vocoder of one variant under one runtime."""
+    """One variant under one runtime: encoder, decoder and vocoder."""
 
     def computing(self) -> dict[str, Callable[[], Any]]:
         """Values, distance from float, fp16 as written, padding, parts."""
-        # ONNX Runtime's CPU kernels of fp16 are those of fp32 between casts, many of which it removes: so once more as
-        # the file says.
+        # On CPUs ONNX Runtime computes fp16 in fp32 and drops many casts: so check the types of the file, too.
         written = {"written": self._written} if self.variant == "fp16" and self.row.on_cpu_kernels else {}
         from_float = {"float": self._from_float} if self.variant == "int8" else {}
         return {"graphs": self._values, **from_float, **written, "padding": self._padding, "parts": self._parts}
 
     def refused(self, why: str) -> Exception:
-        """As of any candidate; a variant that lacks kernels alone is computed by ONNX' reference evaluator."""
+        """As of any candidate; a variant without kernels is computed by ONNX's reference evaluator."""
         lacking = NO_KERNEL.search(why)
         if lacking and self.variant in ("fp16", "bf16"):
             return NotRun(
@@ -71,19 +70,19 @@ class ParallelCandidate(Candidate):
         return check_chunks(self.loaded, longest, self.bundle.description.receptive_field, self.audio, self.tolerance())
 
     def _written(self) -> dict[str, Any]:
-        """The graphs under ONNX' reference evaluator, in the very types of their files."""
+        """The graphs under ONNX's reference evaluator, in the types of their files."""
         runtime = ReferenceRuntime({graph: self.file(graph) for graph in self.bundle.graphs})
         short = sorted(self.expected.cases, key=lambda case: len(case.time) * case.batch)[:SHORT]
         expected = Expected(self.expected.runtime, short, self.expected.name)
         return without_cases(check_values(runtime, expected, self.audio, self.tolerance()))
 
     def _by_reference(self) -> str:
-        """What ONNX' reference evaluator says of a variant that nothing here runs, as part of a sentence."""
+        """The reference evaluator's result for a variant that nothing here runs, as part of a sentence."""
         try:
             graphs = self._written()
         except Fault as fault:
             return f"by onnx's reference evaluator on {SHORT} short cases it is wrong: {fault}"
-        except Exception as error:  # of any class, as the operators' code raises it
+        except Exception as error:  # operators raise any class
             return f"onnx's reference evaluator does not run it either: {type(error).__name__}: {one_line(error)}"
         figures = ", ".join(f"{graph} {found['max_abs_diff']:.2g}" for graph, found in graphs.items())
         return (
@@ -93,7 +92,7 @@ class ParallelCandidate(Candidate):
 
 
 def expect_parallel(bundle: Bundle, trained: Trained, utterances: Sequence[NDArray[np.integer]], name: str) -> Expected:
-    """What the trained models compute of utterances (N, 3) each, alone and together, at several speeds."""
+    """The trained models' results for utterances (N, 3), alone and together, at several speeds."""
     runtime: Any = load_runtime("torch", bundle, LoadOptions(trained=trained))
     inputs = batches(utterances, len(bundle.description.speakers))
     return Expected(runtime, [follow(runtime, one, bundle.description) for one in inputs], name)

@@ -1,4 +1,4 @@
-"""The parity checks that compute: values, padding, chunks of a loaded runtime against what is expected."""
+"""Parity checks of a runtime: values, padding and chunks."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,15 +17,15 @@ from sonorant.speech.chunks import compute_chunks, decode_chunks
 from sonorant.speech.runtimes import Runtime
 
 NUDGE = 1.003
-"""Factor on the speed of a second comparison: moves every sum of durations."""
+"""Speed factor of a second comparison, which moves every sum of durations."""
 PARTS = (23, 40)
-"""Frames of the first part and of those after it, where the whole is compared with its parts."""
+"""Frames of the first part and of later ones in `check_chunks`."""
 ROUNDED = 1.0
-"""Frames by which a token's end may move by padding: where a sum of durations lies on the border between two."""
+"""Frames by which padding may move a token's end, if a sum of durations lies between two frames."""
 
 
 def follow(runtime: Runtime, inputs: Arrays, description: VoiceDescription) -> Case:
-    """What a runtime makes of the encoder's inputs."""
+    """A runtime's results for the encoder's inputs."""
     states, ends = runtime.encode(**inputs)
     lengths = ends[:, -1]
     mel = runtime.decode(states, ends, np.arange(lengths.max()))
@@ -65,7 +65,7 @@ def _encoder_values(
     runtime: Runtime, expected: Expected, case: Case, audio: MelConfig, tolerance: Tolerance
 ) -> dict[str, Any]:
     """Durations are rounded to frames, so two right sums near a half may differ by one. A case that differs is compared
-    again at a slightly different speed: a tie does not survive that, a fault does."""
+    again at a slightly different speed: a tie disappears, a fault stays."""
     try:
         return _compare_encoder(runtime, case, audio, tolerance, expected.name) | {"compared_again": False}
     except Fault:
@@ -79,7 +79,7 @@ def _compare_encoder(runtime: Runtime, case: Case, audio: MelConfig, tolerance: 
     states, ends = runtime.encode(**case.inputs)
     where = where_of("encoder", "states", case.tokens, case.batch)
     check_comparable(states, case.states, where)
-    # What stands in padding is nobody's: in int8 it errs by several times as much.
+    # Padding is undefined: in int8 its error is several times as large.
     real_BN1 = (np.arange(case.tokens) < case.inputs["lengths"][:, None])[:, :, None]
     found = compare(where, "states", states * real_BN1, case.states * real_BN1, audio, tolerance, name)
     off = check_ends(ends, case.ends, tolerance, where_of("encoder", "ends", case.tokens, case.batch), name)
@@ -116,7 +116,7 @@ def check_padding(runtime: Runtime, cases: Sequence[Case], audio: MelConfig, tol
 def check_chunks(
     runtime: Runtime, case: Case, receptive_field: ReceptiveField, audio: MelConfig, tolerance: Tolerance
 ) -> dict[str, Any]:
-    """The largest difference `{max_abs_diff, tolerance, parts}` between the whole and its parts, each computed with its
+    """The largest difference `{max_abs_diff, tolerance, parts}` between the whole and its parts, each with its
     receptive field. Raises Fault as `check_values`."""
     decoded = list(decode_chunks(runtime, case.states, case.ends, receptive_field.decoder, PARTS))
     spoken = list(compute_chunks(runtime.vocode, [case.frames], case.lengths, receptive_field.vocoder, PARTS))
@@ -132,7 +132,7 @@ def check_chunks(
 
 
 def where_of(graph: str, output: str, length: int, batch: int) -> str:
-    """How a fault begins."""
+    """Beginning of a fault's message."""
     return f"graph {graph}, output {output}, length {length}, batch {batch}"
 
 
@@ -144,7 +144,7 @@ def row_of(length: int, batch: int, found: Difference) -> dict[str, Any]:
 
 
 def summary_of(cases: list[dict[str, Any]], tolerance: Tolerance) -> dict[str, Any]:
-    """The worst of a graph's cases, and all of them."""
+    """A graph's worst case, and all cases."""
     worst = max(cases, key=lambda case: case["max_abs_diff"])
     measures = [name for name in ("relative_error", "log_mel_db", "frames_off") if name in worst]
     correlations = [case["correlation"] for case in cases if "correlation" in case]
@@ -159,7 +159,7 @@ def summary_of(cases: list[dict[str, Any]], tolerance: Tolerance) -> dict[str, A
 
 
 def without_cases(graphs: dict[str, Any]) -> dict[str, Any]:
-    """What `check_values` found, but for the single cases."""
+    """The result of `check_values` without single cases."""
     return {
         graph: {key: value for key, value in found.items() if key != "cases"} if isinstance(found, dict) else found
         for graph, found in graphs.items()

@@ -1,5 +1,5 @@
-"""How long, how high and how loud each token is spoken, as a network predicts it and as a recording has it (Łańcucki
-2021, "FastPitch", section 2). Shapes: B items, N tokens, T frames, C channels."""
+"""Length, pitch and energy of each token, predicted and measured (Łańcucki 2021, "FastPitch", section 2). Shapes: B
+items, N tokens, T frames, C channels."""
 
 import math
 from functools import partial
@@ -13,28 +13,27 @@ from sonorant.layers.flow import FlowMatching
 PROSODY = 2
 """Pitch and energy."""
 TYPICAL = 1.5
-"""Log frames of a token, about which predictors begin."""
+"""Initial log frames of a token."""
 SPREAD = 0.6
-"""How far they are spread about it."""
+"""Standard deviation about it."""
 NEAR_TOKENS = 16.0
-"""Tokens from the beginning and the end of an utterance that count for its melody."""
+"""Tokens from an utterance's beginning and end that the melody may depend on."""
 
 
 def nepers(decibels: Tensor) -> Tensor:
-    """Decibels as natural log of an amplitude, in which a log-mel is."""
+    """Decibels -> natural log of an amplitude, the unit of a log-mel."""
     return decibels * (math.log(10) / 20)
 
 
 def length_errors(log_BN: Tensor, frames_BN: Tensor) -> Tensor:
-    """Poisson deviance of log frames: unlike a squared error of the logarithm its mean is right, so speech is not
-    shortened. Eighths, to be of the size of the other errors."""
+    """Poisson deviance of log frames, in eighths, to be as large as the other errors. Unlike a squared error of the
+    logarithm its mean is right, so that speech is not shortened."""
     wanted_BN = frames_BN.clamp(min=1)
     return (log_BN.exp() - wanted_BN + wanted_BN * (wanted_BN.log() - log_BN)) / 8.0
 
 
 class DurationPredictor(nn.Module):
-    """Log of each token's length in frames: of models without prosody. It trains the states it is given in frozen steps
-    alone."""
+    """Log frames of each token, for models without prosody."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -42,19 +41,19 @@ class DurationPredictor(nn.Module):
         self.out = nn.Linear(width, 1)
 
     def forward(self, states_BNC: Tensor, mask_BN1: Tensor, lengths_B: Tensor) -> Tensor:
-        """(B, N, C), mask (B, N, 1) -> (B, N, 1) log frames; lengths are left aside."""
+        """(B, N, C), mask (B, N, 1) -> (B, N, 1) log frames; lengths are unused."""
         return self.out(self.stack(states_BNC, mask_BN1)) + TYPICAL
 
     def errors(
         self, states_BNC: Tensor, mask_BN1: Tensor, lengths_B: Tensor, frames_BN: Tensor, prosody_BN2: Tensor | None
     ) -> Tensor:
-        """What is wrong with each token (B, N, 1) against its frames (B, N) int64, zero where none is real."""
+        """Log-duration error per token (B, N, 1) against its frames (B, N) int64; zero at padding."""
         log_BN1 = self(states_BNC, mask_BN1, lengths_B).float()
         return length_errors(log_BN1, frames_BN[..., None]) * mask_BN1
 
 
 class _Place(nn.Module):
-    """Encoder states, some left out, and where in the utterance each stands."""
+    """Encoder states after dropout, with their place in the utterance."""
 
     def __init__(self, width: int, dropout: float) -> None:
         super().__init__()
@@ -71,8 +70,7 @@ class _Place(nn.Module):
 
 
 class ProsodyPredictor(_Place):
-    """Length, pitch and energy of each token, the mean of all ways to say it, from encoder states that it does not
-    train."""
+    """The mean of length, pitch and energy of each token."""
 
     def __init__(self, width: int, dropout: float) -> None:
         super().__init__(width, dropout)
@@ -87,8 +85,7 @@ class ProsodyPredictor(_Place):
     def errors(
         self, states_BNC: Tensor, mask_BN1: Tensor, lengths_B: Tensor, frames_BN: Tensor, prosody_BN2: Tensor | None
     ) -> Tensor:
-        """What is wrong with each token (B, N, 3) against its frames (B, N) int64, pitch and energy (B, N, 2), zero
-        where none is real."""
+        """Errors per token (B, N, 3) against its frames (B, N) int64, pitch and energy (B, N, 2); zero at padding."""
         assert prosody_BN2 is not None
         told_BN3 = self(states_BNC, mask_BN1, lengths_B).float()
         length_BN1 = length_errors(told_BN3[..., :1], frames_BN[..., None])
@@ -96,8 +93,8 @@ class ProsodyPredictor(_Place):
 
 
 class ProsodyFlow(_Place):
-    """The same, but one of the ways to say it, with a person's variance (Mehta et al. 2024, "Should you use a
-    probabilistic duration model in TTS? Probably!", 2.3, which draws lengths alone)."""
+    """A sample of length, pitch and energy with a speaker's variance (Mehta et al. 2024, "Should you use a
+    probabilistic duration model in TTS? Probably!", 2.3, for durations)."""
 
     def __init__(self, width: int, dropout: float, steps: int, temperature: float) -> None:
         super().__init__(width, dropout)
@@ -117,7 +114,7 @@ class ProsodyFlow(_Place):
         log_BN1 = (frames_BN[..., None].clamp(min=1).log() - TYPICAL) / SPREAD
         wanted_BN3 = torch.cat([log_BN1, prosody_BN2], dim=2)
         errors_BN3 = self.flow.errors(self.placed(states_BNC, mask_BN1, lengths_B), mask_BN1, wanted_BN3)
-        return torch.cat([errors_BN3[..., :1] / 4.0, errors_BN3[..., 1:]], dim=2)  # of the size of `length_errors`
+        return torch.cat([errors_BN3[..., :1] / 4.0, errors_BN3[..., 1:]], dim=2)  # as large as `length_errors`
 
 
 def _stack(width: int, dropout: float) -> ConvNeXtStack:
@@ -125,8 +122,8 @@ def _stack(width: int, dropout: float) -> ConvNeXtStack:
 
 
 def token_means(frames_BTK: Tensor, durations_BN: Tensor) -> Tensor:
-    """Means of K figures over each token's frames: (B, T, K) float, durations (B, N) int64 -> (B, N, K); 0 where a
-    token has none."""
+    """Means of K figures over each token's frames: (B, T, K) float, durations (B, N) int64 -> (B, N, K); 0 for a token
+    without frames."""
     sums_BTK = nn.functional.pad(frames_BTK.double().cumsum(1), (0, 0, 1, 0))
     ends_BN = durations_BN.cumsum(1)
     width = sums_BTK.shape[2]

@@ -1,5 +1,5 @@
-"""How each runtime is loaded with a bundle of the family parallel. Every loader imports its runtime when it is called,
-so that speaking needs nothing that other runtimes need."""
+"""Loaders of the family parallel, one a runtime. Each imports its runtime when called, so that speaking needs no other
+runtime's packages."""
 
 from collections.abc import Callable
 from functools import partial
@@ -10,7 +10,6 @@ from sonorant.speech.runtimes import LoadOptions, Runtime
 
 
 def load_onnxruntime(bundle: Bundle, options: LoadOptions, device: str = "cpu") -> Runtime:
-    """The graphs under ONNX Runtime."""
     from sonorant.families.parallel.onnx_runtime import OnnxCudaRuntime, OnnxRuntime
 
     graphs = {graph: bundle.graph_file(graph, options.variant) for graph in bundle.graphs}
@@ -18,7 +17,7 @@ def load_onnxruntime(bundle: Bundle, options: LoadOptions, device: str = "cpu") 
 
 
 def load_torch(bundle: Bundle, options: LoadOptions, device: str = "cpu") -> Runtime:
-    """The trained models, operator by operator."""
+    """The trained models, eager."""
     from sonorant.families.parallel import torch_runtime
 
     return torch_runtime.load_torch(_trained(options), options.variant, device, options.threads)
@@ -32,14 +31,14 @@ def load_compiled(bundle: Bundle, options: LoadOptions, device: str = "cpu") -> 
 
 
 def load_recorded(bundle: Bundle, options: LoadOptions) -> Runtime:
-    """The trained models, recorded as CUDA graphs for each of a few shapes."""
+    """The trained models, as CUDA graphs for each of a few shapes."""
     from sonorant.families.parallel import torch_runtime
 
     return torch_runtime.load_recorded(_trained(options), bundle.description, options)
 
 
 def _trained(options: LoadOptions) -> tuple[Path, Path]:
-    assert options.trained is not None  # or `load_runtime` had refused
+    assert options.trained is not None  # checked by `load_runtime`
     return options.trained
 
 

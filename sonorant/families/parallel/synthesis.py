@@ -1,4 +1,4 @@
-"""Speech of the family parallel: all frames of a sentence are known at once, then decoded and vocoded."""
+"""Speech of the family parallel: encode a whole sentence, then decode and vocode it in parts."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Iterator, Mapping
@@ -21,27 +21,27 @@ from sonorant.speech.word_times import Timekeeper
 
 Arrays = Mapping[str, NDArray[Any]]
 OUTPUTS = {"encoder": ["states", "ends"], "decoder": ["mel"], "vocoder": ["samples"]}
-"""Names of each graph's outputs, in order."""
+"""Outputs of each graph, in order."""
 FIRST_FRAMES = (32, 96, 256)
-"""Mel frames of the first parts: speech begins soon, and each part is heard for longer than the next takes."""
+"""Mel frames of the first parts: speech begins soon, and each part plays for longer than the next takes."""
 BATCH_FRAMES = 8192
-"""Mel frames that `synthesize` computes at once, all rows together."""
+"""Mel frames computed at a time in `synthesize`, all rows together."""
 
 
 @dataclass(frozen=True)
 class ParallelSpeaking:
-    """All frames of an utterance are known at once: encoder, decoder, vocoder."""
+    """All frames of an utterance at once: encoder, decoder, vocoder."""
 
     runtime: Runtime
     description: VoiceDescription
 
     @property
     def marks(self) -> frozenset[str]:
-        """What it can do token by token within a phrase."""
+        """Markup that it can apply to single tokens."""
         return frozenset(("pause", "rate", "pitch") if takes_prosody(self.description) else ("pause", "rate"))
 
     def check(self, request: SpeechRequest) -> None:
-        """Reject pitch and energy if the encoder does not take them, and settings of decoding."""
+        """Reject decoding settings, and pitch and energy if the encoder does not take them."""
         if (request.pitch or request.energy) and not takes_prosody(self.description):
             raise SonorantError(
                 "this voice predicts no pitch and energy that could be changed: leave them out, or train the acoustic "
@@ -100,7 +100,7 @@ class ParallelSpeaking:
 
 
 def speak(runtime: Runtime, states: Floats, ends: Ints, description: VoiceDescription, limit: int) -> Floats:
-    """Output of `encode` -> samples (B, T * hop), computing about `limit` frames, all rows together, at once."""
+    """Output of `encode` -> samples (B, T * hop), computing about `limit` frames at a time, all rows together."""
     sees, sizes = description.receptive_field, [max(1, limit // len(ends))]
     frames = vocoder_frames(decode_chunks(runtime, states, ends, sees.decoder, sizes), description)
     return np.concatenate(list(compute_chunks(runtime.vocode, frames, ends[:, -1], sees.vocoder, sizes)), axis=1)
@@ -112,12 +112,12 @@ def takes_prosody(description: VoiceDescription) -> bool:
 
 
 def vocoder_frames(parts: Iterable[Floats], description: VoiceDescription) -> Iterator[Floats]:
-    """Frames as the decoder gives them, in parts from first to last -> as the vocoder's graph takes them."""
+    """The decoder's frames, in consecutive parts -> the vocoder's frames."""
     return with_source(parts, description.audio.sample_rate, description.audio.hop, vocoder_rows(description))
 
 
 def vocoder_rows(description: VoiceDescription) -> int:
-    """Rows of a frame as the vocoder's graph takes it."""
+    """Rows of a frame of the vocoder's graph."""
     rows = description.graphs["vocoder"].inputs[0].shape[1]
     assert isinstance(rows, int)
     return rows
@@ -131,7 +131,7 @@ class GraphRuntime(ABC):
 
     @abstractmethod
     def run(self, graph: str, inputs: Arrays) -> Arrays:
-        """Outputs of a graph by name. `inputs` come in the order of the graph's inputs."""
+        """Outputs of a graph by name. `inputs` are in the graph's order."""
 
     def encode(self, *given: Any, **named: Any) -> tuple[Floats, Ints]:
         found = self.run("encoder", self.encoder_inputs(*given, **named))
@@ -146,7 +146,7 @@ class GraphRuntime(ABC):
         pitch: Floats | None = None,
         energy: Floats | None = None,
     ) -> Arrays:
-        """Those that the graph takes, in its order."""
+        """The graph's inputs, in its order."""
         inputs: Arrays = {"tokens": tokens, "lengths": lengths, "speaker": speaker, "speed": speed}
         if not self.prosody:
             return inputs

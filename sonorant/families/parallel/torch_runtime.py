@@ -1,4 +1,4 @@
-"""The trained models of the family parallel under torch: as they are, compiled, or recorded as CUDA graphs."""
+"""The family parallel under torch: eager, compiled, or as CUDA graphs."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,12 +16,12 @@ from sonorant.speech.torch_graphs import HALVES, Compiler, CudaGraphs, Function,
 
 
 class TorchRuntime(GraphRuntime):
-    """One function of tensors a graph. Any number of threads may use it."""
+    """One function of tensors a graph. Thread-safe."""
 
-    prosody = True  # which models without it leave aside
+    prosody = True  # ignored by models without it
 
     def __init__(self, functions: dict[str, Function], device: torch.device) -> None:
-        """`functions`: by graph, taking and giving tensors of `device`."""
+        """`functions`: by graph, from and to tensors of `device`."""
         self._functions, self._device = functions, device
 
     @torch.inference_mode()
@@ -32,7 +32,7 @@ class TorchRuntime(GraphRuntime):
 
 
 def load_torch(trained: tuple[Path, Path], variant: str | None, device: str, threads: int | None) -> TorchRuntime:
-    """The models run operator by operator, as `load_functions`. `threads` is set for the whole process."""
+    """Eager models, as `load_functions`. `threads` applies to the whole process."""
     if threads is not None:
         torch.set_num_threads(threads)
     return TorchRuntime(load_functions(trained, variant, torch.device(device)), torch.device(device))
@@ -41,9 +41,9 @@ def load_torch(trained: tuple[Path, Path], variant: str | None, device: str, thr
 def load_functions(trained: tuple[Path, Path], variant: str | None, device: torch.device) -> dict[str, Function]:
     """The three graphs of the trained folders (acoustic model, vocoder) on a device.
 
-    `variant`: fp32 or int8 require folders of that kind, None takes either; fp16 and bf16 halve what works on frames of
-    float models. The encoder stays as it is: it decides how long everything lasts, and takes little time. Raises
-    SonorantError if the device is absent, the folders hold something else, or the variant is impossible here.
+    `variant`: fp32 or int8 require folders of that kind, None takes either; fp16 and bf16 halve decoder and vocoder of
+    float models. The encoder stays in float: it decides all durations and takes little time. Raises SonorantError if
+    the device is missing, the folders hold another kind of model, or the variant is impossible here.
     """
     check_device(device)
     (acoustic, described), (vocoder, vocoder_described) = load_acoustic(trained[0]), load_vocoder(trained[1])
@@ -73,7 +73,7 @@ def load_functions(trained: tuple[Path, Path], variant: str | None, device: torc
 def load_compiled(
     trained: tuple[Path, Path], description: VoiceDescription, options: LoadOptions, device: str
 ) -> Bucketed:
-    """Compiled for each bucket, and recorded on a GPU. Raises SonorantError as `load_functions` and `Compiler`."""
+    """Compiled for each bucket, and on a GPU recorded. Raises SonorantError as `load_functions` and `Compiler`."""
     functions = load_functions(trained, options.variant, torch.device(device))
     compiler = Compiler()
     prepare: Callable[[Function], Function] = compiler
@@ -87,7 +87,7 @@ def load_compiled(
 
 
 def load_recorded(trained: tuple[Path, Path], description: VoiceDescription, options: LoadOptions) -> Bucketed:
-    """Recorded as a CUDA graph for each bucket. Raises SonorantError as `load_functions`."""
+    """A CUDA graph for each bucket. Raises SonorantError as `load_functions`."""
     functions = load_functions(trained, options.variant, torch.device("cuda"))
     graphs = CudaGraphs()
     return _bucketed(functions, graphs, lambda: graphs.prepared, description, options, "cuda")

@@ -1,5 +1,5 @@
 """The vocoder: frames of log-mel and pitch in, samples out, in one pass. ConvNeXt blocks work at frame rate, an inverse
-short-time Fourier transform does the upsampling (Siuzdak 2023, "Vocos").
+short-time Fourier transform upsamples (Siuzdak 2023, "Vocos").
 
 Frames have R rows: M of the log-mel, then those of `sonorant.audio.pitch`: pitch, voicing, phase, number."""
 
@@ -15,12 +15,12 @@ from sonorant.layers.inverse_stft import InverseSTFT
 from sonorant.layers.source import NoiseSpectra, Spectra, pulses
 
 ENTER_KERNEL = 7
-"""Frames that the first convolution sees."""
+"""Kernel of the first convolution, in frames."""
 FILTERS = 4
-"""Filters of a frame that a `SourceFilter` predicts, one for each quarter of its hop, each as much shorter: a burst is
-over sooner than the mel's window."""
+"""Filters of a frame in a `SourceFilter`, one for each quarter of its hop and as much shorter: a burst is shorter than
+the mel's window."""
 LOUDEST = 4.0
-"""Natural log of the most that a filter amplifies: keeps a network gone astray finite."""
+"""Natural log of a filter's largest gain: keeps a diverging network finite."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +28,7 @@ class VocoderConfig:
     """Kind and size of the vocoder."""
 
     kind: Literal["source_filter", "vocos"] = "vocos"
-    """A key of `VOCODERS`. The default is for models of before."""
+    """A key of `VOCODERS`."""
     channels: int
     """Width of the network."""
     expansion: int
@@ -46,10 +46,10 @@ class VocoderConfig:
 
 
 class Vocos(nn.Module):
-    """Log-mel -> magnitude and phase -> samples. What it is told of pitch it leaves aside."""
+    """Log-mel -> magnitude and phase -> samples. Ignores pitch."""
 
     def __init__(self, config: VocoderConfig, *, mels: int, n_fft: int, hop: int, rate: int = 0) -> None:
-        """`rate` is that of the samples in Hz, for other kinds."""
+        """`rate` is unused, for the other kinds."""
         super().__init__()
         self.config = config
         self.mels, self.hop = mels, hop
@@ -61,8 +61,8 @@ class Vocos(nn.Module):
 
     def forward(self, frames_BRT: Tensor, lengths_B: Tensor | None = None) -> Tensor:
         """Frames (B, R or M, T) float32, frames of each row (B,) int64 (None: all) -> samples (B, T * hop) float32 in
-        -1..1. A row is as it would be alone, a part like the same part of the whole with `receptive_field` frames
-        around it."""
+        -1..1. Rows do not depend on each other; a part equals that of the whole with `receptive_field` frames around
+        it."""
         mel_BMT = frames_BRT if frames_BRT.shape[1] == self.mels else frames_BRT[:, : self.mels]
         mask_BT1 = mask_of(mel_BMT, lengths_B)
         if mask_BT1 is not None:
@@ -81,14 +81,11 @@ class Vocos(nn.Module):
 
 
 class SourceFilter(nn.Module):
-    """Pulses at the given pitch, and noise, each through filters that the network predicts, `FILTERS` for every frame.
-    What a network learns slowest, phases that go on from frame to frame, comes from the pitch.
-
-    The filters of the pulses have a phase, those of the noise need none.
-    """
+    """Pulses at the given pitch, and noise, each through `FILTERS` predicted filters a frame. The pitch gives the
+    phase, which a network learns slowest; the filters of the noise need none."""
 
     def __init__(self, config: VocoderConfig, *, mels: int, n_fft: int, hop: int, rate: int) -> None:
-        """`rate`: of the samples, Hz. Raises ValueError where a hop has no `FILTERS` parts of even length."""
+        """`rate`: of the samples, Hz. Raises ValueError if a hop has no `FILTERS` parts of even length."""
         super().__init__()
         if hop % (2 * FILTERS) or n_fft % (4 * FILTERS):
             raise ValueError(f"source_filter: hop and n_fft must be multiples of {2 * FILTERS} and {4 * FILTERS}")
@@ -99,7 +96,7 @@ class SourceFilter(nn.Module):
         self.stack = ConvNeXtStack(config.channels, config.expansion, config.kernel, config.blocks)
         length, shift = n_fft // FILTERS, hop // FILTERS
         self.out = nn.Linear(config.channels, FILTERS * 3 * (length // 2 + 1))
-        with torch.no_grad():  # begin quietly, the noise more so, and with smooth filters
+        with torch.no_grad():  # begin with quiet, smooth filters, the noise quieter
             self.out.weight.mul_(0.3)
             for filter_ in self.out.bias.chunk(FILTERS):
                 for part, start in zip(filter_.chunk(3), (-4.0, -5.0, 0.0), strict=True):
@@ -109,7 +106,7 @@ class SourceFilter(nn.Module):
         self.inverse = InverseSTFT(length, shift, self.spectra.tables)
 
     def forward(self, frames_BRT: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-        """As `Vocos.forward`, of all R rows. P below are the filters of all frames, T * `FILTERS`."""
+        """As `Vocos.forward`, of all R rows. P: filters of all frames, T * `FILTERS`."""
         mask_BT1 = mask_of(frames_BRT, lengths_B)
         known_BDT = frames_BRT[:, : self.mels + ROWS]
         if mask_BT1 is not None:
@@ -131,12 +128,12 @@ class SourceFilter(nn.Module):
             )
 
     def _numbers(self, number_BT: Tensor) -> Tensor:
-        """Frames' numbers -> those of their filters (B, T * `FILTERS`)."""
+        """Frame numbers -> filter numbers (B, T * `FILTERS`)."""
         parts_K = torch.arange(FILTERS, device=number_BT.device, dtype=number_BT.dtype)
         return (number_BT[..., None] * FILTERS + parts_K).flatten(1)
 
     def _pulses(self, frames_BRT: Tensor, mask_BT1: Tensor | None) -> Tensor:
-        """(B, T * hop); silent where a row has ended."""
+        """(B, T * hop); silent past a row's end."""
         pitch_BT, phase_BT = frames_BRT[:, self.mels].float(), frames_BRT[:, -2].float()
         next_BT = torch.cat([pitch_BT[:, 1:], pitch_BT[:, -1:]], dim=1)
         if mask_BT1 is None:
@@ -155,7 +152,7 @@ class SourceFilter(nn.Module):
 
 
 def mask_of(frames_BRT: Tensor, lengths_B: Tensor | None) -> Tensor | None:
-    """(B, T, 1) of ones and zeros; None: all frames are real."""
+    """(B, T, 1) of ones and zeros; None if all frames are real."""
     if lengths_B is None:
         return None
     time_T = torch.arange(frames_BRT.shape[2], device=frames_BRT.device)
@@ -163,5 +160,5 @@ def mask_of(frames_BRT: Tensor, lengths_B: Tensor | None) -> Tensor | None:
 
 
 VOCODERS: dict[str, type[Vocos] | type[SourceFilter]] = {"source_filter": SourceFilter, "vocos": Vocos}
-"""By `VocoderConfig.kind`. Another kind is a class that is made and called as these are."""
+"""By `VocoderConfig.kind`."""
 Vocoder = Vocos | SourceFilter

@@ -1,9 +1,7 @@
-"""A voice of the family parallel as one ONNX graph: token ids in, samples out.
+"""A voice of the family parallel as one ONNX graph: token ids in, samples out, one utterance at a time.
 
-Sonorant's own runtimes compute encoder, decoder and vocoder one after the other, so that speech begins before all of it
-is computed. Where a program takes a single graph, these three are joined, with the little that Python does between
-them: which frames there are, and the source that drives a vocoder by pitch (`sonorant.audio.pitch.SourceRows`).
-Shapes: N tokens, T frames, S samples; one utterance at a time.
+Joins encoder, decoder and vocoder with the steps that Sonorant's runtimes compute in Python: frame numbers, and the
+source of a vocoder with pitch (`sonorant.audio.pitch.SourceRows`).
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ time (int64[one, tokens] ends) => (int64[frames] time, int64[one] lengths) {{
     lengths = Reshape (last, shape)
 }}
 """
-"""The numbers of an utterance's frames, and how many there are."""
+"""An utterance's frame numbers, and their count."""
 SOURCE = """
 <ir_version: {ir}, opset_import: ["": {opset}]>
 source (float[one, rows, frames] mel) => (float[one, all, frames] frames) {{
@@ -70,11 +68,11 @@ source (float[one, rows, frames] mel) => (float[one, all, frames] frames) {{
     frames = Concat <axis = 1> (mel, fraction, numbers)
 }}
 """
-"""The decoder's frames with the rows that `SourceRows` appends; pitch is summed in float64, as there."""
+"""Appends `SourceRows` to the decoder's frames; the phase is summed in float64, as there."""
 
 
 def whole_graph(bundle: Bundle, variant: str | None = None) -> ModelProto:
-    """As `Family.whole_graph`. Raises SonorantError as `Bundle.graph_file`."""
+    """As `Family.whole_graph`."""
     description = bundle.description
     encoder, decoder, vocoder = (_prefixed(onnx.load(bundle.graph_file(name, variant)), name) for name in bundle.graphs)
     facts: dict[str, object] = {"ir": encoder.ir_version, "opset": opset_of(encoder)}
@@ -94,19 +92,19 @@ def whole_graph(bundle: Bundle, variant: str | None = None) -> ModelProto:
 
 
 def _prefixed(model: ModelProto, name: str) -> ModelProto:
-    """With the graph's name before every name in it."""
+    """Prefix all names with the graph's name."""
     return compose.add_prefix(model, f"{name}/")
 
 
 def _joined(first: ModelProto, second: ModelProto, links: list[tuple[str, str]], kept: list[str]) -> ModelProto:
-    """Both, where outputs of the first are inputs of the second; `kept`: outputs of the first that are needed later."""
+    """Merge two models; `links`: outputs of the first to inputs of the second; `kept`: outputs of the first needed
+    later."""
     outputs = [*kept, *(each.name for each in second.graph.output)]
     return compose.merge_models(first, second, links, outputs=outputs)
 
 
 def _finished(model: ModelProto) -> ModelProto:
-    """With the names of the inputs and the output that `whole_graph` promises, and one utterance: `lengths` follow from
-    the tokens."""
+    """Rename inputs and output as in `Family.whole_graph`; `lengths` is computed from the tokens."""
     graph = model.graph
     names = {"encoder/tokens": "tokens", "vocoder/samples": "samples"}
     names |= {f"encoder/{name}": name for name in ("speaker", "speed", "pitch", "energy")}
@@ -119,7 +117,7 @@ def _finished(model: ModelProto) -> ModelProto:
         each.name = names.get(each.name, each.name)
     del graph.input[:]
     graph.input.extend(kept)
-    versions = {each.domain: each.version for each in model.opset_import}  # merging lists them once a graph
+    versions = {each.domain: each.version for each in model.opset_import}  # merging repeats them for each graph
     del model.opset_import[:]
     model.opset_import.extend(onnx.helper.make_opsetid(domain, version) for domain, version in versions.items())
     onnx.checker.check_model(model, full_check=True)

@@ -1,1 +1,1 @@
-"""Decoding token by token: sampling, the pointer into the text, when speech ends, and retries. Runs no model."""
+"""Decoding token by token: sampling, the text pointer, end of speech, retries. Runs no model."""

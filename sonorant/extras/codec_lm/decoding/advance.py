@@ -1,11 +1,10 @@
-"""One decoding step, from the model's logits to the next state, by the same code for every runtime.
+"""One decoding step, from logits to the next state: guards, sampling, pointer. Every runtime uses this code.
 
-Guards notice speech that goes wrong, sampling chooses the codes, the pointer advances. Codes are drawn by inverting the
-cumulative distribution with uniform numbers made beforehand on the host: a seed gives the same codes under any runtime,
-and nothing waits for a device's generator.
+Codes are drawn by inverting the cumulative distribution with uniform numbers made beforehand on the host: a seed gives
+the same codes under any runtime, and nothing waits for a device's generator.
 
-Written against the Python array API standard, for numpy and torch alike. Values steer only through `where`: no step on
-a device waits for an earlier one to be read, and a step can be compiled or captured."""
+Uses the Python array API standard, for numpy and torch. Values are used through `where` only, so that a device never
+waits for the host and a step can be compiled or captured."""
 
 import math
 from collections.abc import Sequence
@@ -19,23 +18,19 @@ from sonorant.speech.speaking import FinishReason
 
 
 class Watch(NamedTuple):
-    """What the guards found in a step."""
+    """What the guards found in a step. Fields as in `State`; `finish_reason_B` without budgets."""
 
     silent_B: Array
-    """As in `State`."""
     recent_BRG: Array
-    """As in `State`."""
     repeats_BR: Array
-    """As in `State`."""
     finish_reason_B: Array
-    """As in `State`, without budgets."""
     pushed_B: Array
     """bool: the pointer must move, because the fault has lasted as long as it has stood there."""
 
 
 def watch(state: State, rules: Rules, codes_BG: Array, stays_B: Array, xp: Any) -> Watch:
-    """Examine the step just made: its codes (B, G), and whether the pointer would stay (B,) bool. Silence and
-    repetition while the pointer moves are only noted: skipping phonemes would not end them."""
+    """Check a step's codes (B, G), and whether the pointer would stay (B,) bool. Silence and repetition under a moving
+    pointer are only recorded: skipping phonemes would not end them."""
     all_silent_B = xp.all(codes_BG == rules.silence_BG, axis=-1)
     silent_B = xp.where(all_silent_B, state.silent_B + 1, 0)
     again_BR = xp.all(codes_BG[:, None, :] == state.recent_BRG, axis=-1)
@@ -61,12 +56,12 @@ def watch(state: State, rules: Rules, codes_BG: Array, stays_B: Array, xp: Any) 
 
 
 Key = tuple[int, ...]
-"""What a row's noise follows from: seed, candidate, attempt; not its place in the batch."""
+"""Seed, candidate and attempt of a row's noise, independent of its place in the batch."""
 
 
 def uniform_noise(keys: Sequence[Key], steps: int, numbers: int) -> NDArray[np.float32]:
-    """Uniform numbers in [0, 1), float32 (len(keys), steps, numbers), from a Philox generator a key (Salmon et al.
-    2011). More steps begin with the same numbers."""
+    """Uniform numbers in [0, 1), float32 (len(keys), steps, numbers), one Philox generator a key (Salmon et al. 2011).
+    More steps begin with the same numbers."""
     generators = [np.random.Generator(np.random.Philox(np.random.SeedSequence(key))) for key in keys]
     return np.stack([generator.random((steps, numbers), dtype=np.float32) for generator in generators])
 
@@ -74,9 +69,8 @@ def uniform_noise(keys: Sequence[Key], steps: int, numbers: int) -> NDArray[np.f
 def choose_codes(
     state: State, rules: Rules, logits_BGK: Array, noise_BG: Array, xp: Any, *, sampled: bool, penalised: bool
 ) -> tuple[Array, Array]:
-    """A code of each codebook int64 (B, G), and its log-probability float32 (B, G) before penalty and temperature.
-    Logits are penalised, divided by the temperature, cut to the top k, then to the top p of the rest, as in
-    transformers."""
+    """A code of each codebook int64 (B, G), and its log-probability float32 (B, G) before penalty and temperature. As
+    in transformers: penalty, temperature, top k, then top p of the rest."""
     scores_BGK = penalise(logits_BGK, state, rules, xp) if penalised else logits_BGK
     codes_BG = xp.argmax(scores_BGK, axis=-1)
     if sampled:
@@ -97,16 +91,16 @@ def penalise(logits_BGK: Array, state: State, rules: Rules, xp: Any) -> Array:
 
 
 def draw_codes(scores_BGK: Array, rules: Rules, noise_BG: Array, xp: Any) -> Array:
-    """A code of each codebook int64 (B, G), drawn from the top k and of them the top p, ties included."""
+    """A code of each codebook int64 (B, G) from the nucleus: top k, then top p, ties included."""
     temperature_B11 = xp.where(rules.temperature_B > 0, rules.temperature_B, 1.0)[:, None, None]
     scaled_BGK = scores_BGK / temperature_B11
-    # Only values are sorted; codes keep their order, so that ties break alike in every library.
+    # Sort values only: codes keep their order, so ties break alike in every library.
     sorted_BGK = -xp.sort(-scaled_BGK, axis=-1)
     highest_BG1 = sorted_BGK[:, :, :1]
     weights_BGK = xp.exp(sorted_BGK - highest_BG1)
     top_BGK = xp.arange(scores_BGK.shape[-1], device=scores_BGK.device) < rules.top_k_B[:, None, None]
     sums_BGK = xp.cumulative_sum(xp.where(top_BGK, weights_BGK, 0.0), axis=-1)
-    # A code is in the nucleus if those before it do not fill it yet; the likeliest always is.
+    # The nucleus ends with the code that reaches top p; the likeliest is always in it.
     inside_BGK = top_BGK & (sums_BGK - weights_BGK < rules.top_p_B[:, None, None] * sums_BGK[:, :, -1:])
     lowest_BG1 = xp.min(xp.where(inside_BGK, sorted_BGK, highest_BG1), axis=-1, keepdims=True)
     weights_BGK = xp.where(scaled_BGK >= lowest_BG1, xp.exp(scaled_BGK - highest_BG1), 0.0)
@@ -127,10 +121,10 @@ def choose_advance(
 ) -> tuple[Array, Array, Array]:
     """Phonemes to move (B,), phonemes to move if forced (B,), both int64, and log survival since arrival float32 (B,).
 
-    Logits `advance_BA`: 0 = stay, a = move by a phonemes. To stay is nearly always likeliest: the hazard of leaving
-    rarely reaches one half in any one frame, so a greedy pointer sticks. The median rule leaves, by the likeliest
-    number, once the probability of having stayed so long falls below one half: at the median of the phoneme's duration
-    under the model. Otherwise the class is drawn with the uniform `noise_B`. `sampled`: False skips drawing.
+    Logits `advance_BA`: 0 = stay, a = move by a phonemes. Staying is nearly always likeliest, so a greedy pointer
+    sticks. The median rule leaves once the probability of having stayed so long falls below one half: at the median of
+    the phoneme's duration under the model. Otherwise the class is drawn with the uniform `noise_B`; `sampled=False`
+    skips that.
     """
     highest_B1 = xp.max(advance_BA, axis=-1, keepdims=True)
     weights_BA = xp.exp(advance_BA - highest_B1)
@@ -154,11 +148,10 @@ def advance(
     sampled: bool = True,
     penalised: bool = True,
 ) -> State:
-    """The state after a step of the model that was fed `state`.
+    """The next state, given the model's output for `state`.
 
-    `logits_BGK`: float32, the codes of the grid's next row; `advance_BA`: float32, how far the pointer moves; `xp`: the
-    arrays' namespace, `array_api_compat.array_namespace(logits_BGK)`; `sampled`, `penalised`: `draws(rules)`,
-    `penalises(rules)`; False skips work that no row needs.
+    `logits_BGK`: float32, codes of the grid's next row; `advance_BA`: float32, the pointer's move; `xp`: array
+    namespace; `sampled`, `penalised`: `draws(rules)`, `penalises(rules)`; False skips work that no row needs.
     """
     noise_BG = xp.take_along_axis(rules.noise_BSG, state.step_B[:, None, None], axis=1)[:, 0]
     codebooks = logits_BGK.shape[1]
@@ -194,7 +187,7 @@ def is_real(state: State, xp: Any) -> Array:
 
 
 def move(state: State, rules: Rules, advance_B: Array, log_survival_B: Array, watched: Watch, xp: Any) -> State:
-    """Move the pointer, or end the row: where the pointer leaves the last phoneme, or the budget is spent."""
+    """Move the pointer. A row ends when the pointer leaves the last phoneme or the budget is spent."""
     alive_B = state.ended_B < 0
     arrived_B = state.pointer_B + advance_B
     finished_B = alive_B & (arrived_B >= rules.phonemes_B)
@@ -203,7 +196,7 @@ def move(state: State, rules: Rules, advance_B: Array, log_survival_B: Array, wa
     moved_B = alive_B & ~left_B & (advance_B > 0)
     reason_B = watched.finish_reason_B
     return state._replace(
-        # While the delayed codebooks are completed, the model sees the last frame's phoneme, as in training.
+        # The pointer stays while the delayed codebooks are completed, as in training.
         pointer_B=xp.where(moved_B, arrived_B, state.pointer_B),
         age_B=xp.where(moved_B, 0, state.age_B + 1),
         log_survival_B=xp.where(moved_B, 0.0, log_survival_B),
@@ -213,13 +206,13 @@ def move(state: State, rules: Rules, advance_B: Array, log_survival_B: Array, wa
 
 
 def mark_used(state: State, codes_BG: Array, xp: Any) -> Array:
-    """`used_BGK` with this step entered for each of the codes."""
+    """`used_BGK` with this step entered for its codes."""
     numbers_K = xp.arange(state.used_BGK.shape[2], device=codes_BG.device)
     return xp.where(codes_BG[:, :, None] == numbers_K, state.step_B[:, None, None], state.used_BGK)
 
 
 def looked_at(state: State, states_BNC: Array, xp: Any) -> Array:
-    """The encoder's state (B, C), of (B, N, C), of the phoneme under each row's pointer."""
+    """Encoder state (B, C), of (B, N, C), under each row's pointer."""
     return xp.take_along_axis(states_BNC, state.pointer_B[:, None, None], axis=1)[:, 0]
 
 

@@ -1,4 +1,4 @@
-"""Decode a batch to its end: candidates, retries where one goes wrong, and the best of them kept."""
+"""Decode a batch to its end with candidates and retries, and keep the best attempts."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -13,27 +13,27 @@ from sonorant.speech.decoding import DecodingConfig, DecodingDescription
 from sonorant.speech.speaking import FinishReason
 
 BLOCK = 32
-"""Frames between checks whether all rows have ended: each check may wait for a device."""
+"""Frames between checks whether all rows have ended: a check may wait for a device."""
 RETRY_TEMPERATURE = 0.7
-"""Lowest temperature of a retry: a greedy one would go wrong the same way."""
+"""Lowest temperature of a retry: a greedy retry would repeat the fault."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spoken:
-    """The codes of a batch of texts and how each ended."""
+    """Codes of a batch of texts, and how each row ended."""
 
     codes_BFG: Ints
     """Silence past a row's end."""
     lengths_B: Ints
     """Code frames of each row."""
     pointers_BF: Ints
-    """The phoneme that each frame speaks, -1 past a row's end."""
+    """Phoneme of each frame; -1 past a row's end."""
     finish_reasons_B: Ints
-    """`FinishReason` of the kept attempt; anything but `WELL` is a runaway."""
+    """`FinishReason` of the kept attempt; all but `WELL` are runaways."""
     cut_B: NDArray[np.bool_]
-    """Whether the kept attempt ended with its budget, so that some of its text may be missing."""
+    """Whether the budget ended the kept attempt, so that text may be missing."""
     attempts_B: Ints
-    """Attempts made; 1 = the first went well, or there are no retries."""
+    """Attempts made; 1 = no retry."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,15 +63,14 @@ def decode_texts(
     candidates: int = 1,
     prompt: Prompt | None = None,
 ) -> Spoken:
-    """Decode a batch of texts to the end. A row does not depend on the rows beside it.
+    """Decode a batch of texts to the end. Rows do not depend on each other.
 
-    The first attempt follows `config`. Rows whose best candidate did not end `WELL` are spoken again, up to
-    `config.retries` times, with other noise, at a temperature of at least `RETRY_TEMPERATURE`, the pointer by the
-    median rule. The best candidate of all attempts is kept: first one that went well, then one that was not cut, then
-    by the mean log-probability of its codes. So every text ends, and what went wrong is reported.
+    The first attempt follows `config`. A row whose best candidate did not end `WELL` is decoded again, up to
+    `config.retries` times: other noise, temperature at least `RETRY_TEMPERATURE`, pointer by the median rule.
+    Candidates rank by ending well, then by not being cut, then by the mean log-probability of their codes.
 
-    `states_BNC`, `lengths_B`, `prompt`: as of `Session`; `seed`: of the noise; `candidates`: rows of each text, each
-    with its own noise. Raises SonorantError if the seed is negative, or the candidates would all be the same.
+    `states_BNC`, `lengths_B`, `prompt`: see `Session`; `seed`: of the noise; `candidates`: rows of each text, each with
+    its own noise. Raises SonorantError if the seed is negative, or all candidates would be the same.
     """
     check_candidates(config, seed, candidates)
     best: list[Attempt | None] = [None] * len(lengths_B)
@@ -109,7 +108,7 @@ def check_candidates(config: DecodingConfig, seed: int, candidates: int) -> None
 
 
 def _otherwise(config: DecodingConfig) -> DecodingConfig:
-    top_k = 0 if config.top_k == 1 else config.top_k  # a single code would be drawn again
+    top_k = 0 if config.top_k == 1 else config.top_k  # drawing from one code changes nothing
     return replace(config, temperature=max(RETRY_TEMPERATURE, config.temperature), top_k=top_k, advance="median")
 
 

@@ -1,4 +1,4 @@
-"""Tokens of a batch, delivered as many at a time as are asked for."""
+"""Tokens of a batch, delivered in blocks."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -21,45 +21,43 @@ class Stepper(Protocol):
     def begin(
         self, states_BNC: Floats, lengths_B: Ints, prompt_BPG: Ints, prompt_lengths_B: Ints, rules: Rules
     ) -> None:
-        """Take a batch: encoder states, phonemes a row, the prompt (P at least 1) and its frames in each row. Leaves
-        room for as many steps as `rules.noise_BSG` has (B, S, G + 1)."""
+        """Start a batch: encoder states, phonemes of each row, prompt (P at least 1) and its frames in each row.
+        Reserves room for the steps of `rules.noise_BSG` (B, S, G + 1)."""
 
     def run(self, state: State, steps: int) -> State:
-        """Make `steps` steps from the last state, each `advance(state, rules, logits, advance)`. A stepper that need
-        not wait for a device may stop earlier, once all rows are complete; one whose steps are computed together with
-        others' may have made more."""
+        """Make `steps` steps from the last state, each `advance(state, rules, logits, advance)`. May stop earlier once
+        all rows are complete, and may make more steps if they are shared with other batches."""
 
 
 class TokenRuntime(Protocol):
-    """Runs the graphs of the family. `F` code frames, `G` codebooks; the rest as in
-    `sonorant.speech.runtimes.Runtime`."""
+    """Runs the family's graphs. `F` code frames, `G` codebooks; the rest as in `sonorant.speech.runtimes.Runtime`."""
 
     def encode(self, tokens: Ints, lengths: Ints, speaker: Ints) -> Floats:
         """Tokens (B, N, 3), lengths, speaker (B,) -> states (B, N, C)."""
 
     def stepper(self) -> Stepper:
-        """A new decoder from states to codes, with its own cache. Any number of threads may have one each."""
+        """A new decoder from states to codes, with its own cache. Each thread may have its own."""
 
     def decode(self, codes: Ints, lengths: Ints) -> Floats:
-        """Codes (B, F, G), real frames of each row (B,) -> frames (B, D, T), which `SourceRows` completes for `vocode`.
-        For voices with a source alone."""
+        """Codes (B, F, G), real frames of each row (B,) -> frames (B, D, T), to be completed by `SourceRows`. Voices
+        with a source only."""
 
     def vocode(self, frames: NDArray[Any], lengths: Ints) -> Floats:
-        """Frames with the source's rows (B, R, T), or codes (B, F, G) of voices without a source, and real frames of
-        each row (B,) -> samples (B, S), about -1 to 1."""
+        """Frames with the source's rows (B, R, T), or codes (B, F, G) without a source, and real frames of each row
+        (B,) -> samples (B, S), about -1 to 1."""
 
 
 class Prompt(NamedTuple):
     """Speech for the voice to continue, as codes."""
 
     codes_BPG: Ints
-    """Undelayed, frame by frame (B, P, G)."""
+    """Not delayed (B, P, G)."""
     lengths_B: Ints
     """Frames of each row."""
 
 
 class Session:
-    """A batch being decoded, by one thread at a time; it owns the stepper until it ends."""
+    """A batch being decoded, by one thread at a time; owns the stepper until it ends."""
 
     def __init__(
         self,
@@ -71,8 +69,8 @@ class Session:
         keys: Sequence[Key],
         prompt: Prompt | None = None,
     ) -> None:
-        """Prefill; no step yet. `states_BNC`: encoder output, float32; `lengths_B`: phonemes of each row, `^` and `$`
-        included, int64; `keys`: what each row's noise follows from; `prompt`: for voices that take one."""
+        """Prefills. `states_BNC`: encoder output, float32; `lengths_B`: phonemes of each row, `^` and `$` included,
+        int64; `keys`: of each row's noise; `prompt`: for voices that take one."""
         if prompt is None:
             rows = len(lengths_B)
             prompt = Prompt(np.zeros((rows, 1, description.codebooks), np.int64), np.zeros(rows, np.int64))
@@ -84,9 +82,9 @@ class Session:
             stepper.begin(states_BNC, lengths_B, prompt.codes_BPG, prompt.lengths_B, rules)
 
     def more(self, frames: int) -> Ints:
-        """Codes of the next frames (B, f, G): f is `frames`, less where the longest row ends, 0 after that. Silence
-        fills a row past its end. Its length is known once a frame past its end is returned, or sooner. Raises
-        SonorantError if the logits are NaN or infinite."""
+        """Codes of the next frames (B, f, G): f is `frames`, fewer at the end of the longest row, then 0. Silence past
+        a row's end. A row's length is known at the latest when a frame past its end is returned. Raises SonorantError
+        if the logits are NaN or infinite."""
         delay = self._state.codes_BG.shape[1] - 1
         wanted = min(self._given + frames + delay, self._rules.noise_BSG.shape[1])
         if not self._complete and wanted > self._made:
@@ -101,7 +99,7 @@ class Session:
 
     @property
     def ended(self) -> bool:
-        """Whether all rows are complete and all their frames were returned."""
+        """Whether all rows are complete and all frames were returned."""
         return self._complete and self._given >= self._longest
 
     @property
@@ -115,14 +113,14 @@ class Session:
         return self._state.finish_reason_B
 
     def pointers(self, row: int) -> Ints:
-        """The phoneme that each frame of a row so far speaks (f,); codes of the last ones may not be returned yet. It
-        never falls."""
+        """The phoneme of each frame of a row so far (f,), never falling; the codes of the last frames may not be
+        returned yet."""
         ended = int(self._state.ended_B[row])
         return self._state.pointers_BS[row, : int(self._state.step_B[row]) if ended < 0 else ended]
 
     @property
     def cut_B(self) -> NDArray[np.bool_]:
-        """Whether the budget ended the row, so that some of its text may be missing."""
+        """Whether the budget ended the row, so that text may be missing."""
         return (self._state.ended_B == self._rules.budget_B) & (self.finish_reasons_B != FinishReason.WELL)
 
     @property
@@ -138,7 +136,7 @@ class Session:
 
     @property
     def _made(self) -> int:
-        """Steps so far of every row that is not complete."""
+        """Steps of the row that is furthest behind."""
         return int(self._state.step_B[~complete(self._state, np)].min(initial=self._rules.noise_BSG.shape[1]))
 
     @property

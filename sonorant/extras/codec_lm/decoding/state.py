@@ -1,10 +1,10 @@
-"""The state of a batch while its tokens are made: `State` changes with each step, `Rules` does not.
+"""State of a batch during decoding: `State` changes with each step, `Rules` do not.
 
-Both are tuples of numpy or torch arrays whose shapes never change, so that a step can be compiled or captured.
+Both are tuples of numpy or torch arrays of constant shape, so that a step can be compiled or captured.
 
-Shapes: `B` rows, `N` phonemes, `G` codebooks, `K` codes of a codebook, `S` steps there is room for, `R` longest period
-of a loop. Codebook g of a frame is made g steps after the first (delay pattern): row t of the grid holds codes of the
-frames t, t - 1, ..., t - G + 1, and K where there is no such frame. Types are int64, float32 and bool."""
+Shapes: `B` rows, `N` phonemes, `G` codebooks, `K` codes of a codebook, `S` steps there is room for, `R` longest loop.
+Codebook g of a frame is made g steps after the first (delay pattern): row t of the grid holds codes of the frames t, t
+- 1, ..., t - G + 1, and K where there is no such frame. Types are int64, float32 and bool."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -19,83 +19,81 @@ Array = Any
 LONGEST_PERIOD = 8
 """Frames of the longest loop that is detected."""
 EMPTY = 2
-"""A text of this many phonemes has only `^` and `$`."""
+"""Phonemes of an empty text: `^` and `$`."""
 
 
 class Rules(NamedTuple):
-    """What holds for every step of a batch. Each row has its own, so that requests may share a batch."""
+    """Constants of a batch. Each row has its own, so that requests may share a batch."""
 
     noise_BSG: Array
-    """Uniform numbers in 0..1 for each step (B, S, G + 1): one a codebook, then the pointer's; zeros if unused."""
+    """Uniform numbers in 0..1 (B, S, G + 1): one a codebook, then the pointer's; zeros if unused."""
     temperature_B: Array
     """0 = greedy."""
     top_k_B: Array
-    """K = draw from all."""
+    """K = no limit."""
     top_p_B: Array
     penalty_B: Array
     """1 = none."""
     recent_B: Array
     """Steps for which the penalty lasts."""
     median_B: Array
-    """bool: the pointer moves by the median rule instead of being drawn."""
+    """bool: the pointer moves by the median rule instead of by drawing."""
     phonemes_B: Array
     """Where the pointer ends, N."""
     budget_B: Array
     """Frames."""
     longest_phoneme_B: Array
-    """Frames."""
     longest_silence_B: Array
-    """Frames."""
     longest_repeat_B: Array
-    """Frames."""
+    """Frames, as the two above."""
     silence_BG: Array
     """Codes of silence, the same in each row."""
 
 
 class State(NamedTuple):
-    """What each step changes. The model sees `codes_BG`, the state under `pointer_B`, `age_B` and `position_B`."""
+    """The model's input is `codes_BG`, the encoder state under `pointer_B`, `age_B` and `position_B`."""
 
     step_B: Array
-    """Steps made so far; rows that are at work together may have begun at different times."""
+    """Steps made so far; rows of a batch may have begun at different times."""
     codes_BG: Array
     """The grid's last row; K before the first step."""
     pointer_B: Array
-    """The phoneme of the next frame; after a row's end it stays in place and ages."""
+    """Phoneme of the next frame; after a row's end it stays in place and ages."""
     age_B: Array
     """Frames for which the pointer has stood there."""
     log_survival_B: Array
-    """Log probability that the phoneme lasts this long."""
+    """Log-probability that the phoneme lasts this long."""
     position_B: Array
     """Position of the next step: filled slots of the cache."""
     ended_B: Array
     """Frames of the row, -1 = not ended. Its last codebooks are complete G - 1 steps later."""
     finish_reason_B: Array
-    """`sonorant.extras.codec_lm.decoding.advance.FinishReason`: what went wrong first."""
+    """The first fault, as `sonorant.speech.speaking.FinishReason`."""
     log_probability_B: Array
     """Sum over the codes so far, before temperature and penalty."""
     silent_B: Array
-    """Steps of silence in a row."""
+    """Consecutive silent steps."""
     recent_BRG: Array
     """The grid's last rows, newest first; -1 where there is none."""
     repeats_BR: Array
-    """For each period r + 1: consecutive steps equal to r + 1 steps before."""
+    """For each period r + 1: consecutive steps equal to the step r + 1 earlier."""
     used_BGK: Array
-    """Step at which each code was last chosen; far below 0 = never."""
+    """Step at which each code was last chosen; `NEVER` if not yet."""
     grid_BSG: Array
     """All codes so far, delayed; K elsewhere."""
     pointers_BS: Array
-    """Where the pointer stood in each step so far, so that it is known when each phoneme was spoken; 0 elsewhere."""
+    """The pointer in each step so far; 0 elsewhere."""
 
 
 NEVER = -(2**40)
-"""In `State.used_BGK`: before any window."""
+"""Before any window of `State.used_BGK`."""
 
 
 def make_rules(
     lengths_B: Ints, description: DecodingDescription, config: DecodingConfig, draw: Callable[[int, int], Floats]
 ) -> Rules:
-    """The rules of a batch of texts, numpy. `lengths_B`: phonemes of each row, `^` and `$` included; `draw`: (steps,
-    numbers) -> uniform noise float32 (B, steps, numbers), not called if nothing is drawn."""
+    """Rules of a batch of texts, numpy. `lengths_B`: phonemes of each row, `^` and `$` included; `draw`: (steps,
+    numbers) -> uniform noise float32 (B, steps, numbers), called only if something is drawn."""
     rows, codebooks = len(lengths_B), description.codebooks
     budget_B = np.ceil(config.budget * description.frames_per_phoneme.p99 * lengths_B).astype(np.int64)
     budget_B[lengths_B <= EMPTY] = 0
@@ -147,24 +145,24 @@ def start_state(rules: Rules, prompt_lengths_B: Ints, description: DecodingDescr
 
 
 def draws(rules: Rules) -> bool:
-    """Whether any row of these rules (numpy) draws."""
+    """Whether any row draws (numpy)."""
     return bool((rules.temperature_B > 0).any() or not rules.median_B.all())
 
 
 def penalises(rules: Rules) -> bool:
-    """Whether any row of these rules (numpy) penalises recent codes."""
+    """Whether any row penalises recent codes (numpy)."""
     return bool(((rules.penalty_B != 1) & (rules.recent_B > 0)).any())
 
 
 def padded_rules(rules: Rules, rows: int, steps: int) -> Rules:
-    """numpy: add rows like the last one, and room for more steps."""
+    """Repeat the last row and add room for steps (numpy)."""
     more, longer = rows - len(rules.budget_B), steps - rules.noise_BSG.shape[1]
     wider = Rules(*(np.pad(field, [(0, more)] + [(0, 0)] * (field.ndim - 1), mode="edge") for field in rules))
     return wider._replace(noise_BSG=np.pad(wider.noise_BSG, [(0, 0), (0, longer), (0, 0)]))
 
 
 def padded_state(state: State, rows: int, steps: int) -> State:
-    """numpy: add rows that have ended without a frame, and room for more steps."""
+    """Add rows that have ended without a frame, and room for steps (numpy)."""
     more, longer = rows - len(state.ended_B), steps - state.grid_BSG.shape[1]
     wider = State(*(np.pad(field, [(0, more)] + [(0, 0)] * (field.ndim - 1)) for field in state))
     none = state.used_BGK.shape[2]
@@ -184,28 +182,28 @@ Batch = TypeVar("Batch", State, Rules)
 
 
 def row_of(batch: Batch, row: int) -> Batch:
-    """numpy: a row, as a batch of one."""
+    """One row as a batch (numpy)."""
     return type(batch)(*(field[row : row + 1] for field in batch))
 
 
 def one_row(state: State, row: int, rules: Rules) -> State:
-    """numpy: a row of joined states, as it would be with its own rules alone."""
+    """One row of joined states with the steps of its own rules (numpy)."""
     return cut_state(row_of(state, row), 1, rules.noise_BSG.shape[1])
 
 
 def joined_states(states: Sequence[State]) -> State:
-    """numpy: the rows of all of them, with room for as many steps as any of them has."""
+    """All rows together, with room for the most steps of any (numpy)."""
     none = states[0].used_BGK.shape[2]
     return _joined(states, {"grid_BSG": none, "pointers_BS": 0})
 
 
 def joined_rules(rules: Sequence[Rules]) -> Rules:
-    """numpy: as `joined_states`."""
+    """As `joined_states`."""
     return _joined(rules, {"noise_BSG": 0})
 
 
 def _joined(batches: Sequence[Batch], room: Mapping[str, int]) -> Batch:
-    """`room`: fields that have an axis of steps, with what stands beyond a batch's own."""
+    """`room`: fields with an axis of steps, and their padding."""
     if len(batches) == 1:
         return batches[0]
 

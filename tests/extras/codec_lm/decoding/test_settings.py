@@ -38,4 +38,4 @@ def test_silence_has_a_code_for_each_stream() -> None:
 
 
 def test_the_demo_says_a_text_always_the_same_way() -> None:
-    assert not load("decoding", DecodingConfig, Path(__file__).parents[3] / "params.yaml").varies
+    assert not load("decoding", DecodingConfig, Path(__file__).parents[4] / "params.yaml").varies
