@@ -9,7 +9,7 @@ EXAMPLE = "tcp://10.0.0.1:8786"
 
 
 def checked_address(address: str, source: str) -> str:
-    """The address, if it is one and Dask is installed. Raises SonorantError, which names its `source`, if not."""
+    """The address, if valid and Dask is installed; else raises SonorantError naming `source`."""
     port = re.fullmatch(r"(?:tcp|tls)://(?:[\w.-]+|\[[0-9a-fA-F:]+\]):(\d{1,5})", address)
     if not port or not 0 < int(port[1]) < 65536:
         raise SonorantError(f"{source}: '{address}' is no address of a scheduler; write it like {EXAMPLE}, or tls://")

@@ -1,4 +1,4 @@
-"""The commands `sonorant scheduler` and `sonorant worker`: Dask's own, with what preparation needs of them."""
+"""The commands `sonorant scheduler` and `sonorant worker`, on top of Dask's own."""
 
 import argparse
 import ipaddress
@@ -23,14 +23,12 @@ examples:
 Run it in any folder of a machine that sees the project's folder under the same path. It ends with its scheduler.
 """
 LOST_SECONDS = 60
-"""Time that a worker waits for its scheduler before it ends."""
+"""A worker exits after this long without its scheduler."""
 MEMORY_SETTING = "DASK_DISTRIBUTED__NANNY__PRE_SPAWN_ENVIRON", "{'MALLOC_TRIM_THRESHOLD_': None}"
-"""Dask has a worker give each 64 kB that it frees back to the system, and fetch it anew, which was a quarter of
-the CPU time of `prepare`. None leaves that to the C library, as this machine's own processes do."""
+"""Unset Dask's malloc trimming, which took a quarter of the CPU time of `prepare`."""
 
 
 def add_scheduler(commands: argparse._SubParsersAction) -> None:
-    """The subcommand `scheduler`."""
     scheduler = commands.add_parser(
         "scheduler",
         help="the place where workers of several machines meet to prepare a corpus",
@@ -47,7 +45,6 @@ def add_scheduler(commands: argparse._SubParsersAction) -> None:
 
 
 def add_worker(commands: argparse._SubParsersAction) -> None:
-    """The subcommand `worker`."""
     worker = commands.add_parser(
         "worker",
         help="lend this machine's cores to a scheduler",
@@ -61,15 +58,15 @@ def add_worker(commands: argparse._SubParsersAction) -> None:
 
 
 def scheduler_command(host: str, port: int, dashboard_port: int, tls: bool) -> list[str]:
-    """What runs a scheduler."""
+    """Command line of a scheduler."""
     listen = ["--host", host, "--port", str(port), "--dashboard-address", f"{host}:{dashboard_port}"]
     return [sys.executable, "-m", "dask", "scheduler", *listen, *(["--protocol", "tls"] if tls else [])]
 
 
 def worker_command(address: str, processes: int) -> list[str]:
-    """What runs workers. Each process has one thread, as models and initialisers are of a process; no limit of memory,
-    as Dask would kill a process that needs more than its share while others need less; and it ends when it has lost
-    its scheduler. The preloaded module notes which code the process began with."""
+    """Command line of workers. One thread per process, because models and initialisers are process-wide. No memory
+    limit: Dask would kill a process above its share even with memory free. The preloaded module records the code
+    version at start."""
     settings = {
         "--nworkers": processes,
         "--nthreads": 1,
@@ -98,8 +95,8 @@ def _run_worker(arguments: argparse.Namespace) -> None:
 
 
 def _become(command: list[str]) -> None:
-    """In place of this process, so that signals reach Dask."""
-    os.environ.pop(SCHEDULER, None)  # a worker gives nothing to others
+    """Replace this process, so that signals reach Dask."""
+    os.environ.pop(SCHEDULER, None)  # a worker does not use a cluster itself
     os.execv(command[0], command)
 
 

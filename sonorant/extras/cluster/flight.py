@@ -1,6 +1,6 @@
-"""Items spread over the workers of a Dask cluster: few are in flight at a time, and results are kept as they come.
+r"""Spread items over a Dask cluster with few in flight at a time.
 
-Dask tries again what a dead worker had. Everything else that can go wrong with a cluster is one line here.
+Dask retries the items of a dead worker. Every other cluster failure becomes a one-line error here.
 """
 
 import asyncio
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 CONNECT_SECONDS = 30.0
 """Time for a scheduler to answer."""
 WORKER_SECONDS = 120.0
-"""Time without any worker after which waiting makes no sense."""
+"""Give up after this long without workers."""
 LOOK_SECONDS = 2.0
-"""Between looks at how many workers there are."""
+"""Interval of worker counts."""
 A_THREAD = 2
-"""Groups in flight for each thread: one is computed, one waits, so that none idles and memory stays what it is."""
+"""Groups in flight per thread: one computing, one waiting."""
 GROUP_SECONDS, GROUP = 0.25, 32
-"""Items that take less than this are sent in groups, as each task costs milliseconds; a group has at most so many."""
+"""Shorter items are sent in groups of at most `GROUP`, because each task costs milliseconds."""
 LOGGERS = ("distributed", "distributed.client", "distributed.comm", "distributed.core", "tornado.application")
 
 
@@ -50,9 +50,9 @@ def spread_over(
     reads: Sequence[Path],
     keep: Callable[[int, Any], None] | None,
 ) -> list[Any]:
-    """As `sonorant.processes.spread`, by the workers of the cluster whose scheduler is at `address`.
+    r"""Like `sonorant.processes.spread`, on the cluster whose scheduler is at `address`.
 
-    Raises SonorantError where the cluster fails, a worker differs from this process, or an item kills its workers.
+    Raises SonorantError if the cluster fails, a worker differs from this process, or an item kills its workers.
     """
     checked_address(address, SCHEDULER)
     work = Work.of(function, prepare, arguments, reads)
@@ -60,7 +60,7 @@ def spread_over(
 
 
 def dashboard(address: str) -> str | None:
-    """Where the scheduler shows what it does; None if it has no dashboard. Raises SonorantError if it is away."""
+    """URL of the scheduler's dashboard, None if it has none. Raises SonorantError if the scheduler is unreachable."""
 
     async def ask() -> str | None:
         async with _connected(address) as client:
@@ -112,7 +112,7 @@ async def _connected(address: str) -> AsyncIterator["Client"]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without Dask's own messages: what matters of them is told as an error, in one line."""
+    """Silence Dask's messages: failures are raised as one-line errors."""
     import distributed  # noqa: F401 - it sets the levels of its loggers
 
     before = {name: logging.getLogger(name).level for name in LOGGERS}
@@ -120,7 +120,7 @@ def _quiet() -> Iterator[None]:
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", module="distributed")  # versions, which workers check, and large items
+            warnings.filterwarnings("ignore", module="distributed")  # versions (checked by workers) and large items
             yield
     finally:
         for name, level in before.items():
@@ -128,12 +128,10 @@ def _quiet() -> Iterator[None]:
 
 
 class _Flight:
-    """The items of one call on their way through a cluster."""
-
     def __init__(self, client: "Client", address: str, work: Work, items: Sequence[Any], label: str, unit: str) -> None:
         self._client, self._address, self._work, self._items = client, address, plain(work), items
-        # As a task of its own, on which the others depend: the scheduler holds it once and workers pass it on to each
-        # other, and where its worker dies Dask makes it again. A codec is hundreds of MB, and there are many tasks.
+        # A task of its own: the scheduler stores it once, workers pass it on, and Dask recomputes it after a
+        # worker's death. A codec is hundreds of MB, and there are many tasks.
         self._content = client.submit(bytes, work.content, key=f"{label}-{work.call}-given", pure=False)
         self._label, self._unit, self._last_worker = label, unit, ""
         self._groups: dict[asyncio.Task[tuple[float, list[Any]]], range] = {}
@@ -141,8 +139,8 @@ class _Flight:
         self._seconds, self._sent = math.inf, 0
 
     async def results(self) -> AsyncIterator[tuple[range, list[Any]]]:
-        """Places and their results, as groups of them come. What killed its workers comes last, alone in the cluster,
-        so that whichever kills them again is certainly the one."""
+        """Yield places and results by group. Groups that killed a worker run last and alone, to identify the
+        culprit."""
         begin, suspects = 0, list[int]()
         try:
             await self._look()
@@ -169,13 +167,13 @@ class _Flight:
                 task.cancel()
 
     def _size(self, left: int) -> int:
-        """Items of the next group: as many as take `GROUP_SECONDS`, and every thread its share of what is left."""
+        """Items of the next group: `GROUP_SECONDS` of work, at most a thread's share of the rest."""
         share = math.ceil(left / (A_THREAD * max(1, self._threads)))
         return min(max(1, int(GROUP_SECONDS / self._seconds)) if self._seconds else GROUP, GROUP, share)
 
     def _send(self, group: range) -> int:
         items = pickle.dumps([self._items[place] for place in group])
-        self._sent += 1  # a name is never used twice: Dask may remember how a task of that name ended
+        self._sent += 1  # names are never reused: Dask may remember how such a task ended
         key = f"{self._label}-{self._work['call']}-{self._sent}"
         future = self._client.submit(run, self._work, self._content, items, key=key, pure=False)
         self._groups[asyncio.create_task(self._fetch(future))] = group
@@ -186,7 +184,7 @@ class _Flight:
         return seconds, pickle.loads(results)
 
     async def _arrived(self) -> AsyncIterator[tuple[range, list[Any] | None]]:
-        """The groups that are there, after the next one is; without results if it killed its workers."""
+        """Wait for the next finished groups; a group that killed its worker has no results."""
         from distributed import CancelledError, KilledWorker
         from distributed.comm import CommClosedError
 
@@ -217,7 +215,7 @@ class _Flight:
             yield group, found
 
     async def _look(self) -> None:
-        """Count the threads. Raises SonorantError if the scheduler is gone, or workers are away too long."""
+        """Count the threads. Raises SonorantError if the scheduler is gone or workers stay away too long."""
         while time.monotonic() - self._looked > LOOK_SECONDS or not self._threads:
             try:
                 self._threads = sum((await self._client.nthreads()).values())

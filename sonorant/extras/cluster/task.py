@@ -1,7 +1,5 @@
-"""What a worker of a cluster does with a group of items: it compares itself with the caller, prepares once, applies.
-
-A worker has one thread and does one task at a time, so the state of its process is the state of its task. It outlives
-the calls that it works for, and begins each of them as a fresh process would."""
+"""Run a group of items on a cluster worker: check that it matches the caller, prepare once, apply. A worker has one
+thread, so module state is the state of its task. It outlives calls and starts each one clean."""
 
 import dataclasses
 import hashlib
@@ -27,23 +25,22 @@ PACKAGES = (
     "pyworld-prebuilt", "onnxruntime", "torch", "gruut", "phonemizer", "pocketsphinx", "faster-whisper", "onnx-asr",
     "speechmos", "resemblyzer", "dask", "distributed",
 )  # fmt: skip
-"""Packages that results, or talking to each other, depend on."""
+"""Packages that affect results or communication."""
 CODE = sha256_tree([Path(path) for path in sonorant.__path__])
-"""Of the package when this process began: `sonorant worker` imports this module first."""
+"""Hash of the package at process start: `sonorant worker` imports this module first."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """What one call of `spread` does with every item."""
+    """One call of `spread`."""
 
     call: str
-    """Id of the call."""
     versions: dict[str, str]
-    """Of the caller."""
+    """The caller's."""
     folder: str
-    """Where the caller works; relative paths begin there."""
+    """The caller's working directory; relative paths start there."""
     files: dict[str, int]
-    """Files that the caller reads, and their bytes: a worker must see the same."""
+    """Files that the caller reads, with sizes in bytes; a worker must see the same."""
     content: bytes
     """function, prepare and arguments, pickled."""
 
@@ -55,7 +52,6 @@ class Work:
         arguments: tuple[Any, ...],
         reads: Sequence[Path],
     ) -> "Work":
-        """For the workers of this process, its folder and versions."""
         return cls(
             call=uuid.uuid4().hex[:12],
             versions=versions(),
@@ -66,7 +62,7 @@ class Work:
 
 
 def versions() -> dict[str, str]:
-    """Of what the results of this process depend on."""
+    """Versions that results depend on."""
     found = {"Python": ".".join(platform.python_version_tuple()[:2]), "sonorant": f"code {CODE[:12]}"}
     for name in PACKAGES:
         try:
@@ -76,18 +72,17 @@ def versions() -> dict[str, str]:
     return found
 
 
-_CALLS = 4  # remembered by a process, with all that they were given; seldom do more share a cluster at a time
+_CALLS = 4  # calls remembered by a process, with their arguments
 _calls: dict[str, tuple[Any, Any, Any]] = {}
-"""Of this process: function, prepare and arguments of the last calls, by id."""
+"""Function, prepare and arguments of the last calls, by id."""
 _prepared: dict[str, str] = {}
-"""Of this process: hash of what a module is prepared with. An initialiser sets the state of its own module alone."""
+"""Hash of the arguments each module was prepared with. An initialiser sets only its own module's state."""
 
 
 def run(work: dict[str, Any], content: bytes, items: bytes) -> tuple[float, bytes]:
-    """Apply the work (a `Work` as plain values, and its content) to pickled items: seconds that they took, and the
-    pickled results.
+    r"""Apply the work to pickled items: seconds taken and pickled results.
 
-    Raises SonorantError, which names this machine, where it differs from the caller; else whatever the function does.
+    Raises SonorantError naming this machine if it differs from the caller, and whatever the function raises.
     """
     function = _get_ready(work, content)
     begin = time.perf_counter()
@@ -111,7 +106,7 @@ def _get_ready(work: dict[str, Any], content: bytes) -> Callable[[Any], Any]:
 
 
 def _forget() -> None:
-    """What was loaded by name for earlier calls: files may have changed under their names."""
+    """Clear caches by file name: the files may have changed."""
     _prepared.clear()
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] == "sonorant":
@@ -121,7 +116,7 @@ def _forget() -> None:
 
 
 def _prepare(prepare: Callable[..., None], arguments: tuple[Any, ...], folder: str) -> None:
-    """Call an initialiser, unless the last one of its module was called with the same arguments."""
+    """Call an initialiser unless its module was last prepared with the same arguments."""
     content = hashlib.sha256(pickle.dumps((prepare, arguments, folder))).hexdigest()
     if _prepared.get(prepare.__module__) != content:
         _prepared.pop(prepare.__module__, None)
@@ -156,5 +151,5 @@ def _check(work: Work) -> None:
 
 
 def plain(work: Work) -> dict[str, Any]:
-    """All but the content, as values that a worker of another version can unpickle too."""
+    """All but the content, as values that any version can unpickle."""
     return {field.name: getattr(work, field.name) for field in dataclasses.fields(work) if field.name != "content"}

@@ -1,4 +1,4 @@
-"""ONNX Runtime for browsers: two files of the npm package onnxruntime-web, which a speaking page holds."""
+"""ONNX Runtime Web: the two files of the npm package onnxruntime-web that a speaking page embeds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FILES = {
     "ort.wasm.bundle.min.mjs": "11e64bd8ffe11bd1a2a2f0d6275fdfbbba7262f0b76b99b53d228a8a22ef3d90",
     "ort-wasm-simd-threaded.wasm": "3398c10d07d229bd91b364548e130e0e51a8e5704b88c7c083ebbeb78842dee2",
 }
-"""What a page needs of the package's folder `dist`, and the SHA-256 of each in this version."""
+"""Files of the package's `dist`, with the SHA-256 of this version."""
 INSTALL = (
     f"install npm, which brings onnxruntime-web {VERSION}, or give the folder `dist` of that package: "
     "--browser-runtime FOLDER"
@@ -27,8 +27,6 @@ INSTALL = (
 
 @dataclass(frozen=True)
 class BrowserRuntime:
-    """The two files."""
-
     script: bytes
     """A JavaScript module."""
     program: bytes
@@ -36,9 +34,9 @@ class BrowserRuntime:
 
 
 def browser_runtime(folder: Path | None = None) -> BrowserRuntime:
-    """The files from a folder, None = from the user's cache, to which npm brings them the first time.
+    r"""Load the files from a folder; None = the user's cache, filled by npm on first use.
 
-    Raises SonorantError if they can be had neither way, or are not those of `VERSION`.
+    Raises SonorantError if they are unavailable or not those of `VERSION`.
     """
     found = folder or user_cache(f"onnxruntime-web-{VERSION}", _fetch)
     contents = []
@@ -55,7 +53,7 @@ def browser_runtime(folder: Path | None = None) -> BrowserRuntime:
 
 
 def _fetch(folder: Path) -> None:
-    """With npm, as it is set up here; of the archive the two files alone are taken."""
+    """Download with npm and extract the two files."""
     npm = shutil.which("npm")
     if npm is None:
         raise SonorantError(f"a page that speaks needs ONNX Runtime for browsers: {INSTALL}")

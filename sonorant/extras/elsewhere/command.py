@@ -62,7 +62,7 @@ def add_export_page(commands: argparse._SubParsersAction) -> None:
 
 
 def _added(commands: argparse._SubParsersAction, name: str, what: str, examples: str) -> argparse.ArgumentParser:
-    """A command with the options that both have."""
+    """A command with the shared options."""
     shape = argparse.RawDescriptionHelpFormatter
     command: argparse.ArgumentParser = commands.add_parser(name, help=what, epilog=examples, formatter_class=shape)
     add_voice(command)
@@ -95,7 +95,7 @@ def _run_page(arguments: argparse.Namespace) -> None:
 
 @contextmanager
 def _voice(arguments: argparse.Namespace) -> Iterator[Voice]:
-    """The voice. Raises SonorantError also where onnx is missing, which speaking does without."""
+    """Raises SonorantError also if onnx is missing."""
     try:
         import onnx  # noqa: F401
     except ModuleNotFoundError:

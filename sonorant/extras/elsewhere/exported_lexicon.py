@@ -1,5 +1,4 @@
-"""Words and their phonemes, for programs that have no frontend: every word of gruut's lexicon of the language, those of
-the voice's own lexicon, and words of a file."""
+"""Pronunciation lexicon for programs without a frontend: gruut's lexicon, the voice's own, and words of a file."""
 
 from __future__ import annotations
 
@@ -18,10 +17,10 @@ Word = tuple[Phoneme, ...]
 
 
 def pronunciations(frontend: Frontend, words: Path | None = None) -> dict[str, Word]:
-    """Phonemes of each word as the frontend speaks it alone, by the word in lower case, in order.
+    r"""Phonemes of each lower-case word spoken alone, sorted.
 
-    A word that is pronounced by its place in a sentence ("read") has one pronunciation here. `words`: a file of more
-    words, parted by white space. Raises SonorantError if there is no word at all, or the file cannot be read.
+    Homographs ("read") get one pronunciation. `words`: a file of more words, separated by white space. Raises
+    SonorantError if there are no words or the file is unreadable.
     """
     of_user = list(frontend.lexicon.entries) if frontend.lexicon else []
     wanted = dict.fromkeys([*of_user, *_words_of(words), *_words_of_gruut(frontend)])
@@ -40,7 +39,7 @@ def pronunciations(frontend: Frontend, words: Path | None = None) -> dict[str, W
 
 
 def distinct(words: Iterable[Word]) -> list[Phoneme]:
-    """Every phoneme with its stress and place that the words have, each once, in order."""
+    """Every distinct phoneme with stress and position, in order."""
     found = {phoneme for word in words for phoneme in word}
     return sorted(found, key=lambda each: (each.symbol, each.stress, each.word_start))
 
@@ -55,7 +54,7 @@ def _words_of(file: Path | None) -> Iterator[str]:
 
 
 def _words_of_gruut(frontend: Frontend) -> Iterator[str]:
-    """Nothing for another frontend."""
+    """Empty for other frontends."""
     package = importlib.util.find_spec(f"gruut_lang_{frontend.language.split('-')[0]}")
     if frontend.name != "gruut" or package is None or not package.submodule_search_locations:
         return

@@ -1,8 +1,8 @@
-"""A voice for sherpa-onnx, which speaks on phones and small boards: `sonorant export-sherpa`.
+r"""Export a voice for sherpa-onnx (phones and small boards): `sonorant export-sherpa`.
 
-sherpa-onnx (2.0, its VITS models with a lexicon) takes a graph of token ids, looks words up in `lexicon.txt` and tokens
-in `tokens.txt`, and reads sample rate and language from the graph's metadata. Between words it puts a token " ", which
-the graph drops. It speaks what lies between full stops, question and exclamation marks and semicolons by itself.
+sherpa-onnx (2.0, VITS with a lexicon) takes a graph of token ids, `lexicon.txt` and `tokens.txt`, and reads sample rate
+and language from the graph's metadata. It puts a token " " between words, which the graph drops. It splits text at full
+stops, question and exclamation marks and semicolons.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from sonorant.speech.bundle import Bundle, content_hash
 from sonorant.text.frontend import END, PAUSES, START, Phoneme
 
 LANGUAGES = {"en": "English", "de": "German", "es": "Spanish", "fr": "French"}
-"""Those that sherpa-onnx reads by a lexicon, as it calls them."""
+"""Languages that sherpa-onnx reads by a lexicon, under its names."""
 BLANK = 0
 """Id of the token between words."""
 ALIKE = {";": ",", ":": ","}
-"""Signs that are spoken as others are."""
+"""Punctuation read as another mark."""
 FRONT = """
 <ir_version: {ir}, opset_import: ["": {opset}]>
 front (int64[one, L] x, int64[one] x_length, float[one] noise_scale, float[one] length_scale,
@@ -46,15 +46,14 @@ front (int64[one, L] x, int64[one] x_length, float[one] noise_scale, float[one] 
     speaker = {speaker}
 }}
 """
-"""Inputs as sherpa-onnx names them; a length scale of 0.5 is twice as fast. The noise scales do nothing here."""
+"""Inputs under sherpa-onnx's names; length scale 0.5 is twice as fast. The noise scales have no effect."""
 
 
 def export_sherpa(voice: Voice, out: Path, words_file: Path | None = None, variant: str | None = None) -> int:
-    """Write `model.onnx`, `tokens.txt` and `lexicon.txt` into the new folder `out`, whole or not at all; returns the
-    number of words. `words_file`: as `pronunciations`; `variant`: None = what the voice ships.
+    r"""Write `model.onnx`, `tokens.txt` and `lexicon.txt` into the new folder `out` atomically; returns the number of
+    words. `words_file`: see `pronunciations`; `variant`: None = the voice's default.
 
-    Raises SonorantError as `Family.whole_graph` and `pronunciations`, and for a language that sherpa-onnx does not read
-    by a lexicon.
+    Raises SonorantError as `Family.whole_graph` and `pronunciations`, and for a language outside LANGUAGES.
     """
     bundle = voice.bundle
     code = bundle.description.frontend.language.split("-")[0]
@@ -75,8 +74,8 @@ def export_sherpa(voice: Voice, out: Path, words_file: Path | None = None, varia
 
 
 def with_front(model: ModelProto, table: np.ndarray, speakers: int) -> ModelProto:
-    """The whole graph behind what turns sherpa-onnx' inputs into its own. `table`: a row (symbol, stress, word start)
-    of each token id, (K, 3) int64."""
+    """Put sherpa-onnx's inputs in front of the whole graph. `table`: (symbol, stress, word start) of each token id,
+    (K, 3) int64."""
     several = speakers > 1
     words = {
         "ir": model.ir_version,
@@ -101,7 +100,7 @@ def with_front(model: ModelProto, table: np.ndarray, speakers: int) -> ModelProt
 
 
 def metadata(bundle: Bundle, language: str) -> dict[str, object]:
-    """What sherpa-onnx asks a VITS model for."""
+    """Metadata that sherpa-onnx requires of a VITS model."""
     description = bundle.description
     return {
         "model_type": "vits",
@@ -116,17 +115,17 @@ def metadata(bundle: Bundle, language: str) -> dict[str, object]:
 
 
 def tokens_file(ids: dict[Phoneme, int]) -> str:
-    """A line each: token, blank, id."""
+    """Lines of token, blank, id."""
     lines = [f"  {BLANK}", *(f"{token_of(phoneme)} {number}" for phoneme, number in ids.items())]
     lines += [f"{sign} {ids[Phoneme(pause)]}" for sign, pause in ALIKE.items()]
     return "\n".join(lines) + "\n"
 
 
 def lexicon_file(words: dict[str, Word]) -> str:
-    """A line each: word, and its tokens."""
+    """Lines of word, blank, tokens."""
     return "".join(f"{word} {' '.join(map(token_of, phonemes))}\n" for word, phonemes in words.items())
 
 
 def token_of(phoneme: Phoneme) -> str:
-    """Its name in both files: `#` where a word begins, its stress, its symbol."""
+    """Name in both files: `#` at a word's start, stress, symbol."""
     return f"{'#' * phoneme.word_start}{('', 'ˈ', 'ˌ')[phoneme.stress]}{phoneme.symbol}"

@@ -1,4 +1,4 @@
-"""The file of a listening test's answers: a line that names the test, then a line for each answer, on disk at once."""
+"""Answers file of a listening test: a header line, then one line per answer, synced to disk."""
 
 import dataclasses
 import fcntl
@@ -12,7 +12,7 @@ from sonorant.errors import SonorantError
 from sonorant.files import parse_checked, write_text
 
 PAIR, RATING = "pair", "rating"
-"""The kinds of trial."""
+"""Kinds of trial."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,10 +20,10 @@ class Header:
     """The first line."""
 
     test: str
-    """Hash of sounds and seed: answers to other sounds do not mix."""
+    """Hash of sounds and seed, so that answers to other sounds do not mix."""
     seed: int
     A: str
-    """Folder or voice, as it was typed; also the others."""
+    """Folder or voice as typed; also B and recordings."""
     B: str
     recordings: str | None
     sentences: tuple[str, ...]
@@ -31,20 +31,20 @@ class Header:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What a listener said in a trial."""
+    """A listener's answer to one trial."""
 
     listener: str
     kind: str
     """PAIR or RATING."""
     sentence: str
     order: tuple[str, ...]
-    """The systems, as they stood on the page."""
+    """Systems in their order on the page."""
     prefers: str | None = None
-    """Of a pair: A, B, or None for neither."""
+    """For a pair: A, B, or None for neither."""
     scores: dict[str, int] | None = None
-    """Of a rating: 0 to 100 for each system."""
+    """For a rating: 0 to 100 for each system."""
     time: str
-    """When it was given (ISO 8601, UTC)."""
+    """ISO 8601, UTC."""
 
     def __post_init__(self) -> None:
         if self.kind == RATING:
@@ -56,14 +56,15 @@ class Answer:
 
     @property
     def trial(self) -> tuple[str, str, str]:
-        """One of these is answered once."""
+        """Key: answered once."""
         return (self.listener, self.kind, self.sentence)
 
 
 class AnswersFile:
-    """The answers to one test, open for more.
+    r"""Answers to one test, open for appending.
 
-    Raises SonorantError if the file holds another test or none, cannot be written, or another server writes to it.
+    Raises SonorantError if the file holds another test, is not an answers file, is not writable, or is in use by
+    another server.
     """
 
     def __init__(self, path: Path, header: Header) -> None:
@@ -82,12 +83,12 @@ class AnswersFile:
             kept = f"{found.A} against {found.B} on {len(found.sentences)} sentences, seed {found.seed}"
             raise SonorantError(f"{path}: holds the answers of another test ({kept}); give another file with --answers")
         self.given = {answer.trial: answer for answer in answers}
-        # An answer that was cut off was never confirmed to its listener, who gives it again.
+        # A truncated answer was never confirmed; its listener answers again.
         self._file.truncate(path.read_bytes().rfind(b"\n") + 1)
 
     def add(self, answer: Answer) -> None:
-        """Write an answer; it is on disk when this returns. Raises SonorantError if it cannot be, as on a full disk;
-        then nothing of it is in the file."""
+        """Write an answer and sync it. Raises SonorantError on failure, such as a full disk; the file is then
+        unchanged."""
         end, line = self._file.seek(0, os.SEEK_END), _line(answer).encode()
         try:
             while line:
@@ -106,7 +107,7 @@ class AnswersFile:
 
 
 def read_answers(path: Path) -> tuple[Header, list[Answer]]:
-    """Read a file of answers; a last line that was cut off is left out. Raises SonorantError naming file and row."""
+    """Read answers; a truncated last line is dropped. Raises SonorantError naming file and row."""
     try:
         text = path.read_bytes().decode("ascii")
     except FileNotFoundError:

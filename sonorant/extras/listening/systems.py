@@ -1,4 +1,4 @@
-"""Where the sounds of a listening test come from: folders of recordings, and voices that speak its sentences."""
+"""Sources of a listening test's sounds: folders of recordings, and voices."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -23,33 +23,33 @@ Heard = tuple[Floats, int]
 
 @dataclass(frozen=True, kw_only=True)
 class Sentence:
-    """What a voice is asked to say."""
+    """A sentence to speak."""
 
     name: str
     text: str
     speaker: str | None = None
-    """Who reads it in the recording; None = unknown."""
+    """Speaker of the recording; None = unknown."""
     utterance: Utterance | None = None
-    """Its row of the manifest; None for a list of texts."""
+    """Row of the manifest; None for a list of texts."""
 
 
 class System(Protocol):
-    """What makes the sounds of sentences."""
+    """Source of sounds for sentences."""
 
     names: frozenset[str]
-    """The sentences that it has."""
+    """Sentences it has."""
 
     def read(self, names: Sequence[str]) -> dict[str, Heard]:
-        """The sounds of these sentences. Raises SonorantError naming one that cannot be read or spoken."""
+        """Load the sounds. Raises SonorantError naming a sentence that cannot be read or spoken."""
 
     def content(self, names: Sequence[str]) -> str:
-        """What these sounds are made of, as text that is equal only for equal sounds."""
+        """Text that is equal only for equal sounds."""
 
 
 def read_sentences(path: Path) -> list[Sentence]:
-    """The sentences of a text file, one a line or `name|text`; of a manifest.jsonl, its held-out ones.
+    r"""Sentences of a text file, one a line or `name|text`; of a manifest.jsonl, its held-out ones.
 
-    Plain lines are named by their number. Raises SonorantError naming the file and what is wrong with it.
+    Plain lines are named by line number. Raises SonorantError naming the file and the fault.
     """
     if path.suffix == ".jsonl":
         rows = read_manifest(path)
@@ -77,14 +77,14 @@ def read_sentences(path: Path) -> list[Sentence]:
 
 
 def open_system(place: str, sentences: Mapping[str, Sentence]) -> System:
-    """The system in a folder, or of the registry. Raises SonorantError if there is none, or none of the sentences."""
+    """Open a folder or registry voice. Raises SonorantError if it does not exist or has none of the sentences."""
     if place.startswith("models:/") or (Path(place) / "voice.json").is_file():
         return Speaker(place, sentences)
     return Folder(Path(place), sentences)
 
 
 class Speaker:
-    """A voice, which has every sentence."""
+    """A voice; it has every sentence."""
 
     def __init__(self, place: str, sentences: Mapping[str, Sentence]) -> None:
         if not sentences:
@@ -109,7 +109,7 @@ class Speaker:
 
 
 class Folder:
-    """Recordings named as their sentences; those of a manifest's sentences where it says that they are."""
+    """Recordings named after their sentences; for a manifest, at its paths."""
 
     def __init__(self, folder: Path, sentences: Mapping[str, Sentence]) -> None:
         if not folder.is_dir():
@@ -138,7 +138,7 @@ class Folder:
         return read_audio(self._files[name])
 
     def content(self, names: Sequence[str]) -> str:
-        """Hash of the files, and which part of them is heard how."""
+        """Hash of the files and the parts used."""
         digest = hashlib.sha256()
         for name in names:
             row = self._rows.get(name)

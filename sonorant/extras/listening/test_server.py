@@ -1,4 +1,4 @@
-"""The listening test's HTTP server: the page, each listener's next trial, its sounds, and answers, kept at once."""
+"""HTTP server of the listening test: page, trials, sounds, answers."""
 
 import re
 import threading
@@ -21,21 +21,21 @@ PAGES = {
     "/style.css": ("sonorant.pages", "style.css", "text/css; charset=utf-8"),
 }
 LARGEST = 2_000
-"""Bytes of a request, at most."""
+"""Maximum bytes of a request."""
 LONGEST = 60
-"""Characters of a listener's name, at most."""
+"""Maximum characters of a listener's name."""
 KEPT = 32
-"""Served sounds kept in memory."""
+"""Sounds cached in memory."""
 _SOUND = re.compile(r"/sounds/([0-9a-f]{32})")
 _CHOICES = ("first", "none", "second")
 
 
 class AnsweredError(Exception):
-    """The trial is answered already, or is not the listener's next."""
+    """The trial is already answered, or not the listener's next."""
 
 
 class Sitting:
-    """The test and the file of its answers, for any number of listeners. Tells nobody which system is which."""
+    """The test and its answers file, for any number of listeners. Never reveals which system is which."""
 
     def __init__(self, test: ListeningTest, answers: AnswersFile) -> None:
         self._test, self._answers = test, answers
@@ -44,17 +44,17 @@ class Sitting:
         self.wav = lru_cache(KEPT)(self._wav)
 
     def state(self, listener: str) -> dict[str, Any]:
-        """How far the listener is, and the next trial as the page shows it; None after the last."""
+        """Progress and the next trial as shown; None after the last."""
         trials = self._test.trials(listener)
         done, trial = self._next(listener, trials)
         shown = None if trial is None else self._show(listener, trial)
         return {"listener": listener, "done": done, "total": len(trials), "trial": shown}
 
     def answer(self, listener: str, token: Any, given: Any) -> None:
-        """Write an answer to the listener's next trial, named by `token`.
+        r"""Write the answer to the listener's next trial, named by `token`.
 
-        `given`: of a pair one of _CHOICES, of a rating a score for each sound in their order. Raises AnsweredError if
-        another trial is next, ValueError for what is no answer, SonorantError if it cannot be written.
+        `given`: one of _CHOICES for a pair; a score per sound, in order, for a rating. Raises AnsweredError if another
+        trial is next, ValueError for an invalid answer, SonorantError if writing fails.
         """
         with self._lock:
             _, trial = self._next(listener, self._test.trials(listener))
@@ -81,7 +81,7 @@ class Sitting:
         }
 
     def _wav(self, token: str) -> bytes:
-        """A sound of a trial that was shown. Raises KeyError if there is none of this name."""
+        """A sound of a shown trial. Raises KeyError for an unknown name."""
         return self._test.sounds.wav(*self._shown[token], token)
 
 
@@ -99,7 +99,7 @@ def _answer(listener: str, trial: Trial, given: Any) -> Answer:
 
 
 class ListenServer(LocalServer):
-    """Serves the page and what it asks for. Raises SonorantError as `LocalServer`."""
+    """Raises SonorantError as `LocalServer`."""
 
     def __init__(self, sitting: Sitting, port: int) -> None:
         self.sitting = sitting
@@ -110,7 +110,6 @@ class ListenRequest(LocalRequest):
     server: ListenServer
 
     def do_GET(self) -> None:
-        """Send the page, or a sound of a trial that was shown."""
         if not self.is_own():
             return
         sound = _SOUND.fullmatch(self.path)
@@ -126,9 +125,9 @@ class ListenRequest(LocalRequest):
                 self.refuse(HTTPStatus.NOT_FOUND, "there is no such sound; reload the page")
 
     def do_POST(self) -> None:
-        """{"listener"} asks for the next trial; with "trial" and "answer" it is answered first.
+        r"""{"listener"} returns the next trial; "trial" and "answer" first answer the current one.
 
-        The answer to both is `Sitting.state`; 409 with it says that the trial was answered before.
+        Returns `Sitting.state`; status 409 means that the trial was already answered.
         """
         if not self.is_own():
             return

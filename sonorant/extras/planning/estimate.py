@@ -1,7 +1,6 @@
-"""What a training would take on GPUs that are not here: a bound, an expectation by an assumption that is named, and
-which hardware is enough.
+r"""Estimate a training on other GPUs: a bound, an expected time under a stated assumption, and sufficient hardware.
 
-Counted work at published peaks; nothing of it was measured.
+Counted work at published peaks; nothing is measured.
 """
 
 import math
@@ -13,46 +12,46 @@ from sonorant.extras.planning.probe import Needs
 from sonorant.training.worker import Job
 
 SECONDS_AN_OPERATION = 5e-6
-"""Seconds the host needs to issue an operation in eager mode: assumed; it bounds small models on a fast GPU."""
+"""Host seconds to issue an operation in eager mode: assumed; limits small models on fast GPUs."""
 REACHED = 0.3
-"""Share of the bound's speed that is expected: assumed. Large language models reach 0.21 to 0.46 of the tensor cores'
-peak (Chowdhery et al. 2022, table 3); not compared with a training on a GPU yet."""
+"""Expected share of the bound's speed: assumed. Large language models reach 0.21 to 0.46 of the tensor cores' peak
+(Chowdhery et al. 2022, table 3); not validated on a GPU."""
 HIDING = 2 / 3
-"""Share of a step's computing that can hide averaging: the backward pass, twice the forward's work."""
+"""Share of a step's computing that can hide averaging: the backward pass, twice the forward."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepTime:
-    """Seconds of a step on a fleet, at the peaks."""
+    """Seconds of a step at peak speed."""
 
     arithmetic: float
     memory: float
     issuing: float
     averaging: float
-    """Of the gradients, if nothing hid it."""
+    """Of the gradients, without overlap."""
 
     @property
     def computing(self) -> float:
-        """Arithmetic and traffic add up, as eager operations do one after the other, unless the host is slower."""
+        """Arithmetic plus traffic, as eager operations are sequential, or the host's time if longer."""
         return max(self.arithmetic + self.memory, self.issuing)
 
     @property
     def best(self) -> float:
-        """With averaging hidden by the backward pass, but for its last bucket."""
+        """With averaging behind the backward pass, except the last bucket."""
         return self.computing + max(self.averaging - HIDING * self.computing, 0.0)
 
     @property
     def expected(self) -> float:
-        """At the share of the peaks that is assumed, with averaging hidden as far as it can be."""
+        """At the assumed share of peak, with averaging overlapped."""
         computing = self.computing / REACHED
         return computing + max(self.averaging - HIDING * computing, 0.0)
 
 
 def step_time(fleet: Fleet, needs: Needs, precision: str, micro_batches: int) -> StepTime:
-    """A step of the same global batch on a fleet, split evenly over its GPUs.
+    r"""Time of a step of the same global batch, split evenly over the fleet's GPUs.
 
-    The roofline of Williams et al. 2009. Of the issued operations a GPU has those of its micro-batches, at least of
-    one; its traffic shrinks with its share.
+    Roofline of Williams et al. 2009. A GPU issues the operations of its micro-batches, at least one; traffic shrinks
+    with its share.
     """
     gpu, work = fleet.model, needs.work
     peak = gpu.fp32 if precision == "fp32" else gpu.half
@@ -66,20 +65,20 @@ def step_time(fleet: Fleet, needs: Needs, precision: str, micro_batches: int) ->
 
 
 def precision_on(gpu: GpuModel, job: Job) -> str:
-    """The precision of the settings; `auto` takes the half precision that the GPU has."""
+    """Precision of the settings; `auto` is the GPU's half precision."""
     wanted = str(job.train["precision"])
     return wanted if wanted != "auto" else "bf16" if gpu.bf16 else "fp16"
 
 
 def largest_budget(gpu: GpuModel, job: Job, needs: Needs) -> int:
-    """The largest micro-batch that fits into the GPU's memory, 0 if none does."""
+    """Largest micro-batch that fits into the GPU's memory, 0 if none."""
     fixed = sum(size for part, size in needs.bytes.items() if part != "activations")
     room = job.machine.get("memory_share", 0.85) * gpu.memory - fixed
     return max(0, int(needs.budget * room / needs.bytes["activations"]))
 
 
 def estimate(job: Job, needs: Needs, fleet: Fleet, steps: int, price: float | None) -> dict[str, Any]:
-    """A step and the whole training on a fleet, as plain data. `price`: of an hour of one GPU."""
+    """A step and the whole training on a fleet. `price`: per GPU hour."""
     gpu, precision = fleet.model, precision_on(fleet.model, job)
     time = step_time(fleet, needs, precision, job.train["micro_batches_per_step"])
     limits = {

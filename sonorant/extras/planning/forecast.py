@@ -1,6 +1,6 @@
-"""From measurements to a forecast of a training here: memory, time, energy, cost, advice.
+r"""Forecast a training on this machine from measurements.
 
-What was not given or measured is a sentence, never a number.
+Unknown values are sentences, never numbers.
 """
 
 import math
@@ -67,9 +67,9 @@ def forecast(
 
 
 def seconds_of(job: Job, speed: Speed, steps: int) -> dict[str, float]:
-    """Seconds of each part of a training of so many steps: steps, validations, checkpoints, start."""
+    """Seconds of steps, validations, checkpoints and start."""
     times = {"validate_every": speed.validation, "checkpoint_every": speed.checkpoint}
-    often = {every: math.ceil(steps / job.train[every]) for every in times}  # the last step is due too
+    often = {every: math.ceil(steps / job.train[every]) for every in times}  # the last step always counts
     return {
         "steps": steps * speed.seconds_per_step,
         "validations": often["validate_every"] * times["validate_every"],
@@ -79,7 +79,7 @@ def seconds_of(job: Job, speed: Speed, steps: int) -> dict[str, float]:
 
 
 def advice(job: Job, needs: Needs, speed: Speed) -> list[str]:
-    """What would make this training faster or fit, by rules on what was measured."""
+    """Rules on the measurements that make training faster or fit."""
     on_gpu, train, section, cores = needs.device.type == "cuda", job.train, f"train_{job.recipe}", usable_cores()
     waiting, talking, updating = (speed.shares.get(phase, 0.0) for phase in ("data", "communication", "optimizer"))
     idle = cores - speed.processes
@@ -105,7 +105,7 @@ def advice(job: Job, needs: Needs, speed: Speed) -> list[str]:
 
 
 def table(forecast: dict[str, Any]) -> str:
-    """The forecast as aligned text, one block for each part, advice last."""
+    """Aligned text, one block per part, advice last."""
     lines = [f"plan of the {forecast['model']} model"]
     for part, title in TITLES.items():
         if part in forecast:
@@ -116,7 +116,7 @@ def table(forecast: dict[str, Any]) -> str:
 def _rows(values: dict[str, Any]) -> list[tuple[str, str]]:
     rows = []
     for name, value in values.items():
-        if isinstance(value, list):  # a line each
+        if isinstance(value, list):  # one per line
             rows += [(name.replace("_", " ") if place == 0 else "", str(line)) for place, line in enumerate(value)]
             continue
         parts = value.items() if isinstance(value, dict) else [("", value)]

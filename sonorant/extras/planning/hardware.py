@@ -1,4 +1,4 @@
-"""What vendors publish of GPUs and links, and how long averaging gradients takes over them."""
+"""Published figures of GPUs and links, and the time to average gradients."""
 
 import math
 from dataclasses import dataclass
@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from sonorant.errors import SonorantError
 
 BUCKET = 25 * 2**20
-"""Bytes of gradients that DistributedDataParallel averages at a time, torch's default."""
+"""Bytes per all-reduce bucket: DistributedDataParallel's default."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Link:
-    """A way between GPUs, or between machines."""
+    """A connection between GPUs or machines."""
 
     bandwidth: float
-    """Bytes/s in one direction, as published, without what protocols take."""
+    """Bytes/s in one direction, as published, without protocol overhead."""
     latency: float
-    """Seconds from one end to the other for a message of no length; assumed, vendors publish none."""
+    """Seconds for an empty message; assumed, as vendors publish none."""
 
 
 LINKS: dict[str, Link] = {
@@ -34,14 +34,14 @@ LINKS: dict[str, Link] = {
 """NVLink: NVIDIA's datasheets of V100 (300 GB/s both ways together), A100 (600) and H100 (900); PCIe of 16 lanes:
 PCI-SIG, 8 and 16 GT/s with 128b/130b; Ethernet and InfiniBand NDR: their line rates."""
 BETWEEN = [name for name in LINKS if name.startswith(("ethernet", "infiniband"))]
-"""Those that join machines."""
+"""Links between machines."""
 
 
 def ring(n: int, size: float, link: Link) -> float:
-    """Seconds to average `size` bytes of gradients in a ring of `n`, bucket by bucket, nothing hidden.
+    r"""Seconds to average `size` bytes in a ring of `n`, by bucket, without overlap.
 
     Each sends 2 (n - 1) / n of the bytes and waits for 2 (n - 1) messages (Patarasuk and Yuan 2009, with Hockney's
-    latency and bandwidth). `benchmarks links` holds it against trainings over shaped links.
+    latency and bandwidth). Checked by `benchmarks links` over shaped links.
     """
     buckets = max(1, math.ceil(size / BUCKET))
     return 2 * (n - 1) / n * size / link.bandwidth + buckets * 2 * (n - 1) * link.latency
@@ -49,24 +49,24 @@ def ring(n: int, size: float, link: Link) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class GpuModel:
-    """Published peaks of a GPU, dense, without sparsity."""
+    """Published dense peaks of a GPU."""
 
     fp32: float
     """FLOP/s outside tensor cores, torch's default for fp32."""
     half: float
-    """FLOP/s of tensor cores in bf16 (fp16 if there is no bf16), accumulated in fp32."""
+    """FLOP/s of tensor cores in bf16 (else fp16), accumulated in fp32."""
     bandwidth: float
-    """Bytes/s of its memory."""
+    """Memory bytes/s."""
     memory: float
     """Bytes."""
     watts: float
     """Highest board power."""
     link: str
-    """Name in LINKS of the way to the other GPUs of its machine."""
+    """Name in LINKS of the connection within a machine."""
     bf16: bool = True
-    """Whether tensor cores support it."""
+    """Tensor cores support bf16."""
     source: str
-    """The vendor's document."""
+    """Vendor document."""
 
 
 GPUS: dict[str, GpuModel] = {
@@ -90,14 +90,14 @@ GPUS: dict[str, GpuModel] = {
 
 
 def gpu_named(name: str) -> GpuModel:
-    """A GPU of the table. Raises SonorantError listing those that are known."""
+    """Raises SonorantError listing the known GPUs."""
     if name not in GPUS:
         raise SonorantError(f"no GPU '{name}' is in the table; known: {', '.join(GPUS)}")
     return GPUS[name]
 
 
 def link_named(name: str) -> Link:
-    """A link between machines. Raises SonorantError listing those that are known."""
+    """Raises SonorantError listing the known links."""
     if name not in BETWEEN:
         raise SonorantError(f"no link '{name}' between machines is in the table; known: {', '.join(BETWEEN)}")
     return LINKS[name]
@@ -105,12 +105,12 @@ def link_named(name: str) -> Link:
 
 @dataclass(frozen=True, kw_only=True)
 class Fleet:
-    """GPUs of one model, as many in each of some machines. Raises SonorantError for names or numbers that are none."""
+    """Identical machines with GPUs of one model. Raises SonorantError for unknown names or invalid numbers."""
 
     gpu: str
     """Name in GPUS."""
     gpus: int = 1
-    """In a machine."""
+    """Per machine."""
     machines: int = 1
     link: str = "ethernet-10g"
     """Name in BETWEEN."""
@@ -122,12 +122,11 @@ class Fleet:
 
     @property
     def model(self) -> GpuModel:
-        """The GPU's published figures."""
         return GPUS[self.gpu]
 
     @property
     def count(self) -> int:
-        """GPUs in all."""
+        """Total GPUs."""
         return self.gpus * self.machines
 
     def __str__(self) -> str:
@@ -135,6 +134,5 @@ class Fleet:
         return inside if self.machines == 1 else f"{self.machines} machines of {inside} over {self.link}"
 
     def averaging(self, size: float) -> float:
-        """Seconds to average `size` bytes of gradients over all GPUs, nothing hidden: first those of a machine, then
-        the machines by one link each."""
+        """Seconds to average `size` bytes over all GPUs without overlap: within machines, then between them."""
         return ring(self.gpus, size, LINKS[self.model.link]) + ring(self.machines, size, LINKS[self.link])

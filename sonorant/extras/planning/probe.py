@@ -1,4 +1,4 @@
-"""Short real runs of a training on this machine: one process for memory and work, torchrun's processes for speed."""
+"""Short training runs on this machine: one process for memory and work, torchrun for speed."""
 
 import contextlib
 import os
@@ -26,12 +26,12 @@ from sonorant.training.telemetry.stopwatch import Stopwatch
 from sonorant.training.worker import Job, recipe_of
 
 WARM_UP = 3
-"""Steps not counted, while caches fill and kernels are chosen."""
+"""Steps not timed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Needs:
-    """What a training needs, whatever its speed."""
+    """Requirements of a training, independent of speed."""
 
     parameters: dict[str, int]
     bytes: dict[str, int]
@@ -42,41 +42,39 @@ class Needs:
     budget: int
     """Size of a micro-batch."""
     largest: int
-    """The largest budget that was run and fits."""
+    """Largest budget run that fits."""
     bounded: bool
-    """Whether an epoch's steps bound `largest`, not memory."""
+    """True if the epoch's size, not memory, bounds `largest`."""
     work: Work
     """Of one step."""
     frames_a_step: float
-    """Mel frames, averaged over an epoch."""
+    """Mean mel frames over an epoch."""
     seconds_per_frame: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class Speed:
-    """The measured speed."""
-
     processes: int
     seconds_per_step: float
-    """Of a step of average length."""
+    """At average length."""
     shares: dict[str, float]
-    """Shares of a step's time, named as in `metrics.jsonl`."""
+    """Shares of a step's time, as in `metrics.jsonl`."""
     core_seconds: float
-    """Seconds of a step that the processes had a core, all together: what is left of other work's influence."""
+    """CPU seconds per step over all processes: shows other load."""
     validation: float
-    """Seconds of a validation, its sample and the best checkpoint with it."""
+    """Seconds of a validation with its samples and best checkpoint."""
     checkpoint: float
     """Seconds of a checkpoint and the proof before it."""
     start: float
-    """Seconds until the first step: processes, data, the proofs before it."""
+    """Seconds until the first step."""
 
 
 def needs_of(job: Job) -> Needs:
-    """Build the training in this process, run its heaviest micro-batches in growing sizes, and count a step's work."""
+    """Build the training here, run its heaviest micro-batches in growing sizes, and count a step's work."""
     device = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
     with _alone():
         needs = _needs(job, device)
-    release(device)  # for the processes that measure the speed
+    release(device)  # for the speed run
     return needs
 
 
@@ -107,7 +105,7 @@ def _needs(job: Job, device: torch.device) -> Needs:
 
 
 def speed_of(job: Job, needs: Needs, steps: int) -> Speed:
-    """Train `steps` steps after a warm-up, under torchrun as a stage would, in a temporary folder."""
+    """Train `steps` steps after warm-up under torchrun, in a temporary folder."""
     total = steps + WARM_UP
     train = job.train | {"steps": total, "log_every": 1, "validate_every": total, "checkpoint_every": total}
     with tempfile.TemporaryDirectory() as folder, _output_to_stderr():
@@ -119,7 +117,7 @@ def speed_of(job: Job, needs: Needs, steps: int) -> Speed:
     [validated] = [row["time"] for row in rows if "validation/loss" in row["metrics"]]
     measured = [row["metrics"] for row in taken[WARM_UP:]]
     names = [name for name in measured[0] if name.startswith("time/") and name.count("/") == 1]
-    # Steps differ in length, and few are measured: what they share is audio a second.
+    # Steps differ in length and few are timed: scale by audio per second.
     pace = statistics.median(row["speed/audio_seconds_per_second"] for row in measured)
     seconds = needs.frames_a_step * needs.seconds_per_frame / pace
     return Speed(
@@ -145,7 +143,7 @@ def _alone() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _output_to_stderr() -> Iterator[None]:
-    """Keep the ranks' output out of the answer."""
+    """Send the ranks' output to stderr."""
     sys.stdout.flush()
     kept = os.dup(1)
     os.dup2(2, 1)

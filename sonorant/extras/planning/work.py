@@ -1,4 +1,4 @@
-"""The work of a training step (arithmetic, memory traffic, operations) and its memory, counted as it runs."""
+"""Count a training step's FLOPs, memory traffic, operations and memory."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -15,14 +15,11 @@ from sonorant.training.step import TrainStep
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """Work of one call."""
-
     flops: int
-    """Of matrix products and convolutions; the rest is bound by memory."""
+    """Of matrix products and convolutions."""
     bytes: int
-    """Read and written by operations that are not views, as if no cache helped."""
+    """Read and written by non-view operations, without caches."""
     operations: int
-    """Number of operations issued."""
 
 
 def work_of(call: Callable[[], object]) -> Work:
@@ -34,8 +31,8 @@ def work_of(call: Callable[[], object]) -> Work:
 
 
 class _Counter(TorchDispatchMode):
-    """Counts what reaches the device. torch's `FlopCounterMode` also follows modules, by hooks that `autograd.grad`
-    refuses where a module is given a parameter; its formulas are used alone."""
+    """Counts dispatched operations. torch's `FlopCounterMode` adds module hooks, which `autograd.grad` rejects when
+    a module gets a parameter as input; only its formulas are used."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -62,7 +59,7 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
 
 
 def parameter_counts(recipe: Recipe) -> dict[str, int]:
-    """Parameters of each part of the model, and of the discriminators if there are any."""
+    """Parameters of each part of the model and the discriminators."""
     counts = {name: _count(part) for name, part in recipe.model.named_children()}
     counts |= {name: parameter.numel() for name, parameter in recipe.model.named_parameters(recurse=False)}
     counts |= {phase.name: _count(phase.module) for phase in recipe.phases[1:]}
@@ -83,7 +80,7 @@ def bytes_by_component(trained: TrainStep) -> dict[str, int]:
 
 
 def activations_of_heaviest(trained: TrainStep) -> int:
-    """Bytes that the heaviest micro-batch of the plan keeps from its forward pass for its backward pass."""
+    """Bytes kept from forward to backward for the heaviest micro-batch."""
     batches = trained.recipe.dataset(trained.recipe.heaviest())
     device = trained.ranks.device
     moved = ({name: value.to(device) for name, value in batches[index].items()} for index in range(len(batches)))  # type: ignore[arg-type]
@@ -91,7 +88,7 @@ def activations_of_heaviest(trained: TrainStep) -> int:
 
 
 def _kept(trained: TrainStep, batch: Batch) -> int:
-    """The most that one phase keeps; phases run one after the other."""
+    """Maximum over the phases, which run in sequence."""
     kept: dict[int, int] = {}
     own = {parameter.data_ptr() for phase in trained.recipe.phases for parameter in phase.module.parameters()}
 
