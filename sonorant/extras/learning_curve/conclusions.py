@@ -1,4 +1,4 @@
-"""What a learning curve says, in a sentence."""
+"""Sentences about a learning curve."""
 
 from dataclasses import dataclass
 
@@ -8,27 +8,27 @@ from sonorant.extras.learning_curve.points import excludes_zero
 
 @dataclass(frozen=True, kw_only=True)
 class Measure:
-    """A figure as people read it."""
+    """How a figure is displayed."""
 
     name: str
-    """Its key in reports/metrics.json."""
+    """Key in reports/metrics.json."""
     words: str
     unit: str = ""
-    """After a number, such as "points"; empty: none."""
+    """After a number, such as "points"; may be empty."""
     scale: float = 1.0
-    """What its values are multiplied by to be shown."""
+    """Display factor."""
 
     def number(self, value: float) -> str:
-        """A difference with its sign."""
+        """Signed difference."""
         return f"{self.scale * value:+.3g}"
 
     def amount(self, value: float) -> str:
-        """The same with its unit."""
+        """Signed difference with unit."""
         return f"{self.number(value)} {self.unit}".rstrip()
 
 
 def forecast_sentence(curve: Curve, measure: Measure, more: float) -> str:
-    """What `more` minutes would bring. Raises SonorantError if that is too far ahead."""
+    """Effect of `more` minutes. Raises SonorantError if that is too far ahead."""
     forecast = curve.forecast(more)
     start = f"Another {more:g} minutes of recordings would bring"
     if forecast is None:
@@ -43,7 +43,7 @@ def forecast_sentence(curve: Curve, measure: Measure, more: float) -> str:
 
 
 def gain_sentence(curve: Curve, measure: Measure) -> str:
-    """What the minutes there are have brought, without any curve."""
+    """Effect of the minutes so far, without a fit."""
     low, high = (measure.number(end) for end in curve.gain_ci95)
     first, last = curve.points[0].minutes, curve.most
     told = "" if excludes_zero(curve.gain_ci95) else ", which may be chance"

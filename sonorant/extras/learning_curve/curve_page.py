@@ -1,4 +1,4 @@
-"""A learning curve as figures for programs and as one HTML page that needs nothing beside it."""
+"""A learning curve as JSON and as one self-contained HTML page."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -14,17 +14,17 @@ from sonorant.pages.blocks import Part, Section, Table, render
 from sonorant.pages.charts import Chart, Charts, points
 
 SAMPLED = 60
-"""Points of the line that is drawn."""
+"""Points of the drawn line."""
 
 Found = Mapping[Measure, Curve | str]
-"""A curve of each figure, or why there is none."""
+"""A curve per figure, or the reason for its absence."""
 
 
 def as_json(
     study: str, found: Found, more: float, notes: Sequence[str] = (), source: str = "", tuned: Tuned | None = None
 ) -> dict[str, Any]:
-    """The content of `reports/curve.json`; values as in reports/metrics.json. `source`, `tuned`: the voice that others
-    began from, and what that changed. Raises SonorantError if `more` is too far ahead."""
+    """Content of `reports/curve.json`; values as in reports/metrics.json. `source`, `tuned`: the base voice of
+    fine-tuning, and its advantages. Raises SonorantError if `more` is too far ahead."""
     figures: dict[str, dict[str, Any]] = {
         measure.name: {"not_run": curve} if isinstance(curve, str) else _as_json(curve, measure, more)
         for measure, curve in found.items()
@@ -55,7 +55,7 @@ def _as_json(curve: Curve, measure: Measure, more: float) -> dict[str, Any]:
 
 
 def sentences_of(found: Found, more: float) -> list[str]:
-    """What the curves say: of each figure what there was to gain, and what more would bring."""
+    """For each figure, the gain so far and the forecast."""
     told = []
     for measure, curve in found.items():
         if isinstance(curve, str):
@@ -68,7 +68,7 @@ def sentences_of(found: Found, more: float) -> list[str]:
 def curve_page(
     study: str, found: Found, more: float, notes: Sequence[str] = (), source: str = "", tuned: Tuned | None = None
 ) -> str:
-    """Sentences first, then a chart and a table of each figure; arguments as of `as_json`."""
+    """Sentences, then a chart and table per figure; arguments as `as_json`."""
     sections = [Section(anchor="says", title="What more recordings bring", parts=[*sentences_of(found, more), *notes])]
     for number, (measure, curve) in enumerate(found.items(), 1):
         parts: list[Part] = [f"{curve}."] if isinstance(curve, str) else _parts(curve, measure, more)

@@ -1,7 +1,7 @@
-"""A power law through a learning curve, a + b * minutes^-c, and what it foretells.
+r"""Power-law fit of a learning curve, a + b * minutes^-c, and its forecast.
 
-Errors of models follow power laws of the size of their data over wide ranges (Hestness et al. 2017, "Deep learning
-scaling is predictable, empirically"). Its interval comes from fitting every resample of the points anew.
+Errors follow power laws of data size over wide ranges (Hestness et al. 2017, "Deep learning scaling is predictable,
+empirically"). Intervals come from refitting every resample of the points.
 """
 
 from collections.abc import Sequence
@@ -14,11 +14,11 @@ from sonorant.errors import SonorantError
 from sonorant.extras.learning_curve.points import Point, excludes_zero, interval, resampled
 
 EXPONENTS = np.geomspace(0.05, 2.0, 40)
-"""Of c; at 0.05 the curve is a logarithm's."""
+"""Candidates for c; at 0.05 the curve is nearly logarithmic."""
 LEAST_POINTS = 4
-"""Sizes that three unknowns need, to be checked by at least one."""
+"""Three unknowns and at least one check."""
 FARTHEST = 2.0
-"""Times the minutes there are: farther ahead nobody should believe a curve."""
+"""Maximum extrapolation, as a multiple of the minutes so far."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +35,7 @@ class PowerLaws:
 
 
 def fit(minutes_P: Doubles, values_RP: Doubles) -> PowerLaws:
-    """The least-squares curve through each row: linear in a and b, for the best of `EXPONENTS`."""
+    """Least squares per row: linear in a and b, for the best of `EXPONENTS`."""
     best_R = np.full(len(values_RP), np.inf)
     found_3R = np.zeros((3, len(values_RP)))
     for c in EXPONENTS:
@@ -50,42 +50,42 @@ def fit(minutes_P: Doubles, values_RP: Doubles) -> PowerLaws:
 
 @dataclass(frozen=True, kw_only=True)
 class Forecast:
-    """What more minutes would change of a figure."""
+    """Change of a figure with more minutes."""
 
     minutes: float
-    """More than there are."""
+    """Additional minutes."""
     difference: float
     ci95: tuple[float, float]
     certain: bool
-    """Whether the interval leaves zero out, and that of what the minutes there are have brought does too. Each curve of
-    a power law only falls or only rises, so a trend that may be chance would look certain farther ahead."""
+    """True if the intervals of both the forecast and the gain so far exclude zero. A power law is monotonic, so a
+    chance trend would look certain farther ahead."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Curve:
-    """Points with their intervals, and the curve through them."""
+    """Points with intervals, and the fit."""
 
     points: tuple[Point, ...]
-    """By rising minutes."""
+    """By increasing minutes."""
     ci95: tuple[tuple[float, float], ...]
     """Of the points."""
     gain: float
-    """From the fewest minutes to the most: the difference of their means."""
+    """Difference of the means at most and fewest minutes."""
     gain_ci95: tuple[float, float]
     law: PowerLaws | None
-    """The one curve through the means; None where there is no fit."""
+    """Fit of the means, if any."""
     laws: PowerLaws | None
-    """Through the resamples."""
+    """Fits of the resamples."""
     why_none: str
-    """Why there is no fit; empty if there is one."""
+    """Reason for no fit; else empty."""
 
     @property
     def most(self) -> float:
-        """Minutes there are."""
+        """Largest number of minutes."""
         return self.points[-1].minutes
 
     def forecast(self, more: float) -> Forecast | None:
-        """What `more` minutes would bring; None without a fit. Raises SonorantError beyond `FARTHEST`."""
+        """Effect of `more` minutes; None without a fit. Raises SonorantError beyond `FARTHEST`."""
         if not 0 < more <= (FARTHEST - 1) * self.most:
             raise SonorantError(
                 f"--more {more:g}: there are {self.most:.1f} minutes, and no curve is to be believed beyond "
@@ -102,7 +102,7 @@ class Curve:
 
 
 def curve_of(points: Sequence[Point]) -> Curve:
-    """The curve of a figure. Raises SonorantError for fewer than two sizes, or if no size has two seeds."""
+    """Raises SonorantError for fewer than two sizes, or if no size has two seeds."""
     if len(points) < 2:
         raise SonorantError("a learning curve needs at least two sizes")
     points = sorted(points, key=lambda point: point.minutes)
@@ -125,8 +125,8 @@ def curve_of(points: Sequence[Point]) -> Curve:
 
 
 def _missed(law: PowerLaws, minutes_P: Doubles, means_P: Doubles, values_RP: Doubles) -> float | None:
-    """Minutes of the first point that the curve misses by more than the point's place among the others may be off."""
-    places_RP = values_RP - values_RP.mean(axis=1, keepdims=True)  # what all sizes share cannot bend a curve
+    """Minutes of the first point that the curve misses by more than its uncertainty relative to the others."""
+    places_RP = values_RP - values_RP.mean(axis=1, keepdims=True)  # an offset common to all sizes cannot bend a curve
     for place, (minutes, mean) in enumerate(zip(minutes_P, means_P, strict=True)):
         low, high = interval(places_RP[:, place])
         if abs(float(law.at(minutes)[0]) - mean) > (high - low) / 2:

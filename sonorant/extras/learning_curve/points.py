@@ -1,10 +1,9 @@
-"""A figure of voices by minutes of recordings: several seeds of each size, judged on the same sentences.
+r"""A figure by minutes of recordings: several seeds per size, evaluated on the same sentences.
 
-Two things make it uncertain. Another seed trains another voice; other sentences would be other to say. Both are in the
-resamples here. Sentences are drawn once for all sizes: what a hard sentence costs every size cancels in differences.
-Seeds are few, so their spread is pooled over the sizes and drawn as Student's distribution has it (Student, Biometrika
-1908), which a bootstrap over three of them would understate by half. What a seed does to one sentence alone is in both,
-so the intervals are a little too wide.
+Resamples cover both seeds and sentences. Sentences are drawn once for all sizes, so a hard sentence cancels in
+differences. With few seeds, their spread is pooled over sizes and drawn from Student's distribution (Student,
+Biometrika 1908); a bootstrap of three would understate it by half. Seed-sentence interaction counts twice, so intervals
+are slightly wide.
 """
 
 from collections.abc import Sequence
@@ -18,7 +17,7 @@ from sonorant.training.intervals import Z
 
 RESAMPLES = 2000
 SEED = 1
-"""The same values give the same interval."""
+"""Makes intervals reproducible."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,11 +26,11 @@ class Point:
 
     minutes: float
     values: tuple[float, ...]
-    """The figure, a seed each."""
+    """One per seed."""
     intervals: tuple[tuple[float, float], ...] = ()
-    """95 % intervals over sentences, a seed each; empty where the figure has none."""
+    """95 % intervals over sentences, one per seed; may be empty."""
     parts: tuple[Doubles, ...] = ()
-    """A seed each: each sentence's sum and weight (S, 2), of which the figure is the ratio; empty where not known."""
+    """Per seed, each sentence's sum and weight (S, 2); the figure is their ratio. Empty if unknown."""
 
     @property
     def mean(self) -> float:
@@ -39,13 +38,13 @@ class Point:
 
 
 def paired(points: Sequence[Point]) -> bool:
-    """Whether every voice's figure is known for each of the same sentences."""
+    """True if every voice has per-sentence values for the same sentences."""
     shapes = {part.shape for point in points for part in point.parts}
     return len(shapes) == 1 and all(len(point.parts) == len(point.values) for point in points)
 
 
 def resampled(points: Sequence[Point], resamples: int = RESAMPLES) -> Doubles:
-    """The sizes' means under other seeds and other sentences: (R, P).
+    r"""Means per size under resampled seeds and sentences: (R, P).
 
     Raises SonorantError if no size has two seeds.
     """
@@ -54,7 +53,7 @@ def resampled(points: Sequence[Point], resamples: int = RESAMPLES) -> Doubles:
 
 
 def _other_sentences(points: Sequence[Point], resamples: int, random: np.random.Generator) -> Doubles:
-    """(R, P). Where sentences are not known, each size's interval is drawn by itself, which is wider in differences."""
+    """(R, P). Without per-sentence values, intervals are drawn independently, which widens differences."""
     if not paired(points):
         half_P = np.array([_half_width(point) for point in points])
         means_P = np.array([point.mean for point in points])
@@ -69,12 +68,12 @@ def _other_sentences(points: Sequence[Point], resamples: int, random: np.random.
 
 
 def _half_width(point: Point) -> float:
-    """Of its seeds' intervals, on average; 0 without any."""
+    """Mean half width of the seeds' intervals; 0 without any."""
     return float(np.mean([(high - low) / 2 for low, high in point.intervals])) if point.intervals else 0.0
 
 
 def _other_seeds(points: Sequence[Point], resamples: int, random: np.random.Generator) -> Doubles:
-    """How far the means would be off: (R, P)."""
+    """Errors of the means: (R, P)."""
     counts_P = np.array([len(point.values) for point in points])
     free = int((counts_P - 1).sum())
     if free == 0:
@@ -85,11 +84,10 @@ def _other_seeds(points: Sequence[Point], resamples: int, random: np.random.Gene
 
 
 def interval(values_R: Doubles) -> tuple[float, float]:
-    """The middle 95 % of resamples."""
+    """Central 95 % of resamples."""
     low, high = np.percentile(values_R, [2.5, 97.5])
     return float(low), float(high)
 
 
 def excludes_zero(ends: tuple[float, float]) -> bool:
-    """Whether an interval leaves zero out."""
     return not ends[0] <= 0.0 <= ends[1]

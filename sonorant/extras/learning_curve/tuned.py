@@ -1,4 +1,4 @@
-"""Voices that began from a trained one beside voices from scratch, of as many minutes of the same recordings."""
+"""Compare fine-tuned voices with voices from scratch at equal minutes of the same recordings."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,21 +10,20 @@ from sonorant.pages.blocks import Section, Table
 
 @dataclass(frozen=True, kw_only=True)
 class Advantage:
-    """What it changes of a figure to begin from a trained voice."""
+    """Effect of fine-tuning on a figure."""
 
     minutes: float
     seeds: int
-    """The fewest of both."""
+    """Fewest of both."""
     scratch: float
     tuned: float
-    """Means over the seeds."""
+    """Mean over seeds."""
     difference: float
-    """Tuned less from scratch."""
+    """Tuned minus scratch."""
     ci95: tuple[float, float]
-    """Of the difference: under other seeds, and on other sentences, in pairs where they are known."""
+    """Of the difference over seeds and sentences, paired where sentences are known."""
 
     def sentence(self, measure: Measure) -> str:
-        """For people."""
         low, high = (measure.number(end) for end in self.ci95)
         told = "" if excludes_zero(self.ci95) else f", which {self.seeds} seeds cannot tell from chance"
         return (
@@ -34,7 +33,7 @@ class Advantage:
 
 
 def advantages(pairs: Sequence[tuple[Point, Point]]) -> list[Advantage]:
-    """Of each size, from scratch and tuned, by rising minutes. Raises SonorantError if no size has two seeds."""
+    """Per size, (scratch, tuned) by increasing minutes. Raises SonorantError if no size has two seeds."""
     pairs = sorted(pairs, key=lambda pair: pair[0].minutes)
     values_RP = resampled([point for pair in pairs for point in pair])
     differences_RP = values_RP[:, 1::2] - values_RP[:, 0::2]
@@ -52,11 +51,11 @@ def advantages(pairs: Sequence[tuple[Point, Point]]) -> list[Advantage]:
 
 
 Tuned = dict[Measure, list[Advantage] | str]
-"""The advantages in each figure, or why there are none; empty of a curve without a trained voice to begin from."""
+"""Advantages per figure, or the reason for none; empty without fine-tuned voices."""
 
 
 def tuned_sentences(tuned: Tuned) -> list[str]:
-    """One for each figure and size."""
+    """One per figure and size."""
     told = []
     for measure, found in tuned.items():
         told += [f"{measure.words}: {found}."] if isinstance(found, str) else [each.sentence(measure) for each in found]
@@ -64,7 +63,7 @@ def tuned_sentences(tuned: Tuned) -> list[str]:
 
 
 def tuned_section(source: str, tuned: Tuned) -> list[Section]:
-    """The figures of both side by side; none of a curve without a trained voice to begin from."""
+    """Both figures side by side; empty without fine-tuned voices."""
     head = ["minutes", "seeds", "from scratch", "fine-tuned", "difference", "95 % interval"]
     tables = [
         Table(caption=measure.name, head=head, rows=[_row(each, measure) for each in found])

@@ -1,7 +1,7 @@
-"""What the answers of a listening test say: who is preferred, how all was rated, with intervals, and who is left out.
+r"""Evaluate a listening test: preference, ratings, intervals, excluded listeners.
 
-A listener who rates the hidden recording below 90 in more than 15 % of the sentences did not hear it or did not listen,
-and is left out (ITU-R BS.1534-3, section 4.1.2).
+Listeners who rate the hidden reference below 90 in more than 15 % of the sentences are excluded (ITU-R BS.1534-3,
+section 4.1.2).
 """
 
 from collections import defaultdict
@@ -16,11 +16,11 @@ from sonorant.extras.listening.test_sounds import ANCHOR, RECORDINGS, A, B
 from sonorant.training.intervals import LEAST, crossed_bootstrap, wilson_interval
 
 HEARD = 90
-"""Score that the hidden recording gets, at least."""
+"""Minimum score of the hidden reference."""
 MISSED = 0.15
-"""Part of the sentences in which it may get less."""
+"""Share of sentences that may score less."""
 LISTENERS = 5
-"""From so many on, intervals speak of listeners like these too; fewer speak for themselves, on sentences like these."""
+"""From this many listeners on, intervals generalise to listeners; below, only to sentences."""
 RESAMPLES = 2000
 DIFFERENCE = "A minus B"
 
@@ -29,28 +29,28 @@ DIFFERENCE = "A minus B"
 class Estimate:
     mean: float
     low: float
-    """Of the 95 % interval; also `high`."""
+    """95 % interval, with `high`."""
     high: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class Results:
-    """All scores in percent or points; whoever is excluded counts in none of them."""
+    """Scores in percent or points, without excluded listeners."""
 
     excluded: Mapping[str, str]
-    """Listeners left out, and why."""
+    """Reason by listener."""
     preferred: Mapping[str, Mapping[str | None, int]]
-    """Of each listener, how many pairs each system won; None: neither."""
+    """Pairs won by each system, per listener; None: no preference."""
     preference: Estimate | None
-    """A over B, a pair without preference counting half; None without any pair."""
+    """A over B, a tie counting half; None without pairs."""
     ratings: Mapping[str, Estimate]
-    """Of each system, and DIFFERENCE within a sentence; empty without any."""
+    """By system, and DIFFERENCE within a sentence; may be empty."""
     by_listener: Mapping[str, Mapping[str, float]]
-    """Mean rating of each system by each listener."""
+    """Mean rating by listener and system."""
 
 
 def judge(answers: Sequence[Answer]) -> Results:
-    """Count the answers of a test. With fewer listeners than LISTENERS the intervals are over sentences alone."""
+    """With fewer than LISTENERS listeners, intervals are over sentences only."""
     excluded = screen(answers)
     kept = [answer for answer in answers if answer.listener not in excluded]
     pairs, rated = ([answer for answer in kept if answer.kind == kind] for kind in (PAIR, RATING))
@@ -76,7 +76,7 @@ def judge(answers: Sequence[Answer]) -> Results:
 
 
 def screen(answers: Sequence[Answer]) -> dict[str, str]:
-    """Listeners who did not find the hidden recording often enough, and how often they did not."""
+    """Listeners who missed the hidden reference too often, with their rate."""
     given: dict[str, list[int]] = defaultdict(list)
     for answer in answers:
         if answer.scores and RECORDINGS in answer.scores:
@@ -90,7 +90,7 @@ def screen(answers: Sequence[Answer]) -> dict[str, str]:
 
 
 def _preference(pairs: Sequence[Answer]) -> Estimate:
-    """The wider of the bootstrap's interval and Wilson's, which has a width where all say the same."""
+    """The wider of the bootstrap and Wilson intervals: Wilson's has a width for unanimous answers."""
     won = [{A: 100.0, B: 0.0}.get(str(answer.prefers), 50.0) for answer in pairs]
     found = _estimate(pairs, won)
     low, high = wilson_interval(sum(won) / 100, len(won))
@@ -110,7 +110,7 @@ def _estimate(answers: Sequence[Answer], values: Sequence[float]) -> Estimate:
 
 
 def told(header: Header, answers: Sequence[Answer]) -> str:
-    """The results as lines of text."""
+    """Results as text."""
     given: dict[str, int] = defaultdict(int)
     for answer in answers:
         given[answer.listener] += 1
@@ -159,7 +159,7 @@ def _ratings(results: Results) -> list[str]:
 
 
 def _caution(results: Results, header: Header) -> list[str]:
-    """How far the intervals may be trusted."""
+    """Warnings about the intervals."""
     if results.preference is None and not results.ratings:
         return ["", "Nobody is left to count."]
     kept, lines = len(results.preferred.keys() | results.by_listener.keys()), [""]

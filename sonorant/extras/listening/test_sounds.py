@@ -1,6 +1,6 @@
-"""What is played in a listening test: the same sentences by each system, at one rate and one loudness.
+r"""Sounds of a listening test: the same sentences by each system, at one rate and loudness.
 
-A recording low-passed at 3.5 kHz is the low anchor of ITU-R BS.1534-3, section 5.1.
+The low anchor is the recording low-passed at 3.5 kHz (ITU-R BS.1534-3, section 5.1).
 """
 
 import hashlib
@@ -19,31 +19,31 @@ from sonorant.extras.listening.systems import Sentence, open_system
 
 A, B, RECORDINGS, ANCHOR = "A", "B", "recordings", "anchor"
 LOUDNESS = -23.0
-"""LUFS of every sound (EBU R 128); less for all sounds of a sentence if the peaks of one would not fit."""
+"""LUFS of every sound (EBU R 128); lower for a whole sentence if a peak would exceed PEAK."""
 PEAK = -1.0
-"""dBTP, at most."""
+"""Maximum, dBTP."""
 CUTOFF = 3500.0
-"""Hz up to which the anchor is whole; less where the recordings' rate holds little more."""
+"""Passband edge of the anchor in Hz; lower for recordings at low rates."""
 PASSED = 0.91
-"""The resampler passes this part of what a rate can hold."""
+"""Passband of the resampler as a share of Nyquist."""
 SILENCE = (0.1, 0.4)
-"""Seconds after a sound, drawn each time it is shown, so that two copies of a recording differ in size."""
+"""Seconds after a sound, random, so that copies of a recording differ in size."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sounds:
-    """All that is played: float32 (S,) by system and sentence."""
+    """All sounds: float32 (S,) by system and sentence."""
 
     rate: int
-    """Hz of all."""
+    """Hz."""
     by_system: Mapping[str, Mapping[str, Floats]]
     """A and B; with recordings also these and the anchor."""
     texts: Mapping[str, str]
-    """What is said, where that is known."""
+    """Texts, where known."""
     content: str
-    """Hash of the files and voices that the sounds come from."""
+    """Hash of the source files and voices."""
     notes: tuple[str, ...]
-    """What had to be left out or made alike, a line each."""
+    """Omissions and adjustments, one per line."""
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -51,12 +51,12 @@ class Sounds:
 
     @property
     def rated(self) -> bool:
-        """Whether there are recordings, beside which all is rated."""
+        """True if there are recordings to rate against."""
         return RECORDINGS in self.by_system
 
     def wav(self, system: str, sentence: str, token: str) -> bytes:
-        """16-bit WAV of a sound. Its dither and the silence after it are drawn from `token` (hexadecimal), so that
-        neither bytes nor size tell that two sounds are one."""
+        """16-bit WAV. Dither and trailing silence are seeded by `token` (hexadecimal), so that neither bytes nor
+        size reveal equal sounds."""
         noise = np.random.default_rng(int(token, 16))
         silence = np.zeros(round(noise.uniform(*SILENCE) * self.rate), np.float32)
         samples = np.concatenate([self.by_system[system][sentence], silence])
@@ -65,10 +65,10 @@ class Sounds:
 
 
 def gather(places: Mapping[str, str], sentences: Sequence[Sentence], *, count: int, seed: int) -> Sounds:
-    """Read or speak `count` sentences that all systems have, drawn by `seed`.
+    r"""Read or speak `count` sentences that all systems have, drawn by `seed`.
 
-    `places`: folder or voice of A and B, and the recordings' folder if there is one. `sentences`: what voices say; may
-    be empty if there are none. Raises SonorantError naming the place in which something is wrong.
+    `places`: folder or voice of A and B, and the recordings' folder, if any. `sentences`: texts for voices; may be
+    empty without voices. Raises SonorantError naming the faulty place.
     """
     asked = {sentence.name: sentence for sentence in sentences}
     systems = {name: open_system(place, asked) for name, place in places.items()}
@@ -103,7 +103,7 @@ def gather(places: Mapping[str, str], sentences: Sequence[Sentence], *, count: i
 
 
 def equally_loud(sounds: Mapping[str, Mapping[str, Floats]], rate: int) -> dict[str, dict[str, Floats]]:
-    """All sounds of a sentence at the same loudness, LOUDNESS or what the peaks of all allow; silence stays silence."""
+    """Set each sentence's sounds to LOUDNESS, or the level that all peaks allow; silence stays silent."""
     levelled: dict[str, dict[str, Floats]] = {name: {} for name in sounds}
     for sentence in next(iter(sounds.values())):
         found = {name: loudness(own[sentence], rate) for name, own in sounds.items()}
@@ -117,6 +117,6 @@ def equally_loud(sounds: Mapping[str, Mapping[str, Floats]], rate: int) -> dict[
 
 
 def low_passed(samples: Floats, rate: int) -> Floats:
-    """A sound without what lies above CUTOFF: down to a rate that cannot hold it, and back."""
+    """Low-pass at CUTOFF by resampling down and back."""
     low = round(2 * min(CUTOFF, rate / 4) / PASSED)
     return resample(resample(samples, rate, low), low, rate)
