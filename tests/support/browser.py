@@ -1,4 +1,4 @@
-"""A real headless Chromium, driven by selenium, that remembers what pages complained of and asked the network for."""
+"""A real headless Chromium, driven by selenium, that records console errors and network requests."""
 
 import json
 import os
@@ -16,7 +16,7 @@ ARGUMENTS = (
     "--autoplay-policy=no-user-gesture-required", "--force-prefers-reduced-motion", "--disable-background-networking",
 )  # fmt: skip
 OWN = ("data:", "blob:", "about:")
-"""Addresses that lead nowhere outside the page."""
+"""Schemes without network access."""
 
 
 class Browser:
@@ -41,11 +41,11 @@ class Browser:
         wait_until(lambda: self.run(loaded))
 
     def run(self, script: str, *arguments: Any) -> Any:
-        """What the JavaScript returns. It runs in the page; `arguments[0]` and so on are the arguments."""
+        """Result of JavaScript run in the page, with `arguments[0]` and so on."""
         return self.driver.execute_script(script, *arguments)
 
     def complaints(self) -> list[str]:
-        """Errors and warnings of the console since the page was opened or this was last asked."""
+        """Console errors and warnings since the page was opened or the last call."""
         return [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
 
     def requests(self) -> list[str]:
@@ -56,7 +56,7 @@ class Browser:
         return [address for address in asked if not address.startswith(OWN)]
 
     def overflow(self) -> int:
-        """CSS pixels by which the page is wider than the window: what a reader would have to scroll sideways for."""
+        """CSS pixels by which the page is wider than the window."""
         return self.run("return document.documentElement.scrollWidth - document.documentElement.clientWidth")
 
 

@@ -40,7 +40,7 @@ class Cluster:
     def start_workers(
         self, name: str, processes: int, cwd: Path = ROOT, before: Sequence[str] = ()
     ) -> subprocess.Popen[bytes]:
-        """Start worker processes, and wait until the scheduler knows them; `before`: words before the command."""
+        """Start workers and wait until they are registered; `before`: words before the command."""
         known = self._joined(name)
         self.worker = self._start(name, "worker", self.address, "--processes", str(processes), cwd=cwd, before=before)
         wait_until(lambda: self._joined(name) == known + processes)
@@ -80,7 +80,7 @@ def outside(environment: Mapping[str, str]) -> dict[str, Any]:
 
 @contextmanager
 def cluster(folder: Path, workers: int = 2, tls: Mapping[str, str] | None = None) -> Iterator[Cluster]:
-    """A cluster with so many worker processes; nothing of it is left afterwards."""
+    """A cluster for the block; all its processes end with it."""
     made = Cluster(folder, tls)
     try:
         if workers:
@@ -91,6 +91,6 @@ def cluster(folder: Path, workers: int = 2, tls: Mapping[str, str] | None = None
 
 
 def stopped(process: int, seconds: float) -> None:
-    """Stop a process, and let it go on after so many seconds, as a machine that hangs for a while."""
+    """Pause a process for some seconds, like a machine that hangs."""
     os.kill(process, signal.SIGSTOP)
     subprocess.Popen(["sh", "-c", f"sleep {seconds}; kill -CONT {process}"])

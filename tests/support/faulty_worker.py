@@ -35,7 +35,7 @@ def wrapper_bypassed() -> None:
 
 
 def wrapper_bypassed_later() -> None:
-    """The same, but only when all proofs of the start have passed."""
+    """The same, after the startup proofs have passed."""
     _bypass(LATER)
 
 
@@ -113,7 +113,7 @@ def wrong_world_size() -> None:
 
 
 def one_replica_drifts() -> None:
-    """A single bit of a single weight flips on one rank, later."""
+    """One bit of one weight flips on one rank, later."""
     take = step.TrainStep.take
 
     def taken(self: step.TrainStep, number: int, *given: Any) -> Any:

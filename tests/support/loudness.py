@@ -1,4 +1,4 @@
-"""Voices that are told apart by how loud they are: what a server speaks with is heard."""
+"""Voices that differ in loudness, to identify the one that a server uses."""
 
 import json
 import shutil

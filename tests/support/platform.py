@@ -34,7 +34,7 @@ ON_THE_FULL_STACK = [
         reason="not run (SONORANT_PLATFORM_FLOWS=0): it takes minutes on PostgreSQL and S3; `make test-long` runs it",
     ),
 ]
-"""Marks of tests that take nearly an hour together, for which a continuous integration may have no time."""
+"""Marks of tests that take nearly an hour together."""
 REGISTRY = f"""
 import hashlib, tempfile
 from pathlib import Path
@@ -84,7 +84,7 @@ class Stack:
         return subprocess.Popen(command, cwd=self.root, env=environment, stdout=pipe, stderr=pipe, text=True)
 
     def run(self, *words: str, **more: str) -> str:
-        """As `module`; returns what it printed, and fails unless it succeeds."""
+        """Like `module`; returns stdout, fails on a nonzero status."""
         done = self.module(*words, **more)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
@@ -128,7 +128,7 @@ class Stack:
 
     @property
     def client(self) -> dict[str, str]:
-        """What `make serve STACK=full` tells a shell to read."""
+        """Environment printed by `make serve STACK=full`."""
         file = self.folder / "client.env"
         return read_env(file) if file.exists() else {}
 
@@ -144,7 +144,7 @@ class Stack:
             return json.load(reply)
 
     def mlflow(self, path: str) -> Any:
-        """What MLflow's API answers to a GET; its client takes seconds to start."""
+        """GET from MLflow's API; its client takes seconds to start."""
         client = self.client
         sign_in = f"{client['MLFLOW_TRACKING_USERNAME']}:{client['MLFLOW_TRACKING_PASSWORD']}"
         request = urllib.request.Request(f"{client['MLFLOW_TRACKING_URI']}/api/2.0/mlflow/{path}")
@@ -153,7 +153,7 @@ class Stack:
             return json.load(reply)
 
     def curves(self) -> list[tuple[list[str], list[int]]]:
-        """Every training that MLflow knows: the flow runs that it was of, and the steps of its points."""
+        """Every training in MLflow: its flow runs and logged steps."""
         return [(runs, steps) for runs, steps in self.python(CURVES)]
 
     def begin(self, **parameters: object) -> str:
@@ -162,7 +162,7 @@ class Stack:
         return str(self.prefect(f"deployments/{deployment}/create_flow_run", {"parameters": parameters})["id"])
 
     def trained(self, steps: int) -> list[str]:
-        """What the training of so many steps has noted until now, a line for each."""
+        """Lines logged so far by the training of `steps` steps."""
         files = {path.resolve() for path in self.root.rglob(f"runs/train_acoustic/{steps}/metrics.jsonl")}
         return [line for path in files for line in path.read_text().splitlines()]  # copies of the project share `runs`
 
@@ -173,19 +173,19 @@ class Stack:
         return ""
 
     def ended(self, *runs: str) -> dict[str, str]:
-        """The runs' states once they have ended, of which each asks the server, so not all the time."""
+        """Final states of the runs; polls slowly."""
         over = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
         wait_until(lambda: all(self.state(run) in over for run in runs), patience=1500, pause=2)
         return {run: self.state(run) for run in runs}
 
     def logs(self, run: str) -> str:
-        """What the run said, a line each."""
+        """The run's log lines."""
         found = self.prefect("logs/filter", {"logs": {"flow_run_id": {"any_": [run]}}, "sort": "TIMESTAMP_ASC"})
         return "\n".join(each["message"] for each in found)
 
 
 def why_not() -> str | None:
-    """Why there can be no platform here; None where there can."""
+    """Reason for no platform, else None."""
     try:
         import boto3  # noqa: F401
         import flask_wtf  # noqa: F401

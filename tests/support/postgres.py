@@ -11,7 +11,7 @@ from tests.support.ports import free_port
 
 
 def why_not() -> str | None:
-    """Why there can be no server; None where there can."""
+    """Reason for no server, else None."""
     missing = [program for program in ("initdb", "pg_ctl") if _program(program) is None]
     if missing:
         return f"the Postgres program {missing[0]} is absent"
@@ -24,7 +24,7 @@ def why_not() -> str | None:
 
 @contextmanager
 def server(folder: Path) -> Iterator[str]:
-    """Address of a new server that keeps its data below `folder` and listens on loopback alone."""
+    """Address of a new server with data below `folder`, on loopback only."""
     as_owner = _not_root(folder)
     data, port = folder / "data", free_port()
     initdb, pg_ctl = str(_program("initdb")), str(_program("pg_ctl"))

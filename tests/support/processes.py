@@ -1,4 +1,4 @@
-"""Processes that a test starts, and finds again: their environment says for which folder they work."""
+"""Processes started by tests, found again by a folder in their environment."""
 
 import signal
 import subprocess

@@ -61,7 +61,7 @@ class Replaced:
 
 
 def assert_same_at_once(speak: Callable[[Any], np.ndarray], requests: Sequence[Any]) -> None:
-    """What each of eight threads hears is what it would hear alone."""
+    """Eight concurrent threads get the same audio as alone."""
     alone = [speak(request) for request in requests]
     with ThreadPoolExecutor(8) as pool:
         for got, wanted in zip(pool.map(speak, requests), alone, strict=True):

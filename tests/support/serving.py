@@ -1,4 +1,4 @@
-"""Servers of voices: as a person starts one, and in this process, where a test sees what it does."""
+"""Voice servers, as a command or in this process."""
 
 import asyncio
 import json
@@ -32,7 +32,7 @@ class Running:
 
 @contextmanager
 def running(config: ServeConfig, port: int = 0) -> Iterator[Running]:
-    """Serve in this process; what is spoken at the end of the block comes to its end."""
+    """Serve in this process; active requests finish at the end of the block."""
     found: dict[str, Any] = {}
 
     async def work() -> None:
@@ -80,6 +80,6 @@ def ask(url: str, path: str, body: bytes | None = None, headers: dict[str, str] 
 
 
 def lines_of(url: str, path: str, **wish: Any) -> list[dict[str, Any]]:
-    """What the server answers to a wish, in lines of JSON; a refusal as one of them."""
+    """The server's JSON lines; a refusal is one of them."""
     response = ask(url, path, json.dumps(wish).encode())
     return [json.loads(line) for line in response.read().splitlines()]

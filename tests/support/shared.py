@@ -1,4 +1,4 @@
-"""What takes seconds to make is made once for all of pytest's workers."""
+"""Expensive fixtures made once for all pytest workers."""
 
 import fcntl
 import os
@@ -10,7 +10,7 @@ import pytest
 
 
 def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
-    """The folder that `make(folder)` fills: the first worker that asks makes it, the others wait. Nobody changes it."""
+    """The folder filled by `make(folder)` in the first worker; the others wait. Read-only."""
     base = factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         base = base.parent  # each worker has a folder of its own in the session's

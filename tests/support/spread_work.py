@@ -8,7 +8,7 @@ from pathlib import Path
 from sonorant.errors import SonorantError
 
 _prepared: list[str] = []
-"""What this process was prepared with, each time."""
+"""Arguments of every preparation of this process."""
 
 
 def prepare(what: str) -> None:
@@ -16,12 +16,12 @@ def prepare(what: str) -> None:
 
 
 def prepared(_: int) -> tuple[int, list[str]]:
-    """This process, and what it was prepared with in all its life."""
+    """Process id and all its preparations."""
     return os.getpid(), list(_prepared)
 
 
 def nothing(number: int) -> int:
-    """Nothing is done, so that what the rest costs can be measured."""
+    """No work, to measure overhead."""
     return number
 
 
@@ -36,7 +36,7 @@ def variable(name: str) -> str | None:
 
 
 def square(number: int) -> int:
-    """Early numbers take longest, so that results come out of order."""
+    """Early numbers take longest: results arrive out of order."""
     time.sleep(0.3 if number < 2 else 0.001)
     return number * number
 
@@ -60,7 +60,7 @@ def read(path: Path) -> str:
 
 
 def die_once(work: tuple[int, Path]) -> int:
-    """Be killed the first time that item 5 is done, as by a machine that runs out of memory."""
+    """Die at item 5 the first time, like an out-of-memory kill."""
     number, folder = work
     if number == 5 and not (folder / "died").exists():
         (folder / "died").touch()
@@ -70,7 +70,7 @@ def die_once(work: tuple[int, Path]) -> int:
 
 
 def die_at_five(number: int) -> int:
-    """Be killed whenever item 5 is done."""
+    """Die at item 5."""
     if number == 5:
         os.kill(os.getpid(), signal.SIGKILL)
     time.sleep(0.05)

@@ -18,7 +18,7 @@ from tests.support.imports import ROOT
 from tests.support.waiting import PATIENCE
 
 SLOW_WRITE = 0.15
-"""Seconds in the middle of each of the writes that a checkpoint takes on a slow disk."""
+"""Seconds that each write of a checkpoint takes on a slow disk."""
 
 
 class Training:
@@ -48,11 +48,11 @@ class Training:
             )
 
     def said(self) -> str:
-        """What the processes of the last start have said."""
+        """Output since the last start."""
         return self.output.read_text()
 
     def finish(self, processes: int = 1, **variables: str) -> str:
-        """Run it to its end; what it said."""
+        """Run to the end; returns the output."""
         assert self.start(processes, before=None, **variables).wait(PATIENCE) == 0, self.said()
         return self.said()
 
@@ -65,7 +65,7 @@ class Training:
         return errors[0]
 
     def wait_for(self, condition: Callable[[], Any], agent: subprocess.Popen[bytes]) -> None:
-        """Return when `condition` holds, which it must do before the training ends."""
+        """Wait for `condition`; fail if the training ends first."""
         deadline = time.monotonic() + PATIENCE
         while not condition():
             assert agent.poll() is None and time.monotonic() < deadline, self.said()

@@ -160,7 +160,7 @@ class TunedProject:
 
     @staticmethod
     def wait(running: subprocess.Popen[str], condition: Callable[[], object]) -> None:
-        """Return as soon as the condition holds; fails if the command ends before. Only the test has a limit."""
+        """Wait for the condition; fail if the command ends first. No timeout of its own."""
         while not condition():
             if running.poll() is not None:
                 raise AssertionError(running.communicate()[0])
