@@ -40,6 +40,8 @@ class DecodingConfig:
         for name, value in vars(self).items():
             if name != "advance" and not abs(value) <= LARGEST:  # catches NaN too
                 raise ValueError(f"{name} must be a number of at most {LARGEST}, not {value}")
+        if self.advance not in ("median", "sample"):
+            raise ValueError(f"advance must be median or sample, not {self.advance!r}")
         if self.temperature < 0:
             raise ValueError(f"temperature must be at least 0, not {self.temperature}")
         if 0 < self.temperature < COLDEST:
