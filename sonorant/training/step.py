@@ -1,8 +1,8 @@
 """One optimizer step over a global batch, and the state it changes.
 
-Two promises rest on this file. One global batch, whatever the machines: each loss term is a sum over the step's
-micro-batches divided by the step's global count, which the plan knows, and random numbers come from (seed, epoch,
-micro-batch), never from the rank. Exact resume: a step depends on this state and the plan alone.
+The step is independent of the number of ranks: each loss is a sum over micro-batches divided by the global count from
+the plan, and random numbers are seeded by (seed, epoch, micro-batch). Resume is exact: a step depends only on this
+state and the plan.
 """
 
 import contextlib
@@ -42,25 +42,23 @@ class TrainStep:
         self.wrapped: dict[str, nn.Module] = {phase.name: distribute(phase.module) for phase in recipe.phases}
         self.optimizers = {phase.name: optimizer_of(phase.module, self.config) for phase in recipe.phases}
         self.precision: str | None = None
-        """fp32, bf16 or fp16; None while it has to be found (`auto`)."""
+        """fp32, bf16 or fp16; None until it is found (`auto`)."""
         self.scaler = torch.amp.GradScaler(ranks.device.type, enabled=False)
         if self.config.precision != "auto":
             self.set_precision(self.config.precision)
         self.computed: list[torch.Tensor] = []
-        """The samples that this rank loaded in the last step: per micro-batch (B, 2) int64, item and first frame."""
+        """Samples of this rank in the last step: per micro-batch (B, 2) int64, item and first frame."""
 
     def set_precision(self, precision: str) -> None:
-        """Compute in this precision from now on. Raises SonorantError for fp16 without a GPU."""
+        """Raises SonorantError for fp16 without a GPU."""
         if precision == "fp16" and self.ranks.device.type != "cuda":
             raise SonorantError("precision fp16 needs a GPU with its gradient scaler; use bf16 or fp32 on this machine")
         self.precision = precision
         self.scaler = torch.amp.GradScaler(self.ranks.device.type, enabled=precision == "fp16")
 
     def take(self, step: int, micro_batches: list[MicroBatch], batches: Iterator[Batch]) -> dict[str, Tensors]:
-        """Take optimizer step `step` over a global batch, of which this rank computes its share.
-
-        Returns its share of each loss and each phase's gradient norm, as tensors: reading them makes a GPU wait.
-        """
+        """Take optimizer step `step`; return this rank's share of the losses and the gradient norms, as tensors, so
+        that the host does not wait for a GPU."""
         for optimizer in self.optimizers.values():
             for group in optimizer.param_groups:
                 group["lr"] = self.config.learning_rate_at(step, self.recipe.budget)
@@ -68,10 +66,8 @@ class TrainStep:
         return {"losses": losses, "norms": self.update(step)}
 
     def gradients(self, step: int, micro_batches: list[MicroBatch], batches: Iterator[Batch]) -> Tensors:
-        """Leave the gradients of a global batch, averaged over the ranks, in the parameters; change no weights.
-
-        Returns this rank's share of each loss, and leaves the samples that count in `self.computed`.
-        """
+        """Accumulate the gradients of a global batch, averaged over the ranks; return this rank's share of each
+        loss."""
         own = shard(micro_batches, self.ranks.rank, self.ranks.world_size)
         totals = totals_of(self.recipe, micro_batches)
         losses: Tensors = {}
@@ -83,11 +79,11 @@ class TrainStep:
             for phase in self.phases_at(step):
                 passes = self.passes(phase, batch, last=place == len(own) - 1)
                 for part in passes:
-                    with part:  # the whole micro-batch, or what memory holds of it
+                    with part:  # the micro-batch, or a sub-batch
                         torch.manual_seed(seed_of(self.config.seed, micro_batch) + part.first)
                         with self.autocast():
                             part.forward(step)
-                        # DDP averages over the ranks; `totals` are global already, so undo the average.
+                        # Undo DDP's average: `totals` are global.
                         scale = part.weight * weight * self.ranks.world_size
                         part.backward(self.scaler.scale(weighted(phase, part.losses, totals) * scale))
                 for name, value in passes.losses.items():
@@ -96,11 +92,10 @@ class TrainStep:
         return losses
 
     def phases_at(self, step: int) -> list[Phase]:
-        """Those that have begun by optimizer step `step`."""
         return [phase for phase in self.recipe.phases if step >= phase.begins]
 
     def update(self, step: int) -> Tensors:
-        """Clip the gradients of step `step`, change the weights by them and update the EMA; return the norms."""
+        """Clip gradients, step the optimizers and update the EMA; return the norms."""
         norms, clip_norm = {}, self.config.clip_norm_in(self.precision)
         with self.stopwatch("optimizer"):
             for phase in self.phases_at(step):
@@ -115,7 +110,7 @@ class TrainStep:
         return norms
 
     def load(self, step: int, batches: Iterator[Batch], counted: bool) -> Batch:
-        """Return the next batch, on this rank's device; `counted`: whether its samples belong to the step."""
+        """Next batch on this rank's device; `counted`: its samples belong to the step."""
         with self.stopwatch("data"):
             try:
                 loaded = next(batches)
@@ -130,29 +125,25 @@ class TrainStep:
             return {name: value.to(self.ranks.device, non_blocking=True) for name, value in loaded.items()}
 
     def passes(self, phase: Phase, batch: Batch, last: bool) -> Passes:
-        """The passes in which `batch` goes through `phase`."""
         return Passes(self.sub_batches, phase, self.wrapped[phase.name], batch, last, self.stopwatch)
 
     def autocast(self) -> contextlib.AbstractContextManager[Any]:
-        """Autocast of the precision on this rank's device."""
         kind = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(self.precision or "fp32")
         return torch.autocast(self.ranks.device.type, dtype=kind) if kind else contextlib.nullcontext()
 
     def dry_run(self, batch: Batch) -> None:
-        """Take a batch forward and backward through every phase and leave nothing behind but the memory's peak.
-
-        Raises torch's error if memory does not suffice; otherwise a batch of this size counts as proven.
-        """
+        """Run a batch forward and backward through every phase, keeping no gradients. Raises torch's error if memory
+        does not suffice; otherwise this size counts as proven."""
         for phase in self.recipe.phases:
             sub_batch = SubBatch(0, dict(batch))
             with self.autocast():
-                summed = phase.module(batch, self.config.steps)  # the last one, of all losses
+                summed = phase.module(batch, self.config.steps)  # the last step has all losses
             loss = self.scaler.scale(torch.stack(list(summed.values())).sum())
             torch.autograd.grad(loss, list(phase.module.parameters()))
             self.sub_batches.prove(phase.name, sub_batch)
 
     def state(self) -> dict[str, Any]:
-        """Weights, EMA, optimizers and scaler; no generators: randomness comes from (seed, epoch, micro-batch)."""
+        """Weights, EMA, optimizers and scaler."""
         return {
             "phases": {phase.name: phase.module.state_dict() for phase in self.recipe.phases},
             "optimizers": {name: optimizer.state_dict() for name, optimizer in self.optimizers.items()},
@@ -161,7 +152,6 @@ class TrainStep:
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Restore what `state` returned."""
         for phase in self.recipe.phases:
             phase.module.load_state_dict(state["phases"][phase.name])
             self.optimizers[phase.name].load_state_dict(state["optimizers"][phase.name])
@@ -170,11 +160,11 @@ class TrainStep:
 
 
 def totals_of(recipe: Recipe, micro_batches: list[MicroBatch]) -> dict[str, float]:
-    """Global count of each unit over these micro-batches, known from the plan alone."""
+    """Count of each unit over these micro-batches, from the plan alone."""
     counts = [recipe.units(batch) for batch in micro_batches]
     return {unit: sum(count[unit] for count in counts) for unit in counts[0]}
 
 
 def seed_of(seed: int, batch: MicroBatch) -> int:
-    """Seed of the random numbers of a micro-batch, on whichever rank it is computed."""
+    """Seed of a micro-batch, independent of its rank."""
     return hash((seed, batch.epoch, batch.number)) % 2**63

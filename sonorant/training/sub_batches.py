@@ -1,8 +1,7 @@
-"""A micro-batch in slices (sub-batches), where this rank's memory does not hold it whole.
+"""Split a micro-batch that does not fit into memory into sub-batches of rows.
 
-Losses are sums, so a micro-batch may be computed some rows at a time without changing the step: equal to rounding,
-except that dropout and the flow's noise are drawn per sub-batch. A sub-batch's size is the number of values in its
-tensors.
+Losses are sums, so the step stays equal to rounding, except that dropout and the flow's noise are drawn per sub-batch.
+A sub-batch's size is the number of values in its tensors.
 """
 
 from __future__ import annotations
@@ -25,29 +24,26 @@ ALLOCATION_FAILED = (
     *("can't allocate memory", "could not create a primitive"),
     *("CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED"),
 )
-"""In RuntimeErrors of torch's CPU allocator, of oneDNN, which gives no reason, and of CUDA's libraries."""
+"""In RuntimeErrors of torch's CPU allocator, oneDNN and CUDA's libraries."""
 
 
 @dataclass(frozen=True)
 class SubBatch:
-    """Some rows of a batch, computed in one pass."""
+    """Rows of a batch computed in one pass."""
 
     first: int
-    """Place of its first row in the batch."""
+    """Position of its first row in the batch."""
     batch: Batch
 
     @property
     def rows(self) -> int:
-        """Number of rows, the first size of every tensor of a batch."""
         return len(next(iter(self.batch.values())))
 
     @property
     def size(self) -> int:
-        """Values in all its tensors."""
         return sum(tensor.numel() for tensor in self.batch.values())
 
     def cut(self, rows: int) -> list[SubBatch]:
-        """The same rows in sub-batches of at most `rows`."""
         return [
             SubBatch(self.first + start, {name: tensor[start : start + rows] for name, tensor in self.batch.items()})
             for start in range(0, self.rows, rows)
@@ -55,13 +51,10 @@ class SubBatch:
 
 
 class SubBatches:
-    """The largest sub-batch this rank takes in each phase, halved whenever memory runs out.
-
-    A file keeps it for the next start on this machine.
-    """
+    """Largest sub-batch of this rank per phase, halved whenever memory runs out, and kept in a file."""
 
     def __init__(self, who: str, kept: Path | None = None) -> None:
-        """`who` names this rank for a person; without the file `kept`, nothing outlasts the process."""
+        """`who`: this rank, for messages; `kept`: file, None = not kept."""
         self._who, self._kept = who, kept
         self._largest: dict[str, int] = read_json(kept) if kept and kept.exists() else {}
         self._proven: dict[str, int] = {}
@@ -70,24 +63,20 @@ class SubBatches:
             self._say(f"{before}; remove {kept} to try them whole again")
 
     def of(self, phase: str, batch: Batch) -> list[SubBatch]:
-        """The batch in sub-batches that fit; a single row is never cut."""
+        """Sub-batches of the batch that fit, of at least one row."""
         whole = SubBatch(0, batch)
         largest = self._largest.get(phase, whole.size)
         return whole.cut(max(1, min(whole.rows, largest * whole.rows // whole.size)))
 
     def proven(self, phase: str, sub_batch: SubBatch) -> bool:
-        """Whether a sub-batch as large has gone forward and backward in this process."""
+        """Whether a sub-batch of this size has succeeded in this process."""
         return sub_batch.size <= self._proven.get(phase, 0)
 
     def prove(self, phase: str, sub_batch: SubBatch) -> None:
-        """Note that this one has."""
         self._proven[phase] = max(self._proven.get(phase, 0), sub_batch.size)
 
     def halve(self, phase: str, sub_batch: SubBatch) -> list[SubBatch]:
-        """The halves of a sub-batch that did not fit; nothing larger is taken from now on.
-
-        Raises SonorantError if it is a single row.
-        """
+        """Halves of a sub-batch that did not fit, the new limit. Raises SonorantError for a single row."""
         if sub_batch.rows == 1:
             raise SonorantError(
                 f"{self._who}: out of memory in {phase} with a single row of {sub_batch.size} values: set "
@@ -103,7 +92,7 @@ class SubBatches:
         return halves
 
     def refuse_repetition(self, phase: str, sub_batch: SubBatch) -> SonorantError:
-        """The error for memory that ran out while gradients were averaged; the next start takes half as much."""
+        """Error for memory that ran out while gradients were averaged; the next start uses half the size."""
         self.halve(phase, sub_batch)
         return SonorantError(
             f"{self._who}: out of memory while gradients were being averaged, which cannot be taken back; "
@@ -115,27 +104,25 @@ class SubBatches:
 
 
 class Passes:
-    """A micro-batch through one phase: one pass for all its rows, or several where memory demands it.
+    """Passes of a micro-batch through one phase: one, or several where memory demands it.
 
         for part in passes:
-            with part:  # a part that runs out of memory here comes again in halves
+            with part:  # a part that runs out of memory is repeated in halves
                 part.forward(step)
                 part.backward(loss)
 
-    `wrapped`, the phase's DistributedDataParallel, is called once a step, for the last pass of the last micro-batch.
-    Passes before that are local, as under `no_sync`, but static graphs allow them too. An averaging pass cannot be
-    repeated: one that may not fit into memory is computed locally, and a pass of weight 0 over a single row then
-    averages the sum.
+    DistributedDataParallel (`wrapped`) runs once a step, in the last pass of the last micro-batch. This pass cannot be
+    repeated: one of unproven size runs locally, and a pass of weight 0 over a single row then averages the sum.
     """
 
     def __init__(
         self, kept: SubBatches, phase: Phase, wrapped: nn.Module, batch: Batch, last: bool, stopwatch: Stopwatch
     ) -> None:
-        """`last`: whether this is the step's last micro-batch on this rank."""
+        """`last`: the step's last micro-batch on this rank."""
         self.kept, self.phase, self.wrapped, self.batch, self.last = kept, phase, wrapped, batch, last
         self.stopwatch = stopwatch
         self.losses: Tensors = {}
-        """Summed over the passes so far, detached."""
+        """Summed over the passes, detached."""
 
     def __iter__(self) -> Iterator[Part]:
         name, waiting, done = self.phase.name, self.kept.of(self.phase.name, self.batch), []
@@ -153,14 +140,14 @@ class Passes:
             done.append(part.batch)
             for key, value in part.losses.items():
                 self.losses[key] = value + self.losses[key] if key in self.losses else value
-        # A phase leaves in the batch what a later one needs.
+        # A phase may add tensors for later ones.
         self.batch |= {key: torch.cat([batch[key] for batch in done]) for key in done[0].keys() - self.batch.keys()}
         if self.last and not averaged:
             yield Part(self, SubBatch(0, self.batch).cut(1)[0], True, 0.0)
 
 
 class Part:
-    """One pass over a sub-batch; a context that swallows running out of memory and then says `failed`."""
+    """One pass over a sub-batch; a context that catches running out of memory and sets `failed`."""
 
     def __init__(self, passes: Passes, sub_batch: SubBatch, averaged: bool, weight: float) -> None:
         self._passes, self._sub_batch, self._averaged = passes, sub_batch, averaged
@@ -168,21 +155,20 @@ class Part:
         self._irrevocable = False
         self.first, self.batch = sub_batch.first, dict(sub_batch.batch)
         self.weight = weight
-        """Of its losses in the step: 1, or 0 if it only averages what others added."""
+        """Of its losses: 1, or 0 for an averaging pass."""
         self.losses: Tensors = {}
-        """Summed losses by name; kept here and in no variable, so that a failed pass leaves nothing in memory."""
+        """Summed losses by name; only kept here, so that a failed pass frees its memory."""
         self.failed = False
 
     def __enter__(self) -> Part:
         return self
 
     def forward(self, step: int) -> None:
-        """Compute `losses`."""
         with self._passes.stopwatch("forward"):
             self.losses = self._module(self.batch, step)
 
     def backward(self, loss: torch.Tensor) -> None:
-        """Add the gradients of `loss`: averaged over the ranks in the last pass; before it, all of them or none."""
+        """Add the gradients of `loss`, atomically; averaged over the ranks in the last pass."""
         with self._passes.stopwatch("backward"):
             if self._averaged:
                 self._irrevocable = True
@@ -201,24 +187,24 @@ class Part:
 
 
 def add_gradients(module: nn.Module, loss: torch.Tensor) -> None:
-    """As `loss.backward()`, but all gradients or none, and unseen by DistributedDataParallel."""
+    """`loss.backward()` that adds all gradients or none, without DistributedDataParallel."""
     parameters = list(module.parameters())
     gradients = torch.autograd.grad(loss, parameters)
-    # Memory may run out here too, and then the rows come again: all is allocated before any is added.
+    # Allocate everything before adding: memory may run out here, and the rows are repeated.
     sums = [torch.zeros_like(one) if one.grad is None else one.grad for one in parameters]
     for parameter, gradient, total in zip(parameters, gradients, sums, strict=True):
         parameter.grad = total.add_(gradient)
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether `error` says that an allocation failed, on a GPU or a CPU."""
+    """Whether an allocation failed, on a GPU or a CPU."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     return isinstance(error, RuntimeError) and any(words in str(error) for words in ALLOCATION_FAILED)
 
 
 def release(device: torch.device) -> None:
-    """Free what a failed pass has left behind."""
+    """Free the memory of a failed pass."""
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()

@@ -28,10 +28,9 @@ from sonorant.training.telemetry.stopwatch import Progress, Stopwatch
 from sonorant.training.validation import one_by_one, validation_losses
 
 STEPS_LOADED = 256
-"""Steps that are loaded in one go, epoch after epoch. Loader processes are started for each loading: where an epoch of
-an hour's recordings is a few steps on a GPU, starting them each time took longer than the steps."""
+"""Steps loaded at once, across epochs: starting loader processes takes longer than a short epoch on a GPU."""
 SMALLEST_SCALE = 1.0
-"""Of fp16's gradient scaler, which starts at 65536: if gradients overflow below this, the scale is not to blame."""
+"""Of fp16's gradient scaler, which starts at 65536: training has diverged if gradients overflow below it."""
 
 
 class Trainer:
@@ -50,9 +49,8 @@ class Trainer:
     ) -> None:
         self.recipe, self.config, self.ranks, self.run = recipe, recipe.config, ranks, run
         self.fingerprint = fingerprint
-        """Of the run directory: checkpoints of another one are refused."""
+        """Checkpoints with another fingerprint are rejected."""
         self.provenance = provenance or {}
-        """Of the code that took the last step."""
         self.data, self.machine = data or DataConfig(), machine or MachineConfig()
         self.stopwatch = Stopwatch(ranks.device)
         self.proof = Proof(recipe, ranks)
@@ -60,7 +58,6 @@ class Trainer:
         self.trained = TrainStep(recipe, ranks, self.stopwatch, SubBatches(ranks.name, run.sub_batches(ranks.rank)))
         self.meter = Meter(self.trained, loader_workers(self.data))
         self.profile = profile
-        """Steps to trace; see `Profile`."""
         self.step = 0
         self.epoch, self.step_in_epoch = 0, 0
         self.best_loss = float("inf")
@@ -69,7 +66,7 @@ class Trainer:
         self._stop = False
 
     def train(self) -> str:
-        """Run to the end; return `finished`, or `stopped` after a SIGTERM, having saved a checkpoint."""
+        """Run to the end and save; return `finished`, or `stopped` after a SIGTERM."""
         signal.signal(signal.SIGTERM, lambda *_: setattr(self, "_stop", True))
         for note in self.recipe.notes:
             self._say(note)
@@ -88,7 +85,7 @@ class Trainer:
             self.log = MetricsLog(self.run.metrics, self._say)
             self.run.write_status("running", self.step)
         progress = Progress(self.recipe.name, self.config.steps, self.step, shown=self.ranks.first)
-        if self.step == 0 and self.config.init_from:  # what the fine-tuning has to beat
+        if self.step == 0 and self.config.init_from:  # baseline of the fine-tuning
             self._log(self.validate())
             self.meter.restart()
         started = self.step
@@ -108,7 +105,7 @@ class Trainer:
                 self._log(self.validate())
                 self.meter.restart()
             with self.stopwatch("communication"):
-                stop = asked()  # what was asked a step ago
+                stop = asked()  # started in the previous step, so that nobody waits
             asked = self.ranks.ask(self._stop)
             saving = stop or self.ended or self._due(self.config.checkpoint_every)
             if saving or self.proof.due(self.step, started):
@@ -135,17 +132,16 @@ class Trainer:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing is left to train."""
         return self.step >= self.config.steps or (self.patience is not None and self.patience.exhausted)
 
     @property
     def why(self) -> str:
-        """Why training ended before its last step; empty if it did not."""
+        """Reason of an early end, or empty."""
         early = self.patience is not None and self.patience.exhausted and self.step < self.config.steps
         return self.patience.why(self.step, self.config.steps) if self.patience and early else ""
 
     def _find_precision(self) -> None:
-        """That of the run directory, where a training that was killed early has left it, or the fastest here."""
+        """Set the precision kept in the run directory, else the fastest."""
         decided = self.ranks.gather(self.run.precision() if self.ranks.first else None)[0]
         if decided:
             self.trained.set_precision(decided)
@@ -163,7 +159,6 @@ class Trainer:
             self.log.write(self.step, row)
 
     def take_step(self, micro_batches: list[MicroBatch], batches: Iterator[Batch]) -> dict[str, Tensors]:
-        """Take one optimizer step; see `TrainStep.take`."""
         taken = self.trained.take(self.step, micro_batches, batches)
         self.step += 1
         self.step_in_epoch += 1
@@ -171,7 +166,7 @@ class Trainer:
         return taken
 
     def steps(self) -> Iterator[tuple[list[MicroBatch], Iterator[Batch]]]:
-        """The rest of the plan, step by step: the global batch, and an iterator over this rank's tensors."""
+        """Remaining steps: the global batch and an iterator over this rank's tensors."""
         while not self.ended:
             ahead = self._epochs_ahead()
             self._fetch_ahead()
@@ -184,8 +179,7 @@ class Trainer:
                 self.epoch, self.step_in_epoch = self.epoch + 1, 0
 
     def _epochs_ahead(self) -> list[list[list[MicroBatch]]]:
-        """The steps of each epoch that is loaded together, from the next step on: one window of a corpus that is
-        fetched window by window, else as many as `STEPS_LOADED` steps take, for each loading starts processes anew."""
+        """Steps per epoch to load together: one window of a downloaded corpus, else `STEPS_LOADED` steps."""
         ahead = [self.recipe.plan.steps(self.epoch)[self.step_in_epoch :]]
         if self.recipe.plan.fetch is not None and self.recipe.store.fetches:
             return ahead
@@ -195,19 +189,19 @@ class Trainer:
         return ahead
 
     def _fetch_ahead(self) -> None:
-        """Bring the next window onto this machine while this one is trained on."""
+        """Download the next window in the background."""
         fetch, number = self.recipe.plan.fetch, self.epoch + 1
         if fetch is None or not self.recipe.store.fetches:
             return
 
         def work() -> None:
-            with suppress(SonorantError):  # whoever reads it says it again
+            with suppress(SonorantError):  # reported again when it is read
                 fetch(number)
 
         threading.Thread(target=work, name="fetch-ahead", daemon=True).start()
 
     def load(self, steps: list[list[MicroBatch]]) -> Iterator[Batch]:
-        """This rank's share of some steps, in order, as it is needed."""
+        """This rank's batches of these steps, in order."""
         own = [batch for step in steps for batch, _ in shard(step, self.ranks.rank, self.ranks.world_size)]
         dataset = MeasuredDataset(self.recipe.dataset(own), self.recipe.store)
         fresh, pin = self.recipe.store.fetches, self.ranks.device.type == "cuda"
@@ -215,7 +209,7 @@ class Trainer:
         return map(self.meter.cost.take, batches)
 
     def validate(self) -> dict[str, float]:
-        """Return the EMA's losses on the validation split; write a sample, and the best checkpoint if it improved."""
+        """Validate the EMA; write a sample, and the best checkpoint if it improved."""
         with self.recipe.store.keeping():
             return self._validated()
 
@@ -233,18 +227,18 @@ class Trainer:
                     checkpoint.save(self.run.checkpoints / checkpoint.BEST, best)
         if self.ranks.first:
             folder = self.run.samples / f"step-{self.step:06d}"
-            with self.stopwatch("sample"), atomic_folder(folder) as unseen:  # the follower sends it once it is whole
+            with self.stopwatch("sample"), atomic_folder(folder) as unseen:  # atomic: the MLflow follower reads it
                 self.recipe.write_sample(model, unseen)
         return {f"validation/{name}": value for name, value in losses.items()} | judged
 
     @property
     def validation_plan(self) -> list[MicroBatch]:
-        """The micro-batches to validate on: for patience, an utterance each."""
+        """Validation micro-batches; with patience, one utterance each."""
         plan = self.recipe.validation()
         return one_by_one(plan) if self.patience else plan
 
     def _judge(self, own: list[float], count: int) -> dict[str, float]:
-        """Let the patience judge a validation of `count` utterances, on all ranks alike; `own`: this rank's losses."""
+        """Judge a validation of `count` utterances, equally on all ranks; `own`: this rank's losses."""
         assert self.patience is not None
         with self.stopwatch("communication"):
             by_rank = self.ranks.gather(own)
@@ -252,10 +246,7 @@ class Trainer:
         return self.patience.judge(self.step, losses)
 
     def _return_to_best(self) -> None:
-        """Where patience ended the training, make the EMA of rank 0, which is saved, that of the lowest loss.
-
-        The learning rate has not come down, and the model may have learned its few recordings by heart since then.
-        """
+        """After an early end, restore the EMA with the lowest loss on rank 0, which saves it."""
         if not self.why or not self.ranks.first:
             return
         try:
@@ -267,10 +258,10 @@ class Trainer:
         self._say(f"{self.recipe.name}: the model has the weights of step {best['step']}, whose loss was the lowest")
 
     def _refuse_divergence(self, norms: Tensors) -> None:
-        """Stop before NaNs reach a checkpoint. All ranks do: the averaged gradient is the same on all."""
+        """Stop before NaNs reach a checkpoint, on all ranks, as the averaged gradient is equal on all."""
         scaler = self.trained.scaler
         remedy = f"lower train_{self.recipe.name}.learning_rate"
-        if scaler.is_enabled():  # it skips such steps and goes on with a smaller scale
+        if scaler.is_enabled():  # skips such steps and lowers its scale
             if (scale := scaler.get_scale()) < SMALLEST_SCALE:
                 raise AllRanksError(
                     f"step {self.step}: training of the {self.recipe.name} has diverged (no gradient was finite, "
@@ -295,7 +286,6 @@ class Trainer:
             self.run.write_status("running", self.step)
 
     def state(self) -> dict[str, Any]:
-        """All that the next step depends on."""
         return {
             "fingerprint": self.fingerprint,
             "provenance": self.provenance,
@@ -312,7 +302,7 @@ class Trainer:
         }
 
     def resume(self) -> None:
-        """Continue from the newest whole checkpoint of rank 0's run directory, if there is one."""
+        """Resume from the newest intact checkpoint of rank 0's run directory."""
         with self.stopwatch("checkpoint"):
             newest = checkpoint.read_newest(self.run.checkpoints, self._say) if self.ranks.first else None
         with self.stopwatch("communication"):
@@ -322,8 +312,7 @@ class Trainer:
         state = checkpoint.parse(newest)
         if self.ranks.first:  # the others need no run directory
             self._check_origin(state)
-        if "precision" in state:  # not in checkpoints of before 2026-12, which knew no auto
-            self.trained.set_precision(state["precision"])
+        self.trained.set_precision(state["precision"])
         self.trained.load_state(state)
         self.step, self.epoch, self.step_in_epoch = state["step"], state["epoch"], state["step_in_epoch"]
         self.best_loss = state["best_loss"]
@@ -336,13 +325,13 @@ class Trainer:
         self._say(f"resuming {self.recipe.name} from its checkpoint at step {self.step} of {self.config.steps}")
 
     def _check_origin(self, state: dict[str, Any]) -> None:
-        """Refuse a checkpoint of another training (SonorantError), and say if other code wrote this one."""
+        """Raise SonorantError for a checkpoint of another training; report a change of code."""
         if state["fingerprint"] != self.fingerprint:
             found = "its checkpoint belongs to other settings or data"
             raise SonorantError(f"{self.run.path}: {found}; remove the folder or choose another")
         before, now = state.get("provenance") or self.run.provenance(), self.provenance
         ended = state["step"] >= self.config.steps or state.get("patience", {}).get("ended")
-        if ended:  # nothing is left to train: that code made the model
+        if ended:  # the code that trained the model
             self.provenance = before or now
         elif before.get("code") != now.get("code"):
             self._say(f"{self.recipe.name}: resuming under other code: {_code(before)} before, {_code(now)} now")

@@ -1,4 +1,4 @@
-"""Shared by trainings on whole utterances: which ones meet in a micro-batch, and how much it holds."""
+"""Base of the recipes that train on whole utterances."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
@@ -22,15 +22,15 @@ from sonorant.training.recipe import Phase, plan_of, utterances_of
 
 @dataclass(frozen=True, kw_only=True)
 class UtteranceTrainConfig(TrainConfig):
-    """Training of a speech model on whole utterances, aligned with their text as it learns."""
+    """Training of a speech model that learns the alignment of utterances and texts."""
 
     frames_per_micro_batch: int | Literal["auto"]
-    """Padded mel frames a micro-batch may hold; auto: found at the start of a run, see training/memory.py."""
+    """Most padded mel frames of a micro-batch; auto: as memory allows, see training/memory.py."""
     diagonal_steps: int
-    """Steps over which the alignment search's pull to the diagonal fades out."""
+    """Steps over which the diagonal prior of the alignment search fades out."""
     freeze_steps: int = 0
-    """First steps of a fine-tuning (`init_from`) that train nothing but the embeddings of speakers who are new to it;
-    as many as `steps`: the others' voices stay to the bit. The default is for settings of before."""
+    """First steps of a fine-tuning (`init_from`) that train only the embeddings of new speakers; equal to `steps`: the
+    other voices stay to the bit."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -42,21 +42,19 @@ class UtteranceTrainConfig(TrainConfig):
             )
 
     def from_scratch(self) -> Self:
-        """As of every training: nobody is new to a model that knows nobody."""
         return replace(self, init_from=None, freeze_steps=0)
 
 
 class Utterances(ABC):
-    """The part of a `Recipe` that all recipes on whole utterances inherit."""
+    """The part of a `Recipe` shared by recipes on whole utterances."""
 
     model: PhonemeEncoder
     phases: list[Phase]
     diagonal_steps: int
-    """Steps over which the alignment search is pulled to the diagonal."""
     _description: dict[str, Any]
 
     def __init__(self, name: str, config: UtteranceTrainConfig, features: Path) -> None:
-        """`name`: of the recipe; its settings are the section train_<name>."""
+        """`name`: of the recipe, configured by the section train_<name>."""
         self.section = f"train_{name}"
         self.store = FeatureStore.open(features)
         self.seconds_per_frame = self.store.audio.hop / self.store.audio.sample_rate
@@ -76,17 +74,15 @@ class Utterances(ABC):
 
     @property
     def notes(self) -> list[str]:
-        """Nothing to say."""
         return []
 
     def budget_range(self, steps_an_epoch: int) -> tuple[int, int]:
-        """From the longest utterance to an equal share of all frames."""
         smallest = int(max(self.store.frames[self.items].max(), self.store.frames[self.validation_items].max()))
         steps = self.plan.micro_batches_per_step * steps_an_epoch
         return smallest, max(smallest, int(self.store.frames[self.items].sum()) // steps)
 
     def heaviest(self) -> list[MicroBatch]:
-        """As many of the longest utterances as fit, and the micro-batch with the most tokens."""
+        """The longest utterances that fit, and the micro-batch with the most tokens."""
         assert self.budget is not None
         longest = self.items[np.argsort(self.store.frames[self.items], kind="stable")[::-1]]
         count = max(1, self.budget // int(self.store.frames[longest[0]]))
@@ -97,29 +93,26 @@ class Utterances(ABC):
         ]
 
     def units(self, batch: MicroBatch) -> dict[str, float]:
-        """Real frames and tokens, and frames as the dataset pads them."""
         frames = self.store.frames[batch.items]
         padded = -(-int(frames.max()) // FRAMES_MULTIPLE) * FRAMES_MULTIPLE * len(frames)
         tokens = float(self.store.tokens_count[batch.items].sum())
         return {"frames": float(frames.sum()), "padded_frames": float(padded), "tokens": tokens}
 
     def validation(self) -> list[MicroBatch]:
-        """The whole validation split, in one fixed order."""
         return self._plan(self.validation_items, 0)
 
     @abstractmethod
     def losses(self, model: nn.Module) -> Phase:
-        """As in `Recipe`."""
+        """See `Recipe`."""
 
     def description(self) -> dict[str, Any]:
-        """What `model.json` says."""
         return self._description
 
     def start_from(self, initial: Initial) -> Taken:
-        """Take over what fits, with the mel statistics that the weights were trained with."""
+        """Copy fitting weights and their mel statistics."""
         taken = take_over(self.model, self._description, initial)
         self._description |= {key: initial.description[key] for key in ("mel_mean", "mel_std")}
-        # Then it can align, and the pull to the diagonal would only disturb.
+        # Such a model aligns without the diagonal prior.
         if taken.whole("symbol", "encoder", "near", "prior"):
             self.diagonal_steps = 0
             self.phases = [self.losses(self.model)]
@@ -129,7 +122,7 @@ class Utterances(ABC):
         return taken
 
     def _newcomers(self, taken: Taken) -> Newcomers:
-        """Raises SonorantError where other weights than those of new speakers have to learn from the first step on."""
+        """Raises SonorantError if weights other than new speakers' need training from the first step."""
         setting, speakers = f"{self.section}.freeze_steps {self.freeze_steps}", taken.new_rows["speakers"]
         if not speakers:
             known = ", ".join(self._description["speakers"])
@@ -149,7 +142,7 @@ class Utterances(ABC):
         return Newcomers(steps=self.freeze_steps, embedding=self.model.speaker, rows=rows)
 
     def example(self) -> MicroBatch:
-        """The first validation utterance, to draw and to listen to."""
+        """The first validation utterance, for samples."""
         return MicroBatch(0, 0, self.validation()[0].items[:1])
 
     def _trainable(self, split: str) -> np.ndarray:
@@ -170,13 +163,13 @@ class Utterances(ABC):
 
 
 def on_device_of(model: nn.Module, batch: Batch) -> Batch:
-    """The batch where the model's weights are."""
+    """Move the batch to the model's device."""
     device = next(model.parameters()).device
     return {name: value.to(device) for name, value in batch.items()}
 
 
 def write_alignment(path: Path, durations_N: torch.Tensor) -> None:
-    """Write durations (N,) int64 as `alignment` (N, T) uint8, one where a frame belongs to a token, for a picture."""
+    """Write durations (N,) int64 as an image `alignment` (N, T) uint8."""
     owner_T = torch.repeat_interleave(torch.arange(len(durations_N)), durations_N.cpu())
     alignment_TN = nn.functional.one_hot(owner_T, len(durations_N))
     np.savez_compressed(path, alignment=alignment_TN.T.numpy().astype(np.uint8))

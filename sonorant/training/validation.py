@@ -1,4 +1,4 @@
-"""How well a training does on the validation split: the losses of the EMA, which all ranks share out."""
+"""Losses of the EMA on the validation split, divided among the ranks."""
 
 import torch
 
@@ -9,8 +9,8 @@ from sonorant.training.step import TrainStep, seed_of, totals_of
 
 @torch.no_grad()
 def validation_losses(trained: TrainStep, plan: list[MicroBatch], step: int) -> tuple[dict[str, float], list[float]]:
-    """The EMA's losses over the micro-batches of `plan`, which all ranks share, and `loss`, their weighted sum; then
-    the weighted sum of each micro-batch of this rank."""
+    """The EMA's losses over `plan` with `loss`, their weighted sum; and the weighted sum of each micro-batch of this
+    rank."""
     recipe, ranks = trained.recipe, trained.ranks
     phase = recipe.losses(trained.ema.module.eval())
     own = plan[ranks.rank :: ranks.world_size]
@@ -19,7 +19,7 @@ def validation_losses(trained: TrainStep, plan: list[MicroBatch], step: int) -> 
     alone: list[float] = []
     for micro_batch, batch in zip(own, prefetched(recipe.dataset(own), 0, pin=False), strict=True):
         torch.manual_seed(seed_of(trained.config.seed, micro_batch))
-        with trained.stopwatch("validation"), trained.autocast():  # once per batch: a sign of life for the watchdog
+        with trained.stopwatch("validation"), trained.autocast():  # per batch: progress for the watchdog
             summed = phase.module({name: value.to(ranks.device) for name, value in batch.items()}, step)
         values, units = {name: float(summed[name]) for name in phase.terms}, recipe.units(micro_batch)
         for name, term in phase.terms.items():
@@ -32,9 +32,9 @@ def validation_losses(trained: TrainStep, plan: list[MicroBatch], step: int) -> 
 
 
 def one_by_one(plan: list[MicroBatch]) -> list[MicroBatch]:
-    """The utterances of a validation plan, each once and in a micro-batch of its own, whatever the budget."""
+    """Each utterance of a validation plan once, in its own micro-batch."""
     alone: dict[int, MicroBatch] = {}
-    for batch in reversed(plan):  # the end of a plan of segments is filled up from its start, which counts
+    for batch in reversed(plan):  # a plan of segments repeats its start at its end
         for row in reversed(range(len(batch.items))):
             item, start = int(batch.items[row]), None if batch.starts is None else batch.starts[[row]]
             alone[item] = MicroBatch(batch.epoch, item, batch.items[[row]], start)

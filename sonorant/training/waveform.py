@@ -1,7 +1,4 @@
-"""How a waveform model, from mel to samples, learns: by spectra at several resolutions and optional adversaries.
-
-The recipes of the vocoder and the codec derive from the one here.
-"""
+"""Training of waveform models (vocoder, codec) by spectral losses and optional discriminators."""
 
 import math
 from collections.abc import Sequence
@@ -31,9 +28,9 @@ from sonorant.training.spectra import RESOLUTIONS, mel_distance, spectral_distan
 
 SPECTRAL, ADVERSARIAL = ("mel", "spectrum"), ("adversarial", "features")
 WEIGHTS = {"mel": 2.0, "spectrum": 1.0, "adversarial": 0.5, "features": 1.0}
-"""Of the generator's losses, where settings name no others."""
+"""Default weights of the generator's losses."""
 FAKE = "fake"
-"""Batch key under which the generator leaves its output for the discriminators of the same micro-batch."""
+"""Batch key of the generator's output, for the discriminators."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,22 +38,21 @@ class WaveformTrainConfig(TrainConfig):
     """Training of a waveform model."""
 
     segments_per_micro_batch: int | Literal["auto"]
-    """Segments in a micro-batch; auto: found at the start of a run, see training/memory.py."""
+    """Segments of a micro-batch; auto: as memory allows, see training/memory.py."""
     segment_frames: int
     """Length of a segment in mel frames."""
     adversarial: bool
-    """Train against discriminators too: for real corpora and long trainings."""
+    """Train against discriminators: for real corpora and long trainings."""
     adversarial_width: int
     """Channels of the discriminators' first layers."""
     adversarial_frames: int
-    """Mel frames that they judge of each segment, a random window in every step; at least segment_frames: all."""
+    """Mel frames of a random window of each segment that they judge; from segment_frames on: all."""
     adversarial_share: float = 1.0
-    """Share of the steps, the last ones, that are taken against them. The default is for settings of before, as those
-    that follow."""
+    """Share of the steps, the last ones, with discriminators."""
     weights: dict[str, float] = field(default_factory=lambda: dict(WEIGHTS))
-    """Of the losses: mel, spectrum, and against discriminators adversarial and features."""
+    """Of the losses mel and spectrum, and with discriminators adversarial and features."""
     resolutions: list[int] = field(default_factory=lambda: list(RESOLUTIONS))
-    """Lengths of the transforms behind the loss spectrum, in samples."""
+    """Transform lengths of the loss spectrum in samples."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -80,7 +76,7 @@ class WaveformTrainConfig(TrainConfig):
 
     @property
     def adversarial_from(self) -> int:
-        """The first step, from 0, that is taken against discriminators."""
+        """First step with discriminators, from 0."""
         return self.steps - math.ceil(self.adversarial_share * self.steps)
 
 
@@ -93,7 +89,7 @@ class GeneratorLosses(nn.Module):
         super().__init__()
         self.model, self.audio, self.config = model, audio, config
         self.judged = config.adversarial_frames * audio.hop
-        # In a list, so that their weights are not among those to train.
+        # In a list, so that their weights are not among the parameters.
         self._adversaries = [adversaries] if adversaries else []
 
     def forward(self, batch: Batch, step: int) -> dict[str, torch.Tensor]:
@@ -119,15 +115,15 @@ class GeneratorLosses(nn.Module):
         return losses
 
     def copy(self, frames_BRT: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        """The model's copy (B, T * hop) of frames, and losses of its own beside those of the samples."""
+        """The model's output (B, T * hop), and its own additional losses."""
         return self.model(frames_BRT), {}
 
 
 class DiscriminatorLosses(nn.Module):
-    """Hinge loss of the discriminators on recordings and on the generator's output, summed over segments."""
+    """Hinge loss of the discriminators, summed over segments."""
 
     def __init__(self, discriminators: Discriminators, judged: int) -> None:
-        """`judged`: samples of a segment that they hear."""
+        """`judged`: samples of a window."""
         super().__init__()
         self.discriminators, self.judged = discriminators, judged
 
@@ -142,8 +138,8 @@ class DiscriminatorLosses(nn.Module):
 
 
 def windows(signals: Sequence[torch.Tensor], samples: int) -> list[torch.Tensor]:
-    """The same random stretch of each row of all `signals` (B, S): (B, samples), or all of it where it is no longer.
-    Random windows judge as well as whole sounds (Bińkowski et al. 2020, "GAN-TTS", section 3.2), for less."""
+    """The same random window (B, samples) of all `signals` (B, S), or all of a shorter signal (Bińkowski et al. 2020,
+    "GAN-TTS", section 3.2)."""
     rows, length = signals[0].shape
     if samples >= length:
         return list(signals)
@@ -158,14 +154,12 @@ def _sum_of_means(x: torch.Tensor) -> torch.Tensor:
 
 
 class WaveformRecipe:
-    """A waveform model with its features; implements `Recipe` for a subclass that names the model."""
+    """Implements `Recipe`; a subclass names the model."""
 
     name: str
-    """Kind of the model."""
     sizes: ClassVar[type]
-    """Dataclass of its sizes."""
+    """Dataclass of the model's sizes."""
     settings: ClassVar[type[WaveformTrainConfig]]
-    """Dataclass of its training's settings."""
 
     def __init__(self, model: dict[str, Any], train: dict[str, Any], features: Path) -> None:
         """`model`: fields of `sizes` and, for int8 layers, `quantization` of `model.json`; `train`: of `settings`."""
@@ -192,7 +186,7 @@ class WaveformRecipe:
         self.budget = None if self.config.segments_per_micro_batch == "auto" else self.config.segments_per_micro_batch
         self.items = utterances_of(self.store, "train")
         self.validation_items = utterances_of(self.store, "validation")
-        # A window may have none that is long enough, of which `segment_plan` would say that the corpus has none.
+        # A window without a long enough utterance must not raise in `segment_plan`.
         long_enough = self.items[self.store.frames[self.items] >= self.config.segment_frames]
         items = self.items if self.config.window_shards is None else long_enough
         self.plan = plan_of(
@@ -208,27 +202,23 @@ class WaveformRecipe:
 
     @property
     def notes(self) -> list[str]:
-        """How many utterances are shorter than a segment, and so in no epoch."""
+        """Number of utterances shorter than a segment, which no epoch contains."""
         frames, length = self.store.frames[self.items], self.config.segment_frames
         short = int((frames < length).sum())
         shorter = f"are shorter than train_{self.name}.segment_frames ({length}) and are not trained on"
         return [f"{self.name}: {short} of {len(frames)} utterances {shorter}"] if short else []
 
     def budget_range(self, steps_an_epoch: int) -> tuple[int, int]:
-        """From one segment to an equal share of an epoch's."""
         segments = int((self.store.frames[self.items] >= self.config.segment_frames).sum())
         return 1, max(1, segments // (self.config.micro_batches_per_step * steps_an_epoch))
 
     def heaviest(self) -> list[MicroBatch]:
-        """Any one: all micro-batches are of equal size."""
         return self.plan.first()[:1]
 
     def dataset(self, batches: list[MicroBatch]) -> Dataset[Batch]:
-        """Segments of equal length."""
         return SegmentBatches(self.store, batches, self.config.segment_frames)
 
     def units(self, batch: MicroBatch) -> dict[str, float]:
-        """Segments, and the frames in them."""
         frames = float(len(batch.items) * self.config.segment_frames)
         return {"segments": float(len(batch.items)), "frames": frames, "padded_frames": frames}
 
@@ -237,7 +227,7 @@ class WaveformRecipe:
         return self._plan(self.validation_items, 0)
 
     def losses(self, model: nn.Module) -> Phase:
-        """Spectral losses alone: the adversaries' losses change as they learn, so they are no measure."""
+        """Spectral losses only: discriminators change, so their losses are not comparable."""
         return Phase("generator", self._losses(model, None), self._terms(SPECTRAL, model))
 
     def _losses(self, model: nn.Module, adversaries: Discriminators | None) -> GeneratorLosses:
@@ -248,7 +238,7 @@ class WaveformRecipe:
 
     @torch.no_grad()
     def write_sample(self, model: nn.Module, folder: Path) -> None:
-        """Write the first validation utterance through the model: audio, and its mel beside the recording's."""
+        """Write the first validation utterance through the model: audio, and both mels."""
         item = int(self.validation_items[0])
         audio = self.store.audio
         frames_1RT = SourceRows(audio.sample_rate, audio.hop).append(self.store.mel_and_pitch(item).T[None])
@@ -258,14 +248,13 @@ class WaveformRecipe:
         write_wav(folder / "sample.wav", samples_S.clamp(-1.0, 1.0).numpy(), audio.sample_rate)
 
     def _copy(self, model: nn.Module, frames_BRT: torch.Tensor) -> torch.Tensor:
-        """Frames of recordings -> samples (B, T * hop), as the model copies them in use."""
+        """Frames -> samples (B, T * hop), as in use."""
         samples_BS: torch.Tensor = model(frames_BRT)
         return samples_BS
 
     def start_from(self, initial: Initial) -> Taken:
-        """Take over what fits; discriminators start anew."""
+        """Copy fitting weights; discriminators start anew."""
         return take_over(self.model, self._description, initial)
 
     def description(self) -> dict[str, Any]:
-        """What `model.json` says."""
         return self._description

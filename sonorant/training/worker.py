@@ -1,7 +1,4 @@
-"""One rank, started by torchrun. Of its launcher it knows only the job file and torchrun's environment.
-
-torchrun --nproc-per-node 2 -m sonorant.training.worker job.json
-"""
+"""One rank of a training: torchrun --nproc-per-node 2 -m sonorant.training.worker job.json"""
 
 import math
 import os
@@ -35,21 +32,21 @@ from sonorant.training.trainer import Trainer
 PEER_GONE = re.compile(
     "Connection (closed|reset) by peer|Timed out waiting|NCCL communicator was aborted|ncclRemoteError"
 )
-"""In errors of gloo and NCCL if another rank has died or stands still; torchrun says which and why."""
+"""Errors of gloo and NCCL after another rank has died or stalled."""
 STOPPED = 75
-"""Exit code of a rank that saved and stopped (EX_TEMPFAIL); after 0, torchrun would wait for nodes that are gone."""
+"""Exit code after saving on SIGTERM (EX_TEMPFAIL); with 0, torchrun would wait for the other nodes."""
 
 
 class PeerGone(SonorantError):
-    """Another rank has ended: a consequence, never the cause."""
+    """Another rank has ended; never the cause itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """A training as its launcher describes it; a JSON file, so that every rank of every node reads the same."""
+    """A training; a JSON file that every rank reads."""
 
     recipe: str
-    """Kind of the model, a name of `sonorant.families.all_kinds`."""
+    """Kind of the model."""
     model: dict[str, Any]
     """Fields of the model's config."""
     train: dict[str, Any]
@@ -61,36 +58,33 @@ class Job:
     out: str
     """Folder of the trained model."""
     fingerprint: str
-    """Of settings, data and the recipe's VERSION: the same on all nodes."""
+    """Hash of settings, data and the recipe's VERSION."""
     provenance: dict[str, Any]
-    """For checkpoints and `model.json`: commit, hash of the code, and the name of the run directory as `fingerprint`
-    (another one if an earlier Sonorant named it): checkpoints of another one are refused."""
+    """For checkpoints and `model.json`: commit, hash of the code, fingerprint."""
     version: int = 1
     """VERSION of the kind of model."""
     codes: str | None = None
-    """Folder of the token store, of recipes that learn codes."""
+    """Folder of the token store, for recipes that learn codes."""
     data: dict[str, Any] = field(default_factory=dict)
     """Fields of DataConfig."""
     machine: dict[str, Any] = field(default_factory=dict)
     """Fields of MachineConfig."""
     initial: str | None = None
-    """File of the weights to start from, on the first node; None: random ones."""
+    """File of initial weights on the first node; None: random."""
     profile: str | None = None
     """Steps to trace, `auto` or FIRST:LAST; None: none."""
 
     def write(self, path: Path) -> None:
-        """Save as JSON."""
         write_json(path, asdict(self))
 
 
 def recipe_of(job: Job) -> Recipe:
-    """The model, its data and its losses."""
     codes = Path(job.codes) if job.codes else None
     return model_kind(job.recipe).recipe(job.model, job.train, Path(job.features), codes)
 
 
 def outcome_beside(job_file: Path) -> Path:
-    """File in which a node's first rank tells its launcher how the training ended: {"state", "step"}."""
+    """File from a node's first rank to its launcher: {"state", "step"}."""
     return job_file.with_name("outcome.json")
 
 
@@ -107,7 +101,7 @@ def work(job: Job, ranks: Ranks) -> dict[str, Any]:
         return _train(job, ranks, run)
     except Exception as error:
         explained = _explained(error, ranks, run)
-        if ours and not isinstance(explained, PeerGone):  # the rank that is gone said why, or torchrun does
+        if ours and not isinstance(explained, PeerGone):  # reported by that rank, or by torchrun
             run.fail(_line(explained))
         if explained is error:
             raise
@@ -117,13 +111,13 @@ def work(job: Job, ranks: Ranks) -> dict[str, Any]:
 def _train(job: Job, ranks: Ranks, run: RunDirectory) -> dict[str, Any]:
     code = job.provenance.get("code", "unknown")
     refuse_other_copies(Path(job.features), Path(job.codes) if job.codes else None, job.fingerprint, code, ranks)
-    if ranks.first and not run.job.exists():  # an older one has the provenance of old checkpoints
+    if ranks.first and not run.job.exists():  # keep the provenance of its checkpoints
         job.write(run.job)
     data, machine = DataConfig(**job.data), MachineConfig(**job.machine)
     recipe = recipe_of(replace(job, features=str(_features(job, data, ranks))))
     if data.preload == "memory":
         room = memory.part_of_free()
-        dist.barrier()  # all look before one takes
+        dist.barrier()  # measure before any rank allocates
         recipe.store.read_into_memory(room)
     if job.initial:
         start_from(recipe, Path(job.initial), ranks)
@@ -142,7 +136,7 @@ def _train(job: Job, ranks: Ranks, run: RunDirectory) -> dict[str, Any]:
 
 
 def start_from(recipe: Recipe, file: Path, ranks: Ranks) -> None:
-    """Give `recipe` the weights that rank 0 reads from `file` (see `Initial.write`), and say what fitted."""
+    """Copy the weights that rank 0 reads from `file` (see `Initial.write`), and report the fit."""
     payload = ranks.share(checkpoint.read(file) if ranks.first else None)
     assert payload is not None
     taken = recipe.start_from(Initial.parse(payload))
@@ -151,7 +145,7 @@ def start_from(recipe: Recipe, file: Path, ranks: Ranks) -> None:
 
 
 def _features(job: Job, data: DataConfig, ranks: Ranks) -> Path:
-    """Where this rank reads features: from their folder, or from a copy that this machine's first rank makes."""
+    """Folder of the features, or of their copy, made by this machine's first rank."""
     features = Path(job.features)
     if data.preload != "folder" or data.preload_folder is None:
         return features
@@ -166,7 +160,7 @@ def _line(error: Exception) -> str:
 
 
 def _explained(error: Exception, ranks: Ranks, run: RunDirectory) -> Exception:
-    """The error a person should read instead of `error`, or `error` itself if it was not foreseen."""
+    """A readable error for a foreseen `error`, else `error`."""
     if isinstance(error, OSError):
         what = f"{error.filename or run.path}: {error.strerror or error}"
         remedy = "fix that, and the same command resumes from the last checkpoint"
@@ -181,7 +175,7 @@ def _save(trainer: Trainer, job: Job, run: RunDirectory) -> None:
     weights = {name: value.detach().cpu().contiguous() for name, value in averages.items()}
     description = trainer.recipe.description()
     description["provenance"] = {**trainer.provenance, "steps": trainer.step}
-    if math.isfinite(trainer.best_loss):  # it is not where no validation had a finite loss
+    if math.isfinite(trainer.best_loss):  # some validation had a finite loss
         description["provenance"]["validation_loss"] = trainer.best_loss
     if trainer.why:
         description["provenance"]["ended"] = trainer.why
@@ -203,7 +197,6 @@ def _write_curves(path: Path, run: RunDirectory) -> None:
 
 
 def main() -> None:
-    """Read the job, join the others, train."""
     die_with_parent()
     allow_open_files()
     job_file = Path(sys.argv[1])

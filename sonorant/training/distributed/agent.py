@@ -1,8 +1,4 @@
-"""torchrun, but with one line per failed rank instead of a traceback of its own.
-
-python -m sonorant.training.distributed.agent -m sonorant.training.worker job.json    takes torchrun's arguments and
-PET_* variables
-"""
+"""torchrun with one line per failed rank instead of its traceback; same arguments and PET_* variables."""
 
 import os
 import sys
@@ -17,7 +13,7 @@ from sonorant.training.worker import STOPPED
 
 HINT = "is the same command running on each, with its own PET_NODE_RANK, and can they reach that port?"
 LINGER_SECONDS = 2.0
-"""The first node's agent leaves last: it holds the store by which the nodes learn that all are done."""
+"""The first node's agent leaves last: it hosts the store by which nodes finish."""
 
 
 def run() -> None:
@@ -34,7 +30,7 @@ def run() -> None:
                 print(f"rank {rank} (process {failure.pid}) {cause}", file=sys.stderr)
         raise SystemExit(1) from None
     except SignalException:
-        raise SystemExit(1) from None  # the ranks got the signal too, and have said what they did
+        raise SystemExit(1) from None  # the ranks got the signal too
     except DistError as error:
         nodes, endpoint = os.environ.get("PET_NNODES"), os.environ.get("PET_RDZV_ENDPOINT")
         cause = str(error).splitlines()[0]

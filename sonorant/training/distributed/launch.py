@@ -1,8 +1,7 @@
-"""Starts torchrun for a job and ends it cleanly, on one machine or on several.
+"""Run torchrun for a job, on one machine or several.
 
-torchrun is configured by `PET_*` variables only. A variable that is set already (by a person, Slurm, Kubernetes,
-Prefect) is kept; the rest is filled in from the machine. Each node launches the same job and learns the outcome from
-its own ranks.
+torchrun is configured by `PET_*` variables: set ones (by Slurm, Kubernetes, Prefect) are kept, the rest is filled in
+from the machine. Each node launches the same job.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ from sonorant.training.worker import Job, outcome_beside
 
 DEFAULT_PORT = "29500"
 LOCAL = ("localhost", "127.0.0.1", "::1")
-"""Names that can only mean: all nodes are on this machine."""
+"""Names for nodes that are all on this machine."""
 JOIN_SECONDS = 600
-"""How long a node waits for the others; `PET_RDZV_CONF=timeout=<seconds>` overrides it."""
+"""Seconds a node waits for the others; `PET_RDZV_CONF=timeout=<seconds>` overrides it."""
 SHUTDOWN_SECONDS = 20
-"""How long torchrun waits for its ranks to save after a SIGTERM."""
+"""Seconds for ranks to save after a SIGTERM."""
 WORKER = "sonorant.training.worker"
 """Module that each rank runs."""
 
@@ -44,26 +43,25 @@ KEEP_MEMORY = {
     "MALLOC_TRIM_THRESHOLD_": str(2**33),
     "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
 }
-"""For glibc's allocator: keep the memory of large tensors that were freed, and in huge pages. By default each one is
-given back and every page of the next one faults: a tenth to a fifth of a vocoder's step on CPUs."""
+"""glibc: keep freed memory, in huge pages. By default large tensors are returned to the system and page faults take a
+tenth to a fifth of a vocoder's step on CPUs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
-    """One machine of a training, as torchrun's PET_* variables describe it."""
+    """A machine of a training, from PET_* variables."""
 
     rank: int = 0
-    """0 is the first node: it writes the model and the run directory, and hosts the rendezvous."""
+    """The first node, 0, writes model and run directory, and hosts the rendezvous."""
     count: int = 1
-    """How many machines train together."""
+    """Number of nodes."""
     host: str = ""
-    """Address of the first node; empty where there is only one."""
+    """Address of the first node; empty for a single node."""
     port: str = DEFAULT_PORT
     """Port of the rendezvous on the first node."""
 
     @property
     def first(self) -> bool:
-        """Whether this is the node with global rank 0."""
         return self.rank == 0
 
     @classmethod
@@ -90,10 +88,9 @@ class Node:
 
 
 def launch(job: Job) -> None:
-    """Train `job` under torchrun until it is finished, on this node's share of the ranks.
+    """Train `job` on this node's ranks until it is finished. Only the first node needs the run directory.
 
-    On SIGTERM the ranks save and end, and Stopped says how to go on. Raises SonorantError when training fails. Only the
-    first node needs the run directory.
+    Raises Stopped after a SIGTERM, when the ranks have saved, and SonorantError if training fails.
     """
     run = RunDirectory(Path(job.run))
     node, before = Node.of(os.environ), run.status()
@@ -101,7 +98,7 @@ def launch(job: Job) -> None:
     warning = idle(env, job.train["micro_batches_per_step"])
     if warning and node.first:
         print(f"warning: {job.recipe}: {warning}", file=sys.stderr, flush=True)
-    # Not in the run directory: another execution may be starting there too.
+    # Not in the run directory: another launch may start there.
     with tempfile.TemporaryDirectory() as folder:
         job_file = Path(folder) / "job.json"
         job.write(job_file)
@@ -126,7 +123,7 @@ def launch(job: Job) -> None:
 
 
 def _run_agent(job_file: Path, env: dict[str, str]) -> bool:
-    """Run torchrun to its end and pass SIGTERM and Ctrl-C on to it; return whether one came."""
+    """Run torchrun, forwarding SIGTERM and Ctrl-C; return whether one came."""
     command = [sys.executable, "-m", "sonorant.training.distributed.agent", "-m", WORKER, str(job_file)]
     child: subprocess.Popen[bytes] | None = None
     told_to_stop = False
@@ -140,7 +137,7 @@ def _run_agent(job_file: Path, env: dict[str, str]) -> bool:
     former = {number: signal.signal(number, pass_on) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         child = subprocess.Popen(command, env=env, start_new_session=True, preexec_fn=die_with_parent)
-        if told_to_stop:  # before there was a child to pass it on to
+        if told_to_stop:  # before the child existed
             child.send_signal(signal.SIGTERM)
         child.wait()
     finally:
@@ -150,12 +147,11 @@ def _run_agent(job_file: Path, env: dict[str, str]) -> bool:
 
 
 def environment(given: Mapping[str, str], micro_batches_per_step: int) -> dict[str, str]:
-    """`given` with torchrun's settings completed: processes, threads to match, and how to meet the other nodes.
+    """`given` with torchrun's settings completed: processes, threads, rendezvous.
 
-    By default, each GPU or CPU core gets a process, but all nodes together get no more processes than a step has
-    micro-batches: the others would be idle. On CPUs, two processes with a thread each are 1.5 times as fast as one with
-    two threads: the Fourier transforms and sorting in the loss have no threads. Raises SonorantError where PET_*
-    contradict each other.
+    One process per GPU or CPU core, but in total at most one per micro-batch of a step. On CPUs, two processes with a
+    thread each are 1.5 times as fast as one with two: Fourier transforms and sorting are single-threaded. Raises
+    SonorantError if PET_* contradict each other.
     """
     node, cores = Node.of(given), usable_cores()
     most = max(1, micro_batches_per_step // node.count)
@@ -163,17 +159,16 @@ def environment(given: Mapping[str, str], micro_batches_per_step: int) -> dict[s
     defaults = {
         "OMP_NUM_THREADS": str(max(1, cores // processes)),
         "PET_SHUTDOWN_TIMEOUT": str(SHUTDOWN_SECONDS),
-        # Threads that spin while they wait take the cores from their neighbours.
+        # Spinning threads would take cores from other processes.
         "OMP_WAIT_POLICY": "passive",
         "GOMP_SPINCOUNT": "0",
         **KEEP_MEMORY,
-        # A lost peer is reported in one line, not by a stack of C++ frames.
+        # No C++ stack for a lost peer.
         "TORCH_CPP_LOG_LEVEL": "ERROR",
     }
     fixed = {
         "PET_NNODES": str(node.count),
         "PET_NPROC_PER_NODE": str(processes),
-        # How many ranks expect to meet.
         "SONORANT_WORLD_SIZE": str(node.count * processes),
         # Restarted ranks would read stale addresses (pytorch issue 135712).
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
@@ -182,7 +177,7 @@ def environment(given: Mapping[str, str], micro_batches_per_step: int) -> dict[s
 
 
 def _processes(wanted: str, cores: int, most: int) -> int:
-    """Processes of a node: a number or torchrun's word for one; if empty, one per GPU or core, at most `most`."""
+    """Processes of a node from a number or torchrun's words; empty: one per GPU or core, at most `most`."""
     gpus = torch.cuda.device_count()
     words = {"gpu": gpus, "cpu": cores, "auto": gpus or cores, "": min(gpus or cores, most)}
     processes = words.get(wanted, int(wanted) if wanted.isdecimal() else 0)
@@ -193,11 +188,11 @@ def _processes(wanted: str, cores: int, most: int) -> int:
 
 
 def idle(env: Mapping[str, str], micro_batches_per_step: int) -> str | None:
-    """A sentence on what is idle in a training with `env` of `environment`; None where everything is used."""
+    """Warning of idle processes or GPUs in a training with `env` of `environment`, or None."""
     world, here, gpus = int(env["SONORANT_WORLD_SIZE"]), int(env["PET_NPROC_PER_NODE"]), torch.cuda.device_count()
     if world > micro_batches_per_step:
         found, wanted = f"{world - micro_batches_per_step} of {world} processes have nothing to do", world
-    elif here < gpus and world + world // here > micro_batches_per_step:  # one more process a node would be idle
+    elif here < gpus and world + world // here > micro_batches_per_step:  # one more process per node would be idle
         found, wanted = f"{gpus - here} of this machine's {gpus} GPUs are not used", world // here * gpus
     else:
         return None
@@ -208,13 +203,13 @@ def idle(env: Mapping[str, str], micro_batches_per_step: int) -> str | None:
 
 
 def _meeting(node: Node, given: Mapping[str, str]) -> dict[str, str]:
-    """Variables by which the nodes meet."""
+    """Variables of the rendezvous."""
     if node.count == 1:
-        # By number: a machine that cannot resolve its own name would try for minutes.
+        # By number: resolving the machine's name may take minutes.
         alone = {"PET_STANDALONE": "1", "PET_LOCAL_ADDR": "127.0.0.1"}
         return {} if "PET_RDZV_ENDPOINT" in given else {name: given.get(name, value) for name, value in alone.items()}
     found = {
-        # Other backends number the nodes as they arrive; the node that writes must be known before.
+        # Other backends number nodes by arrival; node 0 must be the one that writes.
         "PET_RDZV_BACKEND": "static",
         "PET_RDZV_ENDPOINT": f"{node.host}:{node.port}",
         "PET_RDZV_CONF": given.get("PET_RDZV_CONF", f"timeout={JOIN_SECONDS}"),
@@ -224,14 +219,11 @@ def _meeting(node: Node, given: Mapping[str, str]) -> dict[str, str]:
 
 
 def interface_towards(host: str) -> str | None:
-    """Name of the network interface through which this machine reaches `host`; None where that cannot be told.
-
-    By default, gloo takes the interface of the machine's own name, often loopback, where no other node finds it. Raises
-    SonorantError if `host` is loopback here.
-    """
+    """Network interface towards `host`, or None if unknown. By default gloo uses the interface of the machine's name,
+    which may be loopback. Raises SonorantError if `host` is loopback here."""
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            probe.connect((host, 9))  # sends nothing: only the route is looked up
+            probe.connect((host, 9))  # looks up the route, sends nothing
             own = probe.getsockname()[0]
             if own.startswith("127.") and host not in LOCAL:
                 raise SonorantError(

@@ -1,7 +1,6 @@
-"""Who computed which samples, held against the plan; and, before the first step, whether all nodes train the same.
+"""Compare the samples that ranks computed with the plan, and all nodes' features, codes, settings and code.
 
-The ranks exchange what each has really loaded, and all judge the same evidence: either all raise the same error or none
-does. A node that trained on features, settings or code of its own would spoil the voice without a word.
+The ranks exchange what they loaded and judge the same evidence: all raise the same error, or none does.
 """
 
 import hashlib
@@ -23,44 +22,42 @@ from sonorant.features.plan import MicroBatch, Plan, shard
 from sonorant.training.distributed.ranks import AllRanksError, Ranks
 
 EPOCHS_COMPARED = 4
-"""Epochs that must not all be planned alike, if an epoch has that many micro-batches to shuffle."""
+"""Successive epochs that must not all have the same plan."""
 HINT = "the code that loads the data is at fault: a rank computes what `shard` gives to its global rank, nothing else"
 Samples = list[tuple[int, int]]
-"""Utterances of the feature store, each with the first frame that was read of it."""
+"""Utterances, each with the first frame read."""
 
 
 @dataclass(frozen=True)
 class Page:
-    """What the rank named `rank` hands in."""
+    """Evidence of one rank."""
 
     rank: str
     planned: str
-    """Hash of the samples in its own plan of these steps."""
+    """Hash of its plan of these steps."""
     computed: list[Samples]
     """By step."""
 
 
 class Ledger:
-    """The samples of the steps since the last check."""
+    """Samples of the steps since the last check."""
 
     def __init__(self, ranks: Ranks) -> None:
         self.ranks = ranks
         self._computed: list[Samples] = []
 
     def open(self, plan: Plan, epoch: int, place: int) -> list[MicroBatch]:
-        """Begin before step `place` of an epoch and return that step's micro-batches.
-
-        Raises AllRanksError if the ranks' plans differ, or if all epochs are planned alike.
-        """
+        """Start before step `place` of an epoch; return its micro-batches. Raises AllRanksError if the ranks' plans
+        differ, or epochs are not reshuffled."""
         self._plan, self._epoch, self._place = plan, epoch, place
         self._steps = plan.steps(epoch)
         self._computed = []
         planned = _hash(self._steps)
         _refuse_other_plans(self.ranks.gather(Page(self.ranks.name, planned, [])))
-        # Of a plan by windows, the same window of later epochs: the next one is another part of the corpus anyway.
+        # With windows, compare the same window of later epochs.
         later = range(epoch + plan.windows, epoch + EPOCHS_COMPARED * plan.windows, plan.windows)
         enough = sum(map(len, self._steps)) >= EPOCHS_COMPARED
-        if enough and all(_hash(plan.steps(number)) == planned for number in later):  # up to the first that differs
+        if enough and all(_hash(plan.steps(number)) == planned for number in later):  # stops at the first difference
             first = epoch // plan.windows
             raise AllRanksError(
                 f"{self.ranks.name}: epochs {first} to {first + EPOCHS_COMPARED - 1} are planned alike, so nothing is "
@@ -70,20 +67,18 @@ class Ledger:
         return self._steps[place]
 
     def back(self) -> None:
-        """Begin where it was opened again: the first step was only tried."""
+        """Return to the start: the first step was only tried."""
         epoch, self._place = self._opened
         if self._epoch != epoch:
             self._epoch, self._steps = epoch, self._plan.steps(epoch)
 
     def note(self, loaded: Iterable[torch.Tensor]) -> None:
-        """This rank has computed a step from these samples, (B, 2) int64 by micro-batch."""
+        """Record this rank's samples of a step, (B, 2) int64 per micro-batch."""
         self._computed.append([(item, start) for rows in loaded for item, start in rows.tolist()])
 
     def check(self, step: int) -> None:
-        """Compare what was noted since the last check, up to optimizer step `step`, with the plan.
-
-        Every rank must call it. Raises AllRanksError if samples overlap or their union is not the plan.
-        """
+        """Compare the records up to optimizer step `step` with the plan; a collective call. Raises AllRanksError if
+        samples overlap or their union is not the plan."""
         first = step - len(self._computed) + 1
         planned = [self._next() for _ in self._computed]
         pages = self.ranks.gather(Page(self.ranks.name, _hash([batches for _, _, batches in planned]), self._computed))
@@ -97,7 +92,7 @@ class Ledger:
                 raise AllRanksError(f"step {first + number} (epoch {which}): {fault}; {HINT}")
 
     def _turned(self) -> tuple[int, int]:
-        while self._place == len(self._steps):  # a window without anything to train on has no step
+        while self._place == len(self._steps):  # a window may have no step
             self._epoch, self._place = self._epoch + 1, 0
             self._steps = self._plan.steps(self._epoch)
         return self._epoch, self._place
@@ -131,7 +126,6 @@ class Ledger:
 
 
 def samples_of(batches: Iterable[MicroBatch]) -> Samples:
-    """The samples of micro-batches, in their order."""
     samples: Samples = []
     for batch in batches:
         starts = np.zeros_like(batch.items) if batch.starts is None else batch.starts
@@ -140,7 +134,6 @@ def samples_of(batches: Iterable[MicroBatch]) -> Samples:
 
 
 def _hash(steps: Iterable[list[MicroBatch]]) -> str:
-    """Of the samples of each step, in their order."""
     digest = hashlib.sha256()
     for batches in steps:
         digest.update(sum(len(batch.items) for batch in batches).to_bytes(8))
@@ -162,9 +155,8 @@ def _refuse_other_plans(pages: list[Page]) -> None:
 def refuse_other_copies(features: Path, codes: Path | None, fingerprint: str, code: str, ranks: Ranks) -> None:
     """Raise AllRanksError on all ranks if a node's features, codes, settings or code differ from rank 0's.
 
-    Every rank must call it. With several nodes, one rank of each also reads the arrays through and compares them with
-    their hash: copying the features may have been interrupted. The others wait for it outside of any collective, since
-    it takes hours for some terabytes.
+    A collective call. With several nodes, one rank of each also compares all arrays with their hashes, which may take
+    hours, so the others wait outside a collective.
 
     Args:
         fingerprint: of settings, features and the recipe's VERSION.
@@ -176,7 +168,7 @@ def refuse_other_copies(features: Path, codes: Path | None, fingerprint: str, co
     if os.environ.get("LOCAL_WORLD_SIZE") != str(ranks.world_size):
         reads = ranks.local_rank == 0 and not problem
         problem = ranks.after(partial(_damage_of, features, codes) if reads else None) or problem
-    # The keys are words of the message: "its features (<hash>) are not those of ...".
+    # The keys are part of the message.
     own = {**store_hashes, "settings (fingerprint ": fingerprint, "code (hash ": code}
     copies = ranks.gather((ranks.host, own, problem))
     first, wanted, _ = copies[0]
@@ -193,7 +185,7 @@ def refuse_other_copies(features: Path, codes: Path | None, fingerprint: str, co
 
 
 def _damage_of(features: Path, codes: Path | None) -> str:
-    """Read both stores through and say why they cannot be used; empty where they are whole."""
+    """Verify both stores; return the error, or empty."""
     try:
         store = FeatureStore.open(features)
         store.verify()
@@ -205,7 +197,7 @@ def _damage_of(features: Path, codes: Path | None) -> str:
 
 
 def _hashes_of(features: Path, codes: Path | None) -> tuple[dict[str, str], str]:
-    """Hashes of both stores, and why they cannot be used; empty where there is nothing to say."""
+    """Hashes of both stores, and the error, or empty."""
     try:
         return {"features (": store_hash(features), "codes (": code_hash(codes) if codes else ""}, ""
     except (SonorantError, OSError) as error:

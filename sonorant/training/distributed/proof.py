@@ -1,7 +1,6 @@
-"""Proof that the ranks train together: one group, a device each, one state, averaged gradients, a plan shared out.
+"""Proof that the ranks train together: one group, a device each, equal state, averaged gradients, a divided plan.
 
-Whatever is compared is exchanged between all ranks first, and all judge the same evidence: a violation ends every rank
-with the same one error, and none waits for another.
+The ranks exchange their evidence and judge it alike: a violation ends all of them with the same error.
 """
 
 import hashlib
@@ -22,11 +21,11 @@ from sonorant.training.recipe import Recipe, Tensors, weighted
 from sonorant.training.step import TrainStep, seed_of, totals_of
 
 CHECK_EVERY = 100
-"""Steps between checks; the first step and each checkpoint are checked besides."""
+"""Steps between checks, besides the first step and each checkpoint."""
 TOLERANCE = 0.02
-"""Relative distance of averaged gradients from their explicit average: rounding gives 1e-3, a fault above 0.1."""
+"""Largest relative distance of DDP's gradients from an explicit average: rounding gives 1e-3, a fault above 0.1."""
 Load = Callable[[list[list[MicroBatch]]], Iterator[Batch]]
-"""Reads this rank's share of some steps."""
+"""Loads this rank's share of some steps."""
 UNWRAPPED = "something calls a phase's module and not its DistributedDataParallel wrapper"
 CAUSES = {
     "gradients": f"gradients were not averaged: {UNWRAPPED}",
@@ -35,7 +34,7 @@ CAUSES = {
     "average": "the moving average was updated by something else than the step",
     "optimizer": "it did not load the same checkpoint as the others",
 }
-"""Why a part of the state may differ. A fault of the gradients shows in the later parts too, hence the order."""
+"""Causes of a difference by part of the state, in causal order."""
 
 
 def prove_group(ranks: Ranks, expected: int) -> None:
@@ -56,21 +55,21 @@ def prove_group(ranks: Ranks, expected: int) -> None:
 
 
 class Proof:
-    """Checks that a trainer makes before its first step and every now and then."""
+    """Checks before the first step and during training."""
 
     def __init__(self, recipe: Recipe, ranks: Ranks) -> None:
         self.recipe, self.ranks = recipe, ranks
         self.ledger = Ledger(ranks)
 
     def initial_weights(self) -> None:
-        """Check that all ranks start alike, before DDP silently gives rank 0's weights to all. Raises AllRanksError."""
+        """Check for equal weights before DDP silently broadcasts rank 0's. Raises AllRanksError."""
         if odd := self._odd(_weights_and_buffers(self.recipe)):
             raise AllRanksError(
                 f"the ranks do not start from the same weights: {odd[1]}; every rank has to draw them from the seed"
             )
 
     def before_first_step(self, trained: TrainStep, step: int, epoch: int, place: int, load: Load) -> None:
-        """Check state, plan, shares and averaging; changes nothing but gradients. Raises AllRanksError."""
+        """Check state, plan, shares and averaging; changes only gradients. Raises AllRanksError."""
         averages = {"average": _average(trained), "optimizer": _optimizer(trained)}
         self._one_state(step, _weights_and_buffers(self.recipe) | averages)
         first = self.ledger.open(self.recipe.plan, epoch, place)
@@ -85,11 +84,11 @@ class Proof:
             self._averaged(trained, step, first, loaded)
 
     def due(self, step: int, started: int) -> bool:
-        """Whether to check after optimizer step `step` of a training that began at `started`."""
+        """Whether to check after step `step` of a training that started at `started`."""
         return step % CHECK_EVERY == 0 or step == started + 1
 
     def check(self, trained: TrainStep, step: int) -> None:
-        """Check that nothing came apart up to the end of optimizer step `step`. Raises AllRanksError."""
+        """Check state and samples after optimizer step `step`. Raises AllRanksError."""
         gradients = {"gradients": _gradients(self.recipe)}
         self._one_state(step, gradients | _weights_and_buffers(self.recipe) | {"average": _average(trained)})
         self.ledger.check(step)
@@ -100,7 +99,7 @@ class Proof:
             raise AllRanksError(f"step {step}: {which}; {CAUSES[part]}; start again from the last checkpoint")
 
     def _odd(self, parts: dict[str, Tensors]) -> tuple[str, str] | None:
-        """The first part that is not equal to the bit on all ranks, and a sentence on where; None if all are equal."""
+        """First part that differs between ranks, and a sentence on where; None if all are equal to the bit."""
         if self.ranks.world_size == 1:
             return None
         own = {part: _hash(tensors.values()) for part, tensors in parts.items()}
@@ -119,11 +118,8 @@ class Proof:
         return None
 
     def _averaged(self, trained: TrainStep, step: int, micro_batches: list[MicroBatch], loaded: list[Batch]) -> None:
-        """Compare a step's gradients, its micro-batches cut to one row each, with an explicit average without DDP.
-
-        One row fits into any memory, and the step's own code shards, accumulates and averages it. Phases that have not
-        begun by then are proven too.
-        """
+        """Compare the gradients of a step over one row of each micro-batch with an explicit average without DDP, for
+        all phases."""
         step = max(step, *(phase.begins for phase in self.recipe.phases))
         cut = [replace(b, items=b.items[:1], starts=None if b.starts is None else b.starts[:1]) for b in micro_batches]
         rows = [{name: value[:1] for name, value in batch.items()} for batch in loaded]
@@ -132,7 +128,7 @@ class Proof:
         wanted = _explicit(trained, step, cut, rows)
         for optimizer in trained.optimizers.values():
             optimizer.zero_grad(set_to_none=True)
-        compared = found.isfinite() | wanted.isfinite()  # weights that are NaN are for the trainer to refuse
+        compared = found.isfinite() | wanted.isfinite()  # the trainer reports NaN
         distance = ((found - wanted)[compared].norm() / wanted[compared].norm().clamp(min=1e-20)).item()
         for name, far in self.ranks.gather((self.ranks.name, distance)):
             if not far <= TOLERANCE:
@@ -144,11 +140,11 @@ class Proof:
 
 @contextmanager
 def _unscaled(scaler: torch.amp.GradScaler) -> Iterator[None]:
-    """Scale losses by 1 meanwhile: gradients that overflow would leave nothing to compare."""
+    """Set the loss scale to 1, so that gradients do not overflow."""
     if not scaler.is_enabled():
         yield
         return
-    scaler.scale(torch.zeros((), device=scaler._device))  # there is no scale before the first use
+    scaler.scale(torch.zeros((), device=scaler._device))  # creates the scale
     scale = scaler.get_scale()
     scaler.update(1.0)
     yield
@@ -156,7 +152,7 @@ def _unscaled(scaler: torch.amp.GradScaler) -> Iterator[None]:
 
 
 def _explicit(trained: TrainStep, step: int, micro_batches: list[MicroBatch], rows: list[Batch]) -> torch.Tensor:
-    """Gradients of all phases in one tensor, summed over this rank's share and over the ranks, without DDP."""
+    """Flat gradients of all phases, summed over all ranks without DDP."""
     recipe, ranks = trained.recipe, trained.ranks
     totals = totals_of(recipe, micro_batches)
     summed = [torch.zeros_like(parameter) for phase in recipe.phases for parameter in phase.module.parameters()]
@@ -164,7 +160,7 @@ def _explicit(trained: TrainStep, step: int, micro_batches: list[MicroBatch], ro
         batch = {name: value.to(ranks.device) for name, value in row.items()}
         gradients: list[torch.Tensor] = []
         for phase in recipe.phases:
-            torch.manual_seed(seed_of(recipe.config.seed, micro_batch))  # each draws what it draws in the step
+            torch.manual_seed(seed_of(recipe.config.seed, micro_batch))  # as in the step
             with trained.autocast():
                 losses = phase.module(batch, step)
             loss = trained.scaler.scale(weighted(phase, losses, totals) * weight)

@@ -1,8 +1,7 @@
-"""Who stands still: each rank says where it is; a stalled one is named and, past a limit, the training ended.
+"""Watchdog: name a rank that hangs and, past a limit, end the training.
 
-Ranks hear of each other through the process group's key-value store, which also works between nodes that share no
-folder. Clocks are never compared: a rank says for how long it has been in its phase, and a listener adds how long ago
-that was.
+Ranks exchange their phases through the process group's key-value store, which needs no shared folder. Clocks are never
+compared: a rank reports the time spent in its phase, and the receiver adds the age of the report.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from sonorant.training.run_directory import RunDirectory
 from sonorant.training.telemetry.stopwatch import Stopwatch
 
 WAITING = ("backward", "communication")
-"""Phases in which a rank waits for the others, so that a stall may not be its fault."""
+"""Phases in which a rank waits for the others."""
 LOOK_AT_DISK = "look at the disk of the run directory"
 LOOK_AT_LINKS = "the ranks wait for each other: look at the links between them"
 HINTS = {
@@ -39,25 +38,23 @@ HINTS = {
 }
 SILENT = "look at that machine, its load and its links, and whether the process was stopped"
 SILENCE = 4
-"""Intervals without a word after which a rank counts as silent, and a process that missed them as suspended."""
+"""Missed intervals after which a rank counts as silent, or this process as suspended."""
 ENDING = "watchdog/ending"
-"""Key that a rank sets when it has found that the training stands still."""
+"""Key set by the rank that ends the training."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Whereabouts:
-    """Where a rank is."""
+    """State of a rank."""
 
     rank: int
     host: str
     step: int
-    """Optimizer steps taken."""
     phase: str
-    """Of its stopwatch."""
     idle: float
-    """Seconds since it entered that phase."""
+    """Seconds in that phase."""
     silent: bool = False
-    """Whether it no longer answers; `phase` is then the last it was heard in."""
+    """No longer answers; `phase` is its last known one."""
 
     def __str__(self) -> str:
         said = "has not answered" if self.silent else "has made no progress"
@@ -66,10 +63,10 @@ class Whereabouts:
 
 
 def culprits(ranks: list[Whereabouts], limit: float) -> list[Whereabouts]:
-    """The ranks that all others have been waiting for, for `limit` seconds or more; none while the training goes on.
+    """Ranks that the others have been waiting for at least `limit` seconds.
 
-    Silent ranks come first, then those in a phase of their own work; of several, the one that is a step behind or has
-    been there longest, with those beside it. If all wait for each other, all are named.
+    Silent ranks first, then those in a phase of their own work; among them the one a step behind or longest in its
+    phase, and its equals. If all wait for each other, all are named.
     """
     suspects = [one for one in ranks if one.silent] or [one for one in ranks if one.phase not in WAITING]
     if not suspects:
@@ -79,10 +76,8 @@ def culprits(ranks: list[Whereabouts], limit: float) -> list[Whereabouts]:
 
 
 class Watchdog:
-    """Watches this rank and its peers while the body of the `with` runs.
-
-    One thread exchanges whereabouts through the store and another judges them: even a store that hangs is noticed.
-    """
+    """Watches all ranks within its context: one thread exchanges states, another judges them, so that a hanging store
+    is noticed."""
 
     def __init__(
         self, ranks: Ranks, stopwatch: Stopwatch, step: Callable[[], int], machine: MachineConfig, run: RunDirectory
@@ -91,9 +86,8 @@ class Watchdog:
         self.interval = min(5.0, machine.stall_warning / 5)
         self.stacks = run.path / f"stall-rank-{ranks.rank}.txt"
         self._awake = time.monotonic()
-        """When this process last woke from a suspension: idle time before that does not count."""
+        """End of the last suspension of this process; idle time before it does not count."""
         self._ticked = self._awake
-        """When one of the two threads last ran."""
         self._heard: dict[int, tuple[Any, float]] = dict.fromkeys(range(ranks.world_size), (None, self._awake))
         self._exchanged = self._awake
         self._warned: set[tuple[int, int, str]] = set()
@@ -113,19 +107,19 @@ class Watchdog:
             self._tick()
             try:
                 self._tell_and_ask(beat)
-            except RuntimeError:  # a connection that broke, if rank 0 is still there
+            except RuntimeError:  # a broken connection, if rank 0 is still running
                 try:
                     self._store = _store_of(self.ranks, self.machine, self.interval)
                     self._tell_and_ask(beat)
                 except RuntimeError:
-                    self._cut_off.set()  # rank 0 has ended, and the store with it
+                    self._cut_off.set()  # rank 0 has ended with the store
                     return
             self._exchanged = time.monotonic()
             if self._done.wait(self.interval):
                 return
 
     def _tell_and_ask(self, beat: int) -> None:
-        """Tell the others where this rank is, and ask where they are. Raises RuntimeError if the store is gone."""
+        """Publish this rank's state and read the others'. Raises RuntimeError if the store is gone."""
         own = self._own()
         said = {"beat": beat, "host": own.host, "step": own.step, "phase": own.phase, "idle": own.idle}
         self._store.set(f"watchdog/{own.rank}", json.dumps(said))
@@ -135,7 +129,7 @@ class Watchdog:
         if self._ending.is_set():
             self._store.set(ENDING, "")
         elif self._store.check([ENDING]):
-            os._exit(1)  # another rank has said why
+            os._exit(1)  # another rank reported the cause
 
     def _hear(self, rank: int, said: dict[str, Any]) -> None:
         known, _ = self._heard[rank]
@@ -143,7 +137,7 @@ class Watchdog:
             self._heard[rank] = said, time.monotonic()
 
     def _tick(self) -> None:
-        """Note that this process runs. Both threads call this first: either may be the first to wake up."""
+        """Detect a suspension; called by both threads, either of which may wake up first."""
         now = time.monotonic()
         if self._silent(now - self._ticked):
             self._awake = self._exchanged = now
@@ -155,7 +149,7 @@ class Watchdog:
         return Whereabouts(rank=self.ranks.rank, host=self.ranks.host, step=self.step(), phase=phase, idle=idle)
 
     def whereabouts(self) -> list[Whereabouts]:
-        """Of all ranks that this one knows of; if the store hangs, only rank 0, which holds it, is silent."""
+        """States of all known ranks; if the store hangs, only rank 0, its host, is silent."""
         now = time.monotonic()
         found = [self._own()]
         for rank, (said, heard) in self._heard.items():
@@ -175,13 +169,13 @@ class Watchdog:
             self._tick()
             if self._cut_off.is_set():
                 if self._own().idle >= self.machine.stall_limit:
-                    os._exit(1)  # rank 0 said the cause when it ended; the main thread still waits for it
+                    os._exit(1)  # rank 0 reported the cause; the main thread hangs
                 continue
             everyone = self.whereabouts()
             speaker = min(one.rank for one in everyone if not one.silent) == self.ranks.rank
             for one in culprits(everyone, self.machine.stall_warning):
                 self._warn(one, speaker)
-            # The speaker ends the others, so that there is one line; those it cannot reach end a little later.
+            # The speaker ends the others, for one message; unreachable ranks end a little later.
             limit = self.machine.stall_limit + (0.0 if speaker else SILENCE * self.interval)
             if at_fault := culprits(everyone, limit):
                 self._end(at_fault)
@@ -196,7 +190,7 @@ class Watchdog:
             _say(f"warning: {one}: {_hint(one)}; training ends after {self.machine.stall_limit:.0f} s")
 
     def _write_stacks(self) -> None:
-        """On a thread of its own: the disk of the run directory may be what stands still."""
+        """In its own thread: the disk of the run directory may hang."""
         try:
             self.run.path.mkdir(parents=True, exist_ok=True)
             with self.stacks.open("w", encoding="utf-8") as file:
@@ -212,9 +206,9 @@ class Watchdog:
         self._ending.set()
         failing = threading.Thread(target=self.run.fail, args=(message,), daemon=True)
         failing.start()
-        self._done.wait(3 * self.interval)  # for the others to hear of it
+        self._done.wait(3 * self.interval)  # until the others have read it
         failing.join(self.interval)
-        os._exit(1)  # the main thread stands still and cannot be asked
+        os._exit(1)  # the main thread hangs
 
 
 def _hint(one: Whereabouts) -> str:
@@ -226,8 +220,7 @@ def _say(line: str) -> None:
 
 
 def _store_of(ranks: Ranks, machine: MachineConfig, patience: float) -> dist.Store:
-    """A connection of its own to rank 0's store, made within about `patience` seconds: the group's is busy while a
-    collective is set up."""
+    """A separate connection to rank 0's store: the group's is busy during the setup of a collective."""
     if ranks.world_size == 1:
         return dist.HashStore()
     address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])

@@ -1,15 +1,13 @@
-"""A rank's GPU: its load as metrics, and warnings of idle, throttled or full GPUs."""
+"""GPU load as metrics, and warnings of idle, throttled or full GPUs."""
 
 import torch
 
 from sonorant.training.telemetry.nvml import GpuLoad, NoNvml, Nvml
 
 IDLE = 50.0
-"""Percent of the time in which a kernel ran, below which a training GPU counts as idle. NVML counts a moment with any
-kernel, however small, so a GPU that is used well is above 90; half of that is money lost."""
+"""Utilization in percent below which a GPU counts as idle; NVML reports above 90 for a well-used one."""
 FULL = 0.95
-"""Share of the device's memory in use, by all processes, above which the next longer batch may not fit. CUDA's contexts
-and NCCL's buffers grow by hundreds of MiB in the first steps; 5 % of 24 GB is 1.2 GB."""
+"""Share of the device's memory in use above which a longer batch may not fit."""
 
 
 class DeviceLoad:
@@ -18,7 +16,7 @@ class DeviceLoad:
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self.slowed: tuple[str, ...] = ()
-        """Why the clocks were throttled at the last reading."""
+        """Causes of throttling at the last reading."""
         self._nvml: Nvml | None = None
         if device.type == "cuda":
             try:
@@ -27,10 +25,8 @@ class DeviceLoad:
                 print(f"GPU utilization and temperature are not logged: {error}", flush=True)
 
     def read(self) -> dict[str, float]:
-        """Figures by name, those that are known.
-
-        utilization (percent), temperature (Celsius), power (watts), clock (MHz), slowed (0 or 1), memory_gib (by all
-        processes) and memory_share of the whole, reserved_gib (by torch).
+        """Known figures: utilization (percent), temperature (Celsius), power (watts), clock (MHz), slowed (0 or 1),
+        memory_gib (by all processes) and memory_share of the whole, reserved_gib (by torch).
         """
         if self.device.type != "cuda":
             return {}
@@ -62,7 +58,6 @@ class DeviceLoad:
 
 
 def figures_of(load: GpuLoad) -> dict[str, float]:
-    """Figures of a GPU in the units of `DeviceLoad.read`."""
     used, total = load.memory_used, load.memory_total
     known = {
         "utilization": load.utilization,

@@ -1,15 +1,14 @@
-"""Which ranks are idle, slow or waiting, from the figures of all ranks; each finding is printed once."""
+"""Find idle, slow and waiting ranks; each finding is printed once."""
 
 import statistics
 from dataclasses import dataclass, field
 
 IMBALANCE = 0.15
-"""Share of the time that the others wait for one rank above which it is slow. Micro-batches and machines of one kind
-differ by some 5 %; at 0.15 the training runs at 0.85 of its speed."""
+"""Share of time that the others wait for a rank above which it is slow; equal machines differ by some 5 %."""
 LINKS = 0.3
-"""Share of the time that every rank waits above which the links are slow. On one machine it is 0.05 to 0.2."""
+"""Share of time that every rank waits above which links are slow; on one machine it is 0.05 to 0.2."""
 AGAIN = 2
-"""Readings in a row in which a finding must hold: one may have met a checkpoint or another program."""
+"""Readings in a row that a finding must hold."""
 WAITING = ("communication", "communication_hidden")
 """Shares that are not the rank's own work."""
 HINTS = {
@@ -26,11 +25,11 @@ class Reading:
 
     host: str
     times: dict[str, float]
-    """Share of its wall time by phase; `communication` is waiting for other ranks and links."""
+    """Share of wall time by phase; `communication`: waiting for other ranks and links."""
     frames: float
     """Mel frames that it computed."""
     own: dict[str, str]
-    """Findings of the rank itself: kind to sentence."""
+    """Its own findings: kind to sentence."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +101,7 @@ class Judgement:
     told: set[tuple[int, str]] = field(default_factory=set)
 
     def take(self, found: list[Finding]) -> list[str]:
-        """Add a reading's findings; return the warnings to print, each once in a training."""
+        """Add a reading's findings; return new warnings."""
         now = {(one.rank, one.kind): one for one in found}
         self.held = {key: self.held.get(key, 0) + 1 for key in now}
         new = [key for key, readings in self.held.items() if readings >= AGAIN and key not in self.told]
@@ -110,7 +109,7 @@ class Judgement:
         return [f"warning: {now[key]}" for key in new]
 
     def row(self) -> dict[str, float]:
-        """Metrics: the number of ranks with each kind of finding that was printed."""
+        """Metrics: number of ranks with each kind of printed finding."""
         kinds = sorted({kind for _, kind in self.told})
         ranks = {kind: sum(of == kind and held >= AGAIN for (_, of), held in self.held.items()) for kind in kinds}
         return {f"health/{kind.replace(' ', '_')}": float(count) for kind, count in ranks.items()}

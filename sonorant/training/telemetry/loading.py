@@ -1,7 +1,4 @@
-"""Cost of making batches, and from it the cause of waiting for data.
-
-A batch carries its cost, because a worker process may have made it.
-"""
+"""Cost of loading batches, and the cause of waiting for data. A batch carries its cost from its worker process."""
 
 import resource
 import time
@@ -14,32 +11,31 @@ from sonorant.features.batches import Batch
 from sonorant.features.feature_store import FeatureStore
 
 COST = "cost"
-"""Batch key of the cost: (4,) float64, the fields of `Cost`; taken out before a model sees the batch."""
+"""Batch key of the cost, (4,) float64, the fields of `Cost`; removed before the model."""
 LIMIT = 0.02
-"""Share of the steps' time above which waiting for data is worth a warning."""
+"""Share of time waiting for data that causes a warning."""
 BUSY = 0.7
-"""Share of their time below which loader processes lack cores."""
+"""CPU share of loader processes below which they lack cores."""
 
 
 @dataclass(kw_only=True)
 class Cost:
-    """Cost of making some batches, all processes together."""
+    """Cost of loading some batches in all processes."""
 
     reading: float = 0.0
     """Seconds spent reading features."""
     transforming: float = 0.0
-    """Seconds spent making them into tensors."""
+    """Seconds spent making tensors."""
     computing: float = 0.0
-    """Seconds with a core: less than the sum of the others where cores are scarce or a disk is slow."""
+    """CPU seconds."""
     faults: float = 0.0
     """Pages read from a disk."""
 
     def forget(self) -> None:
-        """Start anew."""
         self.reading = self.transforming = self.computing = self.faults = 0.0
 
     def take(self, batch: Batch) -> Batch:
-        """Count a batch of `MeasuredDataset`, and return it without its cost."""
+        """Add a batch's cost and remove it from the batch."""
         reading, transforming, computing, faults = batch.pop(COST).tolist()
         self.reading += reading
         self.transforming += transforming

@@ -1,4 +1,4 @@
-"""Metrics of the last steps: losses, speed, shares of the time, load of the device, memory."""
+"""Metrics of the last steps: losses, speed, time by phase, load, memory."""
 
 import os
 import sys
@@ -19,28 +19,28 @@ from sonorant.training.telemetry.judgement import Judgement, Reading, judge
 from sonorant.training.telemetry.loading import Cost
 
 DETAILED = 8
-"""Ranks up to which each has metrics of its own; of more, only the mean is logged."""
+"""Most ranks with separate metrics; of more, only the mean is logged."""
 NANOSECONDS = 1e-9
 
 
 def mean_over_ranks(figures: list[dict[str, float]]) -> dict[str, float]:
-    """The mean of each figure over the ranks; a rank without it counts as zero."""
+    """Mean of each figure over the ranks; missing ones count as zero."""
     names = dict.fromkeys(name for row in figures for name in row)
     return {name: sum(row.get(name, 0.0) for row in figures) / len(figures) for name in names}
 
 
 def by_rank(group: str, figures: list[dict[str, float]]) -> dict[str, float]:
-    """The figures of up to `DETAILED` ranks as `<group>/rank<rank>/<name>`."""
+    """Figures of up to `DETAILED` ranks as `<group>/rank<rank>/<name>`."""
     shown = figures if len(figures) <= DETAILED else []
     return {f"{group}/rank{rank}/{name}": value for rank, row in enumerate(shown) for name, value in row.items()}
 
 
 def own_loss(recipe: Recipe, shares: dict[str, float], step: list[MicroBatch], own: list[MicroBatch]) -> float | None:
-    """The loss over a rank's own micro-batches, or None if it has none.
+    """Loss over a rank's own micro-batches, or None if it has none.
 
     Args:
-        shares: what the rank adds to each loss of the step, which is divided by the step's count of its unit.
-        step: the global batch; `own`: those of it that the rank computed.
+        shares: the rank's share of each loss, divided by the global count.
+        step: the global batch; own: the rank's part of it.
     """
     if not own:
         return None
@@ -50,11 +50,9 @@ def own_loss(recipe: Recipe, shares: dict[str, float], step: list[MicroBatch], o
 
 
 class Communication:
-    """Seconds that averaging gradients took since it was last read.
+    """Seconds of averaging gradients since the last reading: hidden behind the backward pass, and exposed after it.
 
-    DistributedDataParallel averages a bucket of gradients as soon as it is full, while the backward pass computes the
-    next one; only what is left after the last gradient costs time. On CPUs every step is measured. On GPUs measuring
-    makes the host wait for the step before, so one step in `every` stands for all of them.
+    Every step is measured on CPUs; on GPUs one in `every`, as measuring waits for the previous step.
     """
 
     def __init__(self, wrapped: Iterable[DistributedDataParallel], every: int, on_gpu: bool) -> None:
@@ -65,13 +63,12 @@ class Communication:
             module._set_ddp_runtime_logging_sample_rate(every if on_gpu else 1)
 
     def note(self) -> None:
-        """A step was taken."""
         self.steps += 1
         if not self.on_gpu:
             self._add(1)
 
     def read(self) -> tuple[float, float]:
-        """Seconds the backward passes waited for averaging, and seconds of averaging they hid; starts anew."""
+        """Exposed and hidden seconds; resets."""
         if self.on_gpu:
             self._add(self.steps)
         found = self.exposed, self.hidden
@@ -79,7 +76,7 @@ class Communication:
         return found
 
     def _add(self, steps: int) -> None:
-        # Each module knows the step before: a step's end is only seen when the next one starts.
+        # DDP's figures are of the previous step.
         for module in self.wrapped:
             told = module._get_ddp_logging_data()
             total = told.get("backward_comm_time", 0) * NANOSECONDS
@@ -89,7 +86,7 @@ class Communication:
 
 
 class Meter:
-    """Counts steps and turns them into a row of metrics, equal on all ranks; warns of slow ranks."""
+    """Collects a row of metrics, equal on all ranks, and warns of slow ranks."""
 
     def __init__(self, trained: TrainStep, workers: int) -> None:
         self.recipe, self.ranks, self.stopwatch = trained.recipe, trained.ranks, trained.stopwatch
@@ -102,10 +99,9 @@ class Meter:
         self.frames = self.padded = self.own_frames = 0.0
         self.steps, self._worked = 0, time.process_time()
         self._step: list[MicroBatch] = []
-        """The global batch of the last step."""
 
     def count(self, micro_batches: list[MicroBatch]) -> None:
-        """A step over this global batch was taken."""
+        """Count a step over this global batch."""
         self.communication.note()
         self._step = micro_batches
         self.steps += 1
@@ -115,7 +111,7 @@ class Meter:
         self.own_frames += sum(self.recipe.units(micro_batch)["frames"] for micro_batch in self._own())
 
     def restart(self) -> None:
-        """Forget what was counted: the time since was not spent on steps."""
+        """Reset: the time since was not spent on steps."""
         self.stopwatch.read()
         self.communication.read()
         self._forget()
@@ -126,11 +122,10 @@ class Meter:
         self.steps, self._worked = 0, time.process_time()
 
     def _own(self) -> list[MicroBatch]:
-        """This rank's micro-batches of the last step."""
         return [batch for batch, weight in shard(self._step, self.ranks.rank, self.ranks.world_size) if weight]
 
     def read(self, step: int, epoch: int, losses: Tensors, norms: Tensors) -> dict[str, float]:
-        """The row after `step` steps, from this rank's share of the losses; every rank must call it. Starts anew."""
+        """Row of metrics after `step` steps, from this rank's share of the losses; a collective call that resets."""
         added = floats(losses)
         summed = self.ranks.sum(added)
         wall, shares = self._shares()
@@ -161,11 +156,11 @@ class Meter:
         return row | self.judgement.row()
 
     def _shares(self) -> tuple[float, dict[str, float]]:
-        """Wall seconds since the last reading, and where they went on this rank."""
+        """Wall seconds since the last reading, and their shares by phase on this rank."""
         wall, shares = self.stopwatch.read()
         exposed, hidden = (seconds / wall for seconds in self.communication.read())
         exposed = min(exposed, shares.get("backward", 0.0))
-        if "backward" in shares:  # the averaging it waited for is not its own work
+        if "backward" in shares:  # waiting for other ranks
             shares["backward"] -= exposed
         shares["communication"] = shares.get("communication", 0.0) + exposed
         shares["rest"] = max(0.0, 1.0 - sum(shares.values()))
@@ -194,5 +189,5 @@ class Meter:
 
 
 def floats(values: Tensors) -> dict[str, float]:
-    """Scalar tensors as numbers; makes a GPU finish its work."""
+    """Scalar tensors as numbers; synchronises a GPU."""
     return {name: float(value) for name, value in values.items()}

@@ -1,7 +1,4 @@
-"""This machine's GPUs, by NVIDIA's management library (NVML).
-
-NVML counts every GPU of the machine, whatever CUDA_VISIBLE_DEVICES says; a process finds its own by CUDA's UUID.
-"""
+"""GPUs by NVIDIA's management library (NVML), which ignores CUDA_VISIBLE_DEVICES; a process finds its own by UUID."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from typing import Any
 
 
 class NoNvml(Exception):
-    """NVML cannot be asked; the message says why, in a few words without a full stop."""
+    """NVML is not available; the message is the reason."""
 
 
 SLOWED = {
@@ -21,8 +18,8 @@ SLOWED = {
     0x40: "heat, by the hardware",
     0x80: "power supply, by the hardware",
 }
-"""Bits of NVML's clocks event reasons (`nvml.h`, nvmlClocksEventReasons) that are a fault. The power cap (0x04) is not
-one: a GPU that is used well reaches it."""
+"""Faults among NVML's clocks event reasons (`nvml.h`, nvmlClocksEventReasons); a well-used GPU reaches its power cap
+(0x04)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +52,7 @@ class GpuLoad:
     clock: float | None
     """MHz of its streaming multiprocessors."""
     slowed: tuple[str, ...] | None
-    """Why its clocks are held down by heat or for want of power, names of SLOWED; empty: they are not."""
+    """Causes of throttling, names of SLOWED."""
 
 
 class Nvml:
@@ -103,7 +100,7 @@ class Nvml:
         ask, handle = self._library, self._handle(uuid)
         milliwatts = self._told(lambda: ask.nvmlDeviceGetPowerUsage(handle))
         memory = self._told(lambda: ask.nvmlDeviceGetMemoryInfo(handle))
-        reasons = self._told(lambda: ask.nvmlDeviceGetCurrentClocksThrottleReasons(handle))  # known to old drivers too
+        reasons = self._told(lambda: ask.nvmlDeviceGetCurrentClocksThrottleReasons(handle))  # old drivers have it too
         return GpuLoad(
             utilization=self._told(lambda: float(ask.nvmlDeviceGetUtilizationRates(handle).gpu)),
             memory_used=None if memory is None else int(memory.used),
@@ -132,7 +129,7 @@ class Nvml:
         raise NoNvml(f"NVML knows no GPU {uuid}")
 
     def _told(self, question: Callable[[], Any]) -> Any:
-        """The answer, or None: each kind of GPU supports a different part of NVML."""
+        """The answer, or None if the GPU does not support it."""
         try:
             return question()
         except self._library.NVMLError:

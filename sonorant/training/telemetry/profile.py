@@ -1,4 +1,4 @@
-"""A trace of a few steps for chrome://tracing or Perfetto, one file a rank."""
+"""A trace of a few steps for chrome://tracing or Perfetto, one file per rank."""
 
 from pathlib import Path
 
@@ -9,9 +9,9 @@ from sonorant.errors import SonorantError
 from sonorant.files import atomic_file
 
 LIMIT = 50
-"""Steps a trace may hold: each adds megabytes."""
+"""Most steps of a trace: each adds megabytes."""
 AFTER, LENGTH = 10, 5
-"""Without a range: steps left out at the start, while caches fill, and steps recorded."""
+"""`auto`: steps skipped and recorded."""
 
 
 def parse_steps(text: str) -> str:
@@ -21,7 +21,7 @@ def parse_steps(text: str) -> str:
 
 
 def _range(text: str, start: int) -> tuple[int, int]:
-    """First and last step to record, counted from 1, in a training that goes on after step `start`."""
+    """First and last step to record, from 1, in a training that continues after step `start`."""
     if text == "auto":
         return start + AFTER + 1, start + AFTER + LENGTH
     first, _, last = text.partition(":")
@@ -32,7 +32,7 @@ def _range(text: str, start: int) -> tuple[int, int]:
 
 
 class Profile:
-    """Records the steps of a range, if there is one; call `next` after every step and `close` at the end."""
+    """Records a range of steps; call `next` after every step and `close` at the end."""
 
     def __init__(self, steps: str | None, folder: Path, rank: int, start: int, last: int) -> None:
         self._profiler: profile | None = None
@@ -44,7 +44,7 @@ class Profile:
             raise SonorantError(f"--profile {steps}: {there}; choose steps within")
         path = folder / f"rank{rank}-steps-{first}-{end}.json"
         activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if torch.cuda.is_available() else [])]
-        waited = first - start - 1  # the step before the first is traced and thrown away: its start is slow
+        waited = first - start - 1  # warm up with the step before the first
         self._profiler = profile(
             activities=activities,
             schedule=schedule(wait=max(0, waited - 1), warmup=min(1, waited), active=end - first + 1, repeat=1),
@@ -55,12 +55,11 @@ class Profile:
         self._profiler.start()
 
     def next(self) -> None:
-        """A step has ended."""
         if self._profiler is not None:
             self._profiler.step()
 
     def close(self) -> None:
-        """The training has ended; an unfinished range is written as far as it got."""
+        """Write the trace, even of an unfinished range."""
         if self._profiler is not None:
             self._profiler.stop()
             self._profiler = None

@@ -1,4 +1,4 @@
-"""Where a training's time goes, and the line a person watches: loss, speed, time left."""
+"""Time by phase of a training, and the progress line."""
 
 import sys
 import time
@@ -9,16 +9,14 @@ from contextlib import contextmanager
 import torch
 
 REST = "rest"
-"""Where no phase is named."""
 ON_DEVICE = ("transfer", "forward", "backward", "optimizer")
-"""Phases whose work a GPU does while the host is already elsewhere: there, the GPU's own clock counts."""
+"""Phases timed by the GPU's clock, as they run asynchronously."""
 QUIET_SECONDS = 10.0
-"""Where no one watches a terminal, a line at most this often."""
+"""Seconds between lines without a terminal."""
 
 
 class Stopwatch:
-    """Sums the time of named phases since it was last read. Each moment of the host belongs to one of them: that which
-    was entered last."""
+    """Sums the time of phases since the last reading; nested phases interrupt the outer one."""
 
     def __init__(self, device: torch.device | None = None) -> None:
         on_gpu = device is not None and device.type == "cuda"
@@ -26,11 +24,10 @@ class Stopwatch:
         self._seconds: defaultdict[str, float] = defaultdict(float)
         self._since = self._booked = time.perf_counter()
         self.current = REST, time.monotonic()
-        """The phase this process is in and since when; one value, so that a watching thread never reads half of it."""
+        """Current phase and its start; one value, for atomic reads by other threads."""
 
     @contextmanager
     def __call__(self, phase: str) -> Iterator[None]:
-        """Time the body under `phase`."""
         outer, _ = self.current
         self._book()
         self.current = phase, time.monotonic()
@@ -44,20 +41,20 @@ class Stopwatch:
                 self._events.append((phase, event, _now()))
 
     def _book(self) -> None:
-        """Add the time since the last booking to the phase this process is in, unless a GPU times that one."""
+        """Add the time since the last booking to the current phase, unless a GPU times it."""
         now, (phase, _) = time.perf_counter(), self.current
         if phase != REST and (self._events is None or phase not in ON_DEVICE):
             self._seconds[phase] += now - self._booked
         self._booked = now
 
     def read(self) -> tuple[float, dict[str, float]]:
-        """Wall seconds since the last reading, and each phase's share; starts anew. Makes a GPU finish its work."""
+        """Wall seconds since the last reading, and each phase's share; resets. Synchronises a GPU."""
         if self._events:
             self._events[-1][2].synchronize()
             for phase, start, end in self._events:
                 self._seconds[phase] += start.elapsed_time(end) / 1000
             self._events.clear()
-        self._book()  # a phase may be open: what it took so far belongs to what is read now
+        self._book()  # including an open phase
         wall = max(self._booked - self._since, 1e-9)
         shares = {phase: seconds / wall for phase, seconds in self._seconds.items()}
         self._seconds.clear()
@@ -72,7 +69,7 @@ def _now() -> torch.cuda.Event:
 
 
 class Progress:
-    """Overwrites one line on a terminal; writes a line now and then into a log."""
+    """A progress line: updated on a terminal, else printed now and then."""
 
     def __init__(self, name: str, steps: int, start: int, shown: bool) -> None:
         self.name, self.steps, self.shown = name, steps, shown
@@ -81,7 +78,6 @@ class Progress:
         self.seconds_per_step = 0.0
 
     def show(self, step: int, row: dict[str, float]) -> None:
-        """Report the row of metrics of `step`."""
         now = time.monotonic()
         seconds = (now - self.last_time) / max(1, step - self.last_step)
         self.seconds_per_step = 0.7 * self.seconds_per_step + 0.3 * seconds if self.seconds_per_step else seconds
