@@ -44,10 +44,7 @@ def test_written_is_read(tmp_path_factory: pytest.TempPathFactory, utterances: l
         (GOOD | {"sample_rate": True}, "'sample_rate'"),
         (GOOD | {"colour": "red"}, "'colour'"),
         (GOOD | {"defect": "ugly"}, "'ugly'"),
-        *(
-            ({field: GOOD[field] for field in GOOD if field != missing}, f"field '{missing}' is missing")
-            for missing in ("id", "text", "speaker", "language")
-        ),
+        ({field: GOOD[field] for field in GOOD if field != "language"}, "field 'language' is missing"),
     ],
 )
 def test_a_damaged_row_is_named(tmp_path: Path, row: dict[str, object], named: str) -> None:

@@ -73,12 +73,6 @@ def test_the_report_counts_what_is_there(store: Path, features: FeatureStore) ->
     assert all(0.0 < bits <= math.log2(12) for bits in codes.report["entropy_bits"])
 
 
-def test_the_same_again_is_the_same_to_the_byte(store: Path, features: FeatureStore, codec: Codec) -> None:
-    first = contents(store)
-    write_codes(store, "codec_lm", features, codec, "a" * 64)
-    assert contents(store) == first
-
-
 def test_codes_of_other_features_are_refused(store: Path, features: FeatureStore, tmp_path: Path) -> None:
     other = Path(shutil.copytree(features.path, tmp_path / "other"))
     edit_index(other, lambda rows: [{**rows[0], "split": 2}, *rows[1:]])

@@ -19,10 +19,3 @@ def test_a_store_is_printed_in_lines_of_json(tmp_path: Path) -> None:
         "id": "u00001", "split": "train", "speaker": "low", "seconds": round(int(store.frames[1]) * 64 / 8000, 3),
         "frames": int(store.frames[1]), "tokens": int(store.tokens_count[1]),
     }  # fmt: skip
-
-
-def test_a_store_of_before_is_refused_in_one_line(tmp_path: Path) -> None:
-    (tmp_path / "header.json").write_text('{"version": 2}')
-    done = run_command("tasks.show_features", "--features", str(tmp_path), cwd=ROOT)
-    said = f"error: {tmp_path}: feature store of version 2, this code reads 1; run: dvc repro features\n"
-    assert (done.returncode, done.stderr) == (1, said)

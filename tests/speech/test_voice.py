@@ -41,7 +41,7 @@ def test_speakers_differ_and_the_first_is_the_default(any_voice: Voice) -> None:
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        *(({"speed": speed}, r"speed must be 0\.5 to 2\.0") for speed in (0.49, 2.01, 0.0, -1.0, np.nan, np.inf)),
+        *(({"speed": speed}, r"speed must be 0\.5 to 2\.0") for speed in (0.49, 2.01, np.nan)),
         ({"speaker": "carl"}, "no speaker 'carl'; the voice has: anna, ben"),
         ({"chunk": 0}, "chunk must be at least 1"),
     ],

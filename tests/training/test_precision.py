@@ -104,19 +104,6 @@ def test_a_resumed_run_keeps_what_was_found(
     assert_same(state, newest_state(tmp_path / "run"))
 
 
-def test_a_checkpoint_of_before_has_the_precision_of_the_settings(features: Path, tmp_path: Path) -> None:
-    recipe = tiny_recipe("acoustic", features, precision="bf16", steps=2)
-    trainer = trainer_of(recipe, tmp_path / "run")
-    trainer.train()
-    [path] = checkpoint.existing(trainer.run.checkpoints)
-    state = checkpoint.load(path)
-    del state["precision"]
-    checkpoint.save(path, state)
-    resumed = trainer_of(tiny_recipe("acoustic", features, precision="bf16", steps=2), tmp_path / "run")
-    resumed.resume()
-    assert resumed.trained.precision == "bf16"
-
-
 def test_a_gpu_whose_tensor_cores_lack_bf16_tries_fp16(monkeypatch: pytest.MonkeyPatch) -> None:
     assert half_of(torch.device("cpu")) == "bf16"
     for capability, half in (((7, 0), "fp16"), ((7, 5), "fp16"), ((8, 0), "bf16"), ((9, 0), "bf16")):

