@@ -26,13 +26,13 @@ SIDE_BY_SIDE = Path("reports/families")
 
 def check_overrides(file: Path, overrides: Mapping[str, Any]) -> None:
     """Refuse an override of a key that `file` (params.yaml) lacks, or with a value of another type."""
-    settings = params.read(file)
+    settings = all_settings(file)
     for key, value in overrides.items():
         here: Any = settings
         for part in key.split("."):
             if not isinstance(here, dict) or part not in here:
                 close = difflib.get_close_matches(key, _keys(settings), n=1)
-                hint = f"; did you mean '{close[0]}'?" if close else f"; {file.name} lists them all"
+                hint = f"; did you mean '{close[0]}'?" if close else "; sonorant params lists them all"
                 raise SonorantError(f"override of unknown key '{key}'{hint}")
             here = here[part]
         if isinstance(here, dict):
@@ -40,6 +40,11 @@ def check_overrides(file: Path, overrides: Mapping[str, Any]) -> None:
             raise SonorantError(f"override of '{key}': it is a section; name one of {keys}")
         if not _fits(value, here):
             raise SonorantError(f"override of '{key}': expected {type(here).__name__} such as {here!r}, not {value!r}")
+
+
+def all_settings(file: Path) -> dict[str, Any]:
+    """Every setting by section, defaults included."""
+    return {section: params.effective(section, file) for section in params.sections()}
 
 
 def check_settings(file: Path, overrides: Mapping[str, Any]) -> None:
@@ -173,7 +178,7 @@ def edit(file: Path, overrides: Mapping[str, Any]) -> None:
         *sections, last = key.split(".")
         here = settings
         for section in sections:
-            here = here[section]
+            here = here.setdefault(section, {})
         here[last] = _as_yaml(yaml, value)
     with atomic_file(file) as temporary, temporary.open("w", encoding="utf-8") as output:
         yaml.dump(settings, output)

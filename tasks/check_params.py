@@ -4,63 +4,12 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from sonorant.audio.conditioning import ConditionConfig
 from sonorant.audio.mel import MelConfig
-from sonorant.audio.recognizers import RecognizerConfig
-from sonorant.corpus.audit.audit import AuditConfig
-from sonorant.corpus.importers import CorpusConfig
-from sonorant.corpus.preparation import PrepareConfig
-from sonorant.corpus.short_clips import FeaturesConfig
 from sonorant.errors import SonorantError
-from sonorant.evaluation.evaluation import EvaluateConfig
-from sonorant.evaluation.report.report_page import ReportConfig
-from sonorant.export.choice import ChooseConfig
-from sonorant.export.onnx_graph import ExportConfig
-from sonorant.export.quantization.quantize import QuantizeConfig
-from sonorant.export.tolerance import VerifyConfig
-from sonorant.extras.tensorrt.key import EngineConfig
 from sonorant.families.family import VoiceConfig
-from sonorant.features.store import StoreConfig
-from sonorant.plugins import all_kinds, load_family
-from sonorant.registry import PromoteConfig, RegisterConfig
-from sonorant.speech.decoding import DecodingConfig
-from sonorant.text import TextConfig
-from sonorant.training.config import DataConfig, MachineConfig
+from sonorant.plugins import load_family
 from tasks import params
 from tasks.stage import run
-
-OWNERS: dict[str, type] = {
-    "voice": VoiceConfig,
-    "corpus": CorpusConfig,
-    "text": TextConfig,
-    "prepare": PrepareConfig,
-    "audit": AuditConfig,
-    "features": FeaturesConfig,
-    "store": StoreConfig,
-    "condition": ConditionConfig,
-    "audio": MelConfig,
-    "decoding": DecodingConfig,
-    "data": DataConfig,
-    "machine": MachineConfig,
-    "quantize": QuantizeConfig,
-    "export": ExportConfig,
-    "verify": VerifyConfig,
-    "recognizer": RecognizerConfig,
-    "evaluate": EvaluateConfig,
-    "engine": EngineConfig,
-    "choose": ChooseConfig,
-    "report": ReportConfig,
-    "register": RegisterConfig,
-    "promote": PromoteConfig,
-}
-"""Section -> the dataclass that owns it; those of the families' models come to these."""
-
-
-def owners() -> dict[str, type]:
-    """Every section with the dataclass that owns it."""
-    kinds = all_kinds()
-    sizes = {name: kind.sizes() for name, kind in kinds.items()}
-    return OWNERS | sizes | {f"train_{name}": kind.settings() for name, kind in kinds.items()}
 
 
 def check(path: Path = params.PARAMS) -> None:
@@ -68,8 +17,8 @@ def check(path: Path = params.PARAMS) -> None:
 
     The models of the voice's own family are checked as a whole too: a pretrained one must be there and fit.
     """
-    for section, owner in owners().items():
-        params.load(section, owner, path)
+    for section in params.sections():
+        params.load(section, params.owner(section), path)
     family = load_family(params.load("voice", VoiceConfig, path).family)
     sizes: list[Any] = [params.load(kind.name, kind.sizes(), path) for kind in family.kinds]
     for kind, of_kind in zip(family.kinds, sizes, strict=True):
@@ -86,7 +35,7 @@ def main() -> None:
     parser.add_argument("params", type=Path, nargs="?", default=params.PARAMS, help="the file (default params.yaml)")
     path = parser.parse_args().params
     check(path)
-    print(f"{path}: all {len(owners())} sections are in order")
+    print(f"{path}: all {len(params.sections())} sections are in order")
 
 
 if __name__ == "__main__":

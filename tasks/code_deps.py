@@ -158,7 +158,7 @@ def generated(graph: str) -> str:
         of_families = [section for family in all_families() for section in sections(family)]
 
         def renewed(line: re.Match[str], own: list[str] = of_families) -> str:
-            kept = [section for section in line[2].split(", ") if section in params.SECTIONS]
+            kept = [section for section in line[2].split(", ") if section in params.OWNERS]
             return line[1] + ", ".join([*kept, *own])
 
         graph = re.sub(rf"(\n  {stage}:\n(?:    .*\n)*?    params: \[)([^\]]*)", renewed, graph)

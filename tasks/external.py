@@ -10,7 +10,6 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tqdm import tqdm
 
@@ -43,15 +42,14 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder of the notes: <stage>.json")
     arguments = parser.parse_args()
     write_notes(arguments.out / "code")
-    settings = params.read()
     family = load_family(params.load("voice", VoiceConfig).family)
     stages = {"train_waveform": family.waveform, "train_predictor": family.predictor}
-    write_note(arguments.out / "corpus.json", corpus_audio(settings, arguments.out / SEEN))
-    write_note(arguments.out / "prepare.json", decisions(settings))
-    write_note(arguments.out / "text.json", lexicon(settings))
+    write_note(arguments.out / "corpus.json", corpus_audio(arguments.out / SEEN))
+    write_note(arguments.out / "prepare.json", named_file("prepare", "decisions"))
+    write_note(arguments.out / "text.json", named_file("text", "lexicon"))
     for stage, kind in stages.items():
         out = arguments.models / stage.removeprefix("train_")
-        write_note(arguments.out / f"{stage}.json", weights(settings, kind, arguments.runs, out))
+        write_note(arguments.out / f"{stage}.json", weights(kind, arguments.runs, out))
 
 
 def write_note(note: Path, external: External | None) -> None:
@@ -71,9 +69,9 @@ def write_note(note: Path, external: External | None) -> None:
             write_json(note, {"named": external.named, "content": None})
 
 
-def corpus_audio(settings: dict[str, Any], seen: Path) -> External | None:
+def corpus_audio(seen: Path) -> External | None:
     """The recordings of a table; corpora of other kinds are folders, which DVC watches."""
-    corpus = settings.get("corpus") or {}
+    corpus = params.given("corpus")
     if corpus.get("kind") != "table":
         return None
     table = Path(str(corpus.get("path")))
@@ -86,19 +84,9 @@ def corpus_audio(settings: dict[str, Any], seen: Path) -> External | None:
     return External(str(table), content)
 
 
-def decisions(settings: dict[str, Any]) -> External | None:
-    """The decisions that `prepare` applies."""
-    return _file(settings, "prepare", "decisions")
-
-
-def lexicon(settings: dict[str, Any]) -> External | None:
-    """The user's pronunciations, which every stage that reads texts takes."""
-    return _file(settings, "text", "lexicon")
-
-
-def _file(settings: dict[str, Any], section: str, key: str) -> External | None:
+def named_file(section: str, key: str) -> External | None:
     """A file that a setting names."""
-    if not (named := (settings.get(section) or {}).get(key)):
+    if not (named := params.given(section).get(key)):
         return None
 
     def content() -> str:
@@ -110,11 +98,11 @@ def _file(settings: dict[str, Any], section: str, key: str) -> External | None:
     return External(str(named), content)
 
 
-def weights(settings: dict[str, Any], kind: ModelKind, runs: Path, out: Path) -> External | None:
+def weights(kind: ModelKind, runs: Path, out: Path) -> External | None:
     """The trained model that the settings of `kind` take as it is (`pretrained`) or start from (`init_from`)."""
-    if taken := (settings.get(kind.name) or {}).get("pretrained"):
+    if taken := params.given(kind.name).get("pretrained"):
         return External(str(taken), lambda: _pretrained(Path(taken)))
-    if initial := (settings.get(f"train_{kind.name}") or {}).get("init_from"):
+    if initial := params.given(f"train_{kind.name}").get("init_from"):
         return External(str(initial), lambda: _initial(initial, kind, runs, out))
     return None
 

@@ -1,40 +1,111 @@
-"""params.yaml as typed settings. An unknown key, a wrong type or a contradiction is an error of one line."""
+"""params.yaml as typed settings. What the file leaves out has the default of the dataclass that owns its section.
 
+python -m tasks.params                  every setting: default, value, meaning
+python -m tasks.params train_acoustic   of one section
+"""
+
+import argparse
+import ast
+import dataclasses
+import inspect
+import json
+import re
+import textwrap
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
 
+from sonorant import plugins
 from sonorant.errors import SonorantError
 from sonorant.files import did_you_mean, parse_checked
-from sonorant.plugins import all_kinds
 
 PARAMS = Path("params.yaml")
-SECTIONS = (
-    "voice", "corpus", "text", "prepare", "audit", "condition", "features", "store", "audio", "decoding", "data",
-    "machine", "quantize", "export", "verify", "recognizer", "evaluate", "choose", "engine", "report",
-    "register", "promote",
-)  # fmt: skip
-"""Those that no family brings."""
+OWNERS = {
+    "voice": "sonorant.families.family:VoiceConfig",
+    "corpus": "sonorant.corpus.importers:CorpusConfig",
+    "text": "sonorant.text:TextConfig",
+    "prepare": "sonorant.corpus.preparation:PrepareConfig",
+    "condition": "sonorant.audio.conditioning:ConditionConfig",
+    "audit": "sonorant.corpus.audit.audit:AuditConfig",
+    "features": "sonorant.corpus.short_clips:FeaturesConfig",
+    "store": "sonorant.features.store:StoreConfig",
+    "audio": "sonorant.audio.mel:MelConfig",
+    "training": "sonorant.training.config:TrainConfig",
+    "data": "sonorant.training.config:DataConfig",
+    "machine": "sonorant.training.config:MachineConfig",
+    "decoding": "sonorant.speech.decoding:DecodingConfig",
+    "quantize": "sonorant.export.quantization.quantize:QuantizeConfig",
+    "export": "sonorant.export.onnx_graph:ExportConfig",
+    "verify": "sonorant.export.tolerance:VerifyConfig",
+    "recognizer": "sonorant.audio.recognizers:RecognizerConfig",
+    "evaluate": "sonorant.evaluation.evaluation:EvaluateConfig",
+    "choose": "sonorant.export.choice:ChooseConfig",
+    "report": "sonorant.evaluation.report.report_page:ReportConfig",
+    "register": "sonorant.registry:RegisterConfig",
+    "promote": "sonorant.registry:PromoteConfig",
+}
+"""The dataclass of each section of the core. Families and plug-ins bring others."""
+SHARED = "training"
+"""The section for all trainings; a section `train_<kind>` goes before it."""
 
 Config = TypeVar("Config")
 
 
 def sections() -> list[str]:
-    """Every section there may be: `SECTIONS`, and for each kind of model its sizes and its training."""
-    return [*SECTIONS, *(section for kind in all_kinds() for section in (kind, f"train_{kind}"))]
+    """Every section there may be."""
+    kinds = [section for kind in plugins.all_kinds() for section in (kind, f"train_{kind}")]
+    return [*OWNERS, *plugins.added("settings"), *kinds]
+
+
+def owner(section: str) -> type:
+    """The dataclass of a section: of a kind of model its sizes, and its training as `train_<kind>`."""
+    places = OWNERS | plugins.added("settings")
+    if section in places:
+        return plugins.load(places[section])  # type: ignore[no-any-return]
+    kind = plugins.model_kind(section.removeprefix("train_"))
+    return kind.settings() if section.startswith("train_") else kind.sizes()  # type: ignore[no-any-return]
 
 
 def load(section: str, config: type[Config], path: Path = PARAMS) -> Config:
-    """Return one section of params.yaml as the dataclass that owns it. Raises SonorantError naming file and key."""
-    values = read(path).get(section)
-    if not isinstance(values, dict):
-        raise SonorantError(f"{path}: section '{section}' is missing or not a mapping")
+    """One section as the dataclass that owns it. Raises SonorantError naming file and key."""
+    values = given(section, path)
+    for field in dataclasses.fields(config):  # type: ignore[arg-type]  # is a dataclass
+        if isinstance(values.get(field.name), dict) and field.default_factory is not dataclasses.MISSING:
+            values[field.name] = _over(field.default_factory(), values[field.name])
     return parse_checked(values, config, path, key=section)
 
 
+def _over(default: Any, value: Any) -> Any:
+    """`value`, with what a mapping leaves out taken from the default."""
+    if dataclasses.is_dataclass(default) and not isinstance(default, type):
+        default = dataclasses.asdict(default)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = dataclasses.asdict(value)
+    if not isinstance(default, dict) or not isinstance(value, dict):
+        return value
+    return {key: _over(default.get(key), value.get(key, default.get(key))) for key in {**default, **value}}
+
+
+def given(section: str, path: Path = PARAMS) -> dict[str, Any]:
+    """Keys of a section that the file sets; for a training, in the section `training` too."""
+    settings = read(path)
+    for name in (section, SHARED):
+        if not isinstance(settings.get(name) or {}, dict):
+            raise SonorantError(f"{path}: section '{name}' is not a mapping; write each setting as `name: value`")
+    shared = settings.get(SHARED) or {} if section.startswith("train_") else {}
+    return {**shared, **(settings.get(section) or {})}
+
+
+def effective(section: str, path: Path = PARAMS) -> dict[str, Any]:
+    """Every setting of a section as plain data, defaults included."""
+    values: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(load(section, owner(section), path))))
+    return values
+
+
 def read(path: Path = PARAMS) -> dict[str, Any]:
-    """Return params.yaml as plain data, its section names checked."""
+    """The file as plain data, its section names checked."""
     try:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -44,6 +115,69 @@ def read(path: Path = PARAMS) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise SonorantError(f"{path}: must hold sections: {', '.join(sections())}")
     for section in data:
-        if section not in SECTIONS and section not in (known := sections()):
+        if section not in OWNERS and section not in (known := sections()):
             raise SonorantError(f"{path}: unknown section '{section}'{did_you_mean(str(section), known)}")
     return data
+
+
+def meanings(config: type) -> dict[str, str]:
+    """The first sentence of the docstring of each field of a dataclass."""
+    found: dict[str, str] = {}
+    for base in filter(dataclasses.is_dataclass, reversed(config.__mro__)):
+        [definition] = ast.parse(textwrap.dedent(inspect.getsource(base))).body
+        assert isinstance(definition, ast.ClassDef)
+        for field, text in pairwise(definition.body):
+            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
+                sentence = re.split(r"(?<=\.)\s", " ".join(str(text.value.value).split()))[0]
+                found[ast.unparse(field.target)] = sentence
+    return found
+
+
+def table(section: str, path: Path = PARAMS) -> list[dict[str, Any]]:
+    """`setting`, `default`, `value`, `set` (whether the file sets it) and `meaning` of each setting of a section."""
+    config = owner(section)
+    values, words, here = effective(section, path), meanings(config), given(section, path)
+    defaults = json.loads(json.dumps(dataclasses.asdict(config())))
+    return [
+        {
+            "setting": f"{section}.{name}",
+            "default": defaults[name],
+            "value": value,
+            "set": name in here,
+            "meaning": words.get(name, ""),
+        }
+        for name, value in values.items()
+    ]
+
+
+def main() -> None:
+    """Print the settings."""
+    parser = argparse.ArgumentParser(
+        prog="sonorant params",
+        description="Print every setting of params.yaml with its default, the value set there, and its meaning.",
+        epilog="example: sonorant params train_acoustic",
+    )
+    parser.add_argument("section", nargs="*", metavar="SECTION", help="sections to print (default: all)")
+    parser.add_argument("--params", type=Path, default=PARAMS, metavar="FILE", help="settings (default: params.yaml)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object a line")
+    arguments = parser.parse_args()
+    for section in arguments.section or sections():
+        if section not in sections():
+            raise SonorantError(f"unknown section '{section}'{did_you_mean(section, sections())}")
+        for row in table(section, arguments.params):
+            if arguments.json:
+                print(json.dumps(row))
+                continue
+            mine = f" (default {_yaml(row['default'])})" if row["value"] != row["default"] else ""
+            print(f"{row['setting']}: {_yaml(row['value'])}{mine}\n    {row['meaning']}")
+
+
+def _yaml(value: Any) -> str:
+    text: str = yaml.safe_dump(value, default_flow_style=True, width=10**6, sort_keys=False)
+    return text.removesuffix("...\n").strip()
+
+
+if __name__ == "__main__":
+    from tasks.stage import run  # it imports this module
+
+    run(main)

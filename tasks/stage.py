@@ -78,9 +78,8 @@ def stage_of_graph(stage: str) -> dict[str, Any]:
 
 
 def stage_params(stage: str) -> dict[str, Any]:
-    """The sections of params.yaml that the stage depends on."""
-    settings = params.read()
-    return {section: settings[section] for section in stage_of_graph(stage)["params"]}
+    """The settings that the stage depends on, by section of params.yaml, defaults included."""
+    return {section: params.effective(section) for section in stage_of_graph(stage)["params"]}
 
 
 def names_of(outputs: list[Any]) -> list[str]:

@@ -70,16 +70,18 @@ def settings(kind: str, /, **changes: Any) -> tuple[dict[str, Any], dict[str, An
         "steps": 8, "micro_batches_per_step": 2, "learning_rate": 2e-3, "warmup_steps": 2, "weight_decay": 0.01,
         "clip_norm": 1.0, "ema_decay": 0.9, "precision": "fp32", "seed": 1, "validate_every": 4, "checkpoint_every": 2,
         "log_every": 1, "init_from": None, "activation_checkpointing": False, "compile": False,
+        "learning_rate_batch": None,
     }  # fmt: skip
     model: dict[str, Any] = {"channels": 16, "expansion": 2}
     if kind == "acoustic":
         model |= {"decoder": "regression", "encoder_blocks": 1, "encoder_kernel": 3, "decoder_blocks": 2}
         model |= {"decoder_kernel": 3, "dropout": 0.1, "flow_steps": 2, "prosody": True}
+        model |= {"prior_kernel": 0, "prosody_temperature": 1.0}
         model["prosody_dropout"] = changes.get("dropout", 0.1)
         train |= {"frames_per_micro_batch": 800, "diagonal_steps": 4}
     elif kind == "language_model":
         model |= {"encoder_blocks": 1, "encoder_kernel": 3, "layers": 2, "heads": 2, "feed_forward": 24, "dropout": 0.1}
-        model |= {"attention": "full", "window": 16, "most_advance": 3, "prompt_frames": 0}
+        model |= {"attention": "full", "window": 16, "most_advance": 3, "prompt_frames": 0, "prior_kernel": 0}
         train |= {"frames_per_micro_batch": 800, "diagonal_steps": 4, "corruption": 0.1, "label_smoothing": 0.0}
     elif kind == "codec":
         model |= {"kernel": 3, "encoder_blocks": 1, "decoder_blocks": 2, "stride": 2, "codebooks": 2, "levels": [4, 3]}
@@ -93,6 +95,7 @@ def settings(kind: str, /, **changes: Any) -> tuple[dict[str, Any], dict[str, An
             "adversarial": False,
             "adversarial_width": 32,
             "adversarial_frames": 32,
+            "adversarial_share": 1.0,
         }
     sizes, known = (
         {field.name for field in fields(of())} for of in (model_kind(kind).sizes, model_kind(kind).settings)

@@ -24,7 +24,7 @@ def module(stage: str) -> Path:
 
 def test_dvc_yaml_has_the_sections_of_every_family() -> None:
     assert generated(TEXT) == TEXT, "run: python -m tasks.code_deps --write"
-    without = TEXT.replace("params: [voice, vocoder,", "params: [voice, gone,")
+    without = TEXT.replace("params: [voice, training, vocoder,", "params: [voice, training,")
     assert without != TEXT and generated(without) == TEXT
 
 
@@ -61,14 +61,14 @@ def test_comments_and_docstrings_run_no_stage_again_and_code_runs_those_that_run
         file.write_text(re.sub(r'^(r?)"""', r'\1"""Other words. ', text, count=1) + "# a comment\n")
     assert notes(project) == before
     for name, old, new in (
-        ("sonorant/corpus/preparation/settings.py", "min_seconds: float", "min_seconds : float  # "),
+        ("sonorant/corpus/preparation/checks.py", "max_seconds: float = 12.0", "max_seconds: float = 13.0"),
         ("sonorant/export/choice.py", "def choose(", "TWO = 2\n\n\ndef choose("),
     ):
         file = project / name
         assert old in file.read_text()
         file.write_text(file.read_text().replace(old, new, 1))
     changed = {stage for stage, note in notes(project).items() if note != before[stage]}
-    assert changed == {stage for stage, note in before.items() if '"sonorant/export/choice.py"' in note} == {"choose"}
+    assert changed == {"prepare", "choose"}, "those that read the default, and those that run the code"
 
 
 def test_the_closure_sees_imports_inside_functions() -> None:
@@ -77,8 +77,8 @@ def test_the_closure_sees_imports_inside_functions() -> None:
 
 def test_every_section_of_params_belongs_to_a_stage_or_an_action() -> None:
     used = {section for stage in GRAPH.values() for section in stage.get("params", [])}
+    assert used <= set(params.read(ROOT / "params.yaml")), "dvc refuses a stage whose section is absent"
     actions = set(params.sections()) - used
-    assert set(params.read(ROOT / "params.yaml")) == set(params.sections())
     code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tasks").glob("*.py"))
     assert [section for section in actions if f'load("{section}"' not in code] == []
 

@@ -14,6 +14,7 @@ from sonorant.registry import download
 from sonorant.registry.tracking.mlflow_store import TrackingUnavailable
 from tasks import external
 from tasks.code_deps import ROOT
+from tests.support.settings import project_settings
 from tests.support.tiny_voice import write_trained
 
 Run = Callable[..., dict[str, Any]]
@@ -23,7 +24,7 @@ Run = Callable[..., dict[str, Any]]
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Change params.yaml, run the stage and return its notes."""
     monkeypatch.chdir(tmp_path)
-    settings = yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))
+    settings = project_settings()
 
     def run(**changed: dict[str, Any]) -> dict[str, Any]:
         for section, values in changed.items():

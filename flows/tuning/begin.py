@@ -9,7 +9,7 @@ from flows.graph import Pipeline, read_graph
 from flows.tuning.figures import Figure
 from flows.tuning.search import Search, check_types, read_search
 from flows.tuning.study import TuningStudy, make_study, open_storage
-from flows.workspace import check_overrides
+from flows.workspace import all_settings, check_overrides
 from sonorant.errors import SonorantError
 from sonorant.families.family import VoiceConfig
 from sonorant.plugins import all_kinds, load_family
@@ -72,9 +72,6 @@ def check_pruning(search: Search, graph: Pipeline, stages: Collection[str]) -> N
 
 def idle_sections(search: Search, root: Path) -> set[str]:
     """Sections of models that change none of the figures, though their stages may be among those that run."""
-    settings = params.read(root / "params.yaml")
-    if "voice" not in settings:
-        return set()
     family = load_family(params.load("voice", VoiceConfig, root / "params.yaml").family)
     at_work = {kind.name for kind in family.kinds}
     if {Figure(name).kind for name in (*search.objectives, *search.also)} == {family.predictor.name}:
@@ -87,8 +84,7 @@ def base_of(search: Search, graph: Pipeline, root: Path) -> dict[str, Any]:
     stages = [Figure(name).stage(graph) for name in (*search.objectives, *search.also)]
     flat = {
         f"{section}.{name}": value
-        for section, values in params.read(root / "params.yaml").items()
-        if isinstance(values, dict)
+        for section, values in all_settings(root / "params.yaml").items()
         for name, value in values.items()
     }
     read = {key for stage in stages for key in graph.settings_of(stage, flat)}
@@ -99,8 +95,9 @@ def base_of(search: Search, graph: Pipeline, root: Path) -> dict[str, Any]:
 
 def setting(root: Path, key: str) -> Any:
     """The project's value of section.key."""
-    here: Any = params.read(root / "params.yaml")
-    for part in key.split("."):
+    section, *names = key.split(".")
+    here: Any = params.effective(section, root / "params.yaml")
+    for part in names:
         here = here[part]
     return here
 
@@ -109,5 +106,5 @@ def setting_or_none(root: Path, key: str) -> Any:
     """As `setting`; None for a key that is not there."""
     try:
         return setting(root, key)
-    except (KeyError, TypeError):
+    except (KeyError, TypeError, SonorantError):
         return None

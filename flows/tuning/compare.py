@@ -61,10 +61,8 @@ def seed_settings(seed: int, figures: Iterable[str] = ()) -> dict[str, Any]:
     asked = {Figure(name).kind for name in figures}
     if asked and None not in asked:
         return {f"train_{kind}.seed": seed for kind in sorted(filter(None, asked))}
-    there = params.read()
-    kinds = load_family(params.load("voice", VoiceConfig).family).kinds if "voice" in there else ()
-    named = [f"train_{kind.name}" for kind in kinds] or [section for section in there if section.startswith("train_")]
-    return {f"{section}.seed": seed for section in named if "seed" in there.get(section, {})}
+    kinds = load_family(params.load("voice", VoiceConfig).family).kinds
+    return {f"train_{kind.name}.seed": seed for kind in kinds}
 
 
 def differences(comparison: TuningStudy) -> list[Difference]:

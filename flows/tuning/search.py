@@ -13,6 +13,7 @@ from optuna.trial import Trial
 
 from sonorant.errors import SonorantError
 from sonorant.files import DoubtError, built, parse_checked
+from tasks import params
 
 Direction = Literal["minimize", "maximize"]
 DIGITS = 3
@@ -209,11 +210,9 @@ def check_types(search: Search) -> None:
 
 def _type_of(key: str) -> Any:
     """The type that a setting is declared with; any for a key inside of one."""
-    from tasks.check_params import owners  # imports torch, which `sonorant tune status` can do without
-
     section, *names = key.split(".")
-    owner = owners().get(section)
-    return typing.get_type_hints(owner).get(names[0], Any) if owner and len(names) == 1 else Any
+    known = section in params.sections() and len(names) == 1
+    return typing.get_type_hints(params.owner(section)).get(names[0], Any) if known else Any
 
 
 def is_whole(key: str) -> bool:

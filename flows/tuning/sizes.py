@@ -3,6 +3,7 @@
 import hashlib
 from pathlib import Path
 
+from sonorant.corpus.importers import CorpusConfig
 from sonorant.errors import SonorantError
 from tasks import params
 
@@ -29,7 +30,7 @@ def read_sizes(text: str) -> list[float]:
 
 def corpus_path(root: Path) -> Path:
     """Where params.yaml says that the recordings are."""
-    return root / str(params.read(root / "params.yaml")["corpus"]["path"])
+    return root / params.load("corpus", CorpusConfig, root / "params.yaml").path
 
 
 def files_below(folder: Path) -> str:

@@ -118,7 +118,7 @@ class TrialWork:
         if order[-1:] == [self._pruned_stage(graph)]:  # once that has taken its last step, nothing is saved any more
             assert self.search.prune is not None
             section = f"train_{Figure(self.search.prune.by).kind}"
-            self._last_step = int(params.read(self.where / "params.yaml")[section]["steps"])
+            self._last_step = int(params.effective(section, self.where / "params.yaml")["steps"])
         for stage in order:
             with once(graph, stage, settings):
                 trial_stage(stage, self.where, execution, self._watch(stage, graph, execution))

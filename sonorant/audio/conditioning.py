@@ -24,15 +24,15 @@ _TELLING = 0.1
 class ConditionConfig:
     """Section `condition` of params.yaml; None turns a step off."""
 
-    margin: float | None
+    margin: float | None = 0.15
     """Seconds of silence to keep before and after the speech."""
-    longest_pause: float | None
+    longest_pause: float | None = None
     """Longest pause in seconds within the speech."""
-    remove_dc: bool
+    remove_dc: bool = True
     """Subtract a constant offset."""
-    loudness: float | None
+    loudness: float | None = -20.0
     """Integrated loudness in LUFS of each recording."""
-    true_peak: float | None
+    true_peak: float | None = -1.0
     """Largest true peak in dBTP. The gain is lowered to keep it; nothing is limited."""
 
     def __post_init__(self) -> None:

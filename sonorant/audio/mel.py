@@ -19,17 +19,17 @@ FLOOR = 1e-5
 class MelConfig:
     """Section `audio` of params.yaml."""
 
-    sample_rate: int
+    sample_rate: int = 16000
     """Hz; recordings are resampled to it."""
-    n_fft: int
+    n_fft: int = 1024
     """Samples of the Hann window and the Fourier transform."""
-    hop: int
+    hop: int = 256
     """Samples from one frame to the next."""
-    n_mels: int
+    n_mels: int = 80
     """Mel bins."""
-    f_min: float
+    f_min: float = 0.0
     """Hz, lower edge of the lowest mel bin."""
-    f_max: float
+    f_max: float = 8000.0
     """Hz, upper edge of the highest mel bin."""
 
     def __post_init__(self) -> None:

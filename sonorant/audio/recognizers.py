@@ -25,9 +25,9 @@ OTHERS = "use faster-whisper:<model> or onnx-asr:<model>"
 class RecognizerConfig:
     """Section `recognizer` of params.yaml."""
 
-    name: str
+    name: str = "pocketsphinx"
     """`pocketsphinx`, `faster-whisper:<model>` or `onnx-asr:<model>`; a model is a name on its hub or a folder."""
-    sentences: int
+    sentences: int = 160
     """Held-out sentences to recognise, the first by hash of id."""
 
     def __post_init__(self) -> None:

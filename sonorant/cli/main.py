@@ -48,6 +48,7 @@ def _parser(arguments: list[str]) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for add in (add_say, add_serve, add_demo_page, _add_watch, _add_sync_tracking, add_store):
         add(commands)
+    _add_program(commands, "params", "tasks", "every setting of params.yaml: meaning, default, value")
     _add_program(commands, "tune", "flows", "search for better settings of params.yaml by runs of the pipeline")
     if arguments and arguments[0] in commands.choices:
         return parser  # plug-ins take 30 ms to find

@@ -99,7 +99,7 @@ DOUBT = 0.2
 class FeaturesConfig:
     """Section `features` of params.yaml."""
 
-    short_clips: float
+    short_clips: float = 0.0
     """Single words and phrases to cut out of the training utterances and train on, as a share of their number; 0:
     none."""
     minutes: float | None = None

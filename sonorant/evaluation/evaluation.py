@@ -47,11 +47,11 @@ PACKAGES = (
 class EvaluateConfig:
     """Settings of section `evaluate`."""
 
-    bootstrap: int
+    bootstrap: int = 1000
     """Bootstrap resamples for each 95 % interval."""
-    latency_repeats: int
+    latency_repeats: int = 50
     """Timed rounds per sentence class, runtime and thread count; fewer beyond `latency.LONGEST`."""
-    mos_sentences: int
+    mos_sentences: int = 64
     """Sentences rated by DNSMOS, about 0.2 s of a core each and per variant."""
     rare_sentences: int = 50
     """Generated sentences spoken by each variant to find skipped, repeated or babbled words; about 0.1 s of a core

@@ -28,11 +28,11 @@ TARGETS: dict[Target, str] = {"latency": "threads_all", "throughput": "threads_1
 class ChooseConfig:
     """Section `choose` of params.yaml: conditions for replacing fp32."""
 
-    target: Target
+    target: Target = "latency"
     """latency: a medium sentence on all cores; throughput: on one thread, for one request a core."""
-    max_wer_above_fp32: float
+    max_wer_above_fp32: float = 2.0
     """Percentage points of word error rate on the same sentences."""
-    min_speedup: float
+    min_speedup: float = 1.05
     """Multiple of fp32's speed that the low end of the 95 % interval must reach."""
 
     def __post_init__(self) -> None:

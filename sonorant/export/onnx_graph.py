@@ -21,7 +21,7 @@ from sonorant.errors import SonorantError
 class ExportConfig:
     """Section `export` of params.yaml."""
 
-    opset: int
+    opset: int = 20
     """ONNX operator set, 18 to 23; fewer engines read newer ones. bf16 uses at least 22."""
     headroom: float = 8.0
     """A node whose values times this exceed the 16-bit format stays in float32."""

@@ -1,6 +1,6 @@
 """Tolerances by precision and family: section `verify` of params.yaml."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sonorant.errors import SonorantError
 from sonorant.plugins import family_names
@@ -32,19 +32,43 @@ class VerifyConfig:
     """Runtimes to check and tolerances by variant: int8 against the fake-quantised models, int8_from_float against the
     float ones."""
 
-    max_abs_diff: dict[str, float]
+    max_abs_diff: dict[str, float] = field(
+        default_factory=lambda: {"fp32": 0.001, "fp16": 0.1, "bf16": 0.5, "int8": 0.5, "int8_from_float": 2.0}
+    )
     """Of states, log-mel (natural logarithm) and samples (full scale 1)."""
-    relative_error: dict[str, float | dict[str, float]]
+    relative_error: dict[str, float | dict[str, float]] = field(
+        default_factory=lambda: {
+            "fp32": 0.0001,
+            "fp16": 0.002,
+            "bf16": 0.03,
+            "int8": {"parallel": 0.01, "codec_lm": 0.03},
+            "int8_from_float": {"parallel": 0.05, "codec_lm": 0.2},
+        }
+    )
     """Root mean square of the difference relative to the values, of states and log-mel; one number, or one a family."""
-    log_mel_db: dict[str, float]
+    log_mel_db: dict[str, float] = field(
+        default_factory=lambda: {"fp32": 0.02, "fp16": 0.3, "bf16": 1.5, "int8": 0.5, "int8_from_float": 2.0}
+    )
     """Mean absolute difference of the log-mel, of mel and samples."""
-    correlation: dict[str, float]
+    correlation: dict[str, float] = field(
+        default_factory=lambda: {"fp32": 0.99, "fp16": 0.99, "bf16": 0.95, "int8": 0.9, "int8_from_float": 0.5}
+    )
     """Of the samples with those expected, at least; -1 to 1."""
-    tokens: dict[str, float]
+    tokens: dict[str, float] = field(default_factory=lambda: {"fp32": 1.0, "int8": 0.96})
     """Least share of greedy tokens that equal the models', for voices that decode code by code."""
-    int8_size: float
+    int8_size: float = 0.3334
     """Largest bytes of int8 graphs over those of fp32, for graphs with a layer that could be int8."""
-    runtimes: list[str]
+    runtimes: list[str] = field(
+        default_factory=lambda: [
+            "onnxruntime",
+            "onnxruntime-cuda",
+            "torch",
+            "torch-static",
+            "torch-cuda",
+            "torch-cuda-graphs",
+            "tensorrt",
+        ]
+    )
     """Names of `sonorant.speech.runtimes.all_runtimes`. Compiling takes minutes on a CPU."""
 
     def __post_init__(self) -> None:

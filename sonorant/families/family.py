@@ -179,7 +179,7 @@ class Family(ABC):
 class VoiceConfig:
     """Section `voice` of the settings."""
 
-    family: str
+    family: str = "parallel"
     """A name of `sonorant.plugins.family_names`."""
 
     def __post_init__(self) -> None:

@@ -25,27 +25,34 @@ def _wide() -> dict[str, float]:
 class PromoteConfig:
     """Section `promote` of params.yaml: conditions for `champion`. Gates are named after their limits."""
 
-    max_wer_above_recordings: dict[str, float]
+    max_wer_above_recordings: dict[str, float] = field(default_factory=lambda: {"parallel": 4.0, "codec_lm": 6.0})
     """By family: points of word error rate above the recordings'."""
-    max_rtf: dict[str, float]
+    max_rtf: dict[str, float] = field(default_factory=lambda: {"parallel": 0.02, "codec_lm": 0.1})
     """By family: real-time factor, one thread, medium length."""
-    naturalness_below_recordings: dict[str, NaturalnessLimits]
+    naturalness_below_recordings: dict[str, NaturalnessLimits] = field(
+        default_factory=lambda: {
+            "parallel": NaturalnessLimits(),
+            "codec_lm": NaturalnessLimits(pulses_db=(-13.0, 2.0)),
+        }
+    )
     """By family: ranges of the naturalness figures."""
-    max_faulty_short_texts: dict[str, float]
+    max_faulty_short_texts: dict[str, float] = field(default_factory=lambda: {"parallel": 0.12, "codec_lm": 0.12})
     """By family: fraction of short texts with a skipped, repeated or babbled word."""
-    max_faulty_sentences: dict[str, float]
+    max_faulty_sentences: dict[str, float] = field(default_factory=lambda: {"parallel": 0.25, "codec_lm": 0.25})
     """By family: the same for sentences."""
-    max_runaways: float
+    max_runaways: float = 0.05
     """Fraction of sentences in which an autoregressive voice may run away."""
-    max_wer_above_recordings_of_a_speaker: dict[str, float] = field(default_factory=_wide)
+    max_wer_above_recordings_of_a_speaker: dict[str, float] = field(
+        default_factory=lambda: {"parallel": 14.0, "codec_lm": 16.0}
+    )
     """By family, for multi-speaker voices: points of word error rate above each speaker's recordings."""
-    max_wer_above_champion: float
+    max_wer_above_champion: float = 4.0
     """Points of word error rate above the champion's, same sentences."""
-    max_latency_over_champion: float
+    max_latency_over_champion: float = 1.15
     """Latency relative to the champion's, timed alternately."""
-    max_dnsmos_below_champion: float
+    max_dnsmos_below_champion: float = 0.1
     """Points of overall DNSMOS below the champion's."""
-    max_size_over_champion: float
+    max_size_over_champion: float = 1.5
     """Size of the graphs relative to the champion's."""
 
     def __post_init__(self) -> None:

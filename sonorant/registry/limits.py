@@ -22,33 +22,33 @@ class NaturalnessLimits:
     """Allowed range of each figure in `naturalness.<variant>`; the whole 95 % interval must be inside. Figures:
     `docs/quality.md`."""
 
-    dnsmos_below_recordings: Range
+    dnsmos_below_recordings: Range = (None, 0.4)
     """Points of overall DNSMOS below the recordings'."""
-    speaker_below_recordings: Range
+    speaker_below_recordings: Range = (None, 0.1)
     """Speaker cosine below the recordings'."""
-    pitch_range_ratio: Range
+    pitch_range_ratio: Range = (0.6, 1.6)
     """Pitch range relative to the recordings'."""
-    pitch_correlation: Range
+    pitch_correlation: Range = (0.3, None)
     """Correlation with the recording's pitch."""
-    pitch_offset_cents: Range
+    pitch_offset_cents: Range = (-150.0, 150.0)
     """Median pitch difference."""
-    energy_error_db: Range
+    energy_error_db: Range = (None, 8.0)
     """RMS level difference after removing the mean difference."""
-    tempo_ratio: Range
+    tempo_ratio: Range = (0.85, 1.2)
     """Speaking rate relative to the recordings'; above 1 is faster."""
-    tempo_unevenness: Range
+    tempo_unevenness: Range = (None, 0.5)
     """Standard deviation of local tempo, octaves."""
-    pause_seconds_per_minute: Range
+    pause_seconds_per_minute: Range = (-6.0, 6.0)
     """Additional pauses inside sentences."""
-    voicing_error: Range
+    voicing_error: Range = (None, 0.3)
     """Fraction of frames voiced on one side only."""
-    pulses_db: Range
+    pulses_db: Range = (-6.0, 2.0)
     """Pulse prominence at 3 to 7 kHz relative to the recordings': above 0 buzzy, below metallic."""
-    harmonicity_db: Range
+    harmonicity_db: Range = (-5.0, 5.0)
     """Harmonics-to-noise ratio relative to the recordings'."""
-    noise_floor_db: Range
+    noise_floor_db: Range = (None, 6.0)
     """Noise floor relative to the recordings'."""
-    treble_db: Range
+    treble_db: Range = (-6.0, 6.0)
     """Power above 4 kHz relative to the recordings'."""
 
     def __post_init__(self) -> None:

@@ -32,7 +32,7 @@ REQUIREMENTS = ("mlflow", "numpy", "pandas", "soundfile", "onnxruntime", "gruut"
 class RegisterConfig:
     """Section `register` of params.yaml."""
 
-    model: str
+    model: str = "sonorant-demo"
     """Name of the registered model."""
 
     def __post_init__(self) -> None:

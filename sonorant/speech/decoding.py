@@ -13,27 +13,27 @@ COLDEST = 1e-6
 class DecodingConfig:
     """Section `decoding` of params.yaml; a voice's defaults."""
 
-    temperature: float
+    temperature: float = 0.0
     """Divides logits before a code is drawn; 0 = always the likeliest code (greedy)."""
-    top_k: int
+    top_k: int = 0
     """Draw from this many of the likeliest codes; 0 = from all."""
-    top_p: float
+    top_p: float = 1.0
     """Draw from the fewest codes that reach this probability (nucleus sampling, Holtzman et al. 2020); 1 = all."""
-    repetition_penalty: float
+    repetition_penalty: float = 1.0
     """Divides positive and multiplies negative logits of recent codes (Keskar et al. 2019, section 4.1); 1 = off."""
-    repetition_window: int
+    repetition_window: int = 16
     """Steps for which a code counts as recent."""
-    advance: Literal["median", "sample"]
+    advance: Literal["median", "sample"] = "median"
     """When the pointer moves on: at the phoneme's median duration, or drawn."""
-    budget: float
+    budget: float = 2.0
     """Most frames of an utterance, as a multiple of the 99th percentile of training utterances per phoneme."""
-    longest_phoneme: float
+    longest_phoneme: float = 1.5
     """Seconds on one phoneme after which the pointer is stuck."""
-    longest_silence: float
+    longest_silence: float = 2.0
     """Seconds of continuous silence that are more than a pause."""
-    longest_repeat: float
+    longest_repeat: float = 1.0
     """Seconds of a loop of a few frames that are more than a long vowel."""
-    retries: int
+    retries: int = 2
     """How often a failed utterance is spoken again with other noise; after that the best attempt is kept."""
 
     def __post_init__(self) -> None:

@@ -123,7 +123,7 @@ FrontendName = Literal["gruut", "espeak"]
 class TextConfig:
     """Section `text` of params.yaml."""
 
-    frontend: FrontendName
+    frontend: FrontendName = "gruut"
     """`gruut` (bundled, offline) or `espeak` (extra, GPL-3)."""
     lexicon: str | None = None
     """File of words and their phonemes (docs/pronunciation.md)."""

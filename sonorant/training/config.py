@@ -17,30 +17,32 @@ EXPONENTS = {"square_root": 0.5, "linear": 1.0}
 class TrainConfig:
     """Settings of a training, independent of ranks, threads and devices."""
 
-    steps: int
+    steps: int = 1200
     """Optimizer steps."""
-    micro_batches_per_step: int
+    micro_batches_per_step: int = 2
     """Micro-batches of the global batch, whatever the number of ranks."""
-    learning_rate: float
+    learning_rate: float = 4e-3
     """Peak learning rate of AdamW, at a batch of `learning_rate_batch`."""
-    warmup_steps: int
+    warmup_steps: int = 50
     """Linear warm-up, then a cosine down to a twentieth."""
-    weight_decay: float
-    clip_norm: float
+    weight_decay: float = 0.01
+    """AdamW's."""
+    clip_norm: float = 1.0
     """Gradient norm above which the gradient is scaled down."""
     clip_norm_fp16: float | None = None
     """`clip_norm` with fp16, which overflows at 65504; None: `clip_norm`."""
-    ema_decay: float
+    ema_decay: float = 0.995
     """Decay of the EMA of the weights, which becomes the trained model."""
-    precision: Literal["auto", "fp32", "bf16", "fp16"]
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     """auto: the fastest on this device, see training/precision.py; bf16: autocast; fp16: autocast with a gradient
     scaler, GPU only."""
-    seed: int
-    validate_every: int
+    seed: int = 1
+    """Of weights, order and dropout."""
+    validate_every: int = 250
     """Steps between validations, each with a mel picture and a playable sample."""
-    checkpoint_every: int
+    checkpoint_every: int = 200
     """Steps between checkpoints; SIGTERM saves one too."""
-    log_every: int
+    log_every: int = 10
     """Steps between rows of metrics.jsonl."""
     patience: int | None = None
     """Stop after this many validations in a row without a significant improvement, see training/patience.py; None:

@@ -24,9 +24,10 @@ from sonorant.training.recipe import Phase, plan_of, utterances_of
 class UtteranceTrainConfig(TrainConfig):
     """Training of a speech model that learns the alignment of utterances and texts."""
 
-    frames_per_micro_batch: int | Literal["auto"]
+    learning_rate_batch: int | None = 2200
+    frames_per_micro_batch: int | Literal["auto"] = 1100
     """Most padded mel frames of a micro-batch; auto: as memory allows, see training/memory.py."""
-    diagonal_steps: int
+    diagonal_steps: int = 300
     """Steps over which the diagonal prior of the alignment search fades out."""
     freeze_steps: int = 0
     """First steps of a fine-tuning (`init_from`) that train only the embeddings of new speakers; equal to `steps`: the

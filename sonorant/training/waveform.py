@@ -37,17 +37,17 @@ FAKE = "fake"
 class WaveformTrainConfig(TrainConfig):
     """Training of a waveform model."""
 
-    segments_per_micro_batch: int | Literal["auto"]
+    segments_per_micro_batch: int | Literal["auto"] = 8
     """Segments of a micro-batch; auto: as memory allows, see training/memory.py."""
-    segment_frames: int
+    segment_frames: int = 48
     """Length of a segment in mel frames."""
-    adversarial: bool
+    adversarial: bool = True
     """Train against discriminators: for real corpora and long trainings."""
-    adversarial_width: int
+    adversarial_width: int = 16
     """Channels of the discriminators' first layers."""
-    adversarial_frames: int
+    adversarial_frames: int = 8
     """Mel frames of a random window of each segment that they judge; from segment_frames on: all."""
-    adversarial_share: float = 1.0
+    adversarial_share: float = 0.4
     """Share of the steps, the last ones, with discriminators."""
     weights: dict[str, float] = field(default_factory=lambda: dict(WEIGHTS))
     """Of the losses mel and spectrum, and with discriminators adversarial and features."""

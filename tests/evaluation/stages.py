@@ -6,7 +6,7 @@ from pathlib import Path
 import yaml
 
 from tests.support.command import run_command
-from tests.support.imports import ROOT
+from tests.support.settings import project_settings
 
 RECOGNIZE = ("--corpus", ".", "--prepared", "prepared", "--out", "recordings.json")
 EVALUATE = (
@@ -25,7 +25,7 @@ def lay_out(folder: Path, trained: tuple[Path, Path]) -> None:
     """Write params.yaml for few sentences, and trained folders."""
     for name, target in zip(("acoustic", "vocoder"), trained, strict=True):
         (folder / name).symlink_to(target)
-    params = yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))
+    params = project_settings()
     params["recognizer"] = {"name": "pocketsphinx", "sentences": 160}
     params["evaluate"] = {
         "bootstrap": 100,

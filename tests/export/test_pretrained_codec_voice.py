@@ -31,6 +31,7 @@ from tasks.params import load
 from tasks.train_waveform import main as train_vocoder
 from testbed.tiny_training import settings, tiny_features, tiny_job
 from tests.support.imports import ROOT
+from tests.support.settings import project_settings
 from tests.support.tiny_voice import CORPUS, DECODING
 
 transformers = pytest.importorskip("transformers")
@@ -93,7 +94,7 @@ def test_taking_one_is_kept_as_a_run_like_any_stage(tmp_path: Path, monkeypatch:
     monkeypatch.setattr("tasks.train_waveform.stage_run", kept)
     monkeypatch.chdir(tmp_path)
     shutil.copy(ROOT / "dvc.yaml", "dvc.yaml")
-    sections = yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))
+    sections = project_settings()
     sections["voice"]["family"], sections["codec"]["pretrained"] = "codec_lm", str(saved(tmp_path, "dac"))
     Path("params.yaml").write_text(yaml.safe_dump(sections), encoding="utf-8")
     words = f"--features {tiny_features(tmp_path)} --runs runs --out models/waveform --codes data/codes"
@@ -119,7 +120,7 @@ def test_a_dac_stays_as_it_is_where_models_are_quantised(tmp_path: Path) -> None
 
 def test_one_that_cannot_be_exported_or_does_not_fit_is_refused_before_anything_is_trained(tmp_path: Path) -> None:
     features = tiny_features(tmp_path)
-    sections: dict[str, Any] = yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))
+    sections: dict[str, Any] = project_settings()
     rate = sections["audio"]["sample_rate"]
     encodec, dac = saved(tmp_path, "encodec"), saved(tmp_path, "dac")
     words = "is of kind encodec, whose decoder cannot be written as a graph, .* take one of kind dac, or null"

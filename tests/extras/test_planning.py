@@ -21,6 +21,7 @@ from tasks.plan import job_of
 from testbed.tiny_training import settings, tiny_features, tiny_job, tiny_recipe
 from tests.support.command import error_line, run_command
 from tests.support.imports import ROOT
+from tests.support.settings import project_settings
 from tests.support.waiting import PATIENCE
 
 
@@ -76,7 +77,7 @@ def test_memory_by_component_is_what_training_holds(kind: str, budget: dict, fea
 def test_what_is_not_trained_here_or_has_no_codes_is_not_planned(tmp_path: Path) -> None:
     with pytest.raises(SonorantError, match="give --codes"):
         job_of("language_model", ROOT / "params.yaml", tmp_path)
-    sections = yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))
+    sections = project_settings()
     sections["codec"]["pretrained"] = "some/codec"
     (tmp_path / "params.yaml").write_text(yaml.safe_dump(sections), encoding="utf-8")
     with pytest.raises(SonorantError, match="'some/codec', which is taken as it is: there is no training to plan"):
@@ -250,7 +251,7 @@ def test_a_plan_says_the_learning_rate_that_its_batch_has(tmp_path: Path) -> Non
 
 @pytest.mark.long
 def test_the_command_plans_a_real_training(features: Path, tmp_path: Path) -> None:
-    sections = yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))
+    sections = project_settings()
     for name in ("acoustic", "train_acoustic"):
         tiny = settings("acoustic", steps=600)[name.startswith("train")]
         sections[name] |= {**tiny, "frames_per_micro_batch": "auto"} if name.startswith("train") else tiny

@@ -20,6 +20,7 @@ from sonorant.speech import Voice
 from tasks.code_deps import generated
 from tests.support.command import run_command
 from tests.support.imports import ROOT
+from tests.support.settings import project_settings
 
 pytest.importorskip("pocketsphinx")
 pytestmark = pytest.mark.skipif(shutil.which("flite") is None, reason="flite, which speaks, is not installed")
@@ -27,7 +28,7 @@ pytestmark = pytest.mark.skipif(shutil.which("flite") is None, reason="flite, wh
 TRAIN: dict[str, Any] = {
     "steps": 6, "micro_batches_per_step": 2, "learning_rate": 2e-3, "warmup_steps": 1, "weight_decay": 0.01,
     "clip_norm": 1.0, "ema_decay": 0.5, "precision": "fp32", "seed": 1, "validate_every": 6, "checkpoint_every": 6,
-    "log_every": 3,
+    "log_every": 3, "learning_rate_batch": None,
 }  # fmt: skip
 SECTIONS = {
     "toy_hummer": {"width": 16, "frames": 4},
@@ -46,7 +47,7 @@ SECTIONS = {
 
 def settings() -> dict[str, Any]:
     """The project's own, for a small corpus and a toy: its sections, and a limit wherever families have their own."""
-    params = yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8")) | copy.deepcopy(SECTIONS)
+    params = project_settings() | copy.deepcopy(SECTIONS)
     params["voice"]["family"] = "toy"
     params["corpus"] |= {"path": str(ROOT / "corpora/demo"), "sentences": 30}
     params["prepare"] |= {"validation": 0.1, "test": 0.1}

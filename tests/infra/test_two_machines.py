@@ -29,6 +29,7 @@ from testbed.tiny_training import settings, tiny_features
 from tests.infra.prefect_pool import Pool
 from tests.support.imports import ROOT
 from tests.support.pipeline import copy_of_this_project, git
+from tests.support.settings import project_settings
 from tests.training.test_kills import identical
 
 STAGE, RUNS = "train_predictor", "train_acoustic"
@@ -187,7 +188,7 @@ def project(folder: Path, steps: int) -> Path:
         STAGE: stages[STAGE],
     }
     (folder / "dvc.yaml").write_text(yaml.safe_dump({"stages": graph}))
-    params = yaml.safe_load((ROOT / "params.yaml").read_text())
+    params = project_settings()
     # Large enough that a step is mostly computing, as on real machines.
     model, train = settings("acoustic", channels=96, steps=steps, checkpoint_every=10, validate_every=steps)
     params["acoustic"], params[RUNS] = params["acoustic"] | model, params[RUNS] | train

@@ -22,6 +22,7 @@ from sonorant.training.run_directory import RunDirectory, read_metrics
 from testbed.processes import isolated
 from testbed.tiny_training import settings, tiny_features
 from tests.support.imports import ROOT
+from tests.support.settings import project_settings
 
 TRAINING = "train_acoustic"
 """Name of the training in params.yaml, run folders and MLflow."""
@@ -80,7 +81,7 @@ class Stage:
     def __init__(self, folder: Path, steps: int) -> None:
         self.folder = folder
         folder.mkdir()
-        sections = yaml.safe_load((ROOT / "params.yaml").read_text())
+        sections = project_settings()
         often = {"validate_every": max(1, steps // 6), "checkpoint_every": steps, "log_every": 5}
         model, train = settings("acoustic", steps=steps, **often)
         sections["acoustic"] |= model

@@ -69,7 +69,7 @@ class Project:
         yaml.width = 4096
         settings = yaml.load(file)
         for section, values in sections.items():
-            settings[section].update(values)
+            settings.setdefault(section, {}).update(values)
         yaml.dump(settings, file)
 
     def start(self, *words: str, output: IO[str] | int = subprocess.PIPE) -> subprocess.Popen[str]:

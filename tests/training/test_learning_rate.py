@@ -17,6 +17,7 @@ from sonorant.training.trainer import Trainer
 from tasks.fingerprint import in_use
 from testbed.tiny_training import RECIPES, settings, tiny_recipe
 from tests.support.imports import ROOT
+from tests.support.settings import project_settings
 from tests.support.trainings import Training
 from tests.training.trainings import assert_resumes, batches_of, logged, newest_state, step_of, trainer_of
 
@@ -27,7 +28,7 @@ BUDGETS = ("frames_per_micro_batch", "segments_per_micro_batch")
 def of_the_project(kind: str, changes: dict[str, Any]) -> tuple[TrainConfig, int]:
     """Settings of params.yaml with `changes`, and the budget."""
     section = f"train_{kind}"
-    train = yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))[section]
+    train = project_settings()[section]
     train |= {key.split(".")[1]: value for key, value in changes.items() if key.startswith(f"{section}.")}
     [budget] = (train[name] for name in BUDGETS if name in train)
     return model_kind(kind).settings()(**train), budget

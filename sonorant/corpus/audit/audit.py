@@ -35,11 +35,11 @@ _GAIN = 10.0  # nats, minimum gain of a shown stretch without words
 class AuditConfig:
     """Section `audit` of params.yaml."""
 
-    sources: tuple[str, ...]
+    sources: tuple[str, ...] = ("aligner",)
     """`aligner`, and recognisers as in section `recognizer`; empty = no audit."""
-    steps: int
+    steps: int = 2500
     """Training steps of an aligner."""
-    doubt: float
+    doubt: float = 0.9
     """Score of a doubtful utterance."""
     drop_above: float | None = None
     """Score above which an utterance is dropped without a decision; None = none is."""

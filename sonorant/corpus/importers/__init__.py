@@ -18,13 +18,13 @@ VOICES = ("rms", "slt", "awb", "kal16")
 class CorpusConfig:
     """Section `corpus` of params.yaml."""
 
-    kind: Literal["demo", "auto", "ljspeech", "texts", "speakers", "table", "lhotse", "long"]
+    kind: Literal["demo", "auto", "ljspeech", "texts", "speakers", "table", "lhotse", "long"] = "demo"
     """demo: prompts spoken by flite; ljspeech: metadata.csv and wavs/; texts: a text beside each recording; auto:
     ljspeech or texts; speakers: such a folder for each speaker, named after them; table: CSV or JSONL; lhotse: its
     recipes; long: recordings of minutes to hours, with or without text."""
-    path: str
+    path: str = "corpora/demo"
     """Folder of prompts, corpus folder or table."""
-    sentences: int = 1000
+    sentences: int = 1860
     """demo only: number of prompts."""
     voice: str = "rms"
     """demo only: flite's voice."""

@@ -25,42 +25,42 @@ from sonorant.text import Frontend, SpokenText
 class PrepareConfig:
     """Section `prepare` of params.yaml; None turns a limit off."""
 
-    min_seconds: float
+    min_seconds: float = 0.5
     """Shortest duration."""
-    max_seconds: float
+    max_seconds: float = 12.0
     """Longest duration."""
-    min_characters_per_second: float
+    min_characters_per_second: float = 4.0
     """Slowest speech: characters of the spoken text, with blanks, per second."""
-    max_characters_per_second: float
+    max_characters_per_second: float = 30.0
     """Fastest speech."""
-    silence_db: float
+    silence_db: float = -50.0
     """A recording is silent if the RMS of its loudest 50 ms is below this, dB of full scale."""
-    max_clipped: float
+    max_clipped: float = 0.01
     """Largest fraction of samples at full scale."""
-    min_channel_correlation: float | None
+    min_channel_correlation: float | None = 0.5
     """Below this correlation of two channels a recording is rejected, as their average is no recording of either. At
     0.5, averaging already costs 1.2 dB."""
-    min_snr_db: float | None
+    min_snr_db: float | None = 10.0
     """Smallest signal-to-noise ratio in dB. A measurement that is None passes every limit."""
-    max_reverberation: float | None
+    max_reverberation: float | None = None
     """Longest reverberation in seconds, by `sonorant.audio.measures.reverberation`."""
-    min_bandwidth_hz: float | None
+    min_bandwidth_hz: float | None = None
     """Smallest bandwidth in Hz."""
-    max_hum_db: float | None
+    max_hum_db: float | None = None
     """Strongest mains hum in dB over its neighbourhood."""
-    max_soft_clipped: float | None
+    max_soft_clipped: float | None = 0.01
     """Largest fraction of samples clipped below full scale."""
-    rate_dnsmos: bool
+    rate_dnsmos: bool = False
     """Rate recordings with DNSMOS (extra `mos`), which takes several times as long as everything else."""
-    min_dnsmos: float | None
+    min_dnsmos: float | None = None
     """Smallest overall DNSMOS, 1 to 5."""
-    max_rejected: float
+    max_rejected: float = 0.05
     """Largest fraction of rejected utterances; above it, preparation fails."""
-    validation: float
+    validation: float = 0.02
     """Fraction held out to watch training."""
-    test: float
+    test: float = 0.11
     """Fraction held out for evaluation."""
-    most_held_out: int | None = None
+    most_held_out: int | None = 2000
     """Maximum utterances in each of validation and test, as evaluation needs some thousands at most. Texts and
     speakers stay whole."""
     split_by: SplitBy = "text"

@@ -31,7 +31,7 @@ OPEN = 3
 class ReportConfig:
     """Settings of section `report`."""
 
-    sentences: int
+    sentences: int = 6
     """Maximum sentences with players, the worst first."""
 
     def __post_init__(self) -> None:

@@ -1,6 +1,6 @@
 """Quantise a trained model to int8, decide whether its training in int8 pays, and report the figures."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,22 +24,22 @@ RESAMPLES = 2000
 class QuantizeConfig:
     """Section `quantize` of params.yaml."""
 
-    method: Literal["auto", "ptq", "qat"]
+    method: Literal["auto", "ptq", "qat"] = "auto"
     """`ptq`: calibrate only; `qat`: continue training in int8; `auto`: train only if calibration exceeds `max_loss`,
     then ship the better model, the calibrated one in doubt."""
     max_loss: float = 1.0
     """Rise of the validation loss in percent (upper end of the paired 95 % interval) above which `auto` trains."""
-    auto_trains: list[str]
+    auto_trains: list[str] = field(default_factory=lambda: ["acoustic", "vocoder"])
     """Kinds of model that `auto` may train in int8."""
-    calibration_utterances: int
+    calibration_utterances: int = 24
     """Training utterances whose largest activations become the scales."""
-    sensitivity_utterances: int
+    sensitivity_utterances: int = 8
     """Validation utterances for testing single layers."""
-    max_layer_loss: float
+    max_layer_loss: float = 1.0
     """A layer that alone in int8 raises the validation loss by more percent stays in float."""
-    steps: int
+    steps: int = 150
     """Optimizer steps in int8; other settings are those of the float training."""
-    learning_rate: float
+    learning_rate: float = 0.0004
     """Peak, reached after a tenth of the steps."""
 
     def __post_init__(self) -> None:

@@ -6,7 +6,7 @@ frames each, `G` codebooks, `V` numbers of all codebooks together, `D` rows of a
 `sonorant.audio.pitch.ROWS`."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol, cast
 
 import torch
@@ -27,27 +27,27 @@ class CodecConfig:
 
     kind: Literal["source_filter", "vocos"] = "vocos"
     """A key of `sonorant.extras.codec_lm.saved.CODECS`."""
-    channels: int
+    channels: int = 192
     """Width of encoder and decoder."""
-    expansion: int
+    expansion: int = 3
     """Hidden width of a block's MLP as a multiple of `channels`."""
-    kernel: int
+    kernel: int = 7
     """Kernel of the blocks in mel frames; odd."""
-    encoder_blocks: int
+    encoder_blocks: int = 4
     """ConvNeXt blocks from mel to codes."""
-    decoder_blocks: int
+    decoder_blocks: int = 6
     """ConvNeXt blocks from codes to samples; of source_filter from frames to samples."""
     frame_blocks: int = 2
     """ConvNeXt blocks from codes to frames; source_filter only."""
-    stride: int
+    stride: int = 2
     """Mel frames a code frame: the frame rate is sample_rate / hop / stride."""
-    codebooks: int
+    codebooks: int = 2
     """Tokens a code frame."""
-    levels: list[int]
+    levels: list[int] = field(default_factory=lambda: [8, 5, 5, 5])
     """Levels of each number of a codebook's vector; their product is the number of codes."""
-    codebook_dropout: float
+    codebook_dropout: float = 0.1
     """Fraction of training segments that lose later codebooks, so that the first ones carry the most."""
-    pretrained: str | None
+    pretrained: str | None = None
     """A transformers codec by hub id or folder, instead of training one (extra `codecs`). Uses `codebooks` of its
     codebooks and ignores the sizes above. Only DAC can be exported, not EnCodec or Mimi."""
 
@@ -242,7 +242,11 @@ class VocosDecoder(nn.Module):
         self.stride = config.stride
         self.expand = nn.Linear(config.codebooks * width, config.stride * mels)
         sizes = VocoderConfig(
-            channels=config.channels, expansion=config.expansion, blocks=config.decoder_blocks, kernel=config.kernel
+            kind="vocos",
+            channels=config.channels,
+            expansion=config.expansion,
+            blocks=config.decoder_blocks,
+            kernel=config.kernel,
         )
         self.vocoder = Vocos(sizes, mels=mels, n_fft=n_fft, hop=hop)
 

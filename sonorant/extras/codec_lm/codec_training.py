@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from torch import Tensor, nn
 
@@ -19,6 +20,14 @@ PITCH_WEIGHT = 4.0
 @dataclass(frozen=True, kw_only=True)
 class CodecTrainConfig(WaveformTrainConfig):
     """Training of the codec."""
+
+    steps: int = 4000
+    learning_rate: float = 3e-3
+    learning_rate_batch: int | None = 8
+    segments_per_micro_batch: int | Literal["auto"] = 4
+    adversarial: bool = False
+    validate_every: int = 500
+    checkpoint_every: int = 400
 
 
 class CodecLosses(GeneratorLosses):

@@ -26,31 +26,31 @@ AGES = 32
 class LanguageModelConfig:
     """Size of the codec language model."""
 
-    channels: int
+    channels: int = 256
     """Width of phoneme encoder and transformer."""
-    expansion: int
+    expansion: int = 3
     """Hidden width of an encoder block's MLP as a multiple of `channels`."""
-    encoder_blocks: int
+    encoder_blocks: int = 4
     """ConvNeXt blocks over phonemes."""
-    encoder_kernel: int
+    encoder_kernel: int = 5
     """Their kernel, in phonemes; odd."""
-    prior_kernel: int = 0
+    prior_kernel: int = 3
     """As in the parallel family's acoustic model."""
-    layers: int
+    layers: int = 6
     """Transformer layers over code frames."""
-    heads: int
+    heads: int = 4
     """Attention heads; channels / heads must be even."""
-    feed_forward: int
+    feed_forward: int = 704
     """Hidden width of a transformer layer's MLP."""
-    dropout: float
+    dropout: float = 0.15
     """Dropout in encoder and transformer, 0 to below 1."""
-    attention: Kind
+    attention: Kind = "full"
     """Earlier positions that a position attends to; see layers/attention.py."""
-    window: int
+    window: int = 128
     """Positions that `sliding` and `block` attention reach; ignored by `full`."""
-    most_advance: int
+    most_advance: int = 3
     """Most phonemes that the pointer passes in one step."""
-    prompt_frames: int
+    prompt_frames: int = 0
     """Most code frames of a reference recording; 0: the voice takes none."""
 
     def __post_init__(self) -> None:

@@ -27,9 +27,11 @@ from sonorant.training.utterances import Utterances, UtteranceTrainConfig, on_de
 class LanguageModelTrainConfig(UtteranceTrainConfig):
     """Training of the codec language model."""
 
-    corruption: float
+    learning_rate: float = 2e-3
+    warmup_steps: int = 100
+    corruption: float = 0.15
     """Fraction of input codes replaced by random ones, since speech is decoded from the model's own mistakes."""
-    label_smoothing: float
+    label_smoothing: float = 0.0
     """Probability that targets leave to all other codes."""
 
     def __post_init__(self) -> None:

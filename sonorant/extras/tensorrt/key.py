@@ -102,15 +102,15 @@ AMPERE = (8, 0)
 class EngineConfig:
     """Section `engine` of params.yaml."""
 
-    workspace_mib: int
+    workspace_mib: int = 2048
     """Most device memory in MiB that a kernel may use as scratch."""
-    max_batch: int
+    max_batch: int = 8
     """Most rows at once."""
-    tf32: bool
+    tf32: bool = False
     """Whether float32 products may use TF32: faster, with only 10 bits of mantissa."""
-    version_compatible: bool
+    version_compatible: bool = False
     """Whether later releases of the same major TensorRT may run the engine: larger, and may be slower."""
-    hardware_compatible: bool
+    hardware_compatible: bool = False
     """Whether any GPU from Ampere on may run the engine: may be slower."""
 
     def __post_init__(self) -> None:

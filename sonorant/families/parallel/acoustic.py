@@ -40,28 +40,28 @@ SILENCE = -11.5129
 class AcousticConfig:
     """Size and kind of the acoustic model."""
 
-    decoder: Literal["regression", "flow"]
+    decoder: Literal["regression", "flow"] = "regression"
     """`regression`: L1 on the mel, best on very regular voices; `flow`: conditional flow matching, for real speech."""
-    channels: int
+    channels: int = 192
     """Width of encoder and decoder."""
-    expansion: int
+    expansion: int = 3
     """Hidden width of a block's MLP as a multiple of `channels`."""
-    encoder_blocks: int
+    encoder_blocks: int = 4
     """ConvNeXt blocks over tokens."""
-    encoder_kernel: int
+    encoder_kernel: int = 5
     """Their kernel, in tokens; odd."""
-    prior_kernel: int = 0
+    prior_kernel: int = 3
     """Tokens that the alignment's prior sees: 1: the token alone, 3: its neighbours too; odd. 0: the encoder's states,
     which see so far that a token may claim its neighbour's frames."""
-    decoder_blocks: int
+    decoder_blocks: int = 6
     """ConvNeXt blocks over frames."""
-    decoder_kernel: int
+    decoder_kernel: int = 7
     """Their kernel, in frames; odd."""
-    dropout: float
+    dropout: float = 0.05
     """Dropout inside the blocks, 0 to below 1."""
-    flow_steps: int
+    flow_steps: int = 4
     """Euler steps of a flow at synthesis, for decoder and prosody."""
-    prosody: bool = False
+    prosody: bool = True
     """Predict pitch and energy of each token, which requests may change, and pitch and voicing of each frame, which a
     vocoder with a source needs."""
     prosody_dropout: float = 0.4
@@ -69,7 +69,7 @@ class AcousticConfig:
     memorised."""
     prosody_kind: Literal["regression", "flow"] = "regression"
     """Prediction of length, pitch and energy. `regression`: the mean; `flow`: a sample with the speaker's variance."""
-    prosody_temperature: float = 1.0
+    prosody_temperature: float = 0.0
     """`flow` only: spread of the samples, 0: none; 1: as in the recordings."""
 
     def __post_init__(self) -> None:

@@ -32,6 +32,8 @@ from sonorant.training.waveform import WaveformRecipe, WaveformTrainConfig
 class AcousticTrainConfig(UtteranceTrainConfig):
     """Training of the acoustic model."""
 
+    steps: int = 1500
+
 
 class AcousticLosses(nn.Module):
     """Summed losses of a batch, and the alignment they use."""
@@ -153,6 +155,9 @@ def say_in_time(model: AcousticModel, batch: Batch) -> Tensor:
 @dataclass(frozen=True, kw_only=True)
 class VocoderTrainConfig(WaveformTrainConfig):
     """Training of the vocoder."""
+
+    learning_rate_batch: int | None = 16
+    checkpoint_every: int = 150
 
 
 class VocoderRecipe(WaveformRecipe):

@@ -27,15 +27,15 @@ LOUDEST = 4.0
 class VocoderConfig:
     """Kind and size of the vocoder."""
 
-    kind: Literal["source_filter", "vocos"] = "vocos"
+    kind: Literal["source_filter", "vocos"] = "source_filter"
     """A key of `VOCODERS`."""
-    channels: int
+    channels: int = 192
     """Width of the network."""
-    expansion: int
+    expansion: int = 3
     """Hidden width of a block's MLP as a multiple of `channels`."""
-    blocks: int
+    blocks: int = 5
     """ConvNeXt blocks."""
-    kernel: int
+    kernel: int = 7
     """Their kernel in frames; odd."""
 
     def __post_init__(self) -> None:

@@ -31,13 +31,13 @@ def open_store(place: str) -> Store:
 class StoreConfig:
     """Section `store` of params.yaml: where shards are stored."""
 
-    place: str
+    place: str = "runs/store"
     """A folder outside git and DVC, or s3://bucket/prefix (extra `s3`)."""
-    utterances_per_shard: int
+    utterances_per_shard: int = 128
     """Most utterances of a shard. Changing it recomputes every shard."""
-    cache: str
+    cache: str = "runs/cache/shards"
     """Local folder for downloaded shards, shared by all processes of the machine."""
-    cache_gib: float
+    cache_gib: float = 20.0
     """Size limit of that folder."""
 
     def __post_init__(self) -> None:

@@ -13,7 +13,7 @@ STREAMS, CODES = 2, 7
 KINDS: list[Kind] = ["full", "sliding", "block"]
 CONFIG: dict[str, Any] = {
     "channels": 16, "expansion": 2, "encoder_blocks": 1, "encoder_kernel": 3, "layers": 2, "heads": 2, "dropout": 0.1,
-    "feed_forward": 24, "attention": "full", "window": 5, "most_advance": 3, "prompt_frames": 0,
+    "feed_forward": 24, "attention": "full", "window": 5, "most_advance": 3, "prompt_frames": 0, "prior_kernel": 0,
 }  # fmt: skip
 LENGTHS = torch.tensor([6, 3, 4])
 PROMPTS = torch.tensor([0, 2, 4])

@@ -14,6 +14,7 @@ from sonorant.families.parallel.prosody import ProsodyFlow, nepers
 CONFIG = AcousticConfig(
     decoder="regression", channels=16, expansion=2, encoder_blocks=2, encoder_kernel=3, decoder_blocks=2,
     decoder_kernel=3, dropout=0.1, flow_steps=2,
+    prior_kernel=0, prosody=False, prosody_temperature=1.0,
 )  # fmt: skip
 
 
