@@ -95,6 +95,18 @@ def test_a_training_takes_what_all_share_and_its_own_section_goes_before(tmp_pat
     assert rows["train_vocoder.seed"]["set"] and rows["train_vocoder.seed"]["default"] == 1
 
 
+def test_a_mapping_may_be_set_in_part(tmp_path: Path) -> None:
+    path = tmp_path / "params.yaml"
+    path.write_text(
+        "promote: {max_rtf: {parallel: 0.5}, naturalness_below_recordings: {codec_lm: {treble_db: [0, 1]}}}"
+    )
+    promote = params.effective("promote", path)
+    assert promote["max_rtf"] == {"parallel": 0.5, "codec_lm": 0.1}
+    found = promote["naturalness_below_recordings"]
+    assert (found["codec_lm"]["treble_db"], found["codec_lm"]["pulses_db"]) == ([0.0, 1.0], [-13.0, 2.0])
+    assert found["parallel"]["treble_db"] == [-6.0, 6.0]
+
+
 def test_the_command_prints_settings_of_a_section(tmp_path: Path) -> None:
     (tmp_path / "params.yaml").write_text("audio: {n_mels: 100}")
     done = run_command("tasks.params", "audio", cwd=tmp_path)

@@ -93,8 +93,8 @@ def test_settings_are_written_as_they_are_read_and_other_lines_stay(tmp_path: Pa
     values = {
         "train_vocoder.learning_rate": 4e-05,  # PyYAML takes 4e-05 for a text
         "acoustic.channels": 96,
-        "codec.levels": [8, 8, 8],
-        "train_acoustic.precision": "bf16",
+        "verify.runtimes": ["torch"],
+        "training.precision": "bf16",
         "train_vocoder.adversarial": False,
         "prepare.decisions": "corpora/my file.csv",
         "promote.max_rtf.parallel": 0.01,
@@ -108,6 +108,8 @@ def test_settings_are_written_as_they_are_read_and_other_lines_stay(tmp_path: Pa
         assert (here, type(here)) == (value, type(value)), key
     changed = [old for old, new in zip(before.splitlines(), after.splitlines(), strict=True) if old != new]
     assert len(changed) == len(values), changed
+    edit(file, {"codec.levels": [8, 8, 8], "verify.int8_size": 0.5})
+    assert yaml.safe_load(file.read_text())["codec"]["levels"] == [8, 8, 8], "a key that the file left out"
 
 
 def test_settings_are_checked_with_and_without_overrides(tmp_path: Path) -> None:
@@ -137,7 +139,7 @@ def test_a_flow_of_this_pipeline_checks_the_values_of_its_overrides(
 
 def test_paths_that_git_ignores_and_settings_name_are_there_too(make_project: Callable[..., Path]) -> None:
     root = make_project("project", SIDE_BY_SIDE)
-    (root / "params.yaml").write_text("voice:\n  family: parallel\nstore:\n  place: kept/store\n  other: kept/absent\n")
+    (root / "params.yaml").write_text("voice:\n  family: parallel\nstore:\n  place: kept/store\n  cache: kept/absent\n")
     (root / ".gitignore").write_text("/runs/\n/reports/\n/kept/\n")
     (root / "kept/store").mkdir(parents=True)
     (root / "kept/store/shard").write_text("whole")
