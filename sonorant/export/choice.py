@@ -160,7 +160,7 @@ def _refused(candidate: str, parity: Any, heard: Any, everyone: Any, speed: Any,
 
 def _kept_back(row: CandidateRow, refused: str) -> CandidateRow:
     """Add why the gates prevent the choice; the bundle holds the variant anyway."""
-    return replace(row, reason=f"fp32 may be champion and this may not: {refused}") if refused else row
+    return replace(row, reason=f"refused by gates that fp32 passes: {refused}") if refused else row
 
 
 def _where_heard(candidate: str) -> str:

@@ -99,8 +99,8 @@ def _listen(evaluation: Path, config: ReportConfig, presentation: Presentation) 
     sentences = worst_first(read_sentences(evaluation), presentation.shipped)[: config.sentences]
     articles = [presentation.article(sentence, (RECORDINGS, COPIES, presentation.shipped)) for sentence in sentences]
     note = (
-        "The worst understood first. Below each player: what the recogniser heard, errors marked; and when the voice "
-        "itself says that each word begins, in seconds. All spectrograms share one colour scale."
+        "The worst sentences first. Below each player: the recognised words with errors marked and, for the voice, the "
+        "start of each word in seconds. All spectrograms share one colour scale."
     )
     parts: list[Part] = [note, *articles[:OPEN]]
     if len(articles) > OPEN:

@@ -143,7 +143,7 @@ def test_a_fast_int8_in_which_one_speaker_babbles_does_not_ship(slower: Path, tm
         assert done.returncode == 0, done.stderr
         choice = read_json(tmp_path / "choice.json")
         assert choice["variant"] == chosen, choice["sentence"]
-    said = "fp32 may be champion and this may not: wer_above_recordings_of_a_speaker: 1 of 2 speakers failed: ben: "
+    said = "refused by gates that fp32 passes: wer_above_recordings_of_a_speaker: 1 of 2 speakers failed: ben: "
     assert said in choice["sentence"]
 
 

@@ -41,14 +41,14 @@ def test_one_that_the_gates_refuse_leaves_its_place_where_they_let_fp32_pass() -
     found = choose(given, CONFIG, lambda candidate: refused.get(candidate, ""))
     assert found["variant"] == "fp16"
     [row] = [row for row in found["table"] if row["candidate"] == INT8]
-    assert row["reason"] == "fp32 may be champion and this may not: faulty_short_texts: in 10 of 133"
+    assert row["reason"] == "refused by gates that fp32 passes: faulty_short_texts: in 10 of 133"
     assert shipped_variants(found) == ["fp32", "fp16", "int8"], "whoever wants it by name has it"
     both = refused | {FP32: "rtf: 0.03"}
     assert choose(given, CONFIG, lambda candidate: both.get(candidate, ""))["variant"] == "int8", "no one is better off"
     every = {FP16: "rtf", INT8: "rtf"}
     alone = choose(given, CONFIG, lambda candidate: every.get(candidate, ""))
     assert alone["variant"] == "fp32"
-    assert "onnxruntime/int8 fp32 may be champion and this may not: rtf" in alone["sentence"]
+    assert "onnxruntime/int8 refused by gates that fp32 passes: rtf" in alone["sentence"]
 
 
 def test_a_slower_int8_never_ships() -> None:
