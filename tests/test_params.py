@@ -127,6 +127,6 @@ def test_models_that_do_not_fit_each_other_are_found_before_anything_runs(tmp_pa
     text = (ROOT / "params.yaml").read_text(encoding="utf-8").replace("  prosody: true ", "  prosody: false ")
     (tmp_path / "params.yaml").write_text(text, encoding="utf-8")
     with pytest.raises(
-        SonorantError, match=r"params.yaml: vocoder\.kind source_filter needs .* acoustic\.prosody true"
+        SonorantError, match=r"params.yaml: vocoder\.kind source_filter needs the pitch: set acoustic\.prosody to true"
     ):
         check_params.check(tmp_path / "params.yaml")

@@ -9,6 +9,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+from sonorant.cli.pipeline import PROGRAMS, add_pipeline
 from sonorant.cli.say import add_say, end_cleanly_on_sigterm
 from sonorant.cli.serve import add_demo_page, add_serve
 from sonorant.cli.store import add_store
@@ -43,12 +44,13 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _parser(arguments: list[str]) -> argparse.ArgumentParser:
-    description = "Use a voice that Sonorant trained, and check the machine that trains it."
+    description = "Make a voice of recordings, and speak with it."
     parser = argparse.ArgumentParser(prog="sonorant", description=description)
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for add in (add_say, add_serve, add_demo_page, _add_watch, _add_sync_tracking, add_store):
+    for add in (add_pipeline, add_say, add_serve, add_demo_page, _add_watch, _add_sync_tracking, add_store):
         add(commands)
-    _add_program(commands, "params", "tasks", "every setting of params.yaml: meaning, default, value")
+    for name, summary in PROGRAMS.items():
+        _add_program(commands, name, "tasks", summary)
     _add_program(commands, "tune", "flows", "search for better settings of params.yaml by runs of the pipeline")
     if arguments and arguments[0] in commands.choices:
         return parser  # plug-ins take 30 ms to find

@@ -1,0 +1,49 @@
+"""`sonorant prepare`, `train`, `export` and `evaluate`: stages of the project's dvc.yaml, run by DVC."""
+
+import argparse
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+from sonorant.errors import SonorantError
+
+STAGES = {
+    "prepare": (("features", "recognize_recordings"), "Check the recordings, audit them, and compute features."),
+    "train": (("train_waveform", "train_predictor"), "Train both models; an interrupted training continues."),
+    "export": (("verify",), "Quantise both models, write every precision as ONNX, and check each against torch."),
+    "evaluate": (("choose", "report"), "Measure all precisions, choose the one that ships, and write the report."),
+}
+"""Command -> the last stages that it runs, and its summary."""
+PROGRAMS = {
+    "register": "make the voice a version of the registry, with its figures and samples",
+    "promote": "make a registered voice the champion if it passes the gates",
+    "rollback": "make the previous champion the champion again",
+    "params": "print every setting of params.yaml with its default, value and meaning",
+}
+"""Commands that run the module of the same name in tasks/."""
+
+
+def add_pipeline(commands: argparse._SubParsersAction) -> None:
+    """Add the commands of `STAGES`."""
+    for name, (targets, summary) in STAGES.items():
+        command = commands.add_parser(
+            name,
+            help=summary[0].lower() + summary[1:-1],
+            description=f"{summary} Runs what is out of date of dvc.yaml up to: {', '.join(targets)}.",
+            epilog=f"example: sonorant {name} --dry-run",
+        )
+        command.add_argument("--dry-run", action="store_true", help="list the stages that would run, and run none")
+        command.set_defaults(run=_repro, targets=targets)
+
+
+def _repro(arguments: argparse.Namespace) -> None:
+    if not Path("dvc.yaml").is_file():
+        raise SonorantError("dvc.yaml: no such file; run from the folder of the project")
+    if find_spec("dvc") is None:
+        raise SonorantError("DVC is not installed; run: pip install 'sonorant[pipeline]'")
+    # Stages run `python`: that of this environment.
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    command = [sys.executable, "-m", "dvc", "repro", *(["--dry"] if arguments.dry_run else []), *arguments.targets]
+    raise SystemExit(subprocess.run(command, env=os.environ | {"PATH": path}).returncode)
