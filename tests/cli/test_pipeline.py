@@ -1,5 +1,6 @@
 """`sonorant prepare`, `train`, `export` and `evaluate` run the stages of dvc.yaml up to theirs."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -32,12 +33,12 @@ def test_a_command_runs_its_stages_and_those_before_them(tmp_path: Path) -> None
     stages["train_predictor"]["deps"] = ["train_waveform.out"]
     (tmp_path / "dvc.yaml").write_text(yaml.safe_dump({"stages": stages}))
     subprocess.run([sys.executable, "-m", "dvc", "init", "-q", "--no-scm"], cwd=tmp_path, check=True)
-    done = run_command("sonorant.cli.main", "train", "--dry-run", cwd=tmp_path)
-    assert "Running stage 'train_predictor'" in done.stdout and not list(tmp_path.glob("*.out"))
-    assert run_command("sonorant.cli.main", "train", cwd=tmp_path).returncode == 0
+    command = [sys.executable, "-m", "sonorant.cli.main", "train"]
+    done = subprocess.run(command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True)
+    assert done.returncode == 0, done.stderr
     assert {path.stem for path in tmp_path.glob("*.out")} == {"train_waveform", "train_predictor"}
 
 
 def test_elsewhere_it_is_one_line(tmp_path: Path) -> None:
-    line = error_line(run_command("sonorant.cli.main", "evaluate", cwd=tmp_path))
+    line = error_line(run_command("sonorant.cli.main", "evaluate", cwd=tmp_path)).strip()
     assert line == "dvc.yaml: no such file; run from the folder of the project"
