@@ -32,9 +32,8 @@ def add_pipeline(commands: argparse._SubParsersAction) -> None:
             name,
             help=summary[0].lower() + summary[1:-1],
             description=f"{summary} Runs what is out of date of dvc.yaml up to: {', '.join(targets)}.",
-            epilog=f"example: sonorant {name} --dry-run",
+            epilog=f"example: sonorant {name}",
         )
-        command.add_argument("--dry-run", action="store_true", help="list the stages that would run, and run none")
         command.set_defaults(run=_repro, targets=targets)
 
 
@@ -45,5 +44,5 @@ def _repro(arguments: argparse.Namespace) -> None:
         raise SonorantError("DVC is not installed; run: pip install 'sonorant[pipeline]'")
     # Stages run `python`: that of this environment.
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    command = [sys.executable, "-m", "dvc", "repro", *(["--dry"] if arguments.dry_run else []), *arguments.targets]
+    command = [sys.executable, "-m", "dvc", "repro", *arguments.targets]
     raise SystemExit(subprocess.run(command, env=os.environ | {"PATH": path}).returncode)

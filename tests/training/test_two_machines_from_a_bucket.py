@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from sonorant.features.feature_store import FeatureStore
-from tests.support import machines, object_store
+from testbed import machines
+from tests.support import object_store
 from tests.support.imports import ROOT
 from tests.support.trainings import Training
 from tests.training.trainings import assert_same, newest_state
