@@ -63,9 +63,9 @@ def owner(section: str) -> type:
     """The dataclass of a section: of a kind of model its sizes, and its training as `train_<kind>`."""
     places = OWNERS | plugins.added("settings")
     if section in places:
-        return plugins.load(places[section])  # type: ignore[no-any-return]
+        return plugins.load(places[section])
     kind = plugins.model_kind(section.removeprefix("train_"))
-    return kind.settings() if section.startswith("train_") else kind.sizes()  # type: ignore[no-any-return]
+    return kind.settings() if section.startswith("train_") else kind.sizes()
 
 
 def load(section: str, config: type[Config], path: Path = PARAMS) -> Config:
