@@ -82,8 +82,10 @@ class Speech(Iterator[Floats]):
         return samples
 
     def close(self) -> None:
-        """Stop the work and free its memory."""
+        """Stop the work, free its memory, and close a text that is a generator."""
         self._chunks.close()
+        if isinstance(self._request.text, Generator):
+            self._request.text.close()
 
     def _parts(self) -> Iterator[_Part]:
         """The speech in parts as they are computed."""

@@ -32,7 +32,7 @@ def never_ending(bundle: Path, out: Path) -> Path:
     """A copy with a frame budget that makes every first attempt a runaway."""
     shutil.copytree(bundle, out)
     description = read_json(out / DESCRIPTION)
-    description["decoding"]["defaults"] |= {"longest_phoneme": 0.001, "retries": 1}
+    description["decoding"]["defaults"] |= {"longest_phoneme": 0.001, "budget": 0.001, "retries": 1}
     write_json(out / DESCRIPTION, description)
     return out
 

@@ -175,7 +175,7 @@ def test_models_of_two_families_are_refused(
     for sources, told in (
         (Sources(speech, vocoder, decoding=DECODING), "vocoder: holds a model of kind 'vocoder', not 'codec'"),
         (Sources(vocoder, vocoder), "vocoder: holds a model of kind 'vocoder', not 'acoustic' or 'language_model'"),
-        (Sources(*trained_codec_lm), "give the section decoding"),
+        (Sources(*trained_codec_lm), "no decoding settings"),
     ):
         with pytest.raises(SonorantError, match=told):
             export_variants(sources, tmp_path / "voice", CORPUS, ExportConfig(opset=20))

@@ -196,4 +196,4 @@ def test_a_row_of_a_case_is_what_torch_makes_of_it_alone(expected: Expected) -> 
                 for one, all_of_them in zip(alone, in_batch, strict=True):
                     np.testing.assert_allclose(one[0], all_of_them[number], atol=1e-4)
         assert row.codes.shape[1] == row.lengths[0] > 0 and row.rules.budget_B.shape == (1,)
-        assert (row.prefilled["position"] >= 0).sum() == 1 + row.tokens + row.prompt_lengths[0]
+        assert (row.prefilled["position"] >= 0).sum() == 1 + row.prompt_lengths[0]

@@ -182,7 +182,7 @@ def test_figures_by_sentence_add_up_to_the_figure_or_are_left_out(tmp_path: Path
 
 
 def test_the_command_is_known() -> None:
-    assert _parser().parse_args(["curve", "run", "--help"]).arguments == ["run", "--help"]
+    assert _parser([]).parse_args(["curve", "run", "--help"]).arguments == ["run", "--help"]
 
 
 @pytest.mark.long

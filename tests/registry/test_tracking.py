@@ -21,7 +21,7 @@ from sonorant.registry.tracking.follower import BATCH, Delivery, Follower
 from sonorant.registry.tracking.mlflow_run import RunSpec
 from sonorant.registry.tracking.mlflow_store import shown
 from sonorant.registry.tracking.points import Tail
-from sonorant.registry.tracking.stage_run import describe_execution
+from sonorant.registry.tracking.stage_tracking import describe_execution
 from tests.support.imports import ROOT
 from tests.support.mlflow_server import mlflow_server
 from tests.support.ports import free_port
@@ -37,7 +37,7 @@ def project(tracked_project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.setenv("SONORANT_EXECUTION", "test-execution")
     # First tables are slow on a busy machine.
-    monkeypatch.setattr("sonorant.registry.tracking.stage_run.PATIENCE", PATIENCE)
+    monkeypatch.setattr("sonorant.registry.tracking.stage_tracking.PATIENCE", PATIENCE)
     return tmp_path
 
 

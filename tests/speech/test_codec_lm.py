@@ -247,7 +247,7 @@ def test_what_the_voice_cannot_do_is_refused_at_once(voice: Voice, how: dict[str
 @pytest.mark.parametrize(
     ("how", "line"),
     [
-        ({"whole": True, "lookahead": 0}, "leave out the lookahead"),
+        ({"whole": True, "lookahead": 0}, "whole sentences have no lookahead"),
         ({"candidates": 2, "decoding": DRAWN}, "several candidates need whole sentences"),
     ],
     ids=str,

@@ -143,7 +143,7 @@ def test_the_graph_ships_with_the_voice_and_is_checked(bundle: Path, tmp_path: P
 
 def test_a_voice_without_the_graph_says_so(bundle: Path, tmp_path: Path) -> None:
     older = edited(bundle, tmp_path / "voice", lambda data: data.pop("reference"))
-    with pytest.raises(SonorantError, match=r"^any\.wav: this voice's codec comes from elsewhere"):
+    with pytest.raises(SonorantError, match=r"^any\.wav: this voice's codec is pretrained"):
         Voice.load(older, threads=1).prompt(Path("any.wav"))
 
 

@@ -24,7 +24,7 @@ from sonorant.speech.voice import Voice
 from tests.support.runtimes import Replaced, padded, utterance
 from tests.support.tiny_voice import DECODING
 
-BATCHES = ([3], [31, 9, 2, 17], [150, 40])
+BATCHES = ([3], [31, 9, 2, 17], [220, 40])
 """Phonemes of each row; the longest are some hundred frames."""
 
 

@@ -17,7 +17,7 @@ CUDA = {"10": "cuda-bindings==12.9.4", "11": "cuda-bindings==13.5.0"}
 """Wheels by TensorRT's major version."""
 
 HEADER = """\
-# From {wheels} by tests/tensorrt/bindings.py: names and signatures.
+# From {wheels} by tests/extras/tensorrt/bindings.py: names and signatures.
 # mypy: disable-error-code="overload-cannot-match"
 from typing import Any, ClassVar, overload
 
@@ -98,7 +98,7 @@ def _add_libraries(folder: Path, major: str) -> None:
 def _asked(packages: Path, function: str) -> str:
     """Output of a function of this module in a process with the unpacked packages."""
     find = f"import sys; sys.path.insert(0, {str(packages)!r})"
-    code = f"{find}; from tests.tensorrt import bindings; print(bindings.{function}())"
+    code = f"{find}; from tests.extras.tensorrt import bindings; print(bindings.{function}())"
     return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60).stdout
 
 

@@ -1,4 +1,4 @@
-# From tensorrt-cu12-bindings==10.16.1.11 and cuda-bindings==12.9.4 by tests/tensorrt/bindings.py: names and signatures.
+# From tensorrt-cu12-bindings==10.16.1.11 and cuda-bindings==12.9.4 by tests/extras/tensorrt/bindings.py: names and signatures.
 # mypy: disable-error-code="overload-cannot-match"
 from typing import Any, ClassVar, overload
 

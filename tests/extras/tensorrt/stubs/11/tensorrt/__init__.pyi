@@ -1,4 +1,4 @@
-# From tensorrt-cu13-bindings==11.4.0.106 and cuda-bindings==13.5.0 by tests/tensorrt/bindings.py: names and signatures.
+# From tensorrt-cu13-bindings==11.4.0.106 and cuda-bindings==13.5.0 by tests/extras/tensorrt/bindings.py: names and signatures.
 # mypy: disable-error-code="overload-cannot-match"
 from typing import Any, ClassVar, overload
 
