@@ -2,6 +2,8 @@
 
 import argparse
 import errno
+import os
+import signal
 import sqlite3
 import sys
 from collections.abc import Callable
@@ -59,6 +61,9 @@ def run(main: Callable[[], None], stage: str | None = None) -> None:
     except SonorantError as error:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(1) from None
+    except BrokenPipeError:  # the reader stopped; Python must not complain again when it closes the output
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(128 + signal.SIGPIPE) from None
     except (OSError, sqlite3.OperationalError) as error:
         if not _disk_is_full(error):
             raise

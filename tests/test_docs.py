@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from sonorant.cli.pipeline import PROGRAMS
 from tests.support.command import run_command
 from tests.support.imports import ROOT
 
@@ -48,8 +49,8 @@ def asked(words: list[str]) -> tuple[str, ...]:
         return tuple(words[2:4] if words[2] in ("dask", "benchmarks") else words[2:3])
     if words[0] != "sonorant":
         return ()
-    if words[1] in ("plan", "review"):  # run by the pipeline
-        return (f"tasks.{words[1]}", *(["corpus"] if words[2:3] == ["corpus"] else []))
+    if words[1] in ("plan", "review", *PROGRAMS):  # modules of tasks/
+        return (f"tasks.{words[1]}",)
     return (f"flows.{words[1]}", words[2]) if words[1] in ("tune", "curve") else ("sonorant.cli.main", words[1])
 
 

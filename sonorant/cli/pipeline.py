@@ -31,7 +31,7 @@ def add_pipeline(commands: argparse._SubParsersAction) -> None:
         command = commands.add_parser(
             name,
             help=summary[0].lower() + summary[1:-1],
-            description=f"{summary} Runs what is out of date of dvc.yaml up to: {', '.join(targets)}.",
+            description=f"{summary} Runs the outdated stages of dvc.yaml up to: {', '.join(targets)}.",
             epilog=f"example: sonorant {name}",
         )
         command.set_defaults(run=_repro, targets=targets)
