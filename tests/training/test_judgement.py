@@ -102,7 +102,8 @@ def test_a_slow_rank_is_named_while_it_trains(features: Path, tmp_path: Path) ->
     settings = {"steps": 60, "log_every": 2, "validate_every": 60, "checkpoint_every": 60}
     training = Training("acoustic", features, tmp_path, **settings)
     said = training.finish(2, DISTURBED="slow_loader", SLOW_EPOCHS="8")
-    [line] = [line for line in said.splitlines() if "keeps the others waiting" in line]
+    warnings = [line for line in said.splitlines() if "keeps the others waiting" in line]
+    [line] = [line for line in warnings if line.startswith("warning: rank 1")]  # a busy machine may slow the other
     expected = r"warning: rank 1: on \S+ keeps the others waiting for \d\d% of their time: data takes \d\d% of its time"
     assert re.match(expected, line), said
     rows = [row["metrics"] for row in read_metrics(training.run.metrics) if "train/loss" in row["metrics"]]
