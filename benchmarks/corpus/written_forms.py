@@ -97,7 +97,7 @@ def by_frontend(frontend: Frontend) -> Speak:
 
 @cache
 def gruut_processor() -> Any:
-    """gruut as it comes, but for an index of its lexicon."""
+    """Unmodified gruut with an index of its lexicon."""
     from gruut import TextProcessor
     from gruut.phonemize import SqlitePhonemizer
 

@@ -1,6 +1,6 @@
 """How soon a fresh process is first heard, and how much memory it speaks in: `python -m benchmarks first_audio`.
 
-CPU seconds from the interpreter's start to the first audio of a short text, in turns with a process that only imports
+CPU seconds from the interpreter's start to the first audio of a short text, alternating with a process that only imports
 NumPy and ONNX Runtime, which no such process can do without.
 """
 
@@ -22,7 +22,7 @@ SHORT = {"rounds": 2}
 
 
 def main() -> None:
-    """Measure in turns, print, judge."""
+    """Measure both in alternation, print, judge."""
     parser = command(__doc__)
     parser.add_argument("--voice", type=Path, help="voice bundle; default: what the pipeline made, else random weights")
     parser.add_argument("--rounds", type=int, default=10, help="processes of each kind (default 10)")

@@ -1,7 +1,7 @@
 """Promotion gates that need no champion: statistical tests of non-inferiority.
 
 A gate passes if the far end of the two-sided 95 % interval is within the limit (one-sided 2.5 %). Too few sentences
-(`statistics.LEAST`) or missing figures fail it, except optional DNSMOS.
+(`LEAST` of `sonorant.training.intervals`) or missing figures fail it, except optional DNSMOS.
 """
 
 from dataclasses import dataclass, field
@@ -15,10 +15,6 @@ from sonorant.registry.verdict_evidence import Evidence
 from sonorant.training.intervals import check_enough
 
 RESAMPLES = 2000
-
-
-def _wide() -> dict[str, float]:
-    return dict.fromkeys(family_names(), 14.0)
 
 
 @dataclass(frozen=True, kw_only=True)
