@@ -1,7 +1,7 @@
 """How soon a fresh process is first heard, and how much memory it speaks in: `python -m benchmarks first_audio`.
 
-CPU seconds from the interpreter's start to the first audio of a short text, alternating with a process that only imports
-NumPy and ONNX Runtime, which no such process can do without.
+CPU seconds from the start of the interpreter to the first audio of a short text, alternating with a process that only
+imports NumPy and ONNX Runtime, the least that any such process needs.
 """
 
 from pathlib import Path
