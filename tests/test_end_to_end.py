@@ -17,6 +17,7 @@ from sonorant.corpus.manifest import read_manifest
 from sonorant.registry.tracking.mlflow_run import flat
 from sonorant.training import checkpoint
 from sonorant.training.run_directory import read_metrics
+from tasks import params
 from tests.support.pipeline import ROOT, TINY, Project, by_section, copy_of_this_project, git
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -184,7 +185,7 @@ def test_each_execution_is_a_run_with_a_run_for_each_stage(finished: Project, cl
     [parent] = [run for run in runs.values() if "mlflow.parentRunId" not in run.data.tags]
     trained = {"quantize_acoustic", "quantize_vocoder"}
     assert set(runs) == {*(RUNS.get(stage, stage) for stage in STAGES), *trained, parent.data.tags["mlflow.runName"]}
-    settings = yaml.safe_load((finished.root / "params.yaml").read_text())
+    settings = finished.root / "params.yaml"
     commit = git(finished.root, "rev-parse", "HEAD").strip()
     [corpus] = yaml.safe_load(finished.lock)["stages"]["corpus"]["outs"]
     for stage in STAGES:
@@ -194,7 +195,7 @@ def test_each_execution_is_a_run_with_a_run_for_each_stage(finished: Project, cl
         assert run.data.tags["git_commit"] == commit and run.data.tags["git_dirty"] == "false"
         if stage != "corpus":
             assert run.data.tags["data"] == corpus["md5"]
-        assert run.data.params == flat({section: settings[section] for section in GRAPH[stage]["params"]})
+        assert run.data.params == flat({name: params.effective(name, settings) for name in GRAPH[stage]["params"]})
         assert any(name.startswith("system/cpu") for name in run.data.metrics)
     assert parent.info.status == "FINISHED"
     assert parent.data.tags["git_commit"] == commit and parent.data.tags["data"] == corpus["md5"]

@@ -11,8 +11,11 @@ import yaml
 from tests.support.imports import ROOT
 
 EXTRAS = sorted(path.parent.name for path in (ROOT / "sonorant/extras").glob("*/__init__.py"))
-SECTIONS = ("codec", "train_codec", "language_model", "train_language_model")
-"""Sections of params.yaml of the extra codec_lm."""
+SECTIONS = {
+    "codec_lm": ("codec", "train_codec", "language_model", "train_language_model"),
+    "tensorrt": ("engine",),
+}
+"""Sections of params.yaml by extra."""
 IMPORT_THE_CORE = """
 import importlib, sys
 from pathlib import Path
@@ -41,7 +44,7 @@ def without(folder: Path, *extras: str) -> Path:
     for name in ("tasks", "flows", "testbed", "tests", "benchmarks", "corpora", "pyproject.toml"):
         (folder / name).symlink_to(ROOT / name)
     settings = yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))
-    gone = SECTIONS if "codec_lm" in extras else ()
+    gone = [name for extra in extras for name in SECTIONS.get(extra, ())]
     kept = {name: values for name, values in settings.items() if name not in gone}
     (folder / "params.yaml").write_text(yaml.safe_dump(kept, sort_keys=False), encoding="utf-8")
     return folder
