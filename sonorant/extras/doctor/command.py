@@ -1,14 +1,16 @@
 """The command `sonorant doctor`."""
 
 import argparse
+import json
+from dataclasses import asdict
 from pathlib import Path
 
-from sonorant.extras.doctor.examination import as_json, counts, examine, table
+from sonorant.extras.doctor.finding import Finding, counts, not_run, table
 
 EXAMPLES = """\
 examples:
-  sonorant doctor                                    versions, devices, machine, network, and the ranks' self-test
-  sonorant doctor --data data/features --runs runs   the disks of these folders too
+  sonorant doctor                                    check versions, machine, network, and average gradients
+  sonorant doctor --data data/features --runs runs   check the disks of these folders too
   sonorant doctor --json > machine.json              exit status 1 if there is a problem
 """
 
@@ -16,7 +18,7 @@ examples:
 def add_doctor(commands: argparse._SubParsersAction) -> None:
     doctor = commands.add_parser(
         "doctor",
-        help="is this machine in order for training?",
+        help="check this machine before training",
         description="Check everything that training needs of this machine; each finding comes with a hint.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -25,15 +27,34 @@ def add_doctor(commands: argparse._SubParsersAction) -> None:
     add("--data", type=Path, metavar="FOLDER", help="feature store, to measure how fast it is read")
     add("--runs", type=Path, metavar="FOLDER", help="folder of run directories, to measure how fast it is written")
     add("--lock", type=Path, default=Path("requirements.lock"), metavar="FILE", help="versions to compare with")
-    ranks = "leave out the ranks' self-test, which takes some ten seconds"
+    ranks = "skip the self-test of the ranks, which takes some ten seconds"
     add("--no-ranks", dest="ranks", action="store_false", help=ranks)
     add("--json", action="store_true", help="print one JSON object instead of a table")
     doctor.set_defaults(run=_run_doctor)
 
 
 def _run_doctor(arguments: argparse.Namespace) -> None:
-    """Print the findings; exit status 1 if there is a problem."""
-    findings = list(examine(features=arguments.data, runs=arguments.runs, lock=arguments.lock, ranks=arguments.ranks))
-    print(as_json(findings) if arguments.json else table(findings))
-    if counts(findings)["problem"]:
+    areas = examine(arguments.data, arguments.runs, arguments.lock, arguments.ranks)
+    totals = counts(areas)
+    if arguments.json:
+        findings = [{"area": area, **asdict(finding)} for area, found in areas.items() for finding in found]
+        print(json.dumps({"findings": findings, "counts": totals}, indent=2, ensure_ascii=False))
+    else:
+        print(table(areas))
+    if totals["problem"]:
         raise SystemExit(1)
+
+
+def examine(features: Path | None, runs: Path | None, lock: Path, ranks: bool) -> dict[str, list[Finding]]:
+    """Findings by area: of a feature store to read, a folder of run directories to write to, and `ranks` to start."""
+    try:
+        import torch  # noqa: F401
+    except ModuleNotFoundError:
+        return {"versions": [not_run("torch", "not installed", "pip install 'sonorant[pipeline]'")]}
+    from sonorant.extras.doctor import gradient_test, machine, software, storage
+
+    areas = {"versions": list(software.examine(lock)), "machine": list(machine.examine())}
+    if features or runs:
+        read = list(storage.examine_read(features)) if features else []
+        areas["storage"] = read + (list(storage.examine_write(runs)) if runs else [])
+    return areas | {"ranks": list(gradient_test.examine()) if ranks else [not_run("self-test", "skipped (--no-ranks)")]}

@@ -16,16 +16,14 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from sonorant.extras.doctor.examination import Finding, ok, problem
+from sonorant.extras.doctor.finding import Finding, ok, problem
 from sonorant.files import read_json, write_json
 from sonorant.training.distributed.launch import environment
 from sonorant.training.distributed.ranks import die_with_parent
 
-AREA = "ranks"
 SECONDS = 180
 """Time limit of the whole test; importing torch from a cold disk takes most of it."""
 ROUNDING = 1e-5
-PATIENCE = timedelta(seconds=60)
 SIZES = (2**20, 25 * 2**20)
 """Bytes of the timed all-reduces: a small one, and DDP's bucket."""
 REPEATS = 5
@@ -37,25 +35,24 @@ HINTS = {
 """What to try when ranks do not meet."""
 
 
-def examine(env: Mapping[str, str]) -> Iterator[Finding]:
+def examine() -> Iterator[Finding]:
     """Test ranks on all GPUs, and two on CPUs if there are fewer than two GPUs."""
     gpus = torch.cuda.device_count()
     if gpus:
-        yield check("cuda", gpus, env)
+        yield check("cuda", gpus, os.environ)
     if gpus < 2:
-        yield check("cpu", 2, env)
+        yield check("cpu", 2, os.environ)
 
 
 def check(kind: str, ranks: int, env: Mapping[str, str]) -> Finding:
     """Whether `ranks` processes on devices of a `kind` average their gradients, and how fast."""
-    backend = "NCCL" if kind == "cuda" else "gloo"
-    name = f"{ranks} ranks, {backend}" if ranks > 1 else f"1 rank, {backend}"
+    name = f"{ranks} {'rank' if ranks == 1 else 'ranks'}, {'NCCL' if kind == 'cuda' else 'gloo'}"
     # Settings for several nodes would make this test wait for them.
     own = {key: value for key, value in env.items() if not key.startswith("PET_")}
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "result.json"
-        said = start(kind, result, environment({**own, "PET_NPROC_PER_NODE": str(ranks)}, ranks))
-        return judge(name, read_json(result)) if said is None else problem(AREA, name, said, HINTS[kind])
+        failure = start(kind, result, environment({**own, "PET_NPROC_PER_NODE": str(ranks)}, ranks))
+        return problem(name, failure, HINTS[kind]) if failure else judge(name, read_json(result))
 
 
 def judge(name: str, result: dict) -> Finding:
@@ -64,17 +61,16 @@ def judge(name: str, result: dict) -> Finding:
     if not result["difference"] <= ROUNDING:
         value = f"gradients differ from their mean by {result['difference']:.1e}"
         hint = "every rank would train alone: install torch again, and check NCCL_* and TORCH_NCCL_*"
-        return problem(AREA, name, value, hint)
+        return problem(name, value, hint)
     times = []
     for size, seconds in result["seconds"]:
         bandwidth = 2 * (ranks - 1) / ranks * size / seconds / 1e9
-        crossing = f" ({bandwidth:.2f} GB/s)" if ranks > 1 else ""
-        times.append(f"all-reduce of {size // 2**20} MiB {seconds * 1e3:.2f} ms{crossing}")
-    return ok(AREA, name, "gradients are averaged; " + ", ".join(times))
+        times.append(f"all-reduce of {size // 2**20} MiB {seconds * 1e3:.2f} ms ({bandwidth:.2f} GB/s)")
+    return ok(name, "gradients are averaged; " + ", ".join(times))
 
 
-def start(kind: str, result: Path, env: dict[str, str]) -> str | None:
-    """Run torchrun to its end. Return what went wrong in one line, or None."""
+def start(kind: str, result: Path, env: dict[str, str]) -> str:
+    """Run torchrun to its end. Return why it failed in one line, or nothing."""
     program = ["-m", "sonorant.extras.doctor.gradient_test", kind, str(result)]
     child = subprocess.Popen(
         [sys.executable, "-m", "sonorant.training.distributed.agent", *program],
@@ -86,10 +82,10 @@ def start(kind: str, result: Path, env: dict[str, str]) -> str | None:
         os.killpg(child.pid, signal.SIGKILL)
         child.communicate()
         return f"not done after {SECONDS} s"
-    if child.returncode == 0 and result.exists():
-        return None
-    telling = [line for line in errors.splitlines() if "Error" in line] or errors.splitlines() or ["said nothing"]
-    return f"ended with {child.returncode}: {telling[0].strip()}"
+    if child.returncode == 0:
+        return ""
+    lines = [line for line in errors.splitlines() if "Error" in line] or errors.splitlines() or ["no output"]
+    return f"ended with {child.returncode}: {lines[0].strip()}"
 
 
 def averaged_gradients(device: torch.device) -> float:
@@ -130,13 +126,11 @@ def main() -> None:
     device = torch.device(kind, int(os.environ["LOCAL_RANK"])) if kind == "cuda" else torch.device(kind)
     if kind == "cuda":
         torch.cuda.set_device(device)
-    backend, bound = ("nccl", device) if kind == "cuda" else ("gloo", None)
-    dist.init_process_group(backend, timeout=PATIENCE, device_id=bound)
+    dist.init_process_group("nccl" if kind == "cuda" else "gloo", timeout=timedelta(seconds=60))
     difference = averaged_gradients(device)
-    seconds = {size: all_reduce_seconds(size, device) for size in SIZES}
+    seconds = [(size, all_reduce_seconds(size, device)) for size in SIZES]
     if dist.get_rank() == 0:
-        found = {"ranks": dist.get_world_size(), "difference": difference, "seconds": list(seconds.items())}
-        write_json(Path(result), found)
+        write_json(Path(result), {"ranks": dist.get_world_size(), "difference": difference, "seconds": seconds})
     dist.barrier()
     dist.destroy_process_group()
 

@@ -3,17 +3,17 @@
 import errno
 import fcntl
 import os
+import shutil
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from sonorant.errors import SonorantError
-from sonorant.extras.doctor.examination import Finding, not_run, ok, problem, warning
+from sonorant.extras.doctor.finding import Finding, not_run, ok, problem, warning
 from sonorant.features.store.place import FILE as PLACE
 from sonorant.features.store.place import Place
 
-AREA = "storage"
 MIB = 2**20
 SIZE = 64 * MIB
 """Most bytes written or read."""
@@ -25,61 +25,59 @@ READ_WANTED, WRITE_WANTED = 50 * MIB, 20 * MIB
 
 def examine_read(folder: Path) -> Iterator[Finding]:
     """Findings of a feature store: reads up to SIZE bytes of its largest shard, writes nothing."""
-    name = str(folder)
+    name = f"{folder} reading"
     try:
         if (folder / PLACE).is_file():  # an index, which names the store of its shards
             place = Place.read(folder, "run: dvc repro features")
             if place.remote:
-                yield not_run(AREA, f"{name} reading", f"its shards are in {place.store}")
+                yield not_run(name, f"its shards are in {place.store}")
                 return
             folder = Path(place.store)
-        files = sorted((file for file in folder.rglob("*") if file.is_file()), key=lambda file: file.stat().st_size)
+        files = [file for file in folder.rglob("*") if file.is_file()]
         if not files:
             raise SonorantError(f"no shards in {folder}")
-        yield reading(name, files[-1])
+        yield reading(name, max(files, key=lambda file: file.stat().st_size))
     except (SonorantError, OSError) as error:
-        yield problem(AREA, f"{name} reading", str(error), "run: dvc repro features, or name another folder")
+        yield problem(name, str(error), "run: dvc repro features, or name another folder")
 
 
 def examine_write(folder: Path) -> Iterator[Finding]:
     """Findings of a folder of run directories: writes and removes a temporary file of at most SIZE bytes."""
-    name = str(folder)
     existing = next(path for path in (folder, *folder.absolute().parents) if path.is_dir())
     try:
-        free = os.statvfs(existing).f_bavail * os.statvfs(existing).f_frsize
-        yield check_free(name, free)
+        free = shutil.disk_usage(existing).free
+        yield check_free(f"{folder} free", free)
         with tempfile.TemporaryDirectory(prefix=".doctor-", dir=existing) as place:
-            yield check_flock(name, Path(place) / "lock")
-            yield writing(name, Path(place) / "file", min(SIZE, free // 20))
+            yield check_flock(f"{folder} locks", Path(place) / "lock")
+            yield writing(f"{folder} writing", Path(place) / "file", min(SIZE, free // 20))
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         hint = "make room there" if full else "give this user the right to write there, or name another folder"
-        yield problem(AREA, f"{name} writing", f"{existing}: {error.strerror}", hint)
+        yield problem(f"{folder} writing", f"{existing}: {error.strerror}", hint)
 
 
 def check_free(name: str, free: int) -> Finding:
     """Whether `free` bytes suffice for run directories."""
     value = f"{free / 2**30:.1f} GiB"
     if free < FREE_NEEDED:
-        return problem(AREA, f"{name} free", value, "a checkpoint may not fit: make room, or use another disk")
+        return problem(name, value, "a checkpoint may not fit: make room, or use another disk")
     if free < FREE_WANTED:
-        return warning(AREA, f"{name} free", value, "make room: checkpoints of two trainings need a few GiB")
-    return ok(AREA, f"{name} free", value)
+        return warning(name, value, "make room: checkpoints of two trainings need a few GiB")
+    return ok(name, value)
 
 
 def check_flock(name: str, file: Path) -> Finding:
     """Whether a lock keeps a second process out, which protects a run directory from a second trainer."""
+    value = "flock lets a second process in"
     with file.open("w") as first, file.open("w") as second:
         try:
-            fcntl.flock(first, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            fcntl.flock(second, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for each in (first, second):
+                fcntl.flock(each, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            return ok(AREA, f"{name} locks", "flock keeps a second process out")
+            return ok(name, "flock keeps a second process out")
         except OSError as error:
             value = f"flock: {error.strerror}"
-        else:
-            value = "flock lets a second process in"
-    return problem(AREA, f"{name} locks", value, "mount it with locks (NFS: version 4), or use another disk")
+    return problem(name, value, "mount it with locks (NFS: version 4), or use another disk")
 
 
 def writing(name: str, file: Path, size: int) -> Finding:
@@ -94,8 +92,8 @@ def writing(name: str, file: Path, size: int) -> Finding:
     rate = file.stat().st_size / (time.perf_counter() - start)
     value = f"{rate / MIB:.0f} MiB/s written and flushed"
     if rate < WRITE_WANTED:
-        return warning(AREA, f"{name} writing", value, "every checkpoint waits for this: put runs on a local disk")
-    return ok(AREA, f"{name} writing", value)
+        return warning(name, value, "every checkpoint waits for this: put runs on a local disk")
+    return ok(name, value)
 
 
 def reading(name: str, file: Path) -> Finding:
@@ -109,6 +107,5 @@ def reading(name: str, file: Path) -> Finding:
     rate = done / (time.perf_counter() - start)
     value = f"{rate / MIB:.0f} MiB/s in sequence"
     if rate < READ_WANTED:
-        hint = "copy features to a fast disk: data.preload in params.yaml (folder or memory)"
-        return warning(AREA, f"{name} reading", value, hint)
-    return ok(AREA, f"{name} reading", value)
+        return warning(name, value, "copy features to a fast disk: data.preload in params.yaml (folder or memory)")
+    return ok(name, value)
