@@ -30,7 +30,7 @@ stages:
   train_predictor:
     cmd: python stage.py train_predictor
     deps: [stage.py, data/features]
-    params: [voice, acoustic, train_acoustic]
+    params: [voice, training, acoustic, train_acoustic]
     outs: [models/predictor]
   evaluate:
     cmd: python stage.py evaluate
@@ -47,6 +47,7 @@ import hashlib, json, math, os, pathlib, sys, time
 import yaml
 name = sys.argv[1]
 settings = yaml.safe_load(open('params.yaml'))
+train = settings['training'] | settings['train_acoustic']
 path = pathlib.Path
 with open('runs/log', 'a') as log:
     log.write(name + '\\n')
@@ -63,7 +64,7 @@ if name == 'features':
     header['index'] = write_index(path('data/features'), rows)
     path('data/features/header.json').write_text(json.dumps(header))
 if name == 'train_predictor':
-    train, channels = settings['train_acoustic'], settings['acoustic']['channels']
+    channels = settings['acoustic']['channels']
     if channels == 13:
         sys.exit('error: training has diverged')
     sizes = json.dumps([train, channels, [path('data/features', file).read_text() for file in ('made', 'header.json')]])
@@ -98,7 +99,7 @@ if name == 'evaluate':
     found = {'naturalness': {'fp32': {'dnsmos': dnsmos}, 'fp16': 'slower than fp32'}}
     found['speed'] = {'onnxruntime/fp32.medium': {'rtf': settings['acoustic']['channels'] / 1e5}}
     minutes = json.loads(path('data/features/header.json').read_text())['minutes']
-    wer = 2 + 12 * minutes ** -0.5 + 0.01 * (settings['train_acoustic']['seed'] % 7)
+    wer = 2 + 12 * minutes ** -0.5 + 0.01 * (train['seed'] % 7)
     found['intelligibility'] = {'fp32': {'above_recordings': {'wer': wer, 'wer_ci95': [wer - 1, wer + 1]}}}
     found['naturalness']['fp32']['dnsmos_below_recordings'] = 'not run: not installed'
     rows = [{'words': 10, 'word_errors': {'recordings': 0, 'fp32': wer / 10}, 'dnsmos': {}}] * 12
