@@ -30,7 +30,7 @@ def write_trained(
     sizes = {
         "decoder": decoder, "channels": 16, "expansion": 2, "encoder_blocks": 1, "encoder_kernel": 5,
         "decoder_blocks": 2, "decoder_kernel": 7, "dropout": 0.05, "flow_steps": 2, "prosody": prosody,
-        "prosody_kind": decoder if prosody else "regression",
+        "prosody_kind": decoder if prosody else "regression", "prior_kernel": 0,
     }  # fmt: skip
     acoustic = {**common, "kind": "acoustic", "config": sizes}
     kind = "source_filter" if prosody else "vocos"
