@@ -48,8 +48,8 @@ class CodecConfig:
     codebook_dropout: float = 0.1
     """Fraction of training segments that lose later codebooks, so that the first ones carry the most."""
     pretrained: str | None = None
-    """A transformers codec by hub id or folder, instead of training one (extra `codecs`). Uses `codebooks` of its
-    codebooks and ignores the sizes above. Only DAC can be exported, not EnCodec or Mimi."""
+    """A DAC by hub id or folder, instead of training a codec (extra `codecs`). Uses `codebooks` of its codebooks and
+    ignores the sizes above."""
 
     def __post_init__(self) -> None:
         if self.kernel % 2 == 0:

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from sonorant.extras.codec_lm.codec import CodecConfig
-from sonorant.extras.codec_lm.pretrained_codec import check_pretrained, refuse_without_graph, take_pretrained
+from sonorant.extras.codec_lm.pretrained_codec import take_pretrained
 from sonorant.extras.codec_lm.saved import load_codec
 from sonorant.features.codes import write_codes
 from sonorant.features.feature_store import FeatureStore
@@ -15,10 +15,10 @@ from sonorant.layers.model_folder import describe, save_model
 
 
 def take_codec(config: CodecConfig, features: Path, out: Path, provenance: dict[str, Any]) -> None:
-    """Save the codec `config.pretrained` as a trained folder. Raises SonorantError if it cannot be exported."""
+    """Save the codec `config.pretrained` as a trained folder. Raises SonorantError if the codec cannot be loaded or
+    does not fit the features."""
     assert config.pretrained
     store = FeatureStore.open(features)
-    refuse_without_graph(config.pretrained, check_pretrained(config.pretrained, store.audio, config.codebooks))
     codec, about = take_pretrained(config.pretrained, store.audio, config.codebooks)
     provenance = provenance | {"steps": 0, "pretrained": about["name"]}
     described = describe("codec", config, store.header) | {"pretrained": about, "provenance": provenance}

@@ -90,9 +90,9 @@ class Codec(ModelKind):
 
     def check(self, sizes: Any, audio: MelConfig) -> None:
         if sizes.pretrained:
-            from sonorant.extras.codec_lm.pretrained_codec import check_pretrained, refuse_without_graph
+            from sonorant.extras.codec_lm.pretrained_codec import check_pretrained
 
-            refuse_without_graph(sizes.pretrained, check_pretrained(sizes.pretrained, audio, sizes.codebooks))
+            check_pretrained(sizes.pretrained, audio, sizes.codebooks)
 
     def pretrained(self, sizes: Any) -> str | None:
         named: str | None = sizes.pretrained

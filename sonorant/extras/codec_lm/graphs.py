@@ -20,7 +20,6 @@ from sonorant.export.onnx_graph import ExportConfig, Traced, write_graph
 from sonorant.extras.codec_lm.codec import Codec, SoundCodec
 from sonorant.extras.codec_lm.codec_graphs import export_decoder, export_prompt, export_source_vocoder, export_vocoder
 from sonorant.extras.codec_lm.language_model import LanguageModel
-from sonorant.extras.codec_lm.pretrained_codec import PretrainedCodec, refuse_without_graph
 from sonorant.extras.codec_lm.saved import load_codec, load_language_model
 from sonorant.extras.codec_lm.source_codec import SourceCodec
 from sonorant.extras.codec_lm.step_buffers import cache_names
@@ -45,8 +44,6 @@ class CodecLanguageModels:
     def load(cls, predictor: Path, waveform: Path) -> CodecLanguageModels:
         """Read the trained folders. Raises SonorantError if a folder holds another kind of model."""
         (model, described), (codec, waveform_described) = load_language_model(predictor), load_codec(waveform)
-        if isinstance(codec, PretrainedCodec):
-            refuse_without_graph(str(waveform), codec.model.config)
         return cls(model, codec, described, waveform_described)
 
     def check_pair(self, waveform: Path) -> None:
