@@ -121,15 +121,14 @@ def read(path: Path = PARAMS) -> dict[str, Any]:
 
 
 def meanings(config: type) -> dict[str, str]:
-    """The first sentence of the docstring of each field of a dataclass."""
+    """The docstring of each field of a dataclass, on one line."""
     found: dict[str, str] = {}
     for base in filter(dataclasses.is_dataclass, reversed(config.__mro__)):
         [definition] = ast.parse(textwrap.dedent(inspect.getsource(base))).body
         assert isinstance(definition, ast.ClassDef)
         for field, text in pairwise(definition.body):
             if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
-                sentence = re.split(r"(?<=\.)\s", " ".join(str(text.value.value).split()))[0]
-                found[ast.unparse(field.target)] = sentence
+                found[ast.unparse(field.target)] = " ".join(str(text.value.value).split())
     return found
 
 
