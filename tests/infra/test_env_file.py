@@ -1,18 +1,15 @@
 """Secrets of the platform in a file: random, for their owner alone, and kept, in a backup too."""
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from unittest.mock import MagicMock
 
 import pytest
-import yaml
 
 from infra.platform.env_file import OF_BACKUP, main, make_env, read_env
 from infra.platform.services import OF_DATA
 from sonorant.errors import SonorantError
-from tests.support.imports import ROOT
 
 
 def test_secrets_are_random_private_and_kept(tmp_path: Path) -> None:
@@ -72,21 +69,6 @@ def test_a_restore_brings_the_secrets_that_belong_to_the_data_and_all_where_ther
     assert read_env(tmp_path / "lost/secrets.env") == saved
 
 
-def test_a_backup_of_a_former_release_says_which_secrets_it_does_not_hold(
-    tmp_path: Path, backup: Callable[..., Path], capsys: pytest.CaptureFixture[str]
-) -> None:
-    make_env(tmp_path / "old/secrets.env")
-    new = make_env(tmp_path / "new/secrets.env")
-    folder = backup("save", tmp_path / "old")
-    (folder / OF_BACKUP).unlink()
-    known = json.loads((folder / "content.json").read_text())
-    (folder / "content.json").write_text(json.dumps({name: sha for name, sha in known.items() if name != OF_BACKUP}))
-    backup("restore", tmp_path / "new")
-    [line] = capsys.readouterr().err.splitlines()
-    assert all(name in line for name in OF_DATA) and "webhooks" in line
-    assert read_env(tmp_path / "new/secrets.env") == new
-
-
 def test_in_a_container_the_restore_names_the_command_that_takes_the_secrets_over(
     tmp_path: Path, backup: Callable[..., Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -103,11 +85,6 @@ def test_in_a_container_the_restore_names_the_command_that_takes_the_secrets_ove
     monkeypatch.setattr("sys.argv", ["env_file", str(tmp_path / ".env"), options[0], str(folder)])
     main()
     assert read_env(tmp_path / ".env") == new | {name: saved[name] for name in OF_DATA}
-
-
-def test_the_service_of_backups_has_the_secrets_that_belong_to_the_data() -> None:
-    document = yaml.safe_load((ROOT / "infra/compose.yaml").read_text(encoding="utf-8"))
-    assert document["services"]["backup"]["environment"].keys() >= set(OF_DATA)
 
 
 def test_every_file_of_a_backup_is_known_by_its_hash(tmp_path: Path) -> None:

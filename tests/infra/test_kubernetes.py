@@ -1,17 +1,20 @@
 """Manifests against the schemas of Kubernetes, and what schemas do not see: numbers and names that must agree."""
 
-import copy
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from sonorant.processes import SCHEDULER
 from sonorant.training.distributed.launch import JOIN_SECONDS, SHUTDOWN_SECONDS, Node, environment
 
 FOLDER = Path(__file__).parents[2] / "infra/kubernetes"
+PREPARE = FOLDER / "prepare.yaml"
 STAGES = yaml.safe_load((FOLDER.parents[1] / "dvc.yaml").read_text())["stages"]
 
 TRAINJOB = {
@@ -46,13 +49,15 @@ def refusals(manifest: dict[str, Any]) -> list[str]:
     return []
 
 
-@pytest.mark.parametrize("name", ["training/train-job.yaml", "volume.yaml"])
+MANIFESTS = ["training/train-job.yaml", "volume.yaml", "prepare.yaml", "network-policies.yaml"]
+
+
+@pytest.mark.parametrize("name", MANIFESTS)
 def test_kubernetes_knows_every_field(name: str) -> None:
-    for manifest in documents(name).values():
+    for manifest in yaml.safe_load_all((FOLDER / name).read_text()):
         assert refusals(manifest) == []
-        wrong = copy.deepcopy(manifest)
-        wrong["spec"]["notAField"] = True
-        assert refusals(wrong)
+        manifest["spec"]["notAField"] = True
+        assert refusals(manifest)
 
 
 def pod_of(job: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, str]]:
@@ -108,8 +113,12 @@ def check_mounts(pod: dict[str, Any], containers: list[dict[str, Any]]) -> None:
     claim = documents("volume.yaml")["PersistentVolumeClaim"]
     assert volumes[mounts["/sonorant/runs"]]["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
     assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
+    check_confined(pod)
+
+
+def check_confined(pod: dict[str, Any]) -> None:
     assert pod["securityContext"]["runAsNonRoot"] is True
-    for container in containers:
+    for container in [*pod["containers"], *pod.get("initContainers", [])]:
         assert container["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
 
@@ -160,8 +169,45 @@ def test_what_kubeflow_sets_is_all_that_the_launcher_needs() -> None:
     assert re.fullmatch(r"[a-z][a-z0-9-]{0,50}", name)
 
 
-@pytest.mark.parametrize("name", ["training/train-job.yaml", "training/trainjob.yaml"])
+@pytest.fixture
+def prepare() -> dict[str, dict[str, Any]]:
+    """The documents of prepare.yaml, by kind and name."""
+    found = {f"{each['kind']} {each['metadata']['name']}": each for each in yaml.safe_load_all(PREPARE.read_text())}
+    assert len(found) == 4
+    return found
+
+
+def test_stage_scheduler_and_workers_reach_each_other_and_nobody_else(prepare: dict[str, dict[str, Any]]) -> None:
+    service, policy = prepare["Service sonorant-prepare"]["spec"], prepare["NetworkPolicy sonorant-prepare"]["spec"]
+    stage = prepare["Job sonorant-prepare"]["spec"]["template"]
+    workers = prepare["Job sonorant-prepare-workers"]["spec"]["template"]
+    assert service["selector"] == stage["metadata"]["labels"] != workers["metadata"]["labels"]
+    label = {"matchLabels": {"app": "sonorant-prepare"}}
+    assert policy["podSelector"] == label and policy["ingress"] == [{"from": [{"podSelector": label}]}]
+    [scheduler], [main] = stage["spec"]["initContainers"], stage["spec"]["containers"]
+    assert scheduler["restartPolicy"] == "Always", "else the stage would wait for it to end"
+    ports = [port["port"] for port in service["ports"]]
+    assert [port["containerPort"] for port in scheduler["ports"]] == ports
+    assert main["env"] == [{"name": SCHEDULER, "value": f"tcp://127.0.0.1:{ports[0]}"}]
+    [worker] = workers["spec"]["containers"]
+    address, processes = worker["command"][4], worker["command"][6]
+    assert address == f"tcp://{prepare['Service sonorant-prepare']['metadata']['name']}:{ports[0]}"
+    assert processes == worker["resources"]["requests"]["cpu"], "a core each"
+    assert main["volumeMounts"] == worker["volumeMounts"] and main["image"] == worker["image"]
+    folders = {"/recordings", "/sonorant/data", "/sonorant/runs"}
+    assert {mount["mountPath"] for mount in main["volumeMounts"]} == folders
+    for template in (stage, workers):
+        check_confined(template["spec"])
+    for command in (scheduler["command"], worker["command"]):
+        done = subprocess.run([sys.executable, *command[1:4], "--help"], capture_output=True, text=True)
+        assert all(word in done.stdout for word in command[4:] if word.startswith("--")), done.stderr
+
+
+@pytest.mark.parametrize("name", ["training/train-job.yaml", "training/trainjob.yaml", "prepare.yaml"])
 def test_the_command_is_the_stages(name: str) -> None:
-    found = documents(name)
-    command = pod_of(found["Job"])[1]["command"] if "Job" in found else found["TrainJob"]["spec"]["trainer"]["command"]
+    found = list(yaml.safe_load_all((FOLDER / name).read_text()))
+    [main] = [
+        each for each in found if each["kind"] in ("Job", "TrainJob") and "workers" not in each["metadata"]["name"]
+    ]
+    command = main["spec"]["trainer"]["command"] if name.endswith("trainjob.yaml") else pod_of(main)[1]["command"]
     assert command == shlex.split(STAGES[command[2].removeprefix("tasks.")]["cmd"])

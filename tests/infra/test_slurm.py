@@ -13,6 +13,8 @@ from sonorant.files import read_json
 from sonorant.training.distributed.launch import SHUTDOWN_SECONDS
 from sonorant.training.run_directory import read_metrics
 from testbed.tiny_training import settings, tiny_features
+from tests.flows.conftest import dvc
+from tests.flows.test_workers import STAGE, STAGES
 from tests.infra.slurm_stand_ins import Slurm
 from tests.support.imports import ROOT
 from tests.support.pipeline import Project, copy_of_this_project
@@ -20,7 +22,7 @@ from tests.support.waiting import PATIENCE, wait_until
 
 pytestmark = pytest.mark.long
 
-SCRIPT = "infra/slurm/train.sbatch"
+SCRIPT, PREPARE = "infra/slurm/train.sbatch", "infra/slurm/prepare.sbatch"
 HOLD = """
 
 def _held(self, *arguments, really=Trainer.take_step):
@@ -63,9 +65,9 @@ def status_of(project: Project) -> dict:
     return read_json(files[0]) if files else {"step": 0}
 
 
-def train(slurm: Slurm, root: Path, stage: str = "train_predictor") -> tuple[int, str]:
-    """Exit status of a job of two nodes that trains to the end, and what it said."""
-    job = slurm.submit(root, SCRIPT, stage, nodes=2, processes=1)
+def train(slurm: Slurm, root: Path) -> tuple[int, str]:
+    """Exit status and output of a job of two nodes that trains to the end."""
+    job = slurm.submit(root, SCRIPT, "train_predictor", nodes=2, processes=1)
     said, _ = job.communicate(timeout=PATIENCE)
     return job.returncode, said
 
@@ -116,9 +118,32 @@ def test_without_the_codes_it_depends_on_no_node_starts(project: Project, slurm:
     assert (status, said.count("\n")) == (2, 1) and "data/codes is missing" in said
 
 
-def test_another_stage_is_refused(slurm: Slurm) -> None:
-    status, said = train(slurm, ROOT, "export")
-    assert (status, said.count("\n")) == (2, 1) and "train_predictor or train_waveform" in said
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [((SCRIPT, "export"), "train_predictor or train_waveform"), ((PREPARE,), "name a stage of dvc.yaml")],
+)
+def test_another_stage_or_none_is_refused(slurm: Slurm, words: tuple[str, ...], says: str) -> None:
+    job = slurm.submit(ROOT, *words, nodes=1, processes=1)
+    said, _ = job.communicate(timeout=PATIENCE)
+    assert (job.returncode, said.count("\n")) == (2, 1) and says in said
+
+
+@pytest.mark.timeout(3600)
+def test_a_job_of_two_nodes_spreads_a_stage_and_leaves_nothing_running(
+    slurm: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("distributed", reason="distributed is not installed (the extra cluster)")
+    root = tmp_path / "project"
+    (root / "runs").mkdir(parents=True)
+    (root / "dvc.yaml").write_text(STAGES)
+    (root / "stage.py").write_text(STAGE)
+    (root / ".dvcignore").write_text("runs\n")
+    dvc(root, "init", "-q", "--no-scm")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    job = slurm.submit(root, str(ROOT / PREPARE), "prepare", nodes=2, processes=1)
+    said, _ = job.communicate(timeout=PATIENCE * 4)  # returns when all that held its output has ended
+    assert job.returncode == 0, said
+    assert (root / "runs/where").read_text() == "workers"
 
 
 def test_the_signal_leaves_time_to_save() -> None:
