@@ -1,12 +1,12 @@
-"""Sections on the shipped candidate and on all candidates with their parity checks."""
+"""First screen, table of all candidates, and their parity checks."""
 
 from typing import NamedTuple
 
-from sonorant.evaluation.report.document import RECORDINGS, Document
+from sonorant.evaluation.recordings import RECORDINGS
+from sonorant.evaluation.report.document import Document
 from sonorant.pages.blocks import Badge, Cell, Section, Table, not_run
 
 TIMES = {"p50_ms": ".1f", "rtf": ".4f", "speedup": ".2f"}
-SAME_TOKENS = "greedy tokens equal to torch's"
 
 
 class Fact(NamedTuple):
@@ -34,76 +34,70 @@ def shipped(choice: Document) -> str:
 
 def headline(choice: Document, metrics: Document) -> Headline:
     """Shipped candidate: word error rate and naturalness beside the recordings', speed and size."""
-    variant, judged, size = choice["variant"].text(), metrics["intelligibility"], metrics["size"]
-    row = next((row for row in choice["table"].rows() if row["candidate"].text() == shipped(choice)), None)
-    delay, rtf, speedup = ((row and row.figure(key, form)) or "–" for key, form in TIMES.items())
-    whole, of_fp32 = size[variant].megabytes("bytes"), size[variant]["over_fp32"].number()
+    variant, size = choice["variant"].text(), metrics["size"]
+    [row] = [row for row in choice["table"].rows() if row["candidate"].text() == shipped(choice)]
+    delay, rtf, speedup = (row.figure(key, form=form) or "–" for key, form in TIMES.items())
+    of_fp32 = f"{size.figure(variant, 'over_fp32', form='.2f')} of fp32's"
     facts = [
-        _words(judged, variant),
-        _naturalness(metrics["naturalness"], variant),
+        _beside_recordings("Word error rate, %", metrics["intelligibility"], variant, "wer"),
+        _beside_recordings("Naturalness (DNSMOS)", metrics["naturalness"], variant, "dnsmos", "ovrl", form=".2f"),
         Fact("Speed", f"{speedup} ×", "fp32's", f"{delay} ms a sentence, {rtf} of real time"),
-        Fact("Size", whole or "–", "", f"{of_fp32:.2f} of fp32's"),
+        Fact("Size", size.megabytes(variant, "bytes") or "–", "", of_fp32),
     ]
     return Headline(f"{variant} on {choice['runtime'].text()} ships", choice["sentence"].text(), facts, _tally(choice))
 
 
 def candidates(choice: Document) -> Section:
     """Table of all candidates with the reason for or against each."""
-    rows = [_candidate(row, shipped(choice)) for row in choice["table"].rows() if not _not_run(row)]
+    ran = [row for row in choice["table"].rows() if not _not_run(row)]
+    absent = [(row["candidate"].text(), row["reason"].text()) for row in choice["table"].rows() if _not_run(row)]
+    rows = [
+        [
+            row["candidate"].text(),
+            Badge("ships", "good") if row["candidate"].text() == shipped(choice) else _verdict(row),
+            *(row.figure(key, form=form) for key, form in TIMES.items()),
+            row.figure("wer", form=".1f"),
+            row.estimate("wer_above_fp32", form="+.1f"),
+            row.megabytes("bytes"),
+            row["reason"].text(),
+        ]
+        for row in ran
+    ]
     head = ["candidate", "verdict", "p50, ms", "real-time factor", "times fp32's speed", "WER, %", "above fp32, points"]
     note = f"Target: {choice['target'].text()}. In brackets: 95 % intervals, paired with fp32 on the same sentences."
     table = Table(caption="Candidates", head=[*head, "size", "why"], rows=rows, prose=["why"])
-    absent = not_run(
-        "Candidates", ((r["candidate"].text(), r["reason"].text()) for r in choice["table"].rows() if _not_run(r))
-    )
-    return Section(anchor="choice", title="Choice", parts=[note, table, *absent])
+    return Section(anchor="choice", title="Choice", parts=[note, table, *not_run("Candidates", absent)])
 
 
 def parity(found: Document) -> Section:
     """Deviation of each candidate's graphs from torch, and failures."""
     compared = [graphs for _, checked in found.measured() if (graphs := checked.get("graphs"))]
     names = list(dict.fromkeys(graph for graphs in compared for graph, _ in graphs.items()))
-    by_token = [SAME_TOKENS] if any(checked.get("tokens") for _, checked in found.measured()) else []
-    head = [
-        "candidate",
-        "verdict",
-        *(f"{graph}: difference (allowed)" for graph in names),
-        "log-mel distance, dB",
-        *by_token,
+    head = [*(f"{graph}: difference (allowed)" for graph in names), "log-mel distance, dB"]
+    by_token = any(checked.get("tokens") for _, checked in found.measured())  # autoregressive voices
+    head += ["greedy tokens equal to torch's"] if by_token else []
+    rows = [
+        [
+            candidate,
+            _verdict(checked),
+            *(_difference(checked, name) for name in names),
+            _farthest(checked),
+            *([_same_tokens(checked.get("tokens"))] if by_token else []),
+            failed.text() if (failed := checked.get("failed")) else None,
+        ]
+        for candidate, checked in found.measured()
     ]
-    rows = [_checked(candidate, checked, names, bool(by_token)) for candidate, checked in found.measured()]
-    table = Table(caption="Parity", head=[*head, "failed"], rows=rows, prose=["failed"])
-    note = "Every precision and runtime against torch: int8 against the fake-quantised model, all others against float."
+    table = Table(caption="Parity", head=["candidate", "verdict", *head, "failed"], rows=rows, prose=["failed"])
+    note = "Every precision and runtime compared with torch: int8 with the fake-quantised model, all others with float."
     return Section(anchor="parity", title="Parity check", parts=[note, table, *not_run("Parity", found.absent())])
 
 
-def _words(judged: Document, variant: str) -> Fact:
-    name = "Word error rate, %"
-    if why := judged[variant].not_run:
-        return Fact(name, "–", "", why)
-    return Fact(name, *_split(judged[variant].estimate("wer")), f"recordings {judged[RECORDINGS].estimate('wer')}")
-
-
-def _naturalness(natural: Document, variant: str) -> Fact:
-    """DNSMOS with the recordings'."""
-    name, rated, recorded = ("Naturalness (DNSMOS)", _rating(natural.get(variant)), _rating(natural.get(RECORDINGS)))
-    if rated is None or rated.not_run:
-        return Fact(name, "–", "", (rated and rated.not_run) or "not rated")
-    beside = f"recordings {_rated(recorded)}" if recorded and not recorded.not_run else "recordings not rated"
-    return Fact(name, *_split(_rated(rated)), beside)
-
-
-def _split(estimate: str) -> tuple[str, str]:
-    value, _, interval = estimate.partition(" ")
-    return value, interval
-
-
-def _rating(found: Document | None) -> Document | None:
-    return found.get("dnsmos") if found and not found.not_run else None
-
-
-def _rated(rated: Document) -> str:
-    return rated.estimate("ovrl", ".2f") if rated.get("ovrl_ci95") else f"{rated['ovrl'].number():.2f}"
+def _beside_recordings(title: str, judged: Document, variant: str, *keys: str, form: str = ".1f") -> Fact:
+    ours, theirs = (judged.estimate(kind, *keys, form=form) for kind in (variant, RECORDINGS))
+    if ours is None or not ours[0].isdigit():  # a reason
+        return Fact(title, "–", "", ours or "not rated")
+    value, _, interval = ours.partition(" ")
+    return Fact(title, value, interval, f"recordings {theirs or 'not rated'}")
 
 
 def _tally(choice: Document) -> list[tuple[Badge, str]]:
@@ -119,44 +113,28 @@ def _not_run(row: Document) -> bool:
     return row["reason"].text().startswith("not run")
 
 
-def _candidate(row: Document, ships: str) -> list[Cell]:
-    name = row["candidate"].text()
-    verdict = Badge("ships", "good") if name == ships else _verdict(row)
-    timed = [row.figure(key, form) for key, form in (TIMES | {"wer": ".1f"}).items()]
-    paired = row.get("wer_above_fp32_ci95")
-    above = row.estimate("wer_above_fp32", "+.1f") if paired else row.figure("wer_above_fp32", "+.1f")
-    return [name, verdict, *timed, above, row.megabytes("bytes"), row["reason"].text()]
-
-
-def _checked(candidate: str, checked: Document, names: list[str], by_token: bool) -> list[Cell]:
-    compared, failed = checked.get("graphs"), checked.get("failed")
-    found = [compared.get(name) if compared else None for name in names]
-    far = [d.number() for graph in found if graph and not graph.not_run and (d := graph.get("log_mel_db"))]
-    tokens = [_same_tokens(checked.get("tokens"))] if by_token else []
-    distance = f"{max(far):.3f}" if far else None
-    return [
-        candidate,
-        _verdict(checked),
-        *map(_difference, found),
-        distance,
-        *tokens,
-        failed.text() if failed else None,
-    ]
-
-
 def _verdict(row: Document) -> Badge:
     return Badge("passed", "good") if row["passed"].flag() else Badge("failed", "bad")
 
 
-def _difference(found: Document | None) -> str | None:
+def _difference(checked: Document, graph: str) -> Cell:
     """`6.8e-06 (1e-03)`."""
-    if found is None:
-        return None
-    return found.not_run or f"{found['max_abs_diff'].number():.1e} ({found['tolerance'].number():.0e})"
+    difference, tolerance = (
+        checked.figure("graphs", graph, key, form=form) for key, form in (("max_abs_diff", ".1e"), ("tolerance", ".0e"))
+    )
+    return difference if difference == tolerance else f"{difference} ({tolerance})"  # equal: a reason, or both absent
 
 
-def _same_tokens(found: Document | None) -> str | None:
+def _farthest(checked: Document) -> Cell:
+    """The largest log-mel distance of the graphs."""
+    graphs = checked.get("graphs")
+    measured = [graph.get("log_mel_db") for _, graph in graphs.measured()] if graphs else []
+    far = [distance.number() for distance in measured if distance]
+    return f"{max(far):.3f}" if far else None
+
+
+def _same_tokens(found: Document | None) -> Cell:
     """`99.76 % of 408`."""
-    if found is None:
-        return None
-    return found.not_run or f"{100 * found['share'].number():.2f} % of {found['decisions'].number():.0f}"
+    if found is None or found.not_run:
+        return found and found.not_run
+    return f"{100 * found['share'].number():.2f} % of {found['decisions'].number():.0f}"

@@ -1,26 +1,28 @@
-"""JSON reports of the stages, with file and key in every error."""
+"""JSON reports of the stages. Every error names the file and the key."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from sonorant.errors import SonorantError
+from sonorant.evaluation.recordings import RECORDINGS, VOCODER
 from sonorant.files import read_json, read_jsonl
+from sonorant.pages.charts import ChartRow
 
-RECORDINGS, COPIES = "recordings", "vocoder"
-LABELS = {RECORDINGS: "recording", COPIES: "copy of the recording"}
+LABELS = {RECORDINGS: "recording", VOCODER: "copy of the recording"}
 """Display names of kinds that are not variants."""
-Kind = TypeVar("Kind")
 AGAIN = "run the stage that writes the file again"
 
 
 @dataclass(frozen=True)
 class Document:
-    """A JSON value with its file and dotted key. Readers raise SonorantError naming both if the value is missing or
-    of another type."""
+    """A JSON value with its file and dotted key. Reading a missing value or one of another type raises SonorantError.
+
+    A figure that was not measured is a string: the reason.
+    """
 
     value: Any
     file: Path
@@ -28,10 +30,7 @@ class Document:
 
     @classmethod
     def read(cls, file: Path) -> Document:
-        """Read a JSON file that holds an object."""
-        document = cls(read_json(file), file)
-        document.items()
-        return document
+        return cls(read_json(file), file)
 
     @classmethod
     def read_lines(cls, file: Path) -> list[Document]:
@@ -41,19 +40,18 @@ class Document:
     def __getitem__(self, key: str) -> Document:
         found = self.get(key)
         if found is None:
-            raise SonorantError(f"{self.file}: key '{self._below(key)}' is missing; {AGAIN}")
+            raise SonorantError(f"{self.file}: key '{self._below(key, None).key}' is missing; {AGAIN}")
         return found
 
     def get(self, key: str) -> Document | None:
         """The value below `key`; None if absent or null."""
-        self.items()
-        value = self.value.get(key)
-        return None if value is None else Document(value, self.file, self._below(key))
+        value = self._of_kind(dict, "an object").get(key)
+        return None if value is None else self._below(key, value)
 
     def items(self) -> list[tuple[str, Document]]:
         """Keys and values in file order, without nulls."""
         found = self._of_kind(dict, "an object").items()
-        return [(key, Document(value, self.file, self._below(key))) for key, value in found if value is not None]
+        return [(key, self._below(key, value)) for key, value in found if value is not None]
 
     def measured(self) -> list[tuple[str, Document]]:
         """Items with figures."""
@@ -64,59 +62,62 @@ class Document:
         return [(key, found.not_run) for key, found in self.items() if found.not_run]
 
     def rows(self) -> list[Document]:
-        rows = self._of_kind(list, "a list")
-        return [Document(value, self.file, self._below(str(index))) for index, value in enumerate(rows)]
+        return [self._below(str(index), value) for index, value in enumerate(self._of_kind(list, "a list"))]
 
     def number(self) -> float:
-        if isinstance(self.value, bool) or not isinstance(self.value, int | float):
-            raise self._wrong("a number")
-        return float(self.value)
-
-    def interval(self) -> tuple[float, float]:
-        """A list of two numbers."""
-        ends = [row.number() for row in self.rows()]
-        if len(ends) != 2:
-            raise self._wrong("two numbers")
-        return ends[0], ends[1]
+        return float(self._of_kind((int, float), "a number"))
 
     def text(self) -> str:
-        return self._of_kind(str, "a text")
+        return str(self._of_kind(str, "a text"))
 
     def flag(self) -> bool:
-        return self._of_kind(bool, "true or false")
+        return bool(self._of_kind(bool, "true or false"))
 
-    def figure(self, key: str, form: str) -> str | None:
-        """The formatted number below `key`, the reason in its place, or None if absent."""
-        found = self.get(key)
-        return None if found is None else (found.not_run or f"{found.number():{form}}")
+    def figure(self, *path: str, form: str = ".0f") -> str | None:
+        """The formatted number at a path of keys, the reason in its place, or None if it is absent."""
+        found = self._at(path)
+        return found and (found.not_run or f"{found.number():{form}}")
 
-    def estimate(self, key: str, form: str = ".1f", scale: float = 1.0) -> str:
-        """`12.3 [9.9, 15.2]` from `<key>` and `<key>_ci95`, times `scale`."""
-        low, high = self[f"{key}_ci95"].interval()
-        return f"{scale * self[key].number():{form}} [{scale * low:{form}}, {scale * high:{form}}]"
+    def estimate(self, *path: str, form: str = ".1f", scale: float = 1.0) -> str | None:
+        """As `figure`, times `scale` and with the interval `<last key>_ci95` where there is one: `12.3 [9.9, 15.2]`."""
+        found, bounds = self._at(path), self._at((*path[:-1], f"{path[-1]}_ci95"))
+        if found is None or found.not_run:
+            return found and found.not_run
+        ends = ", ".join(f"{scale * end.number():{form}}" for end in bounds.rows()) if bounds else ""
+        return f"{scale * found.number():{form}}" + (f" [{ends}]" if ends else "")
 
-    def megabytes(self, key: str) -> str | None:
-        """The bytes below `key` in MB (10^6), or None."""
-        found = self.get(key)
-        return None if found is None else f"{found.number() / 1e6:.2f} MB"
+    def chart_row(self, name: str, key: str, form: str = ".1f", scale: float = 1.0, strong: bool = False) -> ChartRow:
+        """A bar for the number below `key` with its interval."""
+        low, high = (scale * end.number() for end in self[f"{key}_ci95"].rows())
+        said = str(self.estimate(key, form=form, scale=scale))
+        return ChartRow(name=name, value=scale * self[key].number(), low=low, high=high, said=said, strong=strong)
+
+    def megabytes(self, *path: str) -> str | None:
+        """The bytes at a path of keys in MB (10^6), or None."""
+        found = self._at(path)
+        return found and f"{found.number() / 1e6:.2f} MB"
 
     @property
     def not_run(self) -> str | None:
-        """ "not run: <why>" in place of figures, or None."""
+        """The reason in place of figures ("not run: <why>"), or None."""
         return self.value if isinstance(self.value, str) else None
 
-    def _below(self, key: str) -> str:
-        return f"{self.key}.{key}" if self.key else key
+    def _at(self, path: Iterable[str]) -> Document | None:
+        found: Document | None = self
+        for key in path:
+            if found is None or found.not_run:
+                return found
+            found = found.get(key)
+        return found
 
-    def _of_kind(self, kind: type[Kind], wanted: str) -> Kind:
-        if not isinstance(self.value, kind):
-            raise self._wrong(wanted)
-        return self.value
+    def _below(self, key: str, value: Any) -> Document:
+        return Document(value, self.file, f"{self.key}.{key}" if self.key else key)
 
-    def _wrong(self, wanted: str) -> SonorantError:
+    def _of_kind(self, kind: type | tuple[type, ...], wanted: str) -> Any:
+        if isinstance(self.value, kind):
+            return self.value
         where = f"key '{self.key}'" if self.key else "its content"
-        found = repr(self.value) if len(repr(self.value)) <= 40 else f"{repr(self.value)[:40]}..."
-        return SonorantError(f"{self.file}: {where} must be {wanted}, not {found}; {AGAIN}")
+        raise SonorantError(f"{self.file}: {where} must be {wanted}, not {repr(self.value)[:40]}; {AGAIN}")
 
 
 def label(kind: str) -> str:

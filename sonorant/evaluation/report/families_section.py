@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from sonorant.audio.arrays import Ints
-from sonorant.evaluation.report.document import RECORDINGS, Document
+from sonorant.evaluation.recordings import RECORDINGS
+from sonorant.evaluation.report.document import Document
 from sonorant.evaluation.report.players import Presentation
 from sonorant.evaluation.report.sentences_section import FILE, Sentence, read_sentences
 from sonorant.pages.blocks import Cell, Part, Section, Table
@@ -44,24 +45,15 @@ def families(folder: Path, own: str, presentation: Presentation) -> Section:
     rows = [row for name, found in judged.items() for row in _rows(name, found, baseline if name != own else None)]
     rows += [[name, why] for name, why in missing.items()]
     above = f"above {own} {baseline.first}, points"
-    head = [
-        "family",
-        "variant",
-        "WER, %",
-        above,
-        "length ratio",
-        "DNSMOS",
-        "real-time factor",
-        "first audio, ms",
-        "size",
-    ]
+    head = ["family", "variant", "WER, %", above, "length ratio", "DNSMOS", "real-time factor"]
+    head += ["first audio, ms", "size", "ran away, %"]
     words = (
-        "Real-time factor: a medium sentence on one thread; first audio: median, streamed on one thread. "
-        "In brackets: 95 % intervals, paired where two are compared."
+        "Real-time factor: a medium sentence on one thread. First audio: median, streamed on one thread. "
+        "In brackets: 95 % intervals; differences are paired."
     )
-    parts: list[Part] = [words, Table(caption="Families", head=[*head, "ran away, %"], rows=rows)]
+    parts: list[Part] = [words, Table(caption="Families", head=head, rows=rows)]
     if len(judged) > 1:
-        parts.append("The first sentences, each family by its first variant.")
+        parts.append("The first sentences, spoken by the first variant of each family.")
         parts += [replace(presentation, shipped=own).article(sentence) for sentence in _sentences(judged)]
     return Section(anchor="families", title="Families", parts=parts)
 
@@ -76,12 +68,10 @@ def _judged(folder: Path, own: str) -> tuple[dict[str, JudgedFamily], dict[str, 
             continue
         if not file.exists():
             missing[name] = f"not run: make demo FAMILY={name}"
-            continue
-        found = Document.read(file)
-        if found["sentences"]["sha256"].text() == wanted["sentences"]["sha256"].text():
+        elif (found := Document.read(file))["sentences"]["sha256"].value == wanted["sentences"]["sha256"].value:
             judged[name] = JudgedFamily(folder / name, found)
         else:
-            missing[name] = f"not run: not judged on these sentences by this recogniser: make demo FAMILY={name}"
+            missing[name] = f"not run: evaluated on other sentences or by another recogniser: make demo FAMILY={name}"
     return judged, missing
 
 
@@ -90,29 +80,17 @@ def _rows(name: str, judged: JudgedFamily, baseline: JudgedFamily | None) -> lis
         [
             name,
             variant,
-            found["intelligibility"].not_run or found["intelligibility"].estimate("wer"),
+            found.estimate("intelligibility", "wer"),
             _above(judged, variant, baseline) if baseline else None,
-            found["naturalness"].figure("duration_ratio", ".3f"),
-            _below(found, ("naturalness", "dnsmos"), ("ovrl",), ".2f"),
-            _below(found, ("speed",), ("medium", "threads_1", "rtf"), ".4f"),
-            _below(found, ("first_audio",), ("p50_ms",), ".0f"),
-            size.megabytes("bytes") if (size := found.get("size")) else None,
-            decoded.estimate("runaway_rate", scale=100) if (decoded := found.get("decoding")) else "cannot",
+            found.figure("naturalness", "duration_ratio", form=".3f"),
+            found.figure("naturalness", "dnsmos", "ovrl", form=".2f"),
+            found.figure("speed", "medium", "threads_1", "rtf", form=".4f"),
+            found.figure("first_audio", "p50_ms"),
+            found.megabytes("size", "bytes"),
+            found.estimate("decoding", "runaway_rate", scale=100) or "cannot",
         ]
         for variant, found in judged.figures["variants"].items()
     ]
-
-
-def _below(found: Document, optional: tuple[str, ...], keys: tuple[str, ...], form: str) -> str | None:
-    """The formatted number at `optional` + `keys`, the reason in its place, or None if `optional` is absent."""
-    for key in optional:
-        inner = found.get(key)
-        if inner is None or inner.not_run:
-            return inner.not_run if inner else None
-        found = inner
-    for key in keys:
-        found = found[key]
-    return f"{found.number():{form}}"
 
 
 def _above(judged: JudgedFamily, variant: str, baseline: JudgedFamily) -> str:

@@ -7,32 +7,33 @@ import numpy as np
 from sonorant.audio.arrays import Floats
 from sonorant.evaluation.analysis import track_pitch
 from sonorant.evaluation.prosody_figures import semitones
-from sonorant.evaluation.report.document import COPIES, RECORDINGS, Document, label, ordered
+from sonorant.evaluation.recordings import RECORDINGS, VOCODER
+from sonorant.evaluation.report.document import Document, label, ordered
 from sonorant.pages.blocks import Cell, Fold, Part, Section, Table
 from sonorant.pages.charts import Chart, ChartLine, lines
 
 FIGURES = {
-    "dnsmos_below_recordings": ("DNSMOS below the recordings'", ".2f", "0; above: worse sound, to a network"),
-    "speaker_below_recordings": ("speaker similarity below the recordings'", ".3f", "0; more: less like the speaker"),
-    "pitch_range_ratio": ("range of pitch, times the recordings'", ".2f", "1; below: it drones, above: it sings"),
-    "pitch_correlation": ("melody, correlation", ".2f", "1; two takes of a person reach about 0.6"),
-    "pitch_error_cents": ("melody, error in cents", ".0f", "0; 100 are a semitone"),
-    "pitch_offset_cents": ("pitch, offset in cents", "+.0f", "0; above: a higher voice"),
-    "energy_correlation": ("loudness, correlation", ".2f", "1; low: it stresses otherwise"),
-    "energy_error_db": ("loudness, error in dB", ".1f", "0; high: it swallows sounds, or weighs all alike"),
-    "tempo_ratio": ("tempo, times theirs", ".2f", "1; above: it hurries"),
-    "tempo_unevenness": ("unevenness of tempo, octaves", ".2f", "low; high: it hurries here and drags there"),
-    "pauses_per_minute": ("pauses a minute beyond theirs", "+.1f", "0; below: it runs on"),
-    "pause_seconds_per_minute": ("seconds of pauses a minute beyond theirs", "+.1f", "0"),
-    "voicing_error": ("voiced where they are not, or not where they are", ".3f", "0; high: hoarse, or it hums"),
-    "pulses_db": ("pitch pulses, 3 to 7 kHz, dB over theirs", "+.1f", "0; above: a buzz, below: metallic or hissing"),
-    "harmonicity_db": ("harmonics over noise, dB over theirs", "+.1f", "0; above: a buzz, below: rough or hoarse"),
-    "noise_floor_db": ("noise in pauses, dB over theirs", "+.1f", "0 or less; above: it hisses or hums in pauses"),
-    "treble_db": ("power above 4 kHz, dB over theirs", "+.1f", "0; below: muffled, above: sharp"),
+    "dnsmos_below_recordings": ("DNSMOS below the recordings'", ".2f", "0; above: worse sound, by a network's rating"),
+    "speaker_below_recordings": ("speaker similarity below the recordings'", ".3f", "0; above: less like the speaker"),
+    "pitch_range_ratio": ("pitch range relative to the recordings'", ".2f", "1; below: monotone, above: exaggerated"),
+    "pitch_correlation": ("pitch contour, correlation", ".2f", "1; two takes by one person reach about 0.6"),
+    "pitch_error_cents": ("pitch contour, error in cents", ".0f", "0; 100 is a semitone"),
+    "pitch_offset_cents": ("pitch offset in cents", "+.0f", "0; above: a higher voice"),
+    "energy_correlation": ("loudness, correlation", ".2f", "1; low: different stress"),
+    "energy_error_db": ("loudness, error in dB", ".1f", "0; high: swallowed sounds, or all equally loud"),
+    "tempo_ratio": ("tempo relative to the recordings'", ".2f", "1; above: too fast"),
+    "tempo_unevenness": ("unevenness of tempo, octaves", ".2f", "low; high: too fast in places, too slow in others"),
+    "pauses_per_minute": ("additional pauses a minute", "+.1f", "0; below: pauses are missing"),
+    "pause_seconds_per_minute": ("additional seconds of pauses a minute", "+.1f", "0"),
+    "voicing_error": ("frames voiced on one side only", ".3f", "0; high: hoarse or humming"),
+    "pulses_db": ("pitch pulses, 3 to 7 kHz, dB above", "+.1f", "0; above: buzzy, below: metallic or hissing"),
+    "harmonicity_db": ("harmonics to noise, dB above", "+.1f", "0; above: buzzy, below: rough or hoarse"),
+    "noise_floor_db": ("noise in pauses, dB above", "+.1f", "0 or less; above: hiss or hum in pauses"),
+    "treble_db": ("power above 4 kHz, dB above", "+.1f", "0; below: muffled, above: sharp"),
 }  # fmt: skip
 """Key, title, format, explanation."""
 MEANING = "like the recordings"
-SHORT = {RECORDINGS: "recording", COPIES: "copy"}
+SHORT = {RECORDINGS: "recording", VOCODER: "copy"}
 """Short labels for charts."""
 CURVES = 3
 """Maximum curves per chart."""
@@ -44,34 +45,28 @@ def beside_recordings(metrics: Document, shipped: str) -> list[Section]:
     kinds = [kind for kind in ordered(measured) if any(measured[kind].get(f"{key}_ci95") for key in FIGURES)]
     if not kinds:
         return []
-    first = [kind for kind in kinds if kind in (COPIES, shipped)]
+    first = [kind for kind in kinds if kind in (VOCODER, shipped)]
     note = (
-        "Each sentence beside its recording; in brackets 95 % intervals, paired. What the copy lacks was lost by the "
-        "model that makes the waveform, what the voice lacks beyond it by the one that predicts. One figure never "
-        "decides alone; docs/quality.md says what to do about each."
+        "Each sentence compared with its recording; in brackets: paired 95 % intervals. Faults of the copy come from "
+        "the waveform model; the voice's additional faults come from the model that predicts its input. Judge by all "
+        "figures together; docs/quality.md explains what to do about each."
     )
     parts: list[Part] = [note, _table(measured, first, meaning=True)]
     if others := [kind for kind in kinds if kind not in first]:
         table = _table(measured, others, meaning=False)
-        parts.append(Fold(summary=f"the same of {', '.join(others)}", parts=[table]))
-    return [Section(anchor="beside", title="Beside the recordings", parts=parts)]
+        parts.append(Fold(summary=f"the same for {', '.join(others)}", parts=[table]))
+    return [Section(anchor="beside", title="Compared with the recordings", parts=parts)]
 
 
 def _table(measured: Mapping[str, Document], kinds: list[str], meaning: bool) -> Table:
     rows: list[list[Cell]] = [
-        [title, *(_figure(measured[kind], key, form) for kind in kinds), *([says] if meaning else [])]
-        for key, (title, form, says) in FIGURES.items()
+        [title, *(measured[kind].estimate(key, form=form) for kind in kinds), *([means] if meaning else [])]
+        for key, (title, form, means) in FIGURES.items()
         if any(measured[kind].get(key) for kind in kinds)
     ]
     prose = [MEANING] if meaning else []
-    return Table(
-        caption="Every sentence beside its recording", head=["", *map(label, kinds), *prose], rows=rows, prose=prose
-    )
-
-
-def _figure(found: Document, key: str, form: str) -> Cell:
-    value = found.get(key)
-    return None if value is None else (value.not_run or found.estimate(key, form))
+    head = ["", *map(label, kinds), *prose]
+    return Table(caption="Each sentence compared with its recording", head=head, rows=rows, prose=prose)
 
 
 def pitch_curves(sounds: Mapping[str, Floats], rate: int) -> Chart | None:

@@ -29,14 +29,14 @@ def training(models: Mapping[str, Document]) -> Section:
             continue
         revision = taken.get("revision")  # local models have no revision
         version = f" ({revision.text().removeprefix('sha256 ')[:12]})" if revision else ""
-        notes.append(f"The {name} is {taken['name'].text()}{version}, which others trained: it was taken as it is.")
+        notes.append(f"The {name} is the pretrained {taken['name'].text()}{version}, used unchanged.")
     return Section(anchor="training", title="Training", parts=[Charts(charts=charts), *notes])
 
 
 def corpus(summary: Document, audit: Document) -> Section:
     """Corpus size, rejected utterances and transcript audit."""
-    rows = [
-        [f"{name}: {value}", f"{share['utterances'].number():.0f}", f"{share['hours'].number():.3f}"]
+    shares: list[list[Cell]] = [
+        [f"{name}: {value}", share.figure("utterances"), share.figure("hours", form=".3f")]
         for key, name in SHARES.items()
         for value, share in summary[key].items()
     ]
@@ -48,20 +48,24 @@ def corpus(summary: Document, audit: Document) -> Section:
         f"{longest:.1f} s long, median {median:.1f} s. Rejected: {rejected['utterances'].number():.0f}"
         f"{f' ({reasons})' if reasons else ''}."
     )
-    unplaced = summary.get("unplaced")
-    if unplaced:
+    if unplaced := summary.get("unplaced"):
         seconds, words = unplaced["seconds"].number(), unplaced["words"].number()
-        note += f" Of the long recordings {seconds:.0f} s of speech and {words:.0f} words of the texts had no place."
-    table = Table(caption="Utterances", head=["", "utterances", "hours"], rows=rows)
-    sources = [[name, said.text()] for name, said in audit["sources"].items()]
-    faults = [[f"likely fault: {fault}", f"{count.number():.0f}"] for fault, count in audit["faults"].items()]
-    doubtful, dropped = (f"{audit[key].number():.0f}" for key in ("doubtful", "dropped"))
-    rows = [["doubtful utterances", doubtful], *faults, ["dropped for it", dropped]]
+        note += f" Long recordings: {seconds:.0f} s of speech and {words:.0f} words of text could not be matched."
+    sources: list[list[Cell]] = [[name, said.text()] for name, said in audit["sources"].items()]
+    found: list[list[Cell]] = [["doubtful utterances", audit.figure("doubtful")]]
+    found += [[f"likely fault: {fault}", f"{count.number():.0f}"] for fault, count in audit["faults"].items()]
+    found += [["dropped as doubtful", audit.figure("dropped")]]
     ran = any(said == "ran" for _, said in sources)
-    audited = Table(
-        caption="Audit: does the sound say the text?", head=["", "utterances"], rows=sources + (rows if ran else [])
-    )
-    return Section(anchor="corpus", title="Corpus", parts=[note, table, audited])
+    parts: list[Part] = [
+        note,
+        Table(caption="Utterances", head=["", "utterances", "hours"], rows=shares),
+        Table(
+            caption="Audit: does the sound match the text?",
+            head=["", "utterances"],
+            rows=sources + (found if ran else []),
+        ),
+    ]
+    return Section(anchor="corpus", title="Corpus", parts=parts)
 
 
 def lineage(models: Mapping[str, Document], hashes: Mapping[str, str], metrics: Document) -> Section:
@@ -69,16 +73,17 @@ def lineage(models: Mapping[str, Document], hashes: Mapping[str, str], metrics: 
     environment = metrics["environment"]
     machine = [[name, str(value.value)] for name, value in environment.items() if name != "packages"]
     packages = [[name, version.text()] for name, version in environment["packages"].items()]
-    kept = [[path, value] for path, value in hashes.items()]
     head = ["model", "git commit", "data (SHA-256)", "steps", "validation loss"]
     parts: list[Part] = [
         Table(caption="Trainings", head=head, rows=[_trained(*model) for model in models.items()]),
         Table(caption="Measured on", head=["", ""], rows=machine, prose=[""]),
         Fold(summary="versions", parts=[Table(caption="Versions", head=["package", "version"], rows=packages)]),
-        Fold(summary="hashes", parts=[Table(caption="Files, by DVC's hash", head=["path", "hash"], rows=kept)])
-        if kept
-        else "The files' hashes were not recorded: dvc repro did not make this report.",
     ]
+    if hashes:
+        kept = Table(caption="Files, by DVC's hash", head=["path", "hash"], rows=[list(row) for row in hashes.items()])
+        parts.append(Fold(summary="hashes", parts=[kept]))
+    else:
+        parts.append("No file hashes: this report was not made by dvc repro.")
     return Section(anchor="lineage", title="Lineage", parts=parts)
 
 
@@ -86,8 +91,8 @@ def _trained(name: str, description: Document) -> list[Cell]:
     trained = description["provenance"]
     commit = trained.get("git_commit")
     known = commit.text()[:12] if commit else "not recorded"
-    steps = f"{trained['steps'].number():.0f}"
-    return [name, known, trained["data"].text()[:12], steps, trained.figure("validation_loss", ".4f")]
+    loss = trained.figure("validation_loss", form=".4f")
+    return [name, known, trained["data"].text()[:12], trained.figure("steps"), loss]
 
 
 def _loss(title: str, file: Path) -> list[Chart]:
@@ -119,14 +124,9 @@ def _rows(file: Path) -> list[dict[str, str]]:
 
 
 def _points(file: Path, rows: list[dict[str, str]], column: str) -> tuple[tuple[float, float], ...]:
-    points = []
-    for number, row in enumerate(rows, 2):
-        if not row[column]:
-            continue  # not measured at this step
-        try:
-            point = float(row["step"]), float(row[column])
-        except ValueError:
-            raise SonorantError(f"{file}:{number}: '{column}' is not a number: {row[column]!r}; {AGAIN}") from None
-        if math.isfinite(point[1]):
-            points.append(point)
-    return tuple(points)
+    """Finite values by step; empty cells were not measured."""
+    try:
+        points = [(float(row["step"]), float(row[column])) for row in rows if row[column]]
+    except ValueError as error:
+        raise SonorantError(f"{file}: column '{column}': {error}; {AGAIN}") from None
+    return tuple(point for point in points if math.isfinite(point[1]))

@@ -36,10 +36,8 @@ class Player:
     """PNG as data URL."""
     shown: str
     """Alternative text."""
-    times: Sequence[Timed] = ()
-    """Word times, where available."""
-    untimed: str = ""
-    """Why there are no word times."""
+    times: Sequence[Timed] | str = ()
+    """Word times, or why there are none."""
     width: float
     """Percent of the card; keeps one time scale per sentence."""
 
@@ -71,38 +69,32 @@ class Presentation:
         """Article with players of the kinds `first`; all others folded. None folds nothing."""
         sounds = {kind: read_audio(file, self.audio.sample_rate)[0] for kind, file in sentence.samples.items()}
         longest = max(len(sound) for sound in sounds.values())
-        players = {kind: self._player(sentence, kind, sound, longest) for kind, sound in sounds.items()}
         shown = {kind: sound for kind, sound in sounds.items() if first is None or kind in first}
         melodies = pitch_curves(shown, self.audio.sample_rate)
         return Article(
             id=sentence.id,
             reference=sentence.reference,
-            players=[player for kind, player in players.items() if first is None or kind in first],
-            folded=[player for kind, player in players.items() if not (first is None or kind in first)],
+            players=[self._player(sentence, kind, sound, longest) for kind, sound in shown.items()],
+            folded=[
+                self._player(sentence, kind, sound, longest) for kind, sound in sounds.items() if kind not in shown
+            ],
             melodies=[melodies] if melodies else [],
         )
 
     def _player(self, sentence: Sentence, kind: str, sound: Floats, longest: int) -> Player:
-        seconds, wrong = len(sound) / self.audio.sample_rate, sentence.errors[kind]
-        times = sentence.times.get(kind, [])
+        seconds, wrong, heard = len(sound) / self.audio.sample_rate, sentence.errors[kind], sentence.heard[kind]
+        counted = f"{wrong} of {sentence.words} wrong" if wrong else "no error"
         return Player(
             name=label(kind),
             ships=kind == self.shipped,
-            errors=sentence.heard[kind] if wrong is None else _errors(wrong, sentence.words),
-            heard=[]
-            if wrong is None
-            else marked(self.normalized(sentence.reference), self.normalized(sentence.heard[kind])),
+            errors=heard if wrong is None else counted,
+            heard=[] if wrong is None else marked(self.normalized(sentence.reference), self.normalized(heard)),
             sound=_address("audio/flac", _flac(sound, self.audio.sample_rate)),
             picture=_address("image/png", spectrogram(sound, self.audio)),
             shown=f"Mel spectrogram, {label(kind)}, {seconds:.1f} s, up to {self.audio.f_max / 1000:g} kHz",
-            times=[] if isinstance(times, str) else times,
-            untimed=times if isinstance(times, str) else "",
+            times=sentence.times.get(kind, []),
             width=round(100 * len(sound) / longest, 1),
         )
-
-
-def _errors(wrong: int, words: int) -> str:
-    return f"{wrong} of {words} wrong" if wrong else "no error"
 
 
 def _address(kind: str, data: bytes) -> str:

@@ -19,14 +19,14 @@ def quantization(models: Sequence[tuple[str, Document]]) -> Section:
 
 def _model(name: str, found: Document) -> Group:
     measure, shipped = found["measure"].text(), found["shipped"].text()
+    head = ["quantised", "", "loss", MEASURES.get(measure, measure), "loss above float, %"]
     methods = [_method(method, found["figures"][method], method == shipped, measure) for method in METHODS]
-    head = ["quantised", "", "loss", MEASURES.get(measure, measure.replace("_", " ")), "loss above float, %"]
-    parts: list[Part] = [found["sentence"].text()]
-    parts.append(Table(caption=f"On the validation split, {name}", head=head, rows=methods))
+    table = Table(caption=f"On the validation split, {name}", head=head, rows=methods)
+    parts: list[Part] = [found["sentence"].text(), table]
     layers = sorted(found["sensitivity"].rows(), key=lambda row: (-row["loss_percent"].number(), row["layer"].text()))
     if layers:  # empty for pretrained models
         kept = sum(row["stays_float"].flag() for row in layers)
-        limit = f"those whose loss rises by more than {found['max_layer_loss'].number():g} %"
+        limit = f"those that raise the loss by more than {found['max_layer_loss'].number():g} %"
         parts.append(f"Each layer alone in int8: {kept} of {len(layers)} stay in float, {limit}.")
         parts.append(_sensitivity(f"Most sensitive layers, {name}", layers[:OPEN], measure))
     if len(layers) > OPEN:
@@ -39,22 +39,21 @@ def _method(method: str, figures: Document, ships: bool, measure: str) -> list[C
     name: list[Cell] = [METHODS[method], Badge("ships", "good") if ships else ""]
     if figures.not_run:
         return [*name, figures.not_run]
-    above = figures.get("above_float")
-    cost = above.estimate("loss_percent", "+.2f") if above else None
-    return [*name, figures.estimate("loss", ".4f"), figures.estimate(measure, ".3f"), cost]
+    cost = figures.estimate("above_float", "loss_percent", form="+.2f")
+    return [*name, figures.estimate("loss", form=".4f"), figures.estimate(measure, form=".3f"), cost]
 
 
 def _sensitivity(caption: str, layers: Sequence[Document], measure: str) -> Table:
-    rows = [
+    rows: list[list[Cell]] = [
         [
             row["layer"].text(),
             row["kind"].text(),
-            f"{row['weights'].number():,.0f}",
-            f"{row['loss_percent'].number():+.3f}",
-            f"{row[measure].number():+.3f}",
+            row.figure("weights", form=",.0f"),
+            row.figure("loss_percent", form="+.3f"),
+            row.figure(measure, form="+.3f"),
             "float" if row["stays_float"].flag() else "int8",
         ]
         for row in layers
     ]
-    head = ["layer", "kind", "weights", "loss, %", MEASURES.get(measure, measure.replace("_", " ")), "kept in"]
+    head = ["layer", "kind", "weights", "loss, %", MEASURES.get(measure, measure), "kept in"]
     return Table(caption=caption, head=head, rows=rows, prose=["kind"])

@@ -7,8 +7,9 @@ from pathlib import Path
 from sonorant.audio.mel import MelConfig
 from sonorant.errors import SonorantError
 from sonorant.evaluation.error_rates import Normalizer
+from sonorant.evaluation.recordings import RECORDINGS, VOCODER
 from sonorant.evaluation.report.candidates_section import candidates, headline, parity, shipped
-from sonorant.evaluation.report.document import COPIES, RECORDINGS, Document
+from sonorant.evaluation.report.document import Document
 from sonorant.evaluation.report.families_section import families
 from sonorant.evaluation.report.judgement_section import decoding, distances, intelligibility
 from sonorant.evaluation.report.naturalness_section import beside_recordings
@@ -76,7 +77,7 @@ def write_report(out: Path, inputs: ReportInputs, config: ReportConfig) -> None:
         _listen(inputs.evaluation, config, presentation),
         intelligibility(metrics, ships),
         *by_speaker(metrics, ships),
-        *short_texts(metrics, inputs.evaluation, presentation),
+        short_texts(metrics, inputs.evaluation, presentation),
         candidates(choice),
         families(inputs.families, metrics["family"].text(), presentation),
         *beside_recordings(metrics, ships),
@@ -97,7 +98,7 @@ def write_report(out: Path, inputs: ReportInputs, config: ReportConfig) -> None:
 def _listen(evaluation: Path, config: ReportConfig, presentation: Presentation) -> Section:
     """Players of the worst sentences; only recording, copy and shipped variant unfolded."""
     sentences = worst_first(read_sentences(evaluation), presentation.shipped)[: config.sentences]
-    articles = [presentation.article(sentence, (RECORDINGS, COPIES, presentation.shipped)) for sentence in sentences]
+    articles = [presentation.article(sentence, (RECORDINGS, VOCODER, presentation.shipped)) for sentence in sentences]
     note = (
         "The worst sentences first. Below each player: the recognised words with errors marked and, for the voice, the "
         "start of each word in seconds. All spectrograms share one colour scale."
@@ -112,7 +113,9 @@ def _mel_config(audio: Document) -> MelConfig:
     try:
         return MelConfig(**{key: value.value for key, value in audio.items()})
     except (TypeError, ValueError) as error:
-        raise SonorantError(f"{audio.file}: key '{audio.key}' is no mel configuration ({error}); train again") from None
+        raise SonorantError(
+            f"{audio.file}: key '{audio.key}' is not a mel configuration ({error}); train again"
+        ) from None
 
 
 def _name(model: Document) -> str:

@@ -10,7 +10,8 @@ from typing import NamedTuple
 import jiwer
 
 from sonorant.errors import SonorantError
-from sonorant.evaluation.report.document import RECORDINGS, Document, ordered
+from sonorant.evaluation.recordings import RECORDINGS
+from sonorant.evaluation.report.document import Document, ordered
 from sonorant.evaluation.samples import sample_file
 
 FILE = "sentences.jsonl"
@@ -60,7 +61,7 @@ def read_sentences(folder: Path, wanted: Collection[str] | None = None) -> list[
         if sample_file(folder, row["id"].text(), index, RECORDINGS).exists()
     ]
     if not sentences:
-        raise SonorantError(f"{folder}: no sentence of {FILE} has a sample to listen to; run the stage evaluate again")
+        raise SonorantError(f"{folder}: no sentence of {FILE} has a sample; run the stage evaluate again")
     return sentences
 
 
@@ -69,7 +70,7 @@ def worst_first(sentences: list[Sentence], kind: str) -> list[Sentence]:
     missing = [sentence for sentence in sentences if kind not in sentence.errors]
     if missing:
         raise SonorantError(
-            f"sentence '{missing[0].id}' was not judged as '{kind}', which is chosen; run evaluate and choose again"
+            f"sentence '{missing[0].id}': the chosen variant '{kind}' was not judged; run evaluate and choose again"
         )
     return sorted(sentences, key=lambda sentence: (-sentence.error_rate(kind), sentence.id))
 
@@ -89,7 +90,7 @@ def marked(reference: str, transcript: str) -> list[Words]:
         elif chunk.type == "delete":
             parts.append(Words(wanted, "del", "missing"))
         else:
-            why = "superfluous" if chunk.type == "insert" else f"instead of: {wanted}"
+            why = "extra" if chunk.type == "insert" else f"instead of: {wanted}"
             parts.append(Words(words, "mark", why))
     return parts
 
@@ -100,7 +101,7 @@ def _sentence(folder: Path, row: Document, index: int, wanted: Collection[str] |
     samples = {kind: sample_file(folder, row["id"].text(), index, kind) for kind in kinds}
     for file in samples.values():
         if not file.exists():
-            raise SonorantError(f"{file}: no such file, though {FILE} has its sentence; run the stage evaluate again")
+            raise SonorantError(f"{file}: no such file, but {FILE} lists it; run the stage evaluate again")
     return Sentence(
         id=row["id"].text(),
         reference=row["reference"].text(),

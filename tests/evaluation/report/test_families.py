@@ -3,9 +3,6 @@
 import re
 from pathlib import Path
 
-import pytest
-
-from sonorant.errors import SonorantError
 from sonorant.evaluation.report.report_page import ReportInputs
 from tests.evaluation.report.stages import DECODED, REFERENCES, drawn, write_family
 from tests.support.edited import edited
@@ -41,7 +38,7 @@ def test_both_stand_side_by_side_and_are_compared_in_pairs(own: ReportInputs, tm
 def test_figures_of_other_sentences_are_not_shown(own: ReportInputs, tmp_path: Path) -> None:
     write_family(tmp_path / "own", "codec_lm", sentences="b" * 64)
     told = rows(drawn(own))["codec_lm"]
-    assert "not judged on these sentences by this recogniser: make demo FAMILY=codec_lm" in told
+    assert "evaluated on other sentences or by another recogniser: make demo FAMILY=codec_lm" in told
     assert not re.search(r"\d", told)
 
 
@@ -63,12 +60,3 @@ def test_the_parity_check_shows_greedy_tokens_where_they_were_compared(own: Repo
         parity["onnxruntime/int8"]["tokens"] = {"identical": False, "share": 0.985294, "ties": 1, "decisions": 408}
     told = section(drawn(own), "parity")
     assert "98.53 % of 408" in told
-    shown = re.findall(r"<tr>(.*?)</tr>", told.split("<details>")[0])
-    assert len({row.count("<td") + row.count("<th") for row in shown}) == 1
-
-
-def test_a_family_without_figures_is_one_line(own: ReportInputs) -> None:
-    with edited(own.families / "parallel" / "family.json") as family:
-        del family["variants"]["fp32"]["intelligibility"]
-    with pytest.raises(SonorantError, match=r"family\.json: key 'variants\.fp32\.intelligibility' is missing"):
-        drawn(own)
