@@ -7,6 +7,7 @@ state and the plan.
 
 import contextlib
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ from sonorant.training.checkpoint import Ema
 from sonorant.training.distributed.ranks import Ranks
 from sonorant.training.networks import compile_blocks, distribute, optimizer_of, recompute_blocks
 from sonorant.training.recipe import Phase, Recipe, Tensors, weighted
-from sonorant.training.sub_batches import Passes, SubBatch, SubBatches
+from sonorant.training.sub_batches import Part, SubBatches, add_gradients
 from sonorant.training.telemetry.stopwatch import Stopwatch
 
 
@@ -39,7 +40,7 @@ class TrainStep:
                 recompute_blocks(phase.module)
             if self.config.compile:
                 compile_blocks(phase.module, ranks.device)
-        self.wrapped: dict[str, nn.Module] = {phase.name: distribute(phase.module) for phase in recipe.phases}
+        self.wrapped = {phase.name: distribute(phase.module) for phase in recipe.phases}
         self.optimizers = {phase.name: optimizer_of(phase.module, self.config) for phase in recipe.phases}
         self.precision: str | None = None
         """fp32, bf16 or fp16; None until it is found (`auto`)."""
@@ -77,19 +78,38 @@ class TrainStep:
         for place, (micro_batch, weight) in enumerate(own):
             batch = self.load(step, batches, counted=weight > 0)
             for phase in self.phases_at(step):
-                passes = self.passes(phase, batch, last=place == len(own) - 1)
-                for part in passes:
-                    with part:  # the micro-batch, or a sub-batch
-                        torch.manual_seed(seed_of(self.config.seed, micro_batch) + part.first)
-                        with self.autocast():
-                            part.forward(step)
-                        # Undo DDP's average: `totals` are global.
-                        scale = part.weight * weight * self.ranks.world_size
-                        part.backward(self.scaler.scale(weighted(phase, part.losses, totals) * scale))
-                for name, value in passes.losses.items():
+                compute = partial(self._pass, step, phase, totals, micro_batch, weight)
+                found = self.sub_batches.run(phase.name, batch, place == len(own) - 1, compute)
+                for name, value in found.items():
                     share = value * (weight / totals[phase.terms[name].unit])
                     losses[name] = losses[name] + share if name in losses else share
         return losses
+
+    def _pass(
+        self,
+        step: int,
+        phase: Phase,
+        totals: dict[str, float],
+        micro_batch: MicroBatch,
+        weight: float,
+        part: Part,
+        averaged: bool,
+        part_weight: float,
+    ) -> Tensors:
+        """Add the gradients of a part of a micro-batch, `averaged` over the ranks or not; return its losses."""
+        first, batch = part
+        torch.manual_seed(seed_of(self.config.seed, micro_batch) + first)
+        with self.stopwatch("forward"), self.autocast():
+            losses: Tensors = (self.wrapped[phase.name] if averaged else phase.module)(batch, step)
+        # Undo DDP's average: `totals` are global.
+        scale = part_weight * weight * self.ranks.world_size
+        loss = self.scaler.scale(weighted(phase, losses, totals) * scale)
+        with self.stopwatch("backward"):
+            if averaged:
+                loss.backward()
+            else:
+                add_gradients(phase.module, loss)
+        return {name: value.detach() for name, value in losses.items()}
 
     def phases_at(self, step: int) -> list[Phase]:
         return [phase for phase in self.recipe.phases if step >= phase.begins]
@@ -124,9 +144,6 @@ class TrainStep:
         with self.stopwatch("transfer"):
             return {name: value.to(self.ranks.device, non_blocking=True) for name, value in loaded.items()}
 
-    def passes(self, phase: Phase, batch: Batch, last: bool) -> Passes:
-        return Passes(self.sub_batches, phase, self.wrapped[phase.name], batch, last, self.stopwatch)
-
     def autocast(self) -> contextlib.AbstractContextManager[Any]:
         kind = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(self.precision or "fp32")
         return torch.autocast(self.ranks.device.type, dtype=kind) if kind else contextlib.nullcontext()
@@ -135,12 +152,12 @@ class TrainStep:
         """Run a batch forward and backward through every phase, keeping no gradients. Raises torch's error if memory
         does not suffice; otherwise this size counts as proven."""
         for phase in self.recipe.phases:
-            sub_batch = SubBatch(0, dict(batch))
+            before = dict(batch)
             with self.autocast():
                 summed = phase.module(batch, self.config.steps)  # the last step has all losses
             loss = self.scaler.scale(torch.stack(list(summed.values())).sum())
             torch.autograd.grad(loss, list(phase.module.parameters()))
-            self.sub_batches.prove(phase.name, sub_batch)
+            self.sub_batches.prove(phase.name, before)
 
     def state(self) -> dict[str, Any]:
         """Weights, EMA, optimizers and scaler."""

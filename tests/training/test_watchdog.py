@@ -114,7 +114,8 @@ def test_a_rank_back_from_a_suspension_does_not_report_the_time_it_slept(tmp_pat
     stopwatch, run = Stopwatch(), RunDirectory(tmp_path)
     stopwatch.current = "forward", time.monotonic() - 100
     watchdog = Watchdog(ALONE, stopwatch, lambda: 7, MachineConfig(**HASTY), run)
-    watchdog._store, watchdog._awake, watchdog._ticked = dist.HashStore(), 0.0, time.monotonic() - 100
+    watchdog._connect(1.0)
+    watchdog._awake, watchdog._ticked = 0.0, time.monotonic() - 100
     watchdog._done.set()
     watchdog._exchange()
     assert json.loads(watchdog._store.get("watchdog/0"))["idle"] < 1

@@ -119,13 +119,13 @@ def gpu_load() -> dict[str, float]:
     """Use (percent) and memory (MB) per NVIDIA GPU; empty without GPU or NVML."""
     try:
         with Nvml() as nvml:
-            loads = {gpu.index: nvml.load(gpu.uuid) for gpu in nvml.gpus()}
+            loads = [nvml.load(uuid)[0] for uuid in nvml.uuids()]
     except NoNvml:
         return {}
     load = {}
-    for index, now in loads.items():
-        if now.utilization is not None:
-            load[f"system/gpu_{index}_utilization_percentage"] = now.utilization
-        if now.memory_used is not None:
-            load[f"system/gpu_{index}_memory_usage_megabytes"] = now.memory_used / 1e6
+    for index, now in enumerate(loads):
+        if "utilization" in now:
+            load[f"system/gpu_{index}_utilization_percentage"] = now["utilization"]
+        if "memory_gib" in now:
+            load[f"system/gpu_{index}_memory_usage_megabytes"] = now["memory_gib"] * 2**30 / 1e6
     return load

@@ -39,8 +39,6 @@ HINTS = {
 SILENT = "look at that machine, its load and its links, and whether the process was stopped"
 SILENCE = 4
 """Missed intervals after which a rank counts as silent, or this process as suspended."""
-ENDING = "watchdog/ending"
-"""Key set by the rank that ends the training."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,33 +82,39 @@ class Watchdog:
     ) -> None:
         self.ranks, self.stopwatch, self.step, self.machine, self.run = ranks, stopwatch, step, machine, run
         self.interval = min(5.0, machine.stall_warning / 5)
-        self.stacks = run.path / f"stall-rank-{ranks.rank}.txt"
-        self._awake = time.monotonic()
-        """End of the last suspension of this process; idle time before it does not count."""
-        self._ticked = self._awake
+        self._awake = self._ticked = self._exchanged = time.monotonic()
+        """End of the last suspension of this process: idle time before it does not count."""
         self._heard: dict[int, tuple[Any, float]] = dict.fromkeys(range(ranks.world_size), (None, self._awake))
-        self._exchanged = self._awake
         self._warned: set[tuple[int, int, str]] = set()
-        self._done, self._ending, self._cut_off = threading.Event(), threading.Event(), threading.Event()
+        self._done, self._cut_off = threading.Event(), threading.Event()
 
     def __enter__(self) -> Watchdog:
-        self._store = _store_of(self.ranks, self.machine, self.machine.stall_limit)
+        self._connect(self.machine.stall_limit)
         for work in (self._exchange, self._judge):
-            threading.Thread(target=work, name=f"watchdog{work.__name__}", daemon=True).start()
+            threading.Thread(target=work, daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._done.set()
 
+    def _connect(self, patience: float) -> None:
+        """Connect to rank 0's store: the group's connection is busy during the setup of a collective."""
+        if self.ranks.world_size == 1:
+            self._store: dist.Store = dist.HashStore()
+            return
+        address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+        self._store = dist.TCPStore(address, port, is_master=False, timeout=timedelta(seconds=patience))
+        self._store.set_timeout(timedelta(seconds=self.machine.stall_limit))
+
     def _exchange(self) -> None:
         for beat in itertools.count():
             self._tick()
             try:
-                self._tell_and_ask(beat)
+                self._publish(beat)
             except RuntimeError:  # a broken connection, if rank 0 is still running
                 try:
-                    self._store = _store_of(self.ranks, self.machine, self.interval)
-                    self._tell_and_ask(beat)
+                    self._connect(self.interval)
+                    self._publish(beat)
                 except RuntimeError:
                     self._cut_off.set()  # rank 0 has ended with the store
                     return
@@ -118,23 +122,14 @@ class Watchdog:
             if self._done.wait(self.interval):
                 return
 
-    def _tell_and_ask(self, beat: int) -> None:
+    def _publish(self, beat: int) -> None:
         """Publish this rank's state and read the others'. Raises RuntimeError if the store is gone."""
-        own = self._own()
-        said = {"beat": beat, "host": own.host, "step": own.step, "phase": own.phase, "idle": own.idle}
-        self._store.set(f"watchdog/{own.rank}", json.dumps(said))
-        for rank in self._heard:
-            if rank != own.rank and self._store.check([f"watchdog/{rank}"]):
-                self._hear(rank, json.loads(self._store.get(f"watchdog/{rank}")))
-        if self._ending.is_set():
-            self._store.set(ENDING, "")
-        elif self._store.check([ENDING]):
-            os._exit(1)  # another rank reported the cause
-
-    def _hear(self, rank: int, said: dict[str, Any]) -> None:
-        known, _ = self._heard[rank]
-        if known is None or known["beat"] != said["beat"]:
-            self._heard[rank] = said, time.monotonic()
+        self._store.set(f"watchdog/{self.ranks.rank}", json.dumps({"beat": beat, **vars(self._own())}))
+        for rank, (known, _) in self._heard.items():
+            if rank != self.ranks.rank and self._store.check([f"watchdog/{rank}"]):
+                said = json.loads(self._store.get(f"watchdog/{rank}"))
+                if known is None or known["beat"] != said["beat"]:
+                    self._heard[rank] = said, time.monotonic()
 
     def _tick(self) -> None:
         """Detect a suspension; called by both threads, either of which may wake up first."""
@@ -167,15 +162,15 @@ class Watchdog:
     def _judge(self) -> None:
         while not self._done.wait(self.interval):
             self._tick()
-            if self._cut_off.is_set():
+            if self._cut_off.is_set():  # rank 0 reported the cause; the main thread may hang
                 if self._own().idle >= self.machine.stall_limit:
-                    os._exit(1)  # rank 0 reported the cause; the main thread hangs
+                    os._exit(1)
                 continue
             everyone = self.whereabouts()
             speaker = min(one.rank for one in everyone if not one.silent) == self.ranks.rank
             for one in culprits(everyone, self.machine.stall_warning):
                 self._warn(one, speaker)
-            # The speaker ends the others, for one message; unreachable ranks end a little later.
+            # A little later, ranks that the speaker's end has not ended.
             limit = self.machine.stall_limit + (0.0 if speaker else SILENCE * self.interval)
             if at_fault := culprits(everyone, limit):
                 self._end(at_fault)
@@ -184,30 +179,28 @@ class Watchdog:
         if (one.rank, one.step, one.phase) in self._warned:
             return
         self._warned.add((one.rank, one.step, one.phase))
-        if one.rank == self.ranks.rank:
+        if one.rank == self.ranks.rank:  # in a thread: the disk of the run directory may hang
             threading.Thread(target=self._write_stacks, daemon=True).start()
         if speaker:
             _say(f"warning: {one}: {_hint(one)}; training ends after {self.machine.stall_limit:.0f} s")
 
     def _write_stacks(self) -> None:
-        """In its own thread: the disk of the run directory may hang."""
+        stacks = self.run.path / f"stall-rank-{self.ranks.rank}.txt"
         try:
             self.run.path.mkdir(parents=True, exist_ok=True)
-            with self.stacks.open("w", encoding="utf-8") as file:
+            with stacks.open("w", encoding="utf-8") as file:
                 faulthandler.dump_traceback(file, all_threads=True)
         except OSError as error:
-            _say(f"rank {self.ranks.rank}: {self.stacks}: not written ({error.strerror})")
+            _say(f"rank {self.ranks.rank}: {stacks}: not written ({error.strerror})")
             return
-        _say(f"rank {self.ranks.rank}: the stack of what it waits for is in {self.stacks}")
+        _say(f"rank {self.ranks.rank}: stacks of its threads: {stacks}")
 
     def _end(self, at_fault: list[Whereabouts]) -> None:
         message = f"{', '.join(map(str, at_fault))}: {_hint(at_fault[0])}"
         _say(f"error: {message}; the same command resumes from the last checkpoint")
-        self._ending.set()
         failing = threading.Thread(target=self.run.fail, args=(message,), daemon=True)
         failing.start()
-        self._done.wait(3 * self.interval)  # until the others have read it
-        failing.join(self.interval)
+        failing.join(2 * self.interval)
         os._exit(1)  # the main thread hangs
 
 
@@ -217,13 +210,3 @@ def _hint(one: Whereabouts) -> str:
 
 def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
-
-
-def _store_of(ranks: Ranks, machine: MachineConfig, patience: float) -> dist.Store:
-    """A separate connection to rank 0's store: the group's is busy during the setup of a collective."""
-    if ranks.world_size == 1:
-        return dist.HashStore()
-    address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    store = dist.TCPStore(address, port, is_master=False, timeout=timedelta(seconds=patience))
-    store.set_timeout(timedelta(seconds=machine.stall_limit))
-    return store

@@ -2,7 +2,7 @@
 
 import torch
 
-from sonorant.training.telemetry.nvml import GpuLoad, NoNvml, Nvml
+from sonorant.training.telemetry.nvml import NoNvml, Nvml
 
 IDLE = 50.0
 """Utilization in percent below which a GPU counts as idle; NVML reports above 90 for a well-used one."""
@@ -15,7 +15,7 @@ class DeviceLoad:
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
-        self.slowed: tuple[str, ...] = ()
+        self.slowed: list[str] = []
         """Causes of throttling at the last reading."""
         self._nvml: Nvml | None = None
         if device.type == "cuda":
@@ -25,47 +25,28 @@ class DeviceLoad:
                 print(f"GPU utilization and temperature are not logged: {error}", flush=True)
 
     def read(self) -> dict[str, float]:
-        """Known figures: utilization (percent), temperature (Celsius), power (watts), clock (MHz), slowed (0 or 1),
-        memory_gib (by all processes) and memory_share of the whole, reserved_gib (by torch).
-        """
+        """Figures of `Nvml.load`, and reserved_gib (by torch)."""
         if self.device.type != "cuda":
             return {}
         row = {"reserved_gib": torch.cuda.max_memory_reserved(self.device) / 2**30}
         if self._nvml is not None:
             try:
-                load = self._nvml.load(str(torch.cuda.get_device_properties(self.device).uuid))
+                load, self.slowed = self._nvml.load(str(torch.cuda.get_device_properties(self.device).uuid))
+                row |= load
             except NoNvml:
                 self._nvml = None
-                return row
-            self.slowed = load.slowed or ()
-            row |= figures_of(load)
         return row
 
     def findings(self, row: dict[str, float]) -> dict[str, str]:
         """Warnings from a row of `read`: kind to sentence."""
         found = {}
         if row.get("utilization", 100.0) < IDLE:
-            remedy = "larger micro-batches, compile: true or what is named beside this would use it better"
+            remedy = "use larger micro-batches or compile: true"
             found["gpu idle"] = f"its GPU was busy for {row['utilization']:.0f}% of the time; {remedy}"
         if self.slowed:
             cooled = "look at its cooling, power supply and power limit (nvidia-smi -q -d PERFORMANCE)"
-            at = f" at {row['temperature']:.0f} degrees" if "temperature" in row else ""
-            found["gpu slowed"] = f"its GPU is throttled{at} ({', '.join(self.slowed)}); {cooled}"
+            found["gpu slowed"] = f"its GPU is throttled ({', '.join(self.slowed)}); {cooled}"
         if row.get("memory_share", 0.0) > FULL:
             remedy = "lower the micro-batch's budget, or look for another process on this GPU"
             found["gpu memory"] = f"{row['memory_share']:.0%} of its GPU's memory is in use; {remedy}"
         return found
-
-
-def figures_of(load: GpuLoad) -> dict[str, float]:
-    used, total = load.memory_used, load.memory_total
-    known = {
-        "utilization": load.utilization,
-        "temperature": load.temperature,
-        "power": load.power,
-        "clock": load.clock,
-        "slowed": None if load.slowed is None else float(bool(load.slowed)),
-        "memory_gib": None if used is None else used / 2**30,
-        "memory_share": None if used is None or not total else used / total,
-    }
-    return {name: value for name, value in known.items() if value is not None}

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from contextlib import suppress
 from typing import Any
 
 
@@ -20,39 +19,6 @@ SLOWED = {
 }
 """Faults among NVML's clocks event reasons (`nvml.h`, nvmlClocksEventReasons); a well-used GPU reaches its power cap
 (0x04)."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Gpu:
-    """Properties of a GPU that do not change in use. None: the GPU or its driver does not report it."""
-
-    index: int
-    """NVML's, by PCI bus; CUDA may number differently."""
-    uuid: str
-    """`GPU-` and 36 characters."""
-    name: str
-    memory: int | None
-    """Bytes in total; also None where the GPU shares the machine's memory."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class GpuLoad:
-    """The load of a GPU now. None: the GPU or its driver does not report it."""
-
-    utilization: float | None
-    """Percent of the last fraction of a second in which a kernel ran."""
-    memory_used: int | None
-    """Bytes, by all processes."""
-    temperature: float | None
-    """Degrees Celsius."""
-    power: float | None
-    """Watts."""
-    memory_total: int | None
-    """Bytes."""
-    clock: float | None
-    """MHz of its streaming multiprocessors."""
-    slowed: tuple[str, ...] | None
-    """Causes of throttling, names of SLOWED."""
 
 
 class Nvml:
@@ -82,55 +48,40 @@ class Nvml:
         """Version of the driver, such as 580.65.06."""
         return str(self._library.nvmlSystemGetDriverVersion())
 
-    @property
-    def cuda(self) -> tuple[int, int]:
-        """The newest CUDA that the driver runs (major, minor)."""
-        version = self._library.nvmlSystemGetCudaDriverVersion_v2()
-        return version // 1000, version % 1000 // 10
-
-    def gpus(self) -> list[Gpu]:
-        """All GPUs of the machine. Raises NoNvml if one does not answer."""
+    def uuids(self) -> list[str]:
+        """UUIDs (`GPU-` and 36 characters) of all GPUs, by PCI bus. Raises NoNvml if one does not answer."""
+        ask = self._library
         try:
-            return [self._gpu(index) for index in range(self._library.nvmlDeviceGetCount())]
-        except self._library.NVMLError as error:
+            gpus = map(ask.nvmlDeviceGetHandleByIndex, range(ask.nvmlDeviceGetCount()))
+            return [str(ask.nvmlDeviceGetUUID(gpu)) for gpu in gpus]
+        except ask.NVMLError as error:
             raise NoNvml(f"a GPU does not answer: {error}") from None
 
-    def load(self, uuid: str) -> GpuLoad:
-        """Load of the GPU or instance with this UUID; its prefix, which torch omits, is optional. Raises NoNvml."""
-        ask, handle = self._library, self._handle(uuid)
-        milliwatts = self._told(lambda: ask.nvmlDeviceGetPowerUsage(handle))
-        memory = self._told(lambda: ask.nvmlDeviceGetMemoryInfo(handle))
-        reasons = self._told(lambda: ask.nvmlDeviceGetCurrentClocksThrottleReasons(handle))  # old drivers have it too
-        return GpuLoad(
-            utilization=self._told(lambda: float(ask.nvmlDeviceGetUtilizationRates(handle).gpu)),
-            memory_used=None if memory is None else int(memory.used),
-            memory_total=None if memory is None else int(memory.total),
-            clock=self._told(lambda: float(ask.nvmlDeviceGetClockInfo(handle, ask.NVML_CLOCK_SM))),
-            slowed=None if reasons is None else tuple(name for bit, name in SLOWED.items() if reasons & bit),
-            temperature=self._told(lambda: float(ask.nvmlDeviceGetTemperature(handle, ask.NVML_TEMPERATURE_GPU))),
-            power=None if milliwatts is None else milliwatts / 1000,
-        )
+    def load(self, uuid: str) -> tuple[dict[str, float], list[str]]:
+        """Load of a GPU, as far as it reports it, and causes of throttling. Raises NoNvml if it is unknown.
 
-    def _gpu(self, index: int) -> Gpu:
-        ask = self._library
-        handle = ask.nvmlDeviceGetHandleByIndex(index)
-        return Gpu(
-            index=index,
-            uuid=str(ask.nvmlDeviceGetUUID(handle)),
-            name=str(ask.nvmlDeviceGetName(handle)),
-            memory=self._told(lambda: int(ask.nvmlDeviceGetMemoryInfo(handle).total)),
-        )
+        Keys: utilization (percent), temperature (Celsius), power (watts), clock (MHz of its multiprocessors), slowed
+        (0 or 1), memory_gib (by all processes) and memory_share (of the whole). torch omits the UUID's prefix.
+        """
+        ask, gpu = self._library, self._handle(uuid)
+        questions: dict[str, Callable[[], float]] = {
+            "utilization": lambda: ask.nvmlDeviceGetUtilizationRates(gpu).gpu,
+            "temperature": lambda: ask.nvmlDeviceGetTemperature(gpu, ask.NVML_TEMPERATURE_GPU),
+            "power": lambda: ask.nvmlDeviceGetPowerUsage(gpu) / 1000,
+            "clock": lambda: ask.nvmlDeviceGetClockInfo(gpu, ask.NVML_CLOCK_SM),
+            "slowed": lambda: ask.nvmlDeviceGetCurrentClocksThrottleReasons(gpu),  # old drivers have it too
+            "memory_gib": lambda: ask.nvmlDeviceGetMemoryInfo(gpu).used / 2**30,
+            "memory_share": lambda: ask.nvmlDeviceGetMemoryInfo(gpu).used / ask.nvmlDeviceGetMemoryInfo(gpu).total,
+        }
+        found: dict[str, float] = {}
+        for name, question in questions.items():
+            with suppress(ask.NVMLError):
+                found[name] = float(question())
+        causes = [cause for bit, cause in SLOWED.items() if int(found.get("slowed", 0)) & bit]
+        return found | ({"slowed": float(bool(causes))} if "slowed" in found else {}), causes
 
     def _handle(self, uuid: str) -> Any:
         for prefix in ("", "GPU-", "MIG-"):
-            handle = self._told(partial(self._library.nvmlDeviceGetHandleByUUID, prefix + uuid))
-            if handle is not None:
-                return handle
+            with suppress(self._library.NVMLError):
+                return self._library.nvmlDeviceGetHandleByUUID(prefix + uuid)
         raise NoNvml(f"NVML knows no GPU {uuid}")
-
-    def _told(self, question: Callable[[], Any]) -> Any:
-        """The answer, or None if the GPU does not support it."""
-        try:
-            return question()
-        except self._library.NVMLError:
-            return None
