@@ -89,7 +89,7 @@ def write_corpus(
         header = {
             "version": VERSION,
             "audio": dataclasses.asdict(audio),
-            "frontend": {"name": "gruut", "version": "none", "language": "en-us"},
+            "frontend": {"name": "gruut", "version": "none", "language": "en-us", "rules": 1},
             "symbols": list(SYMBOLS),
             "speakers": ["high", "low"],
             "splits": ["train", "validation", "test"],

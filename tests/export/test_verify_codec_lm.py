@@ -182,18 +182,3 @@ def test_every_output_of_a_row_is_compared_with_the_row_alone(codec_lm: Parity, 
     ):
         with pytest.raises(Fault, match=rf"{output}, length \d+, batch 3: differs from the row alone"):
             check_padding(dataclasses.replace(sound, **wrong), expected.cases)
-
-
-def test_a_row_of_a_case_is_what_torch_makes_of_it_alone(expected: Expected) -> None:
-    """States, caches, steps and path of a row."""
-    together = next(case for case in expected.cases if case.batch == 3)
-    for number in range(3):
-        row = together.row(number)
-        np.testing.assert_allclose(row.states, expected.runtime.runtime.encode(**row.inputs), atol=1e-5)
-        told = zip(expected.runtime.likelihoods(row), expected.runtime.likelihoods(together), strict=True)
-        for step, (alone, in_batch) in enumerate(told):
-            if step < row.lengths[0]:
-                for one, all_of_them in zip(alone, in_batch, strict=True):
-                    np.testing.assert_allclose(one[0], all_of_them[number], atol=1e-4)
-        assert row.codes.shape[1] == row.lengths[0] > 0 and row.rules.budget_B.shape == (1,)
-        assert (row.prefilled["position"] >= 0).sum() == 1 + row.prompt_lengths[0]

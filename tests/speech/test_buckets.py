@@ -13,7 +13,6 @@ from sonorant.audio.pitch import SourceRows
 from sonorant.speech.buckets import Bucketed, Buckets
 from sonorant.speech.bundle import Bundle, Lengths
 from sonorant.speech.runtimes import LoadOptions, Runtime, load_runtime
-from tests.support.runtimes import assert_same_at_once
 
 BUCKETS = Buckets(tokens=(16, 48), frames=(64, 160), batches=(1, 3))
 
@@ -145,16 +144,3 @@ def test_after_the_warm_up_nothing_is_compiled_for_any_request(compiled: Buckete
     assert after.misses == before.misses + 6
     assert after.late == 0
     assert after.prepared == before.prepared
-
-
-def test_compiled_speech_from_eight_threads_is_that_of_one(compiled: Bucketed) -> None:
-    requests = [request(np.random.default_rng(seed), 1, 5 + seed % 25) for seed in range(32)]
-
-    def speak(arguments: tuple[np.ndarray, ...]) -> np.ndarray:
-        states, ends = compiled.encode(*arguments)
-        return compiled.vocode(
-            SourceRows(16000, 256).append(compiled.decode(states, ends, np.arange(ends.max()))), ends[:, -1]
-        )
-
-    assert_same_at_once(speak, requests)
-    assert compiled.counters().late == 0

@@ -90,11 +90,6 @@ def test_one_flipped_bit_of_a_graph(bundle: Path) -> None:
         content_hash(read_bundle(bundle))
 
 
-def test_missing_graph(bundle: Path) -> None:
-    (bundle / "encoder.fp32.onnx").unlink()
-    assert "encoder.fp32.onnx: missing" in refusal(bundle)
-
-
 def test_unknown_variant_and_runtime_list_what_there_is(voice_bundle: Path) -> None:
     with pytest.raises(SonorantError, match="no variant 'int8' of graph encoder; there are: fp32"):
         Voice.load(voice_bundle, variant="int8")

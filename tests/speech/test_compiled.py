@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from sonorant.speech.torch_graphs import Compiler, keep_compiled, log_compilation
+from sonorant.speech.torch_graphs import Compiler, keep_compiled
 
 
 def scaled(x: torch.Tensor, factor: int) -> torch.Tensor:
@@ -38,20 +38,3 @@ def test_what_another_compiled_is_taken_from_the_folder(kept: None) -> None:
         compiler(scaled)(x, 2)
     assert (first.made, first.taken) == (1, 0)
     assert (second.made, second.taken) == (0, 1)
-
-
-def test_breaks_and_recompilations_are_logged_with_their_reasons(capsys: pytest.CaptureFixture[str]) -> None:
-    @torch.compile(backend="eager", dynamic=False)
-    def broken(x: torch.Tensor, factor: int) -> torch.Tensor:
-        torch._dynamo.graph_break()
-        return x * factor
-
-    log_compilation()
-    try:
-        for factor in (2, 3):
-            broken(torch.ones(1), factor)
-    finally:
-        torch._logging.set_logs()
-    told = capsys.readouterr().err
-    assert "Graph break" in told
-    assert "Recompiling function" in told and "factor == 2" in told

@@ -46,13 +46,6 @@ def test_given_phonemes_are_said_as_the_word_that_has_them(any_voice: Voice) -> 
     assert len(any_voice.say("One [[m ˈi n]] fell.")) > 0
 
 
-@pytest.mark.parametrize("whole", [True, False])
-def test_a_stream_with_marks_equals_one_shot(any_voice: Voice, whole: bool) -> None:
-    text = "One apple [[pause 0.5]] and two. [[pause 0.2]] [[h ə l ˈoʊ]]!"
-    streamed = np.concatenate(list(any_voice.stream(iter(text), whole=whole, chunk=999)))
-    np.testing.assert_allclose(streamed, any_voice.say(text), atol=2e-5)
-
-
 def test_ssml_says_what_plain_text_says(any_voice: Voice) -> None:
     ssml = '<speak>One <break time="200ms"/> <sub alias="apple">A</sub> &amp; two.</speak>'
     np.testing.assert_array_equal(any_voice.say(ssml), any_voice.say("One [[pause 0.2]] apple and two."))

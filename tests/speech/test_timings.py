@@ -13,7 +13,7 @@ from sonorant.speech.speaking import FinishReason
 from sonorant.speech.streaming import PAUSE_SECONDS
 from sonorant.speech.voice import Voice
 from sonorant.speech.word_times import WordTiming
-from tests.support.runtimes import edited, padded, tokens_of
+from tests.support.runtimes import edited, tokens_of
 
 TEXT = "One apple, two pears. What else?\n\nIn 1984 he went away."
 WORDS = ["One", "apple", "two", "pears", "What", "else", "In", "1984", "he", "went", "away"]
@@ -84,20 +84,6 @@ def test_timings_of_a_voice_of_codes_are_where_its_pointer_stood() -> None:
     assert token_ends(pointers, 6, over=True).tolist() == [2, 5, 5, 6, 7, 7]  # the third token was skipped
     assert token_ends(pointers, 6, over=False).tolist() == [2, 5, 5, 6]  # the pointer may stay on the fifth
     assert token_ends(pointers[:0], 6, over=False).tolist() == []
-
-
-def test_a_batch_tells_what_a_sentence_alone_does(any_voice: Voice) -> None:
-    rows = [tokens_of(any_voice, text).astype(np.int64) for text in ("One apple.", "No.", "What else is there?")]
-    tokens, lengths = padded(rows)
-    zeros, ones = np.zeros(3, np.int64), np.ones(3, np.float32)
-    together = any_voice.synthesize_judged(tokens, lengths, zeros, ones)
-    assert together.ends is not None and together.ends.shape == tokens.shape[:2]
-    for row, own in enumerate(rows):
-        alone = any_voice.synthesize_judged(own[None], lengths[row : row + 1], zeros[:1], ones[:1])
-        assert alone.ends is not None
-        np.testing.assert_array_equal(together.ends[row, : len(own)], alone.ends[0])
-        assert (np.diff(alone.ends[0]) >= 0).all()
-        assert alone.ends[0, -1] == alone.lengths[0] == together.lengths[row]
 
 
 def test_words_that_a_runaway_did_not_reach_have_no_timing(codec_lm_bundle: Path, tmp_path: Path) -> None:

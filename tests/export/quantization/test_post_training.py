@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from sonorant.audio.pitch import ROWS, SOURCE_ROWS, SourceRows
+from sonorant.audio.pitch import SOURCE_ROWS, SourceRows
 from sonorant.errors import SonorantError
 from sonorant.export.quantization.calibration import Sensitivity, calibrate, sensitivity_of
 from sonorant.export.quantization.quantize import PostTrained, QuantizeConfig, above, choose, decide, post_train, spread
 from sonorant.export.quantization.utterance_losses import Judged
-from sonorant.extras.codec_lm.codec import Codec
 from sonorant.families.parallel.vocoder import SourceFilter, Vocoder
 from sonorant.features.feature_store import FeatureStore
 from sonorant.layers.model_folder import load_model, save_model
@@ -66,7 +65,6 @@ def test_a_scale_is_the_largest_value_over_127(features: Path, tmp_path: Path) -
     assert scales["enter"]["input_scale"] == pytest.approx(largest / 127)
     assert set(scales["enter"]) == {"input_scale", "output_scale"}
     assert set(scales["out"]) == {"input_scale"}
-    assert scales == calibrate(model, quantizable(model), lambda m: [m(each) for each in frames])
 
 
 def test_a_layer_that_does_not_bear_int8_is_named_and_stays_float(features: Path, tmp_path: Path) -> None:
@@ -97,9 +95,13 @@ def test_a_sensitive_layer_is_float_in_what_ships(features: Path, tmp_path: Path
     found = quantise("vocoder", features, folder, dataclasses.replace(CONFIG, max_layer_loss=worst.loss_percent - 1e-9))
     assert [row.layer for row in found.sensitivity if row.stays_float] == [worst.layer]
     assert found.description["quantization"]["float_layers"] == [worst.layer]
-    sentence = decide(found, None, dataclasses.replace(CONFIG, method="ptq"))[1]["sentence"]
+    shipped, report = decide(found, None, dataclasses.replace(CONFIG, method="ptq"))
+    assert (shipped, report["figures"]["qat"]) == ("ptq", "not run: quantize.method is ptq")
+    assert {"log_mel_db", "loss_percent"} <= report["sensitivity"][0].keys()
     share = worst.weights / sum(row.weights for row in found.sensitivity)
-    assert sentence.endswith(f"; {share:.1%} of the weights stay float: {worst.layer} ({4 * worst.weights:,} bytes)")
+    assert report["sentence"].endswith(
+        f"; {share:.1%} of the weights stay float: {worst.layer} ({4 * worst.weights:,} bytes)"
+    )
     assert set(quantized(found.model)) == {row.layer for row in found.sensitivity} - {worst.layer}
 
 
@@ -115,44 +117,17 @@ def test_a_saved_int8_model_is_the_one_that_was_judged(kind: str, decoder: str, 
     assert not np.array_equal(again.loss, found.as_float.loss), "nothing was quantised"
 
 
-def test_a_codec_in_int8_says_the_same_codes(features: Path, tmp_path: Path) -> None:
-    """Only its decoder is quantised, without training."""
-    found = quantise("codec", features, write_float("codec", features, tmp_path / "float"))
-    as_float, _ = load_model(tmp_path / "float", "codec")
-    assert isinstance(found.model, Codec) and isinstance(as_float, Codec)
-    assert quantized(found.model) and all(name.startswith("decoder.") for name in quantized(found.model))
-    for frames_BRT in frames_of(features, "validation", 2):
-        mel_BMT = frames_BRT[:, : -(ROWS + SOURCE_ROWS)]
-        codes_BFG = as_float.encode(mel_BMT)
-        assert torch.equal(found.model.encode(mel_BMT), codes_BFG)
-        assert not torch.equal(found.model.decode(codes_BFG), as_float.decode(codes_BFG))
-    for method in ("auto", "qat"):
-        config = dataclasses.replace(CONFIG, method=method)
-        assert config.why_not_trained("codec", found.above_float)
-        sentence = decide(found, None, config)[1]["sentence"]
-        assert "a codec is not trained on, as a language model has learned its codes" in sentence
-
-
 def test_language_models_are_compared_on_one_alignment_by_their_wrong_codes(features: Path, tmp_path: Path) -> None:
     found = quantise("language_model", features, write_float("language_model", features, tmp_path / "float"))
     assert found.as_float.measure == "wrong_codes_percent"
     assert np.all((found.as_float.error >= 0) & (found.as_float.error <= 100))
     assert not {"prior", "advance"} & set(quantized(found.model))
-    report = decide(found, None, dataclasses.replace(CONFIG, method="ptq"))[1]
-    assert {"wrong_codes_percent", "wrong_codes_percent_ci95", "loss"} <= set(report["figures"]["float"])
     deaf, _ = load_model(tmp_path / "float", "language_model")
     with torch.no_grad():
         deaf.get_submodule("prior").weight.zero_()
         deaf.get_submodule("code").weight.zero_()
     judged = found.judge(deaf)
     assert not np.array_equal(judged.loss, found.as_float.loss)
-    assert all(int(batch["durations"].sum()) > 0 for _, batch in found.judge.batches)
-
-
-def test_a_kind_of_model_that_is_none_is_refused() -> None:
-    words = "^auto_trains: unknown kind of model 'acustic'; there are: acoustic, vocoder, "
-    with pytest.raises(ValueError, match=words):
-        dataclasses.replace(CONFIG, auto_trains=["acustic"])
 
 
 def test_a_language_model_without_its_codes_is_refused(features: Path, tmp_path: Path) -> None:
@@ -175,21 +150,12 @@ def test_trained_weights_ship_only_where_they_are_better_beyond_the_interval() -
     assert choose(above(figures(0.01, 2, 0.01), ptq))[0] == "ptq"
 
 
-def test_a_report_says_what_was_not_run(features: Path, tmp_path: Path) -> None:
-    found = quantise("vocoder", features, write_float("vocoder", features, tmp_path / "float"))
-    shipped, report = decide(found, None, dataclasses.replace(CONFIG, method="ptq"))
-    assert shipped == "ptq"
-    assert report["figures"]["qat"] == "not run: quantize.method is ptq"
-    assert report["sensitivity"] and report["calibration"]["scales"]["enter"]
-    assert report["measure"] == "log_mel_db" and {"log_mel_db", "loss_percent"} <= report["sensitivity"][0].keys()
-
-
 def test_auto_trains_only_where_calibration_fails_its_limit() -> None:
-    """The far end of the interval decides, for the kinds that auto may train; qat trains all but a codec."""
     near, far = ({"loss_percent": 0.8, "loss_percent_ci95": [0.7, high]} for high in (0.9, 1.1))
     assert "+0.80 % (paired 95 % interval +0.70 to +0.90), at most 1 %" in str(CONFIG.why_not_trained("vocoder", near))
     assert CONFIG.why_not_trained("vocoder", far) is None
     others = dataclasses.replace(CONFIG, auto_trains=["acoustic"])
     assert "vocoder is not among quantize.auto_trains" in str(others.why_not_trained("vocoder", far))
     assert dataclasses.replace(others, method="qat").why_not_trained("vocoder", near) is None
+    assert "a codec is not trained on" in str(CONFIG.why_not_trained("codec", far))
     assert "method is ptq" in str(dataclasses.replace(CONFIG, method="ptq").why_not_trained("vocoder", far))

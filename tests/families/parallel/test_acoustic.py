@@ -52,22 +52,6 @@ def test_an_utterance_in_a_batch_equals_itself_alone(model: AcousticModel) -> No
 
 
 @torch.no_grad()
-def test_speed_divides_the_length(model: AcousticModel) -> None:
-    text, lengths, speaker = tokens(1, 40), torch.tensor([40]), torch.zeros(1, dtype=torch.int64)
-    _, slow = model.synthesize(text, lengths, speaker, torch.tensor([0.5]))
-    _, fast = model.synthesize(text, lengths, speaker, torch.tensor([1.0]))
-    assert abs(int(slow) / int(fast) - 2.0) < 0.05
-
-
-@torch.no_grad()
-def test_speakers_sound_different(model: AcousticModel) -> None:
-    text, lengths = tokens(1, 9), torch.tensor([9])
-    first, _ = model.synthesize(text, lengths, torch.tensor([0]), torch.ones(1))
-    second, _ = model.synthesize(text, lengths, torch.tensor([1]), torch.ones(1))
-    assert first.shape != second.shape or not torch.allclose(first, second)
-
-
-@torch.no_grad()
 def test_expand_repeats_each_token_for_its_frames(model: AcousticModel) -> None:
     states = torch.randn(2, 3, 18 if model.config.prosody else 16)
     ends = torch.tensor([[2, 3, 6], [1, 4, 4]])  # the second has two real tokens

@@ -30,7 +30,6 @@ class ToyModels:
 
     @classmethod
     def load(cls, predictor: Path, waveform: Path) -> ToyModels:
-        """From the trained folders."""
         (hummer, described), (buzzer, about) = load_model(predictor, "toy_hummer"), load_model(waveform, "toy_buzzer")
         return cls(hummer, buzzer, described, about)
 
@@ -40,7 +39,6 @@ class ToyModels:
         """Any pair will do."""
 
     def write_graphs(self, files: dict[str, Path], config: ExportConfig) -> None:
-        """As `Models.write_graphs`."""
         tokens = {"tokens": torch.ones(2, 7, 3, dtype=torch.int64), "lengths": torch.tensor([7, 5])}
         axes = {"tokens": {0: "batch", 1: "tokens"}, "lengths": {0: "batch"}}
         write_graph(self.hummer, tokens, axes, ("mel", "frames"), files["hum"], config)
@@ -48,7 +46,6 @@ class ToyModels:
         write_graph(self.buzzer, mel, {"mel": {0: "batch", 2: "frames"}}, ("samples",), files["buzz"], config)
 
     def write_prompt(self, path: Path, config: ExportConfig) -> bool:
-        """None."""
         return False
 
     def graph_inputs(self, files: dict[str, Path], batches: Any) -> dict[str, Any]:
@@ -63,7 +60,6 @@ class ToyCandidate(Candidate):
     """Two graphs, each given what torch gave before it."""
 
     def computing(self) -> dict[str, Callable[[], Any]]:
-        """Values alone."""
         return {"graphs": self._values}
 
     def _values(self) -> dict[str, Any]:

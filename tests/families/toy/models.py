@@ -39,7 +39,6 @@ class Hummer(nn.Module):
         return self.out(self.symbol(tokens[..., 0]))
 
     def forward(self, tokens: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Synthesis."""
         mel_BNM = self.hum(tokens)
         frames_BNFM = mel_BNM[:, :, None].expand(-1, -1, self.frames, -1)
         return frames_BNFM.flatten(1, 2).transpose(1, 2), lengths * self.frames
@@ -53,7 +52,6 @@ class Buzzer(nn.Module):
         self.enter, self.out = nn.Linear(mels, config.width), nn.Linear(config.width, hop)
 
     def forward(self, mel: torch.Tensor) -> torch.Tensor:
-        """Synthesis."""
         mel = mel[:, : self.enter.in_features]  # in training, frames that tell pitch too
         return self.out(self.enter(mel.transpose(1, 2)).tanh()).tanh().flatten(1)
 

@@ -39,7 +39,6 @@ class HummerLosses(nn.Module):
         self.model = model
 
     def forward(self, batch: Batch, step: int) -> dict[str, torch.Tensor]:
-        """`mel`, summed over frames."""
         mel_BTM, frames_B = batch["mel"], batch["mel_lengths"][:, None]
         time_T = torch.arange(mel_BTM.shape[1], device=mel_BTM.device)[None]
         place_BT = (time_T * batch["token_lengths"][:, None] // frames_B).clamp(max=batch["tokens"].shape[1] - 1)
@@ -64,15 +63,12 @@ class HummerRecipe(Utterances):
         self.phases = [self.losses(self.model)]
 
     def dataset(self, batches: list[MicroBatch]) -> Dataset[Batch]:
-        """Whole utterances."""
         return UtteranceBatches(self.store, batches)
 
     def losses(self, model: nn.Module) -> Phase:
-        """L1 around `model`."""
         return Phase(self.name, HummerLosses(model), {"mel": Term(1.0, "frames")})
 
     def write_sample(self, model: nn.Module, folder: Path) -> None:
-        """The mel of a sentence, and silence."""
         mel_TM = self.store.mel(int(self.example().items[0])).astype(np.float32)
         np.savez_compressed(folder / "mel.npz", predicted=mel_TM.T, target=mel_TM.T)
         write_wav(folder / "sample.wav", np.zeros(1000, np.float32), self.store.audio.sample_rate)
@@ -91,13 +87,11 @@ class HummerJudge:
         self.recipe, self.batches = recipe, list(alone(recipe, items))
 
     def run(self, model: nn.Module) -> None:
-        """Send the texts through the model."""
         for _, batch in self.batches:
             model(batch["tokens"], batch["token_lengths"])
 
     @torch.no_grad()
     def __call__(self, model: nn.Module) -> Judged:
-        """Judge a model."""
         phase = self.recipe.losses(model)
         rows = [float(weighted(phase, phase.module(one, 0), self.recipe.units(plan))) for plan, one in self.batches]
         return Judged(np.array(rows), np.array(rows), "toy_error")

@@ -4,8 +4,11 @@ from collections.abc import Generator
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
+from sonorant.layers.model_folder import load_model
+from sonorant.speech.onnx_sessions import open_session
 from sonorant.speech.request import Allowance, SpeechRequest
 from sonorant.speech.speaking import FinishReason, Synthesized
 from sonorant.speech.word_times import Timekeeper
@@ -18,11 +21,9 @@ class ToyOnnx:
         self._hum, self._buzz = hum, buzz
 
     def hum(self, tokens: NDArray[np.int64], lengths: NDArray[np.int64]) -> Any:
-        """Tokens to mel and frames."""
         return self._hum.run(["mel", "frames"], {"tokens": tokens, "lengths": lengths})
 
     def vocode(self, mel: NDArray[np.float32], lengths: NDArray[np.int64]) -> Any:
-        """Mel to samples."""
         return self._buzz.run(["samples"], {"mel": mel})[0]
 
 
@@ -33,31 +34,21 @@ class ToyTorch:
         self._hummer, self._buzzer = hummer, buzzer
 
     def hum(self, tokens: NDArray[np.int64], lengths: NDArray[np.int64]) -> Any:
-        """Tokens to mel and frames."""
-        import torch
-
         with torch.inference_mode():
             return [value.numpy() for value in self._hummer(torch.from_numpy(tokens), torch.from_numpy(lengths))]
 
     def vocode(self, mel: NDArray[np.float32], lengths: NDArray[np.int64]) -> Any:
-        """Mel to samples."""
-        import torch
-
         with torch.inference_mode():
             return self._buzzer(torch.from_numpy(np.ascontiguousarray(mel))).numpy()
 
 
 def load_onnxruntime(bundle: Any, options: Any) -> ToyOnnx:
     """From the bundle."""
-    from sonorant.speech.onnx_sessions import open_session
-
     return ToyOnnx(*(open_session(bundle.graph_file(name, options.variant), options.threads) for name in bundle.graphs))
 
 
 def load_torch(bundle: Any, options: Any) -> ToyTorch:
     """From the trained folders."""
-    from sonorant.layers.model_folder import load_model
-
     folders = zip(options.trained, ("toy_hummer", "toy_buzzer"), strict=True)
     return ToyTorch(*(load_model(folder, kind)[0] for folder, kind in folders))
 
@@ -72,7 +63,6 @@ class ToySpeaking:
         """Anything will do."""
 
     def synthesize(self, tokens: Any, lengths: Any, speaker: Any, speed: Any) -> Synthesized:
-        """A batch."""
         mel, frames = self.runtime.hum(tokens, lengths)
         ones = np.ones(len(lengths), np.int64)
         samples = self.runtime.vocode(mel, frames)
@@ -92,7 +82,6 @@ class ToySpeaking:
         marking: Any = None,
         times: Timekeeper | None = None,
     ) -> Generator[NDArray[np.float32], None, FinishReason]:
-        """A phrase, in one part."""
         made = self.synthesize(tokens[None], np.array([len(tokens)]), None, None)
         if times:
             times.tell(made.ends[0])
