@@ -103,18 +103,6 @@ class SymbolTable:
         rows.append((END, 0, 0))
         return np.array(rows, dtype=np.int16)
 
-    def to_phonemes(self, tokens: np.ndarray) -> tuple[Phoneme, ...]:
-        """Phonemes of token ids (N, 3), without padding, start and end. Raises SonorantError for an unknown id."""
-        phonemes = []
-        for symbol, stress, word_start in tokens.tolist():
-            if not 0 <= symbol < self.size:
-                raise SonorantError(
-                    f"token id {symbol} is outside the table of {self.size} symbols; use the voice's own table"
-                )
-            if symbol >= _RESERVED:
-                phonemes.append(Phoneme(self.symbols[symbol - _RESERVED], stress, bool(word_start)))
-        return tuple(phonemes)
-
 
 FrontendName = Literal["gruut", "espeak"]
 

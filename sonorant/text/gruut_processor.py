@@ -33,10 +33,9 @@ PLACEHOLDER = "qqzx"
 _GIVEN = re.compile(rf"{PLACEHOLDER}[a-z]{{4}}")
 
 Tagger = Callable[[Sequence[str]], Sequence[str]]
-"""Words of a sentence to their parts of speech."""
+"""Parts of speech of a sentence's words."""
 SORTED = {"gruut_lang_en 2.0.1": (3136, 83210, 89281), "gruut_lang_fr 2.0.2": ()}
 """Releases whose words are sorted by code point, except those in the rows with these ids."""
-_STEP = 128
 _ROWS = "SELECT role, phonemes FROM word_phonemes WHERE id BETWEEN ? AND ? AND word = ? ORDER BY pron_order"
 
 Row = tuple[str, str]
@@ -141,9 +140,7 @@ def _has_digit(node: Any) -> bool:
     return _DIGIT.search(getattr(node, "text", "")) is not None
 
 
-def _where_needed(
-    tag: Callable[[Sequence[str]], Sequence[str]], lookup: Any
-) -> Callable[[Sequence[str]], Sequence[str]]:
+def _where_needed(tag: Tagger, lookup: Any) -> Tagger:
     """`tag`, called only for sentences with a word whose pronunciation depends on its part of speech."""
 
     def differs(word: str) -> bool:
@@ -165,33 +162,26 @@ class DiGraph:
         self._after: dict[int, dict[int, None]] = {}
         self._before: dict[int, dict[int, None]] = {}
         self._walks: dict[int, Sequence[int]] = {}
-        self._leaves: dict[int, Sequence[Any]] = {}
 
     def __len__(self) -> int:
         return len(self.nodes)
 
     def add_node(self, node: int, **attributes: Any) -> None:
-        if node not in self.nodes:
-            self.nodes[node], self._after[node], self._before[node] = {}, {}, {}
-        self.nodes[node].update(attributes)
-        self._forget()
+        self.nodes[node], self._after[node], self._before[node] = attributes, {}, {}
 
     def add_edge(self, start: int, end: int) -> None:
-        self.add_node(start)
-        self.add_node(end)
         self._after[start][end] = self._before[end][start] = None
-        self._forget()
+        self._walks.clear()
 
     def add_edges_from(self, edges: Iterable[Edge]) -> None:
-        for start, end in edges:
-            self.add_edge(start, end)
+        for edge in edges:
+            self.add_edge(*edge)
 
     def remove_edges_from(self, edges: Iterable[Edge]) -> None:
-        """Missing edges are ignored."""
         for start, end in edges:
-            if end in self._after.get(start, {}):
-                del self._after[start][end], self._before[end][start]
-        self._forget()
+            self._after[start].pop(end, None)
+            self._before[end].pop(start, None)
+        self._walks.clear()
 
     def out_degree(self, node: int) -> int:
         return len(self._after[node])
@@ -218,25 +208,13 @@ class DiGraph:
             self._walks[source] = tuple(order)
         return self._walks[source]
 
-    def leaves(self, source: int) -> Sequence[Any]:
-        """`data` of the nodes without successors, in the order of `walk`."""
-        if source not in self._leaves:
-            self._leaves[source] = tuple(
-                self.nodes[node]["data"] for node in self.walk(source) if not self._after[node]
-            )
-        return self._leaves[source]
 
-    def _forget(self) -> None:
-        self._walks, self._leaves = {}, {}
+dfs_preorder_nodes = DiGraph.walk
 
 
-def dfs_preorder_nodes(graph: DiGraph, source: int) -> Sequence[int]:
-    return graph.walk(source)
-
-
-def leaves(graph: DiGraph, node: Any) -> Sequence[Any]:
+def leaves(graph: DiGraph, node: Any) -> list[Any]:
     """Replaces `gruut.utils.leaves`."""
-    return graph.leaves(node.node)
+    return [graph.nodes[end]["data"] for end in graph.walk(node.node) if not graph.out_degree(end)]
 
 
 def open_lexicon(path: Path, release: str) -> Any:
@@ -256,8 +234,7 @@ class SortedLexicon:
     def __init__(self, path: Path, strays: Sequence[int]) -> None:
         self._file = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
         [(last,)] = self._file.execute("SELECT max(id) FROM word_phonemes")
-        self._ids = [row for row in (*range(1, last, _STEP), last) if row not in strays]
-        self._words = [self._word(row) for row in self._ids]
+        self._rows = range(1, last + 1)
         self._strays = {self._word(row): row for row in strays}
         self._found: Callable[[str], list[Row]] = lru_cache(maxsize=4096)(self._search)
 
@@ -266,14 +243,14 @@ class SortedLexicon:
         return self._found(*values)
 
     def _search(self, word: str) -> list[Row]:
-        if word in self._strays:
-            return self._rows(self._strays[word], self._strays[word], word)
-        first = self._ids[max(bisect_left(self._words, word) - 1, 0)]
-        last = self._ids[min(bisect_right(self._words, word), len(self._ids) - 1)]
-        return self._rows(first, last, word)
-
-    def _rows(self, first: int, last: int, word: str) -> list[Row]:
+        first = last = self._strays.get(word, 0)
+        if not first:
+            first = bisect_left(self._rows, word, key=self._sorted_word) + 1
+            last = bisect_right(self._rows, word, first - 1, key=self._sorted_word)
         return self._file.execute(_ROWS, (first, last, word)).fetchall()
+
+    def _sorted_word(self, row: int) -> str:
+        return self._word(row - (row in self._strays.values()))
 
     def _word(self, row: int) -> str:
         [(word,)] = self._file.execute("SELECT word FROM word_phonemes WHERE id = ?", (row,))

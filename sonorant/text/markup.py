@@ -8,7 +8,6 @@ frontends see the plain text only.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
@@ -17,7 +16,7 @@ from itertools import chain
 
 from sonorant.errors import SonorantError
 from sonorant.text.arriving import Fragment, Lull
-from sonorant.text.frontend import Frontend, Phoneme, Sounds, SpokenText
+from sonorant.text.frontend import Frontend, Phoneme, Sounds
 from sonorant.text.pieces import Span
 from sonorant.text.user_lexicon import parse_phonemes
 
@@ -110,14 +109,6 @@ class MarkedText:
         """Span in the original of plain characters; an empty one lies before its place."""
         start = self._source(first)[0]
         return start, max(self._source(end - 1)[1], start) if end > first else start
-
-    def in_source(self, spoken: SpokenText) -> SpokenText:
-        """With the spans of its units in the original."""
-        units = []
-        for unit in spoken.units:
-            start, end = self.source(unit.start, unit.end)
-            units.append(dataclasses.replace(unit, start=start, end=end))
-        return dataclasses.replace(spoken, units=tuple(units))
 
     def _source(self, place: int) -> Span:
         number = bisect_right(self._places, place) - 1

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
+from itertools import accumulate
 from xml.parsers import expat
 
 from sonorant.errors import SonorantError
@@ -17,6 +19,7 @@ from sonorant.text.english import table
 from sonorant.text.english.dates import date_in_words
 from sonorant.text.english.numbers import number, ordinal, roman
 from sonorant.text.markup import CheckProsody, MarkedText, Prosody, pause_character
+from sonorant.text.pieces import Span
 from sonorant.text.user_lexicon import parse_phonemes
 
 MOST_CHARACTERS = 1_000_000
@@ -33,13 +36,6 @@ _WHOLE = ("phoneme", "say-as", "sub")
 _STRENGTHS = {"none": "0", "x-weak": "0.1", "weak": "0.2", "medium": "0.4", "strong": "0.7", "x-strong": "1.2"}
 _RATES = {"x-slow": 0.5, "slow": 0.75, "medium": 1.0, "default": 1.0, "fast": 1.3, "x-fast": 1.7}
 _PITCHES = {"x-low": -6.0, "low": -3.0, "medium": 0.0, "default": 0.0, "high": 3.0, "x-high": 6.0}
-KINDS = (
-    "characters", "spell-out", "verbatim", "digits", "telephone", "cardinal", "number", "ordinal", "fraction", "date",
-    "time", "currency", "unit", "address",
-)  # fmt: skip
-_ANY_LANGUAGE = ("characters", "spell-out", "verbatim", "digits", "telephone")
-_AS_WRITTEN = ("time", "currency", "unit", "address", "fraction")
-"""Read correctly by the frontend itself."""
 _PERCENT = re.compile(r"([+-]?)(\d{1,4}(?:\.\d{1,4})?)%")
 _NUMBER = re.compile(r"\d{1,3}(?:\.\d{1,4})?")
 _SEMITONES = re.compile(r"([+-]?\d{1,2}(?:\.\d{1,4})?)st")
@@ -67,14 +63,13 @@ class _SsmlReader:
         self._whole: tuple[int, str] | None = None
         """Start and text so far of an open element of `_WHOLE`."""
         self._given: list[str] = []
-        self._ascii = document.isascii()
-        self._done = (0, 0)
+        # Where each character starts in the bytes that expat counts.
+        self._starts = [*accumulate((len(c.encode("utf-8", "replace")) for c in document), initial=0)]
         self._parser = expat.ParserCreate()
         self._parser.StartElementHandler = self._start
         self._parser.EndElementHandler = self._end
         self._parser.CharacterDataHandler = self._text
         self._parser.StartDoctypeDeclHandler = self._refuse_document_type
-        self._parser.buffer_text = False
 
     def read(self) -> list[str]:
         try:
@@ -95,16 +90,8 @@ class _SsmlReader:
         raise self._fault("document types are not allowed; remove <!DOCTYPE ...>")
 
     def _place(self) -> int:
-        """The parser's place in characters; expat counts bytes."""
-        at = self._parser.CurrentByteIndex
-        if self._ascii:
-            return at
-        characters, read = self._done
-        while read < at:
-            read += len(self._document[characters].encode("utf-8", "replace"))
-            characters += 1
-        self._done = (characters, read)
-        return characters
+        """The parser's place in characters."""
+        return bisect_left(self._starts, self._parser.CurrentByteIndex)
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         self._check_element(name, attributes)
@@ -115,8 +102,7 @@ class _SsmlReader:
                 self._check(prosody)
             elif name == "break":
                 time = attributes.get("time", _STRENGTHS.get(attributes.get("strength", "medium"), "?"))
-                start = self._place()
-                self._mark(pause_character(time), (start, self._document.index(">", start) + 1), prosody)
+                self._mark(pause_character(time), self._tag_from(self._place()), prosody)
         except SonorantError as error:
             raise self._fault(f"<{name}>: {error}") from None
         if name in ("p", "s"):
@@ -149,10 +135,9 @@ class _SsmlReader:
         name, _, prosody = self._open[-1]
         if self._whole is not None:
             self._whole = (self._whole[0], self._whole[1] + text)
-        elif name == "break":
-            if text.strip():
-                raise self._fault("<break> cannot hold text; write <break/>")
-        else:
+        elif name == "break" and text.strip():
+            raise self._fault("<break> cannot hold text; write <break/>")
+        elif name != "break":
             start = self._place()
             # A line break in a document is a blank; paragraphs are <p>.
             text = "".join(" " if character.isspace() else character for character in text)
@@ -163,16 +148,14 @@ class _SsmlReader:
         if name in ("p", "s"):
             self._border(prosody)
         elif self._whole is not None:
-            start, text = self._whole
-            self._whole = None
-            place = self._place()
-            self._replace(
-                name, attributes, " ".join(text.split()), (start, self._document.index(">", place) + 1), prosody
-            )
+            (start, text), self._whole = self._whole, None
+            self._replace(name, attributes, " ".join(text.split()), self._tag_from(start), prosody)
 
-    def _replace(
-        self, name: str, attributes: dict[str, str], text: str, source: tuple[int, int], prosody: Prosody
-    ) -> None:
+    def _tag_from(self, start: int) -> Span:
+        """From `start` to the end of the current tag."""
+        return start, self._document.index(">", self._place()) + 1
+
+    def _replace(self, name: str, attributes: dict[str, str], text: str, source: Span, prosody: Prosody) -> None:
         try:
             if name == "phoneme":
                 if (alphabet := attributes.get("alphabet", "ipa")) != "ipa":
@@ -188,7 +171,7 @@ class _SsmlReader:
             raise self._fault(f"<{name}>: {error}") from None
         self._given.append(self._marked.characters(words, source, prosody, one_by_one=False))
 
-    def _mark(self, character: str, source: tuple[int, int], prosody: Prosody) -> None:
+    def _mark(self, character: str, source: Span, prosody: Prosody) -> None:
         self._given.append(self._marked.mark(character, source, prosody))
 
     def _border(self, prosody: Prosody) -> None:
@@ -229,28 +212,27 @@ def said_as(text: str, kind: str, form: str, language: str) -> str:
     """Words of `text`, which has single blanks, read as the `kind` of a say-as element. `form`: of a date (mdy, dmy,
     ymd, md, dm, my, y). Raises SonorantError if the kind is unknown, needs another language or does not fit the
     text."""
-    if kind not in KINDS:
-        raise SonorantError(f"interpret-as {kind} is unknown; use one of {', '.join(KINDS)}")
     if kind in _ANY_LANGUAGE:
-        return _one_by_one(text, kind, language)
+        return _ANY_LANGUAGE[kind](text, language)
+    if kind not in _ENGLISH:
+        raise SonorantError(f"interpret-as {kind} is unknown; use one of {', '.join((*_ANY_LANGUAGE, *_ENGLISH))}")
     if not language.startswith("en"):
         raise SonorantError(
             f"interpret-as {kind} needs an English voice and this one speaks {language}; write the words, or use <sub>"
         )
-    if kind in _AS_WRITTEN:
-        return text
     return _ENGLISH[kind](text, form)
 
 
-def _one_by_one(text: str, kind: str, language: str) -> str:
-    if kind in ("digits", "telephone"):
-        if not re.search(r"\d", text):
-            raise SonorantError(f"'{text[:20]}' has no digits")
-        groups = re.findall(r"\d+|\+", text)
-        return ", ".join(" ".join(group) for group in groups) if kind == "telephone" else " ".join("".join(groups))
+def _characters(text: str, language: str) -> str:
     names = table("signs") if language.startswith("en") else {}
     letters = [names.get(character, character) for character in text if not character.isspace()]
     return ", ".join(letter.upper() if len(letter) == 1 else letter for letter in letters)
+
+
+def _telephone(text: str, language: str) -> str:
+    if not re.search(r"\d", text):
+        raise SonorantError(f"'{text[:20]}' has no digits")
+    return ", ".join(" ".join(group) for group in re.findall(r"\d+|\+", text))
 
 
 def _cardinal(text: str, form: str) -> str:
@@ -271,10 +253,10 @@ def _ordinal(text: str, form: str) -> str:
 
 
 def _date(text: str, form: str) -> str:
-    fields = re.findall(r"\d+", text)
     if not form:
         return text
-    if sorted(form) not in [sorted(known) for known in ("mdy", "md", "my", "dm", "y", "m", "d")]:
+    fields = re.findall(r"\d+", text)
+    if "".join(sorted(form)) not in ("dmy", "dm", "my", "y", "m", "d"):
         raise SonorantError(f"format {form[:10]} is unknown; write mdy, dmy, ymd, md, dm, my or y")
     if len(fields) != len(form):
         raise SonorantError(f"'{text[:20]}' is not a date of format {form}")
@@ -284,9 +266,15 @@ def _date(text: str, form: str) -> str:
         raise SonorantError(f"'{text[:20]}': {error}") from None
 
 
+_ANY_LANGUAGE: dict[str, Callable[[str, str], str]] = {
+    **dict.fromkeys(("characters", "spell-out", "verbatim"), _characters),
+    "digits": lambda text, language: _telephone(text, language).replace(",", ""),
+    "telephone": _telephone,
+}
 _ENGLISH: dict[str, Callable[[str, str], str]] = {
-    "cardinal": _cardinal,
-    "number": _cardinal,
+    **dict.fromkeys(("cardinal", "number"), _cardinal),
     "ordinal": _ordinal,
     "date": _date,
+    # The frontend itself reads these.
+    **dict.fromkeys(("time", "currency", "unit", "address", "fraction"), lambda text, form: text),
 }

@@ -14,9 +14,9 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 
 from sonorant.errors import SonorantError
 from sonorant.text.frontend import PAUSES, Phoneme, Sounds
@@ -36,18 +36,6 @@ _SAME = {"tʃ": "t͡ʃ", "dʒ": "d͡ʒ", "ʧ": "t͡ʃ", "ʤ": "d͡ʒ", "g": "ɡ"
 _VOWELS = frozenset("aɑɐɒæʌəɘɚɛɜɝɞeɤɵiɨɪᵻyʏɯuʉʊoɔøœɶ")
 
 
-@dataclass(frozen=True)
-class Source:
-    """The file of a lexicon, for errors."""
-
-    name: str
-    lines: Mapping[str, int]
-    """Line number of each word."""
-
-    def place(self, word: str) -> str:
-        return f"{self.name}: line {self.lines[word]}" if word in self.lines else self.name
-
-
 class Lexicon:
     """The words of one language."""
 
@@ -56,29 +44,28 @@ class Lexicon:
         language: str,
         entries: Mapping[str, str],
         symbols: Sequence[str] | None = None,
-        source: Source | None = None,
+        places: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """`entries`: phonemes of each word, as written. `symbols`: a frontend's inventory; without it the lexicon finds
-        nothing until `bound`. Raises SonorantError naming a word whose phonemes are not in the inventory."""
+        nothing until `bound`. `places`: file and line of each word, for errors. Raises SonorantError naming a word
+        whose phonemes are not in the inventory."""
         self.language = language
         self.entries = dict(entries)
-        self.source = source or Source("lexicon", {})
+        self._places = places
         self._sounds: dict[str, tuple[Phoneme, ...]] = {}
         self._starts: dict[str, list[str]] = {}
         for word, phonemes in self.entries.items() if symbols else ():
             try:
                 self._sounds[word] = parse_phonemes(phonemes, symbols or (), language)
             except SonorantError as error:
-                raise SonorantError(f"{self.source.place(word)}: '{word}': {error}") from None
-            start = _START.match(word)
-            assert start is not None
-            self._starts.setdefault(start[0].casefold(), []).append(word)
+                raise SonorantError(f"{places.get(word, 'lexicon')}: '{word}': {error}") from None
+            self._starts.setdefault(_START.findall(word)[0].casefold(), []).append(word)
         for words in self._starts.values():
             words.sort(key=lambda word: (-len(word), word.islower()))
 
     def bound(self, symbols: Sequence[str]) -> Lexicon:
         """The same lexicon with an inventory. Raises SonorantError as the constructor."""
-        return Lexicon(self.language, self.entries, symbols, self.source)
+        return Lexicon(self.language, self.entries, symbols, self._places)
 
     @property
     def sha256(self) -> str:
@@ -104,7 +91,7 @@ class Lexicon:
             if start.start() < done:
                 continue
             for word in self._starts.get(start[0].casefold(), ()):
-                if end := self._fits(word, text, start.start()):
+                if end := _fits(word, text, start.start()):
                     phonemes = self._sounds[word]
                     if self.language.startswith("en") and re.match(r"['’]s\b", text[end:]):
                         phonemes, end = _possessive(phonemes), end + 2
@@ -112,13 +99,14 @@ class Lexicon:
                     done = end
                     break
 
-    def _fits(self, word: str, text: str, start: int) -> int:
-        """End of the whole word at `start`, 0 if it is not there."""
-        end = start + len(word)
-        there = text[start:end]
-        if there != word and not (word.islower() and there.lower() == word):
-            return 0
-        return 0 if end < len(text) and word[-1].isalnum() and text[end].isalnum() else end
+
+def _fits(word: str, text: str, start: int) -> int:
+    """End of the whole word at `start`, 0 if it is not there."""
+    end = start + len(word)
+    there = text[start:end]
+    if there != word and not (word.islower() and there.lower() == word):
+        return 0
+    return 0 if word[-1].isalnum() and text[end : end + 1].isalnum() else end
 
 
 def _possessive(phonemes: tuple[Phoneme, ...]) -> tuple[Phoneme, ...]:
@@ -132,13 +120,12 @@ def read_lexicon(path: Path, language: str) -> Lexicon | None:
     """The words of a language in a lexicon file, or None if there are none. `en-us` also has the words of `[en]`,
     unless `[en-us]` has its own. Raises SonorantError naming file and line."""
     language = language.lower().replace("_", "-")
-    parsed = _parse(_read(path), str(path))
-    found = [parsed[name] for name in dict.fromkeys((language.split("-")[0], language)) if name in parsed]
+    parsed = _parse(_read(path), path)
+    found = parsed.get(language.split("-")[0], {}) | parsed.get(language, {})
     if not found:
         return None
-    entries = {word: phonemes for lexicon in found for word, phonemes in lexicon.entries.items()}
-    lines = {word: line for lexicon in found for word, line in lexicon.source.lines.items()}
-    return Lexicon(language, entries, source=Source(str(path), lines))
+    places = {word: f"{path}: line {number}" for word, (_, number) in found.items()}
+    return Lexicon(language, {word: phonemes for word, (phonemes, _) in found.items()}, places=places)
 
 
 def _read(path: Path) -> str:
@@ -152,36 +139,31 @@ def _read(path: Path) -> str:
         raise SonorantError(f"text.lexicon: {path}: not UTF-8 (byte {error.start}); convert it first") from None
 
 
-def _parse(text: str, name: str) -> dict[str, Lexicon]:
-    entries: dict[str, dict[str, str]] = {}
-    lines: dict[tuple[str, str], int] = {}
-    language = ""
-    for number, line in enumerate(text.splitlines(), 1):
-        where, line = f"{name}: line {number}", line.strip()
+def _parse(text: str, path: Path) -> dict[str, dict[str, tuple[str, int]]]:
+    """Phonemes and line number of each word, by language."""
+    languages: dict[str, dict[str, tuple[str, int]]] = {}
+    words: dict[str, tuple[str, int]] | None = None
+    for number, line in enumerate(map(str.strip, text.splitlines()), 1):
         if not line or line.startswith("#"):
             continue
         if heading := _LANGUAGE.fullmatch(line):
-            language = heading[1].lower().replace("_", "-")
-            entries.setdefault(language, {})
+            words = languages.setdefault(heading[1].lower().replace("_", "-"), {})
             continue
         entry = _ENTRY.fullmatch(line)
+        word = " ".join(entry[1].split()) if entry else ""
+        fault = None
         if entry is None:
-            raise SonorantError(
-                f"{where}: '{line[:40]}' is not an entry; write a word, a tab or two blanks, and phonemes"
-            )
-        if not language:
-            raise SonorantError(f"{where}: a word before any language; begin with a line such as [en-us]")
-        word = " ".join(entry[1].split())
-        if len(word) > LONGEST_WORD:
-            raise SonorantError(f"{where}: a word of {len(word)} characters; at most {LONGEST_WORD}")
-        if word in entries[language]:
-            raise SonorantError(f"{where}: '{word}' is already in line {lines[language, word]}; keep one of them")
-        entries[language][word] = entry[2].strip()
-        lines[language, word] = number
-    return {
-        language: Lexicon(language, words, source=Source(name, {word: lines[language, word] for word in words}))
-        for language, words in entries.items()
-    }
+            fault = f"'{line[:40]}' is not an entry; write a word, a tab or two blanks, and phonemes"
+        elif words is None:
+            fault = "a word before any language; begin with a line such as [en-us]"
+        elif len(word) > LONGEST_WORD:
+            fault = f"a word of {len(word)} characters; at most {LONGEST_WORD}"
+        elif word in words:
+            fault = f"'{word}' is already in line {words[word][1]}; keep one of them"
+        if fault or entry is None or words is None:
+            raise SonorantError(f"{path}: line {number}: {fault}")
+        words[word] = (entry[2].strip(), number)
+    return languages
 
 
 def parse_phonemes(text: str, symbols: Sequence[str], language: str) -> tuple[Phoneme, ...]:
@@ -191,7 +173,7 @@ def parse_phonemes(text: str, symbols: Sequence[str], language: str) -> tuple[Ph
     not in the inventory, or if there is none.
     """
     inventory = [symbol for symbol in symbols if symbol not in PAUSES]
-    longest = max(map(len, inventory))
+    longest_first = sorted(inventory, key=len, reverse=True)
     phonemes: list[Phoneme] = []
     stress, word_start = 0, True
     rest = unicodedata.normalize("NFC", text).replace(":", "ː")
@@ -203,25 +185,16 @@ def parse_phonemes(text: str, symbols: Sequence[str], language: str) -> tuple[Ph
             stress, rest = STRESS[rest[0]], rest[1:]
         elif rest[0] == WORD_BORDER:
             word_start, rest = True, rest[1:]
+        elif symbol := next(filter(rest.startswith, longest_first), ""):
+            vowel = symbol[0] in _VOWELS
+            phonemes.append(Phoneme(symbol, stress if vowel else 0, word_start))
+            stress, word_start, rest = 0 if vowel else stress, False, rest[len(symbol) :]
+        elif rest[0] == "ː":  # a language without long vowels
+            rest = rest[1:]
         else:
-            symbol, length = _longest_symbol(rest, inventory, longest)
-            if not length:
-                raise SonorantError(
-                    f"'{rest.split()[0][:8]}' does not begin with a phoneme of {language}; use {' '.join(inventory)}"
-                )
-            if symbol:
-                vowel = symbol[0] in _VOWELS
-                phonemes.append(Phoneme(symbol, stress if vowel else 0, word_start))
-                stress, word_start = 0 if vowel else stress, False
-            rest = rest[length:]
+            raise SonorantError(
+                f"'{rest.split()[0][:8]}' does not begin with a phoneme of {language}; use {' '.join(inventory)}"
+            )
     if not phonemes:
         raise SonorantError("no phonemes; write them as in h ə l ˈoʊ")
     return tuple(phonemes)
-
-
-def _longest_symbol(text: str, inventory: Sequence[str], longest: int) -> tuple[str, int]:
-    """The longest symbol at the start of the text and its length, 0 if there is none."""
-    for length in range(min(longest, len(text)), 0, -1):
-        if text[:length] in inventory:
-            return text[:length], length
-    return "", int(text[0] == "ː")  # a language without long vowels

@@ -1,15 +1,11 @@
 """Dead channels do not lower the level; channels with different sounds are detected."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
-import soundfile
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sonorant.audio.channels import Channels, channel_finding, lag_of, live_channels, mix
-from sonorant.audio.wav import read_audio
 
 RATE = 16000
 
@@ -22,35 +18,27 @@ def voice(seed: int, seconds: float = 2.0) -> np.ndarray:
     return (noise / 4 * np.clip(np.sin(2 * np.pi * (1.3 + 0.2 * seed) * time), 0, 1)).astype(np.float32)
 
 
-def db(samples: np.ndarray) -> float:
-    return float(10 * np.log10(np.square(samples.astype(np.float64)).mean() + 1e-20))
-
-
 HUM = (0.0004 * np.sin(2 * np.pi * 50 * np.arange(2 * RATE) / RATE)).astype(np.float32)
 
 
 @pytest.mark.parametrize("dead", [np.zeros(2 * RATE, np.float32), HUM * 0.5, np.full(2 * RATE, 0.02, np.float32)])
-@pytest.mark.parametrize("place", [0, 1])
-def test_a_dead_channel_takes_nothing_from_the_level(tmp_path: Path, dead: np.ndarray, place: int) -> None:
+def test_a_dead_channel_takes_nothing_from_the_level(dead: np.ndarray) -> None:
     """Silence, a quiet hum, a direct current."""
     speech = voice(1)
-    channels = [speech, dead] if place else [dead, speech]
-    soundfile.write(tmp_path / "a.wav", np.stack(channels, axis=1), RATE, subtype="FLOAT")
-    np.testing.assert_array_equal(read_audio(tmp_path / "a.wav")[0], speech)
-    assert channel_finding(np.stack(channels, axis=1), RATE).kind is Channels.DEAD
+    for both in (np.stack([speech, dead], axis=1), np.stack([dead, speech], axis=1)):
+        np.testing.assert_array_equal(mix(both), speech)
+        assert channel_finding(both, RATE).kind is Channels.DEAD
 
 
 def test_a_quiet_channel_is_not_dead() -> None:
     speech = voice(1)
     both = np.stack([speech, speech * 0.02], axis=1)  # 34 dB below
-    assert live_channels(both).all()
     np.testing.assert_allclose(mix(both), speech * 0.51, rtol=1e-5)
     assert channel_finding(both, RATE).kind is Channels.ALIKE
 
 
 def test_silence_in_all_channels_and_one_channel_are_no_case() -> None:
-    silence = np.zeros((100, 2), np.float32)
-    assert live_channels(silence).all() and not mix(silence).any()
+    assert live_channels(np.zeros((100, 2), np.float32)).all()
     assert channel_finding(voice(1)[:, None], RATE).kind is Channels.ONE
     assert mix(np.zeros((0, 2), np.float32)).shape == (0,)
     assert channel_finding(np.zeros((0, 2), np.float32), RATE).kind is Channels.ALIKE

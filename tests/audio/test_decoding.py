@@ -33,7 +33,7 @@ def encoded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_every_format_gives_the_sound_back_where_it_was(encoded: Path, name: str) -> None:
+def test_every_format_gives_the_sound_back_where_it_was_and_the_header_its_length(encoded: Path, name: str) -> None:
     rate = FORMATS[name]["rate"]
     written = sweep(SECONDS, rate)[:, 0]
     samples, read_rate = decode(encoded / name)
@@ -47,16 +47,10 @@ def test_every_format_gives_the_sound_back_where_it_was(encoded: Path, name: str
     assert np.corrcoef(aligned, said[rate : 3 * rate])[0, 1] > (0.8 if "amr" in name else 0.99)
     if name in LOSSLESS:
         assert np.abs(aligned - said[rate : 3 * rate]).max() <= 2**-15
-
-
-@pytest.mark.parametrize("name", FORMATS)
-def test_the_header_tells_what_decoding_gives(encoded: Path, name: str) -> None:
-    told, (samples, rate) = header(encoded / name), decode(encoded / name)
-    assert (told.sample_rate, told.channels) == (rate, 1)
+    told = header(encoded / name)
+    assert (told.sample_rate, told.channels) == (rate, 1) and told.form
     assert told.least <= len(samples)
     assert abs(told.frames - len(samples)) <= max(FRAME, 0.05 * rate)
-    assert told.seconds == pytest.approx(SECONDS, abs=0.1)
-    assert told.form
 
 
 @pytest.mark.parametrize("name", [*FORMATS, "wav.wav", "flac.flac", "vorbis.ogg"])
@@ -71,36 +65,22 @@ def test_a_part_is_the_whole_cut(encoded: Path, name: str, capfd: pytest.Capture
         first = round(start * rate)
         expected = whole[first : len(whole) if end is None else round(end * rate)]
         assert abs(len(part) - len(expected)) <= reach
-        close = [_difference(part, whole, first + shift) for shift in range(-reach, reach + 1)]
-        assert min(close) < (0.03 if any(mark in name for mark in ("aac", "mp4", "ac3", "amr")) else 1e-4), (start, end)
+        shifts = [np.roll(whole, -first - shift, axis=0)[: len(part)] for shift in range(-reach, reach + 1)]
+        difference = min(np.abs(part - cut).max(initial=0.0) for cut in shifts)
+        assert difference < (0.03 if any(mark in name for mark in ("aac", "mp4", "ac3", "amr")) else 1e-4), (start, end)
     assert decode(encoded / name, 60.0, 61.0)[0].shape == (0, 1)
     assert capfd.readouterr() == ("", "")
-
-
-def _difference(part: np.ndarray, whole: np.ndarray, first: int) -> float:
-    """Largest difference from the whole at `first`."""
-    end = min(len(whole), first + len(part))
-    return (
-        float(np.abs(part[: max(end - first, 0)] - whole[max(first, 0) : end]).max(initial=0.0)) if first >= 0 else 9.0
-    )
 
 
 def test_an_hour_is_not_decoded_for_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from sonorant.audio import ffmpeg
 
     file = encode(tmp_path / "long.m4a", np.tile(sweep(60, 8000), (10, 1)), rate=8000, codec="aac")
-    decoded = 0
+    made: list[ffmpeg._Sound] = []
     sounds = ffmpeg._sounds
-
-    def counted(opened: ffmpeg._File) -> ffmpeg.Iterator[ffmpeg._Sound]:
-        nonlocal decoded
-        for time, samples in sounds(opened):
-            decoded += samples.shape[1]
-            yield time, samples
-
-    monkeypatch.setattr(ffmpeg, "_sounds", counted)
+    monkeypatch.setattr(ffmpeg, "_sounds", lambda opened: (made.append(sound) or sound for sound in sounds(opened)))
     assert decode(file, 500.0, 501.0)[0].shape == (8000, 1)
-    assert decoded < 4 * 8000
+    assert sum(samples.shape[1] for _, samples in made) < 4 * 8000
 
 
 @pytest.mark.parametrize("name", ["a.webm", "a.mp4"])
@@ -115,19 +95,12 @@ def test_a_gap_in_the_time_stamps_is_silence(tmp_path: Path, name: str) -> None:
     assert abs(lag) <= 0.002 * rate
 
 
-def test_the_suffix_does_no_harm(encoded: Path, tmp_path: Path) -> None:
-    for number, name in enumerate(("aac.m4a", "opus.webm", "pcm.aiff")):
-        wrong = tmp_path / f"{number}.wav"
-        wrong.write_bytes((encoded / name).read_bytes())
-        np.testing.assert_array_equal(decode(wrong)[0], decode(encoded / name)[0])
-
-
-def test_stereo_stays_stereo(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "codec"), [("a.m4a", "alac"), ("a.mka", "flac"), ("a.mov", "pcm_s16le")])
+def test_stereo_stays_stereo_whatever_the_suffix(tmp_path: Path, name: str, codec: str) -> None:
     samples = np.stack([sweep(2, 44100)[:, 0], sweep(2, 44100)[::-1, 0]], axis=1)
-    for name, codec in (("a.m4a", "alac"), ("a.mka", "flac"), ("a.mov", "pcm_s16le")):
-        encode(tmp_path / name, samples, rate=44100, codec=codec)
-        np.testing.assert_allclose(decode(tmp_path / name)[0], samples, atol=2**-15)
-        np.testing.assert_allclose(read_audio(tmp_path / name)[0], samples.mean(axis=1), atol=2**-15)
+    file = encode(tmp_path / name, samples, rate=44100, codec=codec).rename(tmp_path / "wrong.wav")
+    np.testing.assert_allclose(decode(file)[0], samples, atol=2**-15)
+    np.testing.assert_allclose(read_audio(file)[0], samples.mean(axis=1), atol=2**-15)
 
 
 @pytest.mark.parametrize(
@@ -140,31 +113,22 @@ def test_stereo_stays_stereo(tmp_path: Path) -> None:
         ("noise.wav", np.random.default_rng(3).bytes(50_000)),
         ("noise.m4a", np.random.default_rng(4).bytes(50_000)),
         ("samples.raw", np.random.default_rng(5).bytes(5_000)),
-        ("list.m4a", None),
-        ("concat.m4a", None),
+        ("list.m4a", b"#EXTM3U\n#EXTINF:3,\nother.wav\n"),
+        ("concat.m4a", b"ffconcat version 1.0\nfile other.wav\n"),
     ],
 )
 def test_what_is_no_sound_is_one_line(
-    tmp_path: Path, name: str, content: bytes | None, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, name: str, content: bytes, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    if content is None:
-        soundfile.write(tmp_path / "other.wav", sweep(1, 16000), 16000)
-        lists = {
-            "list.m4a": f"#EXTM3U\n#EXTINF:3,\n{tmp_path}/other.wav\n",
-            "concat.m4a": "ffconcat version 1.0\nfile other.wav\n",
-        }
-        content = lists[name].encode()
+    soundfile.write(tmp_path / "other.wav", sweep(1, 16000), 16000)
     (tmp_path / name).write_bytes(content)
     for read in (header, decode, read_audio):
         with pytest.raises(UndecodableError, match=rf"{name}: cannot be read as audio \(.+\)") as caught:
             read(tmp_path / name)
         assert "\n" not in str(caught.value)
+        with pytest.raises(SonorantError, match=r"none\.m4a: no such audio file"):
+            read(tmp_path / "none.m4a")
     assert capfd.readouterr() == ("", "")
-
-
-def test_a_film_without_sound_says_so(tmp_path: Path) -> None:
-    with pytest.raises(UndecodableError, match="holds no audio stream"):
-        read_audio(without_sound(tmp_path / "mute.mp4"))
 
 
 @pytest.mark.parametrize(
@@ -175,16 +139,19 @@ def test_a_film_without_sound_says_so(tmp_path: Path) -> None:
         ("alac", b"alac", b"xxxx", "codec"),
     ],
 )
-def test_protected_and_unknown_sound_is_one_line(
+def test_sound_that_cannot_be_had_is_one_line(
     tmp_path: Path, codec: str, old: bytes, new: bytes, reason: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     file = encode(tmp_path / "a.m4a", sweep(2, 44100), rate=44100, codec=codec)
     data = file.read_bytes()
     table = data.index(b"stsd")
     file.write_bytes(data[:table] + data[table:].replace(old, new))
+    mute = without_sound(tmp_path / "mute.mp4")
     for read in (header, decode):
         with pytest.raises(UndecodableError, match=reason):
             read(file)
+        with pytest.raises(UndecodableError, match="holds no audio stream"):
+            read(mute)
     assert capfd.readouterr() == ("", "")
 
 
@@ -201,12 +168,6 @@ def test_damage_in_the_middle_is_told_or_survived(
         except UndecodableError as error:
             assert "\n" not in str(error)
     assert capfd.readouterr() == ("", "")
-
-
-def test_an_absent_file_is_named(tmp_path: Path) -> None:
-    for read in (header, decode, read_audio):
-        with pytest.raises(SonorantError, match=r"none\.m4a: no such audio file"):
-            read(tmp_path / "none.m4a")
 
 
 def test_without_pyav_one_line_says_what_to_install(encoded: Path) -> None:

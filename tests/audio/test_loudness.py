@@ -11,7 +11,7 @@ def sine(rate: int, seconds: float, hertz: float = 997.0, level: float = 1.0, ph
     return (level * np.sin(2 * np.pi * hertz * np.arange(round(rate * seconds)) / rate + phase)).astype(np.float32)
 
 
-@pytest.mark.parametrize("rate", [8000, 16000, 22050, 24000, 44100, 48000])
+@pytest.mark.parametrize("rate", [8000, 22050, 48000])
 def test_the_standards_sine_has_the_standards_loudness(rate: int) -> None:
     assert loudness(sine(rate, 4), rate) == pytest.approx(-3.01, abs=0.05)  # BS.1770-4, annex 1
     assert loudness(sine(rate, 4, level=0.1), rate) == pytest.approx(-23.01, abs=0.05)
@@ -22,7 +22,7 @@ def test_silence_around_speech_is_gated_away() -> None:
     assert loudness(np.pad(loud, 5 * 16000), 16000) == pytest.approx(-23.0, abs=0.3)
 
 
-@pytest.mark.parametrize("seconds", [0.05, 0.2, 0.39, 0.4, 0.41])
+@pytest.mark.parametrize("seconds", [0.05, 0.39, 0.4, 0.41])
 def test_a_clip_shorter_than_a_block_is_one(seconds: float) -> None:
     assert loudness(sine(24000, seconds, level=0.1), 24000) == pytest.approx(-23.0, abs=0.5)
 

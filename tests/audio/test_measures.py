@@ -5,14 +5,13 @@ import json
 
 import numpy as np
 import pytest
-import soundfile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sonorant.audio.arrays import Floats
 from sonorant.audio.measures import Measures, measure
 from sonorant.audio.voice_activity import speech_probability
-from sonorant.audio.wav import read_audio, resample
+from sonorant.audio.wav import resample
 from tests.audio.conftest import RATE, in_room, noisy
 
 
@@ -27,7 +26,7 @@ def padded(spoken: list[Floats]) -> list[Floats]:
     return [noisy(np.pad(0.1 * samples / samples.std(), 5000), -80.0, number) for number, samples in enumerate(centred)]
 
 
-@pytest.mark.parametrize("ratio", [5, 10, 20, 30, 40])
+@pytest.mark.parametrize("ratio", [5, 20, 40])
 def test_planted_noise_is_measured(padded: list[Floats], ratio: int) -> None:
     for number, samples in enumerate(padded):
         speech = measured(samples)
@@ -59,16 +58,6 @@ def test_a_recording_of_a_lower_rate_in_a_larger_file_is_told(
         assert least * rate / 2 < (measured(pcm, 48000).bandwidth_hz or 0) <= 1.06 * rate / 2
 
 
-def test_the_shelf_of_an_mp3_is_told(tmp_path_factory: pytest.TempPathFactory, padded: list[Floats]) -> None:
-    path = tmp_path_factory.mktemp("mp3") / "a.mp3"
-    speech = resample(padded[2], RATE, 44100)
-    breath = np.random.default_rng(0).standard_normal(len(speech)) * np.abs(speech)  # as bright as an /s/ gets
-    bright = (speech + 0.3 * breath).astype(np.float32)
-    assert (measured(bright, 44100).bandwidth_hz or 0) > 21500
-    soundfile.write(path, bright, 44100, format="MP3", bitrate_mode="CONSTANT", compression_level=0.7)
-    assert 10000 < (measured(read_audio(path)[0], 44100).bandwidth_hz or 0) < 20500
-
-
 @pytest.mark.parametrize("mains", [50, 60])
 def test_planted_hum_rises_out_of_the_noise(padded: list[Floats], mains: int) -> None:
     for number, quiet in enumerate(padded):
@@ -81,9 +70,9 @@ def test_planted_hum_rises_out_of_the_noise(padded: list[Floats], mains: int) ->
         assert found[-1] > 20
 
 
-@pytest.mark.parametrize("share", [0.005, 0.02, 0.05])
+@pytest.mark.parametrize("share", [0.005, 0.05])
 def test_clipping_is_told_at_full_scale_and_below(padded: list[Floats], share: float) -> None:
-    for samples in padded:
+    for samples in padded[:3]:
         ceiling = np.quantile(np.abs(samples), 1 - share)
         clipped = np.clip(samples / ceiling, -1, 1)
         full = measured(clipped)
@@ -97,15 +86,12 @@ def test_clipping_is_told_at_full_scale_and_below(padded: list[Floats], share: f
     assert measured(sine).soft_clipped == 0
 
 
-def test_an_offset_and_a_higher_voice_are_measured(padded: list[Floats]) -> None:
-    for samples in padded:
-        found, higher = measured(samples + 0.02), measured(resample(samples, RATE, round(RATE / 1.2)))
-        assert found.dc == pytest.approx(0.02, abs=1e-4)
-        assert (higher.pitch_hz or 0) / (found.pitch_hz or 1) == pytest.approx(1.2, abs=0.08)
-
-
 def test_only_the_noise_floor_follows_the_level(padded: list[Floats]) -> None:
+    """And pitch the speed, dc the offset."""
     for samples in padded[:3]:
+        shifted, higher = measured(samples + 0.02), measured(resample(samples, RATE, round(RATE / 1.2)))
+        assert shifted.dc == pytest.approx(0.02, abs=1e-4)
+        assert (higher.pitch_hz or 0) / (shifted.pitch_hz or 1) == pytest.approx(1.2, abs=0.08)
         loud, quiet = (dataclasses.asdict(measured(gain * samples)) for gain in (1.0, 0.25))
         assert loud.pop("noise_floor_db") - quiet.pop("noise_floor_db") == pytest.approx(12.0, abs=0.2)
         assert np.allclose(loud.pop("spectrum"), quiet.pop("spectrum"), atol=1.0)

@@ -35,29 +35,22 @@ def direct_log_mel(samples: np.ndarray, config: MelConfig) -> np.ndarray:
 
 
 @CONFIGS
-@pytest.mark.parametrize("length", [1, 100, 257, 511, 5000])
-def test_it_is_what_the_definition_says(config: MelConfig, length: int) -> None:
-    samples = speechlike(1.0, config.sample_rate)[:length]
-    mel = log_mel(torch.from_numpy(samples), config)
-    assert mel.dtype == torch.float32
-    np.testing.assert_allclose(mel.numpy(), direct_log_mel(samples, config), atol=2e-3)
+@pytest.mark.parametrize("length", [1, 100, 256, 257, 511, 5000])
+def test_it_is_what_the_definition_says_with_and_without_gradients(config: MelConfig, length: int) -> None:
+    samples = torch.from_numpy(speechlike(1.0, config.sample_rate)[:length])
+    mel, trained = log_mel(samples, config), log_mel(samples.clone().requires_grad_(), config).detach()
+    assert mel.dtype == torch.float32 and mel.shape[1] == frames_of(length, config)
+    np.testing.assert_allclose(mel.numpy(), direct_log_mel(samples.numpy(), config), atol=2e-3)
+    torch.testing.assert_close(mel, trained, atol=2e-5, rtol=0)
+    assert log_mel(samples[:0], config).shape == (config.n_mels, 0)
 
 
-@CONFIGS
-def test_frames_are_the_samples_by_the_hop_rounded_up(config: MelConfig) -> None:
-    for length in (0, 1, config.hop - 1, config.hop, config.hop + 1, config.n_fft, 7 * config.hop):
-        assert log_mel(torch.zeros(length), config).shape == (config.n_mels, frames_of(length, config))
-        assert frames_of(length, config) == int(np.ceil(length / config.hop))
-
-
-@CONFIGS
-def test_a_tone_peaks_in_the_bin_that_covers_it(config: MelConfig) -> None:
-    edges = mel_to_hertz(np.linspace(*hertz_to_mel(np.array([config.f_min, config.f_max])), config.n_mels + 2))
-    time = torch.arange(config.sample_rate // 2) / config.sample_rate
-    for wanted in range(3, config.n_mels, 7):
-        mel = log_mel(0.5 * torch.sin(2 * torch.pi * float(edges[wanted + 1]) * time), config)
-        middle = mel[:, 5:-5].mean(dim=1)
-        assert abs(int(middle.argmax()) - wanted) <= (0 if config is not SMALL else 1)
+def test_a_tone_peaks_in_the_bin_that_covers_it() -> None:
+    edges = mel_to_hertz(np.linspace(*hertz_to_mel(np.array([0.0, 8000.0])), DEMO.n_mels + 2))
+    time = torch.arange(8000) / DEMO.sample_rate
+    for wanted in range(3, DEMO.n_mels, 7):
+        mel = log_mel(0.5 * torch.sin(2 * torch.pi * float(edges[wanted + 1]) * time), DEMO)
+        assert int(mel[:, 5:-5].mean(dim=1).argmax()) == wanted
 
 
 def test_slaneys_scale_has_its_published_points_and_an_inverse() -> None:
@@ -74,12 +67,8 @@ def test_each_filter_has_unit_area() -> None:
 
 def test_leading_dimensions_and_zero_padding_change_nothing() -> None:
     alone = torch.from_numpy(speechlike(1.0, DEMO.sample_rate))[: 50 * DEMO.hop - 77]
-    samples = alone.repeat(2, 3, 1)
-    mel = log_mel(samples, DEMO)
-    assert mel.shape == (2, 3, DEMO.n_mels, 50)
-    torch.testing.assert_close(mel[1, 2], log_mel(alone, DEMO))
-    padded = torch.nn.functional.pad(samples, (0, 77))
-    torch.testing.assert_close(log_mel(padded, DEMO), mel)
+    padded = torch.nn.functional.pad(alone.repeat(2, 3, 1), (0, 77))
+    torch.testing.assert_close(log_mel(padded, DEMO), log_mel(alone, DEMO).expand(2, 3, -1, -1))
 
 
 def test_gradients_are_those_of_differences_and_finite_in_silence() -> None:
@@ -95,14 +84,6 @@ def test_gradients_are_those_of_differences_and_finite_in_silence() -> None:
     silence = torch.zeros(1000, requires_grad=True)
     log_mel(silence, SMALL).sum().backward()
     assert silence.grad is not None and silence.grad.isfinite().all()
-
-
-@CONFIGS
-def test_values_are_the_same_where_a_gradient_is_asked_for(config: MelConfig) -> None:
-    samples = torch.from_numpy(speechlike(1.0, config.sample_rate))
-    asked = log_mel(samples.clone().requires_grad_(), config)
-    torch.testing.assert_close(log_mel(samples, config), asked.detach(), atol=2e-5, rtol=0)
-    assert log_mel(torch.zeros(999), config).unique().tolist() == asked.new_tensor([1e-5]).log().tolist()
 
 
 def test_autocast_and_half_precision_input_compute_in_float32() -> None:

@@ -31,16 +31,6 @@ def test_edges_are_those_of_the_sound_also_in_noise(
         assert end - early < spans[-1][1] < end + 0.25, number
 
 
-def test_the_network_alone_would_cut_what_the_energy_keeps(spoken: list[Floats]) -> None:
-    """If this fails, the network has become better than the energy."""
-    cut = 0
-    for samples in spoken:
-        padded = np.pad(samples, RATE // 2)
-        block = speech_spans(speech_probability(padded, RATE))
-        cut += located(padded)[0][0] < block[0][0] - 0.02
-    assert cut >= 4
-
-
 @pytest.mark.parametrize("rate", [8000, 22050, 48000])
 def test_a_recording_of_another_rate_has_the_same_speech(spoken: list[Floats], rate: int) -> None:
     for samples in spoken[:3]:
@@ -52,9 +42,7 @@ def test_a_recording_of_another_rate_has_the_same_speech(spoken: list[Floats], r
 
 def test_a_pause_parts_two_spans(spoken: list[Floats]) -> None:
     spans = located(noisy(np.concatenate([spoken[0], np.zeros(RATE, np.float32), spoken[1]]), -65.0))
-    gaps = [after[0] - before[1] for before, after in pairwise(spans)]
-    assert max(gaps) == pytest.approx(1.0, abs=0.6)
-    assert max(gaps) > 0.9
+    assert 0.9 < max(after[0] - before[1] for before, after in pairwise(spans)) < 1.6
 
 
 @pytest.mark.parametrize("what", ["silence", "noise", "hum", "click", "nothing", "one sample"])

@@ -13,11 +13,8 @@ from sonorant.errors import SonorantError
 
 LOSSLESS = [
     ("wav", "PCM_16", 2**-15),
-    ("wav", "PCM_24", 2**-23),
     ("wav", "PCM_32", 2**-24),  # float32 has 24 bits
-    ("wav", "FLOAT", 0.0),
     ("wav", "DOUBLE", 0.0),
-    ("flac", "PCM_16", 2**-15),
     ("flac", "PCM_24", 2**-23),
 ]
 
@@ -26,7 +23,7 @@ def sine(rate: int, hertz: float = 440.0, seconds: float = 1.0, level: float = 0
     return (level * np.sin(2 * np.pi * hertz * np.arange(round(rate * seconds)) / rate)).astype(np.float32)
 
 
-@pytest.mark.parametrize("rate", [8000, 11025, 16000, 22050, 24000, 32000, 44100, 48000])
+@pytest.mark.parametrize("rate", [8000, 22050, 48000])
 @pytest.mark.parametrize(("suffix", "subtype", "tolerance"), LOSSLESS)
 def test_lossless_formats_give_the_samples_back(
     tmp_path: Path, suffix: str, subtype: str, tolerance: float, rate: int
@@ -38,10 +35,9 @@ def test_lossless_formats_give_the_samples_back(
     assert np.abs(samples - written).max() <= tolerance
 
 
-@pytest.mark.parametrize("rate", [8000, 16000, 24000, 48000])
 @pytest.mark.parametrize("suffix", ["ogg", "mp3"])
-def test_lossy_formats_give_the_sound_back(tmp_path: Path, suffix: str, rate: int) -> None:
-    written = sine(rate)
+def test_lossy_formats_give_the_sound_back(tmp_path: Path, suffix: str) -> None:
+    rate, written = 24000, sine(24000)
     soundfile.write(tmp_path / f"a.{suffix}", written, rate)
     samples, read_rate = read_audio(tmp_path / f"a.{suffix}")
     assert (len(samples), read_rate) == (len(written), rate)
@@ -49,9 +45,7 @@ def test_lossy_formats_give_the_sound_back(tmp_path: Path, suffix: str, rate: in
     assert np.corrcoef(samples[middle], written[middle])[0, 1] > 0.98
 
 
-@pytest.mark.parametrize(
-    ("rate", "wanted"), [(8000, 16000), (22050, 16000), (44100, 16000), (48000, 22050), (16000, 48000)]
-)
+@pytest.mark.parametrize(("rate", "wanted"), [(44100, 16000), (16000, 48000)])
 def test_resampling_keeps_a_tone_where_it_was(tmp_path: Path, rate: int, wanted: int) -> None:
     soundfile.write(tmp_path / "a.wav", sine(rate), rate, subtype="FLOAT")
     samples, read_rate = read_audio(tmp_path / "a.wav", wanted)

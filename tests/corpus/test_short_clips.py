@@ -132,8 +132,8 @@ def test_clips_stand_after_the_utterances_in_the_store(tmp_path: Path) -> None:
     assert [store.header["splits"][split] for split in store.split[3:]] == ["train", "train"]
     for i in range(3):
         np.testing.assert_array_equal(store.mel(i), plain.mel(i))
-    said = SymbolTable(store.header["symbols"]).to_phonemes(store.tokens(4))
-    assert said == load_frontend("gruut", "en-us").speak("Well,").phonemes
+    said = load_frontend("gruut", "en-us").speak("Well,").phonemes
+    np.testing.assert_array_equal(store.tokens(4), SymbolTable(store.header["symbols"]).to_tokens(said))
     samples = store.samples(4) / 32768
     assert 0.9 * WORD < (np.abs(samples) > 0.01).sum() / RATE < 1.1 * WORD
 

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 from sonorant.layers.convnext import GELU, DepthwiseConv, Dropout
 
 
-@pytest.mark.parametrize("kernel", [1, 3, 7])
+@pytest.mark.parametrize("kernel", [1, 7])
 @pytest.mark.parametrize("precision", [torch.float64, torch.float32, torch.bfloat16])
 def test_the_trained_convolution_and_its_gradients_are_those_of_torch(kernel: int, precision: torch.dtype) -> None:
     torch.manual_seed(1)

@@ -59,15 +59,6 @@ def test_phrases_are_those_of_the_whole_text_however_it_is_cut(words: list[str],
         assert spoken(fragments, frontend) == whole
 
 
-def test_a_word_with_a_full_stop_inside_moves_signs_to_its_neighbour_and_sounds_the_same(frontend: Frontend) -> None:
-    """A sign that is not spoken may be listed with the phrase after it."""
-    text = "Call Pvt. rope.|She and"
-    whole, typed = (spoken(fragments, frontend) for fragments in ([text], list(text)))
-    assert [phrase[0].phonemes for phrase in whole] == [phrase[0].phonemes for phrase in typed]
-    assert [phrase[0].unknown for phrase in whole] == [("|",), (), ()]
-    assert [phrase[0].unknown for phrase in typed] == [(), ("|",), ()]
-
-
 @pytest.mark.parametrize(
     ("settled", "letter"),
     [
@@ -166,17 +157,6 @@ def test_an_error_in_the_block_that_writes_is_raised_where_it_is_read() -> None:
     assert next(reading) == "one"
     with pytest.raises(ConnectionError, match="gone"):
         next(reading)
-
-
-def test_a_text_that_is_not_read_any_more_holds_nothing_and_refuses_more() -> None:
-    text = ArrivingText()
-    reading = iter(text)
-    text.write("one")
-    assert next(reading) == "one"
-    text.write("two")
-    del reading
-    with pytest.raises(SonorantError, match="this text is no longer read; stop writing"):
-        text.write("three")
 
 
 def test_what_cannot_be_written_is_told() -> None:

@@ -1,15 +1,10 @@
 """The default frontend against gruut itself and arbitrary text."""
 
-import importlib.util
 import pickle
-import sqlite3
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 
 import gruut
-import gruut_lang_en
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -39,15 +34,6 @@ def test_words_are_pronounced_as_gruut_does(sentence: str) -> None:
     expected = ["".join(word.phonemes) for word in words]
     spoken = ipa(FRONTEND.speak(sentence))
     assert [word.rstrip("".join(PAUSES)) for word in spoken.split()] == expected
-
-
-def test_every_phoneme_of_the_lexicon_is_in_the_inventory() -> None:
-    lexicon = sqlite3.connect(gruut_lang_en.get_lang_dir() / "lexicon.db")
-    rows = lexicon.execute("SELECT phonemes FROM word_phonemes")
-    phones = {phone.lstrip("ˈˌ") for (row,) in rows for phone in row.split()}
-    assert phones == set(FRONTEND.symbols) - set(PAUSES)
-    assert FRONTEND.symbols[-len(PAUSES) :] == PAUSES
-    assert len(set(FRONTEND.symbols)) == len(FRONTEND.symbols)
 
 
 @pytest.mark.parametrize(
@@ -107,16 +93,10 @@ def test_of_pauses_in_a_row_the_strongest_stays() -> None:
     symbols = [",", "a", ",", "?", ",", "b", "!", ".", "c", ",", ","]
     pieces = [Piece(symbol, (place, place + 1), (Phoneme(symbol),)) for place, symbol in enumerate(symbols)]
     joined = spoken_text("", pieces, ())
-    assert [phoneme.symbol for phoneme in joined.phonemes] == ["a", "?", "b", "!", "c", ","]
-    assert [(unit.text, unit.start) for unit in joined.units] == [
-        ("a", 1),
-        ("?", 3),
-        ("b", 5),
-        ("!", 6),
-        ("c", 8),
-        (",", 9),
+    assert "".join(phoneme.symbol for phoneme in joined.phonemes) == "a?b!c,"
+    assert [(unit.start, unit.first, unit.after) for unit in joined.units] == [
+        (start, place, place + 1) for place, start in enumerate((1, 3, 5, 6, 8, 9))
     ]
-    assert [(unit.first, unit.after) for unit in joined.units] == [(place, place + 1) for place in range(6)]
 
 
 @pytest.mark.parametrize("silence", ["", "   ", "...", "?!", "“ ”", "😀", "\n\t"])
@@ -145,18 +125,7 @@ def test_any_text_is_accepted_and_stays_inside_the_inventory(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "9" * 400,
-        "1e400",
-        "a" * 5000,
-        "31/31/2000",
-        "0/0",
-        "1" + ",000" * 20,
-        "1" * 5000 + "th",
-        "2^" + "9" * 5000,
-        "1/" + "3" * 5000,
-        "<speak>&amp;</speak>",
-    ],
+    ["9" * 400, "1e400", "a" * 5000, "31/31/2000", "1" + ",000" * 20, "1" * 5000 + "th", "2^" + "9" * 5000, "<&amp;>"],
 )
 def test_hostile_text_is_accepted(text: str) -> None:
     assert FRONTEND.speak(text).phonemes
@@ -169,39 +138,10 @@ def test_threads_and_pickled_copies_agree() -> None:
         assert list(pool.map(copy.speak, SENTENCES * 4)) == expected * 4
 
 
-def test_languages_are_checked_in_one_line() -> None:
+def test_names_are_checked_in_one_line_and_the_version_names_the_data() -> None:
     assert load_frontend("gruut", "en_US").language == "en-us"
+    assert FRONTEND.version == f"gruut {gruut.__version__}, gruut_lang_en {version('gruut_lang_en')}, rules 2"
     with pytest.raises(SonorantError, match=r"^language 'xx-yy': not in gruut; use one of .*en-us"):
         load_frontend("gruut", "xx-yy")
     with pytest.raises(SonorantError, match=r"unknown frontend 'grut'; allowed: gruut, espeak"):
         load_frontend("grut", "en-us")
-
-
-@pytest.mark.skipif(importlib.util.find_spec("gruut_lang_sw") is not None, reason="the data of Swahili are installed")
-def test_a_language_without_data_names_the_package_to_install() -> None:
-    with pytest.raises(SonorantError, match=r"language 'sw': .*pip install gruut-lang-sw$"):
-        load_frontend("gruut", "sw")
-
-
-def test_the_version_names_software_data_and_rules() -> None:
-    assert FRONTEND.version == f"gruut {gruut.__version__}, gruut_lang_en {version('gruut_lang_en')}, rules 2"
-
-
-def test_dates_need_no_parser_which_takes_as_long_to_import_as_all_the_rest() -> None:
-    code = (
-        "import sys, sonorant.text as text; frontend = text.load_frontend('gruut', 'en-us')\n"
-        "for words in ('Two birds, 1 stone.', 'It is 3/4/2020.'):\n"
-        "    print(frontend.speak(words).text, 'dateparser' in sys.modules)"
-    )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout.splitlines() == ["Two birds, one stone. False", "It is March fourth twenty twenty. False"]
-
-
-def test_speaking_needs_no_torch_and_importing_no_gruut() -> None:
-    code = (
-        "import sys, sonorant.text as text; early = {'gruut', 'torch'} & set(sys.modules)\n"
-        "text.load_frontend('gruut', 'en-us').speak('one')\n"
-        "print(early, 'torch' in sys.modules, 'gruut' in sys.modules)"
-    )
-    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert printed.strip() == "set() False True"

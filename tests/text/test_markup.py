@@ -28,19 +28,16 @@ def words(text: str, frontend: Frontend, size: int = 10_000) -> list[tuple[str, 
     marked, found = phrases(text, frontend, size)
     rows = []
     for phrase in found:
-        spoken = marked.in_source(phrase.spoken)
-        for plain, unit in zip(phrase.spoken.units, spoken.units, strict=True):
-            phonemes = "".join(p.symbol for p in spoken.phonemes[unit.first : unit.after])
-            row = (unit.text, text[unit.start : unit.end], phonemes, unit.seconds, marked.prosody(plain.start))
-            rows.append(row)
+        for unit in phrase.spoken.units:
+            phonemes = "".join(p.symbol for p in phrase.spoken.phonemes[unit.first : unit.after])
+            written = text[slice(*marked.source(unit.start, unit.end))]
+            rows.append((unit.text, written, phonemes, unit.seconds, marked.prosody(unit.start)))
     return rows
 
 
 def test_phonemes_between_brackets_are_said(frontend: Frontend) -> None:
-    found = {word: phonemes for _, word, phonemes, *_ in words("Call [[ʃɪˈvɔn]] now, or [[h ə l ˈoʊ]].", frontend)}
-    assert found["[[ʃɪˈvɔn]]"] == "ʃɪvɔn"
-    assert found["[[h ə l ˈoʊ]]"] == "həloʊ"
-    assert found["Call"] == "kɔl"
+    found = {word: phonemes for _, word, phonemes, *_ in words("Call [[ʃɪˈvɔn]], or [[h ə l ˈoʊ]].", frontend)}
+    assert {"[[ʃɪˈvɔn]]": "ʃɪvɔn", "[[h ə l ˈoʊ]]": "həloʊ", "Call": "kɔl"}.items() <= found.items()
 
 
 @pytest.mark.parametrize("size", [1, 3, 10_000])
@@ -99,10 +96,7 @@ def test_elements_of_ssml_are_spoken(frontend: Frontend) -> None:
     ("text", "message"),
     [
         ("one [[ q ]] two", r"character 5: \[\[q\]\]: 'q' does not begin with a phoneme of en-us"),
-        (
-            "one [[pause x]]",
-            r"character 5: \[\[pause x\]\]: 'x' is not a pause; write 0 to 60 seconds, as 0.5s or 500ms",
-        ),
+        ("one [[pause x]]", r"character 5: \[\[pause x\]\]: 'x' is not a pause; write 0 to 60 seconds"),
         ("[[pause 61]]", r"character 1: \[\[pause 61\]\]: '61' is not a pause"),
         ("one [[ two", r"character 5: \[\[ without \]\]"),
         ("one [[" + "ə" * 500 + "]]", r"character 5: \[\[ without \]\]"),
@@ -110,21 +104,12 @@ def test_elements_of_ssml_are_spoken(frontend: Frontend) -> None:
         ("<speak>\n a", "SSML line 2, column 3: no element found"),
         ("<speak>&x;</speak>", "SSML line 1, column 8: undefined entity"),
         ('<!DOCTYPE speak [<!ENTITY a "b">]><speak>&a;</speak>', "SSML line 1, .*: document types are not allowed"),
-        (
-            '<?xml version="1.0"?><talk/>',
-            "SSML line 1, column 22: the document begins with <talk>; begin it with <speak>",
-        ),
+        ('<?xml version="1.0"?><talk/>', "SSML line 1, column 22: the document begins with <talk>"),
         ('<speak><break time="99"/></speak>', "SSML line 1, column 8: <break>: '99' is not a pause"),
         ("<speak><break>x</break></speak>", "SSML line 1, .*: <break> cannot hold text"),
-        (
-            '<speak><prosody volume="loud">x</prosody></speak>',
-            "SSML .*: <prosody> does not support volume; use pitch, rate",
-        ),
+        ('<speak><prosody volume="loud">x</prosody></speak>', "SSML .*: <prosody> does not support volume"),
         ('<speak><prosody rate="fst">x</prosody></speak>', "SSML .*: <prosody>: invalid rate 'fst'; write 120%"),
-        (
-            '<speak><prosody pitch="200Hz">x</prosody></speak>',
-            r"SSML .*: <prosody>: invalid pitch '200Hz'; write \+2st",
-        ),
+        ('<speak><prosody pitch="200Hz">x</prosody></speak>', r"SSML .*: <prosody>: invalid pitch '200Hz'"),
         ('<speak><phoneme ph="q">x</phoneme></speak>', "SSML .*: <phoneme>: 'q' does not begin with a phoneme"),
         ('<speak><phoneme alphabet="x-sampa" ph="a">x</phoneme></speak>', "SSML .*: unknown alphabet x-sampa"),
         ("<speak><sub>x</sub></speak>", "SSML .*: <sub> needs alias"),
@@ -154,10 +139,9 @@ def test_private_characters_of_a_text_are_no_marks(frontend: Frontend) -> None:
     assert all(unit.seconds is None for unit in found[0].spoken.units)
 
 
-@pytest.mark.parametrize("size", [1, 10_000])
-def test_a_word_is_not_looked_for_behind_those_that_follow_it(frontend: Frontend, size: int) -> None:
-    found = [(word, written) for word, written, *_ in words("Dr. dogs Dr. Dr.", frontend, size)]
-    assert found == [("Doctor", "Dr."), ("dogs", "dogs"), ("Doctor", "Dr."), ("Doctor", "Dr.")]
+def test_a_word_is_not_looked_for_behind_those_that_follow_it(frontend: Frontend) -> None:
+    found = [written for _, written, *_ in words("Dr. dogs Dr. Dr.", frontend)]
+    assert found == ["Dr.", "dogs", "Dr.", "Dr."]
 
 
 PLAIN = "Dr. Smith's 3 dogs cost $4.50 on Jan. 5th, 2020; he read 1/2 a page at 10:30 p.m. Naïve “quotes” – or so on!"
@@ -173,12 +157,11 @@ def test_each_unit_stands_where_its_word_is_written(chosen: list[str], size: int
     assert [phrase.spoken for phrase in found] == [phrase.spoken for phrase in once]
     end = 0
     for phrase in found:
-        units = marked.in_source(phrase.spoken).units
-        assert [unit.first for unit in units] == [0, *(unit.after for unit in units)][:-1]
-        assert not units or units[-1].after == len(phrase.spoken.phonemes)
+        units = phrase.spoken.units
+        assert [0, *(unit.after for unit in units)] == [*(unit.first for unit in units), len(phrase.spoken.phonemes)]
         for unit in units:
-            assert 0 <= unit.start <= unit.end <= len(text)
-            assert unit.end >= end or unit.start >= end - 40  # words of one written form share its span
-            if unit.text.isalpha() and unit.text in chosen:
-                assert unit.text in text[unit.start : unit.end]
-            end = max(end, unit.end)
+            first, last = marked.source(unit.start, unit.end)
+            assert 0 <= first <= last <= len(text)
+            assert last >= end or first >= end - 40  # words of one written form share its span
+            assert unit.text not in chosen or not unit.text.isalpha() or unit.text in text[first:last]
+            end = max(end, last)

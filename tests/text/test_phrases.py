@@ -1,7 +1,5 @@
 """Phrases of a text equal the frontend's sentences, and are never too long."""
 
-import random
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,15 +22,7 @@ def frontend() -> Frontend:
     return load_frontend("gruut", "en-us")
 
 
-def fragments(text: str, longest: int, seed: int) -> Iterator[str]:
-    rng, place = random.Random(seed), 0
-    while place < len(text):
-        step = rng.randint(1, longest)
-        yield text[place : place + step]
-        place += step
-
-
-def spoken(text: str | Iterator[str], frontend: Frontend) -> list[tuple[str, ...]]:
+def spoken(text: str, frontend: Frontend) -> list[tuple[str, ...]]:
     return [tuple(phoneme.symbol for phoneme in phrase.spoken.phonemes) for phrase in split_phrases(text, frontend)]
 
 
@@ -45,11 +35,6 @@ def test_pieces_are_the_sentences_of_the_whole_paragraph(frontend: Frontend) -> 
     assert len(prompts) > 1_000
     for text in (TRICKY, prompts):
         assert spoken(text, frontend) == whole(text, frontend)
-
-
-@pytest.mark.parametrize(("longest", "seed"), [(1, 0), (3, 1), (40, 2), (500, 3)])
-def test_where_fragments_end_does_not_matter(frontend: Frontend, longest: int, seed: int) -> None:
-    assert spoken(fragments(TRICKY, longest, seed), frontend) == whole(TRICKY, frontend)
 
 
 def test_a_paragraph_ends_a_sentence_and_a_line_does_not(frontend: Frontend) -> None:
@@ -69,13 +54,6 @@ def test_without_phrases_no_word_is_cut(frontend: Frontend) -> None:
     phrases = list(split_phrases("wonderful " * 200, frontend))
     assert len(phrases) > 1
     assert [word for phrase in phrases for word in phrase.spoken.text.split()] == ["wonderful"] * 200
-
-
-def test_no_more_is_read_than_the_next_word(frontend: Frontend) -> None:
-    words = iter(["It", "rained.", "Nobody", "came.", "Then", "it", "stopped.", "The", "end", "is", "near."])
-    first = next(split_phrases((f"{word} " for word in words), frontend))
-    assert first.spoken.text == "It rained."
-    assert next(words) == "came."
 
 
 def test_unspeakable_text_is_told_and_silent_text_passes(frontend: Frontend) -> None:

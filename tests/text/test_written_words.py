@@ -58,16 +58,6 @@ def test_a_word_that_is_read_as_several_has_the_phonemes_of_them_all(
     assert got == expected
 
 
-@pytest.mark.parametrize("size", [1, 7, 50])
-def test_fragments_make_no_difference(size: int, frontend: Frontend) -> None:
-    fragments = [TEXT[start : start + size] for start in range(0, len(TEXT), size)]
-    assert [p.words for p in phrases(fragments, frontend)] == [p.words for p in phrases(TEXT, frontend)]
-
-
-def test_words_are_found_only_where_they_are_asked_for(frontend: Frontend) -> None:
-    assert [phrase.words for phrase in split_phrases(TEXT, frontend)] == [()] * len(phrases(TEXT, frontend))
-
-
 def test_what_is_cut_and_what_is_silent(frontend: Frontend) -> None:
     long = "and the rain went on " * 60
     cut = phrases(long, frontend)
