@@ -39,7 +39,6 @@ check: $(READY) ## linting, formatting, types, documentation
 	@ruff format --check .
 	@mypy
 	@NO_MKDOCS_2_WARNING=1 mkdocs build --strict
-	@python -m benchmarks.staleness
 
 serve: $(READY) ## start Prefect server, worker and MLflow server on loopback; STACK=full: on PostgreSQL and S3, with sign-in
 	@$(if $(filter full,$(STACK)),sh infra/install_system_packages.sh postgresql && python -m infra.platform.native,python -m infra.local_servers) start

@@ -19,7 +19,7 @@ SAME = ("cpu", "cores", "gpu", "system")
 VOICE = "voice_sha256"
 """Of a result: the content of what was timed; must be equal too."""
 AUDIO, BLOCKS = "audio_s", "blocks_ms"
-"""Of a cell: seconds of audio that were made, which must be equal, and the medians of its rounds."""
+"""Of a cell: seconds of audio, which must be equal, and the medians of its rounds."""
 
 
 def compare(earlier: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
@@ -27,35 +27,25 @@ def compare(earlier: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
 
     Each row: `{what, ratio, ci99}`; ratio is time now over time then, so above 1 is slower.
     """
-    machines = earlier.get("machine", {}), now["machine"]
-    for key in SAME:
-        if machines[0].get(key) != machines[1].get(key):
-            return {"not comparable": f"another machine: {key} was {machines[0].get(key)}, is {machines[1].get(key)}"}
-    voices = [verdict["result"].get(VOICE) for verdict in (earlier, now)]
-    if voices[0] != voices[1]:
-        return {"not comparable": f"another voice: {VOICE} was {voices[0]}, is {voices[1]}"}
-    audio = [dict(_cells(verdict["result"], AUDIO)) for verdict in (earlier, now)]
-    for path in audio[0].keys() & audio[1].keys():
-        then, today = audio[0][path], audio[1][path]
-        if then != today:
-            return {"not comparable": f"another speech: {path} was {then} seconds of audio, is {today}"}
+    fixed = [
+        {key: verdict["machine"].get(key) for key in SAME}
+        | {VOICE: verdict["result"].get(VOICE)}
+        | dict(_cells(verdict["result"], AUDIO))
+        for verdict in (earlier, now)
+    ]
+    for key in fixed[0].keys() & fixed[1].keys():
+        if fixed[0][key] != fixed[1][key]:
+            return {"not comparable": f"{key} was {fixed[0][key]}, is {fixed[1][key]}"}
     before, after = ({path: np.array(b) for path, b in _cells(verdict["result"], BLOCKS)} for verdict in (earlier, now))
     rows = [_row(path, before, after) for path in after if path in before and not path.endswith(f"/{CONTROL}")]
-    moved = sorted((row for row in rows if _beyond_noise(row)), key=lambda row: -abs(np.log(row["ratio"])))
-    versions = {key: [old, machines[1].get(key)] for key, old in machines[0].items() if old != machines[1].get(key)}
+    moved = [row for row in rows if abs(row["ratio"] - 1) > LEAST and not row["ci99"][0] <= 1 <= row["ci99"][1]]
+    moved.sort(key=lambda row: -abs(np.log(row["ratio"])))
     return {
         "compared": len(rows),
         "slower": [row for row in moved if row["ratio"] > 1],
         "faster": [row for row in moved if row["ratio"] < 1],
-        "only_then": sorted(before.keys() - after.keys()),
-        "only_now": sorted(after.keys() - before.keys()),
-        "versions_changed": versions,
+        "not in both": sorted(before.keys() ^ after.keys()),
     }
-
-
-def _beyond_noise(row: dict[str, Any]) -> bool:
-    low, high = row["ci99"]
-    return abs(row["ratio"] - 1) > LEAST and not low <= 1 <= high
 
 
 def _row(path: str, before: dict[str, NDArray[np.float64]], after: dict[str, NDArray[np.float64]]) -> dict[str, Any]:

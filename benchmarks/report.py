@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.comparison import compare
-from benchmarks.staleness import RESULTS, code_of
 from sonorant.files import read_json, write_json
 from sonorant.processes import usable_cores
+from tasks.origin import origin_tags
 
+RESULTS = Path(__file__).parent / "results"
 _PACKAGES = ("numpy", "torch", "onnxruntime", "prefect", "dvc", "mlflow")
 
 
@@ -56,8 +57,8 @@ def finish(
     """Print the verdict as one JSON line, the last of the output, and exit with status 1 if a claim does not hold.
 
     `claims` maps each claim, in words, to whether it held. --save also writes the verdict to
-    benchmarks/results/<name>.json, with a hash of the code it was measured with. In the short form, claims about
-    measurements (times, memory, words) may fail; claims about bits (`measures` is false) may not.
+    benchmarks/results/<name>.json, with the commit. In the short form, claims about measurements (times, memory, words)
+    may fail; claims about bits (`measures` is false) may not.
     """
     holds = all(claims.values())
     verdict = {"benchmark": name, "holds": holds, "claims": claims, "result": result, "machine": machine()}
@@ -65,7 +66,7 @@ def finish(
         moved = compare(read_json(given.against), verdict)
         print(json.dumps(moved, indent=1), file=sys.stderr)
     if given.save and not given.short:
-        write_json(RESULTS / f"{name}.json", verdict | {"code": code_of(name)})
+        write_json(RESULTS / f"{name}.json", verdict | {"origin": origin_tags()})
     sys.stderr.flush()
     print(json.dumps(verdict, ensure_ascii=False, allow_nan=False), flush=True)
     if not (holds or (given.short and measures)):

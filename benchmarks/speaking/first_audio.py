@@ -35,7 +35,7 @@ def main() -> None:
         found: dict[str, list[dict[str, Any]]] = {name: [] for name in work}
         for _ in range(given.rounds + 1):  # of each kind the first also brings the files into memory
             for name, words in work.items():
-                found[name].append(ask("benchmarks.speaking.first_audio_worker", *words))
+                found[name].append(ask("benchmarks.speaking.fresh_process", *words))
     result: dict[str, Any] = {"weights": weights, "variant": variant, "rounds": given.rounds}
     for name, rounds in found.items():
         seconds = [one["cpu_s"] for one in rounds[1:]]

@@ -1,8 +1,8 @@
 """How fast every runtime and precision speaks: `python -m benchmarks latency`.
 
-Latency, throughput and time to first audio of every variant in the voice's bundle, by length of text, speakers at once
-and threads, cold and warm. Candidates take turns, so ratios hold on a busy machine; milliseconds are this machine's. A
-candidate that cannot run says why.
+Latency, real-time factor and time to first audio of every variant in the voice's bundle, by length of text and
+threads, cold and warm. Candidates take turns, so ratios hold on a busy machine; milliseconds are this machine's. The
+result lists the candidates that cannot run, with the reason.
 """
 
 import dataclasses
@@ -16,15 +16,12 @@ from benchmarks.processes import ask
 from benchmarks.report import command, finish, options
 from benchmarks.speaking.latency_worker import Job
 from benchmarks.speaking.random_voice import shipped, voice_of
-from benchmarks.speaking.texts import TEXTS
 from sonorant.processes import usable_cores
 from sonorant.speech.bundle import content_hash, read_bundle
 from sonorant.speech.runtimes import BASELINE, all_runtimes, runtime_row
 from tasks.stage import run
 
 PRECISIONS = ("fp32", "fp16", "bf16", "int8")
-QUICK_CONCURRENCY = {"short": [1], "medium": [1, 4, 8], "long": [1], "paragraph": [1]}
-FULL_CONCURRENCY = {length: [1, 4, 8] for length in TEXTS}
 FIRST_AUDIO = 1.5
 """The first audio of a paragraph comes within so many times that of a short text."""
 SHORT = {"seconds": 0.1, "runtimes": ["onnxruntime", "torch"], "threads": [1]}
@@ -39,58 +36,41 @@ def main() -> None:
     add("--waveform", type=Path, default=models / "waveform", help="its trained vocoder or codec, for torch")
     add("--quantized", type=Path, default=models / "quantized", help="both of them in int8, for torch")
     add("--seconds", type=float, default=2.5, help="for each cell of the table (default 2.5)")
-    add(
-        "--runtimes",
-        nargs="+",
-        default=list(all_runtimes()),
-        choices=all_runtimes(),
-        metavar="RUNTIME",
-        help="default: all",
-    )
+    quick = [name for name in all_runtimes() if not runtime_row(name).compiles]
+    add("--runtimes", nargs="+", default=quick, choices=all_runtimes(), help="default: all that need not compile")
     add("--threads", type=int, nargs="+", default=sorted({1, usable_cores()}), help="default: 1 and all cores")
-    add("--full", action="store_true", help="every cell, compiled runtimes too: half an hour")
     given = options(parser, SHORT)
     if 1 not in given.threads:
         parser.error("--threads must name 1 too: the claims are about one thread")
     trained = (given.predictor, given.waveform)
     with voice_of(given.voice or shipped(), "parallel", trained, given.quantized) as (voice, weights):
-        concurrency = FULL_CONCURRENCY if given.full else QUICK_CONCURRENCY
-        job = Job(**voice, candidates=[], threads=1, lengths=[*TEXTS], concurrency=concurrency, seconds=given.seconds)
+        job = Job(**voice, candidates=[], threads=1, seconds=given.seconds)
         result: dict[str, Any] = {"weights": weights, VOICE: content_hash(read_bundle(Path(job.bundle)))}
-        result |= measure(job, given.runtimes, given.threads, given.full)
+        result |= measure(job, given.runtimes, given.threads)
     finish("latency", result, _claims(result), given)
 
 
-def measure(job: Job, runtimes: list[str], numbers: list[int], full: bool) -> dict[str, Any]:
+def measure(job: Job, runtimes: list[str], numbers: list[int]) -> dict[str, Any]:
     """The whole table: warm by threads, cold by candidate."""
-    candidates, not_run = _candidates(job, runtimes, full)
+    candidates, not_run = _candidates(job, runtimes)
     result: dict[str, Any] = {"not_run": not_run, "warm": {}, "cold": {}}
     for threads in numbers:
-        # Several speakers at once share the cores by themselves; several threads each is what --full adds.
-        many = job.concurrency if threads == 1 or full else {length: [1] for length in TEXTS}
-        found = _process("warm", replace(job, candidates=candidates, threads=threads, concurrency=many))
+        found = _process("warm", replace(job, candidates=candidates, threads=threads))
         not_run |= found.pop("not_run")
         result["warm"][f"threads_{threads}"] = found
-    starts = [[length] for length in TEXTS] if full else [["medium", "paragraph"]]
-    for threads in numbers if full else [1]:
-        for candidate in (name for name in candidates if name not in not_run):
-            cell = result["cold"].setdefault(f"threads_{threads}", {}).setdefault(candidate, {})
-            for lengths in starts:
-                alone = replace(job, candidates=[candidate], threads=threads, lengths=lengths)
-                cell[lengths[0]] = _process("cold", alone)
+    for candidate in (name for name in candidates if name not in not_run):
+        result["cold"][candidate] = _process("cold", replace(job, candidates=[candidate]))
     return result
 
 
-def _candidates(job: Job, runtimes: list[str], full: bool) -> tuple[list[str], dict[str, str]]:
+def _candidates(job: Job, runtimes: list[str]) -> tuple[list[str], dict[str, str]]:
     """Candidates to try, the baseline first, and why the others are not tried."""
     graphs = read_bundle(Path(job.bundle)).description.graphs
     exported = set.intersection(*(set(graph.variants) for graph in graphs.values()))
     tried, not_run = [], {}
     for candidate in (f"{runtime}/{precision}" for runtime in runtimes for precision in PRECISIONS):
         runtime, precision = candidate.split("/")
-        if runtime_row(runtime).compiles and not full:
-            not_run[candidate] = "not run: compiling takes minutes; --full times it"
-        elif runtime_row(runtime).standalone and precision not in exported:
+        if runtime_row(runtime).standalone and precision not in exported:
             not_run[candidate] = f"not run: the bundle has no variant {precision}"
         else:
             tried.append(candidate)
@@ -105,9 +85,8 @@ def _process(task: str, job: Job) -> dict[str, Any]:
 
 def _claims(result: dict[str, Any]) -> dict[str, bool]:
     warm = result["warm"]["threads_1"]
-    alone = {length: row["concurrency_1"] for length, row in warm["spoken"].items()}
     first = {length: row[BASELINE]["p50_ms"] for length, row in warm["first_audio"].items()}
-    medium = alone["medium"]
+    medium = warm["spoken"]["medium"]
     factor = "ONNX Runtime on one thread speaks a medium sentence at a real-time factor of at most 0.05"
     soon = f"the first audio of a paragraph comes within {FIRST_AUDIO} times that of a short text"
     claims = {factor: medium[BASELINE]["rtf"] <= 0.05, soon: first["paragraph"] <= FIRST_AUDIO * first["short"]}
@@ -115,7 +94,7 @@ def _claims(result: dict[str, Any]) -> dict[str, bool]:
         claims["ONNX Runtime is not slower than torch on one thread"] = medium["torch/fp32"]["speedup"] <= 1.0
     if "onnxruntime/int8" in medium:
         claims["int8 is faster than fp32 on one thread, at every length"] = all(
-            row["onnxruntime/int8"]["speedup_ci95"][0] > 1.0 for row in alone.values()
+            row["onnxruntime/int8"]["speedup_ci95"][0] > 1.0 for row in warm["spoken"].values()
         )
     return claims
 

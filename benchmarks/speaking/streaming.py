@@ -61,7 +61,7 @@ def main() -> None:
             "variant": voice.description.graphs["vocoder"].default_variant,
             "first_speech": _first_speech(voice, given),
             "memory": {
-                f"words_{words}": ask("benchmarks.speaking.streaming_worker", job["bundle"], str(words))
+                f"words_{words}": ask("benchmarks.speaking.fresh_process", "read", job["bundle"], str(words))
                 for words in (given.words // 10, given.words)
             },
             "listeners": {str(count): listen_at_once(voice, count, given.sentences) for count in AT_ONCE},
@@ -156,7 +156,7 @@ def _listen(voice: Voice, sentence: str) -> tuple[float, float]:
 
 def _difference(voice: Voice) -> float:
     """Largest difference of any sample, over texts and chunk sizes."""
-    texts, how = [*TEXTS.values(), "".join(text(50))], _taken_as_it_comes(voice)
+    texts, how = [*TEXTS.values(), "".join(text(50))], _one_attempt(voice)
     return max(
         _largest(voice.say(spoken, **how), voice.stream(spoken, chunk=chunk, **how))
         for spoken in texts
@@ -168,7 +168,7 @@ def _lookahead_db(voice: Voice) -> dict[str, float]:
     """For each lookahead in code frames below the full one: signal over difference, over the first part of a long
     text."""
     assert isinstance(voice.speaking, CodecLmSpeaking)
-    how, receptive_field = _taken_as_it_comes(voice), voice.speaking.sounding.lookahead
+    how, receptive_field = _one_attempt(voice), voice.speaking.sounding.lookahead
     exact = np.concatenate(list(voice.stream(TEXTS["long"], **how)))
     found = {}
     for lookahead in range(0, receptive_field, max(1, receptive_field // 8)):
@@ -180,7 +180,7 @@ def _lookahead_db(voice: Voice) -> dict[str, float]:
     return found
 
 
-def _taken_as_it_comes(voice: Voice) -> dict[str, Any]:
+def _one_attempt(voice: Voice) -> dict[str, Any]:
     """Settings without a second attempt: `say` makes one where the first went wrong, a stream cannot."""
     decoding = voice.description.decoding
     return {} if decoding is None else {"decoding": dataclasses.replace(decoding.defaults, retries=0)}

@@ -1,9 +1,7 @@
 """How far a voice's own timings are from the words in its sound: `python -m benchmarks timings`.
 
-The words are found in the sound by the listener of the short texts (`sonorant/evaluation/short_texts`), which knows
-nothing of the voice. It errs too, so it is first tested on speech whose times are known to the sample: recordings cut
-into words and joined again (`--source`: a folder in the layout of LJSpeech, cut at its pauses; without it flite speaks
-single words), and whole sentences of flite, which tells when its own segments end.
+The listener of the short texts (`sonorant/evaluation/short_texts`) finds the words in the sound. It errs too, so it is
+also tested on flite's speech, whose times are known: single words cut out and joined, and whole sentences.
 """
 
 import re
@@ -23,7 +21,6 @@ from tqdm import tqdm
 from benchmarks.report import command, finish, options
 from benchmarks.speaking.random_voice import shipped, voice_of
 from sonorant.audio.arrays import Floats
-from sonorant.audio.voice_activity import locate_speech, speech_probability
 from sonorant.audio.wav import read_audio
 from sonorant.errors import SonorantError
 from sonorant.evaluation.short_texts.listener import REVISION, Listener
@@ -51,7 +48,7 @@ class Known(NamedTuple):
     rate: int
     words: tuple[str, ...]
     times: np.ndarray
-    """(words, 2): start and end in seconds; NaN where an edge is not known."""
+    """(words, 2): start and end in seconds."""
 
 
 def main() -> None:
@@ -59,10 +56,7 @@ def main() -> None:
     parser = command(__doc__)
     add = parser.add_argument
     add("--voice", type=Path, help="voice bundle (default: what the pipeline made here)")
-    add(
-        "--sentences", type=int, default=150, help="sentences that the voice speaks, and that the listener is tested on"
-    )
-    add("--source", type=Path, help="folder with metadata.csv and wavs/ of a person, beside flite")
+    add("--sentences", type=int, default=150, help="for the voice and for the test of the listener")
     given = options(parser, SHORT)
     if shutil.which("flite") is None:
         raise SonorantError("flite: not found, the listener cannot be tested; run infra/install_system_packages.sh")
@@ -72,7 +66,7 @@ def main() -> None:
         if isinstance(texts, str):
             raise SonorantError(texts)
         sentences = [text.text for text in texts.sentences(given.sentences)]
-        result = {"family": voice.description.family, "weights": weights} | measure(voice, sentences, given.source)
+        result = {"family": voice.description.family, "weights": weights} | measure(voice, sentences)
     ours = result["voice"]
     claims = {
         f"words start within {MOST_MEDIAN_MS:g} ms of where they are heard (median)": (
@@ -84,16 +78,14 @@ def main() -> None:
     finish(f"timings_{voice.description.family}", result, claims, given)
 
 
-def measure(voice: Voice, sentences: Sequence[str], source: Path | None) -> dict[str, Any]:
-    """The listener's error by what it was tested on, and the voice's, as `compare` tells them."""
+def measure(voice: Voice, sentences: Sequence[str]) -> dict[str, Any]:
+    """The listener's errors and the voice's, see `compare`."""
     listener = Listener(voice.description.frontend.language)
     speech = {
         "listener, words joined": joined_words(sentences),
         "listener, sentences of flite": spoken_by_flite(sentences),
         "voice": spoken_by(voice, sentences),
     }
-    if source:
-        speech["listener, recordings joined"] = joined_recordings(source, len(sentences))
     found = {name: compare(name, known, listener, len(sentences)) for name, known in speech.items()}
     return {"listener": REVISION, "sentences": len(sentences), **found}
 
@@ -110,17 +102,16 @@ def compare(name: str, speech: Iterator[Known], listener: Listener, count: int) 
             own = [(one.start, one.end) for one in said[block.b : block.b + block.size]]
             differences.append(known.times[block.a : block.a + block.size] - np.reshape(own, (-1, 2)))
             heard += block.size
-    milliseconds = 1000 * np.concatenate(differences)
-    edges = {"start_ms": milliseconds[:, 0], "end_ms": milliseconds[:, 1]}
-    found = {edge: _summary(values[np.isfinite(values)]) for edge, values in edges.items()}
+    starts, ends = 1000 * np.concatenate(differences).T
+    found = {"start_ms": _summary(starts), "end_ms": _summary(ends)}
     print(f"{name}: {found}", file=sys.stderr)
     return {"heard": round(heard / max(words, 1), 3), **found}
 
 
 def _summary(differences: np.ndarray) -> dict[str, Any]:
     count = len(differences)
-    distance = np.abs(differences) if len(differences) else np.array([FAR_MS])
-    differences = differences if len(differences) else distance
+    differences = differences if count else np.array([FAR_MS])
+    distance = np.abs(differences)
     return {
         "words": count,
         "median": round(float(np.median(distance)), 1),
@@ -168,27 +159,6 @@ def joined_words(sentences: Sequence[str]) -> Iterator[Known]:
         silence = np.zeros(rate // 5, np.float32)
         times = np.stack([edges[:-1], edges[1:]], axis=1)
         yield Known(np.concatenate([silence, *parts, silence]), rate, tuple(words), times)
-
-
-def joined_recordings(folder: Path, count: int) -> Iterator[Known]:
-    """Pairs of a person's recordings, cut to where they speak and joined with a third of a second of silence: only the
-    edges beside silence are known, as exactly as the speech detector finds them."""
-    lines = (folder / "metadata.csv").read_text(encoding="utf-8").splitlines()
-    cut = []
-    for line in lines[: 2 * count]:
-        name, *_, text = line.split("|")
-        file = next((folder / "wavs").glob(f"{name}.*"), None)
-        if file is None:
-            raise SonorantError(f"{folder / 'metadata.csv'}: '{name}' has no recording in wavs/")
-        samples, rate = read_audio(file)
-        spans = locate_speech(samples, rate, speech_probability(samples, rate))
-        cut.append((samples[round(spans[0][0] * rate) : round(spans[-1][1] * rate)], rate, plain_words(text)))
-    for (one, rate, words), (other, _, others) in zip(cut[0::2], cut[1::2], strict=False):
-        silence = np.zeros(rate // 3, np.float32)
-        times = np.full((len(words) + len(others), 2), np.nan)
-        edges = np.cumsum([len(silence), len(one), len(silence), len(other)]) / rate
-        times[0, 0], times[len(words) - 1, 1], times[len(words), 0], times[-1, 1] = edges
-        yield Known(np.concatenate([silence, one, silence, other, silence]), rate, (*words, *others), times)
 
 
 def flite(text: str) -> tuple[Floats, int, list[tuple[str, float, float]]]:

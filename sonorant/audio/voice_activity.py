@@ -6,7 +6,6 @@ noise floor.
 """
 
 import importlib.util
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,10 +23,14 @@ BLOCK = 512
 """Samples per probability."""
 BLOCK_SECONDS = BLOCK / RATE
 SPEAKING = 0.5
-"""Least probability of speech."""
+"""Probability that starts speech."""
+SHORTEST_PAUSE = 0.1
+"""Seconds; a shorter pause is part of the speech."""
 Span = tuple[float, float]
 """Start and end in seconds."""
 
+_LEAVE = 0.35  # probability below which speech ends
+_SHORTEST_SPEECH = 0.09  # seconds; shorter speech is a click or a knock
 _CONTEXT = 64  # samples of the block before, part of the network's input
 _BLOCKS_AT_ONCE = 1024
 _FRAME, _STEP = 160, 80  # samples at `RATE` of an energy and of its step: 10 and 5 ms
@@ -39,20 +42,6 @@ _CLOSURE = 0.1  # seconds: a stop's closure
 _SHORTEST = 3  # steps of energy in a row; fewer are a click
 _ABOVE_NOISE_DB = 6.0
 _BELOW_SPEECH_DB = 50.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Pauses:
-    """How probabilities become spans; the defaults prefer to keep sound."""
-
-    enter: float = SPEAKING
-    """Probability that starts speech."""
-    leave: float = 0.35
-    """Probability below which speech ends."""
-    shortest_speech: float = 0.09
-    """Seconds; shorter speech is a click or a knock."""
-    shortest_pause: float = 0.1
-    """Seconds; shorter pauses are part of the speech."""
 
 
 def speech_probability(samples: Floats, rate: int) -> Floats:
@@ -86,19 +75,18 @@ def _network() -> Any:
     return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
 
-def speech_spans(probability: Floats, pauses: Pauses | None = None) -> list[Span]:
-    """Spans of speech in order from probabilities (F,) of 32 ms blocks."""
-    pauses = pauses or Pauses()
+def speech_spans(probability: Floats, shortest_pause: float = SHORTEST_PAUSE) -> list[Span]:
+    """Spans of speech in order from probabilities (F,) of 32 ms blocks. `shortest_pause`: seconds."""
     found: list[Span] = []
     start: int | None = None
     for place, value in enumerate([*probability.tolist(), 0.0]):
-        if start is None and value >= pauses.enter:
+        if start is None and value >= SPEAKING:
             start = place
-        elif start is not None and value < pauses.leave:
+        elif start is not None and value < _LEAVE:
             found.append((start * BLOCK_SECONDS, place * BLOCK_SECONDS))
             start = None
-    joined = _join(found, pauses.shortest_pause)
-    return [(start, end) for start, end in joined if end - start >= pauses.shortest_speech]
+    joined = _join(found, shortest_pause)
+    return [(start, end) for start, end in joined if end - start >= _SHORTEST_SPEECH]
 
 
 def _join(spans: list[Span], shortest_pause: float) -> list[Span]:
@@ -112,40 +100,34 @@ def _join(spans: list[Span], shortest_pause: float) -> list[Span]:
     return joined
 
 
-def locate_speech(samples: Floats, rate: int, probability: Floats, pauses: Pauses | None = None) -> list[Span]:
+def locate_speech(samples: Floats, rate: int, probability: Floats) -> list[Span]:
     r"""Spans of speech in seconds of samples (S,) at `rate` Hz, exact to 5 ms; empty without speech. `probability`
     (F,): as `speech_probability`.
 
     An edge moves to the outermost energy above the noise floor that is separated from the speech by at most a stop's
     closure, 0.3 s out or 64 ms in at most.
     """
-    pauses = pauses or Pauses()
-    spans = speech_spans(probability, pauses)
+    spans = speech_spans(probability)
     if not spans:
         return []
     seconds = len(samples) / rate
     active = _active(samples, rate, probability)
+    befores = [0.0, *(end for _, end in spans[:-1])]
+    afters = [*(start for start, _ in spans[1:]), seconds]
     refined = []
-    for place, (start, end) in enumerate(spans):
-        before = spans[place - 1][1] if place else 0.0
-        after = spans[place + 1][0] if place + 1 < len(spans) else seconds
-        refined.append((
-            _start(active, start, max(before, start - _REACH), min(start + _INWARDS, end)),
-            min(_end(active, end, min(after, end + _REACH), max(end - _INWARDS, start)), seconds),
-        ))  # fmt: skip
-    return _join(refined, pauses.shortest_pause)
+    for (start, end), before, after in zip(spans, befores, afters, strict=True):
+        first, last = _steps(max(before, start - _REACH), min(start + _INWARDS, end), active)
+        outermost = _outermost(active[first:last][::-1])
+        own_start = start if outermost is None else (last - 1 - outermost) * _STEP_SECONDS
+        first, last = _steps(max(end - _INWARDS, start), min(after, end + _REACH), active)
+        outermost = _outermost(active[first:last])
+        own_end = end if outermost is None else (first + outermost) * _STEP_SECONDS + _FRAME / RATE
+        refined.append((own_start, min(own_end, seconds)))
+    return _join(refined, SHORTEST_PAUSE)
 
 
-def _start(active: NDArray[np.bool_], start: float, earliest: float, latest: float) -> float:
-    first, last = round(earliest / _STEP_SECONDS), min(round(latest / _STEP_SECONDS), len(active))
-    outermost = _outermost(active[first:last][::-1])
-    return start if outermost is None else (last - 1 - outermost) * _STEP_SECONDS
-
-
-def _end(active: NDArray[np.bool_], end: float, latest: float, earliest: float) -> float:
-    first, last = round(earliest / _STEP_SECONDS), min(round(latest / _STEP_SECONDS), len(active))
-    outermost = _outermost(active[first:last])
-    return end if outermost is None else (first + outermost) * _STEP_SECONDS + _FRAME / RATE
+def _steps(earliest: float, latest: float, active: NDArray[np.bool_]) -> tuple[int, int]:
+    return round(earliest / _STEP_SECONDS), min(round(latest / _STEP_SECONDS), len(active))
 
 
 def _outermost(active: NDArray[np.bool_]) -> int | None:
@@ -162,9 +144,9 @@ def _outermost(active: NDArray[np.bool_]) -> int | None:
 
 def _active(samples: Floats, rate: int, probability: Floats) -> NDArray[np.bool_]:
     """Whether a band's energy is above its noise floor, for each 5 ms step, without clicks."""
-    energy_TB = band_energies(samples, rate)
+    energy_TB = _band_energies(samples, rate)
     blocks = np.minimum(np.arange(len(energy_TB)) * _STEP // BLOCK, len(probability) - 1)
-    speaking, quiet = probability[blocks] >= SPEAKING, ~near_speech(probability)[blocks]
+    speaking, quiet = probability[blocks] >= SPEAKING, ~_near_speech(probability)[blocks]
     limits_B = []
     for energy_T in energy_TB.T:
         floor = np.median(energy_T[quiet]) if quiet.sum() >= 20 else np.percentile(energy_T, 5)
@@ -178,7 +160,7 @@ def _active(samples: Floats, rate: int, probability: Floats) -> NDArray[np.bool_
     return above
 
 
-def near_speech(probability: Floats) -> NDArray[np.bool_]:
+def _near_speech(probability: Floats) -> NDArray[np.bool_]:
     """Blocks (F,) that may hold speech: probability at least 0.15, or next to such a block (up to two after it)."""
     speech = probability >= 0.15
     near = speech.copy()
@@ -188,7 +170,7 @@ def near_speech(probability: Floats) -> NDArray[np.bool_]:
     return near
 
 
-def band_energies(samples: Floats, rate: int) -> Doubles:
+def _band_energies(samples: Floats, rate: int) -> Doubles:
     """Energy in dB of full scale, at least -120, float64 (T, 2): below and above 2 kHz, for each 5 ms step."""
     heard = resample(samples, rate, RATE) if rate != RATE else samples
     count = max((len(heard) - _FRAME) // _STEP + 1, 0)

@@ -7,7 +7,7 @@ import pytest
 
 from sonorant.audio import voice_activity as speech
 from sonorant.audio.arrays import Floats
-from sonorant.audio.voice_activity import BLOCK_SECONDS, Pauses, locate_speech, speech_probability, speech_spans
+from sonorant.audio.voice_activity import BLOCK_SECONDS, locate_speech, speech_probability, speech_spans
 from sonorant.audio.wav import resample
 from tests.audio.conftest import RATE, noisy
 
@@ -72,5 +72,4 @@ def test_probabilities_become_spans_with_hysteresis() -> None:
     probability = np.array([0, 0.4, 0.6, 0.4, 0.4, 0.9, 0, 0, 0.9, 0.9, 0.9, 0, 0, 0, 0, 0, 0.9, 0, 0, 0], np.float32)
     spans = [(start / BLOCK_SECONDS, end / BLOCK_SECONDS) for start, end in speech_spans(probability)]
     assert spans == [(2, 11)]  # a short pause is closed, a block alone is a knock
-    apart = speech_spans(probability, Pauses(shortest_pause=0.01, shortest_speech=0.01))
-    assert [start / BLOCK_SECONDS for start, _ in apart] == [2, 8, 16]
+    assert [start / BLOCK_SECONDS for start, _ in speech_spans(probability, 0.05)] == [2, 8]

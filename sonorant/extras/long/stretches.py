@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from sonorant.audio.arrays import Floats
-from sonorant.audio.voice_activity import BLOCK_SECONDS, RATE, Pauses, Span, speech_probability, speech_spans
+from sonorant.audio.voice_activity import BLOCK_SECONDS, RATE, Span, speech_probability, speech_spans
 from sonorant.audio.wav import read_audio
 
 PAUSE = 0.2
@@ -40,7 +40,7 @@ def scan(block: ScanBlock) -> list[float]:
 
 def stretches(probability: Floats) -> list[Span]:
     """Stretches of speech in seconds, in order, from the probabilities (F,) of a whole recording."""
-    spans = speech_spans(probability, Pauses(shortest_pause=PAUSE))
+    spans = speech_spans(probability, PAUSE)
     return [part for span in spans for part in _parted(span, probability)]
 
 
