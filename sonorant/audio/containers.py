@@ -5,7 +5,7 @@ Xing/Info header (LAME), ISO base media: m4a, mp4, mov (ISO/IEC 14496-12), Matro
 wma (Microsoft, 2004). FLAC's decoder detects truncation itself.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Literal
@@ -13,8 +13,6 @@ from typing import Literal
 # Written by streaming programs, which do not know the length.
 _UNKNOWN_LENGTH = (0, 0x7FFFFFFF, 0xFFFFFFFF)
 _TO_THE_END = 0xFFFFFFFFFFFFFFFF
-_EBML = b"\x1a\x45\xdf\xa3"
-_ASF = bytes.fromhex("3026b2758e66cf11a6d900aa0062ce6c")
 _ASF_FILE_PROPERTIES = bytes.fromhex("a1dcab8c47a9cf118ee400c00c205365")
 _ENTERED = {0x18538067: "segment", 0x1F43B675: "cluster"}
 """Matroska elements of possibly unknown length, whose children follow."""
@@ -23,29 +21,9 @@ _ENTERED = {0x18538067: "segment", 0x1F43B675: "cluster"}
 def cut_off(path: Path) -> str | None:
     """The part missing from a truncated, non-empty file; None if it is whole or its format has no length."""
     with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
-        look = _format(data[:16])
+        start = data[:16]
+        look = next((look for place, magic, look in _FORMATS if start.startswith(magic, place)), None)
         return look(data) if look else None
-
-
-def _format(start: bytes) -> Callable[[mmap], str | None] | None:
-    match start[:4]:
-        case b"RIFF":
-            return _wav if start[8:12] != b"AVI " else _avi
-        case b"FORM":
-            return _aiff
-        case b"OggS":
-            return _ogg
-        case b"caff":
-            return _caf
-        case b".snd":
-            return _au
-        case magic if magic == _EBML:
-            return _matroska
-        case magic if magic[:3] == b"ID3" or magic[:1] == b"\xff":
-            return _mp3
-    if start == _ASF:
-        return _asf
-    return _iso_media if start[4:8] in (b"ftyp", b"moov", b"mdat", b"wide") else None
 
 
 def _number(data: bytes | mmap, place: int, order: Literal["little", "big"] = "big", width: int = 4) -> int:
@@ -65,14 +43,6 @@ def _wav(data: mmap) -> str | None:
             return _lacks("data chunk", size, len(data) - position - 8)
         position += 8 + size + size % 2
     return "it ends before its data chunk"
-
-
-def _avi(data: mmap) -> str | None:
-    return _lacks("RIFF chunk", _number(data, 4, "little"), len(data) - 8)
-
-
-def _aiff(data: mmap) -> str | None:
-    return _lacks("FORM chunk", _number(data, 4), len(data) - 8)
 
 
 def _au(data: mmap) -> str | None:
@@ -133,41 +103,26 @@ def _iso_media(data: mmap) -> str | None:
 
 
 def _matroska(data: mmap) -> str | None:
-    for id, start, size in _elements(data):
-        if id is None:
-            return "it ends within an element's header"
-        if size is not None and len(data) - start < size:
-            return _lacks(_ENTERED.get(id, "last element"), size, len(data) - start)
-    return None
-
-
-def _elements(data: mmap) -> Iterator[tuple[int | None, int, int | None]]:
-    """Id (None: truncated header), start of the content and size (None: unknown) of each element."""
     position = 0
     while position < len(data):
-        width = 9 - data[position].bit_length()
-        if width > 4:  # damaged, not truncated
-            return
-        id = _number(data, position, width=width)
-        position += width
-        if position >= len(data):
-            yield None, position, None
-            return
-        width = 9 - data[position].bit_length()
-        if width > 8:
-            return
-        written = _number(data, position, width=width)
-        if position + width > len(data):
-            yield None, position, None
-            return
-        position += width
-        mask = (1 << 7 * width) - 1
-        size = None if written & mask == mask else written & mask
-        yield id, position, size
-        if id not in _ENTERED:
-            if size is None:
-                return
-            position += size
+        # An element: id and size, each as long as its first byte's leading zeros say.
+        at_size = position + 9 - data[position].bit_length()
+        if at_size > position + 4:  # damaged, not truncated
+            return None
+        id = _number(data, position, width=at_size - position)
+        start = at_size + (9 - data[at_size].bit_length() if at_size < len(data) else 1)
+        if start > at_size + 8:
+            return None
+        if start > len(data):
+            return "it ends within an element's header"
+        unknown = (1 << 7 * (start - at_size)) - 1
+        size = _number(data, at_size, width=start - at_size) & unknown
+        if size != unknown and len(data) - start < size:
+            return _lacks(_ENTERED.get(id, "last element"), size, len(data) - start)
+        if size == unknown and id not in _ENTERED:
+            return None
+        position = start if id in _ENTERED else start + size
+    return None
 
 
 def _asf(data: mmap) -> str | None:
@@ -181,3 +136,19 @@ def _asf(data: mmap) -> str | None:
 
 def _name(mark: bytes) -> str:
     return mark.decode("ascii", errors="replace").strip()
+
+
+_FORMATS: tuple[tuple[int, bytes, Callable[[mmap], str | None]], ...] = (
+    (8, b"AVI ", lambda data: _lacks("RIFF chunk", _number(data, 4, "little"), len(data) - 8)),
+    (0, b"RIFF", _wav),
+    (0, b"FORM", lambda data: _lacks("FORM chunk", _number(data, 4), len(data) - 8)),
+    (0, b"OggS", _ogg),
+    (0, b"caff", _caf),
+    (0, b".snd", _au),
+    (0, b"\x1a\x45\xdf\xa3", _matroska),
+    (0, b"ID3", _mp3),
+    (0, b"\xff", _mp3),
+    (0, bytes.fromhex("3026b2758e66cf11a6d900aa0062ce6c"), _asf),
+    *((4, box, _iso_media) for box in (b"ftyp", b"moov", b"mdat", b"wide")),
+)
+"""Place and bytes by which a format is known, and its check."""

@@ -24,14 +24,13 @@ PREROLL = 0.5
 """Seconds decoded before a part: the first frames after a seek are wrong in some codecs (Opus 80 ms, RFC 7845; MP3's
 bit reservoir), and containers seek to a block only."""
 _UNKNOWN = "Format not recognised"
-FORMATS = "wav, flac, ogg, mp3, m4a, opus, webm, wma, aiff and the sound of videos can"
 
 
 class UndecodableError(SonorantError):
     """A file that is not sound, or damaged; `reason` is the message without the path."""
 
     def __init__(self, path: Path, reason: str) -> None:
-        super().__init__(f"{path}: cannot be read as audio ({reason}); {FORMATS}")
+        super().__init__(f"{path}: cannot be read as audio ({reason}); convert it to wav or flac")
         self.reason = reason
 
 
@@ -85,15 +84,15 @@ def decode(path: Path, start: float = 0.0, end: float | None = None) -> tuple[ND
             raise UndecodableError(path, f"decoding breaks off: {_problem(error)}") from None
 
 
-def decode_blocks(path: Path, seconds: float = 10.0) -> Iterator[tuple[NDArray[np.float32], int]]:
-    """Decode a whole file in constant memory: pieces (S, C) of at most about `seconds`, and the rate in Hz."""
+def decode_blocks(path: Path) -> Iterator[tuple[NDArray[np.float32], int]]:
+    """Decode a whole file in constant memory: pieces (S, C) of at most about 10 s, and the rate in Hz."""
     opened = _open(path)
     if isinstance(opened, str):
         yield from _ffmpeg(path, opened).decode_blocks(path, opened)
         return
     with opened as file:
         try:
-            for block in file.blocks(round(seconds * file.samplerate), dtype="float32", always_2d=True):
+            for block in file.blocks(10 * file.samplerate, dtype="float32", always_2d=True):
                 yield block, file.samplerate
         except soundfile.SoundFileError as error:
             raise UndecodableError(path, f"decoding breaks off: {_problem(error)}") from None

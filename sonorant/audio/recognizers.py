@@ -18,7 +18,6 @@ from sonorant.processes import spread
 
 RATE = 16_000
 """Hz of every recogniser's input."""
-OTHERS = "use faster-whisper:<model> or onnx-asr:<model>"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,9 +67,12 @@ class PocketSphinx(Recognizer):
 
     ACTIVE_HMMS = 3000
 
-    def __init__(self) -> None:
+    def __init__(self, model: str = "", language: str = "en-us") -> None:
+        """Raises SonorantError for another language than English."""
         from pocketsphinx import Decoder
 
+        if why := not_heard("pocketsphinx", language):
+            raise SonorantError(f"recognizer.name: {why.removeprefix('not run: ')}")
         self.name = "pocketsphinx"
         self.revision = f"pocketsphinx {version('pocketsphinx')}, en-us, maxhmmpf {self.ACTIVE_HMMS}"
         self._decoder = Decoder(loglevel="FATAL", maxhmmpf=self.ACTIVE_HMMS)
@@ -140,17 +142,12 @@ def not_heard(name: str, language: str) -> str | None:
     """`not run: <why>` if the recogniser lacks the language, else None. Models of other packages may also lack it."""
     if name != "pocketsphinx" or language.split("-")[0] == "en":
         return None
-    return f"not run: pocketsphinx hears English only, the corpus is '{language}'; {OTHERS}"
-
-
-def _pocketsphinx(model: str, language: str) -> Recognizer:
-    if why := not_heard("pocketsphinx", language):
-        raise SonorantError(f"recognizer.name: {why.removeprefix('not run: ')}")
-    return PocketSphinx()
+    others = "use faster-whisper:<model> or onnx-asr:<model>"
+    return f"not run: pocketsphinx hears English only, the corpus is '{language}'; {others}"
 
 
 RECOGNIZERS: dict[str, Callable[[str, str], Recognizer]] = {
-    "pocketsphinx": _pocketsphinx,
+    "pocketsphinx": PocketSphinx,
     "faster-whisper": FasterWhisper,
     "onnx-asr": OnnxAsr,
 }
