@@ -13,7 +13,7 @@ class Lull(Enum):
     """A gap in arriving text."""
 
     SHORT = "short"
-    """No text yet; the reader may do something else first."""
+    """No text yet."""
     LONG = "long"
     """No text for a while: a sentence that looks complete is complete."""
 
@@ -22,12 +22,12 @@ Fragment = str | Lull
 
 
 class ArrivingText:
-    """A text that is written like a file while `Voice.stream` speaks it. Any thread may write; one reads, once. As a
-    context manager it closes with its block, and an error in the block is raised in the reader."""
+    """A text written like a file while `Voice.stream` speaks it. Any thread may write; one reads, once. As a context
+    manager it closes with its block; an error in the block is raised in the reader."""
 
     def __init__(self, patience: float | None = None) -> None:
-        """`patience`: seconds without text after which a sentence that looks complete is spoken; None = never, so that
-        timing changes nothing. Raises SonorantError if it is below 0."""
+        """`patience`: seconds without text after which a sentence that looks complete is spoken; None = never. Raises
+        SonorantError if it is below 0."""
         if patience is not None and not patience >= 0:
             raise SonorantError(f"patience must be at least 0 seconds, not {patience}")
         self._patience = patience
@@ -44,7 +44,7 @@ class ArrivingText:
             self._add(text)
 
     def pause(self) -> None:
-        """Have a sentence that looks complete spoken now. Raises as `write`."""
+        """Speak a sentence that looks complete now. Raises as `write`."""
         self._add(Lull.LONG)
 
     def close(self, error: BaseException | None = None) -> None:
@@ -67,7 +67,7 @@ class ArrivingText:
             return self._changed.wait_for(lambda: bool(self._unread) or self._over, seconds)
 
     def __iter__(self) -> Iterator[Fragment]:
-        """Written fragments in order. Without text it yields one short lull, then waits."""
+        """Fragments in order. Without text: one short lull, then wait."""
         try:
             while True:
                 if not self.wait(0):

@@ -16,7 +16,7 @@ from sonorant.text.written_forms import plain_characters, split_unknown
 RULES = 1
 """Raise it when phonemes of a text change."""
 
-# The phonetic alphabet: espeak-ng has no inventory of a language, but its phones can be split into these symbols.
+# espeak-ng has no inventory of a language; its phones are split into these symbols.
 _VOWELS = "aɑɐɒæʌəɘɚɛɜɝɞeɤɵiɨɪᵻyʏɯuʉʊoɔøœɶ"
 _CONSONANTS = "pbtdʈɖcɟkɡqɢʔmɱnɳɲŋɴʙrʀɾɽɸβfvθðszʃʒʂʐɕʑçʝxɣχʁħʕhɦɬɮʋɹɻjɥɰlɭʎʟɫwʍɓɗʄɠʛɧʘǀǃǂǁ"
 _JOINED = ("aɪ", "aʊ", "eɪ", "oʊ", "əʊ", "ɔɪ", "ɪə", "eə", "ʊə", "tʃ", "dʒ", "ts", "dz", "tɕ", "dʑ", "pf")
@@ -94,7 +94,7 @@ class EspeakFrontend:
         return pieces
 
     def _words(self, text: TracedText) -> list[Piece]:
-        """Words of a text without pauses; one piece for all if espeak-ng finds another number of words."""
+        """Words of a text without pauses, as one piece if espeak-ng finds another number of them."""
         with self._lock:
             spoken = self._backend.phonemize([text.text], separator=self._separator, strip=True)[0].split()
         written = list(re.finditer(r"\S*\w\S*", text.text))

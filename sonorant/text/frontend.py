@@ -1,4 +1,4 @@
-"""Text frontends: phonemes, their token ids, and the spoken text. Models need this file only."""
+"""Text frontends: phonemes, token ids, spoken text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Phoneme:
     """A phone of the language or a pause."""
 
     symbol: str
-    """IPA without stress; a long vowel is one symbol with its length mark (`iː`). Or one of `PAUSES`."""
+    """IPA without stress, with its length mark (`iː`), or one of `PAUSES`."""
     stress: int = 0
     """0 none, 1 primary, 2 secondary."""
     word_start: bool = False
@@ -35,11 +35,11 @@ class SpokenUnit:
     """A spoken word or a pause."""
 
     text: str
-    """The spoken word, such as `twenty`; the written word if its phonemes were given; or a pause."""
+    """Spoken word, such as `twenty`; written word if its phonemes were given; or pause."""
     start: int
     """First character of its written form: for both words of `20`, the 2."""
     end: int
-    """Character after its written form."""
+    """The one after the last."""
     first: int
     """Index of its first phoneme in `SpokenText.phonemes`."""
     after: int
@@ -47,7 +47,7 @@ class SpokenUnit:
     seconds: float | None = None
     """Length of a marked pause."""
     written: str = ""
-    """Written form without marks: `20` for both words. Set by `split_phrases` only."""
+    """Written form without marks: `20`. Set by `split_phrases`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +64,11 @@ class SpokenText:
     """The output of a frontend."""
 
     text: str
-    """Numbers, dates and abbreviations are written out, if the frontend returns them."""
+    """With numbers, dates and abbreviations written out (gruut)."""
     phonemes: tuple[Phoneme, ...]
     """Empty if there are only pauses."""
     unknown: tuple[str, ...]
-    """Characters that cannot be spoken, each once, in order."""
+    """Characters that cannot be spoken, each once."""
     units: tuple[SpokenUnit, ...] = ()
     """Together they cover all phonemes."""
 
@@ -78,8 +78,8 @@ _RESERVED = 3  # the first id of a symbol
 
 
 class SymbolTable:
-    """Token ids of a voice's symbols: 0 padding, 1 start, 2 end, then the symbols in order. `size`: number of ids.
-    Raises SonorantError if a symbol occurs twice."""
+    """Token ids of a voice's symbols: 0 padding, 1 start, 2 end, then the symbols in order. Raises SonorantError if a
+    symbol occurs twice."""
 
     def __init__(self, symbols: Iterable[str]) -> None:
         self.symbols = tuple(symbols)
@@ -126,7 +126,7 @@ class TextConfig:
 
 
 def load_with_lexicon(name: str, language: str, lexicon: str | None) -> Frontend:
-    """As `load_frontend`, with the file `lexicon`. Also raises SonorantError naming file and line of a fault in it."""
+    """As `load_frontend`, with a lexicon file. Also raises SonorantError naming an invalid line of it."""
     if lexicon is None:
         return load_frontend(name, language)
     from sonorant.text.user_lexicon import read_lexicon
@@ -151,27 +151,27 @@ NOTHING_GIVEN: GivenSounds = {}
 
 
 class Frontend(Protocol):
-    """Turns text into phonemes. Safe to share between threads and to send to other processes."""
+    """Text to phonemes. May be shared between threads and pickled."""
 
     name: str
     """Key in `FRONTENDS`."""
     language: str
-    """Language code in lower case, such as `en-us`."""
+    """Code in lower case, such as `en-us`."""
     symbols: tuple[str, ...]
-    """All symbols that `speak` can return: the language's phones, then `PAUSES`."""
+    """The language's phones, then `PAUSES`."""
     rules: int
     """Revision of the written forms."""
     lexicon: Lexicon | None
 
     @property
     def version(self) -> str:
-        """Versions of the software and language data; another version may pronounce differently."""
+        """Versions of software and language data, on which pronunciations depend."""
 
     def speak(self, text: str, given: GivenSounds = NOTHING_GIVEN) -> SpokenText:
         """Speak the whole text as one sequence. Never raises."""
 
     def sentences(self, text: str, given: GivenSounds = NOTHING_GIVEN) -> list[SpokenText]:
-        """Audible sentences of the text; the first lists all unknown characters. Spans are in the whole text."""
+        """Audible sentences; the first lists all unknown characters. Spans are in the whole text."""
 
 
 def _gruut(language: str, lexicon: Lexicon | None) -> Frontend:
@@ -190,7 +190,7 @@ FRONTENDS: dict[str, Callable[[str, Lexicon | None], Frontend]] = {"gruut": _gru
 
 
 def load_frontend(name: str, language: str, *, lexicon: Lexicon | None = None) -> Frontend:
-    """Raises SonorantError if name or language is unknown or not installed, or the lexicon has unknown phonemes."""
+    """Raises SonorantError if name or language is unknown or not installed, or a phoneme of the lexicon is unknown."""
     if name not in FRONTENDS:
         raise SonorantError(f"text.frontend: unknown frontend '{name}'; allowed: {', '.join(FRONTENDS)}")
     return FRONTENDS[name](language, lexicon)

@@ -78,7 +78,7 @@ class GruutFrontend:
         return audible_sentences(*self._analyse(text, given))
 
     def _analyse(self, text: str, given: GivenSounds) -> tuple[list[tuple[str, list[Piece]]], tuple[str, ...]]:
-        """Spoken text and pieces of each sentence, and the unknown characters of the text."""
+        """Spoken text and pieces of each sentence, and the unknown characters."""
         known, unknown, sounds = self._known(text, given)
         found = dict.fromkeys(unknown)
         sentences = self._process(known.text, found)
@@ -118,7 +118,7 @@ class GruutFrontend:
         return plain, unknown, {placeholders[character]: sound for character, sound in sounds.items()}
 
     def _process(self, text: str, unknown: dict[str, None]) -> list[Any]:
-        """gruut's sentences. A word on which gruut fails is spelt; such a character is unknown."""
+        """gruut's sentences. A word on which gruut fails is spelt; a character on which it fails is unknown."""
         processor = _processor(self._resolved, self._data)
         try:
             graph, root = processor(text, lang=self._resolved)
@@ -174,7 +174,7 @@ def _install(data: str) -> str:
 
 
 def _processor(language: str, data: str) -> Any:
-    """gruut's processor for this thread: its database connections and models cannot be shared."""
+    """This thread's processor: database connections and models cannot be shared."""
     processors = _LOCAL.__dict__.setdefault("processors", {})
     if language not in processors:
         processors[language] = new_processor(language, data)
@@ -183,6 +183,6 @@ def _processor(language: str, data: str) -> Any:
 
 @cache
 def _split_stress(phone: str) -> tuple[str, int]:
-    """Symbol and stress (0, 1, 2) of a phone; pitch accents count as stress."""
+    """Symbol and stress of a phone; pitch accents count as stress."""
     stress = min((_STRESS[mark] for mark in phone if mark in _STRESS), default=0)
     return unicodedata.normalize("NFC", "".join(mark for mark in phone if mark not in _STRESS)), stress

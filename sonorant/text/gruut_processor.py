@@ -1,10 +1,9 @@
 """gruut's text processor with faster parts and the same results.
 
-Dates, money and numbers need packages that take longer to import than everything else; they are imported for words with
-digits only. Parts of speech are computed only for sentences with a word whose pronunciation depends on them. The tree
-of words replaces networkx, which takes half of a sentence's time. The lexicons have no index, so that each word costs a
-scan (12 ms in English); sorted ones are bisected in the file, others copied into memory and indexed (80 ms and 20 MiB
-in English).
+Packages for dates, money and numbers, slow to import, wait for a word with digits. Parts of speech are computed only
+for sentences with a word whose pronunciation depends on them. `DiGraph` replaces networkx, half of a sentence's time.
+The lexicons have no index (12 ms a word in English): sorted ones are bisected in the file, others copied into memory
+and indexed (80 ms and 20 MiB).
 """
 
 import importlib
@@ -44,7 +43,7 @@ Edge = tuple[int, int]
 
 
 def new_processor(language: str, data: str) -> Any:
-    """gruut's processor of a language, for one thread. `data`: package with the language's data."""
+    """For one thread. `data`: package with the language's data."""
     import_gruut()
     from gruut.lang import DelayedSqlitePhonemizer
 
@@ -60,7 +59,7 @@ def new_processor(language: str, data: str) -> Any:
 
 
 def installed_version(package: str) -> str:
-    """Version of gruut or its data, from their VERSION file; `importlib.metadata` takes 20 ms."""
+    """From the package's VERSION file; `importlib.metadata` takes 20 ms."""
     spec = importlib.util.find_spec(package)
     said = Path(spec.submodule_search_locations[0]) / "VERSION" if spec and spec.submodule_search_locations else None
     if said and said.is_file():
@@ -85,7 +84,7 @@ def import_gruut() -> None:
 
 
 def _when_called(module: str, name: str) -> Callable[..., Any]:
-    """A function of a module that is imported when the function is called."""
+    """A function that imports its module when called."""
 
     def call(*arguments: Any, **options: Any) -> Any:
         if module == "dateparser":
@@ -96,8 +95,8 @@ def _when_called(module: str, name: str) -> Callable[..., Any]:
 
 
 def _quick_processor() -> Any:
-    """Processor class that takes words with digits only as numbers and amounts. gruut counts every word that it
-    tries as changed, and so goes over every text five times."""
+    """Processor class that tries only words with digits as numbers and amounts. gruut goes over a text five times
+    because it counts every word tried as changed."""
     from gruut import TextProcessor
     from gruut.utils import get_currency_names
 
@@ -123,7 +122,7 @@ def _quick_processor() -> Any:
 
 
 def _phonemizer_class() -> Any:
-    """Lookup class that returns a copy of a word's phonemes: French liaison appends to them."""
+    """Lookup class that returns copies: French liaison appends to a word's phonemes."""
     from gruut.phonemize import SqlitePhonemizer
 
     class OwnPhonemes(SqlitePhonemizer):
@@ -141,7 +140,7 @@ def _has_digit(node: Any) -> bool:
 
 
 def _where_needed(tag: Tagger, lookup: Any) -> Tagger:
-    """`tag`, called only for sentences with a word whose pronunciation depends on its part of speech."""
+    """Call `tag` only for sentences with a word whose pronunciation depends on its part of speech."""
 
     def differs(word: str) -> bool:
         lookup(word)  # fills the lexicon
@@ -218,7 +217,7 @@ def leaves(graph: DiGraph, node: Any) -> list[Any]:
 
 
 def open_lexicon(path: Path, release: str) -> Any:
-    """Connection to the lexicon of a release such as "gruut_lang_en 2.0.1", with the methods that gruut uses."""
+    """Connection to a lexicon. `release`: such as "gruut_lang_en 2.0.1"."""
     if release in SORTED:
         return SortedLexicon(path, SORTED[release])
     copy = sqlite3.connect(":memory:")
@@ -229,7 +228,7 @@ def open_lexicon(path: Path, release: str) -> Any:
 
 
 class SortedLexicon:
-    """A lexicon whose words are sorted, except the rows `strays`; for one thread."""
+    """A lexicon with sorted words, except the rows `strays`; for one thread."""
 
     def __init__(self, path: Path, strays: Sequence[int]) -> None:
         self._file = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
@@ -239,7 +238,7 @@ class SortedLexicon:
         self._found: Callable[[str], list[Row]] = lru_cache(maxsize=4096)(self._search)
 
     def execute(self, _query: str, values: tuple[str]) -> list[Row]:
-        """gruut's only query: the rows of a word, commonest pronunciation first."""
+        """Rows of a word, commonest pronunciation first: gruut's only query."""
         return self._found(*values)
 
     def _search(self, word: str) -> list[Row]:

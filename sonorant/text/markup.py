@@ -1,7 +1,6 @@
 """Marks in a text: phonemes and pauses in double brackets, or SSML.
 
-Each mark becomes one private character of a plain text, whose characters keep their place in the original. Phrases and
-frontends see the plain text only.
+Phrases and frontends see a plain text, in which each mark is one private character.
 
     Call [[ʃ ɪ v ˈɔ n]] now. [[pause 0.5]] Then wait.
 """
@@ -48,7 +47,7 @@ class Prosody:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Consecutive plain characters that stand for `source`, one by one or as a whole."""
+    """Plain characters that stand for `source`, one by one or as a whole."""
 
     source: Span
     one_by_one: bool
@@ -60,8 +59,8 @@ CheckProsody = Callable[[Prosody], None]
 
 
 class MarkedText:
-    """Fragments of the plain text of a marked text, to be read once. Lulls are passed on; a mark or an SSML document is
-    held back until it is complete. Raises SonorantError naming the place of an invalid mark."""
+    """Fragments of the plain text, to be read once, and lulls; a mark or an SSML document is held back until it is
+    complete. Raises SonorantError naming the place of an invalid mark."""
 
     def __init__(
         self,
@@ -117,7 +116,7 @@ class MarkedText:
         return (at, at + 1) if run.one_by_one else run.source
 
     def characters(self, text: str, source: Span, prosody: Prosody, *, one_by_one: bool = True) -> str:
-        """Add plain text for `source`, and return it without private characters."""
+        """Add plain text for `source`; return it without private characters."""
         last = self._runs[-1] if self._runs else None
         if text and not (
             last and one_by_one and last.one_by_one and last.source[1] == source[0] and last.prosody == prosody

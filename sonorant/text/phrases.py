@@ -1,5 +1,5 @@
-"""Split a text of any length into phrases, reading no further than needed. A phrase is a sentence as the frontend
-delimits it; one that is too long is cut at a comma or between words."""
+"""Split a text of any length into phrases, reading no further than needed. A phrase is a sentence of the frontend; a
+long one is cut at a comma or between words."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -18,9 +18,9 @@ LONGEST_PHRASE = 400
 SHORTEST_CUT = LONGEST_PHRASE // 4
 """Minimum number of characters before a cut."""
 _NEXT_WORD = 60
-"""Characters of the word after a full stop that decide whether it begins a sentence."""
+"""Characters of the word after a full stop that decide whether a sentence begins."""
 _WORDS_BEFORE = 3
-"""Words before a full stop that decide whether it ends a sentence."""
+"""Words before it that decide whether one ends."""
 _MAYBE_END = re.compile(r"\s*\n[^\S\n]*\n\s*|[.?!…؟。！？]+[\"'”’»)\]]*\s+")
 _ENDS_FOR_NOW = re.compile(r"(?:[.?!؟。！？]|([:…]))[\"'”’»)\]]*\s*\Z")
 _WORD = re.compile(rf"\S{{1,{_NEXT_WORD}}}")
@@ -30,9 +30,9 @@ _LESSER_BORDERS = (
     re.compile(r"\s+"),
     re.compile(r"[^\w\s]+"),  # scripts without spaces, addresses
 )
-"""A long sentence is cut at the last match of the first of these patterns that matches."""
+"""A long sentence is cut at the last match of the first that matches."""
 _CAPITAL, _SMALL = ("Smith", "B."), ("it", "five")
-"""Words of each kind that matters after an abbreviation: a name, an initial; any word, a number."""
+"""Kinds of words that matter after an abbreviation: name, initial; word, number."""
 
 IsEnd = Callable[[str, str], bool]
 """Whether a sentence ends between the words before a border and the word after it."""
@@ -59,8 +59,8 @@ class Phrase:
     """A stretch of text that is spoken at once."""
 
     spoken: SpokenText
-    """Without phonemes if there are only unknown characters. A marked pause inside a sentence is a comma whose unit has
-    `seconds`. Spans of units count from the beginning of the text."""
+    """Without phonemes if all characters are unknown. A marked pause inside a sentence is a comma whose unit has
+    `seconds`. Spans of units are in the whole text."""
     goes_on: bool
     """Whether the sentence continues in the next phrase."""
     characters: int
@@ -78,11 +78,10 @@ def split_phrases(
 ) -> Iterator[Phrase | Lull]:
     """Yield the phrases of a text, or of its fragments, which may end anywhere, and the lulls among them.
 
-    The phrases equal `frontend.sentences` of each paragraph, whatever the fragments are. The next fragment is read only
-    when no complete sentence is left; a sentence is complete when the start of the next word shows that it ended, or
-    after a long lull. `given`: sounds of private characters, which may grow while fragments are read; pauses are
-    private characters too (`sonorant.text.markup`). `words`: also find the written words. Raises SonorantError for a
-    word longer than a phrase.
+    The phrases equal `frontend.sentences` of each paragraph, whatever the fragments. The next fragment is read when no
+    complete sentence is left: one that the start of the next word or a long lull ends. `given`: sounds of private
+    characters, may grow meanwhile. `words`: also find the written words. Raises SonorantError for a word longer than a
+    phrase.
     """
     held: Phrase | None = None
     for part in parts_of(_fragments(text), frontend, given):
@@ -132,7 +131,7 @@ def _written(text: str, given: GivenSounds) -> str:
 
 
 def _pauses_inside(phrase: Phrase) -> bool:
-    """Whether the phrase is the start of a sentence that goes on after a marked pause."""
+    """Whether the sentence goes on after a marked pause."""
     if phrase.pause is None or not phrase.spoken.phonemes or len(phrase.spoken.text) >= LONGEST_PHRASE:
         return False
     return phrase.spoken.phonemes[-1].symbol not in (".", "?", "!")
@@ -172,8 +171,8 @@ def _fragments(text: str | Iterable[Fragment]) -> Iterator[Fragment]:
 
 
 def parts_of(fragments: Iterable[Fragment], frontend: Frontend, given: GivenSounds) -> Iterator[Part | Lull]:
-    """Yield each part of the text as soon as its end is certain, and pass on lulls after the parts that they end. The
-    first letter of the next word often shows whether a sentence ended; otherwise the whole word is needed."""
+    """Yield each part as soon as its end is certain, often after the first letter of the next word, and lulls after
+    the parts that they end."""
 
     @lru_cache(maxsize=256)
     def is_end(before: str, after: str) -> bool:
@@ -215,8 +214,7 @@ def _behind(text: str, cut: int, place: int) -> tuple[str, int]:
 
 
 def _first_cut(text: str, is_end: IsEnd, *, complete: bool = False, foresees: bool = False) -> Cut | None:
-    """The first cut; None if there is none or more text is needed. `complete`: no text follows. `foresees`: the first
-    letter of a word may decide."""
+    """The first cut, or None. `complete`: no text follows. `foresees`: the first letter of a word may decide."""
     if pause := PAUSE.search(text, 0, LONGEST_PHRASE):
         before = text[: pause.start()]
         return _first_cut(before, is_end, complete=True) or (pause.end(), True)
@@ -242,15 +240,14 @@ def _first_cut(text: str, is_end: IsEnd, *, complete: bool = False, foresees: bo
 
 
 def _ends_before_any(before: str, letter: str, is_end: IsEnd) -> bool:
-    """Whether a sentence ends before every word that begins with this letter. Numbers are excluded, as a unit may
-    follow."""
+    """Whether a sentence ends before every word with this first letter. Not after numbers: a unit may follow."""
     if not (letter.isascii() and letter.isalpha()) or any(character.isdigit() for character in before):
         return False
     return all(is_end(before, word) for word in (_CAPITAL if letter.isupper() else _SMALL))
 
 
 def _cut_for_now(text: str, is_end: IsEnd) -> Cut | None:
-    """The whole text, if it ends like a sentence: with a colon, or where its own beginning would start a sentence."""
+    """The whole text, if it ends with a colon, or where its own first word would start a sentence."""
     end = _ENDS_FOR_NOW.search(text)
     if end is None or len(text) > LONGEST_PHRASE:
         return None

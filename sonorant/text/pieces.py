@@ -1,5 +1,5 @@
-"""TracedText, a text that is rewritten and keeps the place of each character in the original; and the words and pauses
-that a frontend finds in it, joined into the spoken text."""
+"""`TracedText`, a rewritten text with the place of each character in the original; and a frontend's words and pauses,
+joined into the spoken text."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Rules = tuple[tuple[str, Replacement], ...]
 Span = tuple[int, int]
 """First character and the one after the last."""
 _LOCAL_FIRST = 0xFF000
-"""First of the private characters that stand for words of the lexicon and homographs; marks use those below."""
+"""First private character for words of the lexicon and homographs; marks use those below."""
 _LOCAL = 0xFFE
-"""How many there are; further words of a text are left to the frontend."""
+"""Number of them; the frontend pronounces further words."""
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 
 
@@ -46,8 +46,8 @@ class TracedText:
         return self.replaced((match.start(), match.end(), expand(match)) for match in pattern.finditer(self.text))
 
     def replaced(self, pieces: Iterable[tuple[int, int, str]]) -> TracedText:
-        """Replace pieces (first, end, new text), given in order. Characters at the start and end of a piece that stay
-        the same keep their spans; the others get the span of everything between."""
+        """Replace pieces (first, end, new text), in order. Equal characters at the start and end of a piece keep their
+        spans; the others get the span of everything between."""
         texts: list[str] = []
         spans: list[Span] = []
         done = 0
@@ -113,7 +113,7 @@ class Piece:
 
 
 def spoken_text(text: str, pieces: Iterable[Piece], unknown: tuple[str, ...]) -> SpokenText:
-    """Join pieces: drop leading pauses, and keep the first of the strongest of several in a row."""
+    """Join pieces without leading pauses; of several in a row the first of the strongest stays."""
     phonemes: list[Phoneme] = []
     units: list[SpokenUnit] = []
     for piece in pieces:
@@ -142,9 +142,9 @@ def audible_sentences(parts: Iterable[tuple[str, Iterable[Piece]]], unknown: tup
 
 
 def placed(words: Sequence[str], text: TracedText) -> list[Span]:
-    """Spans in the original of words that were found in `text` in this order. A word that is not in `text`, such as
-    one of a number, gets the span of everything between its neighbours. All words are aligned at once, because the
-    word of an abbreviation may also occur later in the text."""
+    """Spans in the original of words of `text`, in order. A word that is not in `text`, such as one of a number, gets
+    the span of everything between its neighbours. All words are aligned at once, because the word of an abbreviation
+    may also occur later."""
     found = _whole_words(words, text.text)
     place = 0
     for number, word in enumerate(words):
@@ -194,7 +194,7 @@ def given_in(text: str, given: GivenSounds) -> dict[str, Sounds]:
 
 
 def with_given(text: TracedText, found: Iterable[tuple[int, int, Sounds]], sounds: dict[str, Sounds]) -> TracedText:
-    """Replace each word whose sounds are given by a private character, and add it to `sounds`."""
+    """Replace each word with given sounds by a private character, added to `sounds`."""
     pieces = []
     for first, end, sound in found:
         if len(sounds) >= _LOCAL:

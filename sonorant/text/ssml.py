@@ -1,7 +1,6 @@
-"""The commonly used part of SSML 1.1: speak, p, s, break, phoneme, say-as, prosody (rate, pitch) and sub.
+"""SSML 1.1: speak, p, s, break, phoneme, say-as, prosody (rate, pitch) and sub; other elements are errors.
 
-The parser is expat. Document types are refused, so that entities cannot expand or read files. Other elements are
-errors.
+Document types are refused, so that entities cannot expand or read files.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ _SEMITONES = re.compile(r"([+-]?\d{1,2}(?:\.\d{1,4})?)st")
 
 def read_ssml(fragments: Iterable[Fragment], marked: MarkedText, check: CheckProsody) -> Iterator[Fragment]:
     """Read the whole document, then yield its plain text, added to `marked`; pass lulls on. Raises SonorantError naming
-    line and column of the first fault, including prosody refused by `check`."""
+    line and column of the first fault; `check` raises for prosody that the voice lacks."""
     document = ""
     for fragment in fragments:
         if isinstance(fragment, Lull):
@@ -209,9 +208,8 @@ def _pitch(attributes: dict[str, str]) -> float:
 
 
 def said_as(text: str, kind: str, form: str, language: str) -> str:
-    """Words of `text`, which has single blanks, read as the `kind` of a say-as element. `form`: of a date (mdy, dmy,
-    ymd, md, dm, my, y). Raises SonorantError if the kind is unknown, needs another language or does not fit the
-    text."""
+    """Words of `text` (single blanks) for a say-as element of `kind` and `form` (of a date: mdy, dmy, ymd, md, dm, my,
+    y). Raises SonorantError if the kind is unknown, needs another language or does not fit the text."""
     if kind in _ANY_LANGUAGE:
         return _ANY_LANGUAGE[kind](text, language)
     if kind not in _ENGLISH:

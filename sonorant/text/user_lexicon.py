@@ -1,7 +1,7 @@
-"""Phonemes written by a person, and the user's lexicon, which overrides every other pronunciation.
+"""Written phonemes, and the user's lexicon, which overrides every other pronunciation.
 
-A lexicon is a text file. A line `[en-us]` begins the words of a language; each other line is a word, a tab or two
-blanks, and its phonemes. Words may contain blanks. Lines that begin with `#` are comments.
+A line `[en-us]` begins the words of a language; each other line is a word, which may contain blanks, a tab or two
+blanks, and its phonemes. `#` begins a comment.
 
     [en-us]
     Siobhan    ʃ ɪ v ˈɔ n
@@ -46,9 +46,8 @@ class Lexicon:
         symbols: Sequence[str] | None = None,
         places: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """`entries`: phonemes of each word, as written. `symbols`: a frontend's inventory; without it the lexicon finds
-        nothing until `bound`. `places`: file and line of each word, for errors. Raises SonorantError naming a word
-        whose phonemes are not in the inventory."""
+        """`entries`: phonemes of each word, as written. `symbols`: a frontend's inventory, needed by `find`. `places`:
+        file and line of each word. Raises SonorantError naming a word whose phonemes are not in the inventory."""
         self.language = language
         self.entries = dict(entries)
         self._places = places
@@ -74,7 +73,7 @@ class Lexicon:
 
     @cached_property
     def crosses_sentences(self) -> bool:
-        """Whether a word contains a possible end of a sentence, as `St. Ives` does."""
+        """Whether a word contains a possible end of a sentence, as `St. Ives`."""
         return any(re.search(r"[.?!…]\S*\s", word) for word in self.entries)
 
     def text(self) -> str:
@@ -83,9 +82,8 @@ class Lexicon:
         return f"[{self.language}]\n" + "".join(lines)
 
     def find(self, text: str) -> Iterator[tuple[int, int, Sounds]]:
-        """Words of the lexicon in a text: first character, the one after the last, and the sounds. A word in lower case
-        matches in any case, one with capitals only itself; the longest match wins. In English a following 's is
-        pronounced with the word."""
+        """Words of the lexicon in a text: first character, the one after the last, sounds. A word in lower case matches
+        in any case, one with capitals only itself; the longest wins. English 's is pronounced with its word."""
         done = 0
         for start in _START.finditer(text):
             if start.start() < done:
@@ -117,8 +115,8 @@ def _possessive(phonemes: tuple[Phoneme, ...]) -> tuple[Phoneme, ...]:
 
 
 def read_lexicon(path: Path, language: str) -> Lexicon | None:
-    """The words of a language in a lexicon file, or None if there are none. `en-us` also has the words of `[en]`,
-    unless `[en-us]` has its own. Raises SonorantError naming file and line."""
+    """The words of a language in a lexicon file; None without any. `en-us` also has the words of `[en]`, unless
+    `[en-us]` has its own. Raises SonorantError naming file and line."""
     language = language.lower().replace("_", "-")
     parsed = _parse(_read(path), path)
     found = parsed.get(language.split("-")[0], {}) | parsed.get(language, {})
@@ -169,8 +167,8 @@ def _parse(text: str, path: Path) -> dict[str, dict[str, tuple[str, int]]]:
 def parse_phonemes(text: str, symbols: Sequence[str], language: str) -> tuple[Phoneme, ...]:
     """Phonemes of the inventory `symbols`, with or without blanks between them: `h ə l ˈoʊ`, `həlˈoʊ`, `həˈloʊ`.
 
-    A stress mark applies to the next vowel; `#` separates words. Raises SonorantError naming the first phoneme that is
-    not in the inventory, or if there is none.
+    A stress mark applies to the next vowel; `#` separates words. Raises SonorantError naming a phoneme that is not in
+    the inventory, or if there is none.
     """
     inventory = [symbol for symbol in symbols if symbol not in PAUSES]
     longest_first = sorted(inventory, key=len, reverse=True)

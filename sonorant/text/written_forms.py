@@ -31,8 +31,8 @@ _SCRIPTS = {"ar": "ARABIC", "fa": "ARABIC", "ru": "CYRILLIC", "el": "GREEK"}
 
 
 def plain_characters(text: TracedText) -> TracedText:
-    """Replace typographic quotes, dashes, ligatures, wide and invisible characters by plain ones (Unicode NFKC). A dash
-    between phrases becomes a comma, which is a pause; one between digits a hyphen."""
+    """Replace typographic quotes, dashes, ligatures, wide and invisible characters (Unicode NFKC). A dash between
+    phrases becomes a comma, one between digits a hyphen."""
     if not text.text.isascii():
         text = text.mapped(lambda character: character.translate(_PLAIN)).sub(_FRACTION_AFTER_DIGIT, " ")
         text = text.sub(_BETWEEN_DIGITS, "-")
@@ -56,9 +56,9 @@ def _plain(character: str) -> str:
 
 
 def split_unknown(text: TracedText, language: str, known: Container[str] = ()) -> tuple[TracedText, tuple[str, ...]]:
-    """Replace unknown characters by blanks, and return them too, each once, in order. Unknown are letters of another
-    script than the language's, symbols (emoji, mathematics), control and unassigned characters, unless they are in
-    `known`, and currency signs without a digit beside them."""
+    """Replace unknown characters by blanks, and return them, each once, in order: letters of another script, symbols
+    (emoji, mathematics), control and unassigned characters that are not in `known`, and currency signs without a digit
+    nearby."""
     script = _SCRIPTS.get(language.split("-")[0], "LATIN")
     unknown: dict[str, None] = {}
     blanks: list[tuple[int, int, str]] = []
@@ -100,7 +100,7 @@ _BETWEEN = re.compile(r"(?<=\w)\s*([&+=])\s*(?=\w)")
 
 
 def signs_written_out(text: TracedText, language: str) -> TracedText:
-    """Write signs between words, and signs and units after a number, as words, if `signs.json` has the language."""
+    """Write signs between words, and signs and units after a number, as words (`signs.json`)."""
     words = _signs().get(language.split("-")[0])
     if words is None:
         return text

@@ -26,7 +26,7 @@ class WrittenWord:
     text: str
     """Without the marks around it: `else` of `else?"`."""
     written: str
-    """With them, and with text after it that is not spoken."""
+    """With them and silent text after it."""
     first: int
     """First character in the text."""
     last: int
@@ -42,11 +42,10 @@ class WrittenWord:
 def place_words(
     text: str, first: int, sentences: Sequence[SpokenText], given: GivenSounds = NOTHING_GIVEN
 ) -> list[tuple[WrittenWord, ...]]:
-    """The written words of each sentence. `first`: place of `text`; `given`: its private characters; spans of units are
-    in `text`.
+    """The written words of each sentence. `first`: place of `text`; `given`: its private characters.
 
-    Text that is not spoken is added to `written` of the word before it. Written words whose spoken words interleave are
-    one word: `$5 million`, "five million dollars".
+    Silent text is added to `written` of the word before it. Written words whose spoken words interleave are one:
+    `$5 million`, "five million dollars".
     """
     tokens = list(_TOKEN.finditer(text))
     spoken = [
@@ -90,5 +89,5 @@ def place_words(
 
 
 def plain_words(text: str) -> list[str]:
-    """Words of a text in lower case without marks, to compare texts; compounds are split."""
+    """Words in lower case without marks, to compare texts; compounds are split."""
     return _WORD.findall(unicodedata.normalize("NFKC", text).translate(_MARKS).casefold().replace("_", " "))

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from sonorant.audio.arrays import Floats
 from sonorant.audio.conditioning import JOINT, ConditionConfig, Conditioning, apply, measure_level, plan
 from sonorant.audio.loudness import loudness, true_peak
-from sonorant.audio.voice_activity import locate_speech, speech_probability
 from sonorant.files import parse_checked
 from tests.audio.conftest import RATE, noisy
 from tests.support.conditions import UNCONDITIONED
@@ -118,17 +117,6 @@ def test_the_plan_alone_tells_all_that_is_heard(
     assert kept == planned
     assert np.array_equal(apply(samples, rate, kept), heard)
     assert told.seconds == pytest.approx(4 - planned.trimmed - planned.shortened, abs=2e-4 * (1 + len(speech)))
-
-
-def test_speech_in_a_noisy_room_loses_its_silence_and_no_sound(spoken: list[Floats]) -> None:
-    config = replace(UNCONDITIONED, margin=0.15)
-    for number, samples in enumerate(spoken):
-        sounding = np.flatnonzero(np.abs(samples) > 0.002)
-        around = noisy(np.pad(samples, 2 * RATE), -55.0, number)
-        planned = plan(around, RATE, locate_speech(around, RATE, speech_probability(around, RATE)), config)
-        assert 1.3 < (planned.start or 0.0) <= 2 + sounding[0] / RATE, number
-        assert 2 + sounding[-1] / RATE <= (planned.end or 99.0), number
-        assert planned.trimmed > 3.0
 
 
 @pytest.mark.parametrize(

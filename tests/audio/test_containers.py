@@ -1,6 +1,5 @@
 """Truncated files are detected, whole ones are not, and no bytes raise."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -54,33 +53,14 @@ def test_a_streamed_wav_whose_length_was_never_filled_in_is_whole(whole: Path, t
     assert cut_off(tmp_path / "a.wav") is None
 
 
-MAGIC = [
-    b"", b"RIFF", b"RIFF\0\0\0\0WAVEdata", b"RIFF\0\0\0\0AVI ", b"OggS", b"ID3", b"\xff\xfbInfo", b"FORM",
-    b"caff\0\0\0\0data", b".snd", b"\0\0\0\x10ftyp", b"\0\0\0\1mdat", b"\x1a\x45\xdf\xa3",
-    bytes.fromhex("18538067ffffff"),
-    b"\x1a\x45\xdf\xa3\x80\x18\x53\x80\x67\xff", bytes.fromhex("3026b2758e66cf11a6d900aa0062ce6c"),
-    bytes.fromhex("3026b2758e66cf11a6d900aa0062ce6ca1dcab8c47a9cf118ee400c00c205365"),
-]  # fmt: skip
-
-
-@settings(max_examples=1000)
-@given(data=st.binary(min_size=1, max_size=120), magic=st.sampled_from(MAGIC))
-def test_no_bytes_whatever_upset_the_look_at_the_container(
-    tmp_path_factory: pytest.TempPathFactory, data: bytes, magic: bytes
-) -> None:
-    path = tmp_path_factory.getbasetemp() / "bytes.wav"
-    path.write_bytes(magic + data)
-    assert cut_off(path) is None or cut_off(path)
-
-
-@settings(max_examples=200)
-@given(place=st.floats(0, 1), change=st.binary(min_size=1, max_size=12), name=st.sampled_from(TELLING))
-def test_no_damage_upsets_the_look_either(whole: Path, place: float, change: bytes, name: str) -> None:
-    data = bytearray((whole / name).read_bytes()[:4000])
-    at = round(place * (len(data) - len(change)))
+@settings(max_examples=500)
+@given(
+    place=st.floats(0, 0.3), change=st.binary(max_size=40), kept=st.integers(1, 4000),
+    name=st.sampled_from([*TELLING, *BY_LIBSNDFILE]),
+)  # fmt: skip
+def test_no_damage_upsets_the_look(whole: Path, place: float, change: bytes, kept: int, name: str) -> None:
+    data = bytearray((whole / name).read_bytes()[:kept])
+    at = round(place * len(data))
     data[at : at + len(change)] = change
-    path = whole / "damaged"
-    path.write_bytes(data)
-    assert cut_off(path) is None or cut_off(path)
-    os.truncate(path, 3)
-    assert cut_off(path) is None or cut_off(path)
+    (whole / "damaged").write_bytes(data or b"x")
+    assert cut_off(whole / "damaged") != ""

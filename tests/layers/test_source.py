@@ -18,17 +18,6 @@ def pulses_of(octaves: torch.Tensor) -> torch.Tensor:
     return pulses(pitch_1T, next_1T, torch.from_numpy(rows[:, -2]), HOP, RATE)[0]
 
 
-def test_pulses_have_all_harmonics_alike_and_nothing_between() -> None:
-    samples = pulses_of(torch.zeros(400))  # 200 Hz, 5 s
-    assert float(samples.square().mean()) == pytest.approx(1.0, abs=0.02)
-    power = torch.fft.rfft(samples * torch.hann_window(len(samples))).abs().square()
-    hertz = torch.arange(len(power)) * RATE / len(samples)
-    off = (hertz - 200 * torch.round(hertz / 200)).abs()
-    assert float(power[off > 2].sum() / power.sum()) < 1e-6
-    peaks = power[1000:39000:1000]
-    assert float(peaks.max() / peaks.min()) < 1.1
-
-
 def test_pulses_that_glide_equal_a_sum_of_cosines() -> None:
     octaves = torch.linspace(-0.5, 0.5, 100)
     hertz = np.interp(np.arange(100 * HOP) / HOP, np.arange(100), 200 * 2.0 ** octaves.numpy().astype(np.float64))
@@ -38,7 +27,7 @@ def test_pulses_that_glide_equal_a_sum_of_cosines() -> None:
     wanted = sum(2 * w * np.cos((k + 1) * phase) for k, w in enumerate(weight)) / np.sqrt(2 * most)
     got = pulses_of(octaves).numpy()
     inner = slice(0, 99 * HOP)  # over the last frame pitch stays
-    assert np.corrcoef(got[inner], wanted[inner])[0, 1] > 0.999
+    assert np.square(got[inner] - wanted[inner]).mean() < 1e-3  # of power 1
 
 
 @pytest.mark.parametrize(("n_fft", "hop"), [(1024, 256), (1200, 300), (64, 16)])

@@ -25,11 +25,6 @@ PLAIN = (
 WORDS = (*PLAIN.split(), "[[ʃ ɪ]]", "[[pause 0.5]]", "\n", "\n\n", " \n \n\n", "wonderful " * 45)
 
 
-@pytest.fixture(scope="module")
-def frontend() -> Frontend:
-    return load_frontend("gruut", "en-us")
-
-
 def split(fragments: Iterable[Fragment], frontend: Frontend) -> Iterator[Phrase | Lull]:
     marked = MarkedText(fragments, frontend)
     return split_phrases(marked, frontend, marked.given, words=True)

@@ -10,11 +10,6 @@ from sonorant.text.markup import MarkedText, Prosody
 from sonorant.text.phrases import Phrase, split_phrases
 
 
-@pytest.fixture(scope="module")
-def frontend() -> Frontend:
-    return load_frontend("gruut", "en-us")
-
-
 def phrases(
     text: str, frontend: Frontend, size: int = 10_000, *, markup: bool = True
 ) -> tuple[MarkedText, list[Phrase]]:

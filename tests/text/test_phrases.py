@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sonorant.errors import SonorantError
-from sonorant.text import Frontend, load_frontend
+from sonorant.text import Frontend
 from sonorant.text.phrases import LONGEST_PHRASE, split_phrases
 
 TRICKY = (
@@ -15,11 +15,6 @@ TRICKY = (
     "i.e. more. “Quoted.” And www.example.com is a site. No.Space here.Or there."
 )
 PROMPTS = (Path(__file__).parents[2] / "corpora" / "demo").rglob("*.txt")
-
-
-@pytest.fixture(scope="module")
-def frontend() -> Frontend:
-    return load_frontend("gruut", "en-us")
 
 
 def spoken(text: str, frontend: Frontend) -> list[tuple[str, ...]]:
@@ -48,12 +43,6 @@ def test_a_long_sentence_is_cut_where_a_phrase_ends(frontend: Frontend) -> None:
     assert all(LONGEST_PHRASE // 4 < phrase.characters <= LONGEST_PHRASE for phrase in phrases[:-1])
     words = [phrase.spoken.text for phrase in phrases]
     assert sum(text.count(frontend.speak(phrase).text) for text in words) == 40
-
-
-def test_without_phrases_no_word_is_cut(frontend: Frontend) -> None:
-    phrases = list(split_phrases("wonderful " * 200, frontend))
-    assert len(phrases) > 1
-    assert [word for phrase in phrases for word in phrase.spoken.text.split()] == ["wonderful"] * 200
 
 
 def test_unspeakable_text_is_told_and_silent_text_passes(frontend: Frontend) -> None:

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from sonorant.speech.streaming import in_original
-from sonorant.text import Frontend, load_frontend
+from sonorant.text import Frontend
 from sonorant.text.frontend import PAUSES
 from sonorant.text.markup import MarkedText
 from sonorant.text.phrases import Phrase, split_phrases
@@ -21,11 +21,6 @@ SPOKEN = {
     "1990s": "nineteen nineties", "Smith": "Smith", "&": "and",
 }  # fmt: skip
 """Spoken form of each written word of `TEXT`."""
-
-
-@pytest.fixture(scope="module")
-def frontend() -> Frontend:
-    return load_frontend("gruut", "en-us")
 
 
 def phrases(text: str | list[str], frontend: Frontend) -> list[Phrase]:

@@ -1,7 +1,6 @@
 """English written forms as words: addresses, dates, sums, units, numbers, abbreviations.
 
-Each rule is a pattern and its replacement. Rules run in order over the whole text, so a later rule sees the output of
-earlier ones. Tables of words are in `words.json`.
+Rules run in order over the whole text, each on the output of those before. Tables of words are in `words.json`.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ def _apply(text: TracedText, rules: tuple[Rule, ...]) -> TracedText:
 
 @cache
 def _rules() -> tuple[tuple[Rule, ...], ...]:
-    """Rules before typography is made plain, then those that run first, those for text with digits, those for any."""
+    """Rules before typography is made plain, first rules, rules for text with digits, rules for any."""
     from sonorant.text.english import abbreviations, addresses, amounts, dates
 
     with_digits = (*addresses.RULES, *dates.RULES, *amounts.RULES)

@@ -1,7 +1,5 @@
-"""Homographs: words written alike whose pronunciation depends on the words around them.
-
-`homographs.tsv` has rules for the clear cases; gruut guesses the others by part of speech. Phonemes are those of
-gruut's American English; words are skipped if the frontend lacks them."""
+"""Words written alike whose pronunciation depends on the words around them: rules of `homographs.tsv` for the clear
+cases, the others are left to gruut's parts of speech. Phonemes are gruut's American English."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -20,12 +18,11 @@ _NEAR = 80
 """Characters before and after a word that its rules see."""
 
 Sense = tuple[str, re.Pattern[str], re.Pattern[str]]
-"""Phonemes, what stands before the word and what stands after it."""
+"""Phonemes, pattern before the word, pattern after it."""
 
 
 def homographs(text: str, symbols: Sequence[str]) -> Iterator[tuple[int, int, Sounds]]:
-    """Homographs of a plain text that a rule decides: first character, the one after the last, and the sounds in the
-    inventory `symbols`."""
+    """Homographs that a rule decides: first character, the one after the last, sounds in the inventory `symbols`."""
     words, senses = _rules()
     found = [*_LETTER_A.finditer(text), *words.finditer(text)]
     for word in sorted(found, key=lambda match: match.start()):
@@ -66,7 +63,7 @@ def _rules() -> tuple[re.Pattern[str], dict[str, list[Sense]]]:
 
 @cache
 def _phonemes(written: str, symbols: tuple[str, ...]) -> tuple[Phoneme, ...]:
-    """Empty if the inventory lacks one, as that of another variety of English."""
+    """Empty if the inventory lacks one."""
     try:
         return parse_phonemes(written, symbols, "en")
     except SonorantError:
