@@ -12,7 +12,7 @@ DEAD_DB = 40.0
 ALIKE = 0.9
 """Correlation, of either sign, above which two channels hold the same sound."""
 _ACTIVE_DB = 25.0
-"""Blocks this far below the loudest are pauses and are ignored: all channels may share a hum."""
+"""Blocks this far below the loudest are pauses; all channels may share their hum."""
 _BLOCK_SECONDS = 0.05
 _LAG_SECONDS = 0.05
 """Sound travels 17 metres in this time."""
@@ -31,12 +31,12 @@ class Channels(StrEnum):
 class ChannelFinding:
     kind: Channels
     correlation: float | None = None
-    """Of the two least alike live channels, without pauses; None for fewer than two."""
+    """Of the two least alike live channels, without pauses."""
     pair: tuple[int, int] = (0, 0)
 
 
 def mix(samples_SC: Samples) -> Samples:
-    """Average of the live channels, float32 (S,). A dead one would halve the level."""
+    """Average of the live channels, float32 (S,)."""
     if samples_SC.shape[1] == 1:
         return np.ascontiguousarray(samples_SC[:, 0])
     live = np.flatnonzero(live_channels(samples_SC))
@@ -45,7 +45,7 @@ def mix(samples_SC: Samples) -> Samples:
 
 
 def live_channels(samples_SC: Samples) -> NDArray[np.bool_]:
-    """Bool (C,): True for channels that are not dead. All True if all are silent or one is not finite."""
+    """Bool (C,): not dead. All True if all are silent or one is not finite."""
     if not len(samples_SC):
         return np.ones(samples_SC.shape[1], dtype=bool)
     with np.errstate(invalid="ignore"):  # infinity minus infinity

@@ -1,7 +1,5 @@
-r"""Condition a recording for training: trim edges, shorten pauses, correct offset and level.
-
-`plan` measures and decides, `apply` carries out. The manifest keeps the plan; the recording itself never changes.
-"""
+"""Condition a recording for training: trim edges, shorten pauses, correct offset and level. The manifest keeps the
+`plan`; the recording never changes."""
 
 import math
 from collections.abc import Sequence
@@ -33,7 +31,7 @@ class ConditionConfig:
     loudness: float | None = -20.0
     """Integrated loudness in LUFS of each recording."""
     true_peak: float | None = -1.0
-    """Largest true peak in dBTP. The gain is lowered to keep it; nothing is limited."""
+    """Largest true peak in dBTP, kept by a lower gain."""
 
     def __post_init__(self) -> None:
         if self.margin is not None and self.margin < 0:
@@ -86,8 +84,7 @@ class Conditioning:
 
 
 def plan(samples: Floats, rate: int, speech: list[Span], config: ConditionConfig) -> Conditioning:
-    """Decide how to condition finite samples (S,) at `rate` Hz. `speech`: as `locate_speech`; without speech, edges
-    and pauses stay."""
+    """Decide how to condition finite samples (S,) at `rate` Hz. `speech`: as `locate_speech`."""
     before = measure_level(samples, rate, speech)
     cut = Conditioning(before=before, after=before, dc=before.dc if config.remove_dc else 0.0)
     if speech and config.margin is not None:
@@ -114,8 +111,8 @@ def measure_level(samples: Floats, rate: int, speech: Sequence[Span] = ()) -> Le
 
 
 def _offset(samples: Floats, rate: int, speech: Sequence[Span]) -> float:
-    """Mean outside the speech, or of everything if that is too short. The mean of speech is no offset: glottal
-    pulses are asymmetric, so subtracting it would put a step into every silence."""
+    """Mean outside the speech, or of everything if that is too short. Speech has a mean of its own: glottal pulses are
+    asymmetric."""
     silent = np.ones(len(samples), bool)
     for start, end in speech:
         silent[round(start * rate) : round(end * rate)] = False
@@ -124,8 +121,7 @@ def _offset(samples: Floats, rate: int, speech: Sequence[Span]) -> float:
 
 
 def apply(samples: Floats, rate: int, conditioning: Conditioning) -> Floats:
-    """Apply a plan to its samples (S,) float32: float32 (S',). Steps that are not planned change no bit; with none,
-    returns the same array."""
+    """Apply a plan to its samples (S,) float32: float32 (S',), the same array if nothing is planned."""
     heard = samples
     if conditioning.dc:
         heard = heard - np.float32(conditioning.dc)
@@ -146,7 +142,7 @@ def _kept(count: int, rate: int, conditioning: Conditioning) -> list[tuple[int, 
 
 
 def joined(pieces: list[Floats], rate: int) -> Floats:
-    """Join pieces with crossfades of 5 ms of constant power, as the noise on both sides is uncorrelated."""
+    """Join pieces with crossfades of `JOINT`, of constant power: the noise on both sides is uncorrelated."""
     joined = pieces[0]
     for piece in pieces[1:]:
         width = min(round(JOINT * rate), len(joined), len(piece))
@@ -176,8 +172,8 @@ def _gain(level: Level, config: ConditionConfig) -> float:
 
 
 def _raised(level: Level, gain_db: float) -> Level:
-    """Level after a gain. An attenuation may push blocks below the standard's gate of -70 LUFS, so a measured
-    loudness may differ by 0.25 dB at -39 LUFS and less than 0.05 dB from -28 LUFS on."""
+    """Level after a gain. Blocks pushed below the gate of -70 LUFS change a measured loudness by 0.25 dB at -39 LUFS,
+    less than 0.05 dB from -28 LUFS on."""
     if not gain_db:
         return level
     raised = [None if value is None else _rounded(value + gain_db) for value in (level.loudness, level.true_peak)]

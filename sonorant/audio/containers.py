@@ -1,8 +1,7 @@
-r"""Detect truncated sound files from their containers: decoders often read them as shorter recordings.
+"""Detect truncated sound files from their containers: decoders often read them as shorter recordings.
 
-RIFF WAVE and AVI (Microsoft, 1991), AIFF (Apple, 1989), CAF (Apple, 2011), AU (Sun, 1992), Ogg (RFC 3533), MP3's
-Xing/Info header (LAME), ISO base media: m4a, mp4, mov (ISO/IEC 14496-12), Matroska and WebM (RFC 9559, RFC 8794), ASF:
-wma (Microsoft, 2004). FLAC's decoder detects truncation itself.
+RIFF WAVE and AVI, AIFF, CAF, AU, Ogg (RFC 3533), MP3's Xing/Info header (LAME), m4a, mp4 and mov (ISO/IEC 14496-12),
+Matroska and WebM (RFC 9559, RFC 8794), ASF: wma. FLAC's decoder detects truncation itself.
 """
 
 from collections.abc import Callable

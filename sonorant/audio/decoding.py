@@ -1,5 +1,4 @@
-"""Decode sound files with libsndfile, or with FFmpeg (`sonorant/audio/ffmpeg.py`) if libsndfile does not know the
-format. Both detect formats by content, so a wrong suffix does no harm. Shapes: S samples, C channels."""
+"""Decode sound files with libsndfile, else FFmpeg. Both detect formats by content. Shapes: S samples, C channels."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,8 +20,8 @@ SUFFIXES = (
 # fmt: on
 """Suffixes to try, in this order, for a recording named without one."""
 PREROLL = 0.5
-"""Seconds decoded before a part: the first frames after a seek are wrong in some codecs (Opus 80 ms, RFC 7845; MP3's
-bit reservoir), and containers seek to a block only."""
+"""Seconds decoded before a part: the first frames after a seek are wrong in Opus and MP3, and
+containers seek to a block only."""
 _UNKNOWN = "Format not recognised"
 
 
@@ -44,7 +43,7 @@ class Header:
     form: str
     """Container and codec, such as "WAV PCM_16" or "matroska,webm opus"."""
     least: int
-    """Minimum samples per channel of a whole file; 0 if the container has no length of the sound alone."""
+    """Minimum samples per channel of a whole file; 0 if the container does not store it."""
 
     @property
     def seconds(self) -> float:
@@ -65,12 +64,9 @@ def header(path: Path) -> Header:
 
 
 def decode(path: Path, start: float = 0.0, end: float | None = None) -> tuple[NDArray[np.float32], int]:
-    r"""Decode a file, or the part from `start` to `end` (seconds; None = its end).
-
-    Returns float32 (S, C), full scale 1.0, and the rate in Hz. NaN, infinity and values beyond full scale are kept. A
-    part equals the same cut of the whole, to 1 ms where only time stamps exist (webm), and is shorter or empty at the
-    end of the file. Raises as `header`.
-    """
+    """float32 (S, C), full scale 1.0, of a file or of the part from `start` to `end` (seconds; None = its end), and the
+    rate in Hz. NaN, infinity and values beyond full scale are kept. A part equals the same cut of the whole, to 1 ms
+    where only time stamps exist (webm). Raises as `header`."""
     opened = _open(path)
     if isinstance(opened, str):
         return _ffmpeg(path, opened).decode(path, start, end, opened)
@@ -99,7 +95,7 @@ def decode_blocks(path: Path) -> Iterator[tuple[NDArray[np.float32], int]]:
 
 
 def seeks_fast(path: Path) -> bool:
-    """Whether the time to read a part does not depend on its place, as it may in MP3 and FFmpeg's formats."""
+    """Whether the time to read a part is independent of its place."""
     opened = _open(path)
     if isinstance(opened, str):
         return False
@@ -117,8 +113,8 @@ def _read(file: soundfile.SoundFile, start: float, end: float | None) -> NDArray
 
 
 def _open(path: Path) -> soundfile.SoundFile | str:
-    """The file opened by libsndfile, or the reason for its refusal. A file that opens and then fails is damaged:
-    FFmpeg might silently read a shorter sound from it."""
+    """The file opened by libsndfile, or the reason for its refusal. A file that opens and then fails is damaged; FFmpeg
+    might read a shorter sound from it."""
     if not path.is_file():
         raise SonorantError(f"{path}: no such audio file")
     try:

@@ -1,8 +1,5 @@
-r"""DNSMOS: a network's rating of speech.
-
-Reddy et al., "DNSMOS P.835", ICASSP 2022; the network is in the package speechmos. It was trained on noisy calls:
-differences between renderings mean something, absolute scores little.
-"""
+"""DNSMOS, a network's rating of speech (Reddy et al., "DNSMOS P.835", ICASSP 2022; package speechmos), trained on noisy
+calls: differences between renderings mean something, absolute scores little."""
 
 import importlib.util
 from collections.abc import Sequence

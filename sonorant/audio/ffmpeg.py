@@ -1,7 +1,7 @@
-r"""Decode m4a, webm, wma and video with FFmpeg's libraries from PyAV. Called by `decoding.py`.
+"""Decode m4a, webm, wma and video with PyAV, for `decoding.py`.
 
 The first audio stream is read; its first sample is second 0. Silence added by an encoder is cut if the container marks
-it (edit lists, Opus' pre-skip; bare AAC and AC-3 streams do not). Shapes: S samples, C channels.
+it (edit lists, Opus' pre-skip). Shapes: S samples, C channels.
 """
 
 import sys
@@ -19,18 +19,17 @@ from numpy.typing import NDArray
 from sonorant.audio.decoding import PREROLL, Header, UndecodableError
 
 GAP = 0.05, 60.0
-"""Seconds of a jump in time stamps that count as a gap, such as lost frames: below is rounding, above a damaged time
-stamp."""
+"""Seconds of a jump in time stamps that is a gap: below is rounding, above a damaged time stamp."""
 # Without this list, text may be read as a playlist, which opens other files.
 _FORMATS = (
     "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,asf,avi,flv,mpegts,mpeg,aac,loas,ac3,eac3,dts,amr,mp3,ogg,wav,w64,aiff,caf,au"
     ",flac,wv,tta,ape,dsf"
 )
 _TELLING = ("mov", "matroska", "asf", "avi", "caf", "wv", "tta", "ape", "dsf")
-"""Formats with a stored length; others only estimate it from the bit rate, so packets are counted."""
+"""Formats with a stored length; packets of the others are counted."""
 _PROTECTED = ("drms", "enca")
 SLACK = 0.1
-"""Seconds by which a whole file may be shorter than its stored length."""
+"""Seconds by which a file may be shorter than its stored length."""
 
 Samples = NDArray[np.float32]
 _Sound = tuple[float | None, Samples]
@@ -168,7 +167,7 @@ def _last(file: _File, end: float | None) -> int:
 
 
 def _placed(sounds: Iterator[_Sound], origin: float, rate: int) -> Iterator[tuple[int, Samples]]:
-    """Pieces with the position of their first sample; gaps in the time stamps become silence, as in a player."""
+    """Pieces with the position of their first sample; gaps become silence."""
     position, expected = None, origin
     for time, samples in sounds:
         if position is None:

@@ -1,7 +1,7 @@
-r"""Loudness and true peak of a recording (ITU-R BS.1770-4).
+"""Loudness and true peak of a recording (ITU-R BS.1770-4).
 
-Loudness: annex 1, by pyloudnorm with the coefficients of B. De Man (AES 145, 2018), which equal the standard's at 48
-kHz and follow it at other rates. True peak: annex 2, oversampled four times. Mono counts as one channel.
+Loudness: annex 1, by pyloudnorm with the coefficients of B. De Man (AES 145, 2018), which follow the standard at other
+rates than 48 kHz too. True peak: annex 2, oversampled four times.
 """
 
 import numpy as np

@@ -1,5 +1,5 @@
-"""Measurements of a recording: noise, room, bandwidth, hum, clipping, pitch. None needs a reference; a value is None
-if the recording is too short or lacks speech. Only the noise floor depends on the level."""
+"""Noise, room, bandwidth, hum, clipping and pitch of a recording; None if it is too short or lacks speech. Only the
+noise floor depends on the level."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -34,19 +34,15 @@ class Measures:
     snr_db: float | None
     """Mean power of speech over the noise floor."""
     noise_floor_db: float | None
-    """5th percentile of the power of 10 ms frames in dB of full scale, without offset and digital silence (R.
-    Martin, "Noise power spectral density estimation based on optimal smoothing and minimum statistics", IEEE TSAP 9,
-    2001). Too high without pauses."""
+    """5th percentile of the power of 10 ms frames in dB of full scale, without offset and digital silence (R. Martin,
+    "Noise power spectral density estimation", IEEE TSAP 9, 2001). Too high without pauses."""
     reverberation: float | None
-    """Seconds; see `reverberation`."""
+    """Seconds."""
     bandwidth_hz: float | None
-    """See `bandwidth`."""
     hum_db: float | None
-    """See `hum`."""
     clipped: float
     """Fraction of samples at full scale."""
     soft_clipped: float
-    """Fraction of samples; see `soft_clipped`."""
     dc: float
     """Mean of the samples."""
     pitch_hz: float | None
@@ -54,7 +50,7 @@ class Measures:
     dnsmos: float | None = None
     """Overall DNSMOS, 1 to 5, if `prepare.rate_dnsmos` is set."""
     spectrum: tuple[float, ...] | None
-    """Long-term average spectrum of speech in dB in `BANDS`, without its mean."""
+    """Average spectrum of speech in dB in `BANDS`, without its mean."""
 
 
 def measure(samples: Floats, rate: int, probability: Floats) -> Measures:
@@ -96,12 +92,11 @@ def noise(samples: Floats, rate: int, probability: Floats) -> tuple[float | None
 
 
 def reverberation(powers_TF: Doubles) -> float | None:
-    r"""Reverberation time in seconds from power spectra (T, F) at `RATE`, 8 ms apart; None: too few decays.
+    """Reverberation time in seconds from power spectra (T, F) at `RATE`, 8 ms apart; None: too few decays.
 
-    Lines through 144 ms of the energy of five bands above their noise floor give slopes; the steepest 5 % belong to the
-    room, or in a dry room to the voice (J. Wen, E. Habets, P. Naylor, "Blind estimation of reverberation time based on
-    the distribution of signal decay rates", ICASSP 2008). Planted times of 0, 0.4, 0.8 and 1.2 s read about 0.29, 0.41,
-    0.65 and 0.8.
+    The steepest 5 % of the slopes over 144 ms of the energy of five bands belong to the room, or in a dry room to the
+    voice (Wen, Habets, Naylor, "Blind estimation of reverberation time", ICASSP 2008). Planted times of 0, 0.4, 0.8 and
+    1.2 s read about 0.29, 0.41, 0.65 and 0.8.
     """
     if len(powers_TF) < _ROOM_STEPS:
         return None
@@ -120,11 +115,8 @@ def reverberation(powers_TF: Doubles) -> float | None:
 
 
 def bandwidth(samples: Floats, rate: int, probability: Floats) -> float | None:
-    r"""Upper edge in Hz, to 1/64 of half the rate, of the highest two bands with speech; None without speech.
-
-    A band has speech if its mean power is 10 dB above its own quietest moments (excludes noise) and within 70 dB of the
-    loudest band (excludes rounding).
-    """
+    """Upper edge in Hz, to 1/64 of half the rate, of the highest two bands with speech: 10 dB above their own quietest
+    moments (noise) and within 70 dB of the loudest band (rounding). None without speech."""
     size = 2 * round(0.016 * rate)
     powers_TF = _powers(samples, size, size // 2)
     speaking = _speaking(len(powers_TF), size / 2 / rate, probability)
@@ -139,9 +131,8 @@ def bandwidth(samples: Floats, rate: int, probability: Floats) -> float | None:
 
 
 def hum(heard: Floats) -> float | None:
-    """Power in dB of the mains' strongest line (50, 60, 100 or 120 Hz) over the neighbouring frequencies, of samples
-    (S,) at `RATE`; None below 1 s. Uses the quietest quarter of half-second windows: hum is constant, pitch moves. 0
-    to 8 without hum."""
+    """Power in dB of the strongest of 50, 60, 100 and 120 Hz over the neighbouring frequencies, of samples (S,) at
+    `RATE`, in the quietest quarter of half-second windows (pitch moves); None below 1 s. 0 to 8 without hum."""
     slow = resample(heard, RATE, _MAINS_RATE)
     if len(slow) < _MAINS_RATE:
         return None
@@ -155,8 +146,8 @@ def hum(heard: Floats) -> float | None:
 
 
 def soft_clipped(samples: Floats) -> float:
-    """Fraction of samples (S,) piled up within 2 % of a peak below full scale: clipping before the recording was
-    made quieter. A pile has four times as many samples as the next 2 %; a sine has 2.4 times as many, speech fewer."""
+    """Fraction of samples (S,) piled up within 2 % of a peak below full scale: clipped, then made quieter. A pile has
+    four times as many samples as the next 2 %; a sine 2.4 times, speech fewer."""
     piled = 0
     for values in (samples, -samples):
         peak = float(values.max(initial=0.0))
@@ -178,7 +169,7 @@ def pitch(heard: Floats, probability: Floats) -> float | None:
 
 
 def spectrum(speech_powers_TF: Doubles) -> tuple[float, ...] | None:
-    """Mean power in `BANDS` in dB, without its mean, of power spectra (T, F) of speech at `RATE`."""
+    """See `Measures.spectrum`, from power spectra (T, F) of speech at `RATE`."""
     if not len(speech_powers_TF):
         return None
     mean_F = speech_powers_TF.mean(axis=0)
@@ -190,7 +181,7 @@ def spectrum(speech_powers_TF: Doubles) -> tuple[float, ...] | None:
 
 
 def _powers(samples: Floats, size: int, step: int) -> Doubles:
-    """Power spectra (T, size / 2 + 1) with Blackman windows, which have little leakage."""
+    """Power spectra (T, size / 2 + 1) with Blackman windows (little leakage)."""
     if len(samples) < size:
         return np.zeros((0, size // 2 + 1))
     frames_TS = np.lib.stride_tricks.sliding_window_view(samples, size)[::step]

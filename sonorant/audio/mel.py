@@ -51,8 +51,7 @@ class MelConfig:
 
 
 def hertz_to_mel(hertz: np.ndarray) -> np.ndarray:
-    """Slaney's mel scale: linear below 1 kHz (3 mel per 200 Hz), logarithmic above (27 mel per factor 6.4). M.
-    Slaney, "Auditory Toolbox", Technical Report 1998-010, Interval Research Corporation, 1998."""
+    """Slaney's mel scale, linear below 1 kHz ("Auditory Toolbox", Technical Report 1998-010, Interval Research)."""
     return np.where(hertz < 1000, hertz * 3 / 200, 15 + 27 * np.log(np.maximum(hertz, 1000) / 1000) / np.log(6.4))
 
 
@@ -81,8 +80,7 @@ def _constants(config: MelConfig, device: torch.device) -> tuple[Tensor, Tensor]
 
 @lru_cache(maxsize=16)
 def _bands(config: MelConfig, device: torch.device) -> tuple[tuple[slice, Tensor], ...]:
-    """Groups of neighbouring filters: their frequencies and the filters (m, f) for these. Nine tenths of the
-    filterbank is zero."""
+    """Groups of neighbouring filters: their frequencies, and filters (m, f). Nine tenths of the filterbank is zero."""
     bank = filters_of(config, device)
     groups = []
     with torch.inference_mode(False):
@@ -103,8 +101,8 @@ def frames_of(samples: int, config: MelConfig) -> int:
 
 
 def spectrum(samples: Tensor, config: MelConfig) -> Tensor:
-    """Complex short-time spectrum complex64 (..., F, T) of samples (..., S), T = ceil(S / hop). Zeros pad the end to
-    T * hop, then both ends are mirrored: frame t is centred on sample t * hop + hop / 2."""
+    """Short-time spectrum complex64 (..., F, T) of samples (..., S), T = ceil(S / hop). Zeros pad the end to T * hop,
+    then both ends are mirrored: frame t is centred on sample t * hop + hop / 2."""
     frames = frames_of(samples.shape[-1], config)
     if frames == 0:
         return torch.zeros(*samples.shape[:-1], config.n_fft // 2 + 1, 0, dtype=torch.complex64, device=samples.device)
@@ -128,8 +126,8 @@ def _mirror_ends(samples: Tensor, width: int) -> Tensor:
 
 
 def log_mel(samples: Tensor, config: MelConfig) -> Tensor:
-    """Natural-log magnitude mel float32 (..., M, T) of samples (..., S) in -1..1, T = ceil(S / hop). Differentiable;
-    float32 also under autocast. Frame t is centred on sample t * hop + hop / 2."""
+    """Natural-log magnitude mel float32 (..., M, T) of samples (..., S) in -1..1, frames as in `spectrum`.
+    Differentiable; float32 also under autocast."""
     with torch.autocast(samples.device.type, enabled=False):
         magnitude_FT = _magnitude(spectrum(samples, config))
         bands = [filters_mf @ magnitude_FT[..., heard, :] for heard, filters_mf in _bands(config, samples.device)]
@@ -137,7 +135,7 @@ def log_mel(samples: Tensor, config: MelConfig) -> Tensor:
 
 
 def _magnitude(bins: Tensor) -> Tensor:
-    """Magnitudes float32. Without gradients (infinite at zero) it avoids `abs`, which is slower than the transform."""
+    """Magnitudes float32. `abs` is slower than the transform, but has a finite gradient at zero."""
     if bins.requires_grad:
         return bins.abs()
     squares = torch.view_as_real(bins).square()

@@ -1,7 +1,7 @@
-r"""Pitch of a recording by frames, and the rows that drive a vocoder's source.
+"""Pitch of a recording by frames, and the rows that drive a vocoder's source.
 
 A voice's frames have M rows of log-mel, then `ROWS` of pitch; a vocoder's input has `SOURCE_ROWS` more. Shapes: B
-items, D = M + 2 rows, T frames, S samples. Needs no torch.
+items, D = M + 2 rows, T frames, S samples.
 """
 
 from collections.abc import Iterable, Iterator
@@ -27,11 +27,8 @@ _DECIMATED = 5500.0  # Hz, least rate of DIO's decimated signal: half the sample
 
 
 def track_pitch(samples: Floats, rate: int, hop: int, frames: int) -> Floats:
-    r"""Samples (S,) at `rate` Hz -> (frames, `ROWS`) float32, frame t starting at sample t * hop.
-
-    DIO and StoneMask (Morise et al. 2009 and 2016; pyworld). Pitch is interpolated between voiced parts, so that models
-    need not learn jumps, and 0 without any voice.
-    """
+    """Samples (S,) at `rate` Hz -> (frames, `ROWS`) float32, frame t starting at sample t * hop. DIO and StoneMask
+    (Morise et al. 2009 and 2016; pyworld). Pitch is interpolated between voiced parts, and 0 without any voice."""
     import pyworld  # slow to import
 
     signal = np.ascontiguousarray(samples, dtype=np.float64)

@@ -1,5 +1,5 @@
-"""Speech recognisers behind one interface: samples in, words out, many clips in several processes. All have an open
-vocabulary, so that error rates mean something."""
+"""Speech recognisers: samples to words, many clips in several processes. All have an open vocabulary, so that error
+rates mean something."""
 
 import hashlib
 import importlib.util
@@ -59,11 +59,8 @@ class Recognizer(Protocol):
 
 
 class PocketSphinx(Recognizer):
-    r"""CMU PocketSphinx with the English model of its package (Huggins-Daines et al., ICASSP 2006). BSD.
-
-    At most 3,000 active HMMs a frame instead of 30,000: 24 % faster on flite and 35 % on LJSpeech with the same word
-    error rates; 2,000 costs words.
-    """
+    """CMU PocketSphinx with its English model (Huggins-Daines et al., ICASSP 2006). BSD. 3,000 active HMMs a frame
+    instead of 30,000 are 35 % faster on LJSpeech with the same word error rate; 2,000 cost words."""
 
     ACTIVE_HMMS = 3000
 
@@ -93,7 +90,7 @@ class PocketSphinx(Recognizer):
 
 
 class FasterWhisper(Recognizer):
-    """Whisper (Radford et al. 2022) by CTranslate2, deterministic: one temperature, no text carried over."""
+    """Whisper (Radford et al. 2022) by CTranslate2: one temperature, no text carried over."""
 
     def __init__(self, model: str, language: str) -> None:
         _require("faster_whisper", "whisper")
@@ -154,8 +151,7 @@ RECOGNIZERS: dict[str, Callable[[str, str], Recognizer]] = {
 
 
 def load_recognizer(name: str, language: str = "en-us") -> Recognizer:
-    """Raises SonorantError if the name is unknown, its package is not installed, or it lacks the language. Uses one
-    thread."""
+    """Raises SonorantError if the name is unknown, its package is missing, or it lacks the language. One thread."""
     try:
         kind, model = split_name(name)
     except ValueError as error:
@@ -215,8 +211,8 @@ _recognizer: Recognizer | None = None
 
 
 def transcribe(clips: Sequence[Clip], recognizer: str, language: str, *, processes: int | None = None) -> list[str]:
-    """Text of each clip, in order; one process a core, one thread each. Equal clips are recognised once. Raises
-    SonorantError as `load_recognizer`, or if a process dies."""
+    """Text of each clip, in order, in one process a core. Equal clips are recognised once. Raises SonorantError as
+    `load_recognizer`, or if a process dies."""
     contents = [clip.content() for clip in clips]
     different = dict(zip(contents, clips, strict=True))
     heard = spread(

@@ -1,8 +1,7 @@
-r"""Voice activity detection: Silero VAD finds speech to 32 ms, signal energy refines the edges to 5 ms.
+"""Voice activity detection: Silero VAD finds speech to 32 ms, signal energy refines the edges to 5 ms.
 
-The network (Silero Team, github.com/snakers4/silero-vad, version 6, MIT) is in the package silero-vad. It is late at
-soft onsets and early at a final /s/ or /f/, so each edge moves to where the energy of a low or a high band leaves the
-noise floor.
+The network (package silero-vad, version 6, MIT) is late at soft onsets and early at a final /s/ or /f/, so each edge
+moves to where the energy of a low or a high band leaves the noise floor.
 """
 
 import importlib.util
@@ -45,8 +44,8 @@ _BELOW_SPEECH_DB = 50.0
 
 
 def speech_probability(samples: Floats, rate: int) -> Floats:
-    """Probability of speech, float32 (F,), for every 32 ms of samples (S,) at `rate` Hz. Raises SonorantError if the
-    package silero-vad is not installed."""
+    """Probability of speech, float32 (F,), for every 32 ms of samples (S,) at `rate` Hz. Raises SonorantError without
+    the package silero-vad."""
     heard = resample(samples, rate, RATE) if rate != RATE else samples.astype(np.float32, copy=False)
     blocks = np.pad(heard, (0, -len(heard) % BLOCK)).reshape(-1, BLOCK)
     contexts = np.zeros((len(blocks), _CONTEXT), dtype=np.float32)
@@ -101,12 +100,9 @@ def _join(spans: list[Span], shortest_pause: float) -> list[Span]:
 
 
 def locate_speech(samples: Floats, rate: int, probability: Floats) -> list[Span]:
-    r"""Spans of speech in seconds of samples (S,) at `rate` Hz, exact to 5 ms; empty without speech. `probability`
-    (F,): as `speech_probability`.
-
-    An edge moves to the outermost energy above the noise floor that is separated from the speech by at most a stop's
-    closure, 0.3 s out or 64 ms in at most.
-    """
+    """Spans of speech in seconds of samples (S,) at `rate` Hz, exact to 5 ms. `probability` (F,): as
+    `speech_probability`. An edge moves, at most 0.3 s out or 64 ms in, to the outermost energy above the noise floor
+    that is at most a stop's closure away from the speech."""
     spans = speech_spans(probability)
     if not spans:
         return []
@@ -131,7 +127,7 @@ def _steps(earliest: float, latest: float, active: NDArray[np.bool_]) -> tuple[i
 
 
 def _outermost(active: NDArray[np.bool_]) -> int | None:
-    """Index of the last active step reached over silences of at most a closure; None if there is none."""
+    """Index of the last active step over silences of at most a closure."""
     outermost, quiet = None, 0
     for place, sounding in enumerate(active.tolist()):
         quiet = 0 if sounding else quiet + 1
@@ -143,7 +139,7 @@ def _outermost(active: NDArray[np.bool_]) -> int | None:
 
 
 def _active(samples: Floats, rate: int, probability: Floats) -> NDArray[np.bool_]:
-    """Whether a band's energy is above its noise floor, for each 5 ms step, without clicks."""
+    """Whether a band is above its noise floor, for each 5 ms step, without clicks."""
     energy_TB = _band_energies(samples, rate)
     blocks = np.minimum(np.arange(len(energy_TB)) * _STEP // BLOCK, len(probability) - 1)
     speaking, quiet = probability[blocks] >= SPEAKING, ~_near_speech(probability)[blocks]
@@ -161,7 +157,7 @@ def _active(samples: Floats, rate: int, probability: Floats) -> NDArray[np.bool_
 
 
 def _near_speech(probability: Floats) -> NDArray[np.bool_]:
-    """Blocks (F,) that may hold speech: probability at least 0.15, or next to such a block (up to two after it)."""
+    """Blocks (F,) with a probability of at least 0.15, one before and two after them."""
     speech = probability >= 0.15
     near = speech.copy()
     near[:-1] |= speech[1:]

@@ -17,12 +17,8 @@ from sonorant.files import atomic_file
 def read_audio(
     path: Path, sample_rate: int | None = None, *, start: float = 0.0, end: float | None = None
 ) -> tuple[np.ndarray, int]:
-    r"""Read a recording of any format as mono float32 (S,), full scale 1.0, and its rate in Hz.
-
-    `start` and `end` (seconds): a part of it; None = to its end. Channels are averaged without dead ones. `sample_rate`
-    (Hz): resample; None keeps the rate. NaN, infinity and values beyond full scale are kept. Raises SonorantError if
-    the file is absent or cannot be decoded.
-    """
+    """`decode` a recording, mix it to mono (S,) without dead channels, and resample it to `sample_rate` (Hz); also the
+    rate."""
     samples, rate = decode(path, start, end)
     mono = mix(samples)
     if sample_rate is None or sample_rate == rate:
@@ -50,9 +46,8 @@ def write_wav(path: Path, samples: np.ndarray, rate: int) -> None:
 
 @contextmanager
 def atomic_wav(path: Path, rate: int, *, header: bool = True) -> Iterator[Callable[[NDArray[np.int16]], None]]:
-    """Yield a function that appends samples int16 (S,) to a mono WAV at `rate` Hz, which appears at `path` on
-    success. Without `header` the file holds samples only. A pipe or device is written at once, with a header of
-    unknown length."""
+    """Yield a function that appends samples int16 (S,) to a mono WAV at `rate` Hz, which appears at `path` on success.
+    A pipe or device is written at once, with a header of unknown length."""
     special = path.exists() and not path.is_file()
     with nullcontext(path) if special else atomic_file(path.resolve()) as place, place.open("wb") as file:
         written = 0
@@ -78,8 +73,8 @@ def pcm16(samples: np.ndarray) -> NDArray[np.int16]:
 
 
 def wav_header(rate: int, samples: int | None) -> bytes:
-    """The 44-byte header of a mono 16-bit WAV. An unknown number of samples (None), or more than 4 GiB, is written
-    as the largest size, which players read as "until the end"."""
+    """Header of a mono 16-bit WAV. An unknown number of samples (None), or more than 4 GiB, is written as the largest
+    size, which players read as "until the end"."""
     size = 0xFFFFFFFF if samples is None else min(2 * samples + 36, 0xFFFFFFFF)
     form = struct.pack("<4sI4s4sIHHIIHH", b"RIFF", size, b"WAVE", b"fmt ", 16, 1, 1, rate, 2 * rate, 2, 16)
     return form + struct.pack("<4sI", b"data", size if size == 0xFFFFFFFF else size - 36)

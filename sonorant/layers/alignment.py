@@ -15,7 +15,7 @@ def monotonic_alignment(score_BNT: Tensor, tokens_B: Tensor, frames_B: Tensor) -
 
     Kim et al. 2020, "Glow-TTS", section 3.2, as a running maximum: with P_j the prefix sums of token j's scores, the
     best score of the first t frames over tokens 0..j is V_j(t) = P_j(t) + max over s < t of (V_{j-1}(s) - P_j(s)).
-    CPUs use a compiled kernel; GPUs, and CPUs without numba, `batched_search`. Both find the same path.
+    CPUs use a compiled kernel, else `batched_search`; both find the same path.
 
     Args:
         score_BNT: (B, N, T) float, log-likelihood of frame t under token n; padding is ignored.
@@ -73,8 +73,8 @@ def _kernel() -> Callable[..., Any] | None:
 
 
 def diagonal_prior(tokens_B: Tensor, frames_B: Tensor, tokens: int, frames: int) -> Tensor:
-    """(B, N, T) float32: minus the squared distance from the diagonal. The guided attention of Tachibana et al. 2017,
-    section 3.1, as a log prior of the search instead of a loss."""
+    """(B, N, T) float32: minus the squared distance from the diagonal, a log prior after the guided attention of
+    Tachibana et al. 2017, section 3.1."""
     place_BN = (torch.arange(tokens, device=tokens_B.device)[None] + 0.5) / tokens_B[:, None]
     time_BT = (torch.arange(frames, device=tokens_B.device)[None] + 0.5) / frames_B[:, None]
     return -((place_BN[:, :, None] - time_BT[:, None, :]) ** 2)
@@ -93,8 +93,8 @@ def align(
     step: int = 0,
     diagonal_steps: int = 0,
 ) -> Tensor:
-    """Durations (B, N) int64 in mel frames, by search under unit-variance Gaussians around each token's prior. Prior
-    and mel are normalised; the diagonal prior fades out over `diagonal_steps`."""
+    """Durations (B, N) int64 in mel frames under unit-variance Gaussians around each token's prior (normalised, as the
+    mel). The diagonal prior fades out over `diagonal_steps`."""
     distance_BNT = torch.cdist(prior_BNM, mel_BTM.float(), compute_mode="use_mm_for_euclid_dist")
     score_BNT = -0.5 * distance_BNT.square()
     fade = max(0.0, 1.0 - step / diagonal_steps) if diagonal_steps else 0.0
@@ -124,11 +124,10 @@ def prior_loss(
 def pointers(
     durations_BN: Tensor, token_lengths: Tensor, code_frames: Tensor, stride: int, most_advance: int, steps: int
 ) -> Tensor:
-    """Position (B, steps + 1) int64 of a language model's phoneme pointer at each step and after the last one.
+    """Position (B, steps + 1) int64 of a language model's phoneme pointer before each step and after the last.
 
-    `durations_BN`: int64 mel frames; `token_lengths`, `code_frames`: (B,) int64; `stride`: mel frames per code frame,
-    whose middle one decides. The pointer starts at 0, advances 0 to `most_advance` per step, and is N after a row's
-    last code frame.
+    `stride`: mel frames per code frame, whose middle one decides. The pointer starts at 0, advances 0 to `most_advance`
+    a step, and is N after a row's last code frame.
     """
     time_T = torch.arange(steps + 1, device=durations_BN.device)
     owner_BT = owners(

@@ -1,5 +1,4 @@
-"""The alignment search compiled by numba, for CPUs: one thread, as a training process has one core, without the GIL.
-The machine code is cached, so only the first process compiles (about a second)."""
+"""The alignment search compiled by numba, for CPUs, on one thread without the GIL. The machine code is cached."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,8 +8,7 @@ import numpy as np
 
 
 def _search(score_BNT: np.ndarray, tokens_B: np.ndarray, frames_B: np.ndarray, durations_BN: np.ndarray) -> None:
-    """Fill `durations_BN` (int64, zeros on entry); see `monotonic_alignment`. Float64 sums and ties (the latest start)
-    equal the search in torch."""
+    """Fill `durations_BN` (int64, zeros on entry); sums (float64) and ties (latest start) equal the search in torch."""
     for item in range(len(tokens_B)):
         tokens, frames = tokens_B[item], frames_B[item]
         best_T = np.full(frames + 1, -np.inf)

@@ -1,8 +1,8 @@
 """Causal self-attention with rotary positions in three kinds: full, a sliding window, or blocks.
 
-Rotary embedding after Su et al. 2021, "RoFormer", section 3.2.2, pairing a head's first half with its second. All kinds
-equal full attention under the mask of `allowed`. Sliding and block attention look back less than two windows, so
-training computes window by window, in memory linear in the length.
+Rotary embedding: Su et al. 2021, "RoFormer", section 3.2.2, pairing a head's first half with its second. All kinds
+equal full attention under the mask of `allowed`. Training computes sliding and block attention window by window, in
+memory linear in the length.
 """
 
 from collections.abc import Iterator
@@ -57,8 +57,8 @@ def attend(kind: Kind, window: int, query: Tensor, key: Tensor, value: Tensor) -
 
 
 class _ByWindows(torch.autograd.Function):
-    """Attend window by window to the keys of this window and the previous one. The backward pass recomputes attention:
-    autograd would keep every window and add gradients of full length."""
+    """Attend window by window to this window and the previous one. The backward pass recomputes attention: autograd
+    would keep every window and add gradients of full length."""
 
     @staticmethod
     def forward(ctx: Any, kind: Kind, window: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
@@ -124,8 +124,8 @@ class SelfAttention(nn.Module):
         self.out = nn.Linear(channels, channels, bias=False)
 
     def forward(self, x_BTC: Tensor, turned: Turns) -> Tensor:
-        """Training: (B, T, C) -> (B, T, C), slot = position, padding last (see `Packing`). `turned`: `turns` of
-        positions 0 to T - 1 at `width`."""
+        """Training: (B, T, C) -> (B, T, C), slot = position, padding last (`Packing`). `turned`: of positions 0 to
+        T - 1."""
         query, key, value = self.heads_of(x_BTC, turned)
         return self.joined(attend(self.kind, self.window, query, key, value))
 

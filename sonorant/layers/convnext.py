@@ -9,8 +9,8 @@ from torch.utils.checkpoint import checkpoint
 
 
 class GELU(nn.Module):
-    """GELU (Hendrycks & Gimpel 2016) in its tanh form, which exporters and engines fuse. bfloat16 on CPUs uses the erf
-    form, 3 to 4 times as fast: the two differ by 1.3e-4 (rms over a normal input), rounding to bfloat16 by 1.1e-3."""
+    """GELU (Hendrycks & Gimpel 2016) in its tanh form, which engines fuse. bfloat16 on CPUs uses the erf form, 3 to 4
+    times as fast; they differ by a tenth of bfloat16's rounding."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Any shape -> the same shape and dtype."""
@@ -22,8 +22,8 @@ _LEVELS = 2**16
 
 
 class Dropout(nn.Dropout):
-    """`nn.Dropout` with one 64-bit random number per four elements on CPUs, which rounds `p` to a 65536th. torch draws
-    one per element, a seventh of a training step."""
+    """`nn.Dropout` with one 64-bit random number per four elements on CPUs (`p` is rounded to a 65536th): torch's takes
+    a seventh of a training step."""
 
     def forward(self, input: Tensor) -> Tensor:
         dropped = round(self.p * _LEVELS)
@@ -55,8 +55,7 @@ class DepthwiseConv(nn.Conv1d):
 
 
 class _ChannelsLast(torch.autograd.Function):
-    """The convolution with channels innermost: torch's depthwise backward is 4 to 6 times slower on CPUs. The input's
-    gradient is a convolution with the reversed kernel, the weights' a product with the input's windows in float32."""
+    """The convolution with channels innermost: torch's depthwise backward is 4 to 6 times slower on CPUs."""
 
     @staticmethod
     def forward(ctx: Any, x_BTC: Tensor, weight_C1K: Tensor, bias_C: Tensor) -> Tensor:

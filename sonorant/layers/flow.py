@@ -1,8 +1,5 @@
 """Optimal-transport conditional flow matching (Lipman et al. 2023, section 4.1; Mehta et al. 2024, "Matcha-TTS").
-
-It samples from a distribution where a regression would give its mean. Shapes: B items, T frames or tokens, C channels,
-D sampled rows.
-"""
+Shapes: B items, T frames or tokens, C channels, D sampled rows."""
 
 import math
 from collections.abc import Callable
@@ -13,9 +10,9 @@ from torch import Tensor, nn
 from sonorant.layers.convnext import ConvNeXtStack
 
 NOISE_PLACES = 1024
-"""Length of the repeating noise: a constant, so that the exported graph equals torch."""
+"""Length of the repeating noise, which an exported graph holds."""
 SIGMA_MIN = 1e-4
-"""Noise left at the data end of the path (Lipman et al. 2023)."""
+"""Noise left at the data end of the path."""
 
 
 class FlowMatching(nn.Module):
@@ -27,8 +24,8 @@ class FlowMatching(nn.Module):
     def __init__(
         self, stack: Callable[[], ConvNeXtStack], channels: int, rows: int, steps: int, temperature: float = 1.0
     ) -> None:
-        """`stack`: builds the network of `channels`, called here so that a seed gives reproducible weights; `rows`: D;
-        `steps`: Euler steps; `temperature`: scale of the noise, 0: the most typical sample."""
+        """`stack`: builds the network of `channels`; `rows`: D; `steps`: Euler steps; `temperature`: scale of the
+        noise."""
         super().__init__()
         self.steps, self.temperature = steps, temperature
         self.enter = nn.Linear(rows + channels, channels)

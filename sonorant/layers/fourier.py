@@ -7,11 +7,8 @@ from torch import Tensor, nn
 
 
 class FourierTables(nn.Module):
-    """Cosines and sines of 2 pi q f / N for a quarter of a frame of N samples, q = 0 to N / 4 (Q of them), and even and
-    odd frequencies f = 0 to N / 2.
-
-    By symmetry about the middle and the quarter of a real frame, a quarter of the frame suffices.
-    """
+    """Cosines and sines of 2 pi q f / N for even and odd frequencies f = 0 to N / 2 and the first Q = N / 4 + 1 of N
+    samples; by symmetry a quarter of a real frame suffices."""
 
     cosine_even_QQ: Tensor
     """Symmetric, as is `sine_even_QQ`."""

@@ -1,7 +1,6 @@
 """Finite scalar quantisation (Mentzer et al. 2023, "Finite Scalar Quantization: VQ-VAE Made Simple", section 3).
 
-Each number of a vector is squashed and rounded to one of a few levels, the digits of the code. There is no codebook
-that could collapse, so no commitment loss.
+Each number of a vector is squashed and rounded to one of a few levels, the digits of the code.
 """
 
 import math
@@ -11,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 EDGE = 1e-3
-"""Fraction by which the squashed range exceeds the outermost levels, so that finite numbers reach them."""
+"""Fraction by which the squashed range exceeds the outermost levels."""
 MOST_LEVELS = 1000
-"""With more levels, `EDGE` would be half a level, and rounding would leave the range."""
+"""With more, `EDGE` would be half a level, and rounding would leave the range."""
 
 
 class FiniteScalarQuantizer(nn.Module):

@@ -8,10 +8,7 @@ from sonorant.layers.fourier import FourierTables
 
 
 class InverseSTFT(nn.Module):
-    """Inverse STFT with a Hann window; a quarter of each frame is computed and mirrored (`FourierTables`).
-
-    Overlapping windows add up to one except in the first and last `n_fft - hop` samples.
-    """
+    """Inverse STFT with a Hann window; a quarter of each frame is computed and mirrored (`FourierTables`)."""
 
     weight_F: Tensor
     window_N: Tensor

@@ -1,5 +1,4 @@
-"""Key-value caches. All rows of a batch fill slots from the left; `positions` holds the position in each slot, -1 if
-empty or padding."""
+"""Key-value caches. All rows of a batch fill slots from the left."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -63,8 +62,7 @@ class DynamicCache(StoringCache):
 
 
 class StaticCache(StoringCache):
-    """Buffers of fixed size, written in place: every step has the same shapes. Writing past the last slot is an index
-    error on a CPU and undefined on a GPU."""
+    """Buffers of fixed size, written in place. Writing past the last slot is undefined on a GPU."""
 
     def __init__(
         self,
@@ -78,8 +76,8 @@ class StaticCache(StoringCache):
         device: torch.device,
         memory: Sequence[Tensor] | None = None,
     ) -> None:
-        """Keys and values of a layer are (batch, heads, slots, width). `memory`: flat tensors to use, two per layer,
-        which several caches may share if they are not in use together."""
+        """Keys and values of a layer are (batch, heads, slots, width). `memory`: from `cache_memory`; several caches
+        may share it if they are not in use together."""
         size = batch * heads * slots * width
         memory = memory or cache_memory(layers, size, dtype, device)
         buffers = [flat[:size].view(batch, heads, slots, width) for flat in memory]
@@ -108,5 +106,5 @@ class StaticCache(StoringCache):
 
 
 def cache_memory(layers: int, size: int, dtype: torch.dtype, device: torch.device) -> list[Tensor]:
-    """Two flat tensors of `size` elements per layer, for `StaticCache`."""
+    """Two flat tensors of `size` elements per layer."""
     return [torch.zeros(size, dtype=dtype, device=device) for _ in range(2 * layers)]

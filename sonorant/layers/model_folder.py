@@ -24,15 +24,8 @@ def build(description: dict[str, Any]) -> torch.nn.Module:
 def describe(
     kind: str, config: Any, header: dict[str, Any], quantization: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Content of `model.json`: everything needed to rebuild and use the model.
-
-    Args:
-        kind: a name of `sonorant.families.all_kinds`.
-        config: dataclass of its sizes.
-        header: of the feature store. Its `symbols` are the phonemes alone; `SymbolTable` adds padding and sentence
-            ends.
-        quantization: `layers`, the names of int8 layers, and details; None: all in float.
-    """
+    """Content of `model.json`. `config`: dataclass of sizes; `header`: of the feature store; `quantization`: `layers`,
+    the names of int8 layers, and details; None: all in float."""
     kept = ("audio", "symbols", "speakers", "frontend", "mel_mean", "mel_std")
     described = {"kind": kind, "config": dataclasses.asdict(config), **{key: header[key] for key in kept}}
     return described | ({"quantization": quantization} if quantization else {})
@@ -40,8 +33,7 @@ def describe(
 
 def save_model(folder: Path, weights: dict[str, torch.Tensor], description: dict[str, Any]) -> None:
     """Write `weights.pt` and `model.json` to `folder`, each atomically."""
-    # Through memory: given a path, torch stores the temporary name inside; given a file, it hides that the disk is
-    # full.
+    # Through memory: torch stores a path's temporary name inside, and hides from a file that the disk is full.
     buffer = io.BytesIO()
     torch.save(weights, buffer)
     with atomic_file(folder / "weights.pt") as temporary, temporary.open("wb") as file:

@@ -29,8 +29,8 @@ class PhonemeEncoder(nn.Module):
     def __init__(
         self, config: Any, *, symbols: int, speakers: int, mels: int, mel_mean: float = 0.0, mel_std: float = 1.0
     ) -> None:
-        """`config`: has `channels`, `expansion`, `encoder_kernel`, `encoder_blocks`, `prior_kernel` and `dropout`.
-        `symbols`, `speakers`, `mels`: counts. `mel_mean`, `mel_std`: corpus statistics, saved with the weights."""
+        """`config`: `channels`, `expansion`, `encoder_kernel`, `encoder_blocks`, `prior_kernel`, `dropout`. `symbols`,
+        `speakers`, `mels`: counts. `mel_mean`, `mel_std`: of the corpus, saved with the weights."""
         super().__init__()
         channels = config.channels
         self.symbol = nn.Embedding(symbols, channels)

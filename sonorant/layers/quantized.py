@@ -1,9 +1,8 @@
 """Layers that compute like int8 engines: fake quantisation in torch, QuantizeLinear and DequantizeLinear in exports.
 
 Symmetric int8 with zero-point 0, as TensorRT requires: a weight scale per output channel, an activation scale per
-tensor. Biases stay float; where the output is quantised they are rounded to the grid of the accumulator, as in ONNX
-Runtime (otherwise a decoder of six such layers was 1 % off). Straight-through gradients, zero where a value is clipped
-(Bengio et al. 2013, section 3; Krishnamoorthi 2018, section 2.4). `sonorant.export.quantization` finds the scales.
+tensor. Biases stay float; where the output is quantised they are rounded to the accumulator's grid, as in ONNX Runtime.
+Straight-through gradients, zero where a value is clipped (Bengio et al. 2013; Krishnamoorthi 2018).
 """
 
 from collections.abc import Iterable
@@ -21,8 +20,8 @@ LARGEST = 127
 
 
 class Quantized(nn.Module):
-    """Mixin of the layers below, before a torch layer whose parameters keep their names. Activation scales are buffers
-    set by calibration; weight scales follow from the weights."""
+    """Mixin before a torch layer. Activation scales are buffers set by calibration; weight scales follow from the
+    weights."""
 
     weight: Tensor
     input_scale: Tensor
@@ -32,12 +31,12 @@ class Quantized(nn.Module):
     grid_weight: Tensor
     grid_bias: Tensor
     channel_axis = 0
-    """Axis of the output channels in the weight."""
+    """Output channels in the weight."""
     quantizes_output = False
-    """Whether engines compute in integers only if the output is quantised too."""
+    """Whether engines need a quantised output to compute in integers."""
 
     def prepare(self) -> None:
-        """Add the buffers, once, after the layer's class was changed."""
+        """Add the buffers, after the layer's class was changed."""
         device = self.weight.device
         self.register_buffer("input_scale", torch.ones((), device=device))
         if self.quantizes_output:
@@ -78,7 +77,7 @@ class Quantized(nn.Module):
         return _on_grid(y, self.output_scale)
 
     def quantized_weight(self) -> Tensor:
-        """The weights rounded to their grid, float32; an exported graph holds them as int8."""
+        """Weights rounded to their grid, float32; int8 in an exported graph."""
         if torch.compiler.is_exporting():
             return self.stored(self.stored_weight, self.channel_axis)
         if not self.training and not torch.is_grad_enabled():
@@ -90,7 +89,7 @@ class Quantized(nn.Module):
         )
 
     def quantized_bias(self) -> Tensor | None:
-        """The bias (out,) float32 rounded to multiples of input scale x weight scale; straight-through gradient."""
+        """Bias (out,) float32 rounded to multiples of input scale x weight scale; straight-through gradient."""
         bias = self._bias()
         if bias is None:
             return None
@@ -151,7 +150,7 @@ class QuantizedDepthwiseConv(Quantized, DepthwiseConv):
 
 
 class QuantizedConvTranspose1d(Quantized, nn.ConvTranspose1d):
-    """A transposed convolution over time with one group. ONNX Runtime computes it in float, TensorRT in int8."""
+    """A transposed convolution over time with one group; ONNX Runtime computes it in float."""
 
     channel_axis = 1
     quantizes_output = True
@@ -180,8 +179,7 @@ LAYERS: dict[type[nn.Module], type[Quantized]] = {
 
 
 def quantizable(model: nn.Module) -> list[str]:
-    """Names of the layers of `model` that can be quantised, in order of definition, without those in its
-    `float_parts`."""
+    """Names of the layers that can be quantised, in order of definition, without those in `model.float_parts`."""
     layers = [name for name, layer in model.named_modules() if type(layer) in LAYERS and not _grouped_transposed(layer)]
     kept = tuple(f"{part}." for part in getattr(model, "float_parts", ()))
     return [name for name in layers if not f"{name}.".startswith(kept)]
@@ -193,8 +191,7 @@ def quantized(model: nn.Module) -> dict[str, Quantized]:
 
 
 def quantize_layers(model: nn.Module, names: Iterable[str]) -> None:
-    """Quantise the named layers in place; parameters stay the same objects. Raises SonorantError naming a layer that
-    cannot be quantised."""
+    """Quantise layers in place. Raises SonorantError naming a layer that cannot be quantised."""
     possible = set(quantizable(model))
     for name in names:
         if name not in possible:

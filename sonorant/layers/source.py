@@ -1,7 +1,7 @@
 """Excitation of a source-filter vocoder: pulses at the pitch, and noise, as short-time spectra.
 
-The source-filter model of speech (Fant 1960) with a learned filter, as in DDSP (Engel et al. 2020, section 3). Shapes:
-B items, T frames of H samples, N samples of a transform, F = N / 2 + 1 bins.
+After DDSP (Engel et al. 2020, section 3). Shapes: B items, T frames of H samples, N samples of a transform, F = N / 2
++ 1 bins.
 """
 
 import math
@@ -19,11 +19,10 @@ _NEAR = 1e-4  # of a half turn: closer to a pulse's centre, use the quotient's l
 
 def pulses(pitch_BT: Tensor, next_BT: Tensor, phase_BT: Tensor, hop: int, rate: int) -> Tensor:
     """Band-limited pulses of power 1 (B, T * hop): all harmonics up to half the rate in cosine phase, the highest
-    faded.
+    faded. Their sum is Dirichlet's kernel.
 
     Args, (B, T) float32: pitch at the start and end of each frame (octaves from `REFERENCE`; frequency is linear in
-    between), and the fraction of cycles passed at its start. The sum of K cosines is Dirichlet's kernel, so the cost
-    does not grow with K.
+    between), and the fraction of cycles passed at its start.
     """
     hertz_BT, next_BT = REFERENCE * torch.exp2(pitch_BT), REFERENCE * torch.exp2(next_BT)
     part_H = torch.arange(hop, device=pitch_BT.device, dtype=torch.float32) / hop
@@ -47,10 +46,8 @@ def pulses(pitch_BT: Tensor, next_BT: Tensor, phase_BT: Tensor, hop: int, rate: 
 
 
 class Spectra(nn.Module):
-    """STFT with a Hann window as matrix products; frame t is centred on its hop, as in the mel, with zero padding.
-
-    Frames are folded about their middle and quarters (`FourierTables`).
-    """
+    """STFT with a Hann window as matrix products of folded frames (`FourierTables`); frame t is centred on its hop,
+    with zero padding."""
 
     window_N: Tensor
 
@@ -97,8 +94,8 @@ def _interleave(even: Tensor, odd: Tensor) -> Tensor:
 
 
 class NoiseSpectra(nn.Module):
-    """Spectra of white noise of power 1 under a Hann window from a constant 8-bit table, so that an exported graph
-    equals torch, and part of a sentence equals that part of the whole."""
+    """Spectra of white noise of power 1 under a Hann window, from a constant 8-bit table: an exported graph equals
+    torch, and a part equals that part of the whole."""
 
     table_KP: Tensor
 

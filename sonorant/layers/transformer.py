@@ -41,8 +41,8 @@ class Packing:
 
 
 class TransformerLayer(nn.Module):
-    """Self-attention, then a gated MLP, each on the RMS-normed input (Touvron et al. 2023, "LLaMA", section 2.2). The
-    MLP is SwiGLU (Shazeer 2020, "GLU variants improve transformer"); no weights have a bias."""
+    """Self-attention, then a SwiGLU MLP, each on the RMS-normed input, without biases (Touvron et al. 2023, "LLaMA",
+    section 2.2)."""
 
     def __init__(
         self, channels: int, heads: int, feed_forward: int, dropout: float, attention: Kind, window: int
