@@ -64,22 +64,11 @@ class DynamicCache(StoringCache):
 class StaticCache(StoringCache):
     """Buffers of fixed size, written in place. Writing past the last slot is undefined on a GPU."""
 
-    def __init__(
-        self,
-        *,
-        layers: int,
-        batch: int,
-        heads: int,
-        slots: int,
-        width: int,
-        dtype: torch.dtype = torch.float32,
-        device: torch.device,
-        memory: Sequence[Tensor] | None = None,
-    ) -> None:
+    def __init__(self, memory: Sequence[Tensor], *, batch: int, heads: int, slots: int, width: int) -> None:
         """Keys and values of a layer are (batch, heads, slots, width). `memory`: from `cache_memory`; several caches
         may share it if they are not in use together."""
         size = batch * heads * slots * width
-        memory = memory or cache_memory(layers, size, dtype, device)
+        device, layers = memory[0].device, len(memory) // 2
         buffers = [flat[:size].view(batch, heads, slots, width) for flat in memory]
         self.keys, self.values = buffers[:layers], buffers[layers:]
         self.positions = torch.full((batch, slots), EMPTY, dtype=torch.int64, device=device)

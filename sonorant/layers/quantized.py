@@ -157,10 +157,6 @@ class QuantizedConvTranspose1d(Quantized, nn.ConvTranspose1d):
 
     def forward(self, x_BCT: Tensor, output_size: list[int] | None = None) -> Tensor:
         """(B, in, T) float -> (B, out, T')."""
-        if output_size is not None:
-            raise NotImplementedError(
-                "a quantised transposed convolution has one output size, that of its own settings"
-            )
         x_BCT, weight, bias = self.quantized_input(x_BCT), self.quantized_weight(), self.quantized_bias()
         padding: Any = self.padding  # a string in torch's type, never in this layer
         y = F.conv_transpose1d(
@@ -180,7 +176,11 @@ LAYERS: dict[type[nn.Module], type[Quantized]] = {
 
 def quantizable(model: nn.Module) -> list[str]:
     """Names of the layers that can be quantised, in order of definition, without those in `model.float_parts`."""
-    layers = [name for name, layer in model.named_modules() if type(layer) in LAYERS and not _grouped_transposed(layer)]
+    layers = [
+        name
+        for name, layer in model.named_modules()
+        if type(layer) in LAYERS and not (isinstance(layer, nn.ConvTranspose1d) and layer.groups != 1)
+    ]
     kept = tuple(f"{part}." for part in getattr(model, "float_parts", ()))
     return [name for name in layers if not f"{name}.".startswith(kept)]
 
@@ -202,10 +202,6 @@ def quantize_layers(model: nn.Module, names: Iterable[str]) -> None:
         layer.__class__ = LAYERS[type(layer)]
         assert isinstance(layer, Quantized)
         layer.prepare()
-
-
-def _grouped_transposed(layer: nn.Module) -> bool:
-    return isinstance(layer, nn.ConvTranspose1d) and layer.groups != 1
 
 
 def _rounded(bias: Tensor, step: Tensor) -> Tensor:

@@ -103,5 +103,5 @@ def test_contradictions_are_refused() -> None:
 
 
 def static(slots: int) -> StaticCache:
-    sizes = {"layers": 1, "batch": BATCH, "heads": HEADS, "slots": slots, "width": CHANNELS // HEADS}
-    return StaticCache(**sizes, device=torch.device("cpu"))
+    memory = [torch.zeros(BATCH * slots * CHANNELS) for _ in range(2)]
+    return StaticCache(memory, batch=BATCH, heads=HEADS, slots=slots, width=CHANNELS // HEADS)

@@ -114,16 +114,8 @@ class Room:
             grid_BSG=zeros(slots, codebooks),
             pointers_BS=zeros(slots),
         )
-        self.cache = StaticCache(
-            layers=model.config.layers,
-            batch=rows,
-            heads=model.config.heads,
-            slots=slots,
-            width=model.config.channels // model.config.heads,
-            dtype=step.half or torch.float32,
-            device=device,
-            memory=memory,
-        )
+        heads = model.config.heads
+        self.cache = StaticCache(memory, batch=rows, heads=heads, slots=slots, width=model.config.channels // heads)
         self.steps: dict[bool, Run] = {}
         """Prepared step by whether rows draw."""
 

@@ -56,8 +56,8 @@ def cache_of(kind: str, model: LanguageModel) -> Cache:
     if kind == "dynamic":
         return DynamicCache(model.config.layers)
     width = model.config.channels // model.config.heads
-    sizes = {"layers": model.config.layers, "batch": 3, "heads": model.config.heads, "slots": 32, "width": width}
-    return StaticCache(**sizes, device=torch.device("cpu"))
+    memory = [torch.zeros(3 * 32 * model.config.channels) for _ in range(2 * model.config.layers)]
+    return StaticCache(memory, batch=3, heads=model.config.heads, slots=32, width=width)
 
 
 @torch.no_grad()
