@@ -3,6 +3,7 @@ bins (n_fft / 2 + 1), M mel bins."""
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -148,7 +149,7 @@ def griffin_lim(mel_MT: Tensor, config: MelConfig) -> Tensor:
     with the momentum of Perraudin et al. (2013), magnitudes by the filterbank's pseudo-inverse."""
     magnitude_FT = (torch.linalg.pinv(filters_of(config, mel_MT.device)) @ mel_MT.exp()).clamp(min=1e-7)
     window, _ = _constants(config, mel_MT.device)
-    frames = {"n_fft": config.n_fft, "hop_length": config.hop, "window": window}
+    frames: dict[str, Any] = {"n_fft": config.n_fft, "hop_length": config.hop, "window": window}
     phase_FT = torch.rand(magnitude_FT.shape, generator=torch.Generator().manual_seed(0)) * 2 * torch.pi
     spectrum, previous = torch.polar(magnitude_FT, phase_FT), torch.zeros(())
     for _ in range(30):
