@@ -15,7 +15,6 @@ from infra.platform.services import (
     S3_CLIENT,
     SECRETS,
     SERVICES,
-    WEBHOOKS,
     Service,
     filled,
 )
@@ -60,7 +59,6 @@ PROFILES = {"worker-nodes": ["nodes"]}
 """What `docker compose up` leaves out unless its profile is asked for."""
 WORDS = {
     **{name: f"${{{name}:?set {name} in infra/.env}}" for name in SECRETS},
-    **{name: f"${{{name}:-{usual}}}" for name, usual in WEBHOOKS.items()},
     **{f"{name}_host": name for name in PORTS},
     **{f"{name}_port": str(port) for name, port in PORTS.items()},
     "listen": "0.0.0.0",  # in a container; on the machine, only loopback is published

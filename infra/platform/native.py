@@ -20,7 +20,7 @@ from pathlib import Path
 from infra.background import Background, call, check_free, port_from_environment
 from infra.platform.env_file import make_env, write_env
 from infra.platform.programs import as_postgres, postgres_program, program
-from infra.platform.services import CLIENT, MLFLOW_SIGN_IN, PORTS, SERVICES, WEBHOOKS, Service, filled, needed_by
+from infra.platform.services import CLIENT, MLFLOW_SIGN_IN, PORTS, SERVICES, Service, filled, needed_by
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_file, locked, read_json, write_json
 from tasks.stage import run
@@ -29,7 +29,7 @@ START = "make serve STACK=full"
 NATIVE = {name: service for name, service in SERVICES.items() if service.native}
 JOBS = {name for name, service in NATIVE.items() if service.job}
 OF_SERVERS = ("PG", "AWS_", "PREFECT_", "MLFLOW_", "MINIO_")
-"""Variables of the user's own servers, which would otherwise reach ours; those of WEBHOOKS are in the table."""
+"""Variables of the user's own servers, which would otherwise reach ours."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,6 @@ class Platform:
             "prefect_public": f"http://127.0.0.1:{ports['prefect']}",
             "prefect_page": "",
             "worker_name": "local",
-            **{name: os.environ.get(name) or usual for name, usual in WEBHOOKS.items()},
         }
 
     def command(self, service: Service) -> list[str]:

@@ -31,8 +31,6 @@ SECRETS = {
 """Names in `infra/.env` and in the secrets file of `make serve STACK=full`, and what each is for."""
 OF_DATA = ("MLFLOW_ADMIN_PASSWORD", "MLFLOW_SECRET_KEY", "MLFLOW_WEBHOOK_KEY")
 """Of these, what MLflow's databases are of use with: they go with a backup. The others belong to the servers."""
-WEBHOOKS = {"MLFLOW_WEBHOOK_ALLOWED_SCHEMES": "https", "MLFLOW_WEBHOOK_ALLOW_PRIVATE_IPS": "false"}
-"""Where MLflow's webhooks may go: variables that whoever starts the platform may set, and what holds if he does not."""
 
 MLFLOW_SIGN_IN = """\
 [mlflow]
@@ -167,7 +165,6 @@ SERVICES: dict[str, Service] = {
             "MLFLOW_AUTH_ADMIN_PASSWORD": "{MLFLOW_ADMIN_PASSWORD}",
             "MLFLOW_FLASK_SERVER_SECRET_KEY": "{MLFLOW_SECRET_KEY}",
             "MLFLOW_WEBHOOK_SECRET_ENCRYPTION_KEY": "{MLFLOW_WEBHOOK_KEY}=",  # base64 of 32 bytes ends so
-            **{name: f"{{{name}}}" for name in WEBHOOKS},
         },
         needs=("databases", "buckets"),
         health=health("mlflow", "/health"),

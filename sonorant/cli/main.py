@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sonorant.cli.pipeline import PROGRAMS, add_pipeline
 from sonorant.cli.say import add_say, end_cleanly_on_sigterm
-from sonorant.cli.serve import add_demo_page, add_serve
+from sonorant.cli.serve import add_serve
 from sonorant.cli.store import add_store
 from sonorant.errors import SonorantError
 from sonorant.plugins import added, load
@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> None:
         raise SystemExit(1) from None
     except KeyboardInterrupt:
         raise SystemExit(128 + signal.SIGINT) from None
-    except BrokenPipeError:  # the reader stopped; keep Python from complaining again when it closes the output
+    except BrokenPipeError:  # the reader stopped; avoid a second error when Python closes the output
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(128 + signal.SIGPIPE) from None
 
@@ -47,7 +47,7 @@ def _parser(arguments: list[str]) -> argparse.ArgumentParser:
     description = "Make a voice of recordings, and speak with it."
     parser = argparse.ArgumentParser(prog="sonorant", description=description)
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for add in (add_pipeline, add_say, add_serve, add_demo_page, _add_watch, _add_sync_tracking, add_store):
+    for add in (add_pipeline, add_say, add_serve, _add_watch, _add_sync_tracking, add_store):
         add(commands)
     for name, summary in PROGRAMS.items():
         _add_program(commands, name, "tasks", summary)
@@ -64,7 +64,7 @@ def _parser(arguments: list[str]) -> argparse.ArgumentParser:
 def _add_watch(commands: argparse._SubParsersAction) -> None:
     watch = commands.add_parser(
         "watch",
-        help="how a training stands: step, time left, loss, each rank's speed, what is wrong",
+        help="show a training: step, time left, loss, speed of each rank, problems",
         description="Show a training from its run directory until it ends; without a terminal, a line each time.",
         epilog=WATCH_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -95,8 +95,8 @@ def _watch(arguments: argparse.Namespace) -> None:
 def _add_sync_tracking(commands: argparse._SubParsersAction) -> None:
     sync = commands.add_parser(
         "sync-tracking",
-        help="send to MLflow what runs still owe it, after its server was away",
-        description="Send to MLflow what run directories still owe it, each point once, to MLFLOW_TRACKING_URI.",
+        help="send to MLflow what could not be sent while its server was unreachable",
+        description="Send to MLFLOW_TRACKING_URI what run directories could not send, each point once.",
     )
     runs = "run directory, or a folder above run directories (default: runs)"
     sync.add_argument("runs", nargs="*", type=Path, default=[Path("runs")], metavar="RUN", help=runs)
@@ -111,20 +111,20 @@ def _sync_tracking(arguments: argparse.Namespace) -> None:
 
 
 def _add_program(commands: argparse._SubParsersAction, task: str, room: str, summary: str) -> None:
-    # No word begins with this prefix, so all options, --help too, are left to the task.
+    # No option has this prefix, so all, also --help, go to the program.
     command = commands.add_parser(task, help=summary, add_help=False, prefix_chars="\0")
     command.add_argument("arguments", nargs="*")
     command.set_defaults(run=_run_task, task=task, room=room)
 
 
 def _run_task(arguments: argparse.Namespace) -> None:
-    """Run the project's own <room>/<task>.py, which reads params.yaml; neither belongs to the installed library."""
+    """Run <room>/<task>.py of the project, which is not part of the installed library."""
     task, room = arguments.task, arguments.room
     if not Path(f"{room}/{task}.py").is_file():
         raise SonorantError(f"sonorant {task}: needs the pipeline; run it in the folder with params.yaml and {room}/")
     command = [sys.executable, "-m", f"{room}.{task}", *arguments.arguments]
     if room == "flows":
-        os.execv(command[0], command)  # it has processes to end in order when Ctrl-C or SIGTERM comes
+        os.execv(command[0], command)  # it handles Ctrl-C and SIGTERM for its own processes
     end_cleanly_on_sigterm()  # so that the task ends too
     raise SystemExit(subprocess.run(command).returncode)
 

@@ -9,7 +9,7 @@ import select
 import signal
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -75,13 +75,8 @@ def add_say(commands: argparse._SubParsersAction) -> None:
     speed = "0.5 (slow) to 2.0 (fast); default 1.0; codec_lm takes only 1.0"
     add("--speed", type=float, default=1.0, metavar="X", help=speed)
     add("--pitch", type=float, default=0.0, metavar="X", help="semitones higher, -12 to 12; the melody stays")
-    add(
-        "--energy",
-        type=float,
-        default=0.0,
-        metavar="X",
-        help="dB louder, -12 to 12, with the timbre of a louder speaker",
-    )
+    energy = "dB louder, -12 to 12, with the timbre of a louder speaker"
+    add("--energy", type=float, default=0.0, metavar="X", help=energy)
     _add_decoding(say)
     marks = "speak [[ ]] and <speak> literally, not as phonemes, pauses and SSML (docs/pronunciation.md)"
     add("--no-markup", dest="markup", action="store_false", help=marks)
@@ -134,7 +129,7 @@ def run(arguments: argparse.Namespace) -> None:
     """Speak. An error leaves no file; a closed pipe ends the work."""
     from sonorant.audio.wav import atomic_wav, pcm16, wav_header
     from sonorant.speech import Voice
-    from sonorant.speech.subtitles import check_name
+    from sonorant.speech.subtitles import check_name, timings_file
 
     if Path(arguments.out).is_dir():
         raise SonorantError(f"{arguments.out}: is a folder; give the name of a wav file")
@@ -150,17 +145,17 @@ def run(arguments: argparse.Namespace) -> None:
         voice = Voice.load(bundle, arguments.runtime, arguments.threads, variant=variant, engines=engines)
         told = _speech(voice, arguments)
         try:
-            with _timings(arguments.timings) as timings:
+            with timings_file(arguments.timings) if arguments.timings else nullcontext() as timings:
                 speech = (pcm16(samples) for samples in _heard(told, timings, whole=not arguments.stream))
                 first = next(speech)  # an error here must not leave a file
+                parts = chain([first], speech)
                 if arguments.out == "-":
                     length = None if arguments.stream else len(first)
                     header = b"" if arguments.raw else wav_header(voice.sample_rate, length)
-                    parts = chain([header, first.tobytes()], (samples.tobytes() for samples in speech))
-                    _write_to_standard_output(parts)
+                    _write_to_standard_output(chain([header], (samples.tobytes() for samples in parts)))
                 else:
                     with atomic_wav(Path(arguments.out), voice.sample_rate, header=not arguments.raw) as append:
-                        for samples in chain([first], speech):
+                        for samples in parts:
                             append(samples)
         except BrokenPipeError:
             raise
@@ -181,28 +176,20 @@ def _write_to_standard_output(speech: Iterable[bytes]) -> None:
             output.flush()
 
 
-@contextmanager
-def _timings(path: Path | None) -> Iterator[TimingsFile | None]:
-    from sonorant.speech.subtitles import timings_file
-
-    if path is None:
-        yield None
-        return
-    with timings_file(path) as file:
-        yield file
-
-
 def _heard(speech: Speech, timings: TimingsFile | None, *, whole: bool) -> Iterator[NDArray[np.float32]]:
     """The samples, in chunks or all at once; writes completed words to `timings`."""
     import numpy as np
 
-    def chunks() -> Iterator[NDArray[np.float32]]:
-        for samples in speech:
-            if timings:
-                timings.add(speech.completed)
+    parts = []
+    for samples in speech:
+        if timings:
+            timings.add(speech.completed)
+        if whole:
+            parts.append(samples)
+        else:
             yield samples
-
-    yield from [np.concatenate(list(chunks()))] if whole else chunks()
+    if whole:
+        yield np.concatenate(parts)
 
 
 def _speech(voice: Voice, arguments: argparse.Namespace) -> Speech:

@@ -1,4 +1,4 @@
-"""`sonorant serve`, and `sonorant demo-page`, a page of the same server."""
+"""`sonorant serve`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
-from sonorant.cli.say import add_voice, end_cleanly_on_sigterm
 from sonorant.errors import SonorantError
 
 EXAMPLES = """\
@@ -25,18 +24,14 @@ examples:
 For a client of OpenAI's interface: base_url http://127.0.0.1:8000/v1, model = the voice's name, voice = one
 of its speakers. GET /v1/models lists both, GET /openapi.json describes all routes.
 """
-PAGE_EXAMPLES = """\
-examples:
-  sonorant demo-page --voice artifacts/voice
-  sonorant demo-page --voice models:/sonorant-demo@champion --port 0
-"""
 
 
 def add_serve(commands: argparse._SubParsersAction) -> None:
     command = commands.add_parser(
         "serve",
-        help="serve voices over HTTP: OpenAI's interface, and one with word times",
-        description="Serve voices over HTTP; speech is streamed while it is computed.",
+        help="serve voices over HTTP: a page to type a text and hear it, OpenAI's interface, and one with word times",
+        description="Serve voices over HTTP; speech is streamed while it is computed. The page needs no keys, so it is "
+        "off with --keys.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -53,10 +48,8 @@ def add_serve(commands: argparse._SubParsersAction) -> None:
     add("--characters", type=int, default=5_000, metavar="N", help="most characters of a request; default 5000")
     memory = "unload idle voices when all use more memory (default: never)"
     add("--memory-mib", type=int, metavar="N", help=memory)
-    poll = "interval of polling the registry for moved aliases; default 5, with --webhook 60"
-    add("--poll-seconds", type=float, metavar="X", help=poll)
-    webhook = "address https://<host> at which MLflow calls this server when an alias moves"
-    add("--webhook", metavar="URL", help=webhook)
+    poll = "seconds between polls of the registry for moved aliases; default 5"
+    add("--poll-seconds", type=float, default=5.0, metavar="X", help=poll)
     add(
         "--keys", type=Path, metavar="FILE", help="file of hashed API keys and their limits (default: no key is needed)"
     )
@@ -68,52 +61,30 @@ def add_serve(commands: argparse._SubParsersAction) -> None:
     command.set_defaults(run=run)
 
 
-def add_demo_page(commands: argparse._SubParsersAction) -> None:
-
-    page = commands.add_parser(
-        "demo-page",
-        help="open a page on this machine to type a text and hear it",
-        description="Serve a page on 127.0.0.1 to type a text and hear it while it is computed.",
-        epilog=PAGE_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add_voice(page)
-    port = "port to listen on; 0 takes any that is free; default 8765"
-    page.add_argument("--port", type=int, default=8765, metavar="N", help=port)
-    page.add_argument("--workers", type=int, metavar="N", help="processes (default: one a core)")
-    page.set_defaults(run=run_demo_page)
-
-
 def run(arguments: argparse.Namespace) -> None:
     """Serve until SIGTERM or Ctrl-C."""
-    if arguments.new_key is not None:
-        _make_key(arguments.keys, arguments.new_key)
-        return
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # a normal end
-    given = {name: value for name, value in vars(arguments).items() if name not in ("voices", "new_key", "run")}
-    _serve(arguments.voices, "speaks at {url}v1 (ctrl-C ends it)", **given)
-
-
-def run_demo_page(arguments: argparse.Namespace) -> None:
-    """Serve one voice and its page."""
-    end_cleanly_on_sigterm()
-    where = arguments.voice if "=" in arguments.voice else f"voice={arguments.voice}"
-    _serve([where], "open {url} (ctrl-C ends it)", port=arguments.port, workers=arguments.workers)
-
-
-def _serve(voices: list[str], says: str, **given: object) -> None:
     try:
+        from sonorant.serving.keys import new_key
         from sonorant.serving.server import ServeConfig, serve
         from sonorant.serving.voices import Offer
     except ModuleNotFoundError as error:
         raise SonorantError(f"needs '{error.name}'; run: pip install 'sonorant[serve]'") from None
-    config = ServeConfig(offers=tuple(Offer.parse(voice) for voice in voices), **given)  # type: ignore[arg-type]
+    if arguments.new_key is not None:
+        if arguments.keys is None:
+            raise SonorantError("--new-key needs the file: --keys keys.json")
+        print(new_key(arguments.keys, arguments.new_key))
+        return
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # a normal end
+    given = {name: value for name, value in vars(arguments).items() if name not in ("voices", "new_key", "run")}
+    config = ServeConfig(offers=tuple(Offer.parse(voice) for voice in arguments.voices), **given)
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     if config.log_texts:
         logging.getLogger("sonorant.serving").setLevel(logging.INFO)
     if not config.loopback:
         keys = "" if config.keys else ", and without keys: give --keys"
         print(f"warning: listens on {config.host} without TLS{keys}; put a proxy before it", file=sys.stderr)
+    page = "" if config.keys or not config.page else ", page {url}"
+    says = f"speaks at {{url}}v1{page} (ctrl-C ends it)"
     try:
         serve(config, lambda url: print(says.format(url=url), flush=True))
     except (SystemExit, KeyboardInterrupt) as end:
@@ -126,11 +97,3 @@ def _leave(status: int) -> NoReturn:
         with suppress(OSError):  # its reader has gone
             stream.flush()
     os._exit(status)
-
-
-def _make_key(path: Path | None, name: str) -> None:
-    from sonorant.serving.keys import new_key
-
-    if path is None:
-        raise SonorantError("--new-key needs the file: --keys keys.json")
-    print(new_key(path, name))

@@ -1,4 +1,4 @@
-"""The command `sonorant store`: gc, check and copy, of the store that some indexes were made from."""
+"""The command `sonorant store`: gc, check and copy of a store of features and codes."""
 
 import argparse
 import math
@@ -21,11 +21,10 @@ examples:
 
 
 def add_store(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the subcommand."""
     store = commands.add_parser(
         "store",
         help="shards of features and codes: remove what is not needed, find what is damaged, copy them",
-        description="Keep the store in order in which the shards of features and codes lie (docs/scale.md).",
+        description="Maintain the store with the shards of features and codes (docs/scale.md).",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -33,8 +32,8 @@ def add_store(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
     add("action", choices=("gc", "check", "copy"), help="what to do")
     add("indexes", nargs="+", type=Path, metavar="INDEX", help="folders that the stages wrote, such as data/features")
     add("--only", action="store_true", help="gc: forget all other indexes that were made from the store")
-    add("--dry-run", action="store_true", help="gc: only say what would be removed")
-    add("--hours", type=_hours, default=24.0, help="gc: what is younger stays (default 24)")
+    add("--dry-run", action="store_true", help="gc: only print what would be removed")
+    add("--hours", type=_hours, default=24.0, help="gc: keep what is younger (default 24)")
     add("--delete-damaged", action="store_true", help="check: remove what is damaged, so that its stage makes it anew")
     add("--to", metavar="PLACE", help="copy: a folder or s3://bucket/prefix")
     store.set_defaults(run=_run)
@@ -70,7 +69,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
 
 def _check(needed: "list[Needed]", delete: bool) -> None:
-    """Read everything; exit status 1 if something is missing or damaged and was not removed."""
+    """Read everything. Raises SonorantError if something is missing or damaged and was not removed."""
     from sonorant.features.store.upkeep import faults, store_of
 
     store, found = store_of(needed), list(faults(needed))

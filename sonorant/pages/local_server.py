@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 class LocalServer(ThreadingHTTPServer):
-    """One thread per request. `port` 0 takes any free one. Raises SonorantError if the port is taken or not allowed."""
+    """One thread per request; port 0 = any free one. Raises SonorantError if the port is taken or not allowed."""
 
     daemon_threads = True
 

@@ -1,4 +1,4 @@
-"""Speech as an HTTP answer: the first piece decides the status, the rest is streamed; errors as JSON."""
+"""Speech as an HTTP response: the first piece determines the status, the rest is streamed; errors as JSON."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from sonorant.serving.voice_processes import NotSpoken
 Pieces = AsyncGenerator[Piece | Ended, None]
 GONE = 499
 """Status of a request whose client has disconnected."""
+STATUS: dict[type[Exception], int] = {NotSpoken: 503, BusyError: 503, LimitReached: 429, SonorantError: 400}
 _log = logging.getLogger(__name__)
 
 
 async def begun(request: Request, pieces: Pieces) -> Pieces:
-    """Wait for the first piece, so that an error gets its own status; stop if the client disconnects before. Raises
-    what `pieces` raises."""
+    """Wait for the first piece, so that an error gets its own status; stop if the client disconnects before."""
     first = asyncio.ensure_future(anext(pieces))
     gone = asyncio.ensure_future(_gone(request))
     try:
@@ -60,8 +60,8 @@ async def _gone(request: Request) -> None:
 
 
 class SpeechResponse(StreamingResponse):
-    """A streamed answer; closing it stops the work. If the speech fails midway, `error_line` makes its last bytes;
-    without it the connection breaks off, so that no client takes a part for the whole."""
+    """A streamed response; closing it stops the work. If the speech fails midway, `error_line` gives the last bytes;
+    without it the connection breaks, so that no client takes a part for the whole."""
 
     def __init__(
         self,
@@ -96,21 +96,13 @@ def add_error_handlers(app: FastAPI) -> None:
     def answer(status: int, line: str, param: str | None = None, **headers: str) -> Response:
         return JSONResponse(error_body(status, line, param), status, headers=headers)
 
-    @app.exception_handler(SonorantError)
-    async def refused(_: Request, error: SonorantError) -> Response:
-        return answer(HTTPStatus.BAD_REQUEST, str(error).encode(errors="replace").decode())
+    async def problem(_: Request, error: Exception) -> Response:
+        status = next(status for kind, status in STATUS.items() if isinstance(error, kind))
+        again = {"Retry-After": str(max(1, round(getattr(error, "seconds", 1.0))))} if status >= 429 else {}
+        return answer(status, _printable(str(error)), **again)
 
-    @app.exception_handler(NotSpoken)
-    async def failed(_: Request, error: NotSpoken) -> Response:
-        return answer(HTTPStatus.SERVICE_UNAVAILABLE, str(error), **{"Retry-After": "1"})
-
-    @app.exception_handler(BusyError)
-    async def busy(_: Request, error: BusyError) -> Response:
-        return answer(HTTPStatus.SERVICE_UNAVAILABLE, str(error), **{"Retry-After": "1"})
-
-    @app.exception_handler(LimitReached)
-    async def limited(_: Request, error: LimitReached) -> Response:
-        return answer(HTTPStatus.TOO_MANY_REQUESTS, str(error), **{"Retry-After": str(max(1, round(error.seconds)))})
+    for kind in STATUS:
+        app.add_exception_handler(kind, problem)
 
     @app.exception_handler(RefusedKey)
     async def unknown(_: Request, error: RefusedKey) -> Response:
@@ -121,10 +113,14 @@ def add_error_handlers(app: FastAPI) -> None:
     async def invalid(_: Request, error: RequestValidationError) -> Response:
         problem = error.errors()[0]
         place = ".".join(str(part) for part in problem["loc"][1:]) or "the request"
-        place = place.encode(errors="replace").decode()
-        return answer(HTTPStatus.UNPROCESSABLE_ENTITY, f"{place}: {problem['msg']}", place)
+        return answer(HTTPStatus.UNPROCESSABLE_ENTITY, f"{_printable(place)}: {problem['msg']}", _printable(place))
 
     @app.exception_handler(StarletteHTTPException)
     async def other(_: Request, error: StarletteHTTPException) -> Response:
         line = "there is no such page" if error.status_code == HTTPStatus.NOT_FOUND else str(error.detail)
         return answer(error.status_code, line, **(error.headers or {}))
+
+
+def _printable(text: str) -> str:
+    """Without lone surrogates."""
+    return text.encode(errors="replace").decode()

@@ -4,30 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from sonorant.audio.arrays import Floats
 from sonorant.audio.wav import pcm16, wav_header
-from sonorant.errors import SonorantError
 
 if TYPE_CHECKING:
     from av import AudioStream
-
-OPUS_RATES = (8000, 12000, 16000, 24000, 48000)
-"""Hz."""
-MP3_RATES = (8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000)
-
-
-class Encoder(Protocol):
-    """Encodes samples float32 (S,) in -1..1, deterministically."""
-
-    def encode(self, samples: Floats) -> bytes:
-        """Return the bytes that are complete; may be empty."""
-
-    def end(self) -> bytes:
-        """Return the rest."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,8 +23,6 @@ class Encoding:
     container: str = ""
     """FFmpeg's name; empty: 16-bit samples, written here."""
     codec: str = ""
-    rates: tuple[int, ...] = ()
-    """Supported Hz; empty: any."""
     options: dict[str, str] = field(default_factory=dict)
     """Of the container."""
     bits_per_second: int | None = None
@@ -48,21 +31,19 @@ class Encoding:
 ENCODINGS = {
     "wav": Encoding(media_type="audio/wav"),
     "pcm": Encoding(media_type="audio/pcm"),
-    # A stream cannot hold the header with the length.
+    # No header with the length, which a stream does not know.
     "mp3": Encoding(
         media_type="audio/mpeg",
         container="mp3",
         codec="libmp3lame",
-        rates=MP3_RATES,
         options={"write_xing": "0"},
         bits_per_second=64_000,
     ),
-    # The default delays a page by a second; without bitexact the stream's serial number is random.
+    # Shorter pages than a second; bitexact against a random serial number.
     "opus": Encoding(
         media_type="audio/ogg",
         container="ogg",
         codec="libopus",
-        rates=OPUS_RATES,
         options={"page_duration": "200000", "fflags": "+bitexact"},
         bits_per_second=32_000,
     ),
@@ -71,18 +52,14 @@ ENCODINGS = {
 """By their names in OpenAI's interface."""
 
 
-def open_encoder(name: str, rate: int, out_rate: int | None = None) -> Encoder:
-    """An encoder of samples at `rate` Hz; `out_rate`: Hz of the sound, None = the nearest that the format has. Raises
-    SonorantError for an unknown name."""
-    if name not in ENCODINGS:
-        raise SonorantError(f"unknown format '{name}'; there are: {', '.join(ENCODINGS)}")
+def open_encoder(name: str, rate: int, out_rate: int | None = None) -> Plain | Compressed:
+    """A deterministic encoder of samples float32 (S,) in -1..1 at `rate` Hz. `out_rate`: Hz of wav and pcm, None =
+    `rate`; the other formats take the next rate that they have."""
     encoding = ENCODINGS[name]
-    if encoding.container:
-        return _Compressed(encoding, rate, out_rate or rate)
-    return _Plain(rate, out_rate or rate, header=name == "wav")
+    return Compressed(encoding, rate) if encoding.container else Plain(rate, out_rate or rate, header=name == "wav")
 
 
-class _Plain:
+class Plain:
     """16-bit samples, little-endian; WAV with a header of unknown length."""
 
     def __init__(self, rate: int, out_rate: int, *, header: bool) -> None:
@@ -121,17 +98,17 @@ class _Sink:
         return taken
 
 
-class _Compressed:
+class Compressed:
     """An FFmpeg stream."""
 
-    def __init__(self, encoding: Encoding, rate: int, out_rate: int) -> None:
+    def __init__(self, encoding: Encoding, rate: int) -> None:
         import av
 
-        rates = encoding.rates or (out_rate,)
+        rates = av.Codec(encoding.codec, "w").audio_rates or [rate]
         self._rate, self._given = rate, 0
         self._sink = _Sink()
         self._container: Any = av.open(self._sink, "w", format=encoding.container, options=encoding.options)
-        coded = min((known for known in rates if known >= out_rate), default=rates[-1])
+        coded = min((known for known in rates if known >= rate), default=max(rates))
         self._stream = cast("AudioStream", self._container.add_stream(encoding.codec, rate=coded))
         self._stream.layout = "mono"
         if encoding.bits_per_second:

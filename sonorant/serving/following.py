@@ -6,7 +6,6 @@ import asyncio
 import logging
 import math
 import time
-from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
 
@@ -21,29 +20,26 @@ _log = logging.getLogger(__name__)
 
 
 def fetch(offer: Offer, folder: Path) -> Offered:
-    """A voice in its current version; one of the registry is downloaded below `folder`. Raises SonorantError if there
-    is no such voice or registry."""
+    """A voice in its current version; one of the registry is downloaded below `folder`. Raises SonorantError."""
     if not offer.where.startswith(REGISTRY):
         return Offered(offer, Path(offer.where), "")
     version = _version_of(offer.where)
     return Offered(offer, _download(version, folder), version)
 
 
-async def follow(voices: Voices, folder: Path, seconds: float, moved: asyncio.Event) -> None:
-    """Poll the registry every `seconds` and whenever `moved` is set, forever. A version that does not speak is tried
-    once; a download that fails is repeated after AGAIN_SECONDS."""
+async def follow(voices: Voices, folder: Path, seconds: float) -> None:
+    """Poll the registry every `seconds`, forever. A version that does not speak is tried once, a failed download again
+    after AGAIN_SECONDS."""
     followed = [one for one in voices.by_name.values() if one.offer.where.startswith(REGISTRY)]
     refused: dict[str, tuple[str, float]] = {}  # by voice: version, and when to try again
     while True:
-        with suppress(TimeoutError):
-            await asyncio.wait_for(moved.wait(), seconds)
-        moved.clear()
+        await asyncio.sleep(seconds)
         voices.keep_to_memory()
         for one in followed:
             name = one.offer.name
             try:
                 version = await in_daemon_thread(_version_of, one.offer.where)
-            except Exception as error:  # the voices go on without the registry
+            except Exception as error:  # voices work without the registry
                 one.trouble = str(error) if isinstance(error, SonorantError) else f"{name}: {type(error).__name__}"
                 continue
             if version == one.version:

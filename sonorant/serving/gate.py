@@ -1,5 +1,4 @@
-"""Checks before a route sees a request: number of connections, deadlines, Host and Origin, size and form of the
-body."""
+"""Checks before routes: number of connections, deadlines, Host and Origin, size and form of the body."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from sonorant.errors import SonorantError
 
 CONNECTIONS = 2_000
-"""At a time; further ones get status 503."""
+"""At a time; others get status 503."""
 HEAD_SECONDS = 10.0
 """Deadline for the head of a request."""
 STALL_SECONDS = 30.0
@@ -45,7 +44,7 @@ def error_body(status: int, line: str, param: str | None = None) -> dict[str, An
 
 
 def host_name(text: str) -> str:
-    """Normalise a name or address as in the header Host, without a port. Raises SonorantError if it is neither."""
+    """Normalise a host name or address without a port. Raises SonorantError if it is neither."""
     with suppress(ValueError):
         address = ipaddress.ip_address(text.strip("[]"))
         if address.version == 4:
@@ -60,7 +59,7 @@ class Gate:
     """ASGI middleware."""
 
     def __init__(self, app: Any, *, most_bytes: int, hosts: frozenset[str] | None) -> None:
-        """`hosts`: allowed names in lower case, None = any. They protect a server on loopback from DNS rebinding."""
+        """`hosts`: allowed names in lower case, against DNS rebinding; None = any."""
         self._app, self._most, self._hosts = app, most_bytes, hosts
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
@@ -81,7 +80,7 @@ class Gate:
             await _answer(send, *refused)
 
     def _refusal(self, headers: dict[str, str], here: tuple[str, int] | None) -> tuple[HTTPStatus, str] | None:
-        """`here`: address and port that the client has reached; always allowed as Host, for probes."""
+        """`here`: address and port that the client reached, always allowed as Host, for probes."""
         if sum(len(name) + len(value) for name, value in headers.items()) > HEAD_BYTES:
             return HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"the headers are larger than {HEAD_BYTES} bytes"
         host, origin = headers.get("host", "").lower(), headers.get("origin")
@@ -127,7 +126,7 @@ def _names_in(host: str) -> Iterator[str]:
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
-    """Return the body once, then pass on messages (the disconnect)."""
+    """Return the body once, then later messages (the disconnect)."""
     given = False
 
     async def replay() -> Message:
@@ -142,50 +141,45 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
 
 async def _answer(send: Send, status: HTTPStatus, line: str) -> None:
     body = json.dumps(error_body(status, line)).encode()
-    # The rest of the body is not read, so the connection is closed.
+    # Closes the connection, because the rest of the body is unread.
     head = [(b"content-type", JSON.encode()), (b"content-length", str(len(body)).encode()), (b"connection", b"close")]
     await send({"type": "http.response.start", "status": int(status), "headers": head})
     await send({"type": "http.response.body", "body": body})
 
 
 def most_held(connections: int) -> int:
-    """Connections kept open to answer status 503 beyond `connections`; further ones are closed at once."""
+    """Connections kept open, also to answer 503; others are closed at once."""
     return connections + connections // 10 + 1
 
 
 def needed_files(connections: int) -> int:
-    """Open files for connections: those held, and those accepted before one is closed."""
+    """Open files for the held connections and those accepted before one is closed."""
     return most_held(connections) + connections
 
 
-def allowed_connections(beside: int, wanted: int = CONNECTIONS) -> int:
-    """Connections that the limit of open files allows beside `beside` other files, at most `wanted`. Raises the soft
-    limit as needed; raises SonorantError if no connection is left."""
+def allowed_connections(beside: int) -> int:
+    """Connections that the limit of open files allows besides `beside` other files; increases the soft limit as needed.
+    Raises SonorantError if no connection is left."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = beside + needed_files(wanted)
+    needed = beside + needed_files(CONNECTIONS)
     if soft == resource.RLIM_INFINITY or soft >= needed:
-        return wanted
+        return CONNECTIONS
     with suppress(ValueError, OSError):  # the system may allow less than the hard limit
         most = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
         soft = most
     if soft >= needed:
-        return wanted
+        return CONNECTIONS
     connections = (soft - beside - 1) * 10 // 21
     if connections < 1:
         raise SonorantError(f"{soft} open files are too few to serve; raise the limit to {needed} (ulimit -Hn)")
-    _log.warning(
-        "takes %d connections at a time, not %d: %d files may be open (ulimit -Hn), and all would need %d",
-        connections,
-        wanted,
-        soft,
-        needed,
-    )
+    line = "takes %d connections at a time, not %d: %d files may be open (ulimit -Hn), and all would need %d"
+    _log.warning(line, connections, CONNECTIONS, soft, needed)
     return connections
 
 
 class PatientProtocol(H11Protocol):
-    """uvicorn's protocol with deadlines for clients that send the head or take the answer slowly."""
+    """uvicorn's protocol with deadlines for slow clients."""
 
     _head: asyncio.TimerHandle | None = None
     _stall: asyncio.TimerHandle | None = None

@@ -1,6 +1,4 @@
-"""API keys: stored as hashes, compared in constant time, each with its own limits. A key is 32 random bytes, so one
-round of SHA-256 is enough.
-"""
+"""API keys with limits: stored as SHA-256 (enough for 32 random bytes), compared in constant time."""
 
 from __future__ import annotations
 
@@ -96,8 +94,7 @@ class Keys:
             raise SonorantError(f"{path}: holds no key; make one with --new-key")
 
     def caller(self, authorization: str | None) -> Caller:
-        """The caller of a header `Bearer <key>`. Raises RefusedKey, or NotSpoken while the file is damaged (see the
-        log)."""
+        """The caller of a header `Bearer <key>`. Raises RefusedKey, or NotSpoken while the file is damaged."""
         try:
             self._read()
         except SonorantError as error:
@@ -129,8 +126,8 @@ class Keys:
 
 
 def new_key(path: Path, name: str) -> str:
-    """Add a key to a file and return it; it is stored nowhere else. A new file is readable by its owner only, an
-    existing one keeps its access. Raises SonorantError if the name is taken or the file belongs to another user."""
+    """Add a key to a file and return it. A new file is readable by its owner only, an existing one keeps its access.
+    Raises SonorantError if the name is taken or the file would change its owner."""
     keys = parse_checked(read_json(path), KeyFile, path).keys if path.exists() else ()
     if not name or any(key.name == name for key in keys):
         raise SonorantError(f"{path}: has a key named '{name}'; give another name")
@@ -149,11 +146,9 @@ def _keep_access(former: Path, new: Path) -> None:
     kept = former.stat()
     try:
         os.chown(new, kept.st_uid, kept.st_gid)
-    except OSError:  # not allowed, or a user unknown to this container
+    except OSError:  # not permitted, or a user unknown in this container
         owner = f"{kept.st_uid}:{kept.st_gid}"
-        raise SonorantError(
-            f"{former}: belongs to {owner} (user:group), which you may not give it again; run this as that user or root"
-        ) from None
+        raise SonorantError(f"{former}: belongs to {owner} (user:group); run this as that user or root") from None
     new.chmod(stat.S_IMODE(kept.st_mode))
 
 

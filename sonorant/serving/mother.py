@@ -1,8 +1,7 @@
-"""The process that loads a voice once and forks those that speak, so that they share its memory and start at once:
-`python -m sonorant.serving.mother <socket> <bundle>`.
+"""`python -m sonorant.serving.mother <socket> <bundle>`: load a voice once and fork the speaking processes, which share
+its memory and start at once.
 
-It has one thread and its graphs use no thread pool, so it can be forked. The children end when the server closes their
-pipes.
+It can be forked because it has one thread and its graphs use no thread pool. The children end when their pipes close.
 """
 
 from __future__ import annotations
@@ -45,9 +44,9 @@ def check(voice: Voice) -> None:
 
 
 def main() -> None:
-    """Load and check the voice, report it in a line, then fork a process for each pipe received."""
+    """Load and check the voice, report it, then fork a process for each pipe received."""
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)  # the server gets them and lets speeches end
+        signal.signal(number, signal.SIG_IGN)  # the server handles them
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no zombies
     logging.basicConfig(format="%(levelname)s: %(message)s", level=os.environ.get("SONORANT_LOG", "ERROR"))
     control = socket.socket(fileno=int(sys.argv[1]))
@@ -62,7 +61,7 @@ def main() -> None:
         control.sendall(json.dumps({"error": f"cannot be loaded ({type(error).__name__})"}).encode() + b"\n")
         return
     gc.collect()
-    gc.freeze()  # or a collection in a child would copy all pages
+    gc.freeze()  # a collection in a child would copy all pages
     control.sendall(b'{"ready": true}\n')
     while True:
         _, pipes, _, _ = socket.recv_fds(control, 1, 1)

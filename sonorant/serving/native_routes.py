@@ -1,4 +1,4 @@
-"""Sonorant's own interface: speech with the time of each word and phoneme, and every setting of a request."""
+"""Sonorant's own interface: speech with word and phoneme times, and every setting of a request."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from sonorant.serving.answers import Pieces, SpeechResponse, begun
 from sonorant.serving.openai_routes import ERRORS, Authorization
 from sonorant.serving.request import Ended, Piece, ServedRequest
 from sonorant.serving.service import Service
-from sonorant.speech.request import FASTEST, MOST_ENERGY, MOST_PITCH, SLOWEST
+from sonorant.serving.voices import Offered
+from sonorant.speech.request import FASTEST, MOST_ENERGY, MOST_PITCH, SLOWEST, Limits
 from sonorant.speech.subtitles import as_json
 from sonorant.text.user_lexicon import LONGEST_WORD
 
@@ -52,10 +53,18 @@ class Speech(BaseModel):
     seed: int | None = Field(default=None, ge=0, lt=2**63, description="For voices that draw codes")
     temperature: float | None = Field(default=None, ge=0.0, le=10.0, description="For voices that draw codes")
     variant: str | None = Field(default=None, description="Precision of the graphs, such as int8")
-    markup: bool = Field(default=True, description="Whether SSML and double brackets are read as such")
+    markup: bool = Field(default=True, description="Whether SSML and double brackets are markup")
     lexicon: dict[Word, Phonemes] = Field(default={}, max_length=MOST_WORDS, description="Words with their phonemes")
     format: Literal["wav", "pcm", "mp3", "opus", "flac"] = Field(default="wav", description="At the voice's own rate")
-    timings: bool = Field(default=True, description="Whether words and phonemes come with their times")
+    timings: bool = Field(default=True, description="Whether to include the times of words and phonemes")
+
+
+def served_request(asked: Speech, one: Offered, limits: Limits) -> ServedRequest:
+    """The body of a request to this voice; a voice without word times gives none."""
+    how = asked.model_dump(exclude={"voice", "format", "timings", "temperature"})
+    timed = asked.timings and not load_family(one.description.family).why_untimed(one.description)
+    decoding = {} if asked.temperature is None else {"temperature": asked.temperature}
+    return ServedRequest(**how, decoding=decoding, timings=timed, encoding=asked.format, limits=limits)
 
 
 def native_routes(service: Service) -> APIRouter:
@@ -69,25 +78,21 @@ def native_routes(service: Service) -> APIRouter:
         """Speak a text. Each line has some of `audio` (base64 of the next bytes), `words` that end with it, `unknown`
         characters that were left out, and `bad` reasons why sentences went wrong. The last line is
         `{"end": true, "seconds": ...}`, or `{"error": ...}` if the speech broke off."""
-        caller = service.keys.caller(authorization) if service.keys else None
+        caller = service.caller(authorization)
         one = service.voices.named(asked.voice)
-        how = asked.model_dump(exclude={"voice", "format", "timings", "temperature"})
-        timed = asked.timings and not load_family(one.description.family).why_untimed(one.description)
-        decoding = {} if asked.temperature is None else {"temperature": asked.temperature}
-        spoken_as = ServedRequest(**how, decoding=decoding, timings=timed, encoding=asked.format, limits=service.limits)
-        pieces = await begun(request, service.speak(one, spoken_as, caller))
+        pieces = await begun(request, service.speak(one, served_request(asked, one, service.limits), caller))
         rate = {"X-Sample-Rate": str(one.description.audio.sample_rate)}
-        return SpeechResponse(pieces, _lines, LINES, headers=rate, error_line=lambda line: _line({"error": line}))
+        return SpeechResponse(pieces, lines_of, LINES, headers=rate, error_line=error_line)
 
     return routes
 
 
-async def _lines(pieces: Pieces) -> AsyncGenerator[bytes, None]:
+async def lines_of(pieces: Pieces) -> AsyncGenerator[bytes, None]:
     async for piece in pieces:
         if isinstance(piece, Ended):
-            yield _line({"end": True, "seconds": round(piece.audio_seconds, 4)})
+            yield json_line({"end": True, "seconds": round(piece.audio_seconds, 4)})
         elif told := _told(piece):
-            yield _line(told)
+            yield json_line(told)
 
 
 def _told(piece: Piece) -> dict[str, Any]:
@@ -100,5 +105,10 @@ def _told(piece: Piece) -> dict[str, Any]:
     return {key: value for key, value in told.items() if value}
 
 
-def _line(value: dict[str, Any]) -> bytes:
+def error_line(line: str) -> bytes:
+    return json_line({"error": line})
+
+
+def json_line(value: dict[str, Any]) -> bytes:
+    """ASCII, which holds any character of a request escaped."""
     return json.dumps(value, allow_nan=False).encode() + b"\n"

@@ -61,7 +61,7 @@ def openai_routes(service: Service) -> APIRouter:
     @routes.post("/audio/speech", response_class=StreamingResponse, responses=spoken | ERRORS)
     async def speak(request: Request, asked: OpenAiSpeech, authorization: Authorization = None) -> SpeechResponse:
         """Speak a text. The answer is streamed."""
-        caller = service.keys.caller(authorization) if service.keys else None
+        caller = service.caller(authorization)
         spoken_as = ServedRequest(
             text=asked.input,
             speaker=asked.voice,
@@ -78,15 +78,13 @@ def openai_routes(service: Service) -> APIRouter:
     @routes.get("/models")
     async def models(authorization: Authorization = None) -> dict[str, Any]:
         """The voices of this server."""
-        if service.keys:
-            service.keys.caller(authorization)
+        service.caller(authorization)
         return {"object": "list", "data": [_model(one) for one in service.voices.by_name.values()]}
 
     @routes.get("/models/{model}", responses={400: ERRORS[400]})
     async def one_model(model: str, authorization: Authorization = None) -> dict[str, Any]:
         """A voice of this server."""
-        if service.keys:
-            service.keys.caller(authorization)
+        service.caller(authorization)
         return _model(service.voices.named(model))
 
     return routes

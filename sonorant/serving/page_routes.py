@@ -1,10 +1,8 @@
-"""The demo page: speaks a text with the first voice while it is computed, or while it is typed."""
+"""The demo page, which speaks a text while it is computed or typed."""
 
 from __future__ import annotations
 
 import asyncio
-import base64
-import json
 import secrets
 from collections.abc import AsyncGenerator
 from functools import partial
@@ -19,7 +17,7 @@ from sonorant.errors import SonorantError
 from sonorant.pages.local_server import HEADERS
 from sonorant.plugins import load_family
 from sonorant.serving.answers import Pieces, SpeechResponse, begun
-from sonorant.serving.request import Ended, ServedRequest
+from sonorant.serving.native_routes import LINES, Speech, error_line, json_line, lines_of, served_request
 from sonorant.serving.service import Service
 from sonorant.speech.bundle import VoiceDescription
 from sonorant.speech.request import FASTEST, MOST_ENERGY, MOST_PITCH, SLOWEST
@@ -29,31 +27,21 @@ PAGES = {
     "/page.css": ("page.css", "text/css; charset=utf-8"),
     "/page.js": ("page.js", "text/javascript; charset=utf-8"),
 }
-LINES = "application/x-ndjson"
 IDLE = 60.0
-"""Seconds without more text, after which a text that arrives is complete."""
+"""Seconds without more text, after which an arriving text is complete."""
 LONGEST = 900.0
-"""Most seconds for a text that arrives, since it holds a place."""
+"""Most seconds for an arriving text, which holds a place."""
 
 
-class Typed(BaseModel):
+class Typed(Speech):
     """A text of the page and how to speak it."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    text: str
     arrives: bool = False
-    speaker: str | None = None
-    speed: float = 1.0
-    pitch: float = 0.0
-    energy: float = 0.0
-    seed: int | None = None
-    temperature: float | None = None
-    variant: str | None = None
+    """Whether more of it follows at /text while it is spoken."""
 
 
 class More(BaseModel):
-    """More of a text that arrives."""
+    """More of an arriving text."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -109,25 +97,19 @@ def page_routes(service: Service) -> APIRouter:
 
     @routes.post("/speech", response_class=StreamingResponse)
     async def speak(request: Request, asked: Typed) -> SpeechResponse:
-        """Speak: lines of JSON without empty keys, {"pcm": base64 of 16-bit samples, "unknown": characters left out,
-        "bad": finish reasons of sentences that went wrong, "words": [first character, the one after the last, start,
-        end in seconds]}. The last is {"end": true} or {"error": a line}; for a text that arrives, the first is {"id":
-        of the text}."""
-        one = service.voices.first
-        timed = not load_family(one.description.family).why_untimed(one.description)
-        decoding = {} if asked.temperature is None else {"temperature": asked.temperature}
-        how = asked.model_dump(exclude={"temperature"})
-        spoken_as = ServedRequest(**how, decoding=decoding, timings=timed, limits=service.limits)
+        """As /v1/speech; of an arriving text the first line is {"id": of the text}."""
+        one = service.voices.named(asked.voice)
+        spoken_as = served_request(asked, one, service.limits)
         if not asked.arrives:
             pieces = await begun(request, service.speak(one, spoken_as))
-            return SpeechResponse(pieces, _lines, LINES, error_line=_error)
+            return SpeechResponse(pieces, lines_of, LINES, error_line=error_line)
         text = Arriving()
         pieces = service.speak(one, spoken_as, told=text.told)
-        return SpeechResponse(pieces, partial(_lines_of_arriving, texts, text), LINES, error_line=_error)
+        return SpeechResponse(pieces, partial(_lines_of_arriving, texts, text), LINES, error_line=error_line)
 
     @routes.post("/text")
     async def add(more: More) -> dict[str, Any]:
-        """Add to a text that arrives."""
+        """Add to an arriving text."""
         if more.id not in texts:
             raise SonorantError("this text is no longer spoken; begin another")
         texts[more.id].add(more)
@@ -144,33 +126,12 @@ async def _lines_of_arriving(texts: dict[str, Arriving], text: Arriving, pieces:
     name = secrets.token_urlsafe(9)
     texts[name] = text
     try:
-        yield _line({"id": name})
-        async for line in _lines(pieces):
+        yield json_line({"id": name})
+        async for line in lines_of(pieces):
             yield line
     finally:
         del texts[name]
         text.forget()
-
-
-async def _lines(pieces: Pieces) -> AsyncGenerator[bytes, None]:
-    async for piece in pieces:
-        if isinstance(piece, Ended):
-            yield _line({"end": True})
-            continue
-        pcm = base64.b64encode(piece.sound).decode()
-        words = [[word.first, word.last, word.start, word.end] for word in piece.words]
-        line = {"pcm": pcm, "unknown": piece.unknown, "bad": piece.bad, "words": words}
-        if told := {key: value for key, value in line.items() if value}:
-            yield _line(told)
-
-
-def _error(line: str) -> bytes:
-    return _line({"error": line})
-
-
-def _line(value: dict[str, Any]) -> bytes:
-    """ASCII, which holds any character of a request escaped."""
-    return json.dumps(value, allow_nan=False).encode() + b"\n"
 
 
 def _voice(description: VoiceDescription, characters: int) -> dict[str, Any]:

@@ -14,7 +14,7 @@ LIMITS = Limits(characters=5_000, audio_seconds=1_800.0, work_seconds=120.0)
 
 @dataclass(frozen=True, kw_only=True)
 class ServedRequest(SpeechRequest):
-    """A request to speak, and the form of the answer. It passes from the route through the pipe to the voice."""
+    """A request to speak and the form of the answer, from the route through the pipe to the voice."""
 
     text: str
     limits: Limits = field(default=LIMITS)
@@ -27,7 +27,7 @@ class ServedRequest(SpeechRequest):
     sample_rate: int | None = None
     """Hz of the sound; None = the voice's."""
     skip: int = 0
-    """Pieces to compute but not send: the listener has them from a process that died."""
+    """Pieces not to send again after a process died."""
 
     def to_speech(self, text: Iterable[Fragment]) -> SpeechRequest:
         """The request with a text that arrives."""

@@ -1,4 +1,4 @@
-"""The server: its settings, its application, HTTP by uvicorn, and a shutdown that loses no speech."""
+"""The server: settings, application, HTTP by uvicorn, and a shutdown that finishes running speeches."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import errno
 import ipaddress
 import logging
 import math
-import os
-import secrets
 import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -16,7 +14,6 @@ from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from urllib.parse import urlsplit
 
 import uvicorn
 from fastapi import FastAPI
@@ -29,7 +26,7 @@ from sonorant.serving.gate import HEAD_BYTES, LOOPBACK, Gate, PatientProtocol, a
 from sonorant.serving.keys import Keys
 from sonorant.serving.native_routes import native_routes
 from sonorant.serving.openai_routes import openai_routes
-from sonorant.serving.operation_routes import PATH, operation_routes, webhook_routes
+from sonorant.serving.operation_routes import operation_routes
 from sonorant.serving.page_routes import page_routes
 from sonorant.serving.prometheus import Metrics
 from sonorant.serving.request import LIMITS
@@ -39,11 +36,8 @@ from sonorant.serving.voices import Offer, Voices
 
 SEND_BUFFER = 128 * 1024
 """Bytes that the kernel buffers for a listener."""
-POLL_SECONDS, POLL_SECONDS_CALLED = 5.0, 60.0
-WEBHOOK_SECRET = "SONORANT_WEBHOOK_SECRET"
-"""Environment variable, needed for several servers behind one address; without it each start draws a secret."""
 FILES = 100
-"""Open files besides connections and the pipes to processes, which double while a newer version loads."""
+"""Open files besides connections and pipes to processes."""
 BYTES_A_CHARACTER = 12
 """At most, as two JSON escapes such as \\ud83d."""
 BYTES_BESIDE_TEXT = 16_000
@@ -58,31 +52,29 @@ class ServeConfig:
     offers: tuple[Offer, ...]
     host: str = "127.0.0.1"
     allow_hosts: Sequence[str] = ()
-    """Further allowed names, such as the proxy's. Without any, a server on loopback allows its own names, and any other
-    server every name."""
+    """Further allowed host names, such as the proxy's. Without any, a server on loopback allows its own names, another
+    server all names."""
     port: int = 8000
     """0 = any free port."""
     workers: int | None = None
     """Processes a voice; None = one a core."""
     streams: int = 16
-    """Requests a process speaks in turn."""
+    """Requests a process serves in turn."""
     queue: int = 128
     """Further requests that may wait."""
     characters: int = LIMITS.characters
     """Of one request."""
     memory_mib: int | None = None
     """Of all voices; None = unlimited."""
-    poll_seconds: float | None = None
-    """Between polls of the registry; None = 5, or 60 with `webhook`."""
-    webhook: str | None = None
-    """Address at which the registry calls this server when an alias moves."""
+    poll_seconds: float = 5.0
+    """Between polls of the registry."""
     keys: Path | None = None
     """File of API keys; None = no key is needed."""
     log_texts: bool = False
     page: bool = True
-    """Whether to serve the demo page; off with keys."""
+    """Whether to serve the demo page, which is off with keys."""
     drain_seconds: float = 300.0
-    """Most seconds to finish speeches at shutdown."""
+    """Limit for finishing speeches at shutdown."""
 
     def __post_init__(self) -> None:
         least = {"workers": 1, "streams": 1, "queue": 0, "characters": 1, "memory_mib": 1}
@@ -90,7 +82,7 @@ class ServeConfig:
             value = getattr(self, name)
             if value is not None and value < smallest:
                 raise SonorantError(f"{name.replace('_', '-')} must be at least {smallest}, not {value}")
-        if not (self.poll_seconds is None or self.poll_seconds > 0) or not self.drain_seconds >= 0:
+        if not self.poll_seconds > 0 or not self.drain_seconds >= 0:
             raise SonorantError("poll-seconds must be above 0, and drain-seconds at least 0")
         if not self.offers:
             raise SonorantError("name a voice: a folder, or models:/<name>@<alias>")
@@ -105,25 +97,17 @@ class ServeConfig:
 
     @property
     def hosts(self) -> frozenset[str] | None:
-        """Allowed names, including that of `webhook`; None = any."""
+        """Allowed names; None = any."""
         if not self.loopback and not self.allow_hosts:
             return None
-        try:
-            called = urlsplit(self.webhook or "").hostname
-        except ValueError:
-            raise SonorantError(
-                f"webhook must be an address such as https://voices.example, not {self.webhook}"
-            ) from None
-        return LOOPBACK.union(map(host_name, (self.host, *self.allow_hosts, *([called] if called else []))))
+        return LOOPBACK.union(map(host_name, (self.host, *self.allow_hosts)))
 
 
 def application(service: Service, *, hosts: frozenset[str] | None, page: bool) -> FastAPI:
-    """The ASGI application. `hosts`: allowed names, None = any; `page`: whether to serve the demo page."""
+    """The ASGI application. `hosts`: allowed names, None = any."""
     app = FastAPI(title="Sonorant", description=SAYS, version=version("sonorant"), docs_url=None, redoc_url=None)
     for routes in (openai_routes, native_routes, operation_routes):
         app.include_router(routes(service))
-    if service.webhook:
-        app.include_router(webhook_routes(service.webhook, service.moved))
     if page:
         app.include_router(page_routes(service))
     add_error_handlers(app)
@@ -174,8 +158,8 @@ def listen(host: str, port: int) -> socket.socket:
 
 @asynccontextmanager
 async def living(config: ServeConfig) -> AsyncIterator[Service]:
-    """A service with its first voice loaded, which follows the registry. Raises SonorantError if a voice is missing or
-    the first does not speak."""
+    """A service with its first voice loaded, following the registry. Raises SonorantError if a voice is missing or the
+    first does not speak."""
     workers = config.workers or usable_cores()
     metrics = Metrics()
     log = "INFO" if config.log_texts else "ERROR"
@@ -193,11 +177,7 @@ async def living(config: ServeConfig) -> AsyncIterator[Service]:
             limits=replace(LIMITS, characters=config.characters),
             log_texts=config.log_texts,
         )
-        seconds = config.poll_seconds or POLL_SECONDS
-        if config.webhook:
-            service.webhook = await in_daemon_thread(_subscribed, config.webhook, seconds)
-            seconds = (config.poll_seconds or POLL_SECONDS_CALLED) if service.webhook else seconds
-        following = asyncio.create_task(follow(voices, Path(folder), seconds, service.moved))
+        following = asyncio.create_task(follow(voices, Path(folder), config.poll_seconds))
         try:
             async with voices.use(voices.first, asked=False):
                 pass
@@ -207,24 +187,8 @@ async def living(config: ServeConfig) -> AsyncIterator[Service]:
             voices.close()
 
 
-def _subscribed(address: str, seconds: float) -> str | None:
-    """Subscribe to the registry's webhook. Returns the secret of its signatures; None if it must be polled instead."""
-    secret = os.environ.get(WEBHOOK_SECRET) or secrets.token_urlsafe(32)
-    try:
-        from sonorant.registry.webhooks import subscribe  # needs mlflow
-
-        subscribe(address, PATH, secret)
-    except ModuleNotFoundError as error:
-        raise SonorantError(f"--webhook: needs '{error.name}'; run: pip install 'sonorant[pipeline]'") from None
-    except SonorantError as error:
-        _log.warning("%s; it is asked every %g seconds instead", error, seconds)
-        return None
-    return secret
-
-
 def serve(config: ServeConfig, tell: Callable[[str], None]) -> None:
-    """Serve until SIGTERM or Ctrl-C, then finish running speeches. `tell` receives the address once the server listens.
-    Raises SonorantError if it cannot start."""
+    """Serve until SIGTERM or Ctrl-C. `tell` is called with the address. Raises SonorantError if it cannot start."""
     asyncio.run(_serve(config, tell))
 
 

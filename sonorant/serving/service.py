@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-from contextlib import aclosing, asynccontextmanager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from sonorant.errors import SonorantError
@@ -75,63 +75,48 @@ class Service:
     log_texts: bool = False
     draining: bool = False
     """Whether the server is about to end; late requests are still spoken."""
-    moved: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the registry reports that an alias has moved."""
-    webhook: str | None = None
-    """Secret of the registry's signatures; None = it does not call."""
 
     def __post_init__(self) -> None:
         turns = self.turns
         self.metrics.watch(lambda: turns.waiting, lambda: turns.speaking, self.voices.memory)
+
+    def caller(self, authorization: str | None) -> Caller | None:
+        """The caller of a header; None if no key is needed. Raises RefusedKey or NotSpoken."""
+        return self.keys.caller(authorization) if self.keys else None
 
     async def speak(
         self, one: Offered, request: ServedRequest, caller: Caller | None = None, told: Any = None
     ) -> AsyncGenerator[Piece | Ended, None]:
         """Yield the speech; closing the generator ends the work. `told`: see `LoadedVoice.speak`. Raises SonorantError,
         BusyError or LimitReached."""
-        name, began = one.offer.name, time.perf_counter()
-        self.metrics.characters.labels(name).inc(len(request.text))
-        with self._counted(name, request) as count, caller.asking(len(request.text)) if caller else nullcontext():
-            async with (
-                self.turns.place(),
-                self.voices.use(one) as voice,
-                aclosing(voice.speak(request, told)) as pieces,
-            ):
-                async for piece in pieces:
-                    self._count(name, piece, count, began)
-                    yield piece
-
-    def _count(self, name: str, piece: Piece | Ended, count: _Count, began: float) -> None:
-        if isinstance(piece, Piece):
-            if piece.sound and not count.heard:
-                count.heard = True
-                self.metrics.first_audio.labels(name).observe(time.perf_counter() - began)
-            self.metrics.runaways.labels(name).inc(len(piece.bad))
-            return
-        count.outcome = "spoken"
-        self.metrics.audio.labels(name).inc(piece.audio_seconds)
-        self.metrics.late.labels(name).inc(piece.late)
-        if piece.audio_seconds:
-            self.metrics.real_time.labels(name).observe(piece.work_seconds / piece.audio_seconds)
-
-    @contextmanager
-    def _counted(self, name: str, request: ServedRequest) -> Iterator[_Count]:
-        """Count how a request ends; a client that leaves early cancels it."""
-        count, began = _Count(), time.perf_counter()
+        name, began, outcome, heard = one.offer.name, time.perf_counter(), "cancelled", False
+        metrics, characters = self.metrics, len(request.text)
+        metrics.characters.labels(name).inc(characters)
         try:
-            yield count
+            async with AsyncExitStack() as stack:
+                if caller:
+                    stack.enter_context(caller.asking(characters))
+                await stack.enter_async_context(self.turns.place())
+                voice = await stack.enter_async_context(self.voices.use(one))
+                pieces = await stack.enter_async_context(aclosing(voice.speak(request, told)))
+                async for piece in pieces:
+                    if isinstance(piece, Ended):
+                        outcome = "spoken"
+                        metrics.audio.labels(name).inc(piece.audio_seconds)
+                        metrics.late.labels(name).inc(piece.late)
+                        if piece.audio_seconds:
+                            metrics.real_time.labels(name).observe(piece.work_seconds / piece.audio_seconds)
+                    else:
+                        if piece.sound and not heard:
+                            heard = True
+                            metrics.first_audio.labels(name).observe(time.perf_counter() - began)
+                        metrics.runaways.labels(name).inc(len(piece.bad))
+                    yield piece
         except Exception as error:
-            count.outcome = next((name for kind, name in _OUTCOMES.items() if isinstance(error, kind)), "failed")
+            outcome = next((name for kind, name in _OUTCOMES.items() if isinstance(error, kind)), "failed")
             raise
         finally:
-            self.metrics.requests.labels(name, count.outcome).inc()
+            metrics.requests.labels(name, outcome).inc()
             text = f": {request.text!r}" if self.log_texts else ""
             seconds = time.perf_counter() - began
-            _log.info("%s, %s, %d characters, %.2f s%s", name, count.outcome, len(request.text), seconds, text)
-
-
-class _Count:
-    """Of one request."""
-
-    def __init__(self) -> None:
-        self.outcome, self.heard = "cancelled", False
+            _log.info("%s, %s, %d characters, %.2f s%s", name, outcome, characters, seconds, text)

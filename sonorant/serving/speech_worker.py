@@ -1,4 +1,4 @@
-"""One process that speaks: reads requests from a pipe and computes them chunk by chunk in turn."""
+"""A speaking process: reads requests from a pipe and computes them chunk by chunk in turn."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from sonorant.speech.voice import Voice
 from sonorant.text.arriving import ArrivingText
 
 AHEAD = 4
-"""Chunks computed ahead of the listener; the memory that a stalled listener costs."""
+"""Chunks computed ahead of the listener."""
 HUNG_SECONDS = 120.0
-"""A process that takes this long for one chunk ends; another takes over its requests."""
+"""A process that takes longer for one chunk ends, and another takes over its requests."""
 
 _log = logging.getLogger(__name__)
 
@@ -52,11 +52,11 @@ class Variants:
 
 
 class Worker:
-    """Speaks until its pipe is closed.
+    """Serves requests until its pipe is closed.
 
-    It receives ("speak", id, ServedRequest), ("more", id) for each piece that was taken, ("text", id, str), ("pause",
-    id) and ("close", id) for a text that arrives, and ("cancel", id). It sends ("piece", id, Piece), and last ("ended",
-    id, Ended), ("refused", id, line) for a request that cannot be spoken, or ("failed", id, line) for its own fault.
+    It receives ("speak", id, ServedRequest), ("more", id) for each piece taken, ("text", id, str), ("pause", id) and
+    ("close", id) for an arriving text, and ("cancel", id). It sends ("piece", id, Piece), and last ("ended", id,
+    Ended), ("refused", id, line) for a bad request, or ("failed", id, line) for a fault of its own.
     """
 
     def __init__(self, pipe: Connection, variants: Variants) -> None:
@@ -71,13 +71,13 @@ class Worker:
             turn = self._next()
             self._obey(wait=turn is None)
             if turn is not None and turn.number in self._turns:
-                # Needs no GIL: also ends a hang inside a library, with a traceback.
+                # Needs no GIL, so it also ends a hang in a library.
                 faulthandler.dump_traceback_later(HUNG_SECONDS, exit=True)
                 self._advance(turn)
                 faulthandler.cancel_dump_traceback_later()
 
     def _listen(self) -> None:
-        """Read messages at once, so that the sender never waits."""
+        """Read messages at once, so that the sender never blocks."""
         try:
             while True:
                 self._told.put(self._pipe.recv())
@@ -96,7 +96,7 @@ class Worker:
                     self._turns.pop(number).close()
 
     def _next(self) -> _Turn | None:
-        """The next turn: first those without any audio yet, then the one that waited longest."""
+        """The next turn: those without audio first, then the one that waited longest."""
         able = [turn for turn in self._turns.values() if turn.credit and not turn.waits]
         return next((turn for turn in able if not turn.given), able[0] if able else None)
 
@@ -117,7 +117,6 @@ class Worker:
             self._end(turn, "failed", "the speech failed; the server's log says why")
 
     def _late(self) -> int:
-        """Graphs prepared since the last call."""
         reported, self._reported = self._reported, self._variants.prepared
         return self._reported - reported
 
@@ -150,7 +149,7 @@ class _Turn:
 
     @property
     def waits(self) -> bool:
-        """Whether there is no text to read; reading would block all other turns."""
+        """Whether reading the text would block all other turns."""
         return self._lull and self._text is not None and not self._text.wait(0)
 
     def tell(self, what: str, text: str = "") -> None:

@@ -27,12 +27,12 @@ from sonorant.serving.request import Ended, Piece, ServedRequest
 from sonorant.speech.bundle import read_bundle
 
 ATTEMPTS = 3
-"""Starts of a request whose process dies; limited, because the text may be the cause."""
+"""Attempts at a request whose process dies; the text may be the cause."""
 AGAIN_SECONDS = 0.5
-"""Delay before replacing a process whose successor died too."""
+"""Delay before replacing a process again."""
 
 SILENT_SECONDS = 5.0
-"""A process that has not answered for so long gets requests last."""
+"""A process that has not answered for this long gets requests last."""
 LOAD_SECONDS = 300.0
 """Time to load a voice and speak its check sentence; enough for gigabytes on a slow disk."""
 
@@ -43,7 +43,7 @@ _log = logging.getLogger(__name__)
 
 
 async def in_daemon_thread(function: Callable[..., Value], *arguments: object) -> Value:
-    """Like `asyncio.to_thread`, for work that may hang: asyncio waits for its own threads when the server ends."""
+    """Like `asyncio.to_thread`, for work that may hang: asyncio waits for its own threads at the end."""
     answer: Future[Value] = Future()
     answer.set_running_or_notify_cancel()  # so it cannot be cancelled before it has a result
 
@@ -62,11 +62,11 @@ class NotSpoken(SonorantError):
 
 
 class WorkerDied(NotSpoken):
-    """The process that spoke has died."""
+    """The speaking process has died."""
 
 
 class SpeakingProcess:
-    """The pipe to one process that speaks, and its speeches."""
+    """The pipe to one speaking process, and its speeches."""
 
     def __init__(self, pipe: Connection, died: Callable[[SpeakingProcess], None]) -> None:
         self.pid: int | None = None
@@ -81,11 +81,10 @@ class SpeakingProcess:
 
     @property
     def silent(self) -> bool:
-        """Whether it has not answered for `SILENT_SECONDS`."""
         return self._asked_at is not None and time.monotonic() - self._asked_at > SILENT_SECONDS
 
     def tell(self, *message: Any) -> None:
-        """Send a message without waiting, even if the pipe is full."""
+        """Send a message without blocking, even if the pipe is full."""
         if message[0] == "speak" and self._asked_at is None:
             self._asked_at = time.monotonic()
         self._told.put(message)
@@ -106,7 +105,7 @@ class SpeakingProcess:
         while (message := self._told.get()) is not None:
             with suppress(OSError):  # `_listen` notices its death
                 self._pipe.send(message)
-        self._pipe.close()  # by its last user, so that the descriptor is not reused before
+        self._pipe.close()  # by its last user, before the descriptor is reused
 
     def _call(self, function: Callable[..., None], *arguments: Any) -> None:
         with suppress(RuntimeError):  # the server has ended
@@ -146,8 +145,8 @@ class LoadedVoice:
 
     @classmethod
     async def start(cls, bundle: Path, workers: int, *, log: str = "ERROR", died: Callable[[], None]) -> LoadedVoice:
-        """Load the voice, speak its check sentence, and start `workers` processes. `log`: their log level; `died` is
-        called when one dies. Raises SonorantError if the voice cannot be loaded or does not speak."""
+        """Load the voice, speak its check sentence, and start `workers` processes. `died` is called when one dies.
+        Raises SonorantError if the voice cannot be loaded or does not speak."""
         voice = cls(bundle, workers, log, died)
         await voice._start_mother()
         for _ in range(workers):
@@ -161,7 +160,7 @@ class LoadedVoice:
 
     @property
     def pids(self) -> list[int]:
-        """Of the process that loaded the voice and those that speak."""
+        """Of the loading process and the speaking ones."""
         return [self._mother.pid, *(worker.pid for worker in self._workers if worker.pid and not worker.dead)]
 
     @contextmanager
@@ -174,8 +173,8 @@ class LoadedVoice:
             self.users -= 1
 
     async def speak(self, request: ServedRequest, told: Told | None = None) -> AsyncGenerator[Piece | Ended, None]:
-        """Yield the speech as it is computed, its end last. `told`: updates of a text that arrives: ("text", str),
-        ("pause",), ("close",). If its process dies, another continues. Raises SonorantError if it cannot be spoken."""
+        """Yield the speech as it is computed, its end last. `told`: updates of an arriving text: ("text", str),
+        ("pause",), ("close",). If the process dies, another continues. Raises SonorantError."""
         given = 0
         for attempt in range(1, ATTEMPTS + 1):
             try:
@@ -238,7 +237,7 @@ class LoadedVoice:
         threading.Thread(target=self._mother.wait, daemon=True).start()
 
     def memory(self) -> int:
-        """Bytes of all processes; shared pages count once (PSS)."""
+        """Bytes of all processes; shared pages count once."""
         return sum(_proportional(pid) for pid in self.pids)
 
     async def _start_mother(self) -> None:
@@ -262,7 +261,7 @@ class LoadedVoice:
             raise SonorantError(f"{self.bundle}: {told['error']}" if "the process" in told["error"] else told["error"])
 
     def _kill_mother(self) -> None:
-        """Also its children: nothing speaks yet."""
+        """And its children; nothing speaks yet."""
         with suppress(ProcessLookupError):
             os.killpg(self._mother.pid, signal.SIGKILL)
         with suppress(OSError):
@@ -272,7 +271,7 @@ class LoadedVoice:
 
     def _hire(self) -> None:
         ours, theirs = socket.socketpair()
-        with theirs, suppress(OSError):  # if the mother is dead, the pipe closes and the worker counts as dead
+        with theirs, suppress(OSError):  # if the mother is dead, the worker counts as dead
             socket.send_fds(self._control, [b"+"], [theirs.fileno()])
         self._workers = [worker for worker in self._workers if not worker.dead]
         self._workers.append(SpeakingProcess(Connection(ours.detach()), self._replace))
@@ -288,7 +287,7 @@ class LoadedVoice:
 
     async def _hire_again(self, *, soon: bool) -> None:
         await asyncio.sleep(0 if soon else AGAIN_SECONDS)
-        async with self._hiring:  # or a mother that still loads would get the pipe
+        async with self._hiring:  # a loading mother must not get the pipe
             while not self._ended:
                 try:
                     if self._control.fileno() < 0 or self._mother.poll() is not None:

@@ -1,5 +1,4 @@
-"""The voices of a server: loaded at their first request, unloaded when memory is short, replaced when the registry's
-alias moves."""
+"""The voices of a server: loaded at their first request, unloaded when memory is short, replaced by new versions."""
 
 from __future__ import annotations
 
@@ -33,8 +32,7 @@ class Offer:
 
     @classmethod
     def parse(cls, text: str) -> Offer:
-        """Read `<name>=<where>` or `<where>`, named after its folder or registered model. Raises SonorantError for an
-        invalid name."""
+        """Read `<name>=<where>`, or `<where>` named after its folder or registered model. Raises SonorantError."""
         name, found, where = text.partition("=")
         if not found:
             where = text
@@ -56,16 +54,16 @@ class Offered:
         self.description: VoiceDescription = read_bundle(bundle).description
         self.loaded: LoadedVoice | None = None
         self.trouble = ""
-        """Why a newer version is not used, or the registry not followed."""
+        """Why a newer version is not used or the registry does not answer."""
         self.not_loaded = ""
         """Why the last attempt to load it failed."""
         self.since = time.time()
         """When this version was adopted."""
         self.used = 0.0
         self.load: asyncio.Task[None] | None = None
-        """The running load, shared by all requests that wait."""
+        """The running load, shared by the waiting requests."""
         self.waiting = 0
-        """Requests that wait for it to load."""
+        """Requests waiting for the load."""
 
 
 class Voices:
@@ -82,8 +80,8 @@ class Voices:
         late: Callable[[str, int], None] = lambda *_: None,
     ) -> None:
         """`workers`: processes a voice; `memory`: bytes of all voices, None = unlimited; `late`: called with a voice's
-        name and the number of graphs prepared while requests waited; the rest as `LoadedVoice.start`. Raises
-        SonorantError if two voices have the same name."""
+        name and the graphs prepared while requests waited; the rest as `LoadedVoice.start`. Raises SonorantError if a
+        name repeats."""
         self.by_name: dict[str, Offered] = {}
         for one in offered:
             if one.offer.name in self.by_name:
@@ -98,7 +96,7 @@ class Voices:
         return next(iter(self.by_name.values()))
 
     def named(self, name: str | None) -> Offered:
-        """A voice by name, None = the first. Raises SonorantError listing the names."""
+        """A voice by name, None = the first. Raises SonorantError."""
         if name is None:
             return self.first
         if name not in self.by_name:
@@ -107,8 +105,7 @@ class Voices:
 
     @asynccontextmanager
     async def use(self, one: Offered, *, asked: bool = True) -> AsyncIterator[LoadedVoice]:
-        """Load the voice if needed and keep it for one request; `asked`: whether a request waits. Raises NotSpoken if
-        it cannot be loaded."""
+        """Load the voice if needed and keep it for one request; `asked`: whether a request waits. Raises NotSpoken."""
         one.waiting += 1
         try:
             while one.loaded is None:
@@ -119,7 +116,7 @@ class Voices:
         finally:
             one.waiting -= 1
         one.used = time.monotonic()
-        with loaded.used():  # no await since it was found loaded, so it cannot have been unloaded
+        with loaded.used():  # not unloaded, since nothing was awaited
             yield loaded
 
     async def _load(self, one: Offered, asked: bool) -> None:
@@ -144,7 +141,7 @@ class Voices:
         return await LoadedVoice.start(bundle, self._workers, log=self._log, died=self._died)
 
     def replace(self, one: Offered, bundle: Path, version: str, loaded: LoadedVoice) -> None:
-        """Switch to another version; the old one finishes its requests, then its download is removed."""
+        """Switch to another version; the old one finishes its requests and its download is removed."""
         before, former = one.loaded, one.bundle
         one.bundle, one.version, one.loaded, one.since = bundle, version, loaded, time.time()
         one.description, one.trouble, one.not_loaded = loaded.description, "", ""
@@ -154,7 +151,7 @@ class Voices:
         self.keep_to_memory(but=one)
 
     def keep_to_memory(self, *, but: Offered | None = None) -> None:
-        """Unload idle voices, least recently used first, until the memory limit is kept."""
+        """Unload idle voices, least recently used first, to keep to the memory limit."""
         if self._memory is None:
             return
         for one in sorted(self.by_name.values(), key=lambda one: one.used):
@@ -166,7 +163,6 @@ class Voices:
                 one.loaded = None
 
     def memory(self) -> int:
-        """Bytes of all loaded voices."""
         return sum(one.loaded.memory() for one in self.by_name.values() if one.loaded)
 
     def close(self) -> None:

@@ -62,23 +62,20 @@ def test_standard_input_and_output(voice_bundle: Path, tmp_path: Path) -> None:
     assert soundfile.info(io.BytesIO(piped)).samplerate == 16000
 
 
-@pytest.mark.parametrize("bundle", ["voice_bundle", "codec_lm_bundle"])
-@pytest.mark.parametrize("streamed", [False, True], ids=["say", "stream"])
+@pytest.mark.parametrize(("bundle", "streamed"), [("voice_bundle", False), ("codec_lm_bundle", True)])
 def test_timings_are_written_beside_the_speech(
     bundle: str, streamed: bool, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     voice: list[str | Path] = ["--voice", request.getfixturevalue(bundle), *(["--stream"] if streamed else [])]
-    for kind in ("json", "srt", "vtt"):
+    for kind in ("json", "vtt"):
         heard(say(TEXT, *voice, "-o", tmp_path / "out.wav", "--timings", tmp_path / f"words.{kind}"))
     words = read_json(tmp_path / "words.json")["words"]
     assert [word["text"] for word in words] == TEXT.replace(",", "").replace(".", "").replace("?", "").split()
     assert 0 <= words[0]["start"] < words[-1]["end"] <= soundfile.info(tmp_path / "out.wav").duration + 1e-4
     assert all(TEXT[word["first"] : word["last"]] == word["text"] for word in words)
-    for kind in ("srt", "vtt"):
-        lines = (tmp_path / f"words.{kind}").read_text(encoding="utf-8").splitlines()
-        assert [line for line in lines if line.endswith((".", "?"))] == [
-            "One apple.", "Two pears, and what else?", "The end."
-        ]  # fmt: skip
+    lines = (tmp_path / "words.vtt").read_text(encoding="utf-8").splitlines()
+    sentences = ["One apple.", "Two pears, and what else?", "The end."]
+    assert [line for line in lines if line.endswith((".", "?"))] == sentences
 
 
 @pytest.mark.parametrize(
@@ -110,6 +107,14 @@ def test_an_error_leaves_neither_speech_nor_timings(voice_bundle: Path, tmp_path
         (["-", "--voice", "BUNDLE"], b"caf\xe9", "standard input: not UTF-8 (byte 3)"),
         (["Hi.", "--voice", "nowhere"], b"", "nowhere: no voice bundle here"),
         (["Hi.", "--voice", "BUNDLE", "--speed", "9"], b"", "speed must be 0.5 to 2.0"),
+        (["Hi.", "--voice", "BUNDLE", "--seed", "1"], b"", "this voice is of the family parallel, which says a text"),
+        (["Hi.", "--voice", "BUNDLE", "--prompt", "nowhere.wav"], b"", "this voice is of the family parallel"),
+        (["Hi.", "--voice", "CODES", "--top-p", "2"], b"", "top_p must be above 0 and at most 1, not 2.0"),
+        (
+            ["Hi.", "--voice", "CODES", "--prompt", "mine.wav"],
+            b"",
+            "mine.wav: this voice was trained without references",
+        ),
         (["Hi.", "--voice", "BUNDLE", "--threads", "0"], b"", "threads must be at least 1"),
         (["-", "--voice", "BUNDLE", "--stream"], b"<speak>a", "SSML line 1, column 9: no element found"),
         (["-", "--voice", "BUNDLE", "--stream"], b"Hello. And a caf\xe9", "standard input: not UTF-8 (byte 16)"),
@@ -117,33 +122,19 @@ def test_an_error_leaves_neither_speech_nor_timings(voice_bundle: Path, tmp_path
     ],
 )
 def test_an_error_is_one_line_and_no_file(
-    voice_bundle: Path, tmp_path: Path, words: list[str], text: bytes, line: str
+    voice_bundle: Path, codec_lm_bundle: Path, tmp_path: Path, words: list[str], text: bytes, line: str
 ) -> None:
-    filled = [str(voice_bundle) if word == "BUNDLE" else word for word in words]
-    done = say(*filled, "-o", tmp_path / "out.wav", text=text)
-    assert_refused(done, line.replace("BUNDLE", str(voice_bundle)), tmp_path)
+    bundles = {"BUNDLE": str(voice_bundle), "CODES": str(codec_lm_bundle)}
+    done = say(*(bundles.get(word, word) for word in words), "-o", tmp_path / "out.wav", text=text)
+    assert_refused(done, line, tmp_path)
 
 
 def test_marks_are_spoken_or_left_as_they_are(voice_bundle: Path) -> None:
     common = ("--voice", voice_bundle, "--threads", "1", "--raw", "-o", "-")
-    plain, marked = heard(say("One apple.", *common)), heard(say("One [[pause 0.5]] apple.", *common))
-    assert len(marked) > len(plain) + 2 * 0.3 * 16000
+    marked = heard(say("One [[pause 0.5]] apple.", *common))
     ssml = '<speak>One <break time="0.5s"/> apple.</speak>'
     assert heard(say("-", *common, text=ssml.encode())) == marked
-    assert heard(say("-", *common, "--stream", text=ssml.encode()))[:1000] == marked[:1000]
-    as_written = heard(say("One [[pause 0.5]] apple.", *common, "--no-markup"))
-    assert as_written not in (plain, marked)
-
-
-@pytest.mark.parametrize(
-    "option", [("--seed", "1"), ("--temperature", "0.7"), ("--candidates", "2"), ("--prompt", "nowhere.wav")]
-)
-def test_a_parallel_voice_refuses_what_concerns_decoding(
-    voice_bundle: Path, tmp_path: Path, option: tuple[str, str]
-) -> None:
-    for more in ((), ("--stream",)):
-        done = say("Hi.", "--voice", voice_bundle, *option, *more, "-o", tmp_path / "out.wav")
-        assert_refused(done, "this voice is of the family parallel, which says a text in one way", tmp_path)
+    assert heard(say("One [[pause 0.5]] apple.", *common, "--no-markup")) != marked
 
 
 def test_a_voice_of_codes_says_the_same_for_the_same_seed(codec_lm_bundle: Path) -> None:
@@ -152,23 +143,6 @@ def test_a_voice_of_codes_says_the_same_for_the_same_seed(codec_lm_bundle: Path)
     one, again, other = (heard(say(TEXT, *drawn, "--seed", seed)) for seed in ("1", "1", "2"))
     assert one == again
     assert one != other
-    streamed = np.frombuffer(heard(say("-", "--stream", *drawn, "--candidates", "3", text=TEXT.encode())), "<i2")
-    whole = np.frombuffer(heard(say(TEXT, *drawn, "--candidates", "3")), "<i2").astype(int)
-    assert np.abs(streamed - whole).max() <= 1
-
-
-@pytest.mark.parametrize(
-    ("options", "line"),
-    [
-        (("--temperature", "-1"), "temperature must be at least 0, not -1.0"),
-        (("--top-p", "2"), "top_p must be above 0 and at most 1, not 2.0"),
-        (("--prompt", "mine.wav"), "mine.wav: this voice was trained without references (prompt_frames 0)"),
-    ],
-)
-def test_what_a_voice_of_codes_cannot_do_is_one_line(
-    codec_lm_bundle: Path, tmp_path: Path, options: tuple[str, str], line: str
-) -> None:
-    assert_refused(say("Hi.", "--voice", codec_lm_bundle, *options, "-o", tmp_path / "out.wav"), line, tmp_path)
 
 
 def test_a_sentence_that_did_not_go_well_is_told_in_a_line(codec_lm_bundle: Path, tmp_path: Path) -> None:
@@ -176,40 +150,23 @@ def test_a_sentence_that_did_not_go_well_is_told_in_a_line(codec_lm_bundle: Path
     with edited(bundle / "voice.json") as described:
         described["decoding"]["defaults"] |= {"budget": 0.05, "retries": 1}  # no sentence fits
     warning = "WARNING: sentence 1 did not go well (budget) and is given as it is; another seed may help\n"
-    for more in ((), ("--stream",)):
-        done = say("Hello there.", "--voice", bundle, *more, "-o", tmp_path / "hello.wav")
-        assert (done.returncode, done.stderr) == (0, warning)
-        assert soundfile.info(tmp_path / "hello.wav").duration > 0
+    done = say("Hello there.", "--voice", bundle, "-o", tmp_path / "hello.wav")
+    assert (done.returncode, done.stderr) == (0, warning)
+    assert soundfile.info(tmp_path / "hello.wav").duration > 0
 
 
-@pytest.fixture
-def registry(voice_bundle: Path, tracked_project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working folder, with a registry of models:/tiny@challenger."""
+def test_a_voice_of_the_registry_speaks(
+    voice_bundle: Path, tracked_project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shutil.copytree(tracked_project, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     register(voice_bundle, {}, tmp_path / "no report", RegisterConfig(model="tiny"), {})
-    return tmp_path
-
-
-def test_a_voice_of_the_registry_speaks_and_its_page_leaves_no_bundle_when_terminated(registry: Path) -> None:
     heard(say("Hello there.", "--voice", "models:/tiny@challenger", "-o", "hello.wav"))
-    assert soundfile.info(registry / "hello.wav").duration > 0.1
+    assert soundfile.info(tmp_path / "hello.wav").duration > 0.1
     refused = say("Hi.", "--voice", "models:/tiny@nobody", "-o", "nobody.wav")
     assert error_line(refused).startswith("models:/tiny@nobody")
-    assert not (registry / "nobody.wav").exists()
-
-    temporary = registry / "temporary"
-    temporary.mkdir()
-    command = [*SAY[:-1], "demo-page", "--voice", "models:/tiny@challenger", "--port", "0"]
-    surroundings = os.environ | {"TMPDIR": str(temporary)}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=surroundings) as process:
-        assert process.stdout.readline().startswith(b"open http://127.0.0.1:")
-        assert list(temporary.rglob("voice.json"))
-        process.terminate()
-        assert process.wait(PATIENCE) == 128 + signal.SIGTERM
-        assert process.stderr.read() == b""
-    assert list(temporary.rglob("voice.json")) == []
+    assert not (tmp_path / "nobody.wav").exists()
 
 
 def test_a_stream_is_the_same_wav_as_it_is_in_a_file(voice_bundle: Path, tmp_path: Path) -> None:
@@ -245,7 +202,7 @@ def test_speech_comes_while_the_text_is_still_written(voice_bundle: Path) -> Non
         assert len(rest) > 100_000
 
 
-@pytest.mark.parametrize("typed", [b"Hello there.\n", b"(Who is it?) \n", b"Then he said:\n"])
+@pytest.mark.parametrize("typed", [b"Hello there.\n", b"Then he said:\n"])
 def test_a_sentence_that_a_person_types_is_heard_before_the_next_word(voice_bundle: Path, typed: bytes) -> None:
     keyboard, terminal = pty.openpty()
     command = [*SAY, "-", "--stream", "--raw", "--voice", voice_bundle, "-o", "-"]
@@ -306,10 +263,6 @@ def test_a_stop_leaves_no_file(voice_bundle: Path, tmp_path: Path, stop: signal.
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_as_output_is_refused(voice_bundle: Path, tmp_path: Path) -> None:
-    assert_refused(say("Hi.", "--voice", voice_bundle, "-o", tmp_path), f"{tmp_path}: is a folder", tmp_path)
-
-
 def test_a_pipe_as_output_is_spoken_into_and_stays_a_pipe(voice_bundle: Path, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
@@ -324,13 +277,6 @@ def test_a_pipe_as_output_is_spoken_into_and_stays_a_pipe(voice_bundle: Path, tm
     assert (tmp_path / "pipe").is_fifo()
     assert [file.name for file in tmp_path.iterdir()] == ["pipe"]
     assert read[44:] == heard(say("One.", "--voice", voice_bundle, "-o", "-"))[44:]
-
-
-def test_a_link_as_output_stays_a_link(voice_bundle: Path, tmp_path: Path) -> None:
-    (tmp_path / "link.wav").symlink_to("file.wav")
-    heard(say("One.", "--voice", voice_bundle, "-o", tmp_path / "link.wav"))
-    assert (tmp_path / "link.wav").is_symlink()
-    assert soundfile.info(tmp_path / "file.wav").duration > 0
 
 
 def test_standard_input_without_an_end_is_read_no_further_than_the_limit(voice_bundle: Path) -> None:
@@ -360,9 +306,3 @@ def test_closed_and_full_standard_streams_are_told_in_a_line(
     command = f"'{sys.executable}' -m sonorant.cli.main say --voice '{voice_bundle}'"
     script = shell.replace("say", command, 1)
     assert_refused(subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True), line, tmp_path)
-
-
-def test_help_teaches_by_example() -> None:
-    done = say("--help")
-    assert done.returncode == 0
-    assert done.stdout.count("sonorant say") >= 5

@@ -66,16 +66,6 @@ def test_a_page_behind_tls_is_not_refused_and_prefects_page_has_a_place(
     assert str(Settings().server.ui.static_directory).startswith("/tmp/"), "the user of the image may write there"
 
 
-def test_where_mlflows_webhooks_may_go_can_be_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MLFLOW_WEBHOOK_ALLOWED_SCHEMES", "http,https")
-    monkeypatch.delenv("MLFLOW_WEBHOOK_ALLOW_PRIVATE_IPS", raising=False)
-    monkeypatch.setenv("MLFLOW_WEBHOOK_CACHE_TTL", "1")
-    environment = Platform(tmp_path).environment(SERVICES["mlflow"])
-    given = {name: value for name, value in environment.items() if name.startswith("MLFLOW_WEBHOOK_A")}
-    assert given == {"MLFLOW_WEBHOOK_ALLOWED_SCHEMES": "http,https", "MLFLOW_WEBHOOK_ALLOW_PRIVATE_IPS": "false"}
-    assert "MLFLOW_WEBHOOK_CACHE_TTL" not in environment, "of the user's own server, and not in the table"
-
-
 def test_who_writes_to_a_volume_is_the_user_to_whom_its_image_gives_the_folder(document: dict[str, Any]) -> None:
     """Docker fills a new named volume from the image, owners included; its writer cannot be whoever SONORANT_UID is."""
     found = {}

@@ -14,7 +14,7 @@ from sonorant.training.distributed.launch import SHUTDOWN_SECONDS
 from sonorant.training.run_directory import read_metrics
 from testbed.tiny_training import settings, tiny_features
 from tests.flows.conftest import dvc
-from tests.flows.test_workers import STAGE, STAGES
+from tests.flows.test_cluster import STAGE, STAGES
 from tests.infra.slurm_stand_ins import Slurm
 from tests.support.imports import ROOT
 from tests.support.pipeline import Project, copy_of_this_project

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import re
 import socket
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
@@ -15,7 +14,7 @@ from sonorant.errors import SonorantError
 from sonorant.serving.gate import Gate, Message, Receive, Send
 from sonorant.serving.server import ServeConfig
 from sonorant.serving.voices import Offer
-from tests.support.serving import JSON, Running, ask, lines_of, running
+from tests.support.serving import JSON, Running, ask, lines_of, serving
 from tests.support.waiting import PATIENCE, wait_until
 
 GOOD = b'{"text": "Hi."}'
@@ -28,16 +27,8 @@ def impatient(voice_bundle: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[R
     monkeypatch.setattr("sonorant.serving.gate.HEAD_SECONDS", 0.5)
     monkeypatch.setattr("sonorant.serving.gate.STALL_SECONDS", 0.5)
     monkeypatch.setattr("sonorant.serving.gate.BODY_SECONDS", 0.5)
-    offers = (Offer(name="tiny", where=str(voice_bundle)),)
-    with running(ServeConfig(offers=offers, workers=1, streams=2, queue=0)) as served:
+    with serving(voice_bundle, streams=2, queue=0) as served:
         yield served
-
-
-def has_ipv6() -> bool:
-    with suppress(OSError), socket.socket(socket.AF_INET6) as probe:
-        probe.bind(("::1", 0))
-        return True
-    return False
 
 
 @contextmanager
@@ -71,6 +62,8 @@ def until_closed(client: socket.socket) -> bytes:
         (b"\xff", JSON, 400),
         (b"[1]", JSON, 422),
         (b'{"text": "Hi.", "\\ud83d": 1}', JSON, 422),
+        (b'{"text": "Hi.", "speaker": "\\ud83d"}', JSON, 400),
+        (b'{"text": "Hi \\ud83d."}', JSON, 200),
         (b'{"text": "Hi.", "speed": NaN}', JSON, 422),
         (b'{"text": "Hi.", "speed": ' + b"1" * 5_000 + b"}", JSON, 400),
         (b" " * 100_000, JSON, 413),
@@ -83,7 +76,7 @@ def until_closed(client: socket.socket) -> bytes:
 def test_nonsense_gets_a_status_and_a_line(server: Running, body: bytes, headers: dict[str, str], status: int) -> None:
     response = ask(server.url, "/v1/speech", body, headers)
     assert response.status == status
-    assert len(response.read().splitlines()) == 1
+    assert len(response.read().splitlines()) == 1 or status == 200
     assert "Access-Control-Allow-Origin" not in response.headers
 
 
@@ -92,9 +85,8 @@ NAMED = ["voice.example.org", "Voice.Example.org:8443", "[2001:db8::1]:443", "12
 
 def test_a_server_goes_by_the_names_that_it_is_given_and_by_no_other(voice_bundle: Path) -> None:
     """Behind a TLS proxy the server accepts the public name, and pages of that name alone."""
-    offers = (Offer(name="tiny", where=str(voice_bundle)),)
     names = ("Voice.example.org", "2001:db8:0::1")
-    with running(ServeConfig(offers=offers, workers=1, allow_hosts=names)) as served:
+    with serving(voice_bundle, allow_hosts=names) as served:
         for host in NAMED:
             assert ask(served.url, "/v1/speech", GOOD, JSON | {"Host": host}).status == 200, host
             assert ask(served.url, "/v1/speech", GOOD, JSON | {"Host": host, "Origin": f"https://{host}"}).status == 200
@@ -104,16 +96,6 @@ def test_a_server_goes_by_the_names_that_it_is_given_and_by_no_other(voice_bundl
             assert b"--allow-host" in refused.read()
         elsewhere = JSON | {"Host": NAMED[0], "Origin": "https://example.org"}
         assert ask(served.url, "/v1/speech", GOOD, elsewhere).status == 403
-
-
-def test_a_probe_calls_a_server_by_the_address_at_which_it_reaches_it(voice_bundle: Path) -> None:
-    """A pod's address is not known in advance; other addresses are refused."""
-    offers = (Offer(name="tiny", where=str(voice_bundle)),)
-    with running(ServeConfig(offers=offers, workers=1, host="0.0.0.0", allow_hosts=("voice.example.org",))) as served:
-        reached = re.sub(r"//[^:]+", "//127.0.0.5", served.url)
-        assert ask(reached, "/healthz").status == 200
-        assert ask(reached, "/healthz", headers={"Host": "127.0.0.6"}).status == 403
-        assert ask(reached, "/healthz", headers={"Host": "example.org"}).status == 403
 
 
 @pytest.mark.parametrize(
@@ -147,32 +129,6 @@ def test_an_address_is_the_same_however_it_is_written(reached: str, host: str, s
     assert sent == [status]
 
 
-@pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6")
-def test_a_probe_over_ipv4_reaches_a_server_that_listens_on_ipv6(voice_bundle: Path) -> None:
-    offers = (Offer(name="tiny", where=str(voice_bundle)),)
-    with running(ServeConfig(offers=offers, workers=1, host="::", allow_hosts=("voice.example.org",))) as served:
-        for address in ("127.0.0.5", "[::1]"):
-            assert ask(re.sub(r"//[^:]+", f"//{address}", served.url), "/healthz").status == 200
-        assert ask(served.url, "/healthz", headers={"Host": "127.0.0.6"}).status == 403
-
-
-@pytest.mark.parametrize(
-    ("host", "names", "called"),
-    [
-        ("127.0.0.1", (), {"127.0.0.1", "localhost", "[::1]"}),
-        ("::ffff:127.0.0.2", ("a.example",), {"127.0.0.1", "127.0.0.2", "localhost", "[::1]", "a.example"}),
-        ("127.0.0.2", (), {"127.0.0.1", "127.0.0.2", "localhost", "[::1]"}),
-        ("0.0.0.0", (), None),
-        ("0.0.0.0", ("a.example",), {"127.0.0.1", "localhost", "[::1]", "0.0.0.0", "a.example"}),
-    ],
-)
-def test_only_a_server_for_others_without_names_goes_by_every_name(
-    host: str, names: tuple[str, ...], called: set[str] | None
-) -> None:
-    config = ServeConfig(offers=(Offer(name="tiny", where="voice"),), host=host, allow_hosts=names)
-    assert config.hosts == called
-
-
 @pytest.mark.parametrize(
     "name", ["", "https://a.example", "a.example:443", "a.example/voice", "a b", "*.example", "ä.example"]
 )
@@ -192,28 +148,20 @@ def test_huge_headers_are_refused(server: Running, length: int) -> None:
     assert answer.split(b" ")[1] in (b"400", b"431") if answer or length < 100_000 else answer == b""
 
 
-def test_ten_megabytes_are_refused_before_they_are_read(server: Running) -> None:
-    with connected(server) as client:
-        client.sendall(HEAD + b"Content-Length: 10000000\r\n\r\n{")
-        assert b" 413 " in until_closed(client).splitlines()[0]
-
-
-def test_ten_megabytes_without_a_length_are_refused_once_they_are_too_many(server: Running) -> None:
-    with connected(server) as client:
-        client.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + b"20000\r\n" + b" " * 0x20000 + b"\r\n")
-        assert b" 413 " in until_closed(client).splitlines()[0]
-
-
-def test_a_head_that_does_not_come_ends_its_connection(impatient: Running) -> None:
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (b"Content-Length: 10000000\r\n\r\n{", b" 413 "),
+        (b"Transfer-Encoding: chunked\r\n\r\n20000\r\n" + b" " * 0x20000 + b"\r\n", b" 413 "),
+        (b"Content-Length: 100\r\n\r\n{", b" 408 "),
+        (b"X-Begun: ", b""),
+    ],
+    ids=["ten megabytes", "too many chunks", "no body", "no head"],
+)
+def test_a_body_too_large_or_too_slow_ends_its_connection(impatient: Running, sent: bytes, status: bytes) -> None:
     with connected(impatient) as client:
-        client.sendall(b"POST /v1/speech HTTP/1.1\r\nHo")
-        assert until_closed(client) == b""
-
-
-def test_a_body_that_does_not_come_is_refused(impatient: Running) -> None:
-    with connected(impatient) as client:
-        client.sendall(HEAD + b"Content-Length: 100\r\n\r\n{")
-        assert b" 408 " in until_closed(client).splitlines()[0]
+        client.sendall(HEAD + sent)
+        assert status in (until_closed(client).splitlines() or [b""])[0]
 
 
 def test_a_listener_who_stalls_holds_nothing(impatient: Running) -> None:
@@ -222,6 +170,15 @@ def test_a_listener_who_stalls_holds_nothing(impatient: Running) -> None:
         assert client.recv(20).startswith(b"HTTP/1.1 200")
         wait_until(lambda: impatient.service.turns.speaking == 0)
     assert ask(impatient.url, "/v1/speech", GOOD).status == 200
+
+
+def test_a_long_speech_delays_no_short_one(server: Running) -> None:
+    with connected(server) as client:
+        client.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(LONG) + LONG)
+        assert client.recv(20).startswith(b"HTTP/1.1 200")
+        assert lines_of(server.url, "/v1/speech", text="Hi.")[-1]["end"]
+        assert server.service.turns.speaking == 1
+    wait_until(lambda: server.service.turns.speaking == 0)
 
 
 def test_a_listener_who_leaves_ends_the_work_and_is_counted(impatient: Running) -> None:
@@ -243,12 +200,6 @@ def busy(server: Running) -> Iterator[tuple[socket.socket, socket.socket]]:
         wait_until(lambda: server.service.turns.waiting == 1)
         yield one, waiting
     wait_until(lambda: server.service.turns.speaking == 0)
-
-
-def test_a_text_that_is_typed_is_told_that_too_many_speak(server: Running) -> None:
-    with busy(server):
-        *_, last = lines_of(server.url, "/speech", text="", arrives=True)
-        assert last == {"error": "too many are speaking; try again in a moment"}
 
 
 def test_what_is_said_of_a_text_is_not_logged(server: Running, caplog: pytest.LogCaptureFixture) -> None:

@@ -54,7 +54,7 @@ def test_a_file_that_would_become_anothers_is_left_as_it_is(
     new_key(file, "one")
     before = file.read_text()
     monkeypatch.setattr(os, "chown", refused)
-    with pytest.raises(SonorantError, match=r"keys\.json: belongs to \d+:\d+ .*; run this as that user or root$"):
+    with pytest.raises(SonorantError, match=r"belongs to \d+:\d+ \(user:group\); run this as that user or root$"):
         new_key(file, "two")
     assert file.read_text() == before
     assert list(file.parent.iterdir()) == [file]
@@ -118,10 +118,16 @@ def test_a_server_with_keys_speaks_to_nobody_without_one(file: Path, voice_bundl
     secret = new_key(file, "app")
     offers = (Offer(name="tiny", where=str(voice_bundle)),)
     body = json.dumps({"text": "Hi."}).encode()
+    write_json(file, {"keys": [read_json(file)["keys"][0] | {"requests_a_minute": 1}]})
     with running(ServeConfig(offers=offers, workers=1, keys=file)) as server:
         for path, sent in (("/v1/speech", body), ("/v1/models", None)):
             assert ask(server.url, path, sent).status == 401
             assert ask(server.url, path, sent, JSON | {"Authorization": f"Bearer {secret}"}).status == 200
+        limited = ask(server.url, "/v1/speech", body, JSON | {"Authorization": f"Bearer {secret}"})
+        assert limited.status == 429 and 1 <= int(limited.headers["Retry-After"]) <= 60
+        assert json.loads(limited.read())["error"]["message"] == "the key 'app' has 1 requests a minute"
+        told = ask(server.url, "/metrics").read().decode()
+        assert 'sonorant_requests_total{outcome="limited",voice="tiny"} 1.0' in told
         assert ask(server.url, "/").status == 404
         assert ask(server.url, "/healthz").status == 200
 

@@ -35,6 +35,10 @@ def test_words_and_phonemes_come_with_their_times(server: Running, voice_bundle:
     samples, told = Voice.load(voice_bundle, threads=1).say_timed(TEXT, "ben", 1.2, pitch=2.0)
     np.testing.assert_allclose(heard(lines), pcm16(samples), atol=1)
     assert words(lines) == [as_json(word) for word in told]
+    given = 0
+    for line in lines[:-1]:
+        given += len(heard([line]))
+        assert all(word["end"] <= given / 16000 + 1e-4 for word in line.get("words", [])), "after their sound"
     assert lines[-1]["seconds"] == round(len(samples) / 16000, 4)
 
 
@@ -63,12 +67,10 @@ def test_a_seed_says_the_same_again(server: Running) -> None:
     [
         ({"text": "Hi.", "lexicon": {"Hi": "q q q"}}, 400, "'Hi'"),
         ({"text": "Hi.", "lexicon": {" ": "h"}}, 422, "lexicon"),
-        ({"text": "Hi.", "speaker": "carl"}, 400, "no speaker 'carl'"),
         ({"text": "Hi.", "seed": 1}, 400, "seed"),
         ({"text": "Hi.", "speed": 9}, 422, "speed"),
         ({"text": "Hi.", "colour": 1}, 422, "colour"),
         ({"text": "Hi.", "variant": "int3"}, 400, "no variant 'int3'"),
-        ({"text": "Hi.", "format": "aiff"}, 422, "format"),
         ({"speaker": "anna"}, 422, "text"),
     ],
 )
@@ -90,12 +92,6 @@ def test_an_operator_sees_how_it_stands(server: Running) -> None:
     text = ask(server.url, "/metrics").read().decode()
     counted = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
     assert float(counted['sonorant_requests_total{outcome="spoken",voice="tiny"}']) >= 1
-    assert float(counted['sonorant_first_audio_seconds_count{voice="tiny"}']) >= 1
-    assert float(counted['sonorant_real_time_factor_count{voice="tiny"}']) >= 1
-    assert {"sonorant_queue", "sonorant_speaking", "sonorant_worker_deaths_total"} <= set(counted)
-    assert float(counted["process_resident_memory_bytes"]) > 1e6
-    names = ("runaways", "characters", "audio_seconds")
-    assert all(f'sonorant_{name}_total{{voice="tiny"}}' in counted for name in names)
     assert "pears" not in text
 
 

@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import subprocess
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -67,23 +66,6 @@ def test_idle_voices_are_unloaded_when_memory_is_short(voice_bundle: Path) -> No
 def told_of(server: Running, name: str) -> str | None:
     trouble: str | None = json.loads(ask(server.url, "/readyz").read())["voices"][name]["trouble"]
     return trouble
-
-
-def test_readyz_tells_of_a_voice_that_does_not_load_until_it_does(voice_bundle: Path, tmp_path: Path) -> None:
-    mended = tmp_path / "voice"
-    shutil.copytree(voice_bundle, mended)
-    graph = mended / "vocoder.fp32.onnx"
-    graph.rename(tmp_path / "away")
-    offers = tuple(Offer(name=name, where=str(where)) for name, where in (("one", voice_bundle), ("two", mended)))
-    with running(ServeConfig(offers=offers, workers=1)) as server:
-        assert told_of(server, "two") is None
-        refused = ask(server.url, "/v1/speech", b'{"text": "Hi.", "voice": "two"}')
-        assert refused.status == 503
-        assert "vocoder.fp32.onnx" in str(told_of(server, "two"))
-        assert told_of(server, "one") is None
-        (tmp_path / "away").rename(graph)
-        assert lines_of(server.url, "/v1/speech", text="Hi.", voice="two")[-1].get("end")
-        assert told_of(server, "two") is None
 
 
 def test_a_server_is_ready_while_one_of_its_loaded_voices_speaks(voice_bundle: Path, tmp_path: Path) -> None:
@@ -189,30 +171,6 @@ def test_a_version_that_hangs_while_it_loads_holds_up_no_later_one_and_readyz_sa
     wait_until(lambda: version(server) == "tiny/2")
 
 
-def test_a_download_that_cannot_be_removed_holds_up_no_later_version(
-    server: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    removed, disk_answers, rmtree = [], threading.Event(), shutil.rmtree
-
-    def remove(folder: Path, ignore_errors: bool = False, **settings: Any) -> None:
-        if ignore_errors and folder.name.startswith("tmp"):
-            removed.append(folder)
-            disk_answers.wait()
-        rmtree(folder, ignore_errors, **settings)
-
-    monkeypatch.setattr(shutil, "rmtree", remove)
-    try:
-        champion(3)
-        wait_until(lambda: removed)
-        champion(2)
-        wait_until(lambda: version(server) == "tiny/2")
-        assert all(folder.exists() for folder in removed), "the disk answered too soon: nothing was held up"
-        assert loudest(server) > 0 and told_of(server, "tiny") is None
-    finally:
-        disk_answers.set()
-    wait_until(lambda: not any(folder.exists() for folder in removed))
-
-
 def test_a_version_whose_download_breaks_off_is_downloaded_again(
     server: Running, registry: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -253,18 +211,6 @@ class Slow:
     async def use(self) -> Path:
         async with self.voices.use(self._one) as loaded:
             return loaded.bundle
-
-
-def test_whoever_leaves_does_not_end_what_others_wait_for(voice_bundle: Path) -> None:
-    async def work() -> None:
-        slow = Slow(Offered(Offer(name="tiny", where=str(voice_bundle)), voice_bundle, ""), lambda: None)
-        leaving, staying = asyncio.create_task(slow.use()), asyncio.create_task(slow.use())
-        await asyncio.sleep(0.05)
-        leaving.cancel()
-        assert await staying == voice_bundle
-        assert slow.bundles == [voice_bundle]
-
-    asyncio.run(work())
 
 
 def broken() -> None:

@@ -8,14 +8,16 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPResponse
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from sonorant.serving.server import ServeConfig, listen, living, server_of
 from sonorant.serving.service import Service
+from sonorant.serving.voices import Offer
 from tests.support.processes import start
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -52,6 +54,12 @@ def running(config: ServeConfig, port: int = 0) -> Iterator[Running]:
         if found:
             found["server"].should_exit = True
         thread.join()
+
+
+def serving(bundle: Path, **settings: Any) -> AbstractContextManager[Running]:
+    """`running` with one voice, `tiny`, in one process."""
+    offers = (Offer(name="tiny", where=str(bundle)),)
+    return running(ServeConfig(offers=offers, workers=1, **settings))
 
 
 @contextmanager

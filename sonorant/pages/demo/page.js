@@ -66,7 +66,7 @@ function showText(text) {
   element("spoken").replaceChildren(player.untimed ? `(${player.untimed})` : text);
 }
 
-function place(first, last, start, end) {
+function place({ first, last, start, end }) {
   const part = (from, to) => player.characters.slice(from, to).join("");
   const span = document.createElement("span");
   span.textContent = part(first, last);
@@ -161,8 +161,8 @@ async function listen(response) {
       if (element("typed").checked) noteTyped();
       else sendTyped({ end: true }); // the box was cleared in the meantime
     }
-    if (line.pcm) play(samplesOf(line.pcm));
-    for (const word of line.words ?? []) place(...word);
+    if (line.audio) play(samplesOf(line.audio));
+    for (const word of line.words ?? []) place(word);
     if (line.unknown) tell("unknown", `${element("unknown").textContent || "Left out, because it cannot be spoken:"} ${line.unknown}`);
     if (line.bad) tell("bad", `A sentence did not go well (${line.bad.join(", ")}): another seed may help.`);
     if (line.error) throw new Error(line.error);
@@ -197,6 +197,7 @@ async function speak(arrives = false) {
   const wish = {
     text: arrives ? "" : element("text").value,
     arrives,
+    format: "pcm",
     speaker: element("speaker").value || null,
     variant: element("variant").value || null,
   };

@@ -2,8 +2,6 @@
 
 import re
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +11,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from tests.support.processes import start
+from tests.support.serving import started
 from tests.support.variants import with_variant
 from tests.support.waiting import PATIENCE
 
@@ -48,13 +46,8 @@ def codec_lm_page(codec_lm_bundle: Path) -> Iterator[str]:
 @contextmanager
 def served(bundle: Path) -> Iterator[str]:
     """Address of a demo page; its process exits cleanly with no unexpected output."""
-    options = ["--voice", str(bundle), "--port", "0", "--workers", "1"]
-    command = [sys.executable, "-m", "sonorant.cli.main", "demo-page", *options]
-    with start(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        line = process.stdout.readline()
-        found = re.search(r"http://127\.0\.0\.1:\d+/", line)
-        assert found, process.stderr.read() if process.poll() is not None else line
-        yield found[0]
+    with started(bundle, "--workers", "1") as (process, url):
+        yield url
         process.send_signal(signal.SIGINT)
         errors = process.stderr.read().splitlines()
         assert process.wait(PATIENCE) == 130

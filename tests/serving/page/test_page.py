@@ -99,6 +99,7 @@ def line(browser: Browser, id: str) -> str:
 
 
 def test_what_is_typed_is_heard_as_say_speaks_it(opened: Browser, two_variants: Path) -> None:
+    assert opened.run(SHOWN) == ["speed", "pitch", "energy"]
     opened.driver.find_element(By.ID, "text").send_keys(TEXT)
     began = opened.driver.execute_async_script(SPEAK_UNHEARD)
     samples = heard(opened)
@@ -155,42 +156,28 @@ def test_what_was_given_to_the_voice_cannot_be_changed(opened: Browser) -> None:
     assert line(opened, "spoken") == "One apple. Two pears."
 
 
-def test_speech_begins_before_the_end_is_computed(opened: Browser) -> None:
+def test_speech_begins_before_the_end_is_computed_and_stops_when_asked(opened: Browser) -> None:
     paste(opened, LONG)
     until(opened, "return player.heard.length > 0 && player.context.currentTime > 0.1")
-    until(opened, "return player.complete !== null")
-    first, complete, ends = opened.run("return [player.started, player.complete, player.ends]")
-    assert first < complete
-    assert ends > 60
+    assert opened.run("return player.complete === null")
     opened.driver.find_element(By.ID, "stop").click()
-    until(opened, "return player.context === null")
+    until(opened, "return player.context === null && document.getElementById('stop').disabled")
     assert line(opened, "status") == ""
-
-
-def test_stop_ends_the_request(opened: Browser) -> None:
-    paste(opened, LONG)
-    until(opened, "return player.heard.length > 0")
-    opened.driver.find_element(By.ID, "stop").click()
-    until(opened, "return player.request === null && document.getElementById('stop').disabled")
     speak(opened, "Again.")
     until(opened, "return player.complete !== null")
     assert line(opened, "error") == ""
 
 
 def test_speaker_speed_and_variant_change_what_is_heard(opened: Browser) -> None:
-    def choose(id: str, value: str) -> None:
+    def choose(id: str, value: str) -> np.ndarray:
         Select(opened.driver.find_element(By.ID, id)).select_by_value(value)
+        speak(opened, TEXT)
+        return heard(opened)
 
-    speak(opened, TEXT)
-    plain = heard(opened)
-    choose("variant", "quiet")
-    speak(opened, TEXT)
-    np.testing.assert_allclose(heard(opened), plain / 2, atol=2)
-    choose("variant", "")
-    choose("speaker", "ben")
-    speak(opened, TEXT)
-    ben = heard(opened)
-    assert not np.array_equal(ben, plain)
+    plain = choose("variant", "")
+    np.testing.assert_allclose(choose("variant", "quiet"), plain / 2, atol=2)
+    ben = choose("speaker", "ben")
+    assert not np.array_equal(2 * ben, plain)
     opened.run(
         "const speed = document.getElementById('speed'); speed.value = 2; speed.dispatchEvent(new Event('input'))"
     )
@@ -247,7 +234,7 @@ def test_words_are_lit_while_they_are_spoken(
     heard(browser)
     assert line(browser, "spoken") == text
     shown = browser.run("return player.words.map(({span, start, end}) => [span.textContent, start, end])")
-    assert shown == [[word.text, word.start, word.end] for word in words]
+    assert shown == [[word.text, round(word.start, 4), round(word.end, 4)] for word in words]
     assert browser.run(LIT) == []
     lit = browser.driver.execute_async_script(LIT_WORDS)
     order = [[word.text for word in words].index(word) for word, _ in lit]
@@ -266,10 +253,6 @@ def test_a_voice_that_does_not_tell_says_so_in_place_of_lit_words(opened: Browse
     speak(opened, "Hello.")
     heard(opened)
     assert line(opened, "spoken") == "(this voice has no pointer)"
-
-
-def test_a_parallel_voice_offers_its_prosody(opened: Browser) -> None:
-    assert opened.run(SHOWN) == ["speed", "pitch", "energy"]
 
 
 def test_readable_on_a_phone_and_every_field_has_a_label(browser: Browser, page: str) -> None:
