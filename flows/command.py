@@ -1,6 +1,7 @@
-"""Run a command with its output in the log of a Prefect run, and end all its processes with it."""
+"""Run a command within a Prefect run: its output goes to the log, and all its processes end with it."""
 
 import os
+import re
 import secrets
 import select
 import signal
@@ -11,17 +12,24 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 from prefect import get_run_logger
+from prefect.states import Failed, State
 
 from sonorant.errors import SonorantError
 
-TOKEN = "SONORANT_COMMAND"  # inherited by all descendants, even in other sessions (torchrun's workers)
-GRACE = 25.0  # seconds to save and stop; Prefect's worker kills the flow itself after 30
+TOKEN = "SONORANT_COMMAND"  # in the environment of all descendants, even in other sessions (torchrun's workers)
+GRACE = 25.0  # seconds to save and stop; Prefect's worker kills the flow after 30
 ADVICE = ("To track the changes", "git add ", "To enable auto staging", "dvc config core.autostage", "Use `dvc push`")
-"""DVC's hints to a person, left out of the log."""
-PROGRESS_EVERY = 10.0  # seconds between two logged states of a progress bar
+"""Beginnings of DVC's hints, which are not logged."""
+
+
+def failed(error: SonorantError) -> State[Any]:
+    """The state of a run that ends with this error: one line in its log, no traceback through the engine."""
+    get_run_logger().error("%s", error)
+    return Failed(message=str(error))
 
 
 class CommandFailed(SonorantError):
@@ -33,13 +41,13 @@ def run_logged(
 ) -> None:
     """Run `command` in the folder `where`, with `extra` in its environment and this interpreter as `python`.
 
-    `check` is called about every second; an exception from it ends the command. Raises SonorantError with `what` and
-    the command's own last error if it fails.
+    `check` is called about every second; its exceptions end the command. Raises SonorantError with `what` and the
+    command's last error if it fails.
     """
     logger, errors = get_run_logger(), []
 
     def say(line: str) -> None:
-        if line.strip() and not line.strip().startswith(ADVICE):
+        if not line.strip().startswith(ADVICE):
             logger.info("%s", line)
         if line.startswith("error: "):
             errors.append(line.removeprefix("error: "))
@@ -58,11 +66,10 @@ def run_command(
     environment: Mapping[str, str],
     check: Callable[[], None] = lambda: None,
 ) -> None:
-    """Run `command` in its own session and pass each line it prints to `say`, but few states of a progress bar.
+    """Run `command` in its own session and pass each line that it prints to `say`.
 
-    Call it from the main thread. If a signal (cancelling, Ctrl-C) or `check`, called at least every second, raises, the
-    command's processes get SIGTERM, after `GRACE` seconds SIGKILL, and the exception continues once none is left.
-    Raises CommandFailed for a status other than 0.
+    For the main thread. If a signal handler or `check` raises, the command's processes get SIGTERM and after `GRACE`
+    seconds SIGKILL. Raises CommandFailed for a status other than 0.
     """
     token = secrets.token_hex(8)
     process = subprocess.Popen(
@@ -90,7 +97,7 @@ def run_command(
 
 
 def end_group(process: subprocess.Popen[bytes], token: str) -> None:
-    """End all of the command's processes: SIGTERM to its group, SIGKILL to those left after `GRACE` seconds."""
+    """End all processes of the command: SIGTERM to its group, SIGKILL to those left after `GRACE` seconds."""
     with _signals_held():
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGTERM)
@@ -108,7 +115,7 @@ def end_group(process: subprocess.Popen[bytes], token: str) -> None:
 
 
 def members(token: str) -> list[psutil.Process]:
-    """All living processes that descend from the command with this token."""
+    """All living descendants of the command with this token."""
     found = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):
@@ -119,7 +126,7 @@ def members(token: str) -> list[psutil.Process]:
 
 @contextmanager
 def _signals_held() -> Iterator[None]:
-    """Ignore a second Ctrl-C or SIGTERM while processes are ended; that takes bounded time anyway."""
+    """Ignore further Ctrl-C and SIGTERM while processes end."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -132,28 +139,16 @@ def _signals_held() -> Iterator[None]:
 
 
 def _lines(process: subprocess.Popen[bytes], check: Callable[[], None]) -> Iterator[str]:
-    """Yield lines as they are printed until the command has ended, even if a descendant still holds the pipe."""
+    """Yield lines, and states of progress bars, until the command has ended, even if a descendant holds the pipe."""
     assert process.stdout is not None
-    descriptor, text, shown = process.stdout.fileno(), b"", time.monotonic()
+    descriptor, text = process.stdout.fileno(), b""
     while True:
         check()
         ready, _, _ = select.select([descriptor], [], [], 0.5)
         data = os.read(descriptor, 65536) if ready else b""
         if not data and (ready or process.poll() is not None):
             break
-        *whole, text = (text + data).replace(b"\r\n", b"\n").split(b"\n")
-        for line in whole:
-            yield _last_state(line)
-        if b"\r" in text:
-            if time.monotonic() - shown > PROGRESS_EVERY:
-                yield _last_state(text)
-                shown = time.monotonic()
-            text = b"\r" + text.rstrip(b"\r").rsplit(b"\r", 1)[-1]
+        *whole, text = re.split(rb"[\r\n]+", text + data)
+        yield from (line.decode("utf-8", "replace").rstrip() for line in whole if line.strip())
     if text.strip():
-        yield _last_state(text)
-
-
-def _last_state(line: bytes) -> str:
-    """What a terminal shows of a line overwritten by carriage returns."""
-    states = [state for state in line.decode("utf-8", "replace").split("\r") if state.strip()]
-    return states[-1].rstrip() if states else ""
+        yield text.decode("utf-8", "replace").rstrip()

@@ -13,39 +13,35 @@ from sonorant.errors import SonorantError
 
 @dataclass(frozen=True, kw_only=True)
 class Pipeline:
-    """The stages of a project, and their files relative to it."""
+    """The stages of a project; paths are relative to it."""
 
     stages: tuple[str, ...]
-    """Names; each follows those it needs."""
+    """In the order of running."""
     needs: dict[str, tuple[str, ...]]
     """All stages, direct and indirect, that a stage needs."""
     inputs: dict[str, tuple[Path, ...]]
     """Other stages' outputs that a stage reads."""
     params: dict[str, tuple[str, ...]]
-    """Sections and keys of params.yaml that a stage reads, or that its definition in dvc.yaml is filled in with."""
+    """Sections and keys of params.yaml that a stage reads, or that dvc.yaml inserts into its definition."""
     outs: tuple[Path, ...]
     writes: dict[str, tuple[Path, ...]]
     """The outs of each stage."""
     commands: dict[str, str]
     sources: tuple[Path, ...]
-    """Files that stages read and none writes."""
+    """Files read by stages and written by none."""
     cache: Path
     """Absolute folder of DVC's cache."""
 
     def writer(self, file: Path) -> str | None:
-        """The stage that writes this file; None if none does."""
         return next((name for name, outs in self.writes.items() if any(file.is_relative_to(out) for out in outs)), None)
 
     def settings_of(self, stage: str, keys: Iterable[str]) -> list[str]:
-        """Those of the `keys` (section.key) on which the stage depends, itself or through those it needs."""
+        """Those of the `keys` (section.key) on which the stage depends, directly or not."""
         read = {name for each in (stage, *self.needs[stage]) for name in self.params[each]}
         return [key for key in keys if any(f"{key}.".startswith(f"{name}.") for name in read)]
 
     def order(self, wanted: Sequence[str] | None) -> list[str]:
-        """The wanted stages (None = all) and all they need, in the order that `dvc repro <wanted>` would run them.
-
-        Raises SonorantError for a stage that does not exist.
-        """
+        """The wanted stages (None = all) and those they need, in the order of `dvc repro`. Raises SonorantError."""
         wanted = self.stages if wanted is None else wanted
         for name in wanted:
             if name not in self.stages:
@@ -55,7 +51,7 @@ class Pipeline:
 
 
 def up_to_date(root: Path, stage: str) -> bool:
-    """Whether `dvc repro --single-item` would find nothing to do. Raises SonorantError if DVC refuses the project."""
+    """Whether `dvc repro --single-item` has nothing to do. Raises SonorantError if DVC refuses the project."""
     from dvc.exceptions import DvcException
     from dvc.repo import Repo
 
@@ -67,7 +63,7 @@ def up_to_date(root: Path, stage: str) -> bool:
 
 
 def read_graph(root: Path) -> Pipeline:
-    """Read dvc.yaml in the folder `root`, with the values of params.yaml. Raises SonorantError if DVC refuses it."""
+    """Read dvc.yaml in the folder `root`. Raises SonorantError if DVC refuses it."""
     from dvc.dependency import ParamsDependency
     from dvc.exceptions import DvcException
     from dvc.repo import Repo
@@ -118,5 +114,4 @@ def read_graph(root: Path) -> Pipeline:
 
 
 def _overlap(one: Path, other: Path) -> bool:
-    """Whether one path equals or contains the other."""
     return one.is_relative_to(other) or other.is_relative_to(one)

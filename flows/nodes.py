@@ -1,6 +1,6 @@
-"""The other machines of a training: start, watch and cancel a run of the deployment `train-node` on each.
+"""Start, watch and cancel the other nodes of a training, each a run of the deployment `train-node`.
 
-The first node is the stage's own process, as in a training on one machine.
+Node 0 is the stage's own process.
 """
 
 import os
@@ -32,43 +32,39 @@ WORKER = "prefect worker start --pool sonorant-nodes --limit 1"
 ADDRESS = "SONORANT_NODE_ADDRESS"
 POLL_SECONDS = 2.0
 FINISH_SECONDS = 30.0
-"""Time for the other nodes to end after the first one."""
+"""For the other nodes to end after the first one."""
 CANCEL_SECONDS = 45.0
-"""Time for a cancelled node to end; Prefect's worker gives its processes 30."""
+"""For a cancelled node to end; Prefect's worker gives its processes 30."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Nodes:
-    """The number of machines that train, and how they get the project's files."""
-
     count: int
     shared: bool
-    """Whether all see the project's folder under the same path; if not, they fetch features from DVC's remote."""
+    """Whether all see the project under the same path; else they fetch features from DVC's remote."""
     join_seconds: int
-    """Time limit for all to meet."""
+    """For all to meet."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """One node's part in a training, and how it meets the others; the parameter of its flow run."""
+    """One node's part in a training; the parameter of its flow run."""
 
     stage: str
     rank: int
-    """From 1: node 0 is the stage's own process."""
     count: int
     endpoint: str
     """host:port of the first node."""
     meeting: str
-    """Id of this attempt, so that nodes left over from another attempt cannot join."""
+    """Id of this attempt, so that nodes of another attempt cannot join."""
     join_seconds: int
     commit: str
     """Commit of the first node's project."""
     folder: str | None = None
-    """The first node's project, if all nodes see it; None: the node makes its own copy and fetches features."""
+    """The first node's project if shared; None: the node copies its own and fetches features."""
     params: str = ""
-    """Content of the first node's params.yaml, for that copy."""
     lock: str = ""
-    """Content of the first node's dvc.lock, which names the features to fetch."""
+    """Content of the first node's params.yaml and dvc.lock, for that copy."""
 
     @property
     def environment(self) -> dict[str, str]:
@@ -83,9 +79,9 @@ class Part:
 
 
 def first_part(stage: str, root: Path, where: Path, nodes: Nodes) -> Part:
-    """The first node's part in training `stage` in the folder `where` of the project `root`.
+    """Node 0's part in training `stage` in the folder `where` of the project `root`.
 
-    Unless that folder is shared, the stage's inputs are pushed to DVC's remote, from which the other nodes fetch them.
+    Unless that folder is shared, push the stage's inputs to DVC's remote for the other nodes.
     """
     if not nodes.shared:
         push = [sys.executable, "-m", "dvc", "push", *map(str, read_graph(where).inputs[stage])]
@@ -107,9 +103,9 @@ def first_part(stage: str, root: Path, where: Path, nodes: Nodes) -> Part:
 
 @contextmanager
 def other_nodes(first: Part) -> Iterator[Callable[[], None]]:
-    """Start the other nodes and yield a check to call now and then; it raises SonorantError if one has failed.
+    """Start the other nodes and yield a check to call often, which raises SonorantError if one has failed.
 
-    Waits for the nodes when the body ends, and cancels them when it raises: no node outlives the body.
+    No node outlives the body: they are awaited when it ends and cancelled when it raises.
     """
     others = OtherNodes(first)
     try:
@@ -118,14 +114,14 @@ def other_nodes(first: Part) -> Iterator[Callable[[], None]]:
     except Exception:
         others.cancel(CANCEL_SECONDS)
         raise
-    except BaseException:  # this run itself is cancelled, and has only seconds
+    except BaseException:  # this run is cancelled and has only seconds
         others.cancel(0.0)
         raise
     others.finish()
 
 
 class OtherNodes:
-    """The flow runs of nodes 1, 2, ..."""
+    """Flow runs of nodes 1, 2, ..."""
 
     def __init__(self, first: Part) -> None:
         self._first = first
@@ -135,7 +131,6 @@ class OtherNodes:
         self._runs: dict[int, Any] = {}
 
     def start(self) -> None:
-        """Start a flow run a node. If this raises, those already started can be cancelled."""
         first = self._first
         try:
             for rank in range(1, first.count):
@@ -147,7 +142,7 @@ class OtherNodes:
         self._logger.info("%s meets %d other nodes at %s", first.stage, first.count - 1, first.endpoint)
 
     def check(self) -> None:
-        """Ask Prefect about the nodes, every few seconds at most. Training goes on while the server is away."""
+        """Check the nodes, at most every few seconds. An unreachable server does not stop training."""
         now = time.monotonic()
         if now < self._next:
             return
@@ -164,12 +159,12 @@ class OtherNodes:
                     raise SonorantError(f"no worker took node {rank} in time (it is {state.name}); {started}")
 
     def finish(self) -> None:
-        """Wait for the nodes to end, and cancel those that had nothing to do and still wait for the others."""
+        """Wait for the nodes to end; cancel those that still wait to meet, because training was finished before."""
         if not self._ended(FINISH_SECONDS):
             self.cancel(CANCEL_SECONDS)
 
     def cancel(self, patience: float) -> None:
-        """Cancel all nodes. Gives up one that is silent for `patience` seconds, to free its place in the pool."""
+        """Cancel all nodes; after `patience` seconds force it, to free their places in the pool."""
         self._set(Cancelling())
         if patience and not self._ended(patience):
             self._set(Cancelled(message="the node did not answer"), force=True)
@@ -198,14 +193,13 @@ class OtherNodes:
         try:
             return client.read_flow_run(self._runs[rank]).state
         except Exception as error:
-            self._logger.warning("Prefect does not say how node %d is: %s", rank, error)
+            self._logger.warning("the state of node %d is unknown: %s", rank, error)
             return None
 
 
 def own_address() -> str:
-    """This machine's address for other nodes: SONORANT_NODE_ADDRESS, or the one that reaches Prefect's server.
-
-    Raises SonorantError if the latter is loopback.
+    """SONORANT_NODE_ADDRESS, or this machine's address towards Prefect's server. Raises SonorantError if that is
+    loopback.
     """
     named = os.environ.get(ADDRESS)
     if named:
@@ -213,7 +207,7 @@ def own_address() -> str:
     server = urlparse(PREFECT_API_URL.value() or "").hostname or "localhost"
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect((server, 9))  # sends nothing: only the route is looked up
+            probe.connect((server, 9))  # only looks up the route
             address = str(probe.getsockname()[0])
         except OSError:
             address = "127.0.0.1"

@@ -1,4 +1,4 @@
-"""A voice of a folder of recordings with the settings that were found for such: `make demo CORPUS=<folder>`."""
+"""Settings for a voice of a folder of recordings: `make demo CORPUS=<folder>`."""
 
 import re
 from dataclasses import dataclass
@@ -16,16 +16,14 @@ SETTINGS = Path("corpora/recordings.yaml")
 
 @dataclass(frozen=True)
 class Recordings:
-    """What lies in a folder, as far as settings depend on it."""
-
     folder: Path
     sample_rate: int
-    """The lowest that more than one in a hundred recordings have, Hz."""
+    """Lowest rate in Hz of more than 1 % of the recordings."""
     hours: float
 
 
 def find_recordings(folder: Path) -> Recordings:
-    """Look into the head of every recording below `folder`. Raises SonorantError if there is none that can be read."""
+    """Read the header of every recording below `folder`. Raises SonorantError if none can be read."""
     if not folder.is_dir():
         raise SonorantError(f"{folder}: no such folder; CORPUS names a folder of recordings with their texts")
     rates, seconds = [], 0.0
@@ -35,7 +33,7 @@ def find_recordings(folder: Path) -> Recordings:
         try:
             found = header(path)
         except UndecodableError:
-            continue  # the stage `prepare` names it
+            continue  # reported by the stage `prepare`
         rates.append(found.sample_rate)
         seconds += found.frames / found.sample_rate
     if not rates:
@@ -44,8 +42,8 @@ def find_recordings(folder: Path) -> Recordings:
 
 
 def overrides_for(found: Recordings, model: str, family: str) -> dict[str, Any]:
-    """Settings in place of those of params.yaml, for a voice of a family. `model`: the registered model of the demo's
-    voice, after which that of these recordings is named. Raises SonorantError if nothing is known of the family."""
+    """Overrides of params.yaml for a family. `model`: registered model of the demo, which gives the name of this one.
+    Raises SonorantError for an unknown family or too low a sample rate."""
     known = _known()
     if family not in known["families"]:
         raise SonorantError(f"{SETTINGS}: no settings for family {family}; it has {', '.join(known['families'])}")
@@ -68,7 +66,6 @@ def overrides_for(found: Recordings, model: str, family: str) -> dict[str, Any]:
 
 
 def expected_time(found: Recordings, family: str) -> str:
-    """A sentence on how long a voice of a family that is known takes."""
     minutes = _known()["minutes"]
     trainings = minutes["trainings"][family]
     other = minutes["other"] + minutes["an_hour_of_recordings"] * found.hours
@@ -82,6 +79,5 @@ def expected_time(found: Recordings, family: str) -> str:
 
 
 def _known() -> dict[str, Any]:
-    """What the file of settings holds."""
     known: dict[str, Any] = yaml.safe_load(SETTINGS.read_text(encoding="utf-8"))
     return known

@@ -1,22 +1,69 @@
-"""The results of a pipeline run for people: rows and Markdown."""
+"""The results of a pipeline run as text for a person."""
 
+import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from sonorant.plugins import load_family
+from sonorant.registry.tracking.mlflow_store import DEFAULT_DATABASE, shown
 
 NOT_MEASURED = "-"
+NEXT = """\
+  source .venv/bin/activate
+  sonorant say "Good morning." --voice {voice} -o morning.wav
+  {again}
+  make serve                                  # Prefect and MLflow to look at: models, runs, pictures, sound
+"""
+AGAIN = "dvc repro                                   # the same graph: nothing to be done"
+BOTH = "dvc repro                                   # params.yaml's own voice; its report shows both side by side"
+
+
+def summary(found: Mapping[str, Any]) -> str:
+    """The flow's result as text; paths are relative to the current folder."""
+    where, metrics, choice, version = Path(found["where"]), found["metrics"], found["choice"], found["version"]
+    here = Path(os.path.relpath(where))
+    ran = [row for row in choice_rows(choice) if not row["verdict"].startswith("not run: ")]
+    sections = {
+        "Word error rates": plain_table(intelligibility_rows(metrics)),
+        "Beside the recordings": plain_table(naturalness_rows(metrics)),
+        "What ships": f"  {choice.get('sentence', 'nothing was chosen')}\n{plain_table(ran)}\n"
+        f"  what could not run here, and why: {here / 'reports/choice.json'}",
+        "Seconds of each stage": plain_table(stage_rows(found["seconds"])),
+    }
+    if speakers := speaker_rows(metrics, choice.get("variant")):
+        sections["By speaker"] = plain_table(speakers)
+    if metrics.get("codec"):
+        sections["The codec"] = plain_table(codec_rows(metrics))
+        sections["Decoding"] = plain_table(decoding_rows(metrics))
+    if version:
+        sections["Gates"] = plain_table(gate_rows(found["gates"]))
+        sections["Registry"] = registry_lines(version, found["champion"])
+    samples = sorted((where / "reports/evaluation").glob("samples/*.wav"))[:6]
+    sections["To listen to"] = "\n".join(f"  {here / path.relative_to(where)}" for path in samples) or "  no samples"
+    sections["To look at"] = f"  {here / 'reports/index.html'}"
+    sections["Next"] = NEXT.format(voice=here / "artifacts/voice", again=AGAIN if here == Path() else BOTH).rstrip()
+    return "\n" + "\n\n".join(f"{title}\n{text}" for title, text in sections.items())
+
+
+def registry_lines(version: Mapping[str, Any], champion: bool) -> str:
+    alias = "champion" if champion else "challenger"
+    address = shown(os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{DEFAULT_DATABASE}")
+    return (
+        f"  models:/{version['name']}/{version['version']}, alias {alias}\n"
+        f"  export MLFLOW_TRACKING_URI={address}\n"
+        f'  sonorant say "From the registry." --voice models:/{version["name"]}@{alias} -o registry.wav'
+    )
 
 
 def spoken_by(kind: str, metrics: Mapping[str, Any]) -> str:
-    """The speaker: the recordings, the vocoder's or codec's copy of them (the key `vocoder`), or a variant."""
+    """Title of a row: the recordings, the vocoder's or codec's copy of them (key `vocoder`), or a variant."""
     waveform = load_family(metrics.get("family", "parallel")).waveform.title
     names = {"recordings": "the recordings", "vocoder": f"{waveform}'s copy of them"}
     return names.get(kind, f"the voice, {kind}")
 
 
 def intelligibility_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
-    """A row for recordings, copy and each variant: error rates in percent, 95 % interval, paired points above fp32."""
     rows = []
     for key, found in metrics.get("intelligibility", {}).items():
         row = {"spoken by": spoken_by(key, metrics)}
@@ -37,8 +84,7 @@ def intelligibility_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def speaker_rows(metrics: Mapping[str, Any], variant: str | None) -> list[dict[str, str]]:
-    """A row for each speaker of a voice of several, as the variant that ships speaks: words above the recordings', and
-    how many sentences are recognised as theirs."""
+    """A row for each of several speakers, of the shipped variant: word errors, and sentences recognised as theirs."""
     found = metrics.get("speakers") or []
     recognised = (metrics.get("confusion") or {}).get(variant)
     own = {row["speaker"]: row for row in recognised} if isinstance(recognised, list) else {}
@@ -56,7 +102,6 @@ def speaker_rows(metrics: Mapping[str, Any], variant: str | None) -> list[dict[s
 
 
 def choice_rows(choice: Mapping[str, Any]) -> list[dict[str, str]]:
-    """A row for each candidate, the chosen one marked: median latency, speedup over fp32, error rate, size, reason."""
     chosen = f"{choice.get('runtime')}/{choice.get('variant')}"
     return [
         {
@@ -72,7 +117,6 @@ def choice_rows(choice: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def naturalness_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
-    """A row for recordings, copy and each variant: distances from the recordings, DNSMOS; a dash = not run."""
     return [
         {
             "spoken by": spoken_by(key, metrics),
@@ -88,7 +132,6 @@ def naturalness_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def codec_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
-    """A row for the codec, if there is one: its bit rate and the share of codes in use."""
     found = metrics.get("codec")
     if not found:
         return []
@@ -103,7 +146,6 @@ def codec_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def decoding_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
-    """A row for each variant of an autoregressive voice: runaways, retries, time to the first audio."""
     return [
         {
             "variant": variant,
@@ -119,39 +161,6 @@ def decoding_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
     ]
 
 
-def speed_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
-    """A row for each candidate, sentence class and thread count: real-time factor, milliseconds, speedup over fp32."""
-    rows = []
-    for candidate, lengths in metrics.get("speed", {}).items():
-        if isinstance(lengths, str):
-            columns = ("sentences", "threads", "real-time factor", "p50 ms", "p95 ms", "times fp32's speed")
-            rows.append({"candidate": candidate} | dict.fromkeys(columns, "") | {"sentences": lengths})
-            continue
-        rows += [
-            {
-                "candidate": candidate,
-                "sentences": length,
-                "threads": threads.removeprefix("threads_"),
-                "real-time factor": f"{found['rtf']:.4f}",
-                "p50 ms": f"{found['p50_ms']:.1f}",
-                "p95 ms": f"{found['p95_ms']:.1f}",
-                "times fp32's speed": _figure(found.get("over_fp32"), ".2f"),
-            }
-            for length, by_threads in lengths.items()
-            for threads, found in by_threads.items()
-        ]
-    return rows
-
-
-def memory_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
-    """A row for each candidate that ran: its process's memory when loaded, and the peak while speaking."""
-    return [
-        {"candidate": candidate, "loaded MiB": f"{found['loaded_mib']:.0f}", "peak MiB": f"{found['peak_mib']:.0f}"}
-        for candidate, found in metrics.get("memory", {}).items()
-        if isinstance(found, dict)
-    ]
-
-
 def stage_rows(seconds: Mapping[str, float]) -> list[dict[str, str]]:
     return [{"stage": stage, "seconds": f"{value:.1f}"} for stage, value in seconds.items()]
 
@@ -160,31 +169,14 @@ def gate_rows(gates: Mapping[str, str]) -> list[dict[str, str]]:
     return [{"gate": name, "verdict": verdict} for name, verdict in gates.items()]
 
 
-def markdown(title: str, sections: Mapping[str, Sequence[Mapping[str, str]]], links: Mapping[str, str]) -> str:
-    """A page: a table for each section that is not empty, then the links, name to address or path."""
-    parts = [f"# {title}"]
-    for name, rows in sections.items():
-        if rows:
-            cells = [[cell.replace("|", "/") for cell in row.values()] for row in rows]
-            lines = [list(rows[0]), ["---"] * len(rows[0]), *cells]
-            parts.append(f"## {name}\n" + "\n".join("| " + " | ".join(line) + " |" for line in lines))
-    if links:
-        parts.append("## Where it is\n" + "\n".join(f"- {name}: {_link(target)}" for name, target in links.items()))
-    return "\n\n".join(parts) + "\n"
-
-
 def plain_table(rows: Sequence[Mapping[str, str]]) -> str:
     if not rows:
         return f"  {NOT_MEASURED}"
     table = [list(rows[0]), *(list(row.values()) for row in rows)]
-    counted = [line for line in table if len(line) < 3 or any(line[2:])]  # a reason alone runs over the rest
+    counted = [line for line in table if len(line) < 3 or any(line[2:])]  # a reason may run over the other columns
     widths = [max(map(len, column)) for column in zip(*counted, strict=True)]
     padded = ([cell.ljust(width) for cell, width in zip(line, widths, strict=True)] for line in table)
     return "\n".join("  " + "  ".join(line).rstrip() for line in padded)
-
-
-def _link(target: str) -> str:
-    return f"[{target}]({target})" if target.startswith("http") else f"`{target}`"
 
 
 def _percent(rate: float, low: float, high: float) -> str:

@@ -18,16 +18,15 @@ from prefect.runtime import flow_run
 from prefect.states import Failed, State
 
 from flows import results
-from flows.command import run_logged
+from flows.command import failed, run_logged
 from flows.graph import read_graph, up_to_date
 from flows.nodes import Nodes, first_part, other_nodes
-from flows.workers import check_workers, cluster
 from flows.workspace import bring_back, check_settings, make_workspace
 from sonorant.errors import SonorantError
 from sonorant.files import locked, read_json
 from sonorant.processes import SCHEDULER
 from sonorant.registry.tracking import TrackingUnavailable, describe_execution
-from sonorant.registry.tracking.mlflow_store import shown, store_uri
+from sonorant.registry.tracking.mlflow_store import store_uri
 from tasks import promote as promoting
 from tasks import register as registering
 from tasks.origin import origin_tags
@@ -38,7 +37,6 @@ warnings.filterwarnings("ignore", message='Field name "register"', category=User
 METRICS = Path("reports/metrics.json")
 CHOICE = Path("reports/choice.json")
 REPORTS = Path("reports")
-REPORT = Path("reports/index.html")
 VOICE = Path("artifacts/voice")
 TRAINING = "train_"  # prefix of the stages that can use several machines
 
@@ -48,9 +46,8 @@ def worth_retrying(task: Any, run: Any, state: Any) -> bool:
     return isinstance(state.data, Exception)
 
 
-# DVC alone decides what is up to date; Prefect's own cache would not see deleted outputs. Stages are not retried: the
-# same input fails the same way, and a trainer resumes from its checkpoint when a person asks. Actions are retried,
-# because a server may fail to answer.
+# DVC alone decides what is up to date; Prefect's cache would not see deleted outputs. Stages are not retried: the same
+# input fails the same way. Actions are retried, because a server may fail to answer.
 STAGE: dict[str, Any] = {"cache_policy": NO_CACHE, "retries": 0}
 ACTION: dict[str, Any] = {
     "cache_policy": NO_CACHE,
@@ -60,7 +57,7 @@ ACTION: dict[str, Any] = {
 }
 
 OWN = {"train_predictor", "train_waveform", "verify"}
-"""Stages that tell this pipeline from another one."""
+"""Stages of this pipeline that another one would not have."""
 
 
 @flow(name="train-and-export")
@@ -71,24 +68,24 @@ def train_and_export(
     nodes: int = 1,
     shared: bool = False,
     join_timeout: int = 600,
-    workers: int | str = 0,
+    scheduler: str | None = None,
 ) -> Any:
     """Run the pipeline of dvc.yaml in the current folder, then register its voice and let the gates judge it.
 
     Args:
         overrides: Settings of params.yaml for this run alone, such as {"train_acoustic.steps": 300}. The run then works
             in a copy of the project below runs/workspaces; the working tree stays as it is.
-        stages: Stages to bring up to date, with all they need; none = all. Fewer than all register nothing.
+        stages: Stages to bring up to date, with all they need; none = all. Only a run of all registers a voice.
         register: Whether to register and promote.
         nodes: Machines to train on: this one, and workers of the pool sonorant-nodes for the others.
         shared: Whether all nodes see this folder under the same path; if not, they fetch features from DVC's remote.
         join_timeout: Seconds until all nodes must have fetched their features and met.
-        workers: Processes to start on this machine for the run, which stages spread their work over, or the address of
-            a Dask scheduler whose workers see this folder under the same path; 0 = each stage's own processes.
+        scheduler: Address of a Dask cluster for the work of stages, whose workers see this folder under the same path;
+            none = processes of this machine.
     """
     logger = get_run_logger()
     try:
-        check_workers(workers)
+        show_dashboard(scheduler)
         root, execution = Path.cwd(), str(flow_run.id)
         graph = read_graph(root)
         order = graph.order(stages)
@@ -99,12 +96,10 @@ def train_and_export(
             logger.info("overrides: working in the copy %s", where)
         several = Nodes(count=nodes, shared=shared, join_seconds=join_timeout) if nodes > 1 else None
         seconds = {}
-        with cluster(workers) as scheduler:
-            show_dashboard(scheduler)
-            for stage in order:
-                started = time.monotonic()
-                outcome(run_stage(stage, str(where), execution, several, scheduler, return_state=True))
-                seconds[stage] = round(time.monotonic() - started, 1)
+        for stage in order:
+            started = time.monotonic()
+            outcome(run_stage(stage, str(where), execution, several, scheduler, return_state=True))
+            seconds[stage] = round(time.monotonic() - started, 1)
         if overrides:
             bring_back(where, root)
         verdict, version = None, None
@@ -114,21 +109,20 @@ def train_and_export(
             verdict = outcome(promote_voice(str(where), version["version"], return_state=True))
         return report(where, seconds, version, verdict)
     except SonorantError as error:
-        # A state instead of the exception: one line in log and UI, not a traceback through the engine.
-        logger.error("%s", error)
-        return Failed(message=str(error))
+        return failed(error)
 
 
 def show_dashboard(scheduler: str | None) -> None:
-    """Tell where the work of the cluster at this address can be watched. Raises SonorantError if nobody answers."""
+    """Link the dashboard of the cluster at this address. Raises SonorantError if no scheduler answers there."""
     if scheduler is None:
         return
+    from sonorant.extras.cluster.address import checked_address
     from sonorant.extras.cluster.flight import dashboard
 
-    page = dashboard(scheduler)
+    page = dashboard(checked_address(scheduler, "scheduler"))
     get_run_logger().info("stages spread their work over %s, dashboard: %s", scheduler, page or "none")
     if page:
-        create_link_artifact(key="workers", link=page, link_text="Dask's dashboard", description="What workers do")
+        create_link_artifact(key="workers", link=page, link_text="Dask's dashboard", description="Work of the stages")
 
 
 @task(task_run_name="{stage}", **STAGE)
@@ -153,14 +147,13 @@ def run_stage(
 
 
 def alone_in(folder: Path) -> AbstractContextManager[None]:
-    """Be the only flow run at a stage of the project in `folder`; wait for another. DVC would not: it fails where
-    another stage reads what it would write, and advises to remove that stage's lock."""
+    """Wait for other flow runs in this folder. DVC would fail instead, and advise to remove the other run's lock."""
     logger = get_run_logger()
     return locked(folder / ".dvc/tmp/flow.lock", lambda: logger.info("waiting for another run's stage in %s", folder))
 
 
 def stage_command(stage: str, folder: Path, execution: str) -> tuple[list[str], Path, dict[str, str]]:
-    """What brings one stage of the project in `folder` up to date: command, folder and environment."""
+    """Command, folder and environment to bring one stage of the project in `folder` up to date."""
     environment = {"SONORANT_EXECUTION": execution}
     if "MLFLOW_TRACKING_URI" not in os.environ:
         environment["MLFLOW_TRACKING_URI"] = store_uri()
@@ -170,7 +163,7 @@ def stage_command(stage: str, folder: Path, execution: str) -> tuple[list[str], 
 
 @task(task_run_name="register", **ACTION)
 def register_voice(where: str, execution: str) -> dict[str, Any] | State[Any]:
-    """Register the voice as a version of the model, or find the version that it already is."""
+    """Register the voice as a version of the model, or find the version that it already has."""
     root = Path(where)
     try:
         found = registering.register_files(
@@ -200,7 +193,7 @@ def promote_voice(where: str, version: int) -> dict[str, Any] | State[Any]:
 
 
 def refused(error: SonorantError) -> State[Any]:
-    """Bad input as a failed state: one line, no retry. Raises if the store was away, for a retry (see `ACTION`)."""
+    """Bad input as a failed state, without a retry. Raises if the store did not answer, for a retry (see `ACTION`)."""
     if isinstance(error, TrackingUnavailable):
         raise error
     return Failed(message=str(error))
@@ -217,35 +210,12 @@ def report(
     where: Path, seconds: dict[str, float], version: dict[str, Any] | None, verdict: dict[str, Any] | None
 ) -> dict[str, Any]:
     """Keep the results as Prefect artifacts and return them."""
-    verdict = verdict or {"gates": {}, "champion": False}
     metrics, choice = (read_json(where / file) if (where / file).exists() else {} for file in (METRICS, CHOICE))
-    wer, times = results.intelligibility_rows(metrics), results.stage_rows(seconds)
-    links = {
-        "project": str(where),
-        "report": str(where / REPORT),
-        "voice": str(where / VOICE),
-        "MLflow": shown(store_uri()),
-    }
-    links = {name: target for name, target in links.items() if not target.startswith("/") or Path(target).exists()}
-    if version:
-        links["registry"] = f"models:/{version['name']}/{version['version']}"
-        if store_uri().startswith("http"):
-            links["registry page"] = f"{shown(store_uri())}/#/models/{version['name']}/versions/{version['version']}"
-    sections = {
-        "Intelligibility": wer,
-        "By speaker": results.speaker_rows(metrics, choice.get("variant")),
-        "Choice": results.choice_rows(choice),
-        "Codec": results.codec_rows(metrics),
-        "Decoding": results.decoding_rows(metrics),
-        "Beside the recordings": results.naturalness_rows(metrics),
-        "Speed": results.speed_rows(metrics),
-        "Memory": results.memory_rows(metrics),
-        "Gates": results.gate_rows(verdict["gates"]),
-        "Stages": times,
-    }
-    shows = "Word error rates, or the stages' times if none were measured"
-    create_table_artifact(key="results", table=wer or times, description=shows)
-    page = results.markdown("train-and-export", sections, links)
-    create_markdown_artifact(key="report", markdown=page, description="Results and links")
     found = {"where": str(where), "seconds": seconds, "metrics": metrics, "choice": choice, "version": version}
-    return found | verdict
+    found |= verdict or {"gates": {}, "champion": False}
+    table = results.intelligibility_rows(metrics) or results.stage_rows(seconds)
+    shows = "Word error rates, or the stages' times if none were measured"
+    create_table_artifact(key="results", table=table, description=shows)
+    page = f"```\n{results.summary(found)}\n```\n"
+    create_markdown_artifact(key="report", markdown=page, description="Results, and where they are")
+    return found

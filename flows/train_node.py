@@ -5,11 +5,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from prefect import flow, get_run_logger
+from prefect import flow
 from prefect.runtime import flow_run
-from prefect.states import Failed
 
-from flows.command import run_logged
+from flows.command import failed, run_logged
 from flows.graph import read_graph
 from flows.nodes import Part
 from flows.workspace import make_workspace
@@ -31,8 +30,7 @@ def train_node(part: Part) -> Any:
         run_logged(f"stage '{part.stage}'", ["sh", "-c", command], where, part.environment)
         return None
     except SonorantError as error:
-        get_run_logger().error("%s", error)
-        return Failed(message=f"{platform.node()}: {error}")
+        return failed(SonorantError(f"{platform.node()}: {error}"))
 
 
 def own_copy(root: Path, part: Part) -> Path:

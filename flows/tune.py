@@ -2,7 +2,7 @@
 
 import argparse
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,33 +24,47 @@ SONORANT_TUNING_STORAGE names a database for several machines (default: runs/tun
 
 
 def main() -> None:
-    """Read the command line and do what it says."""
     assert __doc__
-    run_commands("sonorant tune", __doc__, EXAMPLES, (_add_run, _add_status, _add_compare, _add_apply))
+    run_commands("sonorant tune", __doc__, EXAMPLES, _add_commands)
 
 
-def run_commands(prog: str, description: str, examples: str, adders: Sequence[Callable[[Any], None]]) -> None:
-    """Run the command of the command line; each of `adders` adds one to the subparsers, with `run` as its function."""
+def run_commands(prog: str, description: str, examples: str, add_commands: Callable[[Any], None]) -> None:
+    """Run a program whose commands `add_commands` adds to the subparsers, each with `run` as its function."""
     parser = argparse.ArgumentParser(
         prog=prog, description=description, epilog=examples, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for add in adders:
-        add(commands)
+    add_commands(commands)
     arguments = parser.parse_args()
     use_own_prefect()
-    end_cleanly_on_sigterm()  # Prefect hands the signal on when the flow has ended; its own server must end too
+    end_cleanly_on_sigterm()  # Prefect forwards the signal after the flow; its own server must end too
     try:
         arguments.run(arguments)
-    except KeyboardInterrupt:  # the workers have given their trials back
+    except KeyboardInterrupt:
         raise SystemExit(128 + signal.SIGINT) from None
 
 
-def _add_run(commands: Any) -> None:
-    command = _command(commands, "run", _run, "run trials until all are done; the same command goes on")
+def _add_commands(commands: Any) -> None:
+    def add(name: str, action: Callable[[argparse.Namespace], None], summary: str) -> Any:
+        command = commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
+        command.set_defaults(run=action)
+        return command
+
+    def add_trial(command: Any) -> None:
+        command.add_argument("study", metavar="STUDY", help="name of the study")
+        command.add_argument("--trial", type=int, metavar="N", help="this trial (default: the best)")
+
+    command = add("run", _run, "run trials until all are done; the same command resumes")
     command.add_argument("search", type=Path, metavar="FILE", help="the search, such as tuning/vocoder.yaml")
-    command.add_argument("--trials", type=int, metavar="N", help="so many in all, instead of the file's number")
-    _add_workers(command)
+    command.add_argument("--trials", type=int, metavar="N", help="trials in all, instead of the file's number")
+    add_workers(command)
+    command = add("status", _status, "print a study's trials, the best one, and the importance of the settings")
+    command.add_argument("study", nargs="?", metavar="STUDY", help="name of the study (default: list all)")
+    command = add("compare", _compare, "train a trial and the defaults again with fresh seeds and compare them")
+    add_trial(command)
+    command.add_argument("--seeds", type=count_of, default=5, metavar="N", help="trainings of each (default 5)")
+    add_workers(command)
+    add_trial(add("apply", _apply, "write a trial's settings into params.yaml; comments stay"))
 
 
 def _run(arguments: argparse.Namespace) -> None:
@@ -58,15 +72,15 @@ def _run(arguments: argparse.Namespace) -> None:
     from flows.tuning.results import summary
     from flows.tuning.worker import tune
 
-    state: Any = tune(str(arguments.search), arguments.trials, arguments.workers, return_state=True)
+    name = result_of(tune(str(arguments.search), arguments.trials, arguments.workers, return_state=True))
+    print(f"\n{summary(_study(name))}")
+
+
+def result_of(state: Any) -> Any:
+    """The result of a flow. Raises SonorantError with its message if it failed."""
     if not state.is_completed():
         raise SonorantError(f"{state.message}")
-    print(f"\n{summary(_study(state.result()))}")
-
-
-def _add_status(commands: Any) -> None:
-    command = _command(commands, "status", _status, "a study's trials, the best, and which settings matter")
-    command.add_argument("study", nargs="?", metavar="STUDY", help="name of the study (default: the names of all)")
+    return state.result()
 
 
 def _status(arguments: argparse.Namespace) -> None:
@@ -83,13 +97,6 @@ def _status(arguments: argparse.Namespace) -> None:
         print(f"{name}: {counts(load_study(storage, name))}")
 
 
-def _add_compare(commands: Any) -> None:
-    command = _command(commands, "compare", _compare, "a trial against the defaults: both again under fresh seeds")
-    _add_trial(command)
-    command.add_argument("--seeds", type=int, default=5, metavar="N", help="trainings of each (default 5)")
-    _add_workers(command)
-
-
 def _compare(arguments: argparse.Namespace) -> None:
     check_params.check()
     from flows.results import plain_table
@@ -99,16 +106,9 @@ def _compare(arguments: argparse.Namespace) -> None:
 
     study = _study(arguments.study)
     comparison = begin_comparison(study, chosen(study, arguments.trial), arguments.seeds)
-    state: Any = compare(comparison.name, arguments.workers, return_state=True)
-    if not state.is_completed():
-        raise SonorantError(f"{state.message}")
+    result_of(compare(comparison.name, arguments.workers, return_state=True))
     rows = difference_rows(differences(comparison), comparison.search.objectives)
     print(f"\n{summary(comparison)}\n\n{plain_table(rows)}")
-
-
-def _add_apply(commands: Any) -> None:
-    command = _command(commands, "apply", _apply, "write a trial's settings into params.yaml; comments stay")
-    _add_trial(command)
 
 
 def _apply(arguments: argparse.Namespace) -> None:
@@ -123,24 +123,15 @@ def _apply(arguments: argparse.Namespace) -> None:
     print(f"{params.PARAMS}: trial {trial.number} of study '{study.name}'")
     for key, value in settings.items():
         print(f"  {key}: {value}")
-    if study.search.fixed or study.search.fidelity:
-        print("  what the search fixed for its trials alone is not taken over")
+    if study.search.fixed:
+        print("  the search's `fixed` settings are not applied")
     print("next: dvc repro")
 
 
-def _command(commands: Any, name: str, action: Callable[[argparse.Namespace], None], summary: str) -> Any:
-    command = commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
-    command.set_defaults(run=action)
-    return command
-
-
-def _add_trial(command: Any) -> None:
-    command.add_argument("study", metavar="STUDY", help="name of the study")
-    command.add_argument("--trial", type=int, metavar="N", help="this trial (default: the best)")
-
-
-def _add_workers(command: Any) -> None:
-    command.add_argument("--workers", type=count_of, default=1, metavar="N", help="processes here, each with its share")
+def add_workers(command: Any) -> None:
+    command.add_argument(
+        "--workers", type=count_of, default=1, metavar="N", help="processes, which share cores and GPUs"
+    )
 
 
 def count_of(text: str) -> int:

@@ -1,14 +1,12 @@
-"""Copies of the project to run with other settings; they share its DVC cache and run directories."""
+"""Copies of the project to run with other settings, which share its DVC cache and run directories."""
 
 import configparser
 import difflib
 import json
-import operator
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Collection, Mapping, Sequence
-from functools import reduce
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,27 +17,25 @@ from sonorant.errors import SonorantError
 from sonorant.files import atomic_file, atomic_folder
 from tasks import check_params, params
 
-SHARED = "runs"  # run directories, MLflow's default store and the workspaces themselves
+SHARED = "runs"
 SIDE_BY_SIDE = Path("reports/families")
-"""Folders that runs with different settings leave for each other's reports."""
+"""Figures of each family, shown in the reports of the others."""
 
 
 def check_overrides(file: Path, overrides: Mapping[str, Any]) -> None:
-    """Refuse an override of a key that `file` (params.yaml) lacks, or with a value of another type."""
+    """Refuse an override of a key that is no setting of `file` (params.yaml)."""
     settings = all_settings(file)
-    for key, value in overrides.items():
+    for key in overrides:
         here: Any = settings
         for part in key.split("."):
             if not isinstance(here, dict) or part not in here:
-                close = difflib.get_close_matches(key, _keys(settings), n=1)
+                close = difflib.get_close_matches(key, dict(leaves(settings)), n=1)
                 hint = f"; did you mean '{close[0]}'?" if close else "; sonorant params lists them all"
                 raise SonorantError(f"override of unknown key '{key}'{hint}")
             here = here[part]
         if isinstance(here, dict):
-            keys = ", ".join(_keys(here, f"{key}."))
+            keys = ", ".join(dict(leaves(here, f"{key}.")))
             raise SonorantError(f"override of '{key}': it is a section; name one of {keys}")
-        if not _fits(value, here):
-            raise SonorantError(f"override of '{key}': expected {type(here).__name__} such as {here!r}, not {value!r}")
 
 
 def all_settings(file: Path) -> dict[str, Any]:
@@ -48,10 +44,7 @@ def all_settings(file: Path) -> dict[str, Any]:
 
 
 def check_settings(file: Path, overrides: Mapping[str, Any]) -> None:
-    """Refuse overrides as `check_overrides` does, and a `file` that with them would not pass `check_params`.
-
-    Else the stage whose setting it is would say so, perhaps after the trainings.
-    """
+    """Refuse unknown keys, and values that a stage would refuse, perhaps after hours of training."""
     check_overrides(file, overrides)
     if not overrides:
         return check_params.check(file)
@@ -66,12 +59,11 @@ def check_settings(file: Path, overrides: Mapping[str, Any]) -> None:
 
 
 def make_workspace(root: Path, folder: Path, overrides: Mapping[str, Any]) -> Path:
-    """Copy the project `root` to `folder` with `overrides` ({"section.key": value}) in its params.yaml.
+    """Copy the project `root` to `folder`, which is emptied first, with `overrides` ({"section.key": value}).
 
-    Returns `folder`. Deletes its content first, as left by an earlier try of the flow run: DVC's cache has the outputs.
-    Copies all files that git does not ignore, and what other runs left in `SIDE_BY_SIDE`. Links share `runs/`, ignored
-    sources and ignored paths that settings name; DVC's cache is the project's. Paths that lead out of the project are
-    made absolute. Raises SonorantError for a wrong override or if `root` is not a git repository.
+    The copy has all files that git does not ignore and `SIDE_BY_SIDE`; links share `runs/`, ignored sources and ignored
+    paths named by settings; paths out of the project become absolute. Returns `folder`. Raises SonorantError for an
+    unknown key or if `root` is not a git repository.
     """
     check_overrides(root / "params.yaml", overrides)
     cache = read_graph(root).cache
@@ -96,13 +88,12 @@ def make_workspace(root: Path, folder: Path, overrides: Mapping[str, Any]) -> Pa
 
 
 def bring_back(folder: Path, root: Path) -> None:
-    """Copy what the workspace's stages leave for others' reports to `root`, except outputs of the project's own stages;
-    what other runs left may be newer there by now."""
+    """Copy to `root` what the workspace's stages wrote to `SIDE_BY_SIDE`, except outputs of the project's stages."""
     _copy_side_by_side(folder, root, _side_by_side(folder) & set(read_graph(folder).outs) - set(read_graph(root).outs))
 
 
 def parse_overrides(given: Sequence[str], option: str) -> dict[str, Any]:
-    """Overrides from a command line, each KEY=VALUE as in params.yaml. Raises SonorantError for one without a value."""
+    """Overrides from a command line, each KEY=VALUE with YAML values. Raises SonorantError."""
     overrides = {}
     for one in given:
         key, equals, value = one.partition("=")
@@ -111,19 +102,18 @@ def parse_overrides(given: Sequence[str], option: str) -> dict[str, Any]:
         try:
             overrides[key] = ruamel.yaml.YAML(typ="safe").load(value)
         except ruamel.yaml.error.YAMLError:
-            raise SonorantError(f"{option} {one}: '{value}' is no value of params.yaml") from None
+            raise SonorantError(f"{option} {one}: '{value}' is not valid YAML") from None
     return overrides
 
 
 def _side_by_side(root: Path) -> set[Path]:
-    """The folders of `SIDE_BY_SIDE` that are there."""
     return {SIDE_BY_SIDE / path.name for path in (root / SIDE_BY_SIDE).glob("[!.]*/")}
 
 
 def _copy_side_by_side(source: Path, target: Path, names: Collection[Path]) -> None:
     for name in sorted(names):
         with atomic_folder(target / name) as copied:
-            # Without modes: DVC's cache makes links read-only.
+            # Without modes: DVC's links are read-only.
             shutil.copytree(source / name, copied, dirs_exist_ok=True, copy_function=shutil.copyfile)
 
 
@@ -137,38 +127,35 @@ def _files(root: Path) -> list[Path]:
 
 
 def _paths_out_of(root: Path, file: Path) -> dict[str, str]:
-    """Settings of `file` that are paths out of the project, relative to `root`, as absolute ones."""
-    settings = params.read(file)
-    found = {}
-    for key in _keys(settings):
-        value: Any = reduce(operator.getitem, key.split("."), settings)
-        if isinstance(value, str) and Path(value).parts[:1] == ("..",):
-            found[key] = str((root / value).resolve())
-    return found
+    """Settings of `file` that are paths out of the project, made absolute."""
+    return {key: str((root / value).resolve()) for key, value in _texts(file) if Path(value).parts[:1] == ("..",)}
+
+
+def _texts(file: Path) -> list[tuple[str, str]]:
+    """Key and value of each setting of `file` that is a string."""
+    return [(key, value) for key, value in leaves(params.read(file)) if isinstance(value, str)]
 
 
 def _named_paths(file: Path) -> list[Path]:
-    """Settings of `file` that may be paths within the project: such as a store, a file of decisions, weights."""
-    settings = params.read(file)
-    values: list[Any] = [reduce(operator.getitem, key.split("."), settings) for key in _keys(settings)]
-    named = [Path(value) for value in values if isinstance(value, str) and "/" in value and "://" not in value]
+    """Settings of `file` that may be paths within the project."""
+    named = [Path(value) for _, value in _texts(file) if "/" in value and "://" not in value]
     return [path for path in named if not path.is_absolute() and ".." not in path.parts]
 
 
 def _configure_dvc(root: Path, folder: Path, cache: Path) -> None:
     config = configparser.ConfigParser(interpolation=None)
     config.read(root / ".dvc" / "config.local")
-    # git ignores the workspace, and DVC refuses ignored files.
+    # DVC refuses files that git ignores, such as the workspace.
     config.read_dict({"core": {"no_scm": "true"}, "cache": {"dir": str(cache), "type": "reflink,hardlink,copy"}})
     (folder / ".dvc").mkdir(exist_ok=True)
     local = folder / ".dvc" / "config.local"
-    local.touch(mode=0o600)  # it may hold the credentials of a remote
+    local.touch(mode=0o600)  # may hold credentials of a remote
     with local.open("w") as file:
         config.write(file)
 
 
 def edit(file: Path, overrides: Mapping[str, Any]) -> None:
-    """Write `overrides`, checked before, into params.yaml; every other line stays as it is, comments too."""
+    """Write `overrides` into params.yaml; all other lines stay, comments too."""
     yaml = ruamel.yaml.YAML()
     yaml.preserve_quotes = True
     yaml.width = 4096
@@ -185,22 +172,13 @@ def edit(file: Path, overrides: Mapping[str, Any]) -> None:
 
 
 def _as_yaml(yaml: ruamel.yaml.YAML, value: Any) -> Any:
-    """The value for ruamel to write: lists in one line, and 1e-05 with the point without which PyYAML reads a text."""
+    """A value for ruamel: lists in one line, and 1.0e-05, because PyYAML reads 1e-05 as text."""
     if isinstance(value, float) and "e" in (text := repr(value)) and "." not in text:
         return yaml.load(text.replace("e", ".0e"))
     return yaml.load(json.dumps(value)) if isinstance(value, list | dict) else value
 
 
-def _keys(settings: Mapping[str, Any], prefix: str = "") -> list[str]:
-    keys: list[str] = []
+def leaves(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted key and value of everything in nested mappings."""
     for name, value in settings.items():
-        keys += _keys(value, f"{prefix}{name}.") if isinstance(value, dict) else [f"{prefix}{name}"]
-    return keys
-
-
-def _fits(value: Any, present: Any) -> bool:
-    if present is None or value is None:
-        return True  # the stage's own typed reader decides
-    if isinstance(present, bool) or isinstance(value, bool):
-        return isinstance(present, bool) and isinstance(value, bool)
-    return isinstance(value, (int, float) if isinstance(present, float) else type(present))
+        yield from leaves(value, f"{prefix}{name}.") if isinstance(value, dict) else [(f"{prefix}{name}", value)]

@@ -12,11 +12,10 @@ from tasks.stage import add_inputs, run
 
 
 def main() -> None:
-    """Read section `engine`, build what is missing or stale, print what was done."""
     parser = argparse.ArgumentParser(
         prog="python -m tasks.build_engine",
-        description="Build TensorRT engines of a voice bundle for this machine's GPU. An engine that fits is kept; one "
-        "of another graph, GPU, TensorRT or setting is named, with the reason, and built again. "
+        description="Build TensorRT engines of a voice bundle for this machine's GPU, unless one exists for the same "
+        "graph, GPU, TensorRT and settings. "
         "Settings: params.yaml, section 'engine'.",
         epilog="Needs TensorRT 10 or 11 and a GPU: docs/deploy.md.",
     )

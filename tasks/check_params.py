@@ -1,4 +1,4 @@
-"""Check every section of params.yaml before anything runs: what a stage would refuse in an hour is refused now."""
+"""Check every section of params.yaml before anything runs."""
 
 import argparse
 from pathlib import Path
@@ -13,10 +13,8 @@ from tasks.stage import run
 
 
 def check(path: Path = params.PARAMS) -> None:
-    """Raise SonorantError naming the first key that is unknown, missing, of the wrong type or contradictory.
-
-    The models of the voice's own family are checked as a whole too: a pretrained one must be there and fit.
-    """
+    """Raise SonorantError naming the first key that is unknown, missing, of the wrong type or contradictory, or a
+    pretrained model that does not exist or fit."""
     for section in params.sections():
         params.load(section, params.owner(section), path)
     family = load_family(params.load("voice", VoiceConfig, path).family)
@@ -30,7 +28,6 @@ def check(path: Path = params.PARAMS) -> None:
 
 
 def main() -> None:
-    """Check the file and say that it is in order."""
     parser = argparse.ArgumentParser(prog="python -m tasks.check_params", description=__doc__)
     parser.add_argument("params", type=Path, nargs="?", default=params.PARAMS, help="the file (default params.yaml)")
     path = parser.parse_args().params

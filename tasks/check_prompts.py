@@ -1,4 +1,4 @@
-"""Give a voice recordings of people whom it has not learned as prompts, and tell how like them it then speaks."""
+"""Measure how similar a voice sounds to unknown speakers whose recordings it gets as prompts."""
 
 import argparse
 from pathlib import Path
@@ -10,7 +10,6 @@ from tasks.stage import run
 
 
 def main() -> None:
-    """Speak after each prompt and without, compare speakers, print a table, write everything that was found."""
     parser = argparse.ArgumentParser(
         prog="python -m tasks.check_prompts",
         description=__doc__,
@@ -19,7 +18,7 @@ def main() -> None:
     add = parser.add_argument
     add("--voice", type=Path, default=Path("artifacts/voice"), help="voice bundle (default %(default)s)")
     add("--variant", help="precision to speak with (default: the one that ships)")
-    people = "folder with a folder of recordings for each person, none of whom the voice has learned"
+    people = "folder with a folder of recordings of each speaker, none of whom the voice was trained on"
     add("--people", type=Path, required=True, metavar="FOLDER", help=people)
     add("--count", type=int, default=20, help="recordings of each person at most (default %(default)s)")
     add("--out", type=Path, help="JSON to write: cosines, intervals, and as whom each sentence is recognised")

@@ -1,4 +1,4 @@
-"""Let a voice speak the short texts and many sentences, and count the words that it skips, repeats or babbles."""
+"""Speak the short texts and many sentences, and count skipped, repeated and babbled words."""
 
 import argparse
 from pathlib import Path
@@ -10,11 +10,10 @@ from tasks.stage import run
 
 
 def main() -> None:
-    """Speak, listen, print a table by kind, write everything that was found."""
     parser = argparse.ArgumentParser(
         prog="python -m tasks.check_words",
         description=__doc__,
-        epilog="Faults of one sentence in a thousand take thousands of sentences; evaluate counts few of them.",
+        epilog="More sentences than the stage evaluate, to find rare faults.",
     )
     parser.add_argument(
         "--voice", type=Path, default=Path("artifacts/voice"), help="voice bundle (default %(default)s)"

@@ -1,7 +1,8 @@
-"""Stage `choose`: decide which variant ships, and write the bundle that ships it."""
+"""Stage `choose`: write the bundle that ships, with the fastest variant that is good enough.
 
-import argparse
-from pathlib import Path
+It must have passed verify, be understood as well as fp32, and pass the gates that fp32 passes. Settings: params.yaml,
+sections `choose` and `promote`.
+"""
 
 from sonorant.errors import SonorantError
 from sonorant.export.choice import ChooseConfig, choose, ship
@@ -11,22 +12,16 @@ from sonorant.registry.gates import judge_candidate
 from sonorant.registry.speaker_gates import judge_speakers
 from sonorant.speech.bundle import read_bundle
 from tasks.params import load
-from tasks.stage import add_inputs, run
+from tasks.stage import run, stage_arguments
 
 
 def main() -> None:
-    """Read section `choose`, choose, write the bundle and the reasons."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tasks.choose",
-        description="Choose the fastest variant that passed verify, is understood as well as fp32 and may be champion "
-        "where fp32 may, and write the bundle that ships. Settings: params.yaml, sections 'choose' and 'promote'.",
-        epilog='Next: sonorant say "Hello." --voice <the bundle> -o hello.wav',
-    )
-    parser.add_argument("--variants", type=Path, required=True, help="bundle of all variants, from the stage export")
-    add_inputs(parser, "metrics")
-    parser.add_argument("--choice", type=Path, required=True, help="JSON to write: the choice and its table")
-    parser.add_argument("--out", type=Path, required=True, help="the bundle to write; an older one is replaced")
-    arguments = parser.parse_args()
+    paths = {
+        "variants": "bundle of all variants, from the stage export",
+        "choice": "JSON to write: the choice and its table",
+        "out": "the bundle to write; an older one is replaced",
+    }
+    arguments = stage_arguments("choose", __doc__, "metrics", **paths)
     bundle, config = read_bundle(arguments.variants), load("choose", ChooseConfig)
     metrics, limits = read_json(arguments.metrics), load("promote", PromoteConfig)
 

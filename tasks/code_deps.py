@@ -1,7 +1,7 @@
-"""The code that each stage of dvc.yaml runs, found by following imports from its module in tasks/.
+"""The code that each stage of dvc.yaml runs: the imports of its module in tasks/, directly or not.
 
-The stage `external` writes a note for each stage: a hash of every file, without comments, docstrings and formatting. A
-stage depends on its note, so it runs again when code that it runs changes, and only then.
+The stage `external` writes a note for each stage with a hash of every file, without comments, docstrings and
+formatting. A stage depends on its note, so it runs again only when its code changes.
 
 python -m tasks.code_deps train_waveform   print these files
 python -m tasks.code_deps --write          renew the sections of params.yaml that families bring, in dvc.yaml
@@ -35,22 +35,22 @@ PLUMBING = (
     "sonorant/training/telemetry/nvml.py",
     *(f"tasks/{name}.py" for name in ("__init__", "fingerprint", "initial", "origin", "params", "stage", "training")),
 )
-"""Code that carries settings, results and messages but does not change them: no stage runs again because of it."""
+"""Code that does not affect results: no stage runs again because of it."""
 PLUGINS = ROOT / "sonorant/plugins.py"
 ASKING = {"load_family", "family_of", "model_kind", "all_families", "all_kinds"}
 FAMILIES = "sonorant/*/*/family.py"
-"""Methods of a family import what they need, so only those that a stage calls count."""
+"""Methods of a family import what they need; only the methods that a stage calls count."""
 OF_FAMILIES: dict[str, Callable[[Family], tuple[str, ...]]] = {
     "train_waveform": lambda family: (family.waveform.name, f"train_{family.waveform.name}"),
     "train_predictor": lambda family: (family.predictor.name, f"train_{family.predictor.name}"),
     "quantize": lambda family: (f"train_{family.waveform.name}", f"train_{family.predictor.name}"),
 }
-"""The sections of params.yaml that a stage reads for each family."""
+"""Sections of params.yaml that a stage reads for each family."""
 
 
 @cache
 def syntax_of(file: Path) -> ast.Module:
-    """The syntax tree of a file, without the imports that are for the type checker alone."""
+    """Syntax tree of a file, without imports under TYPE_CHECKING."""
     tree = ast.parse(file.read_text(encoding="utf-8"))
     typing_only = [node for node in tree.body if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)]
     tree.body = [node for node in tree.body if node not in typing_only]
@@ -59,7 +59,7 @@ def syntax_of(file: Path) -> ast.Module:
 
 @cache
 def imported_names(file: Path) -> set[str]:
-    """Dotted names in all import statements of a file, those inside functions too."""
+    """Dotted names of all imports of a file, also inside functions."""
     return _names_in(syntax_of(file))
 
 
@@ -77,7 +77,7 @@ def _names_in(tree: ast.AST) -> set[str]:
 
 
 def project_files(names: set[str]) -> set[Path]:
-    """The project files with these names; a package's `__init__.py` only where the package itself is named."""
+    """The project files with these names; `__init__.py` only of packages named themselves."""
     files: set[Path] = set()
     for name in names:
         stem = ROOT.joinpath(*name.split("."))
@@ -88,7 +88,7 @@ def project_files(names: set[str]) -> set[Path]:
 
 @cache
 def closure(file: Path) -> frozenset[Path]:
-    """`file` and all project files that it imports, directly or not, or runs through plug-ins and families."""
+    """`file` and all project files that it imports, directly or not, or loads by plug-ins and families."""
     families = set(ROOT.glob(FAMILIES))
     seen, waiting = set[Path](), {file}
     while waiting:
@@ -105,7 +105,7 @@ def closure(file: Path) -> frozenset[Path]:
 
 
 def _methods_called(file: Path) -> set[Path]:
-    """Project files behind the methods of families that `file` calls, in every family of this project."""
+    """Project files that the methods of families called by `file` import, in every family of this project."""
     families = [ROOT / "sonorant/families/family.py", *ROOT.glob(FAMILIES)]
     methods = [node for path in families for node in ast.walk(syntax_of(path)) if isinstance(node, ast.FunctionDef)]
     reached, called, waiting = set(families), set[str](), _attributes(syntax_of(file))
@@ -133,7 +133,7 @@ def _plumbing(path: Path) -> bool:
 
 
 def code_of(stage: str) -> list[Path]:
-    """The files that a stage runs, and those that lie beside them in the packages: pages, tables."""
+    """The files that a stage runs, and other files beside them in the packages: pages, tables."""
     reached = closure(ROOT / f"tasks/{stage}.py")
     beside = {path for folder in {file.parent for file in reached} for path in folder.glob("*.*")}
     reached |= {path for path in beside if path.suffix not in (".py", ".pyc") and path.is_file()}
@@ -141,7 +141,7 @@ def code_of(stage: str) -> list[Path]:
 
 
 def stages(graph: str) -> list[str]:
-    """Stages in the text of dvc.yaml but for the one that always runs."""
+    """Stages of dvc.yaml except `external`, which always runs."""
     return [name for name in yaml.safe_load(graph)["stages"] if name != "external"]
 
 
@@ -153,7 +153,7 @@ def write_notes(out: Path) -> None:
 
 
 def generated(graph: str) -> str:
-    """The text of dvc.yaml with the sections of params.yaml that families bring renewed."""
+    """The text of dvc.yaml with the families' sections of params.yaml renewed."""
     for stage, sections in OF_FAMILIES.items():
         of_families = [section for family in all_families() for section in sections(family)]
 
@@ -166,7 +166,6 @@ def generated(graph: str) -> str:
 
 
 def main() -> None:
-    """Print the files of a stage, renew dvc.yaml, or fail where it must be renewed."""
     parser = argparse.ArgumentParser(
         prog="python -m tasks.code_deps", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,30 +1,25 @@
-"""Stage `evaluate`: measure the variants of a voice, and write samples to listen to."""
+"""Stage `evaluate`: judge every variant that passed verify on held-out sentences, and write samples to listen to.
 
-import argparse
-from pathlib import Path
+It measures error rates with intervals beside the recordings' own, distances, DNSMOS, speed, size and memory, and tests
+itself. Settings: params.yaml, sections `recognizer` and `evaluate`.
+"""
 
 from sonorant.audio.recognizers import RecognizerConfig
 from sonorant.evaluation.evaluation import EvaluateConfig, EvaluationInputs, evaluate
 from sonorant.evaluation.samples import write_family, write_samples
 from sonorant.files import write_json
 from tasks.params import load
-from tasks.stage import add_inputs, run
+from tasks.stage import run, stage_arguments
 
 
 def main() -> None:
-    """Read sections `recognizer` and `evaluate`, judge, write sentences, samples and metrics."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tasks.evaluate",
-        description="Judge every variant that passed verify on held-out sentences: error rates with intervals beside "
-        "the recordings' own, distances, DNSMOS, speed, size, memory, and a test of the evaluator itself. "
-        "Settings: params.yaml, sections 'recognizer' and 'evaluate'.",
-    )
-    add_inputs(parser, "corpus", "prepared", "recordings", "voice", "predictor", "waveform", "codes", "parity")
-    parser.add_argument("--metrics", type=Path, required=True, help="JSON to write: every figure")
-    parser.add_argument("--out", type=Path, required=True, help="folder to write: sentences.jsonl, samples")
-    family = "folder to write: the figures for the other family's report"
-    parser.add_argument("--family", type=Path, required=True, help=family)
-    arguments = parser.parse_args()
+    outs = {
+        "metrics": "JSON to write: every figure",
+        "out": "folder to write: sentences.jsonl, samples",
+        "family": "folder to write: the figures for the other family's report",
+    }
+    read = ("corpus", "prepared", "recordings", "voice", "predictor", "waveform", "codes", "parity")
+    arguments = stage_arguments("evaluate", __doc__, *read, **outs)
     inputs = EvaluationInputs(
         corpus=arguments.corpus,
         manifest=arguments.prepared / "manifest.jsonl",

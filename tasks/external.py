@@ -1,8 +1,8 @@
-"""Stage `external`: note the content of files that params.yaml names and DVC does not watch.
+"""Stage `external`: hash the files that params.yaml names and DVC does not watch.
 
-DVC hashes `corpus.path`, but not the recordings that a table names, the decisions of a review, a lexicon, nor the
-weights of `init_from` and `codec.pretrained`. This stage always runs, reads those files, and writes a small note for
-each stage that takes them. The stage depends on its note, so it runs again when they change.
+These are a table's recordings, a review's decisions, a lexicon, and the weights of `init_from` and `codec.pretrained`.
+This stage always runs and writes a note with the hashes for each stage that reads them. The stage depends on its note,
+so it runs again when they change.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from tasks.code_deps import write_notes
 from tasks.stage import add_inputs, run
 
 SEEN = "seen.json"
-"""Beside the notes: hashes with size and time of change, so that a corpus is read once. No stage depends on it."""
+"""Hashes with size and time of change, so that an unchanged corpus is not read again. No stage depends on it."""
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,10 @@ class External:
 
     named: str
     content: Callable[[], str]
-    """Returns a short text for what it holds now. Raises SonorantError if it cannot be read."""
+    """Returns a hash or version. Raises SonorantError if it cannot be read."""
 
 
 def main() -> None:
-    """Write a note for each stage that takes files DVC does not watch."""
     parser = argparse.ArgumentParser(prog="python -m tasks.external", description=__doc__)
     add_inputs(parser, "runs")
     parser.add_argument("--models", type=Path, required=True, help="where the training stages leave their models")
@@ -53,10 +52,8 @@ def main() -> None:
 
 
 def write_note(note: Path, external: External | None) -> None:
-    """Note what `external` holds. If it can no longer be read, the note stays: what it made is still good.
-
-    If it never could be read, the note says so; the stage that needs it will run and say why it cannot.
-    """
+    """Write the hash of `external`. If it can no longer be read, the note stays; if it never could, the content is null
+    and the stage that needs it runs and fails."""
     if external is None:
         write_json(note, {})
         return
@@ -64,13 +61,13 @@ def write_note(note: Path, external: External | None) -> None:
         write_json(note, {"named": external.named, "content": external.content()})
     except SonorantError as error:
         if note.exists() and read_json(note).get("named") == external.named:
-            print(f"cannot be read now, so taken as unchanged: {error}", flush=True)
+            print(f"cannot be read now and counts as unchanged: {error}", flush=True)
         else:
             write_json(note, {"named": external.named, "content": None})
 
 
 def corpus_audio(seen: Path) -> External | None:
-    """The recordings of a table; corpora of other kinds are folders, which DVC watches."""
+    """The recordings of a table; DVC watches the other kinds, which are folders."""
     corpus = params.given("corpus")
     if corpus.get("kind") != "table":
         return None
@@ -85,7 +82,6 @@ def corpus_audio(seen: Path) -> External | None:
 
 
 def named_file(section: str, key: str) -> External | None:
-    """A file that a setting names."""
     if not (named := params.given(section).get(key)):
         return None
 
@@ -99,7 +95,7 @@ def named_file(section: str, key: str) -> External | None:
 
 
 def weights(kind: ModelKind, runs: Path, out: Path) -> External | None:
-    """The trained model that the settings of `kind` take as it is (`pretrained`) or start from (`init_from`)."""
+    """The model that the settings of `kind` use unchanged (`pretrained`) or start from (`init_from`)."""
     if taken := params.given(kind.name).get("pretrained"):
         return External(str(taken), lambda: _pretrained(Path(taken)))
     if initial := params.given(f"train_{kind.name}").get("init_from"):
@@ -108,7 +104,7 @@ def weights(kind: ModelKind, runs: Path, out: Path) -> External | None:
 
 
 def _pretrained(folder: Path) -> str:
-    """A folder by what transformers reads of it; a hub id by its name."""
+    """Hash of the files that transformers reads; a hub id has no hash."""
     if not folder.is_dir():
         return "a hub id"
     files = [path for path in sorted(folder.iterdir()) if path.suffix in (".json", ".safetensors")]
@@ -119,14 +115,14 @@ def _initial(named: str, kind: ModelKind, runs: Path, out: Path) -> str:
     if named.startswith("models:/"):
         from sonorant.registry.download import version_of
 
-        return version_of(named)  # its files never change, but an alias may move to another version
+        return version_of(named)  # a version never changes, an alias may move
     from tasks.initial import find_initial
 
     return find_initial(named, kind.name, runs, out).content()
 
 
 def _sha256(files: list[Path], folder: Path, seen: Path) -> str:
-    """Hash names and bytes of `files`; those that `seen` has with the same size and time of change are not read."""
+    """Hash names and bytes of `files`; unchanged ones in `seen` are not read."""
     known = read_json(seen) if seen.exists() else {}
     hashes: dict[str, tuple[int, int, str]] = {}
     for file in tqdm(files, desc="looking for changed recordings", unit="file", delay=2):

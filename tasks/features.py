@@ -1,5 +1,4 @@
-"""Stage `features`: mels, samples and phonemes of the accepted utterances, and of words cut out of them where asked, in
-shards."""
+"""Stage `features`: write mels, samples and phonemes of the accepted utterances, and of short clips, in shards."""
 
 import argparse
 from pathlib import Path
@@ -16,7 +15,6 @@ from tasks.stage import add_inputs, run
 
 
 def main() -> None:
-    """Read what the stage `audit` left and write the feature store."""
     parser = argparse.ArgumentParser(prog="python -m tasks.features", description=__doc__)
     add_inputs(parser, "corpus", "prepared")
     parser.add_argument("--out", type=Path, required=True, help="folder to write the index of the feature store to")
@@ -38,7 +36,7 @@ def main() -> None:
 
 
 def chosen(utterances: list[Utterance], minutes: float | None) -> list[Utterance]:
-    """The utterances with no more than `minutes` of training recordings, and a line that says so; None: all."""
+    """Utterances with at most `minutes` of training recordings, None = all; prints the minutes taken."""
     if minutes is None:
         return utterances
     there = minutes_of(utterances)

@@ -1,4 +1,4 @@
-"""Which run directory a training belongs to: by its data, its settings and its recipe's VERSION, never by its code."""
+"""Fingerprint of a training: of its data, its settings and its recipe's VERSION, not of its code."""
 
 import hashlib
 import json
@@ -10,20 +10,17 @@ from sonorant.cache import code_of
 
 
 def fingerprint(content: dict[str, Any]) -> str:
-    """16 hex digits over settings, data and VERSION, which decide the outcome of a training: its run directory's name.
-
-    With the same fingerprint a checkpoint may be resumed; any other trains anew in a folder of its own.
-    """
+    """16 hex digits, the name of the run directory: with the same fingerprint a checkpoint may be resumed."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def code_in_use() -> str:
-    """16 hex digits over the code of the package: provenance alone, a training goes on under other code."""
+    """16 hex digits of the package's code, for provenance only: other code may resume a training."""
     return code_of(sonorant)[:16]
 
 
 def in_use(train: dict[str, Any]) -> dict[str, Any]:
-    """The settings of a training without those that have no effect here: changing one trains nothing again."""
+    """Settings of a training without those that have no effect, so that changing them trains nothing again."""
     idle: set[str] = set()
     if not train.get("adversarial", True):
         idle |= {name for name in train if name.startswith("adversarial_")}
@@ -37,13 +34,13 @@ def in_use(train: dict[str, Any]) -> dict[str, Any]:
 
 
 def _rate_stays(train: dict[str, Any]) -> bool:
-    """Whether the learning rate is used as it is set; with the budget `auto` that is not known yet."""
+    """Whether the learning rate is used unscaled; unknown with the budget `auto`."""
     batch = train.get("learning_rate_batch")
     budget = train.get("frames_per_micro_batch", train.get("segments_per_micro_batch"))
     return batch is None or (isinstance(budget, int) and train["micro_batches_per_step"] * budget == batch)
 
 
 def move_aside(run: Path) -> Path:
-    """Give a run directory a name under which no training is looked for, and return it."""
+    """Rename a run directory so that no training finds it; return the new path."""
     number = next(n for n in range(1, 10**6) if not run.with_name(f"{run.name}.before-{n}").exists())
     return run.rename(run.with_name(f"{run.name}.before-{number}"))

@@ -1,4 +1,4 @@
-"""Finds the weights that `init_from` names: files, the run of a voice bundle, or those of a registered voice."""
+"""Find the weights named by `init_from`: files, the run of a voice bundle, or a registered voice."""
 
 import dataclasses
 import tempfile
@@ -11,9 +11,9 @@ from sonorant.training.initial import Initial, read_initial
 
 
 def find_initial(named: str, kind: str, runs: Path, out: Path) -> Initial:
-    """Read the trained model of `kind` that `named` leads to; run directories are in `runs`, the stage writes `out`.
+    """Read the trained model of `kind` at `named`. `runs`: folder of run directories; `out`: output of the stage.
 
-    Raises SonorantError, in one line, if it leads nowhere, to another kind of model or to the stage's own output.
+    Raises SonorantError if nothing is there, another kind of model, or the stage's own output.
     """
     if named.startswith("models:/"):
         with tempfile.TemporaryDirectory() as folder:
@@ -21,7 +21,7 @@ def find_initial(named: str, kind: str, runs: Path, out: Path) -> Initial:
     path = Path(named)
     if path.resolve().is_relative_to(out.resolve()):
         raise SonorantError(
-            f"init_from: {named} is what this stage writes, and DVC removes it before the stage runs: "
+            f"init_from: {named} is the output of this stage, which DVC removes before the stage runs: "
             f"name the run it came from, below {runs / f'train_{kind}'}, or a copy"
         )
     if (path / "voice.json").is_file():

@@ -14,11 +14,8 @@ DATA = "data/corpus"
 
 
 def origin_tags(root: Path = Path()) -> dict[str, str]:
-    """Tags of the project folder `root`; what is not known yet is left out.
-
-    `git_commit`, `git_dirty` (dvc.lock aside: the pipeline writes it), `dvc_lock` (SHA-256), `data` (DVC's hash of the
-    corpus).
-    """
+    """Known tags of the project `root`: `git_commit`, `git_dirty` (apart from dvc.lock, which the pipeline writes),
+    `dvc_lock` (SHA-256), `data` (DVC's hash of the corpus)."""
     tags: dict[str, str] = {}
     commit = _git(root, "rev-parse", "HEAD")
     if commit is not None:
@@ -33,7 +30,7 @@ def origin_tags(root: Path = Path()) -> dict[str, str]:
 
 
 def hashes_of(paths: Collection[str], root: Path = Path()) -> dict[str, str]:
-    """DVC's hashes, from its lock, of those `paths` that stages of the project folder `root` write."""
+    """DVC's hashes, from dvc.lock, of those `paths` that stages of the project `root` write."""
     lock = root / "dvc.lock"
     if not lock.exists():
         return {}

@@ -9,7 +9,6 @@ import ast
 import dataclasses
 import inspect
 import json
-import re
 import textwrap
 from itertools import pairwise
 from pathlib import Path
@@ -150,7 +149,6 @@ def table(section: str, path: Path = PARAMS) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Print the settings."""
     parser = argparse.ArgumentParser(
         prog="sonorant params",
         description="Print every setting of params.yaml with its default, the value set there, and its meaning.",

@@ -1,4 +1,4 @@
-"""`sonorant plan`: time, memory and cost of a training, measured here by a short probe or estimated for another GPU."""
+"""`sonorant plan`: time, memory and cost of a training, from a short probe here or estimated for another GPU."""
 
 import argparse
 import json
@@ -19,18 +19,18 @@ from tasks.stage import INPUTS, run
 
 
 def job_of(kind: str, path: Path, features: Path, codes: Path | None = None) -> Job:
-    """The training that the stage would start; fine-tuning from other weights changes neither size nor speed.
+    """The stage's training, without `init_from`, which changes neither size nor speed.
 
-    Raises SonorantError for a language model without the `codes` it learns, and for a pretrained codec.
+    Raises SonorantError for a language model without `codes`, and for a pretrained codec.
     """
     of_kind = model_kind(kind)
     if of_kind.learns_codes and codes is None:
         raise SonorantError(
-            f"a {of_kind.title} is planned with the codes it learns: give --codes, the token store of train_waveform"
+            f"planning a {of_kind.title} needs its codes: give --codes, the token store of train_waveform"
         )
     sizes: Any = params.load(kind, of_kind.sizes(), path)
     if named := of_kind.pretrained(sizes):
-        raise SonorantError(f"{kind}.pretrained is '{named}', which is taken as it is: there is no training to plan")
+        raise SonorantError(f"{kind}.pretrained is '{named}', which is used unchanged: there is no training to plan")
     return Job(
         recipe=kind,
         model=asdict(sizes),
@@ -75,7 +75,6 @@ examples:
 
 
 def main() -> None:
-    """Print the plan."""
     shape = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(prog="sonorant plan", description=__doc__, epilog=EXAMPLES, formatter_class=shape)
     add = parser.add_argument

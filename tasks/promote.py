@@ -1,4 +1,4 @@
-"""Let the gates of params.yaml decide if a registered voice becomes `champion`; a refused one stays `challenger`."""
+"""Make a registered voice `champion` if it passes the gates of params.yaml; otherwise it stays `challenger`."""
 
 import argparse
 from pathlib import Path
@@ -18,13 +18,12 @@ def promote_version(
 
 
 def main() -> None:
-    """Read sections `register` and `promote`, judge, print each gate's result."""
     parser = argparse.ArgumentParser(prog="python -m tasks.promote", description=__doc__)
     parser.add_argument("--version", type=int, help="version to judge (default: the alias challenger)")
     parser.add_argument("--strict", action="store_true", help="exit with 1 if the voice is refused")
-    reason = "do not compare with the champion, if that is impossible; the reason is kept with the version"
+    reason = "skip the comparison with the champion if it is impossible; the reason is kept with the version"
     parser.add_argument("--without-champion", default="", metavar="REASON", help=reason)
-    parser.add_argument("--again", action="store_true", help="also a version that was rolled back")
+    parser.add_argument("--again", action="store_true", help="allow a version that was rolled back")
     given = parser.parse_args()
     verdict = promote_version(given.version, without_champion=given.without_champion, again=given.again)
     print("\n".join(verdict.says()))

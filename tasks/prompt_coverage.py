@@ -1,4 +1,4 @@
-"""Report how often a list of prompts makes a speaker say each phone, and how many diphones it holds."""
+"""Count the phones and diphones in a list of prompts."""
 
 import argparse
 from pathlib import Path
@@ -11,7 +11,6 @@ from tasks.stage import run
 
 
 def main() -> None:
-    """Print the coverage of a file of prompts."""
     parser = argparse.ArgumentParser(prog="python -m tasks.prompt_coverage", description=__doc__)
     parser.add_argument("prompts", type=Path, help="UTF-8 text, one prompt a line, such as corpora/demo/prompts.txt")
     frontend_help = "text frontend (default gruut)"

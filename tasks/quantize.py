@@ -1,6 +1,6 @@
-"""Stage `quantize`: both trained models in int8, calibrated or trained on in int8, whichever is measurably better.
+"""Stage `quantize`: convert both trained models to int8, by calibration or by further training in int8.
 
-`model.json` names each model's kind. The training runs in runs/quantize_<kind>/<fingerprint> and resumes there.
+The training runs in runs/quantize_<kind>/<fingerprint> and resumes there.
 """
 
 import argparse
@@ -23,7 +23,6 @@ from tasks.training import add_fresh, train
 
 
 def main() -> None:
-    """Read section `quantize`, quantise both models, write them and the report."""
     parser = argparse.ArgumentParser(prog="python -m tasks.quantize", description=__doc__)
     add_inputs(parser, "predictor", "waveform", "features", "runs")
     parser.add_argument("--codes", type=Path, help="token store of the codec, for a language model")
@@ -43,17 +42,14 @@ def main() -> None:
 
 @dataclass(frozen=True)
 class Data:
-    """What models learn from, and where run directories are kept."""
-
     features: Path
     codes: Path | None
     runs: Path
     fresh: bool = False
-    """Whether trainings in int8 start anew."""
 
 
 def quantize(folder: Path, data: Data, out: Path, config: QuantizeConfig) -> dict[str, Any]:
-    """Write the int8 form of the model in `folder` that ships to `out`; return its report."""
+    """Write the model in `folder` in int8 to `out`; return the report."""
     kind = read_json(folder / "model.json").get("kind")
     try:
         settings = load(f"train_{kind}", model_kind(kind).settings())
@@ -75,9 +71,9 @@ def quantize(folder: Path, data: Data, out: Path, config: QuantizeConfig) -> dic
 def train_on(
     kind: str, start: Path, named: Path, data: Data, out: Path, settings: TrainConfig, config: QuantizeConfig
 ) -> None:
-    """Train on from the model in `start`, in int8 if it is int8, as section `quantize` says; write the result to `out`.
+    """Continue training the model in `start`, in int8 if it is int8, by section `quantize`; write it to `out`.
 
-    `named` is recorded as the source of the weights; `start` may be temporary.
+    `named` is recorded as the source of the weights.
     """
     initial = dataclasses.replace(read_initial(start, kind), source=str(named))
     model = dict(initial.description["config"])
@@ -90,7 +86,7 @@ def train_on(
 
 
 def continued(settings: TrainConfig, config: QuantizeConfig) -> TrainConfig:
-    """The settings of the float training, changed for a short continuation."""
+    """Settings of the float training, changed for a short continuation."""
     return dataclasses.replace(
         settings.from_scratch(),
         steps=config.steps,

@@ -14,14 +14,11 @@ from tasks.origin import origin_tags
 from tasks.stage import run
 
 PREDICTOR, WAVEFORM = Path("models/predictor"), Path("models/waveform")
-"""Outs of dvc.yaml: the trained models, kept with a version so that any machine can fine-tune it."""
+"""The trained models, kept with a version so that any machine can fine-tune it."""
 
 
 def register_files(voice: Path, metrics: Path, report: Path, params_file: Path, execution: str | None) -> Registered:
-    """Register the bundle `voice` with the figures of `metrics` and the folder `report`, as `params_file` says.
-
-    Raises SonorantError if the figures are those of another voice.
-    """
+    """Register the bundle `voice`. Raises SonorantError if the figures are of another voice."""
     config = params.load("register", RegisterConfig, params_file)
     bundle, measured = read_bundle(voice), read_json(metrics)
     try:
@@ -35,7 +32,6 @@ def register_files(voice: Path, metrics: Path, report: Path, params_file: Path, 
 
 
 def main() -> None:
-    """Read section `register`, register, print the version."""
     parser = argparse.ArgumentParser(prog="python -m tasks.register", description=__doc__)
     for option, default, what in (
         ("--voice", "artifacts/voice", "voice bundle"),

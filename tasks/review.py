@@ -1,4 +1,4 @@
-"""`sonorant review`: a page on this machine where one listens to clips, the doubtful ones first, and decides."""
+"""`sonorant review`: serve a page on this machine to listen to clips, doubtful ones first, and decide on them."""
 
 import argparse
 import signal
@@ -20,7 +20,6 @@ examples:
 
 
 def main() -> None:
-    """Serve the page until ctrl-C."""
     parser = argparse.ArgumentParser(
         prog="sonorant review",
         description=__doc__.partition(": ")[2],

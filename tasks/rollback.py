@@ -1,4 +1,4 @@
-"""Make the previous champion of the registry champion again; a second rollback undoes the first."""
+"""Swap the champion of the registry and the previous one; a second rollback undoes the first."""
 
 import argparse
 
@@ -8,7 +8,6 @@ from tasks.stage import run
 
 
 def main() -> None:
-    """Read section `register`, move the aliases, print where they are."""
     parser = argparse.ArgumentParser(prog="python -m tasks.rollback", description=__doc__)
     parser.add_argument("--reason", default="", help="why; kept with both versions")
     given = parser.parse_args()

@@ -11,7 +11,6 @@ from tasks.stage import add_inputs, run
 
 
 def main() -> None:
-    """Print the lines; `| grep <id>` finds an utterance."""
     parser = argparse.ArgumentParser(prog="python -m tasks.show_features", description=__doc__)
     add_inputs(parser, "features")
     parser.add_argument("--first", type=int, help="utterances to print at most (default: all)")

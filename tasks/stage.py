@@ -1,4 +1,4 @@
-"""Shared by all entry points: errors as one line, options for paths, and stages as MLflow runs."""
+"""Shared by all tasks: errors as one line, options for paths, stages as MLflow runs."""
 
 import argparse
 import errno
@@ -22,6 +22,7 @@ from tasks.origin import origin_tags
 GRAPH = Path("dvc.yaml")
 INPUTS = {
     "audit": "folder the stage audit wrote",
+    "cache": "folder of results by recording; outside DVC, so that it survives",
     "choice": "JSON the stage choose wrote",
     "codes": "token store the stage train_waveform wrote",
     "corpus": "folder the stage corpus wrote",
@@ -33,25 +34,36 @@ INPUTS = {
     "predictor": "trained predictor: acoustic model or language model",
     "prepared": "folder with the manifest of prepared utterances, from the stage prepare or audit",
     "quantization": "JSON the stage quantize wrote",
-    "quantized": "folder the stage quantize wrote",
+    "quantized": "folder of the int8 models, from the stage quantize",
     "recordings": "JSON the stage recognize_recordings wrote",
     "runs": "where run directories are kept; outside DVC, so that checkpoints survive",
     "voice": "the voice bundle",
     "waveform": "trained waveform model: vocoder or codec",
 }
 """Paths that several stages read, and their help."""
+OPTIONAL = ("cache", "quantized")
+"""Without the latter there is no int8."""
 
 
 def add_inputs(parser: argparse.ArgumentParser, *names: str) -> None:
-    """Add a required option for each of these INPUTS."""
+    """Add an option for each of these INPUTS."""
     for name in names:
-        parser.add_argument(f"--{name}", type=Path, required=True, help=INPUTS[name])
+        parser.add_argument(f"--{name}", type=Path, required=name not in OPTIONAL, help=INPUTS[name])
+
+
+def stage_arguments(stage: str, description: str | None, *inputs: str, **more: str) -> argparse.Namespace:
+    """Read the command line of a stage: `inputs` of INPUTS, and `more` required paths, name to help."""
+    parser = argparse.ArgumentParser(prog=f"python -m tasks.{stage}", description=description)
+    add_inputs(parser, *inputs)
+    for name, what in more.items():
+        parser.add_argument(f"--{name}", type=Path, required=True, help=what)
+    return parser.parse_args()
 
 
 def run(main: Callable[[], None], stage: str | None = None) -> None:
-    """Run a task's `main`; a SonorantError, or a disk that is full, becomes one line and exit status 1.
+    """Run a task's `main`; a SonorantError or a full disk becomes one line and exit status 1.
 
-    A `stage` of dvc.yaml in a pipeline execution is kept as an MLflow run, with its params, metrics and HTML pages.
+    A `stage` of dvc.yaml in a pipeline execution gets an MLflow run with its params, metrics and HTML pages.
     """
     try:
         if stage is None or execution_id() is None:
@@ -61,19 +73,21 @@ def run(main: Callable[[], None], stage: str | None = None) -> None:
     except SonorantError as error:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(1) from None
-    except BrokenPipeError:  # the reader stopped; Python must not complain again when it closes the output
+    except BrokenPipeError:  # the reader stopped; avoid a second error when Python closes the output
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(128 + signal.SIGPIPE) from None
     except (OSError, sqlite3.OperationalError) as error:
         if not _disk_is_full(error):
             raise
-        where = getattr(error, "filename", None) or "a disk that is written to"
-        print(f"error: {where}: is full; make room and repeat the command, what is done is kept", file=sys.stderr)
+        where = getattr(error, "filename", None) or Path.cwd()
+        print(
+            f"error: no space left on {where}: free some and repeat the command; finished work is kept", file=sys.stderr
+        )
         raise SystemExit(1) from None
 
 
 def _disk_is_full(error: Exception) -> bool:
-    # sqlite3, which diskcache writes by, gives no number
+    # sqlite3, used by diskcache, gives no number
     return getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "disk is full" in str(error)
 
 
@@ -83,12 +97,12 @@ def stage_of_graph(stage: str) -> dict[str, Any]:
 
 
 def stage_params(stage: str) -> dict[str, Any]:
-    """The settings that the stage depends on, by section of params.yaml, defaults included."""
+    """Settings that the stage depends on, by section, defaults included."""
     return {section: params.effective(section) for section in stage_of_graph(stage)["params"]}
 
 
 def names_of(outputs: list[Any]) -> list[str]:
-    """Paths of outputs as dvc.yaml lists them: a path, or a path with its options."""
+    """Paths of outputs in dvc.yaml: a path, or a path with options."""
     return [output if isinstance(output, str) else next(iter(output)) for output in outputs]
 
 

@@ -1,6 +1,6 @@
-"""Stage `train_predictor`: train the model that predicts frames from phonemes, as the voice's family has it.
+"""Stage `train_predictor`: train the voice's predictor (acoustic model or language model).
 
-It runs under torchrun in runs/train_<kind>/<fingerprint> and resumes what is there.
+It trains under torchrun in runs/train_<kind>/<fingerprint> and resumes there.
 """
 
 from sonorant.families.family import VoiceConfig
@@ -11,7 +11,6 @@ from tasks.training import train_kind, training_parser
 
 
 def main() -> None:
-    """Read params, train, leave the model in --out."""
     arguments = training_parser("train_predictor", __doc__, codes=INPUTS["codes"]).parse_args()
     kind = load_family(params.load("voice", VoiceConfig).family).predictor
     train_kind(kind, arguments, arguments.codes if kind.learns_codes else None)

@@ -1,7 +1,6 @@
-"""Stage `train_waveform`: train the model that turns frames into samples, as the voice's family has it.
+"""Stage `train_waveform`: train the voice's waveform model (vocoder or codec), and write the codes of the corpus.
 
-It runs under torchrun in runs/train_<kind>/<fingerprint> and resumes what is there. A pretrained model is taken as it
-is. The codes that the model makes of the whole corpus are the stage's second output.
+It trains under torchrun in runs/train_<kind>/<fingerprint> and resumes there. A pretrained model is used unchanged.
 """
 
 import argparse
@@ -19,7 +18,6 @@ from tasks.training import hash_of, train_kind, training_parser
 
 
 def main() -> None:
-    """Read params, train, leave the model in --out and its codes in --codes."""
     codes = "token store to write; of a family without codes a header alone"
     arguments = training_parser("train_waveform", __doc__, codes=codes).parse_args()
     family = load_family(params.load("voice", VoiceConfig).family)
@@ -28,14 +26,13 @@ def main() -> None:
 
 
 def _made(kind: ModelKind, arguments: argparse.Namespace) -> bool:
-    """Leave the model in --out; false on all nodes but the first, which alone writes it."""
+    """Write the model to --out; true on the first node only."""
     sizes: Any = params.load(kind.name, kind.sizes())
     if not kind.pretrained(sizes):
         return train_kind(kind, arguments)
     if not Node.of(os.environ).first:
         return False
     data_hash, tags = hash_of(arguments.features), origin_tags()
-    # A training has an MLflow run of its own; give a pretrained model one too, beside the other stages.
     with stage_run(f"train_{kind.name}", stage_params("train_waveform"), {**tags, "features": data_hash}):
         provenance = {"git_commit": tags.get("git_commit", "unknown"), "data": data_hash}
         kind.take(sizes, arguments.features, arguments.out, provenance)

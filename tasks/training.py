@@ -1,4 +1,4 @@
-"""Shared by the training stages: the command line, a run directory by fingerprint, a job, MLflow fed beside it."""
+"""Shared by the training stages: command line, run directory by fingerprint, job, MLflow run."""
 
 import argparse
 import os
@@ -32,7 +32,6 @@ def stage_of(kind: str) -> str:
 
 
 def training_parser(stage: str, description: str | None, codes: str) -> argparse.ArgumentParser:
-    """The command line of a training stage; `codes` is the help of --codes."""
     parser = argparse.ArgumentParser(prog=f"python -m tasks.{stage}", description=description)
     add_inputs(parser, "features", "runs")
     parser.add_argument("--codes", type=Path, required=True, help=codes)
@@ -44,12 +43,11 @@ def training_parser(stage: str, description: str | None, codes: str) -> argparse
 
 
 def add_fresh(parser: argparse.ArgumentParser) -> None:
-    """Add the option --fresh."""
     parser.add_argument("--fresh", action="store_true", help="start anew; the old run directory is moved aside")
 
 
 def train_kind(kind: ModelKind, arguments: argparse.Namespace, codes: Path | None = None) -> bool:
-    """`train` a kind of model with its sections of params.yaml and the arguments of `training_parser`."""
+    """`train` with the kind's sections of params.yaml and the arguments of `training_parser`."""
     sizes: Any = params.load(kind.name, kind.sizes())
     settings = asdict(params.load(f"train_{kind.name}", kind.settings()))
     return train(kind.name, asdict(sizes), settings, **{**vars(arguments), "codes": codes})
@@ -69,25 +67,25 @@ def train(
     initial: Initial | None = None,
     fresh: bool = False,
 ) -> bool:
-    """Train `recipe` (a kind of model) to its last step and leave the model in `out`.
+    """Train `recipe` (a kind of model) to its last step and write the model to `out`.
 
-    A training of the same data, settings and VERSION that has begun is continued, and a finished one only writes its
-    model again, whatever code it was trained with.
+    A run of the same data, settings and VERSION is resumed, or if finished only its model is written again, whatever
+    code it was trained with.
 
     Args:
         codes: token store of `features`, for recipes that learn codes.
-        stage: stage of dvc.yaml that this is part of, whose params are tracked; None: the one that trains such models.
+        stage: stage of dvc.yaml whose params are tracked; None: the one that trains such models.
         initial: weights to start from, unless `settings` name them.
         fresh: start anew; an existing run directory is moved aside.
 
-    With several nodes (PET_NNODES), each runs this; only the first has the run directory, feeds MLflow, writes `out`
-    and returns true.
+    On several nodes (PET_NNODES) each calls this; only the first has the run directory and MLflow, writes `out` and
+    returns true.
     """
     name = f"{stage or 'train'}_{recipe}"
     codes_hash = hash_of_codes(codes, features) if codes else None
     if settings["init_from"]:
         initial = find_initial(settings["init_from"], recipe, runs, out)
-    # By content, not by name: an alias of the registry moves, and a file may change.
+    # By content, because aliases move and files change.
     initial_hash = initial.content() if initial else None
     content = _content(recipe, model, settings, hash_of(features), codes_hash, initial_hash)
     node, run = Node.of(os.environ), runs / name / fingerprint(content)
@@ -119,7 +117,7 @@ def train(
 
 
 def _content(recipe: str, model: Fields, settings: Fields, data: str, codes: str | None, initial: str | None) -> Fields:
-    """Everything that decides a training's outcome: its fingerprint is a hash of it."""
+    """Everything that affects a training's outcome, for its fingerprint."""
     return {
         "recipe": recipe,
         "version": model_kind(recipe).VERSION,
@@ -132,10 +130,10 @@ def _content(recipe: str, model: Fields, settings: Fields, data: str, codes: str
 
 
 def _launch_tracked(job: Job, name: str, stage: str, initial: Initial | None) -> None:
-    """Train on the first node, with MLflow beside it, once no other trainer is at work in the run directory."""
+    """Train on the first node with an MLflow run, once no other trainer uses the run directory."""
     run = Path(job.run)
     _say(f"training in {run}")
-    # Before the MLflow run is opened: two processes of one run directory would both send its points.
+    # Before the MLflow run opens, or two processes would both send the run's points.
     with RunDirectory(run).launching(_say):
         if initial:
             initial.write(run / "initial.ckpt")
@@ -160,18 +158,12 @@ def _provenance(key: str, content: Fields, initial: Initial | None) -> Fields:
 
 
 def hash_of(features: Path) -> str:
-    """`store_hash` of a feature store.
-
-    Raises SonorantError, here and in one line, if its index is damaged or a shard is missing.
-    """
+    """`store_hash` of a feature store. Raises SonorantError if its index is damaged or a shard is missing."""
     FeatureStore.open(features).check()
     return store_hash(features)
 
 
 def hash_of_codes(codes: Path, features: Path) -> str:
-    """`code_hash` of the token store of `features`.
-
-    Raises SonorantError, here and in one line, if the store is damaged or of other features.
-    """
+    """`code_hash` of a token store. Raises SonorantError if it is damaged or of other features."""
     CodeStore.open(codes, FeatureStore.open(features))
     return code_hash(codes)

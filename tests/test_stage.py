@@ -64,7 +64,7 @@ def test_a_full_disk_is_one_line(error: Exception, capsys: pytest.CaptureFixture
         run(main)
     assert ended.value.code == 1
     [line] = capsys.readouterr().err.splitlines()
-    assert line.endswith("is full; make room and repeat the command, what is done is kept")
+    assert line.startswith("error: no space left on ") and "finished work is kept" in line
 
 
 def test_another_error_of_the_system_keeps_its_traceback() -> None:

@@ -1,7 +1,8 @@
-"""A search held against the project before anything runs: every key and figure is there, and has the right type."""
+"""Check a search against the project before anything runs: every key and figure exists and has the right type."""
 
-from collections.abc import Collection
 from dataclasses import replace
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,9 @@ from sonorant.families.family import VoiceConfig
 from sonorant.plugins import all_kinds, load_family
 from tasks import params
 
-UNSEEN = ("data", "machine")
-"""Sections that decide no figure and may differ between machines."""
-
 
 def begin(file: Path, trials: int | None = None, root: Path = Path()) -> TuningStudy:
-    """The study of the search in `file`, made or taken up again. Raises SonorantError for what cannot work."""
+    """Create or resume the study of the search in `file`. Raises SonorantError if it does not fit the project."""
     search = read_search(file)
     if trials is not None:
         if trials < 1:
@@ -31,47 +29,37 @@ def begin(file: Path, trials: int | None = None, root: Path = Path()) -> TuningS
         check_search(search, graph, root)
     except SonorantError as error:
         raise SonorantError(f"{file}: {error}") from None
-    defaults = {key: setting(root, key) for key in search.space}
+    settings = all_settings(root / "params.yaml")
+    defaults = {key: reduce(getitem, key.split("."), settings) for key in search.space}
     return make_study(open_storage(root), search, defaults, base_of(search, graph, root))
 
 
 def check_search(search: Search, graph: Pipeline, root: Path) -> None:
-    """Refuse keys and figures that are not there, types that do not fit, keys that change nothing."""
+    """Refuse unknown keys and figures, wrong types, and keys that affect none of the figures."""
     file = root / "params.yaml"
-    tried = {key: values.ends[0] for key, values in search.space.items()}
-    for key, values in search.space.items():
-        whole = isinstance(values.ends[0], float) and isinstance(setting_or_none(root, key), int)
-        tried[key] = int(values.ends[0]) if whole else values.ends[0]
-    for settings in (tried, search.fixed, *search.levels):
+    for settings in (search.space, search.fixed):
         check_overrides(file, settings)
     check_types(search)
     figures = [Figure(name) for name in (*search.objectives, *search.also)]
     stages = [figure.stage(graph) for figure in figures]
     for figure in figures:
         figure.check(root)
-    if search.prune:
-        check_pruning(search, graph, stages)
-    read = {key for stage in stages for key in graph.settings_of(stage, tried)}
+    curve = Figure(search.prune.by) if search.prune else None
+    if curve and (curve.kind is None or curve.stage(graph) not in graph.order(stages)):
+        raise SonorantError(
+            f"prune: by: '{curve.name}' is no figure of a training that the objectives need; "
+            "name one such as train_vocoder/validation/loss"
+        )
+    read = {key for stage in stages for key in graph.settings_of(stage, search.space)}
     idle = idle_sections(search, root)
-    for key in tried:
+    for key in search.space:
         if key not in read or key.split(".")[0] in idle:
             needed = ", ".join(graph.order(stages))
             raise SonorantError(f"space: {key} changes none of the figures; they come from the stages {needed}")
 
 
-def check_pruning(search: Search, graph: Pipeline, stages: Collection[str]) -> None:
-    """Refuse pruning by what no training of a trial logs."""
-    assert search.prune is not None
-    curve = Figure(search.prune.by)
-    if curve.kind is None or curve.stage(graph) not in graph.order(list(stages)):
-        raise SonorantError(
-            f"prune: by: '{curve.name}' is no figure of a training that the objectives need; "
-            "name one such as train_vocoder/validation/loss"
-        )
-
-
 def idle_sections(search: Search, root: Path) -> set[str]:
-    """Sections of models that change none of the figures, though their stages may be among those that run."""
+    """Sections of models that affect none of the figures, though their stages may run."""
     family = load_family(params.load("voice", VoiceConfig, root / "params.yaml").family)
     at_work = {kind.name for kind in family.kinds}
     if {Figure(name).kind for name in (*search.objectives, *search.also)} == {family.predictor.name}:
@@ -80,31 +68,11 @@ def idle_sections(search: Search, root: Path) -> set[str]:
 
 
 def base_of(search: Search, graph: Pipeline, root: Path) -> dict[str, Any]:
-    """All settings that decide the figures and are the same in every trial, by key."""
+    """Settings by key that affect the figures and are the same in every trial."""
     stages = [Figure(name).stage(graph) for name in (*search.objectives, *search.also)]
-    flat = {
-        f"{section}.{name}": value
-        for section, values in all_settings(root / "params.yaml").items()
-        for name, value in values.items()
-    }
+    sections = all_settings(root / "params.yaml").items()
+    flat = {f"{section}.{name}": value for section, values in sections for name, value in values.items()}
     read = {key for stage in stages for key in graph.settings_of(stage, flat)}
     idle = idle_sections(search, root)
-    varied = {key for keys in (search.space, search.fixed, *search.levels) for key in keys}
+    varied = {*search.space, *search.fixed}
     return {key: flat[key] for key in sorted(read - varied) if key.split(".")[0] not in idle}
-
-
-def setting(root: Path, key: str) -> Any:
-    """The project's value of section.key."""
-    section, *names = key.split(".")
-    here: Any = params.effective(section, root / "params.yaml")
-    for part in names:
-        here = here[part]
-    return here
-
-
-def setting_or_none(root: Path, key: str) -> Any:
-    """As `setting`; None for a key that is not there."""
-    try:
-        return setting(root, key)
-    except (KeyError, TypeError, SonorantError):
-        return None

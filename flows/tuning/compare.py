@@ -1,4 +1,4 @@
-"""A trial against the project's own settings, each trained anew under fresh seeds, as the project would train it."""
+"""Compare a trial with the project's settings: both trained anew at full length with fresh seeds."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -17,28 +17,27 @@ from sonorant.training.intervals import student_interval
 from tasks import params
 
 FIRST_SEED = 1001
-"""No trial of a search was trained under it: a search keeps params.yaml's."""
+"""No search uses it: its trials have the seed of params.yaml."""
 OURS, DEFAULTS = "trial", "defaults"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """A figure of the trial beside that of the defaults."""
+    """A figure of the trial and of the defaults: means over the seeds that both have."""
 
     figure: str
     trial: float
     defaults: float
-    """Means over the seeds that both have."""
     low: float
     high: float
-    """95 % interval of the mean difference, the trial's less the defaults' under the same seed."""
+    """95 % interval of the mean difference trial - defaults, paired by seed."""
     seeds: int
 
 
 def begin_comparison(study: TuningStudy, trial: FrozenTrial, seeds: int) -> TuningStudy:
-    """The study of a comparison, with `seeds` trials an arm; what it has already is kept. Raises SonorantError."""
+    """Create or resume a comparison with `seeds` trials an arm. Raises SonorantError."""
     from flows.graph import read_graph
-    from flows.tuning.begin import base_of  # imports torch, which `sonorant tune status` can do without
+    from flows.tuning.begin import base_of  # imports torch, not needed by `sonorant tune status`
 
     if seeds < 2:
         raise SonorantError(f"--seeds {seeds}: an interval needs at least 2, and 5 are a good number")
@@ -49,15 +48,15 @@ def begin_comparison(study: TuningStudy, trial: FrozenTrial, seeds: int) -> Tuni
         for seed in range(FIRST_SEED, FIRST_SEED + seeds)
         for arm, settings in ((DEFAULTS, study.defaults), (OURS, tried))
     }
-    # At full length: what is fixed for trials, and low fidelity, are left out.
+    # At full length: without `fixed`.
     root = Path.cwd()
     base = base_of(study.search, read_graph(root), root)
     return make_comparison(study.search, name, arms, base)
 
 
 def seed_settings(seed: int, figures: Iterable[str] = ()) -> dict[str, Any]:
-    """Settings that give all trainings of the voice's family this seed; where all `figures` are of trainings, those
-    alone, so that the others, as a vocoder before an acoustic model, stay what they are and are not repeated."""
+    """Settings that give all trainings of the voice's family this seed, or only the trainings of `figures` if all are
+    figures of trainings: the others need no repetition."""
     asked = {Figure(name).kind for name in figures}
     if asked and None not in asked:
         return {f"train_{kind}.seed": seed for kind in sorted(filter(None, asked))}
@@ -66,7 +65,7 @@ def seed_settings(seed: int, figures: Iterable[str] = ()) -> dict[str, Any]:
 
 
 def differences(comparison: TuningStudy) -> list[Difference]:
-    """Of each objective, over the seeds that both arms have. Raises SonorantError if these are fewer than two."""
+    """The difference in each objective. Raises SonorantError with fewer than two seeds done by both arms."""
     done = {trial.user_attrs[ARM]: trial for trial in comparison.trials if trial.state == TrialState.COMPLETE}
     both = [arm.split()[1] for arm in done if arm.startswith(OURS) and f"{DEFAULTS} {arm.split()[1]}" in done]
     if len(both) < 2:
@@ -89,7 +88,6 @@ def _difference(figure: str, ours: list[float], defaults: list[float]) -> Differ
 
 
 def verdict(found: Difference, directions: Mapping[str, str]) -> str:
-    """What the interval says."""
     if found.low <= 0.0 <= found.high:
         return "not told apart"
     lower = found.high < 0.0

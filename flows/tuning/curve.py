@@ -1,6 +1,6 @@
-"""A learning curve: the same training on fewer and on all minutes of the recordings, under several seeds.
+"""A learning curve: the same training on some and on all minutes of the recordings, with several seeds.
 
-It is a comparison of given arms, as `compare.py` makes them: kept in the storage, shared by workers, gone on with.
+Its arms are a comparison as in `compare.py`: kept in the storage, shared by workers, resumable.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import optuna
 from optuna.trial import FrozenTrial, TrialState
 
 from flows.tuning.compare import FIRST_SEED, seed_settings
 from flows.tuning.figures import MINUTES, Figure, NoFigure
 from flows.tuning.search import Search, Values
 from flows.tuning.sizes import ALL, MORE, REPORT, STUDY, corpus_path, files_below, read_sizes
-from flows.tuning.study import ARM, DETAILS, SETTINGS, TuningStudy, load_study, make_comparison, open_storage
+from flows.tuning.study import ARM, DETAILS, SETTINGS, TuningStudy, make_comparison
 from flows.workspace import check_settings, parse_overrides
 from sonorant.errors import SonorantError
 from sonorant.extras.learning_curve.conclusions import Measure
@@ -31,16 +30,16 @@ from tasks import params
 
 KEY = "features.minutes"
 TUNED = "-tuned"
-"""After the size in the name of an arm that begins from a trained voice."""
+"""Suffix of the size in the name of a fine-tuned arm."""
 ALIKE = 0.99
-"""A share of all minutes from which a size is no other than all."""
+"""Share of all minutes from which a size counts as all."""
 CHEAP: dict[str, Any] = {
     "quantize.method": "ptq",
     "verify.runtimes": ["onnxruntime"],
     "evaluate.latency_repeats": 3,
     "evaluate.hear": "fp32",
 }
-"""Settings of every trial: int8 is not trained and speed hardly timed, which fp32's figures do not need."""
+"""Settings of every trial: fp32's figures need neither int8 training nor exact timing."""
 MEASURES = (
     Measure(
         name="intelligibility.fp32.above_recordings.wer",
@@ -53,7 +52,7 @@ MEASURES = (
         name="short_texts.fp32.short.faulty_rate", words="short texts with a word lost", unit="points", scale=100.0
     ),
 )
-"""The figures that a curve shows unless others are asked for."""
+"""Default figures of a curve."""
 
 
 def begin_curve(
@@ -64,19 +63,19 @@ def begin_curve(
     root: Path = Path(),
     tuned: Mapping[str, Any] | None = None,
 ) -> TuningStudy:
-    """The study of a learning curve; trials that it has already are kept. Raises SonorantError for what cannot work.
+    """Create or resume the study of a learning curve. Raises SonorantError for bad options.
 
-    `tuned`: settings of voices that begin from a trained one (`settings_from`), to be trained beside the others.
+    `tuned`: settings of fine-tuned voices (`settings_from`), trained beside those from scratch.
     """
     from flows.graph import read_graph
-    from flows.tuning.begin import base_of  # imports torch, which showing a curve can do without
+    from flows.tuning.begin import base_of  # imports torch, not needed to show a curve
 
     if seeds < 2:
         raise SonorantError(f"--seeds {seeds}: an interval needs at least 2, and 3 are a good number")
     minutes = read_sizes(sizes)
     search = Search(
         study=name,
-        objectives={MINUTES: "maximize"},  # it decides nothing; the figures of a curve are noted beside it
+        objectives={MINUTES: "maximize"},  # a study needs one; the curve's figures are recorded
         also=list(figures) or [measure.name for measure in MEASURES],
         space={KEY: Values(choices=[*minutes, None])},
         fixed=cheap(figures),
@@ -86,55 +85,28 @@ def begin_curve(
     graph = read_graph(root.resolve())
     for figure in map(Figure, figures):
         figure.stage(graph)
-        with suppress(NoFigure):  # a voice before this one lacked it
+        with suppress(NoFigure):  # the voice here lacks it
             figure.check(root)
-    _refuse_other_figures(search)
     arms = {
         f"{label}{kind} {seed}": {**search.fixed, KEY: value, **seed_settings(seed), **settings}
-        for seed in range(FIRST_SEED, FIRST_SEED + seeds)  # a curve of the first seed is there first
+        for seed in range(FIRST_SEED, FIRST_SEED + seeds)  # completes a curve of the first seed first
         for label, value in [*((f"{size:g}", size) for size in minutes), (ALL, None)]
         for kind, settings in {"": {}, **({TUNED: tuned} if tuned else {})}.items()
     }
-    _refuse_other_start(name, arms)
-    base = base_of(search, graph, root) | {"the files of corpus.path": files_below(corpus_path(root))}
+    base = base_of(search, graph, root) | {"--figure": search.also, "--init-from and --with": tuned}
+    base["the files of corpus.path"] = files_below(corpus_path(root))
     return make_comparison(search, name, arms, base)
 
 
-def _refuse_other_figures(search: Search) -> None:
-    """Raise SonorantError if a study of that name notes other figures, or is no curve."""
-    storage = open_storage()
-    if search.study not in optuna.get_all_study_names(storage):
-        return
-    there = load_study(storage, search.study)
-    if not there.compares or there.search.objectives != search.objectives or there.search.also != search.also:
-        raise SonorantError(f"study '{search.study}' exists with other figures: give this one another name (--name)")
-
-
-def _refuse_other_start(name: str, arms: Mapping[str, Mapping[str, Any]]) -> None:
-    """Raise SonorantError if fine-tuned voices of the study began with other settings."""
-    storage = open_storage()
-    if name not in optuna.get_all_study_names(storage):
-        return
-    for trial in load_study(storage, name).trials:
-        arm = trial.user_attrs[ARM]
-        if TUNED in arm and arm in arms and trial.user_attrs[SETTINGS] != arms[arm]:
-            raise SonorantError(
-                f"study '{name}' fine-tunes from {_source(trial)} with other settings: give this one another name "
-                "(--name) or put --init-from and --with back"
-            )
-
-
 def _source(trial: FrozenTrial) -> str:
-    """What a fine-tuned voice began from."""
     settings = trial.user_attrs[SETTINGS]
     return " and ".join(sorted({str(value) for key, value in settings.items() if key.endswith(".init_from")}))
 
 
 def settings_from(init_from: str, changes: Sequence[str]) -> dict[str, Any]:
-    """Settings of a voice that begins from a trained one: of a registered voice or bundle, or a folder `models` with
-    `predictor` and `waveform`, as a project has it.
+    """Settings to fine-tune a voice from a registered voice, a bundle, or a project's folder `models`.
 
-    `changes`: settings of such trainings besides, each KEY=VALUE. Raises SonorantError for one without a value.
+    `changes`: further settings, each KEY=VALUE. Raises SonorantError for one without a value.
     """
     family, folder = load_family(params.load("voice", VoiceConfig).family), Path(init_from)
     roles = {"predictor": family.predictor.name, "waveform": family.waveform.name}
@@ -145,20 +117,19 @@ def settings_from(init_from: str, changes: Sequence[str]) -> dict[str, Any]:
 
 
 def cheap(figures: Sequence[str]) -> dict[str, Any]:
-    """Settings that leave out what the figures do not need; nothing of int8 or speed where a figure is of them."""
+    """Settings that skip what the figures do not need."""
     if any("int8" in figure or figure.startswith(("speed.", "first_audio.", "memory.")) for figure in figures):
         return {"evaluate.hear": "all"}
     return CHEAP
 
 
 def measures_of(study: TuningStudy) -> list[Measure]:
-    """What the study's figures are called."""
     known = {measure.name: measure for measure in MEASURES}
     return [known.get(name, Measure(name=name, words=name)) for name in study.search.also]
 
 
 def curves_of(study: TuningStudy) -> tuple[dict[Measure, Curve | str], list[str]]:
-    """A curve of each figure, or why there is none; and notes on what was left out. Raises SonorantError."""
+    """A curve of each figure or why there is none, and notes on what was left out. Raises SonorantError."""
     if KEY not in study.search.space or not study.compares:
         raise SonorantError(f"study '{study.name}' is no learning curve; see: sonorant tune status {study.name}")
     by_size = {size: trials for size, trials in _by_arm(study).items() if not size.endswith(TUNED)}
@@ -177,7 +148,7 @@ def curves_of(study: TuningStudy) -> tuple[dict[Measure, Curve | str], list[str]
 
 
 def tuned_of(study: TuningStudy) -> tuple[str, Tuned]:
-    """What the fine-tuned voices began from, and what that changed of each figure; empty if there are none."""
+    """Source of the fine-tuned voices and the difference in each figure; empty without such voices."""
     by_arm = _by_arm(study)
     pairs = [(trials, by_arm[f"{size}{TUNED}"]) for size, trials in by_arm.items() if f"{size}{TUNED}" in by_arm]
     found: Tuned = {}
@@ -191,7 +162,7 @@ def tuned_of(study: TuningStudy) -> tuple[str, Tuned]:
 
 
 def _by_arm(study: TuningStudy) -> dict[str, list[FrozenTrial]]:
-    """The trials that are done, by size and how they began."""
+    """Complete trials by size, fine-tuned ones apart."""
     by_arm: dict[str, list[FrozenTrial]] = {}
     for trial in study.trials:
         if trial.state == TrialState.COMPLETE and DETAILS in trial.user_attrs:
@@ -200,7 +171,7 @@ def _by_arm(study: TuningStudy) -> dict[str, list[FrozenTrial]]:
 
 
 def _points(name: str, sizes: Sequence[tuple[float, list[FrozenTrial]]]) -> list[Point]:
-    """A figure's points, without sizes of which it is not known. Raises SonorantError if it is known of none."""
+    """A figure's points; sizes without it are left out. Raises SonorantError if none has it."""
     points: list[Point] = []
     why = ""
     for minutes, trials in sizes:
@@ -224,9 +195,9 @@ def _points(name: str, sizes: Sequence[tuple[float, list[FrozenTrial]]]) -> list
 
 
 def write_report(study: TuningStudy, more: float | None = None, report: Path = REPORT) -> list[str]:
-    """Write `reports/curve.json` and `reports/curve.html`; return the sentences that they begin with.
+    """Write `reports/curve.json` and `reports/curve.html`; return their first sentences.
 
-    `more`: minutes to foretell; None: `MORE`, or as many as there are. Raises SonorantError for more than that.
+    `more`: minutes to forecast, at most those recorded; None: `MORE` or those recorded. Raises SonorantError.
     """
     found, notes = curves_of(study)
     there = [curve.most for curve in found.values() if isinstance(curve, Curve)]

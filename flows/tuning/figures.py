@@ -1,39 +1,38 @@
-"""Figures that trials are judged by: of a training, or of reports/metrics.json.
+"""Figures to judge trials by, from a training or reports/metrics.json.
 
-`train_vocoder/validation/loss` is the last point of a curve that the training of the vocoder logged, and
-`train_vocoder/core_seconds` the core seconds of its steps. `features/minutes` is how much is learned from. Any other
-name is a key of the metrics with its sections, such as `naturalness.fp32.dnsmos.ovrl`; its interval stands beside it
-there as `<key>_ci95`.
+`train_vocoder/validation/loss`: last point of a curve of the vocoder's training. `train_vocoder/core_seconds`: core
+seconds of its steps. `features/minutes`: minutes of training recordings. Any other name is a key of the metrics, such
+as `naturalness.fp32.dnsmos.ovrl`, whose interval is `<key>_ci95`.
 """
 
 import csv
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from flows.graph import Pipeline
+from flows.workspace import leaves
 from sonorant.errors import SonorantError
 from sonorant.features.index import Index
 from sonorant.files import did_you_mean, read_json
 from sonorant.plugins import all_kinds
-from sonorant.registry.tracking.points import Point, Tail
 from sonorant.training.run_directory import read_metrics
 from tasks.training import stage_of
 
 METRICS = Path("reports/metrics.json")
 CORE_SECONDS = "core_seconds"
-"""Figure of a training: how long its steps took, times the cores at work."""
 PER_STEP = "speed/core_seconds_per_step"
 MINUTES = "features/minutes"
-"""Minutes of sound in the training split of the features."""
 FEATURES = Path("data/features")
+
+Point = tuple[int, float]
+"""Step and value."""
 
 
 class NoFigure(SonorantError):
-    """This trial has no such figure, others may: it was not measured, or is not finite."""
+    """The figure was not measured for this trial, or is not finite."""
 
 
 @dataclass(frozen=True)
@@ -44,17 +43,17 @@ class Figure:
 
     @property
     def kind(self) -> str | None:
-        """The kind of model whose training it is of; None for one of the metrics."""
+        """Kind of model of a training's figure; None for another figure."""
         section, slash, _ = self.name.partition("/")
         return section.removeprefix("train_") if slash and section.startswith("train_") else None
 
     @property
     def curve(self) -> str:
-        """The name in `metrics.jsonl` of a training's figure."""
+        """Name of a training's figure in `metrics.jsonl`."""
         return self.name.partition("/")[2]
 
     def stage(self, graph: Pipeline) -> str:
-        """The stage that measures it. Raises SonorantError if none does."""
+        """Stage that measures it. Raises SonorantError if none does."""
         if self.kind is not None and self.kind not in all_kinds():
             near = did_you_mean(f"train_{self.kind}", [f"train_{kind}" for kind in all_kinds()])
             raise SonorantError(f"figure '{self.name}': there is no such training{near}")
@@ -64,14 +63,14 @@ class Figure:
         return str(stage)
 
     def check(self, root: Path) -> None:
-        """Refuse a name that the metrics of a finished run in `root` do not have. Raises SonorantError."""
+        """Raise SonorantError if metrics of a finished run exist in `root` and lack this figure."""
         if self.kind is None and self.name != MINUTES and (root / METRICS).exists():
             found_in(read_json(root / METRICS), self.name)
 
     def measure(self, where: Path) -> tuple[float, list[float] | None]:
-        """Value and 95 % interval, if it has one, in the project `where` after the figure's stage.
+        """Value and 95 % interval or None, in the project `where`.
 
-        Raises SonorantError for a name that does not exist, NoFigure if this trial lacks it.
+        Raises SonorantError for an unknown figure, NoFigure if this trial lacks it.
         """
         if self.kind:
             return self._of_training(where), None
@@ -89,12 +88,12 @@ class Figure:
             rows = read_metrics(run / "metrics.jsonl")
             measured = [row["metrics"][PER_STEP] for row in rows if PER_STEP in row["metrics"]]
             if not measured:
-                raise NoFigure(f"{self.name}: {run} is gone, so nobody knows")
+                raise NoFigure(f"{self.name}: {run} is gone; a trial that trains anew measures it")
             return fmean(measured) * float(rows[-1]["step"])
         points = points_of(model / "curves.csv", self.curve)
         if not points:
             raise NoFigure(f"{self.name}: the training logged no such point")
-        value = points[-1].value
+        _, value = points[-1]
         if not math.isfinite(value):
             raise NoFigure(f"{self.name} is {value}")
         return value
@@ -108,51 +107,30 @@ def _minutes_in(features: Path) -> float:
 
 
 def found_in(metrics: dict[str, Any], name: str) -> tuple[Any, list[float] | None]:
-    """Value and interval of the key `name` ("a.b.c"; keys may hold dots themselves). Raises SonorantError."""
-    values = dict(_leaves(metrics))
+    """Value and interval of the key `name`, "a.b.c"; parts may contain dots. Raises SonorantError."""
+    values = dict(leaves(metrics))
     if name in values:
         interval = values.get(f"{name}_ci95")
         return values[name], interval if isinstance(interval, list) else None
     for part in sorted(values, key=len, reverse=True):
         if name.startswith(f"{part}.") and isinstance(values[part], str):
-            raise NoFigure(f"{part}: {values[part]}")  # why it was not measured stands in its place
+            raise NoFigure(f"{part}: {values[part]}")  # the reason is in the figure's place
     figures = [key for key, value in values.items() if isinstance(value, int | float)]
     near = did_you_mean(name, figures) if figures else ""
     hint = near if near.startswith("; did") else f"; such as {', '.join(figures[:3])}"
     raise SonorantError(f"figure '{name}': {METRICS} has no such figure{hint}")
 
 
-def _leaves(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in values.items():
-        yield from _leaves(value, f"{prefix}{key}.") if isinstance(value, dict) else [(f"{prefix}{key}", value)]
-
-
 def points_of(curves: Path, name: str) -> list[Point]:
-    """The points of a curve in a trained model's `curves.csv`; their time is 0, which nobody noted there."""
+    """Points of a curve in a trained model's `curves.csv`."""
     with curves.open(encoding="utf-8", newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row.get(name)]
-    return [Point(key=name, value=float(row[name]), step=int(row["step"]), time=0.0) for row in rows]
+        return [(int(row["step"]), float(row[name])) for row in csv.DictReader(file) if row.get(name)]
 
 
-@dataclass
-class LiveCurve:
-    """The points of a figure of a training while it runs for the pipeline execution `execution`."""
-
-    figure: Figure
-    runs: Path
-    """Folder of run directories."""
-    execution: str
-    _tail: Tail | None = field(default=None, init=False)
-
-    def new_points(self) -> list[Point]:
-        """Those since the last call."""
-        if self._tail is None and (run := self._run_directory()):
-            self._tail = Tail(run / "metrics.jsonl")
-        return [point for point in self._tail.read() if point.key == self.figure.curve] if self._tail else []
-
-    def _run_directory(self) -> Path | None:
-        """That of the execution, which the training notes for MLflow before it begins."""
-        for note in (self.runs / f"train_{self.figure.kind}").glob("*/tracking.json"):
-            if read_json(note).get("spec", {}).get("execution") == self.execution:
-                return note.parent
-        return None
+def live_points(figure: Figure, runs: Path, execution: str) -> list[Point]:
+    """Points so far of a figure of the training that a pipeline execution runs in the folder `runs`."""
+    for note in (runs / f"train_{figure.kind}").glob("*/tracking.json"):  # written before training begins
+        if read_json(note).get("spec", {}).get("execution") == execution:
+            rows = read_metrics(note.parent / "metrics.jsonl")
+            return [(row["step"], row["metrics"][figure.curve]) for row in rows if figure.curve in row["metrics"]]
+    return []

@@ -1,4 +1,4 @@
-"""Figures of a trial, sentence by sentence where the stage `evaluate` wrote that: comparisons pair the sentences."""
+"""Figures of a trial by sentence, so that comparisons can pair the sentences."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,17 +9,16 @@ from sonorant.files import read_jsonl
 
 EVALUATION = METRICS.parent / "evaluation"
 NOT_SHORT = ("sentences", "held_out", "cut_words")
-"""Kinds of texts that the figure of all short texts leaves out."""
+"""Kinds of texts not counted as short texts."""
 ROUNDED = 2e-3
-"""How far a figure may be from what its parts add up to: both were rounded when they were written."""
+"""Relative difference allowed between a figure and its parts, from rounding."""
 
 Part = tuple[float, float]
-"""A sentence's sum and weight: the figure is the ratio of the totals."""
+"""A sentence's sum and weight; the figure is the ratio of the totals."""
 
 
 def details_of(where: Path, names: list[str]) -> dict[str, Any]:
-    """Each figure of the project `where`: `value`, `ci95` (None where it has none) and `parts` (None where the
-    sentences' are not known), or `not_run`: why there is none."""
+    """Each figure of the project `where`: `value`, `ci95` or None, `parts` or None; or `not_run`, the reason."""
     found: dict[str, Any] = {}
     for name in names:
         try:
@@ -32,7 +31,7 @@ def details_of(where: Path, names: list[str]) -> dict[str, Any]:
 
 
 def parts_of(where: Path, name: str, value: float) -> list[Part] | None:
-    """The sentences' parts in a figure; None if nothing was written of it, or if it does not add up to `value`."""
+    """The sentences' parts in a figure; None without a file of them, or if they do not add up to `value`."""
     group, _, rest = name.partition(".")
     by, _, figure = rest.partition(".")
     file, read = ("short_texts.jsonl", _short_text) if group == "short_texts" else ("sentences.jsonl", _sentence)
@@ -48,7 +47,6 @@ def parts_of(where: Path, name: str, value: float) -> list[Part] | None:
 
 
 def _sentence(row: dict[str, Any], by: str, figure: str) -> Part | None:
-    """A sentence's part, of a row of sentences.jsonl."""
     errors, rated = row.get("word_errors", {}), row.get("dnsmos", {})
     if by in errors and figure == "intelligibility.wer":
         return 100.0 * errors[by], float(row["words"])
@@ -62,7 +60,6 @@ def _sentence(row: dict[str, Any], by: str, figure: str) -> Part | None:
 
 
 def _short_text(row: dict[str, Any], by: str, figure: str) -> Part | None:
-    """A text's part, of a row of short_texts.jsonl."""
     kind = figure.removeprefix("short_texts.").removesuffix(".faulty_rate")
     of_kind = row["kind"] not in NOT_SHORT if kind == "short" else row["kind"] == kind
     if row["by"] != by or not of_kind or not figure.endswith(".faulty_rate"):

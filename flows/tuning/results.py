@@ -1,4 +1,4 @@
-"""A study for people: its trials as rows, the best of them, which settings matter."""
+"""A study as text: rows of trials, the best ones, importance of the settings."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -9,20 +9,19 @@ from optuna.trial import FrozenTrial, TrialState
 
 from flows.results import NOT_MEASURED, plain_table
 from flows.tuning.compare import Difference, verdict
-from flows.tuning.study import AGAIN, ALSO, ARM, ERROR, INTERVALS, LEVEL, SECONDS, SETTINGS, TuningStudy
+from flows.tuning.study import ALSO, ARM, ERROR, INTERVALS, SECONDS, SETTINGS, TuningStudy
 from sonorant.errors import SonorantError
 
 ENOUGH = 10
-"""Complete trials from which on importance says anything."""
+"""Complete trials needed for importance."""
 STATES = {
     TrialState.COMPLETE: "complete", TrialState.PRUNED: "pruned", TrialState.RUNNING: "at work",
     TrialState.FAIL: "failed",
 }  # fmt: skip
-"""Those of a trial that has begun."""
 
 
 def best_trials(study: TuningStudy) -> list[FrozenTrial]:
-    """The best trial, or of several objectives the Pareto front, in the order of the first objective."""
+    """The best trial; with several objectives the Pareto front, by the first objective."""
     complete = [trial for trial in study.trials if trial.state == TrialState.COMPLETE]
     if not complete:
         return []
@@ -51,7 +50,7 @@ def chosen(study: TuningStudy, number: int | None) -> FrozenTrial:
 
 
 def summary(study: TuningStudy) -> str:
-    """All that `sonorant tune status` prints."""
+    """The output of `sonorant tune status`."""
     if study.compares:
         return f"study '{study.name}': {counts(study)}\n{plain_table(comparison_rows(study))}"
     best = best_trials(study)
@@ -72,16 +71,14 @@ def summary(study: TuningStudy) -> str:
 
 
 def counts(study: TuningStudy) -> str:
-    """How many trials there are, in words."""
-    again = _again(study)
+    again = study.again
     begun = [trial.state for trial in study.trials if trial.number not in again]
     words = [f"{begun.count(state)} {word}" for state, word in STATES.items() if state in begun]
     return ", ".join([*words, f"{study.left()} left"])
 
 
 def trial_rows(study: TuningStudy, trials: Sequence[FrozenTrial]) -> list[dict[str, str]]:
-    """A row for each trial: settings, figures with their intervals, how it ended."""
-    again, rows = _again(study), []
+    again, rows = study.again, []
     for trial in trials:
         if trial.state == TrialState.WAITING:
             continue
@@ -96,21 +93,18 @@ def trial_rows(study: TuningStudy, trials: Sequence[FrozenTrial]) -> list[dict[s
 
 
 def comparison_rows(study: TuningStudy) -> list[dict[str, str]]:
-    """A row for each training of a comparison."""
-    trials = [
-        trial for trial in study.trials if trial.state != TrialState.WAITING and trial.number not in _again(study)
-    ]
+    again = study.again
+    trials = [trial for trial in study.trials if trial.state != TrialState.WAITING and trial.number not in again]
     return [
         {"arm and seed": trial.user_attrs[ARM]}
         | {figure: _value(trial, number) for number, figure in enumerate(study.search.objectives)}
         | {figure: _number(trial.user_attrs.get(ALSO, {}).get(figure)) for figure in study.search.also}
-        | {"ended": _ended(study, trial, {})}
+        | {"ended": _ended(study, trial, again)}
         for trial in sorted(trials, key=lambda trial: str(trial.user_attrs[ARM]))
     ]
 
 
 def difference_rows(found: Sequence[Difference], directions: Mapping[str, str]) -> list[dict[str, str]]:
-    """A row for each objective of a comparison."""
     return [
         {
             "figure": each.figure,
@@ -125,7 +119,7 @@ def difference_rows(found: Sequence[Difference], directions: Mapping[str, str]) 
 
 
 def importance(study: TuningStudy) -> str:
-    """How much of what tells good trials from others each setting explains (PED-ANOVA, Watanabe et al. 2023)."""
+    """Importance of each setting for the figures (PED-ANOVA, Watanabe et al. 2023)."""
     complete = [trial for trial in study.trials if trial.state == TrialState.COMPLETE]
     if len(complete) < ENOUGH or len(study.search.space) < 2:
         return f"  {NOT_MEASURED} (from {ENOUGH} complete trials and two settings on; there are {len(complete)})"
@@ -142,13 +136,8 @@ def importance(study: TuningStudy) -> str:
 
 
 def changed(study: TuningStudy, trial: FrozenTrial) -> dict[str, Any]:
-    """The settings of the space that a trial had, by key."""
+    """A trial's settings of the space, by key."""
     return {key: trial.user_attrs[SETTINGS][key] for key in study.search.space}
-
-
-def _again(study: TuningStudy) -> dict[int, int]:
-    """Trials that were taken up again -> the newest one that did."""
-    return {number: trial.number for trial in study.trials for number in trial.system_attrs.get(AGAIN, [])}
 
 
 def _ended(study: TuningStudy, trial: FrozenTrial, again: Mapping[int, int]) -> str:
@@ -156,14 +145,11 @@ def _ended(study: TuningStudy, trial: FrozenTrial, again: Mapping[int, int]) -> 
         return f"interrupted, taken up again as {again[trial.number]}"
     if trial.state == TrialState.FAIL:
         return f"failed: {trial.user_attrs.get(ERROR, 'its worker died too often')}"
-    level = trial.user_attrs.get(LEVEL)
-    at = f" at level {level} of {len(study.search.levels)}" if level and trial.state == TrialState.PRUNED else ""
     own = " (the defaults)" if changed_nothing(study, trial) else ""
-    return f"{STATES[trial.state]}{at}{own}"
+    return f"{STATES[trial.state]}{own}"
 
 
 def changed_nothing(study: TuningStudy, trial: FrozenTrial) -> bool:
-    """Whether a trial has the project's own settings."""
     settings = trial.user_attrs.get(SETTINGS, {})
     return bool(study.defaults) and all(settings.get(key) == value for key, value in study.defaults.items())
 

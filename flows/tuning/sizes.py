@@ -1,4 +1,4 @@
-"""The sizes of a learning curve, what it is called, and which recordings it is of. Imports nothing that takes long."""
+"""Sizes of a learning curve, its defaults, and the state of its recordings. Imports nothing slow."""
 
 import hashlib
 from pathlib import Path
@@ -13,11 +13,11 @@ SIZES = "5,10,20,40"
 STUDY = "curve"
 REPORT = Path("reports/curve.json")
 MORE = 20.0
-"""Minutes more that are foretold."""
+"""Further minutes to forecast."""
 
 
 def read_sizes(text: str) -> list[float]:
-    """Minutes by rising size, such as of "5,10,20,40"; `all` may be named, and is always there."""
+    """Rising minutes of a list such as "5,10,20,40"; `all` is implied."""
     words = [word.strip() for word in text.split(",") if word.strip() != ALL]
     try:
         sizes = sorted({float(word) for word in words})
@@ -29,12 +29,11 @@ def read_sizes(text: str) -> list[float]:
 
 
 def corpus_path(root: Path) -> Path:
-    """Where params.yaml says that the recordings are."""
     return root / params.load("corpus", CorpusConfig, root / "params.yaml").path
 
 
 def files_below(folder: Path) -> str:
-    """How many files there are, and a hash of their names and sizes: recordings that were added make another curve."""
+    """Number of files and a hash of their names and sizes, to notice added recordings."""
     files = sorted(path for path in ([folder] if folder.is_file() else folder.rglob("*")) if path.is_file())
     listed = "".join(f"{path.relative_to(folder.parent)} {path.stat().st_size}\n" for path in files)
     return f"{len(files)} files, {hashlib.sha256(listed.encode()).hexdigest()[:8]}"

@@ -1,4 +1,4 @@
-"""The study of a search, in Optuna's storage: made or taken up again, its trials counted and handed out."""
+"""The study of a search in Optuna's storage: create or resume it, count its trials, run the next one."""
 
 import json
 import os
@@ -20,41 +20,41 @@ from sonorant.files import locked, parse_checked
 from sonorant.registry.tracking.mlflow_store import shown
 
 STORAGE = "SONORANT_TUNING_STORAGE"
-"""Variable with the storage's address, which may hold a password."""
+"""Environment variable with the storage's address, which may hold a password."""
 LOCKS = Path("runs/tuning")
 HEARTBEAT = int(os.environ.get("SONORANT_TUNING_HEARTBEAT", "30"))
-"""Seconds between a worker's signs of life; one that is silent for three times as long is dead."""
+"""Seconds between a worker's heartbeats; after three times as long without one it counts as dead."""
 RETRIES = 5
-"""How often a trial is taken up again whose worker died."""
+"""How often the trial of a dead worker is repeated."""
 WORTH = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.RUNNING)
-"""States of trials that a study is kept for."""
+"""States of trials worth keeping a study for."""
 HOPELESS = 3
-"""A study ends where so many trials failed and none succeeded."""
+"""Failed trials after which a study without a success ends."""
 SEARCH, BASE, DEFAULTS, COMPARES = "search", "base", "defaults", "compares"
 """Attributes of a study."""
 AGAIN = "retry_history"
-"""Optuna's attribute of a trial: the numbers of those that it takes up again."""
-SETTINGS, ERROR, SECONDS, LEVEL = "settings", "error", "seconds", "level"
-"""Attributes of a trial: its settings by key; why it failed; how long it took; the last level of fidelity."""
+"""Optuna's attribute of a trial: numbers of the trials that it repeats."""
+SETTINGS, ERROR, SECONDS = "settings", "error", "seconds"
+"""Attributes of a trial: settings by key, why it failed, seconds."""
 INTERVALS, ALSO, ARM, DETAILS = "intervals", "also", "arm", "details"
-"""Attributes of a trial: the intervals of its values, null for none; more figures by name; its part in a comparison,
-and of that all figures by sentence, see `parts.details_of`."""
+"""Attributes of a trial: intervals of its values or null, further figures by name, its arm in a comparison, and of that
+all figures by sentence (`parts.details_of`)."""
 
 warnings.filterwarnings("ignore", category=ExperimentalWarning)  # heartbeats and constant_liar; the lock pins Optuna
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 
 
 class TrialFailed(SonorantError):
-    """The trial cannot be judged, others can: its settings contradict each other, or it diverged."""
+    """Only this trial failed: its settings contradict each other, or it diverged."""
 
 
 def open_storage(folder: Path = Path()) -> RDBStorage:
-    """The storage that SONORANT_TUNING_STORAGE names, else runs/tuning.db of the project. Raises SonorantError."""
+    """Open SONORANT_TUNING_STORAGE, or runs/tuning.db of the project. Raises SonorantError."""
     address = os.environ.get(STORAGE) or f"sqlite:///{(folder / 'runs' / 'tuning.db').resolve()}"
     sqlite = address.startswith("sqlite")
     (folder / "runs").mkdir(exist_ok=True)
     try:
-        with locked(folder / LOCKS / "storage.lock"):  # two processes that make the tables would collide
+        with locked(folder / LOCKS / "storage.lock"):  # two processes must not create the tables at once
             return RDBStorage(
                 address,
                 engine_kwargs={"connect_args": {"timeout": 60}} if sqlite else {"pool_pre_ping": True},
@@ -75,11 +75,11 @@ class TuningStudy:
         self.study = study
         self.search: Search = parse_checked(study.user_attrs[SEARCH], Search, Path(study.study_name))
         self.defaults: dict[str, Any] = study.user_attrs[DEFAULTS]
-        """The project's own values of the keys of the space, as they were when the study began."""
+        """The project's values of the space's keys when the study began."""
 
     @property
     def compares(self) -> bool:
-        """Whether this is a comparison, see `compare.py` and `curve.py`: its trials are given, not searched for."""
+        """Whether its trials are given (`compare.py`, `curve.py`), not searched for."""
         return COMPARES in self.study.user_attrs
 
     @property
@@ -90,21 +90,24 @@ class TuningStudy:
     def trials(self) -> list[FrozenTrial]:
         return self.study.get_trials(deepcopy=False)
 
+    @property
+    def again(self) -> dict[int, int]:
+        """Interrupted trial -> its newest repetition."""
+        return {number: trial.number for trial in self.trials for number in trial.system_attrs.get(AGAIN, [])}
+
     def left(self) -> int:
-        """Trials that nobody has begun. One that was taken up again counts once."""
+        """Trials not yet begun; a repeated one counts once."""
         trials = self.trials
         waiting = sum(trial.state == TrialState.WAITING for trial in trials)
-        again = {number for trial in trials for number in trial.system_attrs.get(AGAIN, [])}
-        begun = sum(trial.state != TrialState.WAITING and trial.number not in again for trial in trials)
+        begun = len(trials) - waiting - len(self.again)
         return waiting if self.compares else max(waiting, self.search.count - begun)
 
     def at_work(self) -> int:
-        """Trials that somebody is at."""
+        """Running trials."""
         return sum(trial.state == TrialState.RUNNING for trial in self.trials)
 
     def raise_if_hopeless(self) -> None:
-        """Raise SonorantError with the first failure if all trials fail, or the last ones in the same way: a full disk
-        would use up all that are left."""
+        """Raise SonorantError if all trials fail, or the last ones with the same error, as on a full disk."""
         errors = [trial.user_attrs[ERROR] for trial in self.trials if ERROR in trial.user_attrs]
         if len(errors) >= HOPELESS and not any(trial.state in WORTH for trial in self.trials):
             raise SonorantError(f"study '{self.name}': all of {len(errors)} trials failed; the first: {errors[0]}")
@@ -116,11 +119,11 @@ class TuningStudy:
     def next_trial(self, run: Callable[[Trial, dict[str, Any]], Sequence[float]]) -> bool:
         """Run one more trial by `run(trial, settings) -> values`; false if none is left.
 
-        A trial that `run` leaves by TrialPruned or TrialFailed has ended; one that is interrupted, or whose worker is
-        dead, is taken up again by whoever asks next. Any other error ends the search.
+        TrialPruned and TrialFailed end the trial. An interrupted trial, or one of a dead worker, is repeated by the
+        next call of any worker. Other errors end the search.
         """
         with ExitStack() as claim:
-            # Counted and taken in one go. Workers on machines without a common disk may begin a trial too many each.
+            # Workers on machines without a common disk may each begin one trial too many.
             claim.enter_context(locked(LOCKS / f"{self.name}.lock"))
             optuna.storages.fail_stale_trials(self.study)
             if self.left() == 0:
@@ -143,10 +146,10 @@ class TuningStudy:
                     raise
                 except UpdateFinishedTrialError:
                     raise
-                except BaseException as error:  # Ctrl-C, SIGTERM, the end of a flow run
+                except BaseException as error:  # Ctrl-C or SIGTERM
                     RetryHeartbeatStaleTrialCallback()(self.study, self.trials[trial.number])
                     interrupted.append(error)
-                    raise KeyboardInterrupt from None  # which Optuna takes for the end of the trial
+                    raise KeyboardInterrupt from None  # ends the trial in Optuna
 
             try:
                 self.study.optimize(objective, n_trials=1, catch=(TrialFailed,))
@@ -155,26 +158,26 @@ class TuningStudy:
                     raise interrupted[0] from None
                 raise
             except (UpdateFinishedTrialError, ValueError):
-                if not any(asked[0] in trial.system_attrs.get(AGAIN, []) for trial in self.trials):
-                    raise  # else this process was suspended and taken for dead: another does the trial
+                if asked[0] not in self.again:
+                    raise  # else this process was suspended and counted as dead: another repeats the trial
         self.raise_if_hopeless()
         return True
 
     def _settings_of(self, trial: Trial) -> dict[str, Any]:
-        """By key; in a comparison they stand there, else the sampler chooses. A trial taken up again keeps its own."""
+        """Settings by key: those of the arm or of the repeated trial, or the sampler's choice."""
         if SETTINGS not in trial.user_attrs:
             trial.set_user_attr(SETTINGS, self.search.suggest(trial))
         return dict(trial.user_attrs[SETTINGS])
 
 
 def make_study(storage: RDBStorage, search: Search, defaults: dict[str, Any], base: dict[str, Any]) -> TuningStudy:
-    """The study of a search, made or taken up again.
+    """Create or resume the study of a search.
 
     Args:
-        defaults: the project's own values of the keys of the space; the first trial, if the space has them.
-        base: all other settings that decide the figures, by key.
+        defaults: the project's values of the space's keys; the first trial, if the space contains them.
+        base: all other settings that affect the figures, by key.
 
-    Raises SonorantError if it exists with another space, objectives or base: their trials do not compare.
+    Raises SonorantError if it exists with another space, objectives or base, whose trials would not compare.
     """
     wanted = json.loads(json.dumps({SEARCH: asdict(search), BASE: base, DEFAULTS: defaults}))
     with locked(LOCKS / f"{search.study}.lock"):
@@ -199,13 +202,11 @@ def make_study(storage: RDBStorage, search: Search, defaults: dict[str, Any], ba
 
 
 def make_comparison(search: Search, name: str, arms: dict[str, dict[str, Any]], base: dict[str, Any]) -> TuningStudy:
-    """A study of given trials, `arms` by name with their settings; those that it has already are not added again, but
-    for those that failed: what was in their way, as a full disk, may be gone.
-
-    `search`: by whose figures. Raises SonorantError if the study began with other settings in `base`.
+    """Create or resume a study of given trials: `arms`, name to settings, judged by the figures of `search`. Failed
+    trials are added again. Raises SonorantError if the study began with another `base`.
     """
     compares, storage = search.study, open_storage()
-    search = replace(search, study=name, fixed={}, prune=None, fidelity=None)
+    search = replace(search, study=name, fixed={}, prune=None)
     with locked(LOCKS / f"{name}.lock"):
         if name in optuna.get_all_study_names(storage):
             made = optuna.load_study(study_name=name, storage=storage)
@@ -223,7 +224,7 @@ def make_comparison(search: Search, name: str, arms: dict[str, dict[str, Any]], 
 
 
 def load_study(storage: RDBStorage, name: str) -> TuningStudy:
-    """A study by name. Raises SonorantError if there is none."""
+    """A study by name. Raises SonorantError if it does not exist."""
     names = optuna.get_all_study_names(storage)
     if name not in names:
         there = f"there are: {', '.join(names)}" if names else "there are none; begin with: sonorant tune run"
@@ -233,7 +234,7 @@ def load_study(storage: RDBStorage, name: str) -> TuningStudy:
 
 def _check_same(name: str, kept: dict[str, Any], wanted: dict[str, Any]) -> None:
     remedy = "give the search another name (study:) or put it back"
-    for part in ("objectives", "space", "fixed", "fidelity", "prune", "sampler", "seed"):
+    for part in ("objectives", "space", "fixed", "prune", "sampler", "seed"):
         if kept[SEARCH].get(part) != wanted[SEARCH].get(part):
             raise SonorantError(f"study '{name}' exists with another '{part}', and its trials do not compare: {remedy}")
     _check_base(name, kept[BASE], wanted[BASE])
@@ -249,25 +250,18 @@ def _check_base(name: str, kept: dict[str, Any], now: dict[str, Any]) -> None:
 
 
 def sampler_of(search: Search, number: int) -> optuna.samplers.BaseSampler:
-    """The sampler for the trial after `number` others: seeded by it, as two workers must not draw the same."""
+    """The sampler for trial `number`, which is part of its seed so that two workers draw different trials."""
     seed = 10007 * search.seed + number
-    if search.sampler == "grid":
-        return optuna.samplers.GridSampler(search.grid(), seed=search.seed)
-    if search.sampler == "nsga2":
-        return optuna.samplers.NSGAIISampler(seed=seed)
-    if search.sampler == "random":
-        return optuna.samplers.RandomSampler(seed=seed)
-    return optuna.samplers.TPESampler(seed=seed, constant_liar=True)
+    samplers: dict[str, Callable[[], optuna.samplers.BaseSampler]] = {
+        "grid": lambda: optuna.samplers.GridSampler(search.grid(), seed=search.seed),
+        "nsga2": lambda: optuna.samplers.NSGAIISampler(seed=seed),
+        "random": lambda: optuna.samplers.RandomSampler(seed=seed),
+        "tpe": lambda: optuna.samplers.TPESampler(seed=seed, constant_liar=True),
+    }
+    return samplers[search.sampler]()
 
 
 def pruner_of(search: Search) -> optuna.pruners.BasePruner:
-    """The pruner that the search asks for; of levels of fidelity successive halving, a level a rung."""
-    if search.fidelity:
-        return optuna.pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=search.fidelity.keep)
     if not (prune := search.prune):
         return optuna.pruners.NopPruner()
-    if prune.pruner == "median":
-        return optuna.pruners.MedianPruner(n_startup_trials=prune.first_trials, n_warmup_steps=prune.first_step)
-    if prune.pruner == "hyperband":
-        return optuna.pruners.HyperbandPruner(min_resource=prune.first_step, reduction_factor=prune.keep)
-    return optuna.pruners.SuccessiveHalvingPruner(min_resource=prune.first_step, reduction_factor=prune.keep)
+    return optuna.pruners.MedianPruner(n_startup_trials=prune.first_trials, n_warmup_steps=prune.first_step)

@@ -1,4 +1,4 @@
-"""One trial as a Prefect run: a copy of the project with its settings, the stages that its figures need, its values."""
+"""One trial as a Prefect run: copy the project with its settings, run the stages that its figures need, measure."""
 
 import hashlib
 import json
@@ -16,13 +16,13 @@ from prefect.cache_policies import NO_CACHE
 from prefect.runtime import flow_run
 from prefect.states import Completed, Failed, State
 
-from flows.command import run_logged
+from flows.command import failed, run_logged
 from flows.graph import Pipeline, read_graph
 from flows.train_and_export import TRAINING, stage_command
-from flows.tuning.figures import Figure, LiveCurve, NoFigure, points_of
+from flows.tuning.figures import Figure, NoFigure, Point, live_points, points_of
 from flows.tuning.parts import details_of
 from flows.tuning.search import Search
-from flows.tuning.study import ALSO, COMPARES, DETAILS, INTERVALS, LEVEL, LOCKS, SECONDS, TrialFailed
+from flows.tuning.study import ALSO, COMPARES, DETAILS, INTERVALS, LOCKS, SECONDS, TrialFailed
 from flows.workspace import make_workspace
 from sonorant.errors import SonorantError
 from sonorant.files import locked
@@ -33,7 +33,7 @@ Values = tuple[float, ...]
 
 
 class TrialWork:
-    """What a trial does, in the project's folder `root`."""
+    """The work of a trial of the project in `root`."""
 
     def __init__(self, search: Search, study: str, trial: Trial, settings: Mapping[str, Any], root: Path) -> None:
         self.search, self.study, self.trial, self.settings, self.root = search, study, trial, settings, root
@@ -43,10 +43,10 @@ class TrialWork:
         """Figures besides the objectives."""
         self._reported: set[int] = set()
         self._last_step: int | None = None
-        """The step at which pruning would save nothing."""
+        """Step at which pruning saves nothing."""
 
     def run(self) -> Values:
-        """Run it as a Prefect run. Raises TrialPruned, TrialFailed, or SonorantError if no trial can do better."""
+        """Run it as a Prefect run. Raises TrialPruned, TrialFailed, or SonorantError if every trial would fail."""
         ended: list[Values | Exception] = []
 
         def work() -> State[Any]:
@@ -58,28 +58,27 @@ class TrialWork:
                 return Completed(name="Pruned", message=str(error))
             except SonorantError as error:
                 ended.append(error)
-                get_run_logger().error("%s", error)
-                return Failed(message=str(error))
+                return failed(error)
 
         try:
             with tags(self.study):
                 state: Any = tune_trial(self.study, self.trial.number, dict(self.settings), work, return_state=True)
         finally:
-            if not ended or not isinstance(ended[0], TrialFailed):  # whose copy stays, to look at
+            if not ended or not isinstance(ended[0], TrialFailed):  # keep the copy of a failed trial
                 shutil.rmtree(self.where, ignore_errors=True)  # DVC's cache has the outputs
         if not ended:
-            state.result()  # raises what nobody foresaw
+            state.result()  # raises an unexpected error
         if isinstance(ended[0], Exception):
             raise ended[0]
         return ended[0]
 
     def _tracked(self, execution: str) -> Values:
-        """The trial as a child of the study's MLflow run, the runs of its stages below it."""
+        """Run the trial in an MLflow run below the study's; its stages have runs below it."""
         started, status, why = time.monotonic(), "KILLED", ""
         values: Values = ()
         open_trial(self.study, self.trial.number, execution, self.settings)
         try:
-            values = self._climb(execution)
+            values = self._measured(execution)
             status = "FINISHED"
             return values
         except TrialPruned as error:
@@ -93,34 +92,21 @@ class TrialWork:
             figures = self.also | dict(zip(self.search.objectives, values, strict=False))  # none, or all
             close_trial(self.study, self.trial.number, status, figures, why)
 
-    def _climb(self, execution: str) -> Values:
-        """The values at the last level of fidelity."""
-        values: Values = ()
-        for number, level in enumerate(self.search.levels):
-            values = self._at_level({**self.settings, **level}, execution)
-            if self.search.fidelity:
-                self.trial.set_user_attr(LEVEL, number + 1)
-                self.trial.report(values[0], self.search.fidelity.keep**number)
-                if number + 1 < len(self.search.levels) and self.trial.should_prune():
-                    raise TrialPruned(f"ended at level {number + 1} with {values[0]:.6g}")
-        return values
-
-    def _at_level(self, settings: Mapping[str, Any], execution: str) -> Values:
-        """Run what the figures need with these settings, and measure them."""
+    def _measured(self, execution: str) -> Values:
         try:
-            make_workspace(self.root, self.where, settings)
+            make_workspace(self.root, self.where, self.settings)
             check_params.check(self.where / "params.yaml")
         except SonorantError as error:
             raise TrialFailed(str(error)) from None
         graph = read_graph(self.where)
         also = [Figure(name) for name in self.search.also]
         order = graph.order([figure.stage(graph) for figure in (*self.figures, *also)])
-        if order[-1:] == [self._pruned_stage(graph)]:  # once that has taken its last step, nothing is saved any more
+        if order[-1:] == [self._pruned_stage(graph)]:  # no later stage to save
             assert self.search.prune is not None
             section = f"train_{Figure(self.search.prune.by).kind}"
             self._last_step = int(params.effective(section, self.where / "params.yaml")["steps"])
         for stage in order:
-            with once(graph, stage, settings):
+            with once(graph, stage, self.settings):
                 trial_stage(stage, self.where, execution, self._watch(stage, graph, execution))
             self._report_whole_curve(stage, graph)
         try:
@@ -137,28 +123,26 @@ class TrialWork:
         return tuple(value for value, _ in measured)
 
     def _watch(self, stage: str, graph: Pipeline, execution: str) -> Callable[[], None]:
-        """What to call every second while the stage runs: it raises TrialPruned once the trial is worse than others."""
+        """A check to call every second while the stage runs, which may raise TrialPruned."""
         if self.search.prune is None or self._pruned_stage(graph) != stage:
             return lambda: None
-        live = LiveCurve(Figure(self.search.prune.by), self.where / "runs", execution)
-        return lambda: self._report((point.step, point.value) for point in live.new_points())
+        figure, runs = Figure(self.search.prune.by), self.where / "runs"
+        return lambda: self._report(live_points(figure, runs, execution))
 
     def _report_whole_curve(self, stage: str, graph: Pipeline) -> None:
-        """Report what was not seen live: the last points, or all of a training that the cache had."""
+        """Report the points not seen live: the last ones, or all of a cached training."""
         if self.search.prune is not None and self._pruned_stage(graph) == stage:
             curves = self.where / "models" / stage.removeprefix(TRAINING) / "curves.csv"
-            points = points_of(curves, Figure(self.search.prune.by).curve)
-            self._report((point.step, point.value) for point in points)
+            self._report(points_of(curves, Figure(self.search.prune.by).curve))
 
     def _pruned_stage(self, graph: Pipeline) -> str | None:
-        """The training by whose points trials are pruned."""
         return Figure(self.search.prune.by).stage(graph) if self.search.prune else None
 
-    def _report(self, points: Iterable[tuple[int, float]]) -> None:
-        """Report new points to Optuna, and end the trial where its pruner says so."""
+    def _report(self, points: Iterable[Point]) -> None:
+        """Report new points to Optuna. Raises TrialPruned."""
         assert self.search.prune is not None
-        # Optuna compares points in the direction of the objective.
-        sign = 1.0 if self.search.prune.direction == next(iter(self.search.objectives.values())) else -1.0
+        # The curve is a loss; Optuna compares points in the direction of the objective.
+        sign = 1.0 if next(iter(self.search.objectives.values())) == "minimize" else -1.0
         for step, value in points:
             if step in self._reported:
                 continue
@@ -170,7 +154,6 @@ class TrialWork:
 
 @flow(name="tune-trial", flow_run_name="{study}-{number}", validate_parameters=False)
 def tune_trial(study: str, number: int, settings: dict[str, Any], work: Callable[[], State[Any]]) -> State[Any]:
-    """One trial of a study; `work` does it and says how it ended."""
     get_run_logger().info("%s", json.dumps(settings))
     return work()
 
@@ -187,7 +170,7 @@ def _stage(stage: str, where: Path, execution: str, check: Callable[[], None]) -
 
 
 def trial_stage(stage: str, where: Path, execution: str, check: Callable[[], None]) -> None:
-    """Bring one stage up to date as a Prefect task. Raises TrialFailed, or TrialPruned as `check` may."""
+    """Bring one stage up to date as a Prefect task. Raises TrialFailed or TrialPruned."""
     state: Any = _stage(stage, where, execution, check, return_state=True)
     if state.name == "Pruned":
         raise TrialPruned(state.message)
@@ -198,7 +181,7 @@ def trial_stage(stage: str, where: Path, execution: str, check: Callable[[], Non
 
 @contextmanager
 def once(graph: Pipeline, stage: str, settings: Mapping[str, Any]) -> Iterator[None]:
-    """Keep other workers of this machine from the same stage with the same settings; then DVC's cache has it."""
+    """Keep other workers here from the same stage with the same settings, which DVC's cache has afterwards."""
     touched = graph.settings_of(stage, sorted(settings))
     text = json.dumps([stage, {key: settings[key] for key in touched}])
     lock = LOCKS / "stages" / hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Workers of a study: processes that take one trial after the other, here and on other machines with its storage."""
+"""Workers of a study: processes, here or on other machines with its storage, that run trials until none is left."""
 
 import os
 import signal
@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from prefect import flow, get_client, get_run_logger
-from prefect.states import Failed
 
-from flows.command import GRACE
+from flows.command import GRACE, failed
 from flows.tuning.begin import begin
 from flows.tuning.curve import begin_curve, settings_from, write_report
 from flows.tuning.sizes import SIZES, STUDY
@@ -24,12 +23,12 @@ from sonorant.registry.tracking.mlflow_store import store_uri
 from tasks.stage import run
 
 LOOK = 5.0
-"""Seconds between two looks at whether another worker died over the last trials."""
+"""Seconds between checks whether other workers died at the last trials."""
 
 
 @flow(name="tune")
 def tune(search: str, trials: int | None = None, workers: int = 1) -> Any:
-    """Work on a search until all its trials are done; several runs of this, on several machines, share them.
+    """Work on a search until all its trials are done. Runs on several machines share the trials.
 
     Args:
         search: File of the search, such as tuning/vocoder.yaml.
@@ -41,19 +40,17 @@ def tune(search: str, trials: int | None = None, workers: int = 1) -> Any:
         run_workers(study.name, workers)
         return study.name
     except SonorantError as error:
-        get_run_logger().error("%s", error)
-        return Failed(message=str(error))
+        return failed(error)
 
 
 @flow(name="tune-compare")
 def compare(study: str, workers: int = 1) -> Any:
-    """Work on the comparison `study`, see flows/tuning/compare.py, until all its trainings are done."""
+    """Work on the comparison `study` (flows/tuning/compare.py) until all its trainings are done."""
     try:
         run_workers(study, workers)
+        return study
     except SonorantError as error:
-        get_run_logger().error("%s", error)
-        return Failed(message=str(error))
-    return study
+        return failed(error)
 
 
 @flow(name="curve")
@@ -67,17 +64,17 @@ def curve(
     init_from: str | None = None,
     changes: list[str] | None = None,
 ) -> Any:
-    """Train voices on fewer and on all minutes of the recordings, and write reports/curve.html.
+    """Train voices on some and on all minutes of the recordings, and write reports/curve.html.
 
     Args:
         minutes: Sizes besides all minutes, such as 5,10,20,40.
         seeds: Trainings of each size.
         figures: Keys of reports/metrics.json to draw; none: words, sound, melody, short texts.
         workers: Processes on this machine; each gets its share of cores and GPUs.
-        study: Name under which the trainings are kept.
-        more: Minutes more to foretell; none: 20, or as many as there are.
-        init_from: Voice that as many others begin from, beside those from scratch; none: no others.
-        changes: Settings of these others besides, each KEY=VALUE.
+        study: Name of the study.
+        more: Further minutes to forecast; none: 20, or as many as are recorded.
+        init_from: Voice to fine-tune as many voices from, beside those from scratch; none: no such voices.
+        changes: Further settings of the fine-tuned voices, each KEY=VALUE.
     """
     try:
         if changes and not init_from:
@@ -89,19 +86,18 @@ def curve(
             get_run_logger().info("%s", sentence)
         return begun.name
     except SonorantError as error:
-        get_run_logger().error("%s", error)
-        return Failed(message=str(error))
+        return failed(error)
 
 
 def run_workers(study: str, count: int) -> None:
-    """Run `count` workers on this machine until no trial is left; call it within a flow run.
+    """Run `count` workers on this machine until no trial is left; for use in a flow run.
 
     Raises SonorantError if workers failed or were killed and trials are left.
     """
     from sonorant.training.distributed.ranks import die_with_parent
 
     with get_client(sync_client=True) as client:
-        address = str(client.api_url)  # the server may have been started for this flow run
+        address = str(client.api_url)  # the server may be this flow run's own
     cores, gpus = sorted(os.sched_getaffinity(0)), visible_gpus()
     environment = os.environ | {"PREFECT_API_URL": address, "MLFLOW_TRACKING_URI": store_uri()}
     processes: list[subprocess.Popen[bytes]] = []
@@ -115,7 +111,7 @@ def run_workers(study: str, count: int) -> None:
 
         more = {"CUDA_VISIBLE_DEVICES": ",".join(share(gpus, number, count))} if gpus else {}
         command = [sys.executable, "-m", "flows.tuning.worker", study]
-        # A session of their own: Ctrl-C reaches this process alone, which ends them in order.
+        # Own sessions: Ctrl-C reaches only this process, which ends them in order.
         processes.append(subprocess.Popen(command, env=environment | more, start_new_session=True, preexec_fn=prepare))
 
     try:
@@ -134,7 +130,7 @@ def run_workers(study: str, count: int) -> None:
 
 
 def end(processes: list[subprocess.Popen[bytes]]) -> None:
-    """Let workers give their trials back, and wait for that."""
+    """Stop the workers; they return their trials first."""
     for process in processes:
         process.send_signal(signal.SIGTERM)
     deadline = time.monotonic() + GRACE + 15
@@ -146,12 +142,11 @@ def end(processes: list[subprocess.Popen[bytes]]) -> None:
 
 
 def share(things: list[Any], number: int, count: int) -> list[Any]:
-    """What worker `number` of `count` gets; where there are too few, workers share."""
+    """The share of worker `number` of `count`; too few things are shared."""
     return things[number::count] or [things[number % len(things)]]
 
 
 def visible_gpus() -> list[str]:
-    """As CUDA_VISIBLE_DEVICES names them."""
     import torch
 
     named = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
@@ -159,9 +154,9 @@ def visible_gpus() -> list[str]:
 
 
 def work(name: str) -> None:
-    """Take trials until none is left that this worker, or one that died, could run. Raises SonorantError."""
+    """Run trials until none is left, also of workers that die. Raises SonorantError."""
     root, study = Path.cwd(), load_study(open_storage(), name)
-    end_cleanly_on_sigterm()  # also after a trial that was stopped: Prefect hands the signal on
+    end_cleanly_on_sigterm()  # again, since Prefect forwards the signal after a stopped trial
     while True:
         if study.next_trial(lambda trial, settings: TrialWork(study.search, name, trial, settings, root).run()):
             continue

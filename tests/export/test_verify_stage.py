@@ -72,7 +72,8 @@ def test_report_covers_one_phoneme_to_the_longest(
 def test_the_export_stage_in_two_processes_gives_the_same_bundle(
     trained: tuple[Path, Path], features: Path, tmp_path: Path
 ) -> None:
-    here, there = (arguments(trained, features, tmp_path / name) for name in ("here", "there"))
+    report = ["--report", str(tmp_path / "precision.json")]
+    here, there = ([*arguments(trained, features, tmp_path / name), *report] for name in ("here", "there"))
     command, env = [sys.executable, "-m", "tasks.export", *there], os.environ | {"PYTHONHASHSEED": "7"}
     elsewhere = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
     for done in (run_command("tasks.export", *here, cwd=ROOT), elsewhere):

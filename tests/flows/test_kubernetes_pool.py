@@ -8,7 +8,6 @@ import sys
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.support.imports import ROOT
 
@@ -52,8 +51,3 @@ def test_a_pod_finds_the_flow_where_the_image_has_the_project(deployed: dict[str
     assert place == pod["containers"][0]["workingDir"] == re.findall(r"^WORKDIR (.+)$", dockerfile, re.MULTILINE)[-1]
     assert re.search(r"^COPY .*\. \./$", dockerfile, re.MULTILINE), "the whole project"
     assert (ROOT / deployed["entrypoint"].split(":")[0]).is_file()
-
-
-def test_what_make_serve_registers_needs_no_pool_that_it_does_not_make() -> None:
-    registered = yaml.safe_load((ROOT / "prefect.yaml").read_text(encoding="utf-8"))["deployments"]
-    assert {each["work_pool"]["name"] for each in registered} == {"sonorant", "sonorant-nodes"}

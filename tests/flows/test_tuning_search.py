@@ -1,6 +1,5 @@
 """A search that cannot work is one line before anything runs."""
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -42,14 +41,13 @@ def test_searches_that_come_with_the_project_fit_it(file: Path) -> None:
     ("changes", "says"),
     [
         ({"space": {"train_acoustic.learning_rat": {"choices": [1]}}}, "did you mean 'train_acoustic.learning_rate'?"),
-        ({"space": {"acoustic": {"choices": [1]}}}, "'acoustic': it is a section; name one of acoustic."),
         ({"space": {"acoustic.channels": {"choices": [128, "wide"]}}}, "acoustic.channels: expected int, not 'wide'"),
         ({"space": {"acoustic.channels": {"low": 1.5, "high": 3}}}, "acoustic.channels"),
         ({"space": {"train_acoustic.precision": {"choices": ["auto", "fp8"]}}}, "train_acoustic.precision: expected"),
         ({"space": {"vocoder.channels": {"choices": [128]}}}, "vocoder.channels changes none of the figures"),
-        ({"space": {"language_model.layers": {"choices": [2]}}}, "language_model.layers changes none of the figures"),
         ({"space": {"data.preload": {"choices": ["none"]}}}, "data.preload changes none of the figures"),
         ({"fixed": {"train_acoustic.stepps": 3}}, "did you mean 'train_acoustic.steps'?"),
+        ({"fixed": {"train_acoustic.steps": "many"}}, "train_acoustic.steps: expected int, not 'many'"),
         ({"objectives": {"train_acustic/validation/loss": "minimize"}}, "did you mean 'train_acoustic'?"),
         ({"prune": {"by": "validation/loss"}}, "prune: by: 'validation/loss' is no figure"),
     ],
@@ -64,22 +62,15 @@ def test_what_the_project_has_not_is_named(changes: dict[str, Any], says: str, t
     ("changes", "says"),
     [
         ({"objectives": [LOSS]}, "objectives: give each figure a direction"),
-        ({"objectives": {LOSS: None}}, "objectives: give each figure a direction"),
-        ({"objectives": {LOSS: "min"}}, "objectives: give each figure a direction"),
         ({"objectives": {}}, "name at least one objective"),
         ({"space": {RATE: {"low": 1e-2, "high": 1e-3}}}, "low (0.01) must be below high (0.001)"),
         ({"space": {RATE: {"low": 0.0, "high": 1e-3, "log": True}}}, "a logarithmic range begins above 0"),
-        ({"space": {RATE: {"low": 1e-3}}}, "give either choices, or low and high"),
         ({"space": {RATE: {"low": 1e-3, "high": 1e-2, "choices": [1]}}}, "give either choices, or low and high"),
-        ({"space": {RATE: {"lo": 1e-3, "high": 1e-2}}}, "unknown key"),
-        ({"sampler": "tpa"}, "key 'sampler'"),
         ({"sampler": "grid"}, "train_acoustic.learning_rate: a grid needs a range with step, or choices"),
         ({"study": "a study"}, "study: 'a study' must be made of"),
         ({"trails": 3}, "unknown key 'trails'; did you mean 'trials'?"),
         ({"fixed": {RATE: 1e-3}}, f"{RATE} is in the space, so it cannot be fixed too"),
         ({"prune": {"by": LOSS}, "objectives": {LOSS: "minimize", "a": "maximize"}}, "name one objective"),
-        ({"prune": {"by": LOSS}, "fidelity": {"levels": [{}, {}]}}, "give one of them"),
-        ({"fidelity": {"levels": [{}]}}, "at least two levels"),
     ],
 )
 def test_a_contradiction_names_the_file(changes: dict[str, Any], says: str, tmp_path: Path) -> None:
@@ -87,11 +78,6 @@ def test_a_contradiction_names_the_file(changes: dict[str, Any], says: str, tmp_
         search(tmp_path, **changes)
     assert str(caught.value).startswith(f"{tmp_path / 'search.yaml'}: ")
     assert says in str(caught.value) and "\n" not in str(caught.value)
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SonorantError, match=r"none\.yaml: No such file"):
-        read_search(tmp_path / "none.yaml")
 
 
 def test_values_are_of_the_settings_type_and_floats_are_short(tmp_path: Path) -> None:
@@ -151,9 +137,3 @@ def test_the_base_of_trials_is_all_that_they_share(tmp_path: Path) -> None:
     varied = {RATE, "acoustic.channels", "train_acoustic.steps"}
     assert not varied & set(base), "what trials vary is not shared"
     assert not any(key.startswith(("train_codec.", "train_vocoder.", "data.", "report.")) for key in base)
-
-
-def test_a_search_survives_storage(tmp_path: Path) -> None:
-    found = search(tmp_path, prune={"by": LOSS, "first_step": 3})
-    (tmp_path / "kept.yaml").write_text(yaml.safe_dump(asdict(found)))
-    assert read_search(tmp_path / "kept.yaml") == found

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,10 +18,9 @@ from flows.tuning import study as studies
 from flows.tuning.compare import differences, seed_settings, verdict
 from flows.tuning.results import best_trials, chosen, counts, summary
 from flows.tuning.search import Search
-from flows.tuning.study import AGAIN, SETTINGS, TrialFailed, TuningStudy, load_study, make_study, open_storage
+from flows.tuning.study import AGAIN, SETTINGS, TrialFailed, TuningStudy, make_study, open_storage
 from sonorant.errors import SonorantError
 from sonorant.files import parse_checked
-from sonorant.training.intervals import student_interval
 from tests.support.imports import ROOT
 from tests.support.processes import start
 from tests.support.tuned import LOSS, SEARCH
@@ -72,15 +70,14 @@ def test_an_uninterrupted_search_equals_one_in_pieces(here: Path) -> None:
     assert finish(made(study="other", seed=2, trials=12))[1:] != tried[1:]
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(143)])
-def test_an_interrupted_trial_is_taken_up_again_with_its_settings(error: BaseException, here: Path) -> None:
+def test_an_interrupted_trial_is_taken_up_again_with_its_settings(here: Path) -> None:
     study = made()
     assert study.next_trial(off)
 
     def interrupted(trial: Trial, settings: dict[str, Any]) -> Sequence[float]:
-        raise error
+        raise KeyboardInterrupt
 
-    with pytest.raises(type(error)):
+    with pytest.raises(KeyboardInterrupt):
         study.next_trial(interrupted)
     assert study.left() == 2 and study.at_work() == 0
     finish(study)
@@ -104,17 +101,6 @@ def test_a_failed_trial_ends_alone_and_says_why(here: Path) -> None:
     finish(study, second_fails)
     assert counts(study) == "2 complete, 1 failed, 0 left" and len(calls) == 3
     assert "failed: training has diverged" in summary(study)
-
-
-def test_a_study_in_which_all_fails_ends(here: Path) -> None:
-    study = made(trials=30)
-
-    def fails(trial: Trial, settings: dict[str, Any]) -> Sequence[float]:
-        raise TrialFailed(f"no {trial.number}")
-
-    with pytest.raises(SonorantError, match="all of 3 trials failed; the first: no 0"):
-        finish(study, fails)
-    assert len(study.trials) == 3
 
 
 def test_what_fails_alike_again_and_again_does_not_use_up_the_trials(here: Path) -> None:
@@ -161,14 +147,6 @@ def test_another_search_does_not_go_on_with_a_study(changes: dict[str, Any], say
     assert made(defaults={RATE: 1e-3, CHANNELS: 96}).defaults == DEFAULTS, "applying a trial's settings changes nothing"
 
 
-def test_an_unknown_study_names_those_there_are(here: Path) -> None:
-    with pytest.raises(SonorantError, match="unknown study 'a'; there are none; begin with: sonorant tune run"):
-        load_study(open_storage(), "a")
-    made()
-    with pytest.raises(SonorantError, match="unknown study 'a'; there are: tiny"):
-        load_study(open_storage(), "a")
-
-
 WORKER = """\
 import sys, time
 from pathlib import Path
@@ -185,8 +163,8 @@ while study.next_trial(run) or study.at_work():
 """
 
 
-def worker(folder: Path, **environment: str) -> subprocess.Popen[bytes]:
-    more = {"PYTHONPATH": str(ROOT), "SONORANT_TUNING_HEARTBEAT": "10", **environment}
+def worker(folder: Path) -> subprocess.Popen[bytes]:
+    more = {"PYTHONPATH": str(ROOT), "SONORANT_TUNING_HEARTBEAT": "10"}
     return start([sys.executable, "-c", WORKER], cwd=folder, env=os.environ | more)
 
 
@@ -195,11 +173,11 @@ def handed_out(folder: Path) -> list[int]:
     return [int(line) for line in log.read_text().splitlines()] if log.exists() else []
 
 
-def share_and_kill(folder: Path, **environment: str) -> TuningStudy:
+def share_and_kill(folder: Path) -> TuningStudy:
     """Three workers at six trials, one of them killed by SIGKILL amid one; the study when all is over."""
     study = made(trials=6)
     (folder / "hold").touch()
-    workers = [worker(folder, **environment) for _ in range(3)]
+    workers = [worker(folder) for _ in range(3)]
     wait_until(lambda: len(handed_out(folder)) == 3)
     assert study.at_work() == 3 and study.left() == 3
     workers[0].send_signal(signal.SIGKILL)
@@ -253,20 +231,6 @@ def test_a_worse_trial_is_pruned_by_its_points(here: Path) -> None:
     assert (7, 2) in asked and (7, 3) not in asked, "not before first_step, and then at once"
 
 
-def test_one_trial_of_three_goes_on_to_the_next_level(here: Path) -> None:
-    study = made(trials=9, fidelity={"levels": [{"corpus.sentences": 1}, {}], "keep": 3})
-
-    def climb(trial: Trial, settings: dict[str, Any]) -> Sequence[float]:
-        trial.report(10.0 - trial.number if trial.number < 3 else 20.0 + trial.number, 1)
-        if trial.should_prune():
-            raise TrialPruned
-        return (float(trial.number),)
-
-    finish(study, climb)
-    on = [trial.number for trial in study.trials if trial.state == TrialState.COMPLETE]
-    assert on == [0, 1, 2], "those that are the best so far"
-
-
 def test_the_best_is_one_or_a_front(here: Path) -> None:
     study = made(trials=4)
     assert best_trials(study) == []
@@ -287,7 +251,7 @@ def test_the_best_is_one_or_a_front(here: Path) -> None:
 
 
 def test_importance_names_the_setting_that_matters(here: Path) -> None:
-    study = made(trials=40, sampler="random")
+    study = made(trials=30, sampler="random")
     finish(study, lambda trial, settings: (abs(settings[CHANNELS] - 192) + 1e-6 * settings[RATE],))
     found = optuna.importance.get_param_importances(study.study)
     assert found[CHANNELS] > 0.8 > 0.2 > found[RATE]
@@ -304,11 +268,6 @@ def test_a_grid_is_gone_through_once_by_two_workers(here: Path) -> None:
     assert set(done) == {(channels, rate) for channels in (96, 128, 160) for rate in (1e-3, 2e-3)}
 
 
-def test_few_differences_have_students_interval() -> None:
-    low, high = student_interval([1.0, 2.0, 3.0])
-    assert (low, high) == pytest.approx((2.0 - 2.4841, 2.0 + 2.4841), abs=1e-3), "4.3027 / sqrt(3)"
-
-
 def test_a_comparison_is_paired_by_seed(here: Path) -> None:
     study = made(trials=1)
     finish(study)
@@ -322,16 +281,6 @@ def test_a_comparison_is_paired_by_seed(here: Path) -> None:
     assert verdict(found, {LOSS: "minimize"}) == "better" and verdict(found, {LOSS: "maximize"}) == "worse"
     more = studies.make_comparison(study.search, "tiny-trial-0", arms | {"trial 4": {}, "defaults 4": {}}, {"a": 1})
     assert more.left() == 2, "what is done stays"
-    fails = iter([True, False])
-
-    def once(trial: Trial, settings: dict[str, Any]) -> Sequence[float]:
-        if next(fails):
-            raise TrialFailed("No space left on device")
-        return (1.0,)
-
-    finish(more, once)
-    again = studies.make_comparison(study.search, "tiny-trial-0", arms | {"trial 4": {}, "defaults 4": {}}, {"a": 1})
-    assert again.left() == 1, "what failed is tried again"
     with pytest.raises(SonorantError, match="began with a = 1, now it is 2"):
         studies.make_comparison(study.search, "tiny-trial-0", arms, {"a": 2})
 
@@ -347,23 +296,6 @@ def test_a_training_that_no_figure_is_of_is_not_repeated_for_each_seed(monkeypat
     every = {"train_vocoder.seed": 7, "train_acoustic.seed": 7}
     assert seed_settings(7, ["train_acoustic/validation/loss", "intelligibility.fp32.wer"]) == every
     assert seed_settings(7) == every
-
-
-def test_waiting_for_others_ends_with_them(here: Path) -> None:
-    """A worker without a trial of its own does not end while one that may die is at the last."""
-    made(trials=1)
-    (here / "hold").touch()
-    first = worker(here)
-    wait_until(lambda: handed_out(here) == [0])
-    second = worker(here)
-    time.sleep(1.0)
-    assert second.poll() is None
-    first.kill()
-    wait_until(lambda: len(handed_out(here)) == 2)
-    (here / "hold").unlink()
-    assert second.wait(PATIENCE) == 0
-    first.wait()
-    assert counts(load_study(open_storage(), "tiny")) == "1 complete, 0 left"
 
 
 def test_a_worker_that_was_taken_for_dead_leaves_its_trial_to_the_other(here: Path) -> None:

@@ -1,14 +1,11 @@
 """A copy of the project for one run."""
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
-from flows.train_and_export import OWN
 from flows.workspace import bring_back, check_settings, edit, make_workspace
 from sonorant.errors import SonorantError
 from tests.flows.conftest import dvc
@@ -118,23 +115,18 @@ def test_settings_are_checked_with_and_without_overrides(tmp_path: Path) -> None
     file.write_text(whole)
     check_settings(file, {})
     check_settings(file, {"evaluate.hear": "all"})
-    with pytest.raises(SonorantError, match=r"params\.yaml with the overrides: key 'evaluate\.hear'"):
-        check_settings(file, {"evaluate.hear": "int8"})
+    for overrides, says in (
+        ({"evaluate.hear": "int8"}, r"params\.yaml with the overrides: key 'evaluate\.hear'"),
+        ({"train_acoustic.steps": "many"}, r"train_acoustic\.steps"),
+        ({"train_acoustic.stepz": 5}, r"'train_acoustic\.stepz'; did you mean 'train_acoustic\.steps'"),
+        ({"train_acoustic": 5}, r"it is a section; name one of train_acoustic\.steps"),
+    ):
+        with pytest.raises(SonorantError, match=says):
+            check_settings(file, overrides)
     assert file.read_text() == whole
     file.write_text(whole.replace("\npromote:", "\npromotes:"))
     with pytest.raises(SonorantError, match=r"params\.yaml: unknown section 'promotes'"):
         check_settings(file, {})
-
-
-def test_a_flow_of_this_pipeline_checks_the_values_of_its_overrides(
-    make_project: Callable[..., Path], run_flow: Callable[..., Any]
-) -> None:
-    stages = "\n".join(f"  {name}:\n    cmd: touch {name}\n    outs: [{name}]" for name in sorted(OWN))
-    root = make_project("project", f"stages:\n{stages}\n")
-    shutil.copy2(ROOT / "params.yaml", root / "params.yaml")
-    state = run_flow(root, overrides={"evaluate.hear": "int8"}, register=False)
-    assert state.is_failed() and "evaluate.hear" in state.message
-    assert not (root / "verify").exists()
 
 
 def test_paths_that_git_ignores_and_settings_name_are_there_too(make_project: Callable[..., Path]) -> None:

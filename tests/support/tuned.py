@@ -1,4 +1,4 @@
-"""A project whose trainings take no time: the graph of this one with stages of a few lines, and its params.yaml."""
+"""A project like this one whose stages take no time."""
 
 import os
 import shutil
@@ -39,9 +39,9 @@ stages:
     outs: [reports/evaluation]
     metrics: [reports/metrics.json]
 """
-# A training counts its steps in its run directory, resumes there, and waits before step 3 while runs/hold exists
-# and is empty or names its channels. Its loss is least at a learning rate of 1e-3 and 192 channels, and depends
-# on the seed a little. There are 60 minutes of recordings; words are lost by a power law of them.
+# A training counts steps in its run directory, resumes there, and waits before step 3 while runs/hold exists and is
+# empty or contains its channels. Its loss is lowest at a learning rate of 1e-3 and 192 channels and depends slightly on
+# the seed. Word errors follow a power law of the minutes, of which there are 60.
 STAGE = """\
 import hashlib, json, math, os, pathlib, sys, time
 import yaml
@@ -139,13 +139,13 @@ class TunedProject:
         git(root, "commit", "-qm", "all")
 
     def search(self, **changes: Any) -> str:
-        """Write the search `SEARCH` with these changes, None for what it lacks then, and return the file's name."""
+        """Write `SEARCH` with these changes, None to leave out, and return the file's name."""
         data = {name: value for name, value in (SEARCH | changes).items() if value is not None}
         (self.root / "search.yaml").write_text(yaml.safe_dump(data))
         return "search.yaml"
 
     def start(self, *words: str, **environment: str) -> subprocess.Popen[str]:
-        """Start `python -m <words>` in the project; what it prints is in one stream."""
+        """Start `python -m <words>` in the project, with one stream of output."""
         outside = {name: value for name, value in os.environ.items() if not name.startswith(FROM_OUTSIDE)}
         own = {
             TOKEN: str(self.root),
@@ -161,20 +161,20 @@ class TunedProject:
 
     @staticmethod
     def wait(running: subprocess.Popen[str], condition: Callable[[], object]) -> None:
-        """Wait for the condition; fail if the command ends first. No timeout of its own."""
+        """Wait for the condition; fail if the command ends first."""
         while not condition():
             if running.poll() is not None:
                 raise AssertionError(running.communicate()[0])
             time.sleep(0.05)
 
     def attempt(self, *words: str, **environment: str) -> tuple[int, str]:
-        """Run `python -m <words>` to its end: status and what it printed."""
+        """Run `python -m <words>`: status and output."""
         process = self.start(*words, **environment)
         printed, _ = process.communicate()
         return process.returncode, printed
 
     def run(self, *words: str, **environment: str) -> str:
-        """As `attempt`; fails unless it succeeds."""
+        """Run `python -m <words>` successfully: its output."""
         status, printed = self.attempt(*words, **environment)
         assert status == 0, printed
         return printed

@@ -143,7 +143,7 @@ def test_nonsense_is_refused_in_one_line(features: Path, tmp_path: Path) -> None
         "empty": "has no checkpoint yet",
         str(run): "kind 'vocoder', not 'acoustic'",
         "voice": "is not on this machine",
-        "out/model": "is what this stage writes",
+        "out/model": "is the output of this stage",
     }
     for named, message in cases.items():
         with pytest.raises(SonorantError, match=message) as refused:
