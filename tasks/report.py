@@ -10,8 +10,8 @@ from tasks.stage import run, stage_arguments, stage_of_graph
 
 
 def main() -> None:
-    read = ("metrics", "evaluation", "choice", "parity", "quantization", "prepared", "audit")
-    read += ("predictor", "waveform", "quantized", "families")
+    read = ["metrics", "evaluation", "choice", "parity", "quantization", "prepared", "audit"]
+    read += ["predictor", "waveform", "quantized", "families"]
     given = vars(stage_arguments("report", __doc__, *read, out="HTML file to write"))
     out, summary = given.pop("out"), given.pop("prepared") / "summary.json"
     audit = given.pop("audit") / "summary.json"
