@@ -35,7 +35,7 @@ def test_the_pointer_leaves_at_the_median_of_the_duration(probability: float) ->
     assert 1 < stood == next(frames for frames in range(1, 1000) if (1 - probability) ** frames < 0.5)
 
 
-def test_drawn_hops_are_as_often_as_their_probabilities() -> None:
+def test_advances_are_drawn_by_their_probabilities() -> None:
     rows = 20_000
     state, rules = start(rows, replace(CONFIG, advance="sample"))
     noise = np.random.default_rng(0).random(rows, dtype=np.float32)
@@ -44,7 +44,7 @@ def test_drawn_hops_are_as_often_as_their_probabilities() -> None:
     assert chisquare(counts, rows * np.array([0.6, 0.12, 0.24, 0.04])).pvalue > 1e-4
 
 
-def test_rows_move_by_their_own_rule() -> None:
+def test_rows_follow_their_own_rule() -> None:
     state, rules = start(2, CONFIG)
     rules, noise = rules._replace(median_B=np.array([True, False])), np.full(2, 0.999, np.float32)
     hop, _, _ = choose_advance(state, rules, np.tile(hazard(0.3), (2, 1)), noise, XP, sampled=True)

@@ -1,4 +1,4 @@
-"""Codes are drawn as often as a reference says, and noise follows from its key alone."""
+"""Codes are drawn by the probabilities of a reference; noise depends on its key alone."""
 
 from dataclasses import replace
 from typing import Any
@@ -39,7 +39,7 @@ def reference(scores: np.ndarray, temperature: float, top_k: int, top_p: float) 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 1.7])
 @pytest.mark.parametrize(("top_k", "top_p"), [(0, 1.0), (4, 1.0), (0, 0.8), (6, 0.7), (1, 1.0), (0, 0.01)])
-def test_codes_are_drawn_as_often_as_the_reference_says(temperature: float, top_k: int, top_p: float) -> None:
+def test_codes_are_drawn_by_the_probabilities_of_the_reference(temperature: float, top_k: int, top_p: float) -> None:
     scores = np.random.default_rng(3).standard_normal(CODES).astype(np.float32) * 2
     _, rules = batch(1, temperature=temperature, top_k=top_k, top_p=top_p)
     noise = np.random.default_rng(4).random((1, DRAWS), dtype=np.float32)
@@ -74,7 +74,7 @@ def test_log_probabilities_are_the_models_own() -> None:
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.5, np.float32(1 - 2**-24)])
-def test_the_ends_of_the_noise_are_codes_that_may_be_drawn(noise: float) -> None:
+def test_the_ends_of_the_noise_draw_possible_codes(noise: float) -> None:
     totals = np.append(np.random.default_rng(0).uniform(1, 1000, 10_000), [1, 1 + 2**-23, 2 - 2**-23, 2, 512])
     sums = np.cumsum(np.array([0.25, 0.5, 0.25, 0.0, 0.0], np.float32) * totals.astype(np.float32)[:, None], axis=-1)
     assert (rank_at(sums, np.full(len(sums), noise, np.float32), XP) == {0.0: 0, 0.5: 1}.get(noise, 2)).all()

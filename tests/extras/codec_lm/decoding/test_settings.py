@@ -1,4 +1,4 @@
-"""Contradictions in the settings are refused by name, and params.yaml holds settings that are none."""
+"""Settings of decoding."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -32,10 +32,10 @@ def test_a_contradiction_is_named(name: str, values: list) -> None:
             replace(CONFIG, **{name: value})
 
 
-def test_silence_has_a_code_for_each_stream() -> None:
+def test_silence_has_a_code_for_each_codebook() -> None:
     with pytest.raises(ValueError, match="2 codebooks"):
         replace(DESCRIPTION, silence=(1,))
 
 
-def test_the_demo_says_a_text_always_the_same_way() -> None:
+def test_the_demo_speaks_a_text_always_the_same_way() -> None:
     assert not load("decoding", DecodingConfig, Path(__file__).parents[4] / "params.yaml").varies

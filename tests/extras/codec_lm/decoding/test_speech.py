@@ -1,4 +1,4 @@
-"""The policy: what goes well is left alone, what goes wrong is spoken anew, the best is kept, and all of it is told."""
+"""Retries and candidates: a failed row is decoded again, the best attempt is kept and reported."""
 
 from dataclasses import replace
 from typing import Any
@@ -20,7 +20,6 @@ from tests.extras.codec_lm.decoding.tiny_model import (
     SILENCE,
     STREAMS,
     TinyStepper,
-    stays,
     texts,
 )
 
@@ -47,7 +46,7 @@ def speak(stepper: TinyStepper, *lengths: int, config: DecodingConfig = CONFIG, 
     return decode_texts(stepper, *texts(*lengths), DESCRIPTION, config, **more)
 
 
-def test_what_goes_well_is_spoken_once() -> None:
+def test_a_sound_attempt_is_not_repeated() -> None:
     stepper = TinyStepper()
     spoken = speak(stepper, 9, 4, 13, config=replace(CONFIG, retries=3))
     assert stepper.batches == [3] and spoken.attempts_B.tolist() == [1, 1, 1]
@@ -57,7 +56,7 @@ def test_what_goes_well_is_spoken_once() -> None:
 
 
 @pytest.mark.parametrize("failing", [0, 1, 2, 3])
-def test_only_rows_that_failed_are_spoken_anew_with_other_noise_and_temperature(failing: int) -> None:
+def test_failed_rows_alone_are_decoded_again_with_other_noise_and_temperature(failing: int) -> None:
     stepper = FirstAttemptsFail(failing)
     spoken = speak(stepper, 12, 4, 10, config=replace(CONFIG, retries=2, advance="sample"), seed=7)
     assert stepper.batches == [3, 2, 2][: failing + 1]
@@ -68,27 +67,21 @@ def test_only_rows_that_failed_are_spoken_anew_with_other_noise_and_temperature(
         assert (rules.noise_BSG == uniform_noise([(7, 0, number)] * 2, *rules.noise_BSG.shape[1:])).all()
 
 
-def test_a_retry_draws_where_the_first_attempt_could_not_and_is_no_cooler() -> None:
+def test_a_retry_draws_and_is_no_cooler() -> None:
     stepper = FirstAttemptsFail(1)
     speak(stepper, 12, config=replace(DRAWN, top_k=1, retries=1))
     assert [rules.top_k_B.tolist() for rules in stepper.rules] == [[1], [CODES]]
     assert stepper.rules[1].temperature_B.tolist() == [1.0]
 
 
-def test_who_comes_to_the_end_with_the_last_frame_is_not_cut() -> None:
+def test_ending_with_the_last_frame_of_the_budget_is_not_a_cut() -> None:
     frames = int(speak(TinyStepper(), 9).lengths_B[0])
     described = replace(DESCRIPTION, frames_per_phoneme=Pace(median=1.0, p99=frames / 9))
     spoken = decode_texts(TinyStepper(), *texts(9), described, replace(CONFIG, budget=1.0))
     assert (spoken.lengths_B[0], spoken.finish_reasons_B[0], spoken.cut_B[0]) == (frames, FinishReason.WELL, False)
 
 
-def test_where_all_attempts_fail_the_verdict_says_so() -> None:
-    spoken = speak(TinyStepper(plant=stays), 9, config=replace(CONFIG, retries=2))
-    assert spoken.attempts_B[0] == 3 and spoken.finish_reasons_B[0] != FinishReason.WELL
-    assert 0 < spoken.lengths_B[0] <= np.ceil(CONFIG.budget * DESCRIPTION.frames_per_phoneme.p99 * 9)
-
-
-def test_the_likeliest_candidate_that_went_well_is_kept() -> None:
+def test_the_likeliest_sound_candidate_is_kept() -> None:
     states, lengths = texts(9, 14)
     spoken = decode_texts(TinyStepper(), states, lengths, DESCRIPTION, DRAWN, seed=3, candidates=5)
     for row in range(2):
@@ -106,7 +99,7 @@ def test_the_likeliest_candidate_that_went_well_is_kept() -> None:
         assert (spoken.pointers_BF[row, spoken.lengths_B[row] :] == -1).all()
 
 
-def test_what_is_kept_went_well_or_came_to_the_end_or_is_the_likeliest() -> None:
+def test_attempts_rank_by_soundness_then_end_then_likelihood() -> None:
     codes, pointers = np.zeros((3, 2), np.int64), np.zeros(3, np.int64)
     kept = [
         Attempt(codes_FG=codes, pointers_F=pointers, finish_reason=finish_reason, cut=cut, log_probability=likely)
@@ -120,7 +113,7 @@ def test_what_is_kept_went_well_or_came_to_the_end_or_is_the_likeliest() -> None
     assert sorted(kept, key=lambda one: one.rank) == kept[::-1]
 
 
-def test_a_row_is_spoken_as_it_would_be_alone_retries_and_candidates_included() -> None:
+def test_a_row_equals_itself_alone_with_retries_and_candidates() -> None:
     config = replace(DRAWN, retries=2, longest_phoneme=0.2)  # so strict that some rows fail
     lengths = (11, 6, 14, 9, 18, 5)
     together = speak(TinyStepper(), *lengths, config=config, seed=1, candidates=2)
@@ -133,17 +126,13 @@ def test_a_row_is_spoken_as_it_would_be_alone_retries_and_candidates_included() 
         assert (together.codes_BFG[row, frames:] == SILENCE).all()
 
 
-@pytest.mark.parametrize("library", ["numpy", "torch"])
-def test_a_seed_reproduces(library: str) -> None:
-    first, again, other = (
-        speak(TinyStepper(kind), 9, 14, config=DRAWN, seed=seed)
-        for kind, seed in (("numpy", 4), (library, 4), (library, 5))
-    )
+def test_a_seed_reproduces() -> None:
+    first, again, other = (speak(TinyStepper(), 9, 14, config=DRAWN, seed=seed) for seed in (4, 4, 5))
     assert first.codes_BFG.tobytes() == again.codes_BFG.tobytes() != other.codes_BFG.tobytes()
 
 
-@pytest.mark.parametrize("lengths", [(0,), (1,), (2,), (2, 0), (2, 1)])
-def test_empty_texts_end_at_once_and_are_no_failure(lengths: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("lengths", [(0,), (2, 1)])
+def test_empty_texts_end_at_once_without_a_fault(lengths: tuple[int, ...]) -> None:
     stepper = TinyStepper()
     spoken = speak(stepper, *lengths, config=replace(CONFIG, retries=2))
     assert spoken.codes_BFG.shape == (len(lengths), 0, STREAMS) and stepper.batches == []
@@ -159,6 +148,6 @@ def test_empty_texts_end_at_once_and_are_no_failure(lengths: tuple[int, ...]) ->
         ({"temperature": 0.7, "top_k": 1}, {"candidates": 2}, "top_k 1"),
     ],
 )
-def test_what_makes_no_sense_is_refused(change: dict, arguments: dict, message: str) -> None:
+def test_contradictions_are_refused(change: dict, arguments: dict, message: str) -> None:
     with pytest.raises(SonorantError, match=message):
         speak(TinyStepper(), 9, config=replace(CONFIG, **change), **arguments)

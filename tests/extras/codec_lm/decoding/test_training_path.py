@@ -1,4 +1,4 @@
-"""What a decoder feeds a language model step by step is what training fed it."""
+"""Decoding feeds the language model what training fed it."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +20,7 @@ CODES = 15
 
 
 class Watched(DynamicStepper):
-    """Goes step by step and keeps each state that the model was fed."""
+    """Keeps each state that the model was fed."""
 
     def run(self, state: State, steps: int) -> State:
         for _ in range(steps):
@@ -31,8 +31,7 @@ class Watched(DynamicStepper):
     fed: list[State]
 
 
-@pytest.mark.parametrize("attention", ["full", "sliding", "block"])
-@pytest.mark.parametrize("prompted", [False, True])
+@pytest.mark.parametrize(("attention", "prompted"), [("full", False), ("sliding", True), ("block", True)])
 def test_decoding_walks_the_path_of_training(tmp_path: Path, attention: str, prompted: bool) -> None:
     folders = write_trained_codec_lm(tmp_path, attention=attention, prompt_frames=6 if prompted else 0)
     models = CodecLanguageModels.load(*folders)
@@ -59,6 +58,7 @@ def test_decoding_walks_the_path_of_training(tmp_path: Path, attention: str, pro
     ]
     standing = stay_at_end(taken[1], frames)
     for row, count in enumerate((frames + 1).tolist()):  # two codebooks: one step more than frames
+        assert session.pointers(row).tolist() == taken[1][row, : count - 1].tolist()
         for got, wanted in zip(taken, (fed, standing, ages(standing)), strict=True):
             assert (got[row, :count] == wanted[row, :count]).all()
     steps = grid.shape[1]
