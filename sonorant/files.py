@@ -143,9 +143,14 @@ def locked(path: Path, waiting: Callable[[], object] = lambda: None) -> Iterator
             fcntl.flock(file, fcntl.LOCK_UN)
 
 
+def user_caches() -> Path:
+    """Sonorant's folder in the user's cache (XDG_CACHE_HOME)."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sonorant"
+
+
 def user_cache(name: str, fill: Callable[[Path], None]) -> Path:
-    """A folder of the user's cache (XDG_CACHE_HOME), made atomically by `fill` if absent, in one process at a time."""
-    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sonorant"
+    """A folder of the user's cache, made atomically by `fill` if absent, in one process at a time."""
+    caches = user_caches()
     with locked(caches / f"{name}.lock"):
         if not (caches / name).exists():
             with atomic_folder(caches / name) as folder:

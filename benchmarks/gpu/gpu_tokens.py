@@ -103,7 +103,7 @@ def _waits(stepper: StaticStepper) -> bool:
     """Whether a step waits for the GPU."""
     if not torch.cuda.is_available():
         return False
-    run = stepper.prepare(ROWS[0], SLOTS[0], drawn=False)
+    run = stepper.rooms.prepare(ROWS[0], SLOTS[0], drawn=False).steps[False]
     torch.cuda.synchronize()
     torch.cuda.set_sync_debug_mode("error")
     try:

@@ -1,10 +1,8 @@
 """Eager decoding in torch with a growing cache, for any batch and length."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, NamedTuple, cast
+from typing import Any, TypeVar
 
 import torch
 from numpy.typing import NDArray
@@ -26,10 +24,10 @@ class TorchStep:
         self.device = device
         self.half = half
 
-    def prefill(self, fed: Fed, cache: Cache) -> None:
-        """Fill an empty cache with the slots before the first frame."""
+    def prefill(self, fed: tuple[Tensor, ...], cache: Cache) -> None:
+        """Fill an empty cache with the slots before the first frame. `fed`: arguments of `Stepper.begin`."""
         with self._precision():
-            self.model.prefill(fed.states_BNC, fed.lengths_B, fed.prompt_BPG, fed.prompt_lengths_B, cache)
+            self.model.prefill(*fed, cache)
 
     def __call__(self, state: State, rules: Rules, states_BNC: Tensor, cache: Cache, *, drawn: bool) -> State:
         """The next state, in torch. `drawn=False` skips sampling and penalties."""
@@ -45,23 +43,17 @@ class TorchStep:
         return torch.autocast(self.device.type, self.half, cache_enabled=False)
 
 
-class Fed(NamedTuple):
-    """Arguments of `Stepper.begin` as tensors."""
-
-    states_BNC: Tensor
-    lengths_B: Tensor
-    prompt_BPG: Tensor
-    prompt_lengths_B: Tensor
+Batch = TypeVar("Batch", State, Rules)
 
 
-def to_device(array: NDArray[Any], device: torch.device) -> Tensor:
-    """Copy to a device: the numpy array may be overwritten later."""
-    return torch.tensor(array, device=device)
+def on_device(batch: Batch, device: torch.device) -> Batch:
+    """Copy a batch of numpy arrays, which may be overwritten later, into tensors."""
+    return type(batch)(*(torch.tensor(field, device=device) for field in batch))
 
 
-def state_of(state: State) -> State:
-    """Copy of a torch state in numpy; waits for the device."""
-    return cast(State, State(*(field.cpu().numpy().copy() for field in state)))
+def on_host(state: State) -> State:
+    """Copy a torch state into numpy arrays; waits for the device."""
+    return State(*(field.cpu().numpy().copy() for field in state))
 
 
 class DynamicStepper:
@@ -80,11 +72,11 @@ class DynamicStepper:
         prompt_lengths_B: NDArray[Any],
         rules: Rules,
     ) -> None:
-        device = self._step.device
-        fed = Fed(*(to_device(array, device) for array in (states_BNC, lengths_B, prompt_BPG, prompt_lengths_B)))
-        self._states_BNC = fed.states_BNC
+        device, arrays = self._step.device, (states_BNC, lengths_B, prompt_BPG, prompt_lengths_B)
+        fed = tuple(torch.tensor(array, device=device) for array in arrays)
+        self._states_BNC = fed[0]
         self._cache = self._new_cache(self._step.model.config.layers)
-        self._rules = Rules(*(to_device(field, device) for field in rules))
+        self._rules = on_device(rules, device)
         self._drawn = draws(rules) or penalises(rules)
         self._given: State | None = None
         self._step.prefill(fed, self._cache)
@@ -93,10 +85,10 @@ class DynamicStepper:
     def run(self, state: State, steps: int) -> State:
         """As `Stepper.run`; on a GPU only the last step is waited for."""
         if state is not self._given:
-            self._state = State(*(to_device(field, self._step.device) for field in state))
+            self._state = on_device(state, self._step.device)
         for _ in range(steps):
             self._state = self._step(self._state, self._rules, self._states_BNC, self._cache, drawn=self._drawn)
             if self._step.device.type == "cpu" and bool(complete(self._state, torch_arrays).all()):
                 break
-        self._given = state_of(self._state)
+        self._given = on_host(self._state)
         return self._given

@@ -5,27 +5,28 @@ once for more; `recorded` replays it as a CUDA graph. On a GPU a compiled step i
 `sonorant.speech.torch_graphs`: torch's own graphs (`reduce-overhead`) belong to the thread that made them."""
 
 import math
-import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from tqdm import tqdm
 
 from sonorant.audio.arrays import Floats, Ints
+from sonorant.extras.codec_lm.codec import SoundCodec
 from sonorant.extras.codec_lm.decoding.session import Stepper
 from sonorant.extras.codec_lm.saved import load_codec, load_language_model
+from sonorant.extras.codec_lm.sounding import decoding_of
 from sonorant.extras.codec_lm.source_codec import SourceCodec
 from sonorant.extras.codec_lm.torch_dynamic import DynamicStepper, TorchStep
-from sonorant.extras.codec_lm.torch_static import InPlace, Record, Rooms, Shapes, StaticStepper, Tally, in_place
-from sonorant.files import sha256_file
+from sonorant.extras.codec_lm.torch_static import InPlace, Record, Rooms, Shapes, StaticStepper, in_place
+from sonorant.files import sha256_file, user_caches
 from sonorant.speech.buckets import Counters
 from sonorant.speech.bundle import VoiceDescription
 from sonorant.speech.decoding import DecodingDescription
@@ -46,17 +47,10 @@ SMALLEST = 128
 """Slots of the smallest shape: fewer are no faster."""
 
 
-class Decodes(Protocol):
-    """A codec; see `SoundCodec.vocode` and, with a source, `SourceCodec.frames`."""
-
-    def vocode(self, frames: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-        """Frames or codes to samples."""
-
-
 class TorchTokenRuntime:
     """A `TokenRuntime` for any number of threads and batches of any size."""
 
-    def __init__(self, step: TorchStep, codec: Decodes) -> None:
+    def __init__(self, step: TorchStep, codec: SoundCodec) -> None:
         """`step` and `codec` are on the same device."""
         self._step, self._codec = step, codec
 
@@ -85,91 +79,61 @@ class TorchTokenRuntime:
         return result
 
 
-@dataclass(frozen=True, kw_only=True)
-class Warmed:
-    """Result of a warm-up."""
-
-    seconds: float
-    shapes: int
-    """Rows and slots, with and without drawing."""
-    taken: int
-    """Compiled graphs found in the cache folder."""
-    made: int
-    """Graphs compiled now."""
-
-
 class StaticTokenRuntime(TorchTokenRuntime):
-    """`TorchTokenRuntime` in buffers of a few shapes. Batches that fit none are decoded by the dynamic way and
-    counted."""
+    """`TorchTokenRuntime` in buffers of a few shapes. Batches that fit none are decoded the dynamic way and counted."""
 
     def __init__(
-        self,
-        step: TorchStep,
-        codec: Decodes,
-        shapes: Shapes,
-        functions: Mapping[bool, InPlace],
-        compiler: Compiler | None,
-        graphs: CudaGraphs | None,
+        self, step: TorchStep, codec: SoundCodec, decoding: DecodingDescription, shapes: Shapes, way: Way
     ) -> None:
-        """`functions`: steps in place by whether rows draw, shared by all steppers; `compiler`: what compiled them;
-        `graphs`: records each room's step."""
         super().__init__(step, codec)
-        self.shapes = shapes
-        self._functions, self._compiler, self._graphs = functions, compiler, graphs
-        self._record: Record = graphs.record if graphs else lambda run: run
-        self._tally = Tally()
-        self._warmed = 0
+        self.compiler = Compiler() if way == "compiled" else None
+        """Counts the compiled graphs that were taken from the cache folder and those made."""
+        self._graphs = CudaGraphs() if step.device.type == "cuda" and way != "static" else None
+        functions: dict[bool, InPlace] = {drawn: in_place(step, drawn) for drawn in (False, True)}
+        if self.compiler:
+            functions = {drawn: self.compiler(function) for drawn, function in functions.items()}
+        record: Record = self._graphs.record if self._graphs else lambda run: run
+        self._new_rooms = lambda: Rooms(step, decoding, shapes, functions, record)
+        self._shapes = shapes
+        self._hits = self._misses = self._warmed = 0
         self._idle: list[Rooms] = []
         """Rooms without a stepper."""
-        self._lending = threading.Lock()
+        self._lock = threading.Lock()
 
     def stepper(self) -> StaticStepper:
         """As `TokenRuntime.stepper`; its rooms are reused once it is gone."""
-        with self._lending:
-            rooms = self._idle.pop() if self._idle else Rooms(self._step, self.shapes)
-        stepper = StaticStepper(
-            self._step, self.shapes, rooms, self._functions, self._record, DynamicStepper(self._step), self._tally
-        )
+        with self._lock:
+            rooms = self._idle.pop() if self._idle else self._new_rooms()
+        stepper = StaticStepper(rooms, self._count)
         weakref.finalize(stepper, self._idle.append, rooms)
         return stepper
 
-    def warm_up(self, progress: bool = True) -> Warmed:
+    def warm_up(self, progress: bool = True) -> None:
         """Prepare one stepper for every shape, so that no request waits; `progress` reports on stderr."""
-        from tqdm import tqdm
-
-        began, before = perf_counter(), self._taken_and_made()
-        stepper, plan = self.stepper(), self.shapes.plan()
-        if progress:
-            rows_planned, slots_planned = (", ".join(map(str, sizes)) for sizes in self.shapes)
-            print(
-                f"warm-up: {len(plan)} shapes: {rows_planned} rows x {slots_planned} slots, greedy and drawn",
-                file=sys.stderr,
-            )
+        began, stepper, plan = perf_counter(), self.stepper(), self._shapes.plan()
         steps = tqdm(plan, desc="warm-up", unit="shape", disable=not progress)
         for rows, slots, drawn in steps:
-            steps.set_postfix_str(f"{rows} x {slots} {'drawn' if drawn else 'greedy'}")
-            stepper.prepare(rows, slots, drawn)
-        self._tally.clear()
+            steps.set_postfix_str(f"{rows} rows x {slots} slots, {'drawn' if drawn else 'greedy'}")
+            stepper.rooms.prepare(rows, slots, drawn)
+        self._hits = self._misses = 0
         self._warmed = self._prepared()
-        taken, made = (now - then for now, then in zip(self._taken_and_made(), before, strict=True))
-        warmed = Warmed(seconds=perf_counter() - began, shapes=len(plan), taken=taken, made=made)
         if progress:
-            compiled = f"; compiled graphs: {made} made, {taken} taken from the folder" if self._compiler else ""
-            print(f"warm-up: {warmed.seconds:.1f} s{compiled}", file=sys.stderr)
-        return warmed
+            counts = self.compiler
+            compiled = f"; compiled graphs: {counts.made} made, {counts.taken} from the cache" if counts else ""
+            print(f"warm-up: {perf_counter() - began:.1f} s{compiled}", file=sys.stderr)
 
     def counters(self) -> Counters:
         """Batches since loading or `warm_up`; `late`: compilations and recordings while serving."""
         prepared = self._prepared()
-        return Counters(
-            hits=self._tally.hits, misses=self._tally.misses, prepared=prepared, late=prepared - self._warmed
-        )
+        return Counters(hits=self._hits, misses=self._misses, prepared=prepared, late=prepared - self._warmed)
+
+    def _count(self, hit: bool) -> None:
+        with self._lock:
+            self._hits += hit
+            self._misses += not hit
 
     def _prepared(self) -> int:
-        return sum(one.prepared for one in (self._compiler, self._graphs) if one)
-
-    def _taken_and_made(self) -> tuple[int, int]:
-        return (self._compiler.taken, self._compiler.made) if self._compiler else (0, 0)
+        return sum(one.prepared for one in (self.compiler, self._graphs) if one)
 
 
 def load_tokens(
@@ -196,9 +160,9 @@ def load_tokens(
     step = TorchStep(model, place, half)
     if way == "dynamic":
         return TorchTokenRuntime(step, codec)
-    assert description.decoding is not None  # checked by `read_bundle`
-    slots = options.slots or slots_of(description.decoding, description.lengths.tokens[-1])
-    runtime = _static(step, codec, Shapes(tuple(sorted(options.batches)), tuple(sorted(slots))), way)
+    decoding = decoding_of(description)
+    slots = options.slots or slots_of(decoding, description.lengths.tokens[-1])
+    runtime = StaticTokenRuntime(step, codec, decoding, Shapes(_rising(options.batches), _rising(slots)), way)
     if way == "compiled":
         keep_compiled(options.cache_folder or cache_folder(trained[0]))
     if options.explain:
@@ -206,6 +170,10 @@ def load_tokens(
     if options.warm_up:
         runtime.warm_up()
     return runtime
+
+
+def _rising(sizes: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(sorted(sizes))
 
 
 def slots_of(decoding: DecodingDescription, phonemes: int) -> tuple[int, ...]:
@@ -220,16 +188,5 @@ def slots_of(decoding: DecodingDescription, phonemes: int) -> tuple[int, ...]:
 
 def cache_folder(language_model: Path) -> Path:
     """Folder of a language model's compiled steps in the user's cache, by torch version."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return (
-        cache / "sonorant" / "compiled" / f"torch-{torch.__version__}" / sha256_file(language_model / "weights.pt")[:16]
-    )
-
-
-def _static(step: TorchStep, codec: Decodes, shapes: Shapes, way: Way) -> StaticTokenRuntime:
-    functions = {drawn: in_place(step, drawn) for drawn in (False, True)}
-    graphs = CudaGraphs() if step.device.type == "cuda" and way != "static" else None
-    compiler = Compiler() if way == "compiled" else None
-    if compiler:
-        functions = {drawn: compiler(function) for drawn, function in functions.items()}
-    return StaticTokenRuntime(step, codec, shapes, functions, compiler, graphs)
+    weights = sha256_file(language_model / "weights.pt")[:16]
+    return user_caches() / "compiled" / f"torch-{torch.__version__}" / weights

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from pathlib import Path
 
 from sonorant.errors import SonorantError
 from sonorant.extras.tensorrt.key import EngineConfig, EngineKey, Machine, ShapeProfile, profiles_of
-from sonorant.files import atomic_file, read_checked, sha256_file, write_json
+from sonorant.files import atomic_file, read_checked, sha256_file, user_caches, write_json
 from sonorant.speech.bundle import Bundle, content_hash
 
 REBUILD = "build it again: python -m tasks.build_engine --voice"
@@ -97,5 +96,4 @@ class Engines:
 def cache_folder(bundle: Bundle) -> Path:
     """Default folder of a bundle's engines in the user's cache, named by the bundle's content hash, since a download
     has a new path each time."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return cache / "sonorant" / "engines" / content_hash(bundle)[:16]
+    return user_caches() / "engines" / content_hash(bundle)[:16]

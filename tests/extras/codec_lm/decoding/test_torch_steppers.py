@@ -1,14 +1,11 @@
-"""Decoding in torch: a growing cache, buffers of fixed shapes, compiled steps and recorded ones all say the same."""
+"""Decoding in torch: a growing cache, buffers of fixed shapes, compiled and recorded steps give the same codes."""
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import redirect_stderr
 from dataclasses import replace
-from io import StringIO
-from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,12 +17,12 @@ from sonorant.extras.codec_lm.decoding.session import Prompt, Session, TokenRunt
 from sonorant.extras.codec_lm.decoding.state import draws, make_rules, start_state
 from sonorant.extras.codec_lm.saved import load_language_model
 from sonorant.extras.codec_lm.torch_dynamic import DynamicStepper, TorchStep
-from sonorant.extras.codec_lm.torch_runtime import StaticTokenRuntime, TorchTokenRuntime, Warmed
-from sonorant.extras.codec_lm.torch_static import Rooms, Shapes, StaticStepper, Tally, in_place
+from sonorant.extras.codec_lm.torch_runtime import StaticTokenRuntime, TorchTokenRuntime
+from sonorant.extras.codec_lm.torch_static import Rooms, Shapes, StaticStepper, in_place
+from sonorant.speech.buckets import Counters
 from sonorant.speech.bundle import Bundle, read_bundle
 from sonorant.speech.decoding import DecodingConfig, DecodingDescription
 from sonorant.speech.runtimes import RUNTIMES, LoadOptions, load_runtime
-from sonorant.speech.voice import Voice
 from tests.extras.codec_lm.decoding.tiny_model import CONFIG, DESCRIPTION
 from tests.support.tiny_voice import write_trained_codec_lm
 
@@ -35,10 +32,7 @@ TEXTS = {
     "two, short": (3, 4), "two": (9, 5), "two, long": (6, 25),
     "three, short": (4, 3, 4), "three": (3, 12, 7), "four, long": (25, 4, 18, 11),
 }  # fmt: skip
-"""Phonemes of each row: for every shape a batch; those of three rows are smaller than what they are padded to."""
-LONG = pytest.mark.timeout(1800)
-"""About a minute and a half of a quiet core for what these share, most of it g++; where cores are busy it may wait for
-them."""
+"""Phonemes of each row: a batch for every shape; three rows are padded to four."""
 Static = Callable[..., StaticTokenRuntime]
 Say = Callable[..., Spoken]
 PENALISED = replace(CONFIG, repetition_penalty=1.5)
@@ -95,7 +89,7 @@ def assert_same(got: Spoken, want: Spoken) -> None:
 
 @pytest.mark.parametrize("config", [CONFIG, PENALISED, DRAWN], ids=["greedy", "penalised", "drawn"])
 @pytest.mark.parametrize("lengths", TEXTS.values(), ids=TEXTS)
-def test_fixed_buffers_say_what_a_growing_cache_says_and_so_does_onnx_runtime(
+def test_fixed_buffers_and_onnx_runtime_give_the_codes_of_a_growing_cache(
     lengths: tuple[int, ...],
     config: DecodingConfig,
     dynamic: TorchTokenRuntime,
@@ -110,21 +104,8 @@ def test_fixed_buffers_say_what_a_growing_cache_says_and_so_does_onnx_runtime(
     assert (runtime.counters().hits, runtime.counters().misses) == (1, 0)
 
 
-def test_the_texts_are_of_every_shape(description: DecodingDescription) -> None:
-    pace, shapes = description.frames_per_phoneme, Shapes(BATCHES, SLOTS)
-    needed = [(len(lengths), 2 + round(CONFIG.budget * pace.p99 * max(lengths)) + 1) for lengths in TEXTS.values()]
-    assert {shapes.fit(*one) for one in needed} == set(product(BATCHES, SLOTS))
-
-
-KINDS: list[dict[str, Any]] = [
-    {"attention": "sliding"},
-    {"attention": "block"},
-    {"prompt_frames": 5},
-]
-
-
-@pytest.mark.parametrize("changes", KINDS, ids=str)
-def test_every_kind_of_model(changes: dict[str, Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize("changes", [{"attention": "sliding"}, {"attention": "block"}, {"prompt_frames": 5}], ids=str)
+def test_partial_attention_and_prompts(changes: dict[str, Any], tmp_path: Path) -> None:
     step = step_of(write_trained_codec_lm(tmp_path, **changes)[0])
     config, lengths = step.model.config, np.array([5, 9, 3])
     description = replace(DESCRIPTION, codes=15, advances=3, prompt_frames=config.prompt_frames)
@@ -134,7 +115,7 @@ def test_every_kind_of_model(changes: dict[str, Any], tmp_path: Path) -> None:
     prompt = Prompt(np.arange(24).reshape(3, 4, 2) % 15, np.array([4, 0, 2])) if config.prompt_frames else None
     want, got = (
         decode_texts(stepper, states.numpy(), lengths, description, CONFIG, prompt=prompt)
-        for stepper in (DynamicStepper(step), fixed(step, Shapes((4,), (128,))))
+        for stepper in (DynamicStepper(step), fixed(step, description, (4,), (128,)))
     )
     assert_same(got, want)
 
@@ -143,22 +124,28 @@ def step_of(trained: Path) -> TorchStep:
     return TorchStep(load_language_model(trained)[0], torch.device("cpu"))
 
 
-def fixed(step: TorchStep, shapes: Shapes) -> StaticStepper:
+def fixed(
+    step: TorchStep,
+    description: DecodingDescription,
+    batches: tuple[int, ...],
+    slots: tuple[int, ...],
+    count: Callable[[bool], None] = lambda hit: None,
+) -> StaticStepper:
     functions = {drawn: in_place(step, drawn) for drawn in (False, True)}
-    return StaticStepper(step, shapes, Rooms(step, shapes), functions, lambda run: run, DynamicStepper(step), Tally())
+    return StaticStepper(Rooms(step, description, Shapes(batches, slots), functions, lambda run: run), count)
 
 
-def test_what_fits_no_shape_is_said_and_counted(dynamic: TorchTokenRuntime, static: Static, say: Say) -> None:
+def test_a_batch_beyond_all_shapes_is_decoded_and_counted(dynamic: TorchTokenRuntime, static: Static, say: Say) -> None:
     runtime = static()
     for lengths in ((4, 5, 6, 7, 8), (60,)):
         assert_same(say(runtime, lengths), say(dynamic, lengths))
     assert (runtime.counters().hits, runtime.counters().misses) == (0, 2)
 
 
-def test_batches_beside_each_other_and_one_after_the_other(
+def test_batches_side_by_side_and_one_after_the_other(
     dynamic: TorchTokenRuntime, static: Static, description: DecodingDescription
 ) -> None:
-    """Two sessions in turn, each with rooms of its own; when they are gone, the rooms serve the next."""
+    """Two sessions have rooms of their own, which later steppers reuse."""
     runtime = static()
     states, lengths = np.random.default_rng(0).standard_normal((2, 1, 9, 16)).astype(np.float32), np.array([9])
     codes = []
@@ -174,7 +161,7 @@ def test_batches_beside_each_other_and_one_after_the_other(
     assert len(runtime._idle) == 2  # taken, and given back
 
 
-def test_a_shape_holds_what_stands_before_the_first_frame_too(tmp_path: Path) -> None:
+def test_a_shape_has_room_for_the_slots_before_the_first_frame(tmp_path: Path) -> None:
     step, lengths = step_of(write_trained_codec_lm(tmp_path)[0]), np.array([9])
     description = replace(DESCRIPTION, codes=15, advances=3)
     states = np.random.default_rng(3).standard_normal((1, 9, 16)).astype(np.float32)
@@ -184,16 +171,17 @@ def test_a_shape_holds_what_stands_before_the_first_frame_too(tmp_path: Path) ->
     wanted = decode_texts(DynamicStepper(step), states, lengths, description, config)
     assert wanted.lengths_B[0] == frames
     needed = frames + description.codebooks - 1 + 2  # a start and a prompt's padding
+    hits: list[bool] = []
     for slots in (needed - 1, needed):
-        stepper = fixed(step, Shapes((1,), (slots,)))
+        stepper = fixed(step, description, (1,), (slots,), hits.append)
         assert_same(decode_texts(stepper, states, lengths, description, config), wanted)
-        assert stepper._tally.hits == (slots == needed)
+    assert hits == [False, True]
 
 
-def test_what_a_batch_left_in_the_buffers_disturbs_no_other(trained_codec_lm: tuple[Path, Path]) -> None:
-    """Not even numbers that are none: in other rooms of the same memory too."""
-    step, shapes = step_of(trained_codec_lm[0]), Shapes((1, 2), (64, 128))
-    stepper, description = fixed(step, shapes), replace(DESCRIPTION, codes=15, advances=3)
+def test_nan_left_in_the_buffers_harms_no_later_batch(trained_codec_lm: tuple[Path, Path]) -> None:
+    """In other rooms of the same memory too."""
+    step, description = step_of(trained_codec_lm[0]), replace(DESCRIPTION, codes=15, advances=3)
+    stepper = fixed(step, description, (1, 2), (64, 128))
     states, lengths = np.random.default_rng(2).standard_normal((2, 9, 16)).astype(np.float32), np.array([9, 9])
     batches = [(states, lengths), (states[:1], lengths[:1]), (states[:1, :4], lengths[:1] - 5)]
     wanted = [decode_texts(DynamicStepper(step), *batch, description, CONFIG) for batch in batches]
@@ -203,7 +191,7 @@ def test_what_a_batch_left_in_the_buffers_disturbs_no_other(trained_codec_lm: tu
         assert_same(decode_texts(stepper, *batch, description, CONFIG), spoken)
 
 
-def test_many_threads_are_answered_as_one(static: Static, say: Say) -> None:
+def test_threads_get_the_codes_of_one_thread(static: Static, say: Say) -> None:
     runtime, texts = static(), list(TEXTS.values())
     alone = [say(runtime, lengths, DRAWN) for lengths in texts]
     with ThreadPoolExecutor(4) as pool:
@@ -213,97 +201,55 @@ def test_many_threads_are_answered_as_one(static: Static, say: Say) -> None:
     assert runtime.counters().hits == 3 * len(texts)
 
 
-def test_a_step_goes_on_from_the_state_that_it_is_given(
+def test_a_step_continues_from_a_given_state(
     description: DecodingDescription, trained_codec_lm: tuple[Path, Path]
 ) -> None:
-    """As the export's ladder feeds every runtime the reference's states, step by step."""
+    """As `verify` feeds every runtime the reference's states."""
     step = step_of(trained_codec_lm[0])
     states, lengths = np.random.default_rng(1).standard_normal((2, 6, 16)).astype(np.float32), np.array([6, 4])
     rules = make_rules(lengths, description, CONFIG, lambda steps, numbers: np.zeros((2, steps, numbers), np.float32))
     assert not draws(rules)
     no_prompt = np.zeros((2, 1, 2), np.int64), np.zeros(2, np.int64)
-    steppers = DynamicStepper(step), fixed(step, Shapes((2,), (64, 128)))
+    steppers = DynamicStepper(step), fixed(step, description, (2,), (64, 128))
     for stepper in steppers:
         stepper.begin(states, lengths, *no_prompt, rules)
     state = start_state(rules, no_prompt[1], description)
     for _ in range(12):
-        fed = state._replace(codes_BG=(state.codes_BG + 1) % 15)  # not what either would have said
+        fed = state._replace(codes_BG=(state.codes_BG + 1) % 15)  # codes of neither
         state, other = (stepper.run(fed, 1) for stepper in steppers)
         for name, got, want in zip(state._fields, other, state, strict=True):
             np.testing.assert_allclose(got, want, atol=1e-5, err_msg=name)
 
 
-@pytest.mark.parametrize("explain", [False, True])
-def test_a_voice_tells_what_is_compiled_again_where_it_is_asked_to(
-    explain: bool, codec_lm_bundle: Path, trained_codec_lm: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.timeout(1800)  # a minute and a half of a quiet core, most of it g++
+def test_compiled_steps_give_the_same_codes_and_a_second_start_takes_them_from_the_cache(
+    dynamic: TorchTokenRuntime, static: Static, say: Say, cpp: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[dict[str, bool]] = []
-    monkeypatch.setattr(torch._logging, "set_logs", lambda **logs: asked.append(logs))
-    Voice.load(codec_lm_bundle, "torch-static", 1, trained=trained_codec_lm, explain=explain)
-    assert asked == [{"graph_breaks": True, "recompiles": True}] * explain
-
-
-class Start(NamedTuple):
-    """A compiled runtime, warmed up with an empty folder."""
-
-    runtime: StaticTokenRuntime
-    warmed: Warmed
-    printed: str
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("compiled")
-
-
-@pytest.fixture(scope="module")
-def compiled(folder: Path, static: Static, cpp: None) -> Iterator[Start]:
-    """Once for the module: four graphs, each of many seconds."""
-    # A pool of processes that compile costs more than it saves here.
-    with pytest.MonkeyPatch.context() as patch, torch._inductor.config.patch(compile_threads=1):
-        patch.setenv("TORCHINDUCTOR_CACHE_DIR", "")  # put back after the module
-        runtime = static("torch-compiled", cache_folder=folder)
-        with redirect_stderr(StringIO()) as printed:
-            warmed = runtime.warm_up()
-        yield Start(runtime, warmed, printed.getvalue())
-
-
-@LONG
-def test_a_warm_up_says_what_it_prepares_and_how_long_it_took(compiled: Start) -> None:
-    assert (compiled.warmed.taken, compiled.warmed.made) == (0, 4)  # one row or several, greedy or drawn
-    assert compiled.warmed.shapes == 2 * len(SLOTS) * len(BATCHES)
-    first, *_, last = compiled.printed.splitlines()
-    assert first == "warm-up: 18 shapes: 1, 2, 4 rows x 64, 128, 256 slots, greedy and drawn"
-    assert last == f"warm-up: {compiled.warmed.seconds:.1f} s; compiled graphs: 4 made, 0 taken from the folder"
-
-
-@LONG
-def test_compiled_steps_say_the_same_and_compile_once(compiled: Start, dynamic: TorchTokenRuntime, say: Say) -> None:
-    """Every shape, greedy and drawn, from another thread too: torch itself is told to fail where it would compile."""
-    before = compiled.runtime.counters()
+    """Every shape, greedy and drawn, from another thread too. torch fails where it would compile again."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "")  # restored after the test
+    # A pool of processes costs more than it saves here.
+    monkeypatch.setattr(torch._inductor.config, "compile_threads", 1)
+    runtime = static("torch-compiled", cache_folder=tmp_path)
+    runtime.warm_up(progress=False)
+    assert runtime.compiler
+    assert (runtime.compiler.taken, runtime.compiler.made) == (0, 4)  # one row or several, greedy or drawn
     with torch.compiler.set_stance("fail_on_recompile"):
         for lengths in TEXTS.values():
             for config in (CONFIG, DRAWN):
-                assert_same(say(compiled.runtime, lengths, config), say(dynamic, lengths, config))
+                assert_same(say(runtime, lengths, config), say(dynamic, lengths, config))
     with ThreadPoolExecutor(1) as other:
-        assert_same(other.submit(say, compiled.runtime, lengths).result(), say(dynamic, lengths))
-    after = compiled.runtime.counters()
-    assert (after.hits - before.hits, after.misses, after.late) == (2 * len(TEXTS) + 1, 0, 0)
-    assert after.prepared == compiled.warmed.made
+        assert_same(other.submit(say, runtime, lengths).result(), say(dynamic, lengths))
+    assert runtime.counters() == Counters(hits=2 * len(TEXTS) + 1, misses=0, prepared=4, late=0)
 
-
-@LONG
-def test_a_second_start_takes_what_the_first_compiled(compiled: Start, folder: Path, static: Static) -> None:
-    """The graphs of several rows; another runtime shares nothing with the first but the folder."""
-    again = static("torch-compiled", batches=BATCHES[-1:], slots=SLOTS[-1:], cache_folder=folder)
-    warmed = again.warm_up(progress=False)
-    assert (warmed.shapes, warmed.taken, warmed.made) == (2, 2, 0)
+    again = static("torch-compiled", batches=BATCHES[-1:], slots=SLOTS[-1:], cache_folder=tmp_path)
+    again.warm_up(progress=False)
+    assert again.compiler
+    assert (again.compiler.taken, again.compiler.made) == (2, 0)
 
 
 @pytest.fixture(scope="session")
 def frontend() -> None:
-    """The package that the tiny voice's text frontend needs; a machine that only trains may lack it, and there
-    `gpu_tokens` asks the same of voices without a frontend."""
+    """A machine that only trains may lack the tiny voice's text frontend; `gpu_tokens` needs none."""
     pytest.importorskip("gruut")
 
 
@@ -312,7 +258,7 @@ GPU_RUNTIMES = [row.name for row in RUNTIMES.values() if (row.engine, row.device
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU")
 @pytest.mark.parametrize("name", GPU_RUNTIMES)
-def test_gpu_runtimes_say_what_the_cpu_says(
+def test_gpu_runtimes_give_the_codes_of_the_cpu(
     name: str, frontend: None, dynamic: TorchTokenRuntime, static: Static, say: Say, tmp_path: Path
 ) -> None:
     runtime = static(name, cache_folder=tmp_path, warm_up=True)
