@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from numpy.typing import NDArray
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from sonorant.extras.codec_lm import torch_arrays
 from sonorant.extras.codec_lm.decoding.advance import advance, complete, looked_at
-from sonorant.extras.codec_lm.decoding.state import Rules, State, draws, penalises
+from sonorant.extras.codec_lm.decoding.state import Batch, Rules, State, draws, penalises
 from sonorant.extras.codec_lm.language_model import LanguageModel
 from sonorant.layers.kv_cache import Cache, DynamicCache
 
@@ -41,9 +41,6 @@ class TorchStep:
         if self.half is None:
             return nullcontext()
         return torch.autocast(self.device.type, self.half, cache_enabled=False)
-
-
-Batch = TypeVar("Batch", State, Rules)
 
 
 def on_device(batch: Batch, device: torch.device) -> Batch:

@@ -8,7 +8,7 @@ waits for the host and a step can be compiled or captured."""
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,20 +17,10 @@ from sonorant.extras.codec_lm.decoding.state import LONGEST_PERIOD, Array, Rules
 from sonorant.speech.speaking import FinishReason
 
 
-class Watch(NamedTuple):
-    """What the guards found in a step. Fields as in `State`; `finish_reason_B` without budgets."""
-
-    silent_B: Array
-    recent_BRG: Array
-    repeats_BR: Array
-    finish_reason_B: Array
-    pushed_B: Array
-    """bool: the pointer must move, because the fault has lasted as long as it has stood there."""
-
-
-def watch(state: State, rules: Rules, codes_BG: Array, stays_B: Array, xp: Any) -> Watch:
-    """Check a step's codes (B, G), and whether the pointer would stay (B,) bool. Silence and repetition under a moving
-    pointer are only recorded: skipping phonemes would not end them."""
+def watch(state: State, rules: Rules, codes_BG: Array, stays_B: Array, xp: Any) -> tuple[State, Array]:
+    """Check a step's codes (B, G), and whether the pointer would stay (B,) bool. Returns the state with the guards'
+    fields, and bool (B,): the pointer must move, because the fault has lasted as long as it has stood there. Silence
+    and repetition under a moving pointer are only recorded: skipping phonemes would not end them."""
     all_silent_B = xp.all(codes_BG == rules.silence_BG, axis=-1)
     silent_B = xp.where(all_silent_B, state.silent_B + 1, 0)
     again_BR = xp.all(codes_BG[:, None, :] == state.recent_BRG, axis=-1)
@@ -46,13 +36,13 @@ def watch(state: State, rules: Rules, codes_BG: Array, stays_B: Array, xp: Any) 
     found_B = xp.where(loop_B, int(FinishReason.REPETITION), found_B)
     found_B = xp.where(silence_B, int(FinishReason.SILENCE), found_B)
     standing_B = (silence_B & (stood_B >= rules.longest_silence_B)) | (loop_B & (stood_B >= rules.longest_repeat_B))
-    return Watch(
+    watched = state._replace(
         silent_B=silent_B,
         recent_BRG=recent_BRG,
         repeats_BR=repeats_BR,
         finish_reason_B=xp.where(state.finish_reason_B == 0, found_B, state.finish_reason_B),
-        pushed_B=stays_B & (stuck_B | standing_B),
     )
+    return watched, stays_B & (stuck_B | standing_B)
 
 
 Key = tuple[int, ...]
@@ -145,8 +135,8 @@ def advance(
     advance_BA: Array,
     xp: Any,
     *,
-    sampled: bool = True,
-    penalised: bool = True,
+    sampled: bool,
+    penalised: bool,
 ) -> State:
     """The next state, given the model's output for `state`.
 
@@ -163,17 +153,14 @@ def advance(
     )
     real_BG = is_real(state, xp)
     codes_BG = xp.where(real_BG, codes_BG, logits_BGK.shape[2])
-    watched = watch(state, rules, codes_BG, advance_B == 0, xp)
-    moved = move(state, rules, xp.where(watched.pushed_B, likeliest_B, advance_B), log_survival_B, watched, xp)
+    watched, pushed_B = watch(state, rules, codes_BG, advance_B == 0, xp)
+    moved = move(watched, rules, xp.where(pushed_B, likeliest_B, advance_B), log_survival_B, xp)
     now_BS = xp.arange(state.grid_BSG.shape[1], device=logits_BGK.device) == state.step_B[:, None]
     return moved._replace(
         step_B=state.step_B + 1,
         codes_BG=codes_BG,
         position_B=state.position_B + 1,
         log_probability_B=state.log_probability_B + xp.sum(xp.where(real_BG, log_probability_BG, 0.0), axis=-1),
-        silent_B=watched.silent_B,
-        recent_BRG=watched.recent_BRG,
-        repeats_BR=watched.repeats_BR,
         used_BGK=mark_used(state, codes_BG, xp) if penalised else state.used_BGK,
         grid_BSG=xp.where(now_BS[:, :, None], codes_BG[:, None, :], state.grid_BSG),
         pointers_BS=xp.where(now_BS, state.pointer_B[:, None], state.pointers_BS),
@@ -186,7 +173,7 @@ def is_real(state: State, xp: Any) -> Array:
     return (frames_BG >= 0) & ((state.ended_B < 0)[:, None] | (frames_BG < state.ended_B[:, None]))
 
 
-def move(state: State, rules: Rules, advance_B: Array, log_survival_B: Array, watched: Watch, xp: Any) -> State:
+def move(state: State, rules: Rules, advance_B: Array, log_survival_B: Array, xp: Any) -> State:
     """Move the pointer. A row ends when the pointer leaves the last phoneme or the budget is spent."""
     alive_B = state.ended_B < 0
     arrived_B = state.pointer_B + advance_B
@@ -194,7 +181,7 @@ def move(state: State, rules: Rules, advance_B: Array, log_survival_B: Array, wa
     spent_B = alive_B & ~finished_B & (state.step_B + 1 >= rules.budget_B)
     left_B = finished_B | spent_B
     moved_B = alive_B & ~left_B & (advance_B > 0)
-    reason_B = watched.finish_reason_B
+    reason_B = state.finish_reason_B
     return state._replace(
         # The pointer stays while the delayed codebooks are completed, as in training.
         pointer_B=xp.where(moved_B, arrived_B, state.pointer_B),

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,20 +37,22 @@ class Spoken:
     """Attempts made; 1 = no retry."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Attempt:
+class Attempt(NamedTuple):
     """One row decoded to its end."""
 
+    well: bool
+    """Whether it finished `WELL`."""
+    whole: bool
+    """Whether the budget did not cut it."""
+    log_probability: float
+    finish_reason: int
     codes_FG: Ints
     pointers_F: Ints
-    finish_reason: FinishReason
-    cut: bool
-    log_probability: float
 
     @property
     def rank(self) -> tuple[bool, bool, float]:
         """Larger is better."""
-        return self.finish_reason == FinishReason.WELL, not self.cut, self.log_probability
+        return self.well, self.whole, self.log_probability
 
 
 def decode_texts(
@@ -77,8 +80,7 @@ def decode_texts(
     attempts_B = np.zeros(len(lengths_B), np.int64)
     for number in range(config.retries + 1):
         texts = np.array(
-            [text for text, kept in enumerate(best) if kept is None or kept.finish_reason != FinishReason.WELL],
-            np.int64,
+            [text for text, kept in enumerate(best) if not (kept and kept.well)], np.int64
         )
         if not len(texts):
             break
@@ -90,7 +92,7 @@ def decode_texts(
         session = Session(stepper, states_BNC[rows], lengths_B[rows], description, how, keys, row_prompt)
         for text, attempt in zip(rows, _attempts(session), strict=True):
             kept = best[text]
-            best[text] = attempt if kept is None else max(kept, attempt, key=lambda one: one.rank)
+            best[text] = max(kept, attempt, key=lambda one: one.rank) if kept else attempt
     return _spoken([attempt for attempt in best if attempt], attempts_B, description)
 
 
@@ -119,12 +121,14 @@ def _attempts(session: Session) -> Iterator[Attempt]:
         blocks.append(session.more(BLOCK))
     codes_BFG = np.concatenate(blocks, axis=1) if blocks else session.more(0)
     for row, length in enumerate(session.lengths_B):
+        reason = int(session.finish_reasons_B[row])
         yield Attempt(
+            well=reason == FinishReason.WELL,
+            whole=not session.cut_B[row],
+            log_probability=float(session.log_probability_B[row]),
+            finish_reason=reason,
             codes_FG=codes_BFG[row, :length],
             pointers_F=session.pointers(row),
-            finish_reason=FinishReason(int(session.finish_reasons_B[row])),
-            cut=bool(session.cut_B[row]),
-            log_probability=float(session.log_probability_B[row]),
         )
 
 
@@ -140,6 +144,6 @@ def _spoken(kept: list[Attempt], attempts_B: Ints, description: DecodingDescript
         lengths_B=lengths_B,
         pointers_BF=pointers_BF,
         finish_reasons_B=np.array([attempt.finish_reason for attempt in kept], np.int64),
-        cut_B=np.array([attempt.cut for attempt in kept], bool),
+        cut_B=np.array([not attempt.whole for attempt in kept], bool),
         attempts_B=attempts_B,
     )

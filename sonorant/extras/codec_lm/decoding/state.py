@@ -6,8 +6,8 @@ Shapes: `B` rows, `N` phonemes, `G` codebooks, `K` codes of a codebook, `S` step
 Codebook g of a frame is made g steps after the first (delay pattern): row t of the grid holds codes of the frames t, t
 - 1, ..., t - G + 1, and K where there is no such frame. Types are int64, float32 and bool."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -144,6 +144,15 @@ def start_state(rules: Rules, prompt_lengths_B: Ints, description: DecodingDescr
     )
 
 
+Batch = TypeVar("Batch", State, Rules)
+
+
+def _more_rows(batch: Batch, rows: int, mode: Literal["constant", "edge"]) -> Batch:
+    if not rows:
+        return batch
+    return type(batch)(*(np.pad(field, [(0, rows)] + [(0, 0)] * (field.ndim - 1), mode=mode) for field in batch))
+
+
 def draws(rules: Rules) -> bool:
     """Whether any row draws (numpy)."""
     return bool((rules.temperature_B > 0).any() or not rules.median_B.all())
@@ -156,18 +165,16 @@ def penalises(rules: Rules) -> bool:
 
 def padded_rules(rules: Rules, rows: int, steps: int) -> Rules:
     """Repeat the last row and add room for steps (numpy)."""
-    more, longer = rows - len(rules.budget_B), steps - rules.noise_BSG.shape[1]
-    wider = Rules(*(np.pad(field, [(0, more)] + [(0, 0)] * (field.ndim - 1), mode="edge") for field in rules))
+    wider, longer = _more_rows(rules, rows - len(rules.budget_B), "edge"), steps - rules.noise_BSG.shape[1]
     return wider._replace(noise_BSG=np.pad(wider.noise_BSG, [(0, 0), (0, longer), (0, 0)]))
 
 
 def padded_state(state: State, rows: int, steps: int) -> State:
     """Add rows that have ended without a frame, and room for steps (numpy)."""
-    more, longer = rows - len(state.ended_B), steps - state.grid_BSG.shape[1]
-    wider = State(*(np.pad(field, [(0, more)] + [(0, 0)] * (field.ndim - 1)) for field in state))
-    none = state.used_BGK.shape[2]
+    longer, no_code = steps - state.grid_BSG.shape[1], state.used_BGK.shape[2]
+    wider = _more_rows(state, rows - len(state.ended_B), "constant")
     return wider._replace(
-        grid_BSG=np.pad(wider.grid_BSG, [(0, 0), (0, longer), (0, 0)], constant_values=none),
+        grid_BSG=np.pad(wider.grid_BSG, [(0, 0), (0, longer), (0, 0)], constant_values=no_code),
         pointers_BS=np.pad(wider.pointers_BS, [(0, 0), (0, longer)]),
     )
 
@@ -176,9 +183,6 @@ def cut_state(state: State, rows: int, steps: int) -> State:
     """The first rows and steps of a padded state."""
     shorter = State(*(field[:rows] for field in state))
     return shorter._replace(grid_BSG=shorter.grid_BSG[:, :steps], pointers_BS=shorter.pointers_BS[:, :steps])
-
-
-Batch = TypeVar("Batch", State, Rules)
 
 
 def row_of(batch: Batch, row: int) -> Batch:
@@ -193,30 +197,13 @@ def one_row(state: State, row: int, rules: Rules) -> State:
 
 def joined_states(states: Sequence[State]) -> State:
     """All rows together, with room for the most steps of any (numpy)."""
-    none = states[0].used_BGK.shape[2]
-    return _joined(states, {"grid_BSG": none, "pointers_BS": 0})
+    steps = max(state.grid_BSG.shape[1] for state in states)
+    wide = [padded_state(state, len(state.ended_B), steps) for state in states]
+    return State(*map(np.concatenate, zip(*wide, strict=True)))
 
 
 def joined_rules(rules: Sequence[Rules]) -> Rules:
     """As `joined_states`."""
-    return _joined(rules, {"noise_BSG": 0})
-
-
-def _joined(batches: Sequence[Batch], room: Mapping[str, int]) -> Batch:
-    """`room`: fields with an axis of steps, and their padding."""
-    if len(batches) == 1:
-        return batches[0]
-
-    def field(name: str, parts: Sequence[Array]) -> Array:
-        if name not in room:
-            return np.concatenate(parts)
-        rows, steps = sum(len(part) for part in parts), max(part.shape[1] for part in parts)
-        wide = np.full((rows, steps, *parts[0].shape[2:]), room[name], parts[0].dtype)
-        first = 0
-        for part in parts:
-            wide[first : first + len(part), : part.shape[1]] = part
-            first += len(part)
-        return wide
-
-    kind = type(batches[0])
-    return kind(*(field(name, parts) for name, parts in zip(kind._fields, zip(*batches, strict=True), strict=True)))
+    steps = max(one.noise_BSG.shape[1] for one in rules)
+    wide = [padded_rules(one, len(one.budget_B), steps) for one in rules]
+    return Rules(*map(np.concatenate, zip(*wide, strict=True)))

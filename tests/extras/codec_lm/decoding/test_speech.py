@@ -100,17 +100,10 @@ def test_the_likeliest_sound_candidate_is_kept() -> None:
 
 
 def test_attempts_rank_by_soundness_then_end_then_likelihood() -> None:
-    codes, pointers = np.zeros((3, 2), np.int64), np.zeros(3, np.int64)
-    kept = [
-        Attempt(codes_FG=codes, pointers_F=pointers, finish_reason=finish_reason, cut=cut, log_probability=likely)
-        for finish_reason, cut, likely in (
-            (FinishReason.WELL, False, -3.0),
-            (FinishReason.WELL, False, -4.0),
-            (FinishReason.STUCK, False, -2.0),
-            (FinishReason.BUDGET, True, -1.0),
-        )
-    ]
-    assert sorted(kept, key=lambda one: one.rank) == kept[::-1]
+    ranks = [(True, True, -3.0), (True, True, -4.0), (False, True, -2.0), (False, False, -1.0)]
+    nothing = np.zeros(0, np.int64)
+    kept = [Attempt(*rank, 0, nothing, nothing).rank for rank in ranks]
+    assert sorted(kept) == kept[::-1]
 
 
 def test_a_row_equals_itself_alone_with_retries_and_candidates() -> None:
