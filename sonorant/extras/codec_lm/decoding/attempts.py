@@ -79,9 +79,7 @@ def decode_texts(
     best: list[Attempt | None] = [None] * len(lengths_B)
     attempts_B = np.zeros(len(lengths_B), np.int64)
     for number in range(config.retries + 1):
-        texts = np.array(
-            [text for text, kept in enumerate(best) if not (kept and kept.well)], np.int64
-        )
+        texts = np.array([text for text, kept in enumerate(best) if not (kept and kept.well)], np.int64)
         if not len(texts):
             break
         attempts_B[texts] += 1
