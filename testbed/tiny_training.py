@@ -82,7 +82,7 @@ def settings(kind: str, /, **changes: Any) -> tuple[dict[str, Any], dict[str, An
     elif kind == "language_model":
         model |= {"encoder_blocks": 1, "encoder_kernel": 3, "layers": 2, "heads": 2, "feed_forward": 24, "dropout": 0.1}
         model |= {"attention": "full", "window": 16, "most_advance": 3, "prompt_frames": 0, "prior_kernel": 0}
-        train |= {"frames_per_micro_batch": 800, "diagonal_steps": 4, "corruption": 0.1, "label_smoothing": 0.0}
+        train |= {"frames_per_micro_batch": 800, "diagonal_steps": 4, "corruption": 0.1}
     elif kind == "codec":
         model |= {"kernel": 3, "encoder_blocks": 1, "decoder_blocks": 2, "stride": 2, "codebooks": 2, "levels": [4, 3]}
         model |= {"codebook_dropout": 0.3, "pretrained": None}

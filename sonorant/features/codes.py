@@ -45,7 +45,7 @@ _REMAKE = "dvc repro --force --single-item train_waveform"
 
 
 class Encodes(Protocol):
-    """The part of `sonorant.extras.codec_lm.codec.SoundCodec` that a token store needs."""
+    """The part of `sonorant.extras.codec_lm.codec.Codec` that a token store needs."""
 
     @property
     def codebooks(self) -> int: ...

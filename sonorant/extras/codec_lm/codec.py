@@ -7,7 +7,7 @@ frames each, `G` codebooks, `V` numbers of all codebooks together, `D` rows of a
 
 import math
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, cast
+from typing import Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -71,38 +71,8 @@ LARGEST_CODE = 2**15 - 1
 """Token stores hold int16."""
 
 
-class SoundCodec(Protocol):
-    """The codec interface of the language model; trained here or pretrained."""
-
-    codebooks: int
-    """Tokens a code frame, G."""
-    codes: int
-    """Codes of a codebook, K."""
-    stride: int
-    """Mel frames a code frame."""
-    samples_per_frame: int
-    """Samples a code frame."""
-
-    @property
-    def receptive_field(self) -> int:
-        """Frames of `vocode`'s input on either side that the samples of a frame depend on."""
-
-    @property
-    def silence(self) -> Tensor:
-        """Codes (G,) int64 of digital silence."""
-
-    def encode_utterance(self, known_DT: Floats, samples_S: Floats) -> Ints:
-        """Log-mel and pitch (D, T) and samples (S,) of one utterance -> codes (F, G)."""
-
-    def decode(self, codes_BFG: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-        """Codes (B, F, G) int64, code frames of each row (B,) int64 -> samples (B, F * samples_per_frame) float32."""
-
-    def vocode(self, frames: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-        """The graph `vocoder`: `decode`, or its last part for a codec with a source."""
-
-
 class Codec(nn.Module):
-    """Log-mel -> codes -> samples; implements `SoundCodec`."""
+    """Log-mel -> codes -> samples."""
 
     float_parts: tuple[str, ...] = ("encoder", "quantizer")
     """Never quantised: the language model has learned these codes."""
@@ -163,7 +133,7 @@ class Codec(nn.Module):
         return cast(Tensor, self.decoder(self.quantizer.to_values(codes_BFG).flatten(2), lengths_B))
 
     def vocode(self, frames: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-        """Same as `decode`: this codec's frames are its codes."""
+        """The graph `vocoder`: `decode`, or its last part for a codec with a source."""
         return self.decode(frames, lengths_B)
 
     @torch.no_grad()

@@ -10,7 +10,8 @@ from torch.nn import functional as F
 from sonorant.audio.mel import FLOOR, MelConfig, mel_filterbank
 from sonorant.audio.pitch import ROWS, SOURCE_ROWS
 from sonorant.export.onnx_graph import ExportConfig, Traced, write_graph
-from sonorant.extras.codec_lm.codec import Codec, SoundCodec
+from sonorant.extras.codec_lm.codec import Codec
+from sonorant.extras.codec_lm.saved import AnyCodec
 from sonorant.extras.codec_lm.source_codec import SourceCodec
 
 
@@ -29,29 +30,23 @@ class _Decoding(Traced):
         return self.model.frames(codes, lengths)
 
 
-def export_vocoder(codec: SoundCodec, path: Path, config: ExportConfig) -> None:
-    """Write the graph codes (batch, frames, codebooks) int64, lengths (batch,) int64 -> samples (batch, frames *
-    samples a frame) float32. Raises SonorantError if it is invalid ONNX, as do all of these."""
-    example = {"codes": torch.zeros(2, 9, codec.codebooks, dtype=torch.int64), "lengths": torch.tensor([9, 8])}
-    inputs = {"codes": {0: "batch", 1: "frames"}, "lengths": {0: "batch"}}
-    write_graph(_Vocoding(codec), example, inputs, ("samples",), path, config)
+def export_sound(codec: AnyCodec, files: dict[str, Path], config: ExportConfig) -> None:
+    """Write the graphs from codes to samples. Raises SonorantError if one is invalid ONNX.
 
-
-def export_decoder(codec: SourceCodec, path: Path, config: ExportConfig) -> None:
-    """Write the graph codes (batch, frames, codebooks) int64, lengths (batch,) int64 -> frames (batch, rows, mel
-    frames) float32."""
-    example = {"codes": torch.zeros(2, 9, codec.codebooks, dtype=torch.int64), "lengths": torch.tensor([9, 8])}
-    inputs = {"codes": {0: "batch", 1: "frames"}, "lengths": {0: "batch"}}
-    write_graph(_Decoding(codec), example, inputs, ("frames",), path, config)
-
-
-def export_source_vocoder(codec: SourceCodec, path: Path, config: ExportConfig) -> None:
-    """Write the graph frames with the source's rows (batch, rows, mel frames) float32, lengths (batch,) int64 ->
-    samples (batch, mel frames * hop) float32."""
-    rows = codec.mels + ROWS + SOURCE_ROWS
-    example = {"frames": torch.zeros(2, rows, 9), "lengths": torch.tensor([9, 8])}
-    inputs = {"frames": {0: "batch", 2: "frames"}, "lengths": {0: "batch"}}
-    write_graph(_SourceVocoding(codec), example, inputs, ("samples",), path, config)
+    `vocoder`: codes (batch, frames, codebooks) int64, lengths (batch,) int64 -> samples (batch, frames * samples a
+    frame) float32. With a source, `decoder`: codes, lengths -> frames (batch, rows, mel frames) float32, and `vocoder`:
+    frames with the source's rows, lengths -> samples (batch, mel frames * hop).
+    """
+    lengths, of_rows = torch.tensor([9, 8]), {0: "batch"}
+    codes = {"codes": torch.zeros(2, 9, codec.codebooks, dtype=torch.int64), "lengths": lengths}
+    sizes = {"codes": {0: "batch", 1: "frames"}, "lengths": of_rows}
+    if not isinstance(codec, SourceCodec):
+        write_graph(_Vocoding(codec), codes, sizes, ("samples",), files["vocoder"], config)
+        return
+    write_graph(_Decoding(codec), codes, sizes, ("frames",), files["decoder"], config)
+    frames = {"frames": torch.zeros(2, codec.mels + ROWS + SOURCE_ROWS, 9), "lengths": lengths}
+    sizes = {"frames": {0: "batch", 2: "frames"}, "lengths": of_rows}
+    write_graph(_SourceVocoding(codec), frames, sizes, ("samples",), files["vocoder"], config)
 
 
 class _Listening(nn.Module):

@@ -1,17 +1,24 @@
-"""The codec's part of the stage `train_waveform` besides training: take a pretrained codec, and encode the corpus."""
+"""The codec's part of stages: take a pretrained one, encode the corpus, and copy recordings for `evaluate`."""
 
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
+from sonorant.audio.arrays import Floats
+from sonorant.audio.pitch import track_pitch
 from sonorant.extras.codec_lm.codec import CodecConfig
 from sonorant.extras.codec_lm.pretrained_codec import take_pretrained
-from sonorant.extras.codec_lm.saved import load_codec
+from sonorant.extras.codec_lm.saved import AnyCodec, load_codec
+from sonorant.extras.codec_lm.source_codec import SourceCodec
+from sonorant.families.family import Hear
 from sonorant.features.codes import write_codes
 from sonorant.features.feature_store import FeatureStore
 from sonorant.files import sha256_file
 from sonorant.layers.model_folder import describe, save_model
+from sonorant.speech.bundle import AudioSettings
 
 
 def take_codec(config: CodecConfig, features: Path, out: Path, provenance: dict[str, Any]) -> None:
@@ -35,3 +42,19 @@ def encode_corpus(codec_folder: Path, features: Path, out: Path, family: str) ->
     # A pretrained codec on a CPU takes hours for a day of speech.
     codec.to("cuda" if torch.cuda.is_available() else "cpu")
     write_codes(out, family, FeatureStore.open(features), codec, sha256_file(codec_folder / "weights.pt"))
+
+
+def hearing(codec: AnyCodec, audio: AudioSettings) -> Hear:
+    """A function from a recording to the input of the graph `vocoder`: codes, or frames decoded from them with
+    pitch."""
+
+    def hear(mel_MT: Floats, samples_S: Floats) -> tuple[NDArray[Any], int]:
+        pitch_T2 = track_pitch(samples_S, audio.sample_rate, audio.hop, mel_MT.shape[1])
+        codes_FG = codec.encode_utterance(np.concatenate([mel_MT, pitch_T2.T]), samples_S)
+        if not isinstance(codec, SourceCodec):
+            return codes_FG, len(codes_FG)
+        with torch.no_grad():
+            frames_1RT = codec.with_source(codec.frames(torch.from_numpy(codes_FG)[None]))
+        return frames_1RT[0].numpy(), frames_1RT.shape[2]
+
+    return hear

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from sonorant.export.candidate import Candidate, Expected, Trained
     from sonorant.export.graph_files import Interface
     from sonorant.export.quantization.utterance_losses import Judge
+    from sonorant.extras.codec_lm.decoding.session import TokenRuntime
     from sonorant.speech.bundle import Bundle, VoiceDescription
     from sonorant.speech.runtimes import LoadOptions
     from sonorant.speech.speaking import Speaking
@@ -115,9 +117,16 @@ class CodecLm(Family):
     autoregressive = True
 
     def loaders(self) -> Mapping[str, Callable[[Bundle, LoadOptions], Any]]:
-        from sonorant.extras.codec_lm.runtimes import LOADERS
-
-        return LOADERS
+        return {
+            "onnxruntime": load_onnxruntime,
+            "onnxruntime-cuda": partial(load_onnxruntime, device="cuda"),
+            "torch": load_torch,
+            "torch-static": partial(load_torch, way="static"),
+            "torch-compiled": partial(load_torch, way="compiled"),
+            "torch-cuda": partial(load_torch, device="cuda"),
+            "torch-cuda-compiled": partial(load_torch, way="compiled", device="cuda"),
+            "torch-cuda-graphs": partial(load_torch, way="recorded", device="cuda"),
+        }
 
     def why_untimed(self, description: VoiceDescription) -> str:
         return ""
@@ -169,7 +178,7 @@ class CodecLm(Family):
         return expect_tokens(bundle, trained, utterances, name)
 
     def hear(self, description: VoiceDescription, waveform: Path) -> Hear:
-        from sonorant.extras.codec_lm.copying import hearing
+        from sonorant.extras.codec_lm.codec_stage import hearing
         from sonorant.extras.codec_lm.saved import load_codec
 
         return hearing(load_codec(waveform)[0], description.audio)
@@ -178,6 +187,23 @@ class CodecLm(Family):
         from sonorant.extras.codec_lm.codec_stage import encode_corpus
 
         encode_corpus(waveform, features, out, self.name)
+
+
+def load_onnxruntime(bundle: Bundle, options: LoadOptions, device: str = "cpu") -> TokenRuntime:
+    from sonorant.extras.codec_lm.onnx_runtime import OnnxTokenCudaRuntime, OnnxTokenRuntime
+
+    decoding = bundle.description.decoding
+    assert decoding is not None  # checked by `read_bundle`
+    graphs = {graph: bundle.graph_file(graph, options.variant) for graph in bundle.graphs}
+    return (OnnxTokenRuntime if device == "cpu" else OnnxTokenCudaRuntime)(graphs, decoding, threads=options.threads)
+
+
+def load_torch(bundle: Bundle, options: LoadOptions, **how: Any) -> TokenRuntime:
+    """The trained models; `how`: `way` and `device` of `load_tokens`."""
+    from sonorant.extras.codec_lm.torch_runtime import load_tokens
+
+    assert options.trained is not None  # checked by `load_runtime`
+    return load_tokens(options.trained, bundle.description, options, **how)
 
 
 CODEC_LM = CodecLm()

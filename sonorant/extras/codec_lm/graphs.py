@@ -17,10 +17,10 @@ from sonorant.audio.mel import MelConfig
 from sonorant.errors import SonorantError
 from sonorant.export.distances import Arrays
 from sonorant.export.onnx_graph import ExportConfig, Traced, write_graph
-from sonorant.extras.codec_lm.codec import Codec, SoundCodec
-from sonorant.extras.codec_lm.codec_graphs import export_decoder, export_prompt, export_source_vocoder, export_vocoder
+from sonorant.extras.codec_lm.codec import Codec
+from sonorant.extras.codec_lm.codec_graphs import export_prompt, export_sound
 from sonorant.extras.codec_lm.language_model import LanguageModel
-from sonorant.extras.codec_lm.saved import load_codec, load_language_model
+from sonorant.extras.codec_lm.saved import AnyCodec, load_codec, load_language_model
 from sonorant.extras.codec_lm.source_codec import SourceCodec
 from sonorant.extras.codec_lm.step_buffers import cache_names
 from sonorant.files import sha256_file
@@ -36,7 +36,7 @@ class CodecLanguageModels:
     """A codec language model and its codec; implements `sonorant.export.bundling.Models`."""
 
     predictor: LanguageModel
-    waveform: SoundCodec
+    waveform: AnyCodec
     described: dict[str, Any]
     waveform_described: dict[str, Any]
 
@@ -55,14 +55,9 @@ class CodecLanguageModels:
             )
 
     def write_graphs(self, files: dict[str, Path], config: ExportConfig) -> None:
-        export_encoder(self.predictor, files["encoder"], config)
-        export_prefill(self.predictor, files["prefill"], config)
-        export_step(self.predictor, files["step"], config)
-        if isinstance(self.waveform, SourceCodec):
-            export_decoder(self.waveform, files["decoder"], config)
-            export_source_vocoder(self.waveform, files["vocoder"], config)
-        else:
-            export_vocoder(self.waveform, files["vocoder"], config)
+        for graph, export in (("encoder", export_encoder), ("prefill", export_prefill), ("step", export_step)):
+            export(self.predictor, files[graph], config)
+        export_sound(self.waveform, files, config)
 
     @property
     def receptive_field(self) -> ReceptiveField:

@@ -31,14 +31,11 @@ class LanguageModelTrainConfig(UtteranceTrainConfig):
     warmup_steps: int = 100
     corruption: float = 0.15
     """Fraction of input codes replaced by random ones, since speech is decoded from the model's own mistakes."""
-    label_smoothing: float = 0.0
-    """Probability that targets leave to all other codes."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("corruption", "label_smoothing"):
-            if not 0.0 <= getattr(self, name) < 1.0:
-                raise ValueError(f"{name} must be at least 0 and below 1, not {getattr(self, name)}")
+        if not 0.0 <= self.corruption < 1.0:
+            raise ValueError(f"corruption must be at least 0 and below 1, not {self.corruption}")
 
 
 class Predicted(NamedTuple):
@@ -74,16 +71,12 @@ class LanguageModelLosses(nn.Module):
 
     def judge(self, said: Predicted, batch: Batch) -> dict[str, Tensor]:
         """Losses of the predictions of `predict`."""
-        smoothing = self.config.label_smoothing if self.model.training else 0.0
-        codes = F.cross_entropy(
-            said.logits_BTGK.flatten(0, 2),
-            said.codes_BTG.flatten(),
-            ignore_index=-1,
-            reduction="sum",
-            label_smoothing=smoothing,
-        )
-        advance = F.cross_entropy(
-            said.advance_BTA.flatten(0, 1), said.advances_BT.flatten(), ignore_index=-1, reduction="sum"
+        codes, advance = (
+            F.cross_entropy(logits.flatten(0, -2), targets.flatten(), ignore_index=-1, reduction="sum")
+            for logits, targets in (
+                (said.logits_BTGK, said.codes_BTG),
+                (said.advance_BTA, said.advances_BT),
+            )
         )
         mel_BTM = self.model.normalize(batch["mel"])
         prior = prior_loss(said.prior_BNM, mel_BTM, said.durations_BN, batch["token_lengths"], batch["mel_lengths"])

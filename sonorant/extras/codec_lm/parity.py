@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
 from sonorant.audio.arrays import Floats, Integers, Ints
@@ -18,7 +17,7 @@ from sonorant.export.distances import TOGETHER, Arrays, batches
 from sonorant.export.tolerance import FROM_FLOAT
 from sonorant.extras.codec_lm.decoding.advance import complete, looked_at
 from sonorant.extras.codec_lm.decoding.session import TokenRuntime
-from sonorant.extras.codec_lm.decoding.state import State, start_state
+from sonorant.extras.codec_lm.decoding.state import start_state
 from sonorant.extras.codec_lm.language_model import LanguageModel
 from sonorant.extras.codec_lm.parity_cases import Step, TokenCase, frames_of, greedy_rules, prompts
 from sonorant.extras.codec_lm.parity_checks import (
@@ -48,9 +47,9 @@ class TokenCandidate(Candidate):
         """Values, distance from float, tokens, padding, parts."""
         from_float = {"float": self._from_float} if self.variant == "int8" else {}
         return {
-            "graphs": self._values,
+            "graphs": lambda: check_values(self.measured(), self.expected),
             **from_float,
-            "tokens": self._tokens,
+            "tokens": lambda: self._same_tokens(self.expected),
             "padding": self._padding,
             "parts": self._parts,
         }
@@ -58,14 +57,8 @@ class TokenCandidate(Candidate):
     def options(self) -> LoadOptions:
         return LoadOptions(variant=self.variant, trained=self.trained, batches=(1, TOGETHER))
 
-    def _values(self) -> dict[str, Any]:
-        return check_values(self.measured(), self.expected)
-
     def _from_float(self) -> dict[str, Any]:
         return without_cases(check_values(self.measured(FROM_FLOAT), self.of_float))
-
-    def _tokens(self) -> dict[str, Any]:
-        return self._same_tokens(self.expected)
 
     def _padding(self) -> dict[str, Any]:
         tokens = self._same_tokens(each_row(self.expected))
@@ -113,8 +106,8 @@ class Reference:
         state = start_state(rules, prompt_lengths, self.description)
         path, stepper = [state], self.runtime.stepper()
         stepper.begin(states, inputs["lengths"], prompt, prompt_lengths, rules)
-        while not complete(path[-1], array_namespace(path[-1].codes_BG)).all():
-            path.append(State(*(np.array(field) for field in stepper.run(path[-1], 1))))
+        while not complete(path[-1], np).all():
+            path.append(stepper.run(path[-1], 1))
         lengths = path[-1].ended_B
         codes = frames_of(path[-1].grid_BSG, lengths)
         frames, vocoded, stride = self._sounding(codes, lengths)
@@ -161,9 +154,8 @@ class Reference:
 
     def _prefilled(self, case: TokenCase) -> DynamicCache:
         cache = DynamicCache(self.description.layers)
-        fed = (torch.from_numpy(one) for one in (case.states, case.inputs["lengths"], case.prompt, case.prompt_lengths))
-        states, lengths, prompt, prompt_lengths = fed
-        self.model.prefill(states, lengths, prompt, prompt_lengths, cache)
+        fed = (case.states, case.inputs["lengths"], case.prompt, case.prompt_lengths)
+        self.model.prefill(*map(torch.from_numpy, fed), cache)
         return cache
 
     @torch.inference_mode()
@@ -177,9 +169,9 @@ class Reference:
                 "age": state.age_B,
                 "position": state.position_B,
             }
-            codes, phoneme, age, position = (torch.from_numpy(np.ascontiguousarray(one)) for one in inputs.values())
+            fed = (torch.from_numpy(np.ascontiguousarray(one)) for one in inputs.values())
             before = {"slot_position": cache.positions.numpy(), **_held(cache)} if number in kept else {}
-            logits_BGK, advance_BA = self.model.step(codes, phoneme, age, position, cache)
+            logits_BGK, advance_BA = self.model.step(*fed, cache)
             after = _held(cache) if number in kept else {}
             new = {
                 f"new_{name}": one[..., -1] if name.startswith("key") else one[:, :, -1] for name, one in after.items()

@@ -117,18 +117,18 @@ def check_tokens(
     within `tie` (a difference of logits), either is right. Raises Fault with step and batch of the first wrong one if
     more than `1 - share` are wrong.
     """
-    right = decisions = ties = 0
+    wrong = decisions = ties = 0
     first, identical = "", True
     for case in expected.cases:
-        if said_alone(runtime.stepper(), case):
-            decisions, right = decisions + _count(case), right + _count(case)
+        decisions += _decisions(case)
+        if decodes_alone(runtime.stepper(), case):
             continue
         identical = False
-        for number, wrong, tied, all_of_them in compare_decisions(runtime.stepper(), case, likelihoods, tie):
-            if wrong and not first:
+        for number, mistakes, tied in compare_decisions(runtime.stepper(), case, likelihoods, tie):
+            if mistakes and not first:
                 first = where_of("step", "tokens", number, case.batch)
-            decisions, right, ties = decisions + all_of_them, right + all_of_them - wrong, ties + tied
-    found = right / max(1, decisions)
+            wrong, ties = wrong + mistakes, ties + tied
+    found = (decisions - wrong) / max(1, decisions)
     if found < share:
         raise Fault(
             f"{first}: {1 - found:.2%} of the greedy tokens are not those of {expected.name}, allowed {1 - share:.2%}"
@@ -136,35 +136,33 @@ def check_tokens(
     return {"identical": identical, "share": round(found, 6), "ties": ties, "decisions": decisions}
 
 
-def said_alone(stepper: Stepper, case: TokenCase) -> bool:
+def decodes_alone(stepper: Stepper, case: TokenCase) -> bool:
     """Whether a runtime left alone ends each row where torch does, with the same tokens."""
     _begin(stepper, case)
     state = stepper.run(case.path[0], len(case.path) - 1)
-    ended = np.asarray(state.ended_B)
-    return np.array_equal(ended, case.lengths) and np.array_equal(
-        frames_of(np.asarray(state.grid_BSG), ended), case.codes
+    return np.array_equal(state.ended_B, case.lengths) and np.array_equal(
+        frames_of(state.grid_BSG, state.ended_B), case.codes
     )
 
 
 def compare_decisions(
     stepper: Stepper, case: TokenCase, likelihoods: Likelihoods, tie: float
-) -> Iterator[tuple[int, int, int, int]]:
-    """Step by step, given torch's tokens: number of the step, wrong decisions, ties among them, all decisions."""
+) -> Iterator[tuple[int, int, int]]:
+    """Step by step, given torch's tokens: number of the step, wrong decisions, ties."""
     _begin(stepper, case)
     codes = case.path[0].used_BGK.shape[2]
     said = zip(case.path, case.path[1:], likelihoods(case), strict=False)
     for number, (before, after, (logits_BGK, advance_BA)) in enumerate(said):
         got, alive_B = stepper.run(before, 1), before.ended_B < 0
-        other_BG = (np.asarray(got.codes_BG) != after.codes_BG) & (after.codes_BG < codes)
-        both = np.stack([np.minimum(np.asarray(got.codes_BG), codes - 1), np.minimum(after.codes_BG, codes - 1)])
+        other_BG = (got.codes_BG != after.codes_BG) & (after.codes_BG < codes)
+        both = np.minimum([got.codes_BG, after.codes_BG], codes - 1)
         likely = np.take_along_axis(logits_BGK[None], both[..., None], axis=3)[..., 0]
         tied_BG = other_BG & (np.abs(likely[0] - likely[1]) < tie)
         # A pointer that leaves the last phoneme stays in place; `ended_B` shows that it left.
-        moved_B, ended_B = (np.asarray(field) for field in (got.pointer_B, got.ended_B))
-        other_B = alive_B & ((moved_B != after.pointer_B) | (ended_B != after.ended_B))
+        other_B = alive_B & ((got.pointer_B != after.pointer_B) | (got.ended_B != after.ended_B))
         tied_B = other_B & (np.abs(_survival(before, case.rules, advance_BA) - LOG_HALF) < tie)
         wrong = int((other_BG & ~tied_BG).sum() + (other_B & ~tied_B).sum())
-        yield number, wrong, int(tied_BG.sum() + tied_B.sum()), int((after.codes_BG < codes).sum() + alive_B.sum())
+        yield number, wrong, int(tied_BG.sum() + tied_B.sum())
 
 
 def _survival(before: State, rules: Rules, advance_BA: Floats) -> Floats:
@@ -177,7 +175,7 @@ def _survival(before: State, rules: Rules, advance_BA: Floats) -> Floats:
     )
 
 
-def _count(case: TokenCase) -> int:
+def _decisions(case: TokenCase) -> int:
     codes = case.path[0].used_BGK.shape[2]
     return int(
         sum((after.codes_BG < codes).sum() + (before.ended_B < 0).sum() for before, after in pairwise(case.path))

@@ -1,4 +1,4 @@
-"""A pretrained DAC from transformers (extra `codecs`) as a `SoundCodec`.
+"""A pretrained DAC from transformers (extra `codecs`) with the interface of `Codec`.
 
 Reads only `config.json` and safetensors; runs no code from a hub. DAC quantises residually, so its first codebooks
 alone are a codec too (Kumar et al. 2023, "High-Fidelity Audio Compression with Improved RVQGAN")."""
@@ -24,7 +24,7 @@ FARTHEST = 256
 
 
 class PretrainedCodec(nn.Module):
-    """A DAC; implements `SoundCodec`."""
+    """A DAC with the interface of `Codec`."""
 
     float_parts = ("model",)
     """Never quantised."""

@@ -15,6 +15,10 @@ CODECS: dict[str, type[Codec]] = {"source_filter": SourceCodec, "vocos": Codec}
 """By `CodecConfig.kind`."""
 
 
+AnyCodec = Codec | PretrainedCodec
+"""A codec of the language model, trained here or pretrained."""
+
+
 def build_language_model(description: dict[str, Any]) -> LanguageModel:
     """An untrained language model for the codec that `model.json` names."""
     return LanguageModel(
@@ -29,7 +33,7 @@ def build_language_model(description: dict[str, Any]) -> LanguageModel:
     )
 
 
-def build_codec(description: dict[str, Any]) -> Codec | PretrainedCodec:
+def build_codec(description: dict[str, Any]) -> AnyCodec:
     """An untrained codec, or the transformers codec that `model.json` names, without weights."""
     audio = description["audio"]
     if "pretrained" in description:
@@ -46,10 +50,9 @@ def build_codec(description: dict[str, Any]) -> Codec | PretrainedCodec:
     )
 
 
-def load_codec(folder: Path) -> tuple[Codec | PretrainedCodec, dict[str, Any]]:
-    """A saved codec and its description; both classes are a `SoundCodec`."""
+def load_codec(folder: Path) -> tuple[AnyCodec, dict[str, Any]]:
     model, description = load_model(folder, "codec")
-    assert isinstance(model, Codec | PretrainedCodec)
+    assert isinstance(model, AnyCodec)
     return model, description
 
 

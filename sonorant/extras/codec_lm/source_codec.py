@@ -19,7 +19,7 @@ LEAST_OCTAVES, MOST_OCTAVES = math.log2(LOWEST / REFERENCE), math.log2(HIGHEST /
 
 
 class SourceCodec(Codec):
-    """Log-mel and pitch -> codes -> frames -> samples; implements `SoundCodec`.
+    """Log-mel and pitch -> codes -> frames -> samples.
 
     Frames are M learned rows, pitch and voicing. In training the pulses follow the recording's pitch, since a wrong
     pitch makes every spectrum wrong; in speech they follow the decoded pitch.

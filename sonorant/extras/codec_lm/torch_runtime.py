@@ -19,9 +19,8 @@ from torch import Tensor
 from tqdm import tqdm
 
 from sonorant.audio.arrays import Floats, Ints
-from sonorant.extras.codec_lm.codec import SoundCodec
 from sonorant.extras.codec_lm.decoding.session import Stepper
-from sonorant.extras.codec_lm.saved import load_codec, load_language_model
+from sonorant.extras.codec_lm.saved import AnyCodec, load_codec, load_language_model
 from sonorant.extras.codec_lm.sounding import decoding_of
 from sonorant.extras.codec_lm.source_codec import SourceCodec
 from sonorant.extras.codec_lm.torch_dynamic import DynamicStepper, TorchStep
@@ -50,7 +49,7 @@ SMALLEST = 128
 class TorchTokenRuntime:
     """A `TokenRuntime` for any number of threads and batches of any size."""
 
-    def __init__(self, step: TorchStep, codec: SoundCodec) -> None:
+    def __init__(self, step: TorchStep, codec: AnyCodec) -> None:
         """`step` and `codec` are on the same device."""
         self._step, self._codec = step, codec
 
@@ -83,7 +82,7 @@ class StaticTokenRuntime(TorchTokenRuntime):
     """`TorchTokenRuntime` in buffers of a few shapes. Batches that fit none are decoded the dynamic way and counted."""
 
     def __init__(
-        self, step: TorchStep, codec: SoundCodec, decoding: DecodingDescription, shapes: Shapes, way: Way
+        self, step: TorchStep, codec: AnyCodec, decoding: DecodingDescription, shapes: Shapes, way: Way
     ) -> None:
         super().__init__(step, codec)
         self.compiler = Compiler() if way == "compiled" else None

@@ -60,8 +60,6 @@ class Gpu:
     recordable: bool = True
     contexts: bool = True
     """Whether TensorRT creates contexts."""
-    says: str = ""
-    """TensorRT's message when it creates none."""
     _next: int = 1 << 40
 
     @property

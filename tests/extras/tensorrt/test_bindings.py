@@ -36,18 +36,11 @@ print(messages.told(), "|", missing())
 
 BOTH = set(TENSORRT)
 FAULTS = [  # file, original, planted fault, versions that reject it
-    ("builder.py", "builder.build_serialized_network(", "builder.build_serialised_network(", BOTH),
     ("builder.py", "ignore_mismatch=False", "ignore=False", BOTH),
-    ("builder.py", "trt.MemoryPoolType.WORKSPACE", "trt.MemoryPoolType.SCRATCH", BOTH),
     ("builder.py", "trt.BuilderFlag.TF32", "trt.BuilderFlag.FP16", {"11"}),
-    ("builder.py", "STRONGLY_TYPED", "EXPLICIT_BATCH", {"11"}),
-    ("builder.py", "create_network(1 <<", "create_network(True, 1 <<", BOTH),
-    ("builder.py", "hardware_compatibility_level", "hardware_compatability_level", BOTH),
     ("execution.py", "trt.nptype(", "trt.nptypes(", BOTH),
-    ("execution.py", "execute_async_v3(self._stream.handle)", "execute_async_v3(stream=1)", BOTH),
     ("builder.py", "self, phase_name: str, step: int", "self, phase_name: str", BOTH),
     ("device.py", "cuda.cudaGraphInstantiate(", "cuda.cudaGraphInstanciate(", BOTH),
-    ("device.py", "cuda.cudaStreamEndCapture(self._stream)", "cuda.cudaStreamEndCapture()", BOTH),
 ]
 
 
@@ -61,34 +54,25 @@ def type_check(major: str, files: list[Path], cache: Path) -> str:
 
 
 @pytest.mark.parametrize("major", TENSORRT)
-def test_all_that_is_called_exists(major: str, tmp_path: Path) -> None:
-    assert "error:" not in type_check(major, USERS, tmp_path)
-
-
-@pytest.mark.parametrize("major", TENSORRT)
-def test_what_does_not_exist_is_found(major: str, tmp_path: Path) -> None:
-    planted = {}
+def test_every_name_and_signature_exists_and_planted_faults_are_found(major: str, tmp_path: Path) -> None:
+    planted = dict.fromkeys(USERS, False)
     for number, (file, right, wrong, lacking) in enumerate(FAULTS):
         text = (CODE / file).read_text(encoding="utf-8")
         assert right in text, right
         path = tmp_path / f"planted_{number}.py"
         path.write_text(text.replace(right, wrong, 1), encoding="utf-8")
         planted[path] = major in lacking
-    said = type_check(major, list(planted), tmp_path / "cache")
-    assert {path: bool(re.search(rf"{path.name}:\d+: error:", said)) for path in planted} == planted
+    errors = type_check(major, list(planted), tmp_path / "cache")
+    assert {path: bool(re.search(rf"\b{path.name}:\d+: error:", errors)) for path in planted} == planted, errors
 
 
-def test_the_image_installs_the_versions_that_were_checked() -> None:
+def test_the_image_installs_the_checked_versions() -> None:
     image = (ROOT / "infra/tensorrt/Dockerfile").read_text(encoding="utf-8")
     for major in TENSORRT:
         assert f'"{TENSORRT[major].replace("-bindings", "")} {CUDA[major]}"' in image
 
 
-def test_nothing_is_asked_for_by_a_name_in_a_string() -> None:
-    assert [path for path in USERS if re.search(r"getattr\((trt|cuda)", path.read_text())] == []
-
-
-def test_the_stubs_are_those_of_the_real_wheels(unpacked: tuple[str, Path, Path]) -> None:
+def test_the_stubs_are_of_the_real_wheels(unpacked: tuple[str, Path, Path]) -> None:
     major, tensorrt, cuda = unpacked
     folder = STUBS / major
     written = {str(path.relative_to(folder)): path.read_text(encoding="utf-8") for path in folder.rglob("*.pyi")}

@@ -13,7 +13,6 @@ import pytest
 
 from sonorant.cli.main import main
 from sonorant.errors import SonorantError
-from sonorant.speech import Voice
 from sonorant.speech.buckets import Bucketed
 from sonorant.speech.bundle import Bundle, read_bundle
 from sonorant.speech.runtimes import LoadOptions, Runtime, load_runtime
@@ -78,7 +77,7 @@ def test_large_requests_take_no_memory_and_lose_no_recording(gpu: Gpu, load: Loa
     assert (gpu.runs, gpu.captures) == (0, captures)
 
 
-def test_a_gpu_that_is_full_is_told_while_loading_and_nothing_is_kept(gpu: Gpu, load: Load) -> None:
+def test_a_full_gpu_is_an_error_of_loading_and_nothing_is_kept(gpu: Gpu, load: Load) -> None:
     gpu.limit = 1_000_000
     with pytest.raises(SonorantError, match="CUDA: cudaErrorMemoryAllocation"):
         load()
@@ -98,36 +97,21 @@ def test_a_shape_that_cannot_be_recorded_runs_and_is_not_counted(
     assert caplog.text.count("run without a CUDA graph") == 3 * STREAMS  # once a graph and stream
 
 
-def test_threads_get_what_they_asked_for(load: Load, expected: Runtime) -> None:
+def test_threads_get_their_own_results(load: Load, expected: Runtime) -> None:
     runtime = load()
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(lambda seed: assert_equal(runtime, expected, 1 + seed % 2, 10 + seed, seed), range(12)))
 
 
-def test_batches_beyond_the_engines_are_refused(load: Load) -> None:
-    load(batches=(1, 8))
+def test_too_large_batches_and_refused_contexts_are_errors(gpu: Gpu, load: Load) -> None:
     with pytest.raises(SonorantError, match=r"batches of 16 rows: the engines in .* take 8 at most"):
         load(batches=(1, 16))
-
-
-def test_a_context_that_is_refused_is_said(gpu: Gpu, load: Load) -> None:
     gpu.contexts = False
     with pytest.raises(SonorantError, match="TensorRT: no context for an engine"):
         load()
 
 
-def test_an_error_is_told_once(gpu: Gpu) -> None:
-    from sonorant.extras.tensorrt.builder import Messages
-
-    messages = Messages()
-    for said in ("first\ncause", "what followed"):
-        messages.log(1, said)
-    assert messages.told() == "first cause; what followed"
-    messages.log(1, "another")
-    assert [messages.told(), messages.told()] == ["another", "TensorRT gave no reason"]
-
-
-def test_what_no_profile_covers_is_spoken_in_fp32_where_the_cpu_lacks_the_variant(
+def test_shapes_outside_all_profiles_run_in_fp32_if_the_cpu_lacks_the_variant(
     load: Load, bundle: Bundle, tmp_path: Path, expected: Runtime
 ) -> None:
     """As bfloat16: ONNX Runtime does not load this graph."""
@@ -143,20 +127,12 @@ def test_what_no_profile_covers_is_spoken_in_fp32_where_the_cpu_lacks_the_varian
     assert options.intra_op_num_threads == 1
 
 
-def test_a_voice_takes_the_engines_batches_and_warm_up(gpu: Gpu, bundle: Bundle, engines: Path) -> None:
-    voice = Voice.load(bundle.folder, "tensorrt", 1, variant="fp32", engines=engines, batches=(1, 2), warm_up=True)
-    runtime = voice.runtime
-    assert runtime.buckets.batches == (1, 2) and gpu.captures == STREAMS * len(runtime.buckets.plan())
-    voice.say("Good morning.")
-    assert runtime.counters().late == 0
-
-
 def test_say_takes_the_engines(
     gpu: Gpu, bundle: Bundle, engines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(signal, "signal", lambda *_: None)
-    said = ["say", "Good morning.", "--voice", str(bundle.folder), "--runtime", "tensorrt", "--variant", "fp32", "-o"]
-    main([*said, str(tmp_path / "said.wav"), "--engines", str(engines)])
+    say = ["say", "Good morning.", "--voice", str(bundle.folder), "--runtime", "tensorrt", "--variant", "fp32", "-o"]
+    main([*say, str(tmp_path / "speech.wav"), "--engines", str(engines)])
     assert gpu.replays or gpu.runs
     with pytest.raises(SystemExit):
-        main([*said, str(tmp_path / "not.wav"), "--engines", str(tmp_path / "none")])
+        main([*say, str(tmp_path / "none.wav"), "--engines", str(tmp_path / "none")])
