@@ -1,15 +1,19 @@
-"""Quantisation by its definition; the codec under padding, in parts and with codebooks left out."""
+"""The codec, of either kind: quantisation, padding, parts, pitch, codebooks left out, int8."""
 
 import dataclasses
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
+from sonorant.audio.pitch import HIGHEST, LOWEST, REFERENCE, SourceRows
 from sonorant.errors import SonorantError
 from sonorant.extras.codec_lm.codec import Codec, CodecConfig
-from sonorant.extras.codec_lm.saved import load_codec
+from sonorant.extras.codec_lm.saved import CODECS, load_codec
+from sonorant.extras.codec_lm.source_codec import SourceCodec
 from sonorant.families.parallel.saved import load_vocoder
 from sonorant.layers.fsq import MOST_LEVELS, FiniteScalarQuantizer
 from sonorant.layers.model_folder import build, describe, save_model
@@ -19,15 +23,15 @@ CONFIG = CodecConfig(
     channels=16, expansion=2, kernel=5, encoder_blocks=2, decoder_blocks=2, stride=2, codebooks=3, levels=[4, 3, 2],
     codebook_dropout=0.5, pretrained=None,
 )  # fmt: skip
-MELS, HOP = 10, 16
-LEVELS = [(8, 5, 5, 5), (2,), (3, 4), (7, 2, 6)]
+MELS, HOP, RATE = 10, 16, 8000
+KINDS = pytest.mark.parametrize("kind", ["vocos", "source_filter"])
 
 
-def codec_of(seed: int = 0, **changes: object) -> Codec:
-    """In evaluation mode, with random weights: loud enough to use many codes, its blocks to be heard from afar."""
-    torch.manual_seed(seed)
-    config = dataclasses.replace(CONFIG, **changes)  # type: ignore[arg-type]
-    codec = Codec(config, mels=MELS, n_fft=64, hop=HOP, mel_mean=-5.0, mel_std=2.0).eval()
+def codec_of(kind: str = "vocos", **changes: object) -> Codec:
+    """In evaluation mode, with random weights that use many codes and make distant blocks audible."""
+    torch.manual_seed(0)
+    config = dataclasses.replace(CONFIG, kind=kind, **changes)  # type: ignore[arg-type]
+    codec = CODECS[kind](config, mels=MELS, n_fft=64, hop=HOP, rate=RATE, mel_mean=-5.0, mel_std=2.0).eval()
     with torch.no_grad():
         codec.encoder.out.weight *= 4.0
         for name, parameter in codec.named_parameters():
@@ -36,141 +40,145 @@ def codec_of(seed: int = 0, **changes: object) -> Codec:
     return codec
 
 
-def mel_of(rows: int, frames: int) -> torch.Tensor:
-    return torch.randn(rows, MELS, frames, generator=torch.Generator().manual_seed(1)) * 2.0 - 5.0
+def source_codec() -> SourceCodec:
+    codec = codec_of("source_filter")
+    assert isinstance(codec, SourceCodec)
+    return codec
 
 
-@pytest.mark.parametrize("levels", LEVELS)
-def test_every_code_is_a_vector_of_its_own_and_is_found_again(levels: tuple[int, ...]) -> None:
+def known_of(rows: int, frames: int) -> Tensor:
+    """Frames (B, D, T) as features hold them: log-mel, a gliding pitch, and alternating voicing."""
+    random = torch.Generator().manual_seed(1)
+    mel_BMT = torch.randn(rows, MELS, frames, generator=random) * 2.0 - 5.0
+    start_B, slope_B = (torch.rand(2, rows, generator=random) - 0.5).unbind()
+    time_T = torch.arange(float(frames))
+    pitch_BT = start_B[:, None] + slope_B[:, None] * torch.sin(time_T / 7)
+    voicing_BT = ((time_T + 20 * start_B[:, None]) % 16 < 10).float()
+    return torch.cat([mel_BMT, torch.stack([pitch_BT, voicing_BT], dim=1)], dim=1)
+
+
+def driven(known_BDT: Tensor) -> Tensor:
+    """The same with the source's rows."""
+    return torch.from_numpy(SourceRows(RATE, HOP).append(known_BDT.numpy()))
+
+
+@pytest.mark.parametrize("levels", [(8, 5, 5, 5), (2,), (3, 4), (7, 2, 6), (MOST_LEVELS,), (MOST_LEVELS - 1,)])
+def test_every_code_is_a_vector_of_its_own_and_is_reached(levels: tuple[int, ...]) -> None:
     quantizer = FiniteScalarQuantizer(levels)
     codes_K = torch.arange(quantizer.codes)
     values_KD = quantizer.to_values(codes_K)
     assert quantizer.codes == len(values_KD.unique(dim=0)) == math.prod(levels)
     assert values_KD.abs().max() == 1.0
     assert torch.equal(quantizer.to_codes(values_KD), codes_K)
+    ends = torch.tensor([-1e9, 1e9])[:, None].expand(-1, len(levels))
+    assert quantizer.to_codes(quantizer(ends)).tolist() == [0, quantizer.codes - 1]
+    random = quantizer(torch.randn(200_000, len(levels), generator=torch.Generator().manual_seed(0)) * 3.0)
+    torch.testing.assert_close(quantizer.to_values(quantizer.to_codes(random)), random)
+    assert max(levels) > 8 or [len(column.unique()) for column in random.T] == list(levels)
 
 
-@pytest.mark.parametrize("levels", LEVELS)
-def test_vectors_of_any_size_become_codes_and_all_levels_are_reached(levels: tuple[int, ...]) -> None:
-    quantizer = FiniteScalarQuantizer(levels)
-    generator = torch.Generator().manual_seed(0)
-    values = quantizer(torch.randn(200_000, len(levels), generator=generator) * 3.0)
-    codes = quantizer.to_codes(values)
-    assert int(codes.min()) >= 0 and int(codes.max()) < quantizer.codes
-    torch.testing.assert_close(quantizer.to_values(codes), values)
-    for place, count in enumerate(levels):
-        assert len(values[:, place].unique()) == count
-    assert quantizer.to_codes(quantizer(torch.full((1, len(levels)), 1e9))).tolist() == [quantizer.codes - 1]
-
-
-def test_the_most_levels_there_may_be_are_not_left() -> None:
-    for levels in (MOST_LEVELS, MOST_LEVELS - 1):
-        quantizer = FiniteScalarQuantizer((levels,))
-        ends = quantizer.to_codes(quantizer(torch.tensor([[-1e9], [1e9]])))
-        assert ends.tolist() == [0, levels - 1]
-
-
-def test_gradients_pass_the_rounding_as_if_it_were_not_there() -> None:
+def test_gradients_pass_the_rounding_unchanged() -> None:
     quantizer = FiniteScalarQuantizer((8, 5, 3))
     x = torch.randn(50, 3, generator=torch.Generator().manual_seed(0), requires_grad=True)
     weight = torch.randn(50, 3, generator=torch.Generator().manual_seed(1))
     (quantizer(x) * weight).sum().backward()
     smooth = ((x + quantizer.shift_D).tanh() * quantizer.reach_D - quantizer.offset_D) / -quantizer.lowest_D
-    wanted = torch.autograd.grad((smooth * weight).sum(), x)[0]
-    torch.testing.assert_close(x.grad, wanted)
+    torch.testing.assert_close(x.grad, torch.autograd.grad((smooth * weight).sum(), x)[0])
     assert x.grad is not None and (x.grad != 0).all()
 
 
+@KINDS
 @pytest.mark.parametrize("stride", [1, 2, 3])
-def test_a_row_is_as_it_would_be_alone(stride: int) -> None:
-    codec = codec_of(stride=stride)
-    mel_BMT, lengths = mel_of(4, 23), [23, 17, 8, 1]
-    with torch.no_grad():
-        codes_BFG = codec.encode(mel_BMT, torch.tensor(lengths))
-        assert codes_BFG.shape == (4, -(-23 // stride), 3)
-        frames = [-(-length // stride) for length in lengths]
-        for row, count in enumerate(frames):  # noise, so that padding that is heard would tell
-            codes_BFG[row, count:] = torch.randint(codec.codes, codes_BFG[row, count:].shape)
-        samples_BS = codec.decode(codes_BFG, torch.tensor(frames))
-        assert samples_BS.shape == (4, codes_BFG.shape[1] * codec.samples_per_frame)
-        for row, (length, count) in enumerate(zip(lengths, frames, strict=True)):
-            alone_FG = codec.encode(mel_BMT[row : row + 1, :, :length])[0]
-            assert torch.equal(codes_BFG[row, :count], alone_FG)
-            heard = samples_BS[row, : count * codec.samples_per_frame]
-            torch.testing.assert_close(heard, codec.decode(alone_FG[None])[0], atol=1e-6, rtol=1e-5)
-    assert len(codes_BFG[0].unique(dim=0)) > 5, "codes that hardly change would be equal under any padding"
+@torch.no_grad()
+def test_a_row_equals_itself_alone(kind: str, stride: int) -> None:
+    codec, known, lengths = codec_of(kind, stride=stride), known_of(4, 23), [23, 17, 8, 1]
+    codes_BFG = codec.encode(known, torch.tensor(lengths))
+    counts = [-(-length // stride) for length in lengths]
+    assert codes_BFG.shape == (4, counts[0], 3) and len(codes_BFG[0].unique(dim=0)) > 5
+    for row, count in enumerate(counts):  # noise, so that audible padding shows
+        codes_BFG[row, count:] = torch.randint(codec.codes, codes_BFG[row, count:].shape)
+    samples_BS = codec.decode(codes_BFG, torch.tensor(counts))
+    assert samples_BS.shape == (4, counts[0] * codec.samples_per_frame)
+    for row, (length, count) in enumerate(zip(lengths, counts, strict=True)):
+        alone_1FG = codec.encode(known[row : row + 1, :, :length])
+        assert torch.equal(codes_BFG[row, :count], alone_1FG[0])
+        heard_S = samples_BS[row, : count * codec.samples_per_frame]
+        torch.testing.assert_close(heard_S, codec.decode(alone_1FG)[0], atol=1e-5, rtol=1e-4)
+        if isinstance(codec, SourceCodec):
+            frames_DT = codec.frames(codes_BFG, torch.tensor(counts))[row]
+            torch.testing.assert_close(frames_DT[:, : count * stride], codec.frames(alone_1FG)[0], atol=1e-5, rtol=1e-5)
+            assert (frames_DT[:MELS, count * stride :] == 0).all()
 
 
+@KINDS
 @pytest.mark.parametrize("stride", [1, 2, 3])
-def test_parts_with_context_equal_the_whole_and_less_does_not(stride: int) -> None:
-    codec = codec_of(stride=stride)
-    frames, first, last = 60, 25, 33
-    codes_BFG = torch.randint(codec.codes, (1, frames, 3), generator=torch.Generator().manual_seed(0))
+@torch.no_grad()
+def test_parts_with_context_equal_the_whole_and_less_does_not(kind: str, stride: int) -> None:
+    codec, first, last = codec_of(kind, stride=stride), 25, 33
+    codes_BFG = torch.randint(codec.codes, (1, 60, 3), generator=torch.Generator().manual_seed(0))
+    # Graph, its input, the input's axis of time, receptive field, output a frame, a field that is too small
+    graphs = [(codec.decode, codes_BFG, 1, codec.receptive_field, codec.samples_per_frame, codec.receptive_field - 2)]
+    if isinstance(codec, SourceCodec):
+        reach, given = codec.frames_receptive_field, codec.with_source(codec.frames(codes_BFG))
+        graphs = [
+            (codec.frames, codes_BFG, 1, reach, stride, reach - 1),
+            (codec.vocode, given, 2, codec.receptive_field, HOP, codec.receptive_field - 4),
+        ]
+    for compute, whole, axis, reach, size, less in graphs:
+        wanted = compute(whole)[..., first * size : last * size]
+        got, wrong = (
+            compute(whole.narrow(axis, first - around, last - first + 2 * around))[..., around * size :][
+                ..., : (last - first) * size
+            ]
+            for around in (reach, less)
+        )
+        torch.testing.assert_close(got, wanted, atol=1e-5, rtol=1e-4)
+        assert (wrong - wanted).abs().max() > 2e-5
 
-    def part(receptive_field: int) -> torch.Tensor:
-        start = first - receptive_field
-        samples = codec.decode(codes_BFG[:, start : last + receptive_field])[0]
-        return samples[receptive_field * codec.samples_per_frame :][: (last - first) * codec.samples_per_frame]
 
+def test_forward_decodes_the_encoded_and_keeps_all_codebooks_in_evaluation() -> None:
+    codec, known = codec_of(), known_of(8, 21)
     with torch.no_grad():
-        whole = codec.decode(codes_BFG)[0, first * codec.samples_per_frame : last * codec.samples_per_frame]
-        torch.testing.assert_close(part(codec.receptive_field), whole, atol=1e-6, rtol=1e-5)
-        assert (part(codec.receptive_field - 2) - whole).abs().max() > 2e-5
+        wanted = codec.decode(codec.encode(known))[:, : 21 * HOP]
+        torch.testing.assert_close(codec(known), wanted, atol=1e-6, rtol=1e-5)
 
 
-def test_forward_is_decoding_what_was_encoded_and_leaves_nothing_out_where_one_listens() -> None:
-    codec, mel_BMT = codec_of(), mel_of(8, 21)
-    with torch.no_grad():
-        wanted = codec.decode(codec.encode(mel_BMT))[:, : 21 * HOP]
-        torch.testing.assert_close(codec(mel_BMT), wanted, atol=1e-6, rtol=1e-5)
-
-
-def test_all_parameters_learn_and_the_same_seed_leaves_out_the_same_codebooks() -> None:
-    codec, mel_BMT = codec_of().train(), mel_of(6, 20)
-    torch.manual_seed(3)
-    first = codec(mel_BMT)
-    first.square().sum().backward()
-    assert all(parameter.grad is not None and parameter.grad.abs().max() > 0 for parameter in codec.parameters())
-    torch.manual_seed(3)
-    assert torch.equal(codec(mel_BMT), first)
-
-
-def test_later_streams_are_left_out_of_about_as_many_rows_as_asked_for_and_the_first_of_none() -> None:
-    codec = codec_of()
+def test_later_codebooks_are_dropped_in_the_fraction_of_rows_that_is_set() -> None:
     torch.manual_seed(0)
-    kept_BG = codec._kept(torch.ones(4000, 1, 3, 1))[:, 0, :, 0]
-    assert (kept_BG[:, 0] == 1).all()
-    assert (kept_BG[:, 1] >= kept_BG[:, 2]).all()
+    kept_BG = codec_of()._kept(torch.ones(4000, 1, 3, 1))[:, 0, :, 0]
+    assert (kept_BG[:, 0] == 1).all() and (kept_BG[:, 1] >= kept_BG[:, 2]).all()
     assert (kept_BG == 0).float().mean(0).tolist() == pytest.approx([0, 0.25, 0.5], abs=0.04)
 
 
-def test_silence_is_what_a_long_silence_is_encoded_as() -> None:
-    codec = codec_of()
-    with torch.no_grad():
-        codes_FG = codec.encode(torch.full((1, MELS, 200), -11.5129))[0]
+@KINDS
+def test_silence_has_the_same_codes_at_any_pitch(kind: str) -> None:
+    codec, known = codec_of(kind), torch.zeros(1, MELS + 2, 200)
+    known[:, :MELS], known[:, MELS] = -11.5129, torch.linspace(-1, 1, 200)
     assert codec.silence.dtype == torch.int64
-    assert (codes_FG[30:70] == codec.silence).all()
+    assert (codec.encode(known)[0][30:70] == codec.silence).all()
 
 
-def test_int8_touches_the_decoder_alone_and_so_no_code_changes() -> None:
-    codec, mel_BMT = codec_of(), mel_of(2, 20)
+@KINDS
+@torch.no_grad()
+def test_int8_leaves_codes_and_pitch_in_float(kind: str) -> None:
+    codec, frames = codec_of(kind), driven(known_of(2, 20))
     names = quantizable(codec)
-    assert names and all(name.startswith("decoder.") for name in names)
-    with torch.no_grad():
-        before, heard = codec.encode(mel_BMT), codec(mel_BMT)
-        quantize_layers(codec, names)
-        assert torch.equal(codec.eval().encode(mel_BMT), before)
-        assert (codec(mel_BMT) - heard).abs().max() > 0
+    assert names and all(name.startswith("decoder.") for name in names) and "decoder.out" not in names
+    before, heard = codec.encode(frames), codec(frames)
+    quantize_layers(codec, names)
+    assert torch.equal(codec.eval().encode(frames), before)
+    assert (codec(frames) - heard).abs().max() > 0
 
 
-def test_saved_and_loaded_it_is_the_same(tmp_path: Path) -> None:
-    audio = {"sample_rate": 8000, "n_fft": 64, "hop": HOP, "n_mels": MELS, "f_min": 0.0, "f_max": 4000.0}
+@KINDS
+def test_a_saved_codec_is_the_same(kind: str, tmp_path: Path) -> None:
+    audio = {"sample_rate": RATE, "n_fft": 64, "hop": HOP, "n_mels": MELS, "f_min": 0.0, "f_max": 4000.0}
     header = {"audio": audio, "symbols": ["a"], "speakers": ["s"], "frontend": {}, "mel_mean": -5.0, "mel_std": 2.0}
-    description = describe("codec", CONFIG, header)
+    description = describe("codec", dataclasses.replace(CONFIG, kind=kind), header)
     torch.manual_seed(0)
     save_model(tmp_path / "codec", build(description).state_dict(), description)
     (codec, _), (again, _) = load_codec(tmp_path / "codec"), load_codec(tmp_path / "codec")
-    codes = codec.encode_utterance(mel_of(1, 9)[0].numpy(), mel_of(1, 9)[0, 0].numpy())
+    codes = codec.encode_utterance(known_of(1, 9)[0].numpy(), np.zeros(9 * HOP, np.float32))
     assert codes.shape == (5, 3)
     assert torch.equal(codec.decode(torch.from_numpy(codes)[None]), again.decode(torch.from_numpy(codes)[None]))
     with pytest.raises(SonorantError, match="holds a model of kind 'codec', not 'vocoder'"):
@@ -192,3 +200,25 @@ def test_saved_and_loaded_it_is_the_same(tmp_path: Path) -> None:
 def test_contradictions_are_refused(changes: dict[str, object], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         dataclasses.replace(CONFIG, **changes)  # type: ignore[arg-type]
+
+
+@torch.no_grad()
+def test_pitch_is_encoded_in_voiced_frames_alone() -> None:
+    codec, known = source_codec(), known_of(2, 64)
+    codes, voiced_BT = codec.encode(known), known[:, MELS + 1] > 0
+    for changed_where, same in ((~voiced_BT, True), (voiced_BT, False)):
+        changed = known.clone()
+        changed[:, MELS] += 0.7 * changed_where
+        assert torch.equal(codec.encode(changed), codes) == same
+
+
+@torch.no_grad()
+def test_training_follows_the_recordings_pitch_and_speech_the_decoded_one() -> None:
+    codec, known = source_codec(), known_of(1, 60)
+    higher = known.clone()
+    higher[:, MELS] += (known[:, MELS + 1] == 0) * 0.5  # changes no code
+    assert (codec(driven(higher)) - codec(driven(known))).abs().max() > 1e-4
+    frames = codec.frames(codec.encode(known))
+    torch.testing.assert_close(codec.decode(codec.encode(known)), codec.vocode(driven(frames)))
+    octaves = frames[:, MELS]
+    assert octaves.min() >= np.log2(LOWEST / REFERENCE) - 1e-6 and octaves.max() <= np.log2(HIGHEST / REFERENCE) + 1e-6
