@@ -27,6 +27,8 @@ BATCH_FRAMES = 4096
 """Code frames decoded at a time, all rows together."""
 MOST_CANDIDATES = 16
 LARGEST_SEED = 2**63 - 1
+OWN_WAY = "this voice speaks at its own pace (family codec_lm): leave out speed, pitch and energy"
+NO_PROMPTS = "this voice was trained without references (prompt_frames 0); leave out the prompt"
 
 
 @dataclass(frozen=True)
@@ -52,14 +54,8 @@ class CodecLmSpeaking:
         """Raise SonorantError for a speed other than 1, changed pitch or energy, and decoding settings that the voice
         does not support."""
         config = self._config(request)
-        if request.speed != 1:
-            raise SonorantError(
-                f"this voice speaks at its own pace (family codec_lm): leave out the speed, {request.speed}"
-            )
-        if request.pitch or request.energy:
-            raise SonorantError(
-                "this voice chooses melody and loudness itself (family codec_lm): leave out pitch and energy"
-            )
+        if request.speed != 1 or request.pitch or request.energy:
+            raise SonorantError(OWN_WAY)
         if not 0 <= (request.seed or 0) <= LARGEST_SEED:
             raise SonorantError(f"seed must be 0 to {LARGEST_SEED}, not {request.seed}")
         if not 1 <= request.candidates <= MOST_CANDIDATES:
@@ -82,10 +78,9 @@ class CodecLmSpeaking:
             raise SonorantError(str(error)) from None
 
     def _check_prompt(self, prompt_PG: Ints) -> None:
-        described = self.decoding
-        most, codebooks, codes = described.prompt_frames, described.codebooks, described.codes
+        most, codebooks, codes = self.decoding.prompt_frames, self.decoding.codebooks, self.decoding.codes
         if not most:
-            raise SonorantError("this voice was trained without references (prompt_frames 0); leave out the prompt")
+            raise SonorantError(NO_PROMPTS)
         if prompt_PG.ndim != 2 or prompt_PG.shape[1] != codebooks or not 0 < len(prompt_PG) <= most:
             raise SonorantError(
                 f"a prompt has 1 to {most} code frames of {codebooks} codes each, not the shape {prompt_PG.shape}"
@@ -106,10 +101,8 @@ class CodecLmSpeaking:
     ) -> Synthesized:
         """As `Speaking.synthesize`, with the voice's defaults. Raises SonorantError for another speed, pitch or
         energy."""
-        same = np.zeros(len(speed))
-        changes = (same if change is None else change for change in (pitch, energy))
-        for pace, higher, louder in zip(speed, *changes, strict=True):
-            self.check(SpeechRequest(text="", speed=float(pace), pitch=float(higher), energy=float(louder)))
+        if (speed != 1).any() or any(change is not None and change.any() for change in (pitch, energy)):
+            raise SonorantError(OWN_WAY)
         states = self.runtime.encode(tokens, lengths, speaker)
         spoken = decode_texts(self._stepper, states, lengths, self.decoding, self.decoding.defaults)
         size = max(1, BATCH_FRAMES // len(lengths))
@@ -134,7 +127,9 @@ class CodecLmSpeaking:
     ) -> Generator[Floats, None, FinishReason]:
         lengths, most = np.array([len(tokens)]), max(1, taken.limits.frames // self.decoding.stride)
         states = self.runtime.encode(tokens[None], lengths, np.array([speaker]))
-        config, seed, prompt = self._config(request), request.seed or 0, _prompt(request)
+        config, seed, prompt = self._config(request), request.seed or 0, None
+        if request.prompt is not None:  # token stores hold int16
+            prompt = Prompt(request.prompt[None].astype(np.int64), np.array([len(request.prompt)]))
         if request.whole:
             spoken = decode_texts(
                 self._stepper,
@@ -165,15 +160,16 @@ class CodecLmSpeaking:
         blocks = [sizes[0] + after, *(sizes[1:] or sizes)]
         if first:  # lookahead that the first part skipped
             blocks[1] += full - after
-        codes = _as_asked_for(session, blocks)
-        yield from self._sound(self._telling(codes, session, len(tokens), times), sizes, after, taken)
+        codes = self._decoded(session, blocks, len(tokens), times)
+        yield from self._sound(codes, sizes, after, taken)
         return FinishReason(int(session.finish_reasons_B[0]))
 
-    def _telling(
-        self, codes: Iterable[Ints], session: Session, tokens: int, times: Timekeeper | None
-    ) -> Iterator[Ints]:
-        """Pass the codes on; `times` gets the token ends of each block first."""
-        for block in codes:
+    def _decoded(self, session: Session, sizes: Sequence[int], tokens: int, times: Timekeeper | None) -> Iterator[Ints]:
+        """A session's codes in blocks, decoded on demand; `times` gets the token ends of each block first."""
+        for size in chain(sizes, repeat(sizes[-1])):
+            if session.ended:
+                return
+            block = session.more(size)
             if times:
                 ended = bool(session.lengths_B[0] >= 0 and not session.cut_B[0])
                 times.tell(token_ends(session.pointers(0), tokens, over=ended) * self.decoding.samples_per_frame)
@@ -183,9 +179,8 @@ class CodecLmSpeaking:
         self, codes: Iterable[Ints], sizes: Sequence[int], first_after: int | None, taken: Allowance
     ) -> Iterator[Floats]:
         """Samples of one row's codes, in parts."""
-        rate = self.decoding.samples_per_frame * self.decoding.frames_per_second
         for samples in self.sounding.parts(codes, None, sizes, first_after):
-            taken.take_audio(samples.shape[1] / rate)
+            taken.take_audio(samples.shape[1] / self.description.audio.sample_rate)
             yield samples[0]
 
 
@@ -196,21 +191,6 @@ def token_ends(pointers_F: Ints, tokens: int, *, over: bool) -> Ints:
     return np.searchsorted(pointers_F, np.arange(count), side="right").astype(np.int64)
 
 
-def _as_asked_for(session: Session, sizes: Sequence[int]) -> Iterator[Ints]:
-    """A session's codes, decoded on demand."""
-    for size in chain(sizes, repeat(sizes[-1])):
-        if session.ended:
-            return
-        yield session.more(size)
-
-
-def _prompt(request: SpeechRequest) -> Prompt | None:
-    if request.prompt is None:
-        return None
-    codes = request.prompt[None].astype(np.int64)  # token stores hold int16
-    return Prompt(codes, np.array([len(request.prompt)]))
-
-
 def codes_of(recording: Path, bundle: Bundle) -> Ints:
     """Codes (P, G) of a recording's beginning, as many as the voice takes. Raises SonorantError if the voice takes no
     prompts, or the file cannot be read, is too short or holds NaN or infinity."""
@@ -219,9 +199,7 @@ def codes_of(recording: Path, bundle: Bundle) -> Ints:
 
     decoding, audio = bundle.description.decoding, bundle.description.audio
     if decoding is None or not decoding.prompt_frames:
-        raise SonorantError(
-            f"{recording}: this voice was trained without references (prompt_frames 0); leave out the prompt"
-        )
+        raise SonorantError(f"{recording}: {NO_PROMPTS}")
     graph = bundle.reference_file()
     if graph is None:
         raise SonorantError(
