@@ -1,6 +1,6 @@
-"""What bounds a training step on one GPU: kernels, gaps and waits by region and operator, and what-ifs.
+"""What bounds a training step on one GPU: kernels, gaps and waits by region and operator, and the step as a CUDA graph.
 
-    python -m benchmarks gpu_trace --case acoustic-bf16 depthwise --save
+    python -m benchmarks gpu_trace --case acoustic-bf16 ceilings --save
 
 Models have the size of `gpu_check`'s speeds, the corpus is synthetic. `--save` keeps the saved figures of cases that
 are not run. `--dry-run` walks through it on a CPU with tiny models; its figures mean nothing.
@@ -12,10 +12,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from statistics import fmean, median
+from statistics import fmean
 from typing import Any
 from unittest.mock import patch
 
@@ -33,7 +33,6 @@ from sonorant.families.parallel.acoustic import AcousticModel
 from sonorant.families.parallel.decoders import RegressionDecoder
 from sonorant.families.parallel.prosody import DurationPredictor
 from sonorant.features.batches import Batch
-from sonorant.layers import convnext
 from sonorant.layers.discriminators import Discriminators
 from sonorant.training import waveform
 from sonorant.training.checkpoint import Ema
@@ -44,7 +43,7 @@ from sonorant.training.telemetry.stopwatch import Stopwatch
 from sonorant.training.trainer import Trainer
 from testbed.synthetic_corpus import SPEECH, write_corpus
 
-SHORT = {"dry_run": True, "case": ["depthwise", "acoustic-bf16", "vocoder-bf16"]}
+SHORT = {"dry_run": True, "case": ["ceilings", "acoustic-bf16", "vocoder-bf16"]}
 Found = dict[str, Any]
 Work = Callable[[], Any]
 CASES: dict[str, tuple[str, Found]] = {
@@ -130,21 +129,21 @@ class Fixed:
         self.trainer, self.held = trainer, held
         self.micro_batches, self.batch = max(held, key=lambda one: sum(value.numel() for value in one[1].values()))
         self.trained, self.phases = trainer.trained, trainer.recipe.phases
-        self.modules: dict[str, Callable[..., Any]] = {phase.name: phase.module for phase in self.phases}
-        self.optimizers = {phase.name: self.optimizer(phase.module, fused=True) for phase in self.phases}
+        self.optimizers = {
+            phase.name: torch.optim.AdamW(
+                phase.module.parameters(), lr=1e-5, fused=True, capturable=torch.cuda.is_available()
+            )
+            for phase in self.phases
+        }
         self.totals = totals_of(trainer.recipe, self.micro_batches)
         self.on_gpu = trainer.ranks.device.type == "cuda"
-
-    def optimizer(self, module: nn.Module, **how: Any) -> torch.optim.Optimizer:
-        """AdamW as in training; capturable where there is a GPU."""
-        return torch.optim.AdamW(module.parameters(), lr=1e-5, capturable=torch.cuda.is_available(), **how)
 
     def step(self) -> None:
         """Forward, backward and update of every phase."""
         batch = dict(self.batch)
         for phase in self.phases:
             with self.trained.autocast():
-                losses = self.modules[phase.name](batch, self.trainer.step)
+                losses = phase.module(batch, self.trainer.step)
             parameters = list(phase.module.parameters())
             gradients = torch.autograd.grad(weighted(phase, losses, self.totals), parameters)
             for parameter, gradient in zip(parameters, gradients, strict=True):
@@ -180,34 +179,6 @@ class Fixed:
         timed(graph.replay, 3)
         return found | {"graph_ms": timed(graph.replay, steps)[0]}
 
-    @contextmanager
-    def known_durations(self) -> Iterator[None]:
-        """An acoustic model's alignment is searched once."""
-        found: list[Tensor] = []
-        search = acoustic.align
-
-        def align(*arguments: Any) -> Tensor:
-            found[:] = found or [search(*arguments)]
-            return found[0]
-
-        with patch.object(acoustic, "align", align):
-            self.step()
-        with patch.object(acoustic, "align", lambda *_: found[0]):
-            yield
-
-    @contextmanager
-    def compiled(self) -> Iterator[None]:
-        """The forward pass is compiled for one shape: of the losses without the search, or of the vocoder."""
-        with ExitStack() as stack:
-            if self.trainer.recipe.name == "acoustic":
-                stack.enter_context(self.known_durations())
-                [phase] = self.phases
-                self.modules[phase.name] = torch.compile(phase.module, dynamic=False)
-            else:
-                model = self.trainer.recipe.model
-                stack.enter_context(patch.object(model, "forward", torch.compile(model.forward, dynamic=False)))
-            yield
-
 
 def training_case(name: str, folder: Path, given: argparse.Namespace, device: torch.device) -> Found:
     """What is measured of one training."""
@@ -220,11 +191,10 @@ def training_case(name: str, folder: Path, given: argparse.Namespace, device: to
         batches = trainer.load(planned)
         held = [(step, {key: value.to(device) for key, value in next(batches).items()}) for step in planned]
         for what in given.what:
-            kinds, work = MEASURES[what]
-            if name.startswith(kinds) and (work is not COMPILED or device.type == "cuda"):
+            if what != "search" or kind == "acoustic":
                 release(device)
                 steps = given.steps if device.type == "cuda" else 2
-                found[what] = attempted(partial(work, Fixed(trainer, held), steps))
+                found[what] = attempted(partial(MEASURES[what], Fixed(trainer, held), steps))
     return found
 
 
@@ -328,96 +298,14 @@ def search(fixed: Fixed, steps: int) -> Found:
     return fixed.both(lambda: acoustic.align(prior_BNM, batch["mel"], *lengths), steps)
 
 
-def update(fixed: Fixed, steps: int) -> Found:
-    """Clip, AdamW and EMA alone, of two optimizers of torch."""
-    fixed.step()
-    found = {}
-    for how in ("fused", "foreach"):
-        fixed.optimizers = {phase.name: fixed.optimizer(phase.module, **{how: True}) for phase in fixed.phases}
-        found[how] = fixed.both(fixed.update, steps)
-    return found
-
-
-def step_in(change: Callable[[Fixed], AbstractContextManager[Any]], fixed: Fixed, steps: int) -> Found:
-    """A step after a change."""
+def step(fixed: Fixed, steps: int) -> Found:
+    """A whole step."""
     frames = sum(fixed.trainer.recipe.units(batch)["frames"] for batch in fixed.micro_batches)
-    with change(fixed):
-        return {"frames": round(frames)} | fixed.both(fixed.step, steps)
+    return {"frames": round(frames)} | fixed.both(fixed.step, steps)
 
 
-@contextmanager
-def tf32(_: Fixed) -> Iterator[None]:
-    """Products of float32 are TF32."""
-    torch.set_float32_matmul_precision("high")
-    yield
-    torch.set_float32_matmul_precision("highest")
-
-
-def channels_last(_: Fixed) -> AbstractContextManager[Any]:
-    """Depthwise convolutions copy nothing between layouts."""
-    return patch.object(convnext.DepthwiseConv, "convolve", lambda _, *arguments: convnext._convolve(*arguments))
-
-
-def without_cudnn(_: Fixed) -> AbstractContextManager[Any]:
-    """Depthwise convolutions are torch's own kernels; the acoustic model has no others."""
-    return torch.backends.cudnn.flags(enabled=False)
-
-
-def unchanged(_: Fixed) -> AbstractContextManager[Any]:
-    """The step as it is."""
-    return nullcontext()
-
-
-COMPILED = partial(step_in, Fixed.compiled)
-"""Takes minutes on a CPU, so a dry run leaves it out."""
-MEASURES: dict[str, tuple[tuple[str, ...], Callable[[Fixed, int], Found]]] = {
-    "speed": (("",), speed),
-    "step": (("",), partial(step_in, unchanged)),
-    "search": (("acoustic",), search),
-    "update": (("",), update),
-    "known-durations": (("acoustic",), partial(step_in, Fixed.known_durations)),
-    "tf32": (("acoustic-fp32", "vocoder"), partial(step_in, tf32)),
-    "without-cudnn": (("acoustic-fp16",), partial(step_in, without_cudnn)),
-    "channels-last": (("acoustic", "vocoder-bf16"), partial(step_in, channels_last)),
-    "compiled": (("acoustic-bf16", "vocoder-bf16"), COMPILED),
-    "trace": (("",), traced),
-}
-"""By name: cases that it is for, by how their names begin, and what it measures. The trace is last: a profiler
-may slow what follows it."""
-
-
-def depthwise(device: torch.device) -> Found:
-    """Milliseconds of a depthwise convolution forward and backward, at the first visit of a shape and after it."""
-    on_gpu = device.type == "cuda"
-    batch, channels = (128, 384) if on_gpu else (2, 32)
-    conv = convnext.DepthwiseConv(channels, 7).to(device)
-    forms: dict[str, Callable[[Tensor], Tensor]] = {
-        "conv1d": conv,
-        "conv1d without cuDNN": conv,
-        "conv2d, channels last": lambda x: convnext._convolve(x, conv.weight, conv.bias),
-    }
-    found: Found = {"shape": f"{batch} x T x {channels}, kernel 7, T 352 to 416"}
-    for dtype in (torch.bfloat16, torch.float16, torch.float32) if on_gpu else (torch.bfloat16,):
-        for name, form in forms.items():
-            with (
-                torch.backends.cudnn.flags(enabled="without" not in name),
-                torch.autocast(device.type, dtype, dtype != torch.float32),
-            ):
-                visits = []
-                for time_ in (352, 368, 384, 400, 416):
-                    x_BTC = torch.randn(batch, time_, channels, device=device, dtype=dtype, requires_grad=True)
-                    work = partial(both_ways, form, x_BTC, conv)
-                    first, again = timed(work, 1)[0], timed(work, 10)[0]
-                    visits.append((first, again))
-            columns = zip(*visits[1:], strict=True)
-            found[f"{name}, {str(dtype)[6:]}"] = dict(zip(("first_ms", "again_ms"), map(median, columns), strict=True))
-    return found
-
-
-def both_ways(form: Callable[[Tensor], Tensor], x_BTC: Tensor, conv: nn.Module) -> None:
-    """Forward and backward."""
-    y_BTC = form(x_BTC)
-    torch.autograd.grad(y_BTC, [x_BTC, *conv.parameters()], torch.ones_like(y_BTC))
+MEASURES: dict[str, Callable[[Fixed, int], Found]] = {"speed": speed, "step": step, "search": search, "trace": traced}
+"""Of a training. The trace is last: a profiler may slow the measures after it."""
 
 
 def ceilings(device: torch.device) -> Found:
@@ -433,7 +321,7 @@ def ceilings(device: torch.device) -> Found:
     }
 
 
-OTHERS: dict[str, Callable[[torch.device], Found]] = {"ceilings": ceilings, "depthwise": depthwise}
+OTHERS: dict[str, Callable[[torch.device], Found]] = {"ceilings": ceilings}
 
 
 if __name__ == "__main__":
