@@ -26,8 +26,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from benchmarks.gpu.gpu_training import alone, settle
 from benchmarks.gpu.gpu_voices import device_of
 from benchmarks.gpu.kernel_trace import analysed
-from benchmarks.report import command, finish, options
-from benchmarks.staleness import RESULTS
+from benchmarks.report import RESULTS, command, finish, options
 from sonorant.families.parallel import acoustic_training as acoustic
 from sonorant.families.parallel.acoustic import AcousticModel
 from sonorant.families.parallel.decoders import RegressionDecoder

@@ -1,9 +1,6 @@
-"""The neural codec: log-mel -> a few codes a frame -> samples.
-
-The encoder is a ConvNeXt stack with finite scalar quantisation. The decoder expands the codes' vectors to a learned
-spectrogram, which a vocoder turns into samples; `source_codec.py` decodes pitch too. `F` code frames of `stride` mel
-frames each, `G` codebooks, `V` numbers of all codebooks together, `D` rows of a stored frame: M of the log-mel, then
-`sonorant.audio.pitch.ROWS`."""
+"""The neural codec: log-mel -> a few codes a frame -> samples, by ConvNeXt stacks and finite scalar quantisation. `F`
+code frames of `stride` mel frames each, `G` codebooks, `V` numbers of all codebooks together, `D` rows of a stored
+frame: M of the log-mel, then `sonorant.audio.pitch.ROWS`."""
 
 import math
 from dataclasses import dataclass, field
@@ -90,8 +87,7 @@ class Codec(nn.Module):
         mel_mean: float = 0.0,
         mel_std: float = 1.0,
     ) -> None:
-        """`rate`: of the samples, Hz, for a codec with a source; `mel_mean` and `mel_std`: corpus statistics, saved
-        with the weights."""
+        """`rate`: Hz, for a codec with a source; `mel_mean` and `mel_std`: of the corpus, saved with the weights."""
         super().__init__()
         self.config = config
         self.codebooks, self.stride = config.codebooks, config.stride
@@ -106,14 +102,13 @@ class Codec(nn.Module):
 
     @property
     def heard_rows(self) -> int:
-        """The first rows of a frame, which are encoded."""
+        """Rows of a frame that are encoded."""
         return self.mels
 
     def _make_decoder(self, n_fft: int) -> nn.Module:
         return VocosDecoder(self.config, self.mels, self.quantizer.width, n_fft, self.hop)
 
     def normalized(self, frames_BDT: Tensor) -> Tensor:
-        """Frames of at least `heard_rows` rows -> the encoder's input."""
         return (frames_BDT[:, : self.mels] - self.mel_mean) / self.mel_std
 
     def forward(self, frames_BRT: Tensor) -> Tensor:
@@ -123,13 +118,12 @@ class Codec(nn.Module):
 
     def encode(self, frames_BDT: Tensor, lengths_B: Tensor | None = None) -> Tensor:
         """Frames (B, at least `heard_rows`, T), frames of each row (B,) int64 (None: all) -> codes (B, ceil(T /
-        stride), G) int64. Rows do not depend on each other; codes past a row's length are undefined."""
+        stride), G) int64, undefined past a row's length. Rows do not depend on each other."""
         return self.quantizer.to_codes(self._values(frames_BDT, lengths_B))
 
     def decode(self, codes_BFG: Tensor, lengths_B: Tensor | None = None) -> Tensor:
         """Codes (B, F, G) int64, frames of each row (B,) int64 (None: all) -> samples (B, F * samples_per_frame) in
-        -1..1. Rows do not depend on each other; a part equals that of the whole with `receptive_field` frames around
-        it."""
+        -1..1. Rows do not depend on each other; a part with `receptive_field` frames around it equals the whole."""
         return cast(Tensor, self.decoder(self.quantizer.to_values(codes_BFG).flatten(2), lengths_B))
 
     def vocode(self, frames: Tensor, lengths_B: Tensor | None = None) -> Tensor:
@@ -156,19 +150,18 @@ class Codec(nn.Module):
         return self.encode(silent_1DT)[0, reach // self.stride]
 
     def _values(self, frames_BDT: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-        """Quantised vectors (B, F, G, D) float32."""
         hidden_BFV = self.encoder(self.normalized(frames_BDT), mask_of(frames_BDT, lengths_B))
         return self.quantizer(hidden_BFV.unflatten(2, (self.codebooks, -1)))
 
     def _said(self, frames_BDT: Tensor) -> Tensor:
-        """The decoder's input vectors (B, F, V); in training some rows lose later codebooks."""
+        """(B, F, V); in training some rows lose later codebooks."""
         values_BFGD = self._values(frames_BDT)
         if self.training and self.config.codebook_dropout and self.codebooks > 1:
             values_BFGD = values_BFGD * self._kept(values_BFGD)
         return values_BFGD.flatten(2)
 
     def _kept(self, values_BFGD: Tensor) -> Tensor:
-        """(B, 1, G, 1) of ones and zeros: the codebooks kept in each row, always the first."""
+        """(B, 1, G, 1): 1 for the codebooks that each row keeps, always the first."""
         rows, device = len(values_BFGD), values_BFGD.device
         heard_B = torch.randint(1, self.codebooks, (rows,), device=device)
         heard_B = torch.where(torch.rand(rows, device=device) < self.config.codebook_dropout, heard_B, self.codebooks)
@@ -179,7 +172,6 @@ class CodecEncoder(nn.Module):
     """Normalised frames -> vectors to quantise, one for `stride` frames."""
 
     def __init__(self, config: CodecConfig, rows: int, width: int) -> None:
-        """`rows`: of an input frame."""
         super().__init__()
         self.config = config
         self.enter = nn.Conv1d(rows, config.channels, ENTER_KERNEL, padding=ENTER_KERNEL // 2)
@@ -199,13 +191,13 @@ class CodecEncoder(nn.Module):
 
     @property
     def receptive_field(self) -> int:
-        """Mel frames on either side that a code depends on, rounded up to whole code frames."""
+        """Mel frames on either side that a code depends on, in whole code frames."""
         frames = ENTER_KERNEL // 2 + self.config.encoder_blocks * (self.config.kernel // 2)
         return -(-frames // self.config.stride) * self.config.stride
 
 
 class VocosDecoder(nn.Module):
-    """Codes' vectors -> a learned spectrogram at the mel's frame rate -> samples. The only exported part."""
+    """Codes' vectors -> a learned spectrogram at the mel's frame rate -> samples."""
 
     def __init__(self, config: CodecConfig, mels: int, width: int, n_fft: int, hop: int) -> None:
         super().__init__()

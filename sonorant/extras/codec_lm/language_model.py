@@ -81,7 +81,7 @@ class LanguageModel(PhonemeEncoder):
     """Decoder-only transformer over code frames; codebook g is delayed by g steps (Copet et al. 2023, "MusicGen")."""
 
     float_parts = (*PhonemeEncoder.float_parts, "prior", "advance")
-    """Kept float in int8: no graph holds the prior, and the few weights of `advance` decide all durations."""
+    """Kept float in int8: the prior is in no graph, and the few weights of `advance` set all durations."""
 
     def __init__(self, config: LanguageModelConfig, *, codebooks: int, codes: int, **of_corpus: Any) -> None:
         """`codebooks` and `codes`: of the codec; `of_corpus`: see `PhonemeEncoder`."""
@@ -108,7 +108,6 @@ class LanguageModel(PhonemeEncoder):
         return self.spoken(states_BNC, mask_BN, speaker_B)
 
     def spoken(self, states_BNC: Tensor, mask_BN: Tensor, speaker_B: Tensor) -> Tensor:
-        """Output of `encode_phonemes` -> output of `encode_speech`."""
         return ((states_BNC + self.speaker(speaker_B)[:, None]) * mask_BN[..., None]).float()
 
     def forward(
@@ -148,8 +147,8 @@ class LanguageModel(PhonemeEncoder):
     def prefill(
         self, states_BNC: Tensor, lengths_B: Tensor, prompt_BPG: Tensor, prompt_lengths_B: Tensor, cache: Cache
     ) -> None:
-        """Fill `cache` with the start slot and the prompt's P slots. Padded slots get position -1 and do not count in
-        RoPE positions. Arguments as in `forward`."""
+        """Fill `cache` with the start slot and the prompt's P slots; padded ones get position -1 and no RoPE position.
+        Arguments as in `forward`."""
         before_BSC, valid_BS = self._before(states_BNC, lengths_B, prompt_BPG, prompt_lengths_B)
         position_BS = valid_BS.float().cumsum(1).long() - 1  # float: TensorRT lacks cumsum and clamp of integers
         self.transformer.step(before_BSC, torch.where(valid_BS, position_BS, -1), cache)
@@ -158,7 +157,7 @@ class LanguageModel(PhonemeEncoder):
         self, codes_BG: Tensor, state_BC: Tensor, age_B: Tensor, position_B: Tensor, cache: Cache
     ) -> tuple[Tensor, Tensor]:
         """One step: codes (B, G) int64 (K = no code), state under the pointer (B, C), its age and RoPE position (B,)
-        int64 -> logits (B, G, K) and advance (B, A) float32. Adds this position to `cache`."""
+        int64 -> logits (B, G, K) and advance (B, A) float32. Extends `cache`."""
         x_B1C = self._step_input(codes_BG[:, None], state_BC[:, None], age_B[:, None])
         logits_B1GK, advance_B1A = self._heads(self.transformer.step(x_B1C, position_B[:, None], cache))
         return logits_B1GK[:, 0], advance_B1A[:, 0]
@@ -166,7 +165,7 @@ class LanguageModel(PhonemeEncoder):
     def _before(
         self, states_BNC: Tensor, lengths_B: Tensor, prompt_BPG: Tensor, prompt_lengths_B: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Slots before the codes (B, S, C), and which of them are real (B, S) bool."""
+        """Slots before the codes (B, S, C), and which are real (B, S) bool."""
         mean_BC = states_BNC.sum(1) / lengths_B[:, None].float().clamp(min=1.0)
         # Three axes: ONNX Runtime fuses a 2D product and sum into one Gemm, which stays float in an int8 graph.
         start_B1C = self.start + self.text(mean_BC[:, None])
@@ -178,7 +177,6 @@ class LanguageModel(PhonemeEncoder):
         return torch.cat([start_B1C, prompt_BPC], dim=1), torch.cat([started_B1, prompted_BP], dim=1)
 
     def _embed(self, codes_BTG: Tensor) -> Tensor:
-        """Codes (B, T, G) int64, K = none -> summed embeddings (B, T, C)."""
         offset_G = torch.arange(self.codebooks, device=codes_BTG.device) * (self.codes + 1)
         return self.code(codes_BTG + offset_G).sum(2)
 

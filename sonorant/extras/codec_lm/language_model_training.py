@@ -52,12 +52,9 @@ class Predicted(NamedTuple):
 
 
 class LanguageModelLosses(nn.Module):
-    """Summed losses of a batch, and the alignment they use."""
-
     def __init__(
         self, model: LanguageModel, stride: int, config: LanguageModelTrainConfig, diagonal_steps: int
     ) -> None:
-        """`stride`: mel frames a code frame."""
         super().__init__()
         self.model = model
         self.stride = stride
@@ -65,12 +62,11 @@ class LanguageModelLosses(nn.Module):
         self.diagonal_steps = diagonal_steps
 
     def forward(self, batch: Batch, step: int) -> dict[str, Tensor]:
-        """Batch of `CodeBatches` -> `codes` (mean over codebooks) and `advance`, summed over code frames; `prior`,
-        summed over mel frames."""
+        """Batch of `CodeBatches` -> `codes` (mean over codebooks) and `advance`, summed over code frames; `prior`, over
+        mel frames."""
         return self.judge(self.predict(batch, step), batch)
 
     def judge(self, said: Predicted, batch: Batch) -> dict[str, Tensor]:
-        """Losses of the predictions of `predict`."""
         codes, advance = (
             F.cross_entropy(logits.flatten(0, -2), targets.flatten(), ignore_index=-1, reduction="sum")
             for logits, targets in (
@@ -83,8 +79,8 @@ class LanguageModelLosses(nn.Module):
         return {"codes": codes / self.model.codebooks, "advance": advance, "prior": prior}
 
     def predict(self, batch: Batch, step: int = 0) -> Predicted:
-        """Teacher-forced logits for every step of a batch; in training some input codes are corrupted. `durations` (B,
-        N) int64 in `batch`, in mel frames, replace the alignment search."""
+        """Teacher-forced logits for every step; in training some input codes are corrupted. `durations` (B, N) int64 in
+        `batch`, in mel frames, replace the alignment search."""
         model, config = self.model, self.model.config
         lengths = batch["token_lengths"], batch["mel_lengths"]
         states_BNC, prior_BNM, mask_BN = model.encode_phonemes(
@@ -137,7 +133,7 @@ def delayed(codes_BFG: Tensor, lengths_B: Tensor, fill: int) -> tuple[Tensor, Te
 
 
 class LanguageModelRecipe(Utterances):
-    """The codec language model with its features and codes; implements `Recipe`."""
+    """The codec language model with its features and codes."""
 
     name = "language_model"
 
@@ -158,7 +154,6 @@ class LanguageModelRecipe(Utterances):
         self.phases = [self.losses(self.model)]
 
     def _refuse_slow_pointers(self, most_advance: int) -> None:
-        """Raise SonorantError for an utterance with more phonemes than the pointer can pass in its code frames."""
         items = np.concatenate([self.items, self.validation_items])
         needed_U = -(-self.store.tokens_count[items] // self.codes.frames[items])
         if needed_U.max() > most_advance:
@@ -182,7 +177,6 @@ class LanguageModelRecipe(Utterances):
         return CodeBatches(self.store, self.codes, batches, self.prompts)
 
     def units(self, batch: MicroBatch) -> dict[str, float]:
-        """As in every training on utterances, plus real code frames."""
         return super().units(batch) | {"code_frames": float(self.codes.frames[batch.items].sum())}
 
     def losses(self, model: nn.Module) -> Phase:
@@ -194,7 +188,6 @@ class LanguageModelRecipe(Utterances):
 
     @torch.no_grad()
     def write_sample(self, model: nn.Module, folder: Path) -> None:
-        """First validation utterance: its alignment, and its mel beside the prior's."""
         assert isinstance(model, LanguageModel)
         planned = self.example()
         batch = on_device_of(model, self.dataset([planned])[0])
@@ -206,7 +199,7 @@ class LanguageModelRecipe(Utterances):
         write_alignment(folder / "alignment.npz", durations_N)
 
     def start_from(self, initial: Initial) -> Taken:
-        """As in every training on utterances; with another codec the weights of codes are initialised anew."""
+        """With another codec, the weights of codes are initialised anew."""
         if initial.description["codec"]["sha256"] != self.codes.codec["sha256"]:
             weights = {
                 name: value for name, value in initial.weights.items() if name.split(".")[0] not in ("code", "logits")

@@ -1,7 +1,6 @@
 """The neural codec with a source: codes -> frames with pitch, and frames -> filtered pulses and noise (`SourceFilter`).
-
-`SourceRows` sums the pulses' phase over all frames between the two steps; a graph that computes a part cannot. Letters
-as in `codec.py`; the filter's frames have R = D + SOURCE_ROWS rows."""
+Between the two steps `SourceRows` sums the pulses' phase over all frames, which no graph of a part could. Letters as in
+`codec.py`; the filter's frames have R = D + SOURCE_ROWS rows."""
 
 import math
 
@@ -15,7 +14,7 @@ from sonorant.families.parallel.vocoder import SourceFilter, VocoderConfig, mask
 from sonorant.layers.convnext import ConvNeXtStack
 
 LEAST_OCTAVES, MOST_OCTAVES = math.log2(LOWEST / REFERENCE), math.log2(HIGHEST / REFERENCE)
-"""What a pitch tracker may find, so what a decoded pitch is held to."""
+"""The range of the pitch tracker."""
 
 
 class SourceCodec(Codec):
@@ -31,14 +30,13 @@ class SourceCodec(Codec):
 
     @property
     def heard_rows(self) -> int:
-        """Rows of a frame that are encoded: log-mel, pitch and voicing."""
         return self.mels + ROWS
 
     def _make_decoder(self, n_fft: int) -> nn.Module:
         return SourceDecoder(self.config, self.mels, self.quantizer.width, n_fft, self.hop, self.rate)
 
     def normalized(self, frames_BDT: Tensor) -> Tensor:
-        """As `Codec.normalized`; the pitch of unvoiced frames is zeroed: it is inaudible and would cost codes."""
+        """As `Codec.normalized`, with the pitch of unvoiced frames zeroed: it is inaudible and would cost codes."""
         pitch_B1T, voicing_B1T = frames_BDT[:, self.mels : self.mels + ROWS].split(1, dim=1)
         return torch.cat([super().normalized(frames_BDT), pitch_B1T * voicing_B1T, voicing_B1T], dim=1)
 
@@ -48,16 +46,15 @@ class SourceCodec(Codec):
 
     def copy(self, frames_BRT: Tensor) -> tuple[Tensor, Tensor]:
         """Frames of a recording (B, R, T) -> samples (B, T * hop) with its pitch and phase, and the decoded frames (B,
-        D, T), differentiable. In training some rows lose later codebooks."""
+        D, T), differentiable."""
         said_BDT = self.decoder.frames(self._said(frames_BRT))[..., : frames_BRT.shape[2]]
         learned_BMT, _, voicing_B1T = said_BDT.split([self.mels, 1, 1], dim=1)
         pitch_B1T, source_B2T = frames_BRT[:, self.mels : self.mels + 1], frames_BRT[:, self.mels + ROWS :]
         return self.decoder.vocoder(torch.cat([learned_BMT, pitch_B1T, voicing_B1T, source_B2T], dim=1)), said_BDT
 
     def frames(self, codes_BFG: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-        """Codes (B, F, G) int64, code frames of each row (B,) int64 (None: all) -> frames (B, D, F * stride) float32.
-        Rows do not depend on each other and end in zeros; a part equals that of the whole with `frames_receptive_field`
-        code frames around it."""
+        """Codes (B, F, G) int64, code frames of each row (B,) int64 (None: all) -> frames (B, D, F * stride) float32,
+        zero past each row. A part with `frames_receptive_field` code frames around it equals the whole."""
         said_BDT = self.decoder.frames(self.quantizer.to_values(codes_BFG).flatten(2), lengths_B)
         learned_BMT, pitch_B1T, voicing_B1T = said_BDT.split([self.mels, 1, 1], dim=1)
         return torch.cat([learned_BMT, pitch_B1T.clamp(LEAST_OCTAVES, MOST_OCTAVES), voicing_B1T], dim=1)
@@ -80,12 +77,12 @@ class SourceCodec(Codec):
 
     @property
     def receptive_field(self) -> int:
-        """Mel frames on either side, source included, that the samples of a frame depend on."""
+        """Mel frames on either side, source included, that samples depend on."""
         return self.decoder.vocoder.receptive_field
 
     @property
     def frames_receptive_field(self) -> int:
-        """Code frames on either side that the frames of a code frame depend on."""
+        """Code frames on either side that decoded frames depend on."""
         return -(-self.config.frame_blocks * (self.config.kernel // 2) // self.stride)
 
 
@@ -108,8 +105,8 @@ class SourceDecoder(nn.Module):
         self.vocoder = SourceFilter(sizes, mels=mels, n_fft=n_fft, hop=hop, rate=rate)
 
     def frames(self, values_BFV: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-        """(B, F, V) float, code frames of each row (B,) int64 (None: all) -> learned rows, pitch and voicing (B, M + 2,
-        F * stride) float32."""
+        """(B, F, V), code frames of each row (B,) int64 (None: all) -> learned rows, pitch and voicing (B, M + 2, F *
+        stride) float32."""
         hidden_BTC = self.expand(values_BFV).unflatten(2, (self.stride, -1)).flatten(1, 2)
         mask_BT1 = mask_of(hidden_BTC.transpose(1, 2), None if lengths_B is None else lengths_B * self.stride)
         said_BTD = self.out(self.stack(hidden_BTC, mask_BT1)).float()

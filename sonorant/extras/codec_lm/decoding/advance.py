@@ -1,10 +1,7 @@
-"""One decoding step, from logits to the next state: guards, sampling, pointer. Every runtime uses this code.
-
-Codes are drawn by inverting the cumulative distribution with uniform numbers made beforehand on the host: a seed gives
-the same codes under any runtime, and nothing waits for a device's generator.
-
-Uses the Python array API standard, for numpy and torch. Values are used through `where` only, so that a device never
-waits for the host and a step can be compiled or captured."""
+"""One decoding step, from logits to the next state: guards, sampling, pointer. Every runtime uses it. Codes are drawn
+by inverting the cumulative distribution with uniform numbers made beforehand on the host, so a seed gives the same
+codes under any runtime. Written in the Python array API standard, for numpy and torch. Values are used through `where`
+only, so that a device never waits for the host and a step can be compiled or captured."""
 
 import math
 from collections.abc import Sequence
@@ -19,8 +16,8 @@ from sonorant.speech.speaking import FinishReason
 
 def watch(state: State, rules: Rules, codes_BG: Array, stays_B: Array, xp: Any) -> tuple[State, Array]:
     """Check a step's codes (B, G), and whether the pointer would stay (B,) bool. Returns the state with the guards'
-    fields, and bool (B,): the pointer must move, because the fault has lasted as long as it has stood there. Silence
-    and repetition under a moving pointer are only recorded: skipping phonemes would not end them."""
+    fields, and bool (B,): push the pointer, because the fault has lasted as long as it has stood there. Under a moving
+    pointer faults are only recorded: skipping phonemes would not end them."""
     all_silent_B = xp.all(codes_BG == rules.silence_BG, axis=-1)
     silent_B = xp.where(all_silent_B, state.silent_B + 1, 0)
     again_BR = xp.all(codes_BG[:, None, :] == state.recent_BRG, axis=-1)
@@ -50,8 +47,8 @@ Key = tuple[int, ...]
 
 
 def uniform_noise(keys: Sequence[Key], steps: int, numbers: int) -> NDArray[np.float32]:
-    """Uniform numbers in [0, 1), float32 (len(keys), steps, numbers), one Philox generator a key (Salmon et al. 2011).
-    More steps begin with the same numbers."""
+    """Uniform numbers in [0, 1), float32 (len(keys), steps, numbers), by Philox (Salmon et al. 2011). More steps begin
+    with the same numbers."""
     generators = [np.random.Generator(np.random.Philox(np.random.SeedSequence(key))) for key in keys]
     return np.stack([generator.random((steps, numbers), dtype=np.float32) for generator in generators])
 
@@ -59,8 +56,8 @@ def uniform_noise(keys: Sequence[Key], steps: int, numbers: int) -> NDArray[np.f
 def choose_codes(
     state: State, rules: Rules, logits_BGK: Array, noise_BG: Array, xp: Any, *, sampled: bool, penalised: bool
 ) -> tuple[Array, Array]:
-    """A code of each codebook int64 (B, G), and its log-probability float32 (B, G) before penalty and temperature. As
-    in transformers: penalty, temperature, top k, then top p of the rest."""
+    """A code of each codebook int64 (B, G), and its log-probability float32 (B, G) before penalty and temperature. The
+    order is that of transformers: penalty, temperature, top k, top p."""
     scores_BGK = penalise(logits_BGK, state, rules, xp) if penalised else logits_BGK
     codes_BG = xp.argmax(scores_BGK, axis=-1)
     if sampled:
@@ -109,13 +106,10 @@ LOG_HALF = math.log(0.5)
 def choose_advance(
     state: State, rules: Rules, advance_BA: Array, noise_B: Array, xp: Any, *, sampled: bool
 ) -> tuple[Array, Array, Array]:
-    """Phonemes to move (B,), phonemes to move if forced (B,), both int64, and log survival since arrival float32 (B,).
-
-    Logits `advance_BA`: 0 = stay, a = move by a phonemes. Staying is nearly always likeliest, so a greedy pointer
-    sticks. The median rule leaves once the probability of having stayed so long falls below one half: at the median of
-    the phoneme's duration under the model. Otherwise the class is drawn with the uniform `noise_B`; `sampled=False`
-    skips that.
-    """
+    """Phonemes to move (B,), the same if pushed (B,), both int64, and log survival since arrival float32 (B,). Logits
+    `advance_BA`: 0 = stay, a = move by a phonemes. Staying is nearly always likeliest, so a greedy pointer would stick.
+    The median rule leaves at the median of the phoneme's duration: once the probability of having stayed so long is
+    below one half. Otherwise the class is drawn with the uniform `noise_B`."""
     highest_B1 = xp.max(advance_BA, axis=-1, keepdims=True)
     weights_BA = xp.exp(advance_BA - highest_B1)
     log_stay_B = (advance_BA - highest_B1)[:, 0] - xp.log(xp.sum(weights_BA, axis=-1))
@@ -138,11 +132,8 @@ def advance(
     sampled: bool,
     penalised: bool,
 ) -> State:
-    """The next state, given the model's output for `state`.
-
-    `logits_BGK`: float32, codes of the grid's next row; `advance_BA`: float32, the pointer's move; `xp`: array
-    namespace; `sampled`, `penalised`: `draws(rules)`, `penalises(rules)`; False skips work that no row needs.
-    """
+    """The next state. `logits_BGK`: float32, codes of the grid's next row; `advance_BA`: float32, the pointer's move;
+    `xp`: array namespace; `sampled`, `penalised`: `draws(rules)`, `penalises(rules)`."""
     noise_BG = xp.take_along_axis(rules.noise_BSG, state.step_B[:, None, None], axis=1)[:, 0]
     codebooks = logits_BGK.shape[1]
     codes_BG, log_probability_BG = choose_codes(
@@ -168,7 +159,7 @@ def advance(
 
 
 def is_real(state: State, xp: Any) -> Array:
-    """bool (B, G): whether the codebook has a code in this step. Later codebooks begin and end later."""
+    """bool (B, G): whether the codebook has a code in this step."""
     frames_BG = state.step_B[:, None] - xp.arange(state.codes_BG.shape[1], device=state.codes_BG.device)
     return (frames_BG >= 0) & ((state.ended_B < 0)[:, None] | (frames_BG < state.ended_B[:, None]))
 
@@ -193,7 +184,6 @@ def move(state: State, rules: Rules, advance_B: Array, log_survival_B: Array, xp
 
 
 def mark_used(state: State, codes_BG: Array, xp: Any) -> Array:
-    """`used_BGK` with this step entered for its codes."""
     numbers_K = xp.arange(state.used_BGK.shape[2], device=codes_BG.device)
     return xp.where(codes_BG[:, :, None] == numbers_K, state.step_B[:, None, None], state.used_BGK)
 

@@ -66,15 +66,10 @@ def decode_texts(
     candidates: int = 1,
     prompt: Prompt | None = None,
 ) -> Spoken:
-    """Decode a batch of texts to the end. Rows do not depend on each other.
-
-    The first attempt follows `config`. A row whose best candidate did not end `WELL` is decoded again, up to
-    `config.retries` times: other noise, temperature at least `RETRY_TEMPERATURE`, pointer by the median rule.
-    Candidates rank by ending well, then by not being cut, then by the mean log-probability of their codes.
-
-    `states_BNC`, `lengths_B`, `prompt`: see `Session`; `seed`: of the noise; `candidates`: rows of each text, each with
-    its own noise. Raises SonorantError if the seed is negative, or all candidates would be the same.
-    """
+    """Decode a batch of texts to the end. Rows do not depend on each other. A row whose best candidate did not end
+    `WELL` is decoded again, up to `config.retries` times, with other noise, temperature at least `RETRY_TEMPERATURE`
+    and the median rule. `states_BNC`, `lengths_B`, `prompt`: see `Session`; `candidates`: rows of each text, each with
+    its own noise. Raises SonorantError as `check_candidates`."""
     check_candidates(config, seed, candidates)
     best: list[Attempt | None] = [None] * len(lengths_B)
     attempts_B = np.zeros(len(lengths_B), np.int64)
@@ -95,7 +90,7 @@ def decode_texts(
 
 
 def check_candidates(config: DecodingConfig, seed: int, candidates: int) -> None:
-    """Raise SonorantError as `decode_texts` does."""
+    """Raise SonorantError if the seed is negative, or all candidates would be the same."""
     if seed < 0:
         raise SonorantError(f"seed must be at least 0, not {seed}")
     if candidates < 1:
@@ -113,7 +108,6 @@ def _otherwise(config: DecodingConfig) -> DecodingConfig:
 
 
 def _attempts(session: Session) -> Iterator[Attempt]:
-    """Decode a session to its end, row by row."""
     blocks = []
     while not session.ended:
         blocks.append(session.more(BLOCK))

@@ -16,7 +16,7 @@ from sonorant.speech.speaking import FinishReason
 
 
 class Stepper(Protocol):
-    """A language model with a cache for one batch at a time; numpy in and out. `begin` starts the next batch."""
+    """A language model with a cache for one batch at a time; numpy in and out."""
 
     def begin(
         self, states_BNC: Floats, lengths_B: Ints, prompt_BPG: Ints, prompt_lengths_B: Ints, rules: Rules
@@ -25,8 +25,8 @@ class Stepper(Protocol):
         Reserves room for the steps of `rules.noise_BSG` (B, S, G + 1)."""
 
     def run(self, state: State, steps: int) -> State:
-        """Make `steps` steps from the last state, each `advance(state, rules, logits, advance)`. May stop earlier once
-        all rows are complete, and may make more steps if they are shared with other batches."""
+        """Make `steps` steps from `state`. May stop earlier once all rows are complete, and may make more steps if they
+        are shared with other batches."""
 
 
 class TokenRuntime(Protocol):
@@ -57,7 +57,7 @@ class Prompt(NamedTuple):
 
 
 class Session:
-    """A batch being decoded, by one thread at a time; owns the stepper until it ends."""
+    """A batch being decoded, by one thread at a time."""
 
     def __init__(
         self,
@@ -82,9 +82,9 @@ class Session:
             stepper.begin(states_BNC, lengths_B, prompt.codes_BPG, prompt.lengths_B, rules)
 
     def more(self, frames: int) -> Ints:
-        """Codes of the next frames (B, f, G): f is `frames`, fewer at the end of the longest row, then 0. Silence past
-        a row's end. A row's length is known at the latest when a frame past its end is returned. Raises SonorantError
-        if the logits are NaN or infinite."""
+        """Codes of the next frames (B, f, G): f is `frames`, fewer at the end of the longest row, then 0; silence past
+        a row's end. A row's length is known once a frame past its end is returned. Raises SonorantError if the logits
+        are NaN or infinite."""
         delay = self._state.codes_BG.shape[1] - 1
         wanted = min(self._given + frames + delay, self._rules.noise_BSG.shape[1])
         if not self._complete and wanted > self._made:
@@ -99,7 +99,6 @@ class Session:
 
     @property
     def ended(self) -> bool:
-        """Whether all rows are complete and all frames were returned."""
         return self._complete and self._given >= self._longest
 
     @property
@@ -113,8 +112,7 @@ class Session:
         return self._state.finish_reason_B
 
     def pointers(self, row: int) -> Ints:
-        """The phoneme of each frame of a row so far (f,), never falling; the codes of the last frames may not be
-        returned yet."""
+        """The phoneme of each frame of a row so far (f,), never falling; may be ahead of the returned codes."""
         ended = int(self._state.ended_B[row])
         return self._state.pointers_BS[row, : int(self._state.step_B[row]) if ended < 0 else ended]
 
@@ -125,7 +123,7 @@ class Session:
 
     @property
     def log_probability_B(self) -> Floats:
-        """Mean log-probability of a row's codes so far at temperature 1; 0 if there are none."""
+        """Mean log-probability of a row's codes so far at temperature 1; 0 without codes."""
         state = self._state
         frames_B = np.where(state.ended_B < 0, state.step_B, state.ended_B)
         return state.log_probability_B / np.maximum(1, frames_B * state.codes_BG.shape[1]).astype(np.float32)

@@ -1,10 +1,7 @@
-"""State of a batch during decoding: `State` changes with each step, `Rules` do not.
-
-Both are tuples of numpy or torch arrays of constant shape, so that a step can be compiled or captured.
-
-Shapes: `B` rows, `N` phonemes, `G` codebooks, `K` codes of a codebook, `S` steps there is room for, `R` longest loop.
-Codebook g of a frame is made g steps after the first (delay pattern): row t of the grid holds codes of the frames t, t
-- 1, ..., t - G + 1, and K where there is no such frame. Types are int64, float32 and bool."""
+"""State of a batch during decoding: `State` changes with each step, `Rules` do not. Both are tuples of numpy or torch
+arrays of constant shape (int64, float32, bool), so that a step can be compiled or captured. `B` rows, `N` phonemes, `G`
+codebooks, `K` codes of a codebook, `S` steps there is room for, `R` longest loop. Codebook g is g steps late (delay
+pattern): row t of the grid holds codes of the frames t, t - 1, ..., t - G + 1, and K where there is no frame."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -54,11 +51,11 @@ class State(NamedTuple):
     """The model's input is `codes_BG`, the encoder state under `pointer_B`, `age_B` and `position_B`."""
 
     step_B: Array
-    """Steps made so far; rows of a batch may have begun at different times."""
+    """Steps made so far."""
     codes_BG: Array
     """The grid's last row; K before the first step."""
     pointer_B: Array
-    """Phoneme of the next frame; after a row's end it stays in place and ages."""
+    """Phoneme of the next frame; stays after a row's end."""
     age_B: Array
     """Frames for which the pointer has stood there."""
     log_survival_B: Array
@@ -66,7 +63,7 @@ class State(NamedTuple):
     position_B: Array
     """Position of the next step: filled slots of the cache."""
     ended_B: Array
-    """Frames of the row, -1 = not ended. Its last codebooks are complete G - 1 steps later."""
+    """Frames of the row, -1 = not ended. Its last codebooks end G - 1 steps later."""
     finish_reason_B: Array
     """The first fault, as `sonorant.speech.speaking.FinishReason`."""
     log_probability_B: Array
@@ -93,7 +90,7 @@ def make_rules(
     lengths_B: Ints, description: DecodingDescription, config: DecodingConfig, draw: Callable[[int, int], Floats]
 ) -> Rules:
     """Rules of a batch of texts, numpy. `lengths_B`: phonemes of each row, `^` and `$` included; `draw`: (steps,
-    numbers) -> uniform noise float32 (B, steps, numbers), called only if something is drawn."""
+    numbers) -> uniform noise float32 (B, steps, numbers), called only if needed."""
     rows, codebooks = len(lengths_B), description.codebooks
     budget_B = np.ceil(config.budget * description.frames_per_phoneme.p99 * lengths_B).astype(np.int64)
     budget_B[lengths_B <= EMPTY] = 0
@@ -170,7 +167,7 @@ def padded_rules(rules: Rules, rows: int, steps: int) -> Rules:
 
 
 def padded_state(state: State, rows: int, steps: int) -> State:
-    """Add rows that have ended without a frame, and room for steps (numpy)."""
+    """Add ended rows, and room for steps (numpy)."""
     longer, no_code = steps - state.grid_BSG.shape[1], state.used_BGK.shape[2]
     wider = _more_rows(state, rows - len(state.ended_B), "constant")
     return wider._replace(
@@ -191,7 +188,7 @@ def row_of(batch: Batch, row: int) -> Batch:
 
 
 def one_row(state: State, row: int, rules: Rules) -> State:
-    """One row of joined states with the steps of its own rules (numpy)."""
+    """One row of joined states, with the steps of its own rules (numpy)."""
     return cut_state(row_of(state, row), 1, rules.noise_BSG.shape[1])
 
 
