@@ -1,4 +1,4 @@
-"""The codec as graphs: codes to samples, in two graphs with a source, and recordings to codes, for prompts."""
+"""The codec as graphs: codes to samples, and recordings to codes, for prompts."""
 
 import math
 from pathlib import Path
@@ -50,8 +50,7 @@ def export_sound(codec: AnyCodec, files: dict[str, Path], config: ExportConfig) 
 
 
 class _Listening(nn.Module):
-    """`log_mel` and `Codec.encode` in one forward pass. The Fourier transform is a convolution: engines lack the
-    operator."""
+    """`log_mel` and `Codec.encode`. The Fourier transform is a convolution: engines lack the operator."""
 
     filters_MF: Tensor
     waves_W1S: Tensor
@@ -79,12 +78,9 @@ class _Listening(nn.Module):
 
 
 def export_prompt(codec: Codec, audio: MelConfig, path: Path, config: ExportConfig) -> None:
-    """Write the graph samples (batch, frames, samples a code frame) float32 and, with a source, pitch (batch, frames,
-    mel frames a code frame, 2) float32 by `track_pitch` -> codes (batch, frames, codebooks) int64.
-
-    Codes equal those of `Codec.encode`, except where rounding moves one to its neighbour. Needs more samples than half
-    of `n_fft`, which is mirrored at both ends.
-    """
+    """Write the graph samples (batch, frames, samples a code frame) float32, more than half of `n_fft`, and, with a
+    source, pitch (batch, frames, mel frames a code frame, 2) float32 by `track_pitch` -> codes (batch, frames,
+    codebooks) int64: those of `Codec.encode`, except where rounding moves one to its neighbour."""
     example, of_frames = {"samples": torch.zeros(2, 9, codec.samples_per_frame)}, {0: "batch", 1: "frames"}
     if isinstance(codec, SourceCodec):
         example["pitch"] = torch.zeros(2, 9, codec.stride, ROWS)

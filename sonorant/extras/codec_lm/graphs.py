@@ -1,7 +1,5 @@
-"""The codec language model and its codec as a bundle's graphs; `codec_graphs.py` exports the codec.
-
-The step graph is stateless: it attends to a cache kept by the caller and, separately, to its own position, and joins
-the scores. No cache is copied: the caller writes each step's new keys and values into its own buffers."""
+"""The codec language model and its codec as a bundle's graphs. The step graph is stateless: it attends to a cache kept
+by the caller and, separately, to its own position, and joins the scores."""
 
 from __future__ import annotations
 
@@ -42,12 +40,11 @@ class CodecLanguageModels:
 
     @classmethod
     def load(cls, predictor: Path, waveform: Path) -> CodecLanguageModels:
-        """Read the trained folders. Raises SonorantError if a folder holds another kind of model."""
         (model, described), (codec, waveform_described) = load_language_model(predictor), load_codec(waveform)
         return cls(model, codec, described, waveform_described)
 
     def check_pair(self, waveform: Path) -> None:
-        """Raises SonorantError if the language model was trained on another codec than `waveform`."""
+        """Raise SonorantError if the language model was trained on another codec than `waveform`."""
         if sha256_file(waveform / "weights.pt") != self.described["codec"]["sha256"]:
             raise SonorantError(
                 f"{waveform}: not the codec that the language model was trained on; train it again: dvc repro "
@@ -77,7 +74,6 @@ class CodecLanguageModels:
         return {}
 
     def decoding(self, defaults: DecodingConfig | None) -> DecodingDescription:
-        """`decoding` in `voice.json`; `defaults`: its default settings."""
         if defaults is None:
             raise SonorantError(
                 "no decoding settings: a bundle of the family codec_lm needs the section decoding of params.yaml"
@@ -113,11 +109,10 @@ class ExternalCache:
         """The step's own keys and values, (B, H, D) each: key, value of layer 0, key, value of layer 1, ..."""
 
     def take(self, position_BQ: Tensor) -> None:
-        """As `Cache.take`; Q is 1."""
         self.positions = torch.cat([self.positions, position_BQ], 1)
 
     def attend(self, layer: int, query_BHQD: Tensor, key_BHQD: Tensor, value_BHQD: Tensor, mask_B1QS: Tensor) -> Tensor:
-        """As `Cache.attend`; the step's own position is attended to separately."""
+        """As `Cache.attend`; the step attends to its own position separately."""
         self.new += [key_BHQD[:, :, 0], value_BHQD[:, :, 0]]
         scale = query_BHQD.shape[3] ** -0.5
         scores = torch.cat([query_BHQD @ self._keys[layer], query_BHQD @ key_BHQD.transpose(2, 3)], 3) * scale
@@ -131,8 +126,6 @@ class _Encoding(Traced):
 
 
 class _Prefilling(Traced):
-    """Returns the filled cache."""
-
     def forward(self, states: Tensor, lengths: Tensor, prompt: Tensor, prompt_lengths: Tensor) -> tuple[Tensor, ...]:
         cache = DynamicCache(self.model.config.layers)
         self.model.prefill(states, lengths, prompt, prompt_lengths, cache)
@@ -152,8 +145,7 @@ class _Stepping(Traced):
 
 
 def export_encoder(model: LanguageModel, path: Path, config: ExportConfig) -> None:
-    """Write the graph of `LanguageModel.encode_speech`, any batch and length. Raises SonorantError if it is invalid
-    ONNX."""
+    """Write the graph of `LanguageModel.encode_speech`. Raises SonorantError if it is invalid ONNX, as do all of these."""
     example = {
         "tokens": torch.ones(2, 7, 3, dtype=torch.int64),
         "lengths": torch.tensor([7, 5]),
@@ -164,9 +156,9 @@ def export_encoder(model: LanguageModel, path: Path, config: ExportConfig) -> No
 
 
 def export_prefill(model: LanguageModel, path: Path, config: ExportConfig) -> None:
-    """Write the graph of `LanguageModel.prefill`, any batch, length and prompt of at least one frame: states, lengths,
-    prompt, prompt_lengths -> key_<l> (batch, H, D, slots) and value_<l> (batch, H, slots, D) float32, position (batch,
-    slots) int64, -1 = padding. Raises SonorantError if it is invalid ONNX."""
+    """Write the graph of `LanguageModel.prefill`, for prompts of at least one frame: states, lengths, prompt,
+    prompt_lengths -> key_<l> (batch, H, D, slots) and value_<l> (batch, H, slots, D) float32, position (batch, slots)
+    int64, -1 = padding."""
     example = {
         "states": torch.zeros(2, 7, model.config.channels),
         "lengths": torch.tensor([7, 5]),
@@ -183,12 +175,8 @@ def export_prefill(model: LanguageModel, path: Path, config: ExportConfig) -> No
 
 
 def export_step(model: LanguageModel, path: Path, config: ExportConfig) -> None:
-    """Write the graph of `LanguageModel.step`, any batch and number of slots: codes, state, age, position,
-    slot_position, key_<l>, value_<l> -> logits, advance, new_key_<l>, new_value_<l>.
-
-    slot_position (batch, slots) int64, -1 = empty; new keys and values (batch, H, D). Raises SonorantError if it is
-    invalid ONNX.
-    """
+    """Write the graph of `LanguageModel.step`: codes, state, age, position, slot_position (batch, slots) int64, -1 =
+    empty, key_<l>, value_<l> -> logits, advance, new_key_<l>, new_value_<l> (batch, H, D)."""
     settings, batch, slots = model.config, 2, 7
     heads, width = settings.heads, settings.channels // settings.heads
     key, value = torch.zeros(batch, heads, width, slots), torch.zeros(batch, heads, slots, width)

@@ -1,9 +1,6 @@
-"""Continuous batching: the steps of all speeches of a thread, as rows of one call.
-
-A step reads all weights for any number of rows, so four rows take little longer than one. Steps requested by one
-stepper are computed for all of them (Yu et al. 2022, "Orca"). Rows join and leave between steps, each with its own
-position, rules and noise. A row's codes do not depend on the others: ONNX Runtime's CPU kernels gave each row the same
-bits in any batch."""
+"""Continuous batching (Yu et al. 2022, "Orca"): the steps of all speeches of a thread, as rows of one call. A step
+reads all weights for any number of rows, so four rows take little longer than one. Rows join and leave between steps,
+each with its own position, rules and noise. ONNX Runtime's CPU kernels gave each row the same bits in any batch."""
 
 from __future__ import annotations
 
@@ -44,22 +41,20 @@ class Row:
     before: int
     """Cache slots filled before the first step."""
     cached: Cached | None
-    """Its cache; None while that is in the buffers."""
+    """Its cache; None while in the buffers."""
     state: State | None = None
     """Of a batch of one; None before the first run. `JoinedSteps` has a newer one while the row is active."""
     asked: int = 0
     """Steps requested so far, from the beginning."""
     made: int = 0
     over: bool = False
-    """Whether its codes are complete."""
 
     def note(self, state: State) -> None:
-        """Set the state."""
         self.state = state
         self.made, self.over = int(state.step_B[0]), bool(complete(state, np)[0])
 
     def go_on_from(self, state: State) -> None:
-        """Continue from a state of a batch of one, perhaps an earlier one: later cache slots are dropped."""
+        """Continue from a state of a batch of one; cache slots of later steps are dropped."""
         self.note(state)
         assert self.cached is not None
         keys, values, positions = self.cached
@@ -74,12 +69,11 @@ class JoinedSteps:
         self._step, self._decoding = step, decoding
         self._lock = threading.Lock()
         self._rows: list[weakref.ref[Row]] = []
-        """Rows that a stepper still holds."""
         self._places: list[weakref.ref[Row] | None] = []
         """Active rows, by their place in the buffers."""
         self._buffers: StepBuffers | None = None
         self._state: State | None = None
-        """State of the active rows; None: each row's own state holds."""
+        """Of the active rows; None: each row's own state holds."""
 
     def add(self, rows: Sequence[Row]) -> None:
         """Add rows; they leave when their stepper drops them."""
@@ -87,8 +81,8 @@ class JoinedSteps:
             self._rows = [ref for ref in self._rows if ref()] + [weakref.ref(row, self._left) for row in rows]
 
     def run(self, rows: Sequence[Row], states: Sequence[State | None], asked: int) -> State:
-        """Compute until each row is over or has made at least `asked` steps; returns their states. `states`: where rows
-        continue from, None = where they are."""
+        """Compute until each row is over or has made `asked` steps; returns their states. `states`: where rows continue
+        from, None = where they are."""
         with self._lock:
             told = [row for row, state in zip(rows, states, strict=True) if state is not None]
             if told:
@@ -171,7 +165,7 @@ class JoinedSteps:
             self._state = joined_states([row.state for row in rows if row.state])
 
     def _make_room(self, rows: Sequence[Row]) -> None:
-        """Fit the buffers to the rows and one more step, at most twice as large as needed; None without rows."""
+        """Fit the buffers to the rows and one more step, at most twice as large as needed."""
         there = self._buffers
         if not rows:
             self._buffers = None

@@ -19,7 +19,7 @@ WRONG_CODES = "wrong_codes_percent"
 
 
 class LanguageModelJudge:
-    """Judges language models on whole utterances, teacher-forced."""
+    """On whole utterances, teacher-forced."""
 
     def __init__(self, recipe: LanguageModelRecipe, model: LanguageModel, items: Ints) -> None:
         """`model`: the float model, whose alignment sets the durations for all models."""
@@ -30,13 +30,11 @@ class LanguageModelJudge:
         self.batches = [(planned, batch | {"durations": said.durations_BN}) for planned, batch, said in aligned]
 
     def run(self, model: nn.Module) -> None:
-        """Run the utterances through the model."""
         for _, batch in self.batches:
             self._losses(model).predict(batch)
 
     @torch.no_grad()
     def __call__(self, model: nn.Module) -> Judged:
-        """Judge a model in evaluation mode."""
         losses, phase = self._losses(model), self.recipe.losses(model)
         summed, wrong = [], []
         for planned, batch in self.batches:

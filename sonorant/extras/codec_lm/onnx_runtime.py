@@ -57,8 +57,7 @@ class OnnxTokenRuntime:
 
 
 class OnnxTokenCudaRuntime(OnnxTokenRuntime):
-    """The same on an NVIDIA GPU. Caches stay in host memory and are copied with each step; `torch-cuda-graphs` keeps
-    them on the GPU."""
+    """On an NVIDIA GPU. Caches stay in host memory and are copied with each step, unlike with `torch-cuda-graphs`."""
 
     providers = ON_CUDA
 

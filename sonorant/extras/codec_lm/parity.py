@@ -44,7 +44,6 @@ class TokenCandidate(Candidate):
     """One variant under one runtime: encoder, prefill, step, decoder if any, and vocoder."""
 
     def computing(self) -> dict[str, Callable[[], Any]]:
-        """Values, distance from float, tokens, padding, parts."""
         from_float = {"float": self._from_float} if self.variant == "int8" else {}
         return {
             "graphs": lambda: check_values(self.measured(), self.expected),
@@ -99,7 +98,6 @@ class Reference:
 
     @torch.inference_mode()
     def follow(self, inputs: Arrays, number: int) -> TokenCase:
-        """torch's results for the encoder's inputs of case `number`."""
         states = self.runtime.encode(**inputs)
         prompt, prompt_lengths = prompts(len(states), number, self.description)
         rules = greedy_rules(inputs["lengths"], self.description)
@@ -143,7 +141,6 @@ class Reference:
             yield outputs["logits"], outputs["advance"]
 
     def _with_graphs(self, case: TokenCase) -> TokenCase:
-        """The case with the values of prefill and of `STEPS`."""
         cache = self._prefilled(case)
         prefilled = _held(cache) | {"position": cache.positions.numpy()}
         early = dataclasses.replace(case, path=case.path[: max(STEPS) + 2])

@@ -1,5 +1,4 @@
-"""Cases of the parity checks. Each graph gets torch's output of the graph before it, and each step torch's cache, so
-that only its own errors count."""
+"""Cases of the parity checks. Each graph gets torch's output of the graph before it, and each step torch's cache."""
 
 from __future__ import annotations
 
@@ -22,13 +21,11 @@ SPARE = 3
 NOTHING = 1e3
 """Content of those slots."""
 SLOT_AXES = {"key": 3, "value": 2, "position": 1, "slot": 1}
-"""Axis of the cache's slots, by the first word of an input's name. A step's own `position` has none."""
+"""Axis of the cache's slots, by the first word of an input's name."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One step of a batch."""
-
     number: int
     inputs: Arrays
     """Of the graph `step`."""
@@ -47,7 +44,6 @@ class TokenCase:
     prefilled: Arrays
     """Outputs of the graph `prefill`; undefined in empty slots."""
     steps: tuple[Step, ...]
-    """Some of the steps."""
     rules: Rules
     path: tuple[State, ...]
     """State before each step of greedy decoding, and after the last."""
@@ -78,7 +74,6 @@ class TokenCase:
         return self.states.shape[1]
 
     def row(self, number: int) -> TokenCase:
-        """One utterance without padding."""
         one, tokens, frames = slice(number, number + 1), int(self.inputs["lengths"][number]), int(self.lengths[number])
         per_frame = self.samples.shape[1] // max(1, self.codes.shape[1])
         codes, given = self.codes[one, :frames], frames * self.stride
@@ -106,7 +101,7 @@ def _rows(arrays: Arrays, rows: slice) -> Arrays:
 
 
 def prompts(batch: int, number: int, description: DecodingDescription) -> tuple[Ints, Ints]:
-    """A prompt of random codes (B, P, G) and its lengths (B,) for case `number`; empty for voices without prompts."""
+    """A prompt of random codes (B, P, G) and its lengths (B,); empty for voices without prompts."""
     frames = min(PROMPT, description.prompt_frames)
     random = np.random.default_rng(number)
     prompt = random.integers(0, description.codes, (batch, max(1, frames), description.codebooks))

@@ -1,7 +1,6 @@
-"""Parity checks of a runtime: values, tokens, padding and chunks.
-
-Greedy decoding is compared twice. Left alone, a runtime must decode torch's tokens. If it does not, it gets torch's
-tokens before each step, so that a tie between two codes does not count again in later steps."""
+"""Parity checks of a runtime: values, tokens, padding and chunks. Greedy decoding is compared twice: left alone, a
+runtime must decode torch's tokens. If it does not, it gets torch's tokens before each step, so that a tie between two
+codes does not count again in later steps."""
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
@@ -71,7 +70,7 @@ class Measured:
 
 
 def _outputs(case: TokenCase, graphs: bool) -> Iterator[tuple[str, int, str, NDArray[Any]]]:
-    """Graph, length, name and values of each output; `graphs`: include prefill and steps."""
+    """Graph, length, name and values of each output."""
     yield "encoder", case.tokens, "states", case.states
     if graphs:
         for output in ("position", *sorted(case.prefilled.keys() - {"position"})):
@@ -95,9 +94,8 @@ def _real(output: str, prefilled: Arrays) -> NDArray[Any]:
 
 
 def check_values(measured: Measured, expected: Expected) -> dict[str, Any]:
-    """As `sonorant.families.parallel.parity_checks.check_values`, for encoder, prefill, step, decoder if any, and
-    vocoder; `length` counts tokens, tokens, steps, code frames, code frames. Without graphs, prefill and step are
-    `NO_GRAPHS`."""
+    """As the parallel family's `check_values`; `length` counts tokens, tokens, steps, code frames, code frames. Without
+    graphs, prefill and step are `NO_GRAPHS`."""
     decoder = ("decoder",) if any(case.frames is not None for case in expected.cases) else ()
     names = ("encoder", "prefill", "step", *decoder, "vocoder")
     rows: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
@@ -111,12 +109,9 @@ def check_tokens(
     runtime: TokenRuntime, expected: Expected, likelihoods: Likelihoods, share: float, tie: float
 ) -> dict[str, Any]:
     """`{identical, share, ties, decisions}`: whether all greedy tokens are torch's, else the share of decisions that
-    are, given torch's earlier tokens.
-
-    A decision is a code or a move of the pointer, past the end included. If torch finds two of them equally likely
-    within `tie` (a difference of logits), either is right. Raises Fault with step and batch of the first wrong one if
-    more than `1 - share` are wrong.
-    """
+    are, given torch's earlier tokens. A decision is a code or a move of the pointer. If torch's logits of two differ by
+    less than `tie`, either is right. Raises Fault with step and batch of the first wrong one if more than `1 - share`
+    are wrong."""
     wrong = decisions = ties = 0
     first, identical = "", True
     for case in expected.cases:
@@ -137,7 +132,7 @@ def check_tokens(
 
 
 def decodes_alone(stepper: Stepper, case: TokenCase) -> bool:
-    """Whether a runtime left alone ends each row where torch does, with the same tokens."""
+    """Whether a runtime left alone decodes torch's tokens and ends each row where torch does."""
     _begin(stepper, case)
     state = stepper.run(case.path[0], len(case.path) - 1)
     return np.array_equal(state.ended_B, case.lengths) and np.array_equal(
@@ -148,7 +143,7 @@ def decodes_alone(stepper: Stepper, case: TokenCase) -> bool:
 def compare_decisions(
     stepper: Stepper, case: TokenCase, likelihoods: Likelihoods, tie: float
 ) -> Iterator[tuple[int, int, int]]:
-    """Step by step, given torch's tokens: number of the step, wrong decisions, ties."""
+    """Number of the step, wrong decisions, ties, given torch's tokens before it."""
     _begin(stepper, case)
     codes = case.path[0].used_BGK.shape[2]
     said = zip(case.path, case.path[1:], likelihoods(case), strict=False)
@@ -166,7 +161,6 @@ def compare_decisions(
 
 
 def _survival(before: State, rules: Rules, advance_BA: Floats) -> Floats:
-    """Log-probability that the pointer has stayed so long, after this step."""
     highest_B1 = advance_BA.max(axis=1, keepdims=True)
     return (
         before.log_survival_B
@@ -187,8 +181,8 @@ def _begin(stepper: Stepper, case: TokenCase) -> None:
 
 
 def check_padding(measured: Measured, cases: Sequence[TokenCase]) -> dict[str, Any]:
-    """The largest difference `{max_abs_diff, tolerance, rows}` between a row of a batch and the same utterance alone.
-    Raises Fault as `check_values`; `length` is the row's own."""
+    """The largest difference `{max_abs_diff, tolerance, rows}` between a row of a batch and the utterance alone. Raises
+    Fault as `check_values`; `length` is the row's own."""
     rows, largest = 0, 0.0
     for case in (case for case in cases if case.batch > 1):
         together = measured.compute(case)
@@ -200,14 +194,14 @@ def check_padding(measured: Measured, cases: Sequence[TokenCase]) -> dict[str, A
 
 
 def each_row(expected: Expected) -> Expected:
-    """The rows of the batches as cases of one row, with the values expected of the batch."""
+    """The rows of the batches as cases of one row."""
     rows = [case.row(number) for case in expected.cases if case.batch > 1 for number in range(case.batch)]
     return Expected(expected.runtime, rows, f"{expected.name} in a batch")
 
 
 def check_chunks(measured: Measured, case: TokenCase, receptive_field: ReceptiveField) -> dict[str, Any]:
-    """The largest difference `{max_abs_diff, tolerance, parts}` of decoder and vocoder between the whole and windows
-    with their receptive fields. Raises Fault as `check_values`."""
+    """The largest difference `{max_abs_diff, tolerance, parts}` of decoder and vocoder between the whole and parts with
+    their receptive fields. Raises Fault as `check_values`."""
     runtime, found, parts = measured.runtime, [], 0
     graphs: list[tuple[str, str, Computing, NDArray[Any], Ints, int]] = [
         ("vocoder", "samples", runtime.vocode, case.vocoded, case.vocoded_lengths, receptive_field.vocoder)

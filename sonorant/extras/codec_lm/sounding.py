@@ -1,6 +1,5 @@
-"""Codes to samples, in parts that equal the whole.
-
-With a source, codes become frames first. The phase of its pulses is summed over frames, so parts come in order."""
+"""Codes to samples, in parts that equal the whole. With a source, codes become frames first; the phase of its pulses is
+summed over frames, so parts come in order."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -35,7 +34,7 @@ class Sounding:
 
     @property
     def least_lookahead(self) -> int:
-        """The shortest lookahead that leaves all later parts right: a wrong pitch would shift their phase."""
+        """The shortest lookahead that leaves later parts right: a wrong pitch would shift their phase."""
         return self.description.receptive_field.decoder
 
     def parts(

@@ -1,5 +1,5 @@
-"""Inputs and outputs of the step graph. The graph is stateless: its caches are inputs, bound once to numpy arrays, and
-each step's new keys and values are written into them."""
+"""Inputs and outputs of the step graph, which is stateless: its caches are inputs, bound once to numpy arrays, and each
+step's new keys and values are written into them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ class StepBuffers:
         channels: int,
         slots: int,
     ) -> None:
-        """All slots are empty."""
         self._session, self._decoding, self._channels = session, decoding, channels
         layers, heads, width, codebooks = decoding.layers, decoding.heads, decoding.head_width, decoding.codebooks
         self.rows, self.slots = rows, slots
@@ -50,7 +49,6 @@ class StepBuffers:
         self._bindings: dict[int, onnxruntime.IOBinding] = {}
 
     def run(self, rows: int) -> None:
-        """Compute the first `rows` rows."""
         if rows not in self._bindings:
             self._bindings[rows] = self._bound(rows)
         self._session.run_with_iobinding(self._bindings[rows])
@@ -81,7 +79,6 @@ class StepBuffers:
         )
 
     def sized(self, rows: int, slots: int) -> StepBuffers:
-        """Copy with another number of rows and slots."""
         other = StepBuffers(self._session, self._decoding, rows, self._channels, slots)
         keys, values = self._keys[:, :rows, :, :, :slots], self._values[:, :rows, :, :slots]
         other.fill((keys, values, self._positions[:rows, :slots]))
@@ -111,7 +108,7 @@ class StepBuffers:
 
 
 def cache_names(layers: int) -> list[str]:
-    """Names of a cache's tensors in the graphs: a key and a value for each layer."""
+    """A key and a value for each layer, as the graphs name them."""
     return [f"{side}_{layer}" for layer in range(layers) for side in ("key", "value")]
 
 

@@ -33,7 +33,7 @@ NO_PROMPTS = "this voice was trained without references (prompt_frames 0); leave
 
 @dataclass(frozen=True)
 class CodecLmSpeaking:
-    """Frames one after the other; a sentence's length is known at its end. For one thread at a time."""
+    """For one thread at a time."""
 
     runtime: TokenRuntime
     description: VoiceDescription
@@ -51,8 +51,8 @@ class CodecLmSpeaking:
         return self.runtime.stepper()
 
     def check(self, request: SpeechRequest) -> None:
-        """Raise SonorantError for a speed other than 1, changed pitch or energy, and decoding settings that the voice
-        does not support."""
+        """Raise SonorantError for a speed other than 1, changed pitch or energy, and settings that the voice does not
+        support."""
         config = self._config(request)
         if request.speed != 1 or request.pitch or request.energy:
             raise SonorantError(OWN_WAY)
@@ -99,8 +99,7 @@ class CodecLmSpeaking:
         pitch: Floats | None = None,
         energy: Floats | None = None,
     ) -> Synthesized:
-        """As `Speaking.synthesize`, with the voice's defaults. Raises SonorantError for another speed, pitch or
-        energy."""
+        """As `Speaking.synthesize`, with the voice's defaults. Raises SonorantError for another speed, pitch or energy."""
         if (speed != 1).any() or any(change is not None and change.any() for change in (pitch, energy)):
             raise SonorantError(OWN_WAY)
         states = self.runtime.encode(tokens, lengths, speaker)
@@ -165,7 +164,7 @@ class CodecLmSpeaking:
         return FinishReason(int(session.finish_reasons_B[0]))
 
     def _decoded(self, session: Session, sizes: Sequence[int], tokens: int, times: Timekeeper | None) -> Iterator[Ints]:
-        """A session's codes in blocks, decoded on demand; `times` gets the token ends of each block first."""
+        """A session's codes in blocks; `times` gets the token ends of each block first."""
         for size in chain(sizes, repeat(sizes[-1])):
             if session.ended:
                 return
@@ -178,7 +177,6 @@ class CodecLmSpeaking:
     def _sound(
         self, codes: Iterable[Ints], sizes: Sequence[int], first_after: int | None, taken: Allowance
     ) -> Iterator[Floats]:
-        """Samples of one row's codes, in parts."""
         for samples in self.sounding.parts(codes, None, sizes, first_after):
             taken.take_audio(samples.shape[1] / self.description.audio.sample_rate)
             yield samples[0]
@@ -193,7 +191,7 @@ def token_ends(pointers_F: Ints, tokens: int, *, over: bool) -> Ints:
 
 def codes_of(recording: Path, bundle: Bundle) -> Ints:
     """Codes (P, G) of a recording's beginning, as many as the voice takes. Raises SonorantError if the voice takes no
-    prompts, or the file cannot be read, is too short or holds NaN or infinity."""
+    prompts, or the file is unreadable, too short or holds NaN or infinity."""
     from sonorant.audio.wav import read_audio
     from sonorant.speech.onnx_sessions import open_session
 

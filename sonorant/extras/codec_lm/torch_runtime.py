@@ -1,8 +1,7 @@
-"""The codec language model and its codec as a torch runtime, on the CPU or a GPU.
-
-`dynamic` takes any batch; `static` uses buffers of a few shapes; `compiled` compiles that step, once for one row and
-once for more; `recorded` replays it as a CUDA graph. On a GPU a compiled step is recorded too, by
-`sonorant.speech.torch_graphs`: torch's own graphs (`reduce-overhead`) belong to the thread that made them."""
+"""The codec language model and its codec as a torch runtime, on the CPU or a GPU. `dynamic` takes any batch; `static`
+uses buffers of a few shapes; `compiled` compiles that step, once for one row and once for more; `recorded` replays it
+as a CUDA graph. On a GPU a compiled step is recorded too, by `sonorant.speech.torch_graphs`: torch's own graphs
+(`reduce-overhead`) belong to the thread that made them."""
 
 import math
 import sys
@@ -50,7 +49,6 @@ class TorchTokenRuntime:
     """A `TokenRuntime` for any number of threads and batches of any size."""
 
     def __init__(self, step: TorchStep, codec: AnyCodec) -> None:
-        """`step` and `codec` are on the same device."""
         self._step, self._codec = step, codec
 
     @torch.inference_mode()
@@ -86,7 +84,6 @@ class StaticTokenRuntime(TorchTokenRuntime):
     ) -> None:
         super().__init__(step, codec)
         self.compiler = Compiler() if way == "compiled" else None
-        """Counts the compiled graphs that were taken from the cache folder and those made."""
         self._graphs = CudaGraphs() if step.device.type == "cuda" and way != "static" else None
         functions: dict[bool, InPlace] = {drawn: in_place(step, drawn) for drawn in (False, True)}
         if self.compiler:
@@ -108,7 +105,7 @@ class StaticTokenRuntime(TorchTokenRuntime):
         return stepper
 
     def warm_up(self, progress: bool = True) -> None:
-        """Prepare one stepper for every shape, so that no request waits; `progress` reports on stderr."""
+        """Prepare one stepper for every shape, so that no request waits."""
         began, stepper, plan = perf_counter(), self.stepper(), self._shapes.plan()
         steps = tqdm(plan, desc="warm-up", unit="shape", disable=not progress)
         for rows, slots, drawn in steps:
@@ -143,8 +140,7 @@ def load_tokens(
     way: Way = "dynamic",
     device: str = "cpu",
 ) -> TorchTokenRuntime:
-    """Load trained folders (language model, codec). `options.variant`: as in the parallel family's `load_functions`.
-    Raises SonorantError as the other torch runtimes do."""
+    """Load trained folders (language model, codec). Raises SonorantError as the parallel family's `load_functions`."""
     if options.threads is not None:
         torch.set_num_threads(options.threads)
     place = torch.device(device)
@@ -186,6 +182,6 @@ def slots_of(decoding: DecodingDescription, phonemes: int) -> tuple[int, ...]:
 
 
 def cache_folder(language_model: Path) -> Path:
-    """Folder of a language model's compiled steps in the user's cache, by torch version."""
+    """In the user's cache, by torch version."""
     weights = sha256_file(language_model / "weights.pt")[:16]
     return user_caches() / "compiled" / f"torch-{torch.__version__}" / weights

@@ -1,5 +1,5 @@
-"""Decoding in preallocated buffers of a few shapes. Steps write in place, at slots given by tensors. No Python number
-changes between steps, so each shape is compiled and recorded once."""
+"""Decoding in preallocated buffers of a few shapes. Steps write in place, at slots given by tensors, so each shape is
+compiled and recorded once."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -30,7 +30,7 @@ InPlace = Callable[[State, Rules, Tensor, StaticCache], None]
 """A step that overwrites the state it is given."""
 Run = Callable[[], None]
 Record = Callable[[Run], Run]
-"""Records work on fixed buffers for faster replay; may run it a few times to do so."""
+"""Records work on fixed buffers for faster replay; may run it a few times."""
 
 
 class Shapes(NamedTuple):
@@ -68,12 +68,11 @@ class Room:
         heads = config.heads
         self.cache = StaticCache(memory, batch=rows, heads=heads, slots=slots, width=config.channels // heads)
         self.steps: dict[bool, Run] = {}
-        """Prepared step by whether rows draw."""
         self._mark_sizes()
 
     def _mark_sizes(self) -> None:
-        """Mark the sizes that differ between rooms as dynamic, so that one compiled step serves all: the compiler
-        treats an unmarked size as constant. It compiles a batch of one separately."""
+        """Mark the sizes that differ between rooms as dynamic, so that one compiled step serves all. The compiler
+        treats an unmarked size as constant, and compiles a batch of one separately."""
         mark, sides = torch._dynamo.mark_dynamic, (*self.cache.keys, *self.cache.values)
         if self.rows > 1:
             for tensor in (*self.rules, *self.state, self.states_BNC, *sides, self.cache.positions):
@@ -101,8 +100,8 @@ class Rooms:
         functions: Mapping[bool, InPlace],
         record: Record,
     ) -> None:
-        """`functions`: `in_place(step, drawn)` by whether rows draw or are penalised, compiled or not; `record`:
-        applied to each room's step before its first batch."""
+        """`functions`: `in_place(step, drawn)` by whether rows draw or are penalised; `record`: applied to each room's
+        step before its first batch."""
         self.step, self.shapes = step, shapes
         self._decoding, self._functions, self._record = decoding, functions, record
         config = step.model.config

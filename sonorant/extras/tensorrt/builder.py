@@ -1,7 +1,5 @@
-"""Build a TensorRT engine from an ONNX graph, under TensorRT 10 or 11. Importing it needs TensorRT.
-
-Networks are strongly typed, as 11 requires: the graph states the precision, int8 by QuantizeLinear and
-DequantizeLinear."""
+"""Build a TensorRT engine from an ONNX graph, under TensorRT 10 or 11. Importing it needs TensorRT. Networks are
+strongly typed, as 11 requires: the graph states the precision."""
 
 from __future__ import annotations
 
@@ -45,7 +43,6 @@ class ProgressBars(trt.IProgressMonitor):
     """A progress bar per phase. TensorRT calls it from several threads."""
 
     def __init__(self, label: str) -> None:
-        """`label` precedes the name of the outermost phase."""
         trt.IProgressMonitor.__init__(self)  # bound classes take no `super().__init__`
         self._label = label
         self._bars: dict[str, tqdm] = {}
@@ -76,8 +73,8 @@ def build_engine(
     *,
     label: str,
 ) -> bytes:
-    """Build a graph's engine for this GPU, serialised. `inputs`: of the graph; `timing_cache`: file of kernel timings,
-    read and written. Raises SonorantError if TensorRT cannot parse or build the graph."""
+    """Build a graph's engine for this GPU, serialised. `timing_cache`: file of kernel timings, read and written. Raises
+    SonorantError if TensorRT cannot parse or build the graph."""
     messages = Messages()
     builder = trt.Builder(messages)
     network = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED))

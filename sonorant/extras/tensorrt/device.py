@@ -1,5 +1,5 @@
-"""The GPU's memory, streams and CUDA graphs through NVIDIA's cuda-bindings (10 MB), so that a machine that only speaks
-needs no torch (gigabytes). Importing it needs that package."""
+"""The GPU's memory, streams and CUDA graphs through NVIDIA's cuda-bindings (10 MB instead of torch's gigabytes).
+Importing it needs that package."""
 
 from __future__ import annotations
 
@@ -21,15 +21,12 @@ def describe_gpu() -> tuple[str, tuple[int, int]]:
 
 
 class Stream:
-    """An ordered queue of work on the GPU, independent of all others."""
-
     def __init__(self) -> None:
         self._stream = _checked(cuda.cudaStreamCreateWithFlags(cuda.cudaStreamNonBlocking))
         self.handle = int(self._stream)
         weakref.finalize(self, cuda.cudaStreamDestroy, self._stream)
 
     def synchronize(self) -> None:
-        """Wait until all queued work is done."""
         _checked(cuda.cudaStreamSynchronize(self._stream))
 
     def capture(self, enqueue: Callable[[], bool]) -> CudaGraph | None:
@@ -44,8 +41,6 @@ class Stream:
 
 
 class CudaGraph:
-    """A recording that is launched as a whole."""
-
     def __init__(self, recorded: Any, stream: Any) -> None:
         self._stream = stream
         self._executable = _checked(cuda.cudaGraphInstantiate(recorded, 0))
@@ -53,7 +48,6 @@ class CudaGraph:
         weakref.finalize(self, cuda.cudaGraphExecDestroy, self._executable)
 
     def launch(self) -> None:
-        """Queue the recorded work."""
         _checked(cuda.cudaGraphLaunch(self._executable, self._stream))
 
 
@@ -66,11 +60,11 @@ class Buffer:
         weakref.finalize(self, cuda.cudaFree, self.address)
 
     def write(self, values: NDArray[Any], stream: Stream) -> None:
-        """Queue a copy of a contiguous array into the buffer; the array must live until the stream is synchronised."""
+        """Queue a copy into the buffer; the array must live until the stream is synchronised."""
         _copy(self.address, values.ctypes.data, values.nbytes, cuda.cudaMemcpyKind.cudaMemcpyHostToDevice, stream)
 
     def read(self, shape: tuple[int, ...], dtype: np.dtype, stream: Stream) -> NDArray[Any]:
-        """Queue a copy out of the buffer; the array is filled once the stream is synchronised."""
+        """Queue a copy out of the buffer; filled once the stream is synchronised."""
         values = np.empty(shape, dtype)
         _copy(values.ctypes.data, self.address, values.nbytes, cuda.cudaMemcpyKind.cudaMemcpyDeviceToHost, stream)
         return values
@@ -81,7 +75,7 @@ def _copy(target: int, source: int, size: int, kind: cuda.cudaMemcpyKind, stream
 
 
 def _checked(answer: tuple[Any, ...]) -> Any:
-    """The results of a CUDA call without its error code. Raises SonorantError with CUDA's message on an error."""
+    """Results without the error code. Raises SonorantError with CUDA's message."""
     error, *values = answer
     if error != cuda.cudaError_t.cudaSuccess:
         _, words = cuda.cudaGetErrorString(error)

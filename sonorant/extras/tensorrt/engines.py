@@ -32,7 +32,7 @@ class Engines:
         self.folder = folder or cache_folder(bundle)
 
     def load(self, graph: str, variant: str) -> tuple[Path, EngineKey]:
-        """File and key of a graph's engine. Raises SonorantError naming it if it is absent, damaged or stale."""
+        """File and key of an engine. Raises SonorantError if it is absent, damaged or stale."""
         path = self._path(graph, variant)
         mend = f"{REBUILD} {self.bundle.folder} --variant {variant} --engines {self.folder}"
         if not path.is_file() or not self._description(path).is_file():
@@ -46,8 +46,7 @@ class Engines:
         return path, engine.key
 
     def build(self, graph: str, variant: str, config: EngineConfig) -> str:
-        """Build a graph's engine unless a valid one exists. Returns what was done and why. Raises SonorantError if
-        TensorRT rejects the graph."""
+        """Build a graph's engine unless a valid one exists. Returns what was done and why."""
         source, path = self.bundle.graph_file(graph, variant), self._path(graph, variant)
         profiles = profiles_of(graph, self.bundle.description.lengths, config.max_batch)
         reason = self._reason_to_build(path, sha256_file(source), config, profiles)
@@ -94,6 +93,5 @@ class Engines:
 
 
 def cache_folder(bundle: Bundle) -> Path:
-    """Default folder of a bundle's engines in the user's cache, named by the bundle's content hash, since a download
-    has a new path each time."""
+    """In the user's cache, named by the bundle's content hash, since a download has a new path each time."""
     return user_caches() / "engines" / content_hash(bundle)[:16]

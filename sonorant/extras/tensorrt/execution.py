@@ -1,7 +1,6 @@
-"""Run an engine on a stream with buffers, contexts and CUDA graphs. Importing it needs TensorRT.
-
-A recorded graph is bound to its shapes, addresses and context, so buffers are allocated once for the largest request,
-and each graph has its own context. All contexts of a stream share one scratch memory."""
+"""Run an engine on a stream with buffers, contexts and CUDA graphs. Importing it needs TensorRT. A recorded graph is
+bound to its shapes, addresses and context, so buffers are allocated once for the largest request, and each graph has
+its own context. All contexts share one scratch memory."""
 
 from __future__ import annotations
 
@@ -53,12 +52,10 @@ class Execution:
 
     @property
     def prepared(self) -> int:
-        """Shapes with a CUDA graph."""
         return sum(graph is not None for _, graph in list(self._recorded.values()))
 
     def run(self, inputs: Mapping[str, NDArray[Any]], profile: int, *, record: bool) -> Arrays:
-        """Run the engine on inputs that the profile covers. `record`: make a CUDA graph for these shapes. Raises
-        SonorantError with TensorRT's message."""
+        """Run on inputs that the profile covers. `record`: make a CUDA graph for these shapes."""
         arrays = {name: np.ascontiguousarray(inputs[name], self._dtypes[name]) for name in self._inputs}
         shapes = tuple(array.shape for array in arrays.values())
         context, graph = self._recorded.get(shapes, (None, None))

@@ -19,7 +19,6 @@ class Machine:
     gpu: str
     """The GPU's name."""
     compute_capability: tuple[int, int]
-    """Such as (9, 0)."""
 
 
 def missing() -> str | None:
@@ -73,13 +72,11 @@ class ShapeProfile:
     """Mel frames of a row."""
 
     def covers(self, sizes: Mapping[str, int]) -> bool:
-        """Whether all sizes, by dimension, lie in the profile."""
         return all(getattr(self, name)[0] <= size <= getattr(self, name)[2] for name, size in sizes.items())
 
 
 def profiles_of(graph: str, lengths: Lengths, max_batch: int) -> tuple[ShapeProfile, ShapeProfile]:
-    """A graph's two profiles, which match the buckets: usual utterances, tuned for the median, and long ones, tuned for
-    the longest."""
+    """A graph's two profiles: usual utterances, tuned for the median, and long ones, tuned for the longest."""
     tokens, frames = _ranges("tokens", lengths.tokens), _ranges("frames", lengths.frames)
     if graph == "decoder":  # its tokens are only looked up, and always padded to the largest bucket
         tokens = tokens[1], tokens[1]
@@ -129,7 +126,7 @@ class EngineKey:
     profiles: tuple[ShapeProfile, ...]
 
     def stale(self, onnx: str, machine: Machine) -> list[str]:
-        """Why this engine does not fit a graph and machine; empty if it fits."""
+        """Why this engine does not fit a graph and machine."""
         reasons = []
         if self.onnx != onnx:
             reasons.append(f"built from another graph ({self.onnx[:12]}, now {onnx[:12]})")
@@ -141,7 +138,6 @@ class EngineKey:
         return reasons
 
     def changed(self, config: EngineConfig, profiles: tuple[ShapeProfile, ...]) -> list[str]:
-        """Settings that differ, each with both values."""
         changed = [
             f"{field.name} was {getattr(self.config, field.name)}, is {getattr(config, field.name)}"
             for field in fields(config)

@@ -32,8 +32,8 @@ Lane = dict[str, Execution]
 
 
 def load_engines(bundle: Bundle, engines: Engines, options: LoadOptions) -> Bucketed:
-    """Load a bundle's engines behind buckets with CUDA graphs. Raises SonorantError for a missing or stale engine,
-    `batches` beyond the engines' rows, or too little GPU memory."""
+    """Load a bundle's engines behind buckets. Raises SonorantError for a missing or stale engine, `batches` beyond the
+    engines' rows, or too little GPU memory."""
     work = _Work(bundle, engines, options)
     buckets = Buckets.of(bundle.description.lengths, options.batches)
     recording, plain = (TensorRTRuntime(work, record=record) for record in (True, False))
@@ -48,9 +48,7 @@ class TensorRTRuntime(GraphRuntime):
     """Thread-safe. Shapes outside every profile run under ONNX Runtime."""
 
     work: _Work
-    """Shared by both runtimes of a bundle."""
     record: bool
-    """Whether to make a CUDA graph for every shape."""
 
     @property
     def prosody(self) -> bool:  # type: ignore[override]  # which is the engines'
@@ -148,7 +146,6 @@ class _Work:
 
 
 def _check_batches(batches: tuple[int, ...], most: int, engines: Engines) -> None:
-    """Reject more rows than the engines take; they would run on the CPU."""
     if max(batches) > most:
         raise SonorantError(
             f"batches of {max(batches)} rows: the engines in {engines.folder} take {most} at most; "

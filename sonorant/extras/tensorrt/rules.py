@@ -1,12 +1,9 @@
-"""Check statically, without TensorRT, whether it would accept a graph.
-
-Operators and types: docs/operators.md of onnx-tensorrt for TensorRT 10.15 and the ONNX opset guide of TensorRT 11
-(maximum 25); where they differ, what both accept. Operators with restrictions that no speech model here needs (images,
-sequences, recurrent cells, control flow) are left out, so they count as not supported. TensorRT 11.2 also takes DFT.
-
-The other rules: TensorRT documentation 10.15 and 11. "Explicit Quantization": zero points are zero; scales are
-build-time constants of the computed type, one for activations, one or one an output channel for weights. "Strongly
-Typed Networks": types come from the graph alone. "Dynamic Shapes" and "CUDA Graphs": no shape may depend on a value."""
+"""Check statically, without TensorRT, whether it would accept a graph. Sources: docs/operators.md of onnx-tensorrt for
+TensorRT 10.15 and the ONNX opset guide of TensorRT 11; where they differ, what both accept. Operators with restrictions
+that no speech model here needs count as not supported. TensorRT documentation, "Explicit Quantization": zero points are
+zero; scales are build-time constants of the computed type, one for activations, one or one an output channel for
+weights. "Strongly Typed Networks": types come from the graph alone. "Dynamic Shapes" and "CUDA Graphs": no shape may
+depend on a value."""
 
 from __future__ import annotations
 
@@ -69,8 +66,8 @@ MOST_DIMENSIONS = 8
 
 
 def check_graph(path: Path) -> list[str]:
-    """Findings of an ONNX file, a line a node; none if TensorRT should accept it. Raises SonorantError if the file is
-    not an ONNX graph."""
+    """Findings of an ONNX file, a line a node; none if TensorRT should accept it. Raises SonorantError for another
+    file."""
     try:
         model = onnx.shape_inference.infer_shapes(onnx.load(path), data_prop=True)
     except Exception as error:  # for a damaged file onnx raises protobuf's, its own and Python's exceptions
@@ -104,7 +101,6 @@ class _Graph:
         self.valued = self._follow_values()
 
     def type_of(self, tensor: str) -> str:
-        """numpy's name of the element type, or `unknown`."""
         if tensor in self.constants:
             return self.constants[tensor].dtype.name
         element = self.values[tensor].elem_type if tensor in self.values else onnx.TensorProto.UNDEFINED
@@ -149,7 +145,6 @@ def _types(graph: _Graph, node: onnx.NodeProto) -> Iterator[str]:
 
 
 def _data(graph: _Graph, node: onnx.NodeProto) -> list[str]:
-    """Tensors of an operator's type variable T, or else of its first."""
     schema = onnx.defs.get_schema(node.op_type, graph.opset)
     variables = {constraint.type_param_str for constraint in schema.type_constraints}
     wanted = {"Cast": {"T1", "T2"}, "ConstantOfShape": {"T2"}, "OneHot": {"T3"}}.get(
@@ -190,7 +185,7 @@ def _outputs(graph: _Graph, node: onnx.NodeProto) -> Iterator[str]:
 
 
 def _quantization(graph: _Graph, node: onnx.NodeProto) -> Iterator[str]:
-    """QuantizeLinear and DequantizeLinear: symmetric int8, by constant scales, in the computed type."""
+    """Symmetric int8, by constant scales, in the computed type."""
     if node.op_type not in ("QuantizeLinear", "DequantizeLinear"):
         return
     quantizes = node.op_type == "QuantizeLinear"
@@ -241,4 +236,3 @@ RULES: tuple[Callable[[_Graph, onnx.NodeProto], Iterator[str]], ...] = (
     _outputs,
     _quantization,
 )
-"""Applied to every node whose operator is supported."""
