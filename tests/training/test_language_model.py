@@ -1,6 +1,5 @@
 """Training of the codec language model: pointers, targets, prompts."""
 
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,12 +14,11 @@ from sonorant.features.batches import Batch
 from sonorant.features.codes import write_codes
 from sonorant.features.feature_store import FeatureStore
 from sonorant.features.plan import MicroBatch
-from sonorant.layers.alignment import ages, align, owners, pointers, stay_at_end
+from sonorant.layers.alignment import ages, align, pointers, stay_at_end
 from sonorant.training.initial import Initial
 from sonorant.training.recipe import weighted
 from sonorant.training.worker import recipe_of
 from testbed.tiny_training import settings, tiny_job, tiny_recipe
-from tests.support.stores import edit_index
 
 STRIDE = 2
 
@@ -65,13 +63,6 @@ def test_ages_count_from_the_last_move_and_the_pointer_stays_at_the_end() -> Non
     path_BT = torch.tensor([[0, 0, 1, 1, 1, 4, 5, 5], [0, 1, 2, 2, 2, 3, 3, 3]])
     assert ages(path_BT).tolist() == [[0, 1, 0, 1, 2, 0, 0, 1], [0, 0, 0, 1, 2, 0, 1, 2]]
     assert stay_at_end(path_BT, torch.tensor([6, 4])).tolist() == [[0, 0, 1, 1, 1, 4, 4, 4], [0, 1, 2, 2, 2, 2, 2, 2]]
-
-
-def test_frames_belong_to_the_phonemes_whose_durations_hold_them() -> None:
-    durations_BN = torch.tensor([[2, 1, 3], [1, 4, 0]])
-    time_BT = torch.arange(7).expand(2, -1).contiguous()
-    found_BT = owners(durations_BN, time_BT, torch.tensor([3, 2]))
-    assert found_BT.tolist() == [[0, 0, 1, 2, 2, 2, 2], [0, 1, 1, 1, 1, 1, 1]]
 
 
 def test_the_search_finds_which_prior_a_frame_was_made_of() -> None:
@@ -155,17 +146,6 @@ def test_prompts_come_from_other_utterances_of_the_speaker_and_differ_each_epoch
         lengths.append(length)
     assert len(seen) > 6 and set(lengths) == set(range(7))
     assert 8 <= lengths.count(0) <= 32, "some without a prompt"
-
-
-@pytest.mark.parametrize("what", ["speaker", "split"])
-def test_the_only_utterance_of_a_speaker_or_a_split_is_never_its_own_prompt(
-    what: str, features: Path, tmp_path: Path
-) -> None:
-    changed = Path(shutil.copytree(features, tmp_path / "features"))
-    edit_index(changed, lambda rows: [{**rows[0], what: 2}, *rows[1:]])
-    of, alone = recipe(changed, prompt_frames=6), np.array([0])
-    lengths = [int(of.dataset([MicroBatch(epoch, 0, alone)])[0]["prompt_lengths"][0]) for epoch in range(20)]
-    assert lengths == [0] * 20
 
 
 def test_an_utterance_with_too_many_phonemes_for_its_frames_is_named(features: Path, tmp_path: Path) -> None:

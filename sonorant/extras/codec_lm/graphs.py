@@ -145,7 +145,7 @@ class _Stepping(Traced):
 
 
 def export_encoder(model: LanguageModel, path: Path, config: ExportConfig) -> None:
-    """Write the graph of `LanguageModel.encode_speech`. Raises SonorantError if it is invalid ONNX, as do all of these."""
+    """Write the graph of `LanguageModel.encode_speech`. Raises SonorantError for invalid ONNX, as do all of these."""
     example = {
         "tokens": torch.ones(2, 7, 3, dtype=torch.int64),
         "lengths": torch.tensor([7, 5]),

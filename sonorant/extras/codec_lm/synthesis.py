@@ -99,7 +99,7 @@ class CodecLmSpeaking:
         pitch: Floats | None = None,
         energy: Floats | None = None,
     ) -> Synthesized:
-        """As `Speaking.synthesize`, with the voice's defaults. Raises SonorantError for another speed, pitch or energy."""
+        """As `Speaking.synthesize`, with the voice's defaults. Raises SonorantError as `check`."""
         if (speed != 1).any() or any(change is not None and change.any() for change in (pitch, energy)):
             raise SonorantError(OWN_WAY)
         states = self.runtime.encode(tokens, lengths, speaker)

@@ -1,7 +1,6 @@
 """Decoding under ONNX Runtime gives torch's tokens, in any batch and with any number of sessions."""
 
 import random
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -21,7 +20,7 @@ from sonorant.speech.bundle import read_bundle
 from sonorant.speech.decoding import DecodingConfig
 from sonorant.speech.runtimes import LoadOptions, load_runtime
 from sonorant.speech.voice import Voice
-from tests.support.runtimes import Replaced, padded, utterance
+from tests.support.runtimes import padded, utterance
 from tests.support.tiny_voice import DECODING
 
 BATCHES = ([31, 9, 2, 17], [220, 40])
@@ -64,18 +63,6 @@ def test_tokens_are_torchs_in_blocks_of_any_size(
         np.testing.assert_array_equal(codes, wanted)
     if max(lengths) > 100:
         assert codes.shape[1] > 2 * SLOTS, "the buffers never grew"
-
-
-def test_threads_decode_at_once_and_a_stepper_takes_one_batch_after_the_other(
-    runtime: TokenRuntime, codec_lm_bundle: Path
-) -> None:
-    batches = [[31], [9, 17], [40], [5, 6, 7]] * 2
-    with ThreadPoolExecutor(8) as pool:
-        together = list(pool.map(lambda lengths: decoded(runtime, codec_lm_bundle, lengths)[0], batches))
-    stepper = runtime.stepper()
-    of_one_stepper = Replaced(runtime, stepper=lambda: stepper)
-    for lengths, codes in zip(batches, together, strict=True):
-        np.testing.assert_array_equal(decoded(of_one_stepper, codec_lm_bundle, lengths)[0], codes)
 
 
 def test_a_runtime_without_the_family_names_those_with_it(codec_lm_bundle: Path) -> None:

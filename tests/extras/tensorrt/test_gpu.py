@@ -1,7 +1,5 @@
 """TensorRT's engines against ONNX Runtime, on a GPU."""
 
-import shutil
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +7,6 @@ import numpy as np
 import pytest
 
 from sonorant.audio.pitch import SourceRows
-from sonorant.errors import SonorantError
 from sonorant.extras.tensorrt.key import missing
 from sonorant.speech.buckets import Bucketed
 from sonorant.speech.bundle import Bundle
@@ -54,28 +51,3 @@ def test_it_speaks_as_onnx_runtime_does(runtime: Bucketed, expected: Runtime, ba
     for got, wanted in zip(speak(runtime, batch, tokens), speak(expected, batch, tokens), strict=True):
         assert got.dtype == wanted.dtype and got.shape == wanted.shape
         assert np.isfinite(got).all() and np.abs(got - wanted).max() < TOLERANCE
-
-
-def test_what_warm_up_prepared_is_replayed_and_the_rest_counted(runtime: Bucketed) -> None:
-    before = runtime.counters()
-    speak(runtime, 1, 12)
-    speak(runtime, 5, 12)
-    after = runtime.counters()
-    assert (after.hits - before.hits, after.misses - before.misses, after.late) == (3, 3, 0)
-
-
-def test_threads_get_what_they_asked_for(runtime: Bucketed, expected: Runtime) -> None:
-    wanted = [speak(expected, 1, 10 + seed, seed)[2] for seed in range(8)]
-    with ThreadPoolExecutor(8) as threads:
-        for _ in range(5):
-            heard = threads.map(lambda seed: speak(runtime, 1, 10 + seed, seed)[2], range(8))
-            for got, want in zip(heard, wanted, strict=True):
-                assert got.shape == want.shape and np.abs(got - want).max() < TOLERANCE
-
-
-def test_a_stale_engine_is_refused(bundle: Bundle, built: Path, tmp_path: Path) -> None:
-    engines = shutil.copytree(built, tmp_path / "engines")
-    key = engines / "decoder.fp32.json"
-    key.write_text(key.read_text().replace('"tensorrt": "', '"tensorrt": "9.'))
-    with pytest.raises(SonorantError, match=r"decoder\.fp32\.engine: stale engine: built by TensorRT 9\."):
-        load_runtime("tensorrt", bundle, LoadOptions(variant="fp32", engines=engines))

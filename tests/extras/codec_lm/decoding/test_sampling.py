@@ -52,18 +52,6 @@ def test_codes_are_drawn_by_the_probabilities_of_the_reference(temperature: floa
         assert chisquare(counts[expected > 0], expected[expected > 0]).pvalue > 1e-4
 
 
-def test_rows_keep_their_own_settings() -> None:
-    state, rules = batch(4, temperature=1.0)
-    rules = rules._replace(temperature_B=np.array([0, 1, 1, 1], np.float32), top_k_B=np.array([CODES, 1, CODES, CODES]))
-    logits = np.random.default_rng(0).standard_normal((4, STREAMS, CODES)).astype(np.float32)
-    noise = np.full((4, STREAMS), 0.999, np.float32)
-    codes, _ = choose_codes(state, rules, logits, noise, XP, sampled=True, penalised=False)
-    likeliest = logits.argmax(-1)
-    assert (codes[:2] == likeliest[:2]).all()
-    shares = np.exp(logits[2:]).cumsum(-1) / np.exp(logits[2:]).sum(-1, keepdims=True)
-    assert (codes[2:] == (shares < 0.999).sum(-1)).all() and (codes[2:] != likeliest[2:]).any()
-
-
 def test_log_probabilities_are_the_models_own() -> None:
     state, rules = batch(2, temperature=0.3, top_k=3)
     logits = np.random.default_rng(1).standard_normal((2, STREAMS, CODES)).astype(np.float32)

@@ -42,21 +42,6 @@ def test_pieces_of_any_size_make_the_whole(change: dict, piece: int) -> None:
 
 
 @GREEDY_AND_DRAWN
-def test_a_row_is_as_it_would_be_alone(change: dict) -> None:
-    together = session(LENGTHS, change)
-    codes = whole(together)
-    assert codes.shape[1] == together.lengths_B.max() and len(set(together.lengths_B)) > 1
-    assert codes.min() >= 0 and codes.max() < CODES
-    for row, length in enumerate(LENGTHS):
-        alone = session((length,), change)
-        expected = whole(alone)
-        assert alone.lengths_B[0] == together.lengths_B[row] > 0
-        assert (codes[row, : expected.shape[1]] == expected[0]).all()
-        assert (codes[row, expected.shape[1] :] == SILENCE).all()
-        np.testing.assert_allclose(alone.log_probability_B[0], together.log_probability_B[row], rtol=1e-5)
-
-
-@GREEDY_AND_DRAWN
 def test_numpy_and_torch_have_the_same_states(change: dict) -> None:
     in_numpy, in_torch = (session(LENGTHS, change, library) for library in ("numpy", "torch"))
     steps = 0

@@ -13,7 +13,7 @@ import torch
 
 from sonorant.errors import SonorantError
 from sonorant.extras.codec_lm.decoding.attempts import Spoken, decode_texts
-from sonorant.extras.codec_lm.decoding.session import Prompt, Session, TokenRuntime
+from sonorant.extras.codec_lm.decoding.session import Prompt, TokenRuntime
 from sonorant.extras.codec_lm.decoding.state import draws, make_rules, start_state
 from sonorant.extras.codec_lm.saved import load_language_model
 from sonorant.extras.codec_lm.torch_dynamic import DynamicStepper, TorchStep
@@ -142,25 +142,6 @@ def test_a_batch_beyond_all_shapes_is_decoded_and_counted(dynamic: TorchTokenRun
     assert (runtime.counters().hits, runtime.counters().misses) == (0, 2)
 
 
-def test_batches_side_by_side_and_one_after_the_other(
-    dynamic: TorchTokenRuntime, static: Static, description: DecodingDescription
-) -> None:
-    """Two sessions have rooms of their own, which later steppers reuse."""
-    runtime = static()
-    states, lengths = np.random.default_rng(0).standard_normal((2, 1, 9, 16)).astype(np.float32), np.array([9])
-    codes = []
-    for speaking in (dynamic, runtime):
-        sessions = [Session(speaking.stepper(), one, lengths, description, CONFIG, [(0, 0, 0)]) for one in states]
-        codes.append([session.more(5) for _ in range(4) for session in sessions])
-    for got, want in zip(codes[1], codes[0], strict=True):
-        np.testing.assert_array_equal(got, want)
-    del sessions
-    gc.collect()
-    assert len(runtime._idle) == 2
-    runtime.stepper()
-    assert len(runtime._idle) == 2  # taken, and given back
-
-
 def test_a_shape_has_room_for_the_slots_before_the_first_frame(tmp_path: Path) -> None:
     step, lengths = step_of(write_trained_codec_lm(tmp_path)[0]), np.array([9])
     description = replace(DESCRIPTION, codes=15, advances=3)
@@ -199,6 +180,8 @@ def test_threads_get_the_codes_of_one_thread(static: Static, say: Say) -> None:
     for got, wanted in zip(together, alone * 2, strict=True):
         assert_same(got, wanted)
     assert runtime.counters().hits == 3 * len(texts)
+    gc.collect()
+    assert 1 <= len(runtime._idle) <= 5  # later steppers reused rooms
 
 
 def test_a_step_continues_from_a_given_state(
