@@ -152,7 +152,7 @@ class Reference:
     def _prefilled(self, case: TokenCase) -> DynamicCache:
         cache = DynamicCache(self.description.layers)
         fed = (case.states, case.inputs["lengths"], case.prompt, case.prompt_lengths)
-        self.model.prefill(*map(torch.from_numpy, fed), cache)
+        self.model.prefill(*map(torch.from_numpy, fed), cache=cache)
         return cache
 
     @torch.inference_mode()

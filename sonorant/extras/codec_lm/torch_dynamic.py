@@ -27,7 +27,7 @@ class TorchStep:
     def prefill(self, fed: tuple[Tensor, ...], cache: Cache) -> None:
         """Fill an empty cache with the slots before the first frame. `fed`: arguments of `Stepper.begin`."""
         with self._precision():
-            self.model.prefill(*fed, cache)
+            self.model.prefill(*fed, cache=cache)
 
     def __call__(self, state: State, rules: Rules, states_BNC: Tensor, cache: Cache, *, drawn: bool) -> State:
         """The next state, in torch. `drawn=False` skips sampling and penalties."""
