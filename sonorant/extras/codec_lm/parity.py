@@ -152,7 +152,8 @@ class Reference:
     def _prefilled(self, case: TokenCase) -> DynamicCache:
         cache = DynamicCache(self.description.layers)
         fed = (case.states, case.inputs["lengths"], case.prompt, case.prompt_lengths)
-        self.model.prefill(*map(torch.from_numpy, fed), cache=cache)
+        states, lengths, prompt, prompt_lengths = map(torch.from_numpy, fed)
+        self.model.prefill(states, lengths, prompt, prompt_lengths, cache)
         return cache
 
     @torch.inference_mode()
@@ -167,8 +168,9 @@ class Reference:
                 "position": state.position_B,
             }
             fed = (torch.from_numpy(np.ascontiguousarray(one)) for one in inputs.values())
+            codes, phoneme, age, position = fed
             before = {"slot_position": cache.positions.numpy(), **_held(cache)} if number in kept else {}
-            logits_BGK, advance_BA = self.model.step(*fed, cache)
+            logits_BGK, advance_BA = self.model.step(codes, phoneme, age, position, cache)
             after = _held(cache) if number in kept else {}
             new = {
                 f"new_{name}": one[..., -1] if name.startswith("key") else one[:, :, -1] for name, one in after.items()

@@ -14,6 +14,9 @@ from sonorant.extras.codec_lm.decoding.state import Batch, Rules, State, draws, 
 from sonorant.extras.codec_lm.language_model import LanguageModel
 from sonorant.layers.kv_cache import Cache, DynamicCache
 
+Fed = tuple[Tensor, Tensor, Tensor, Tensor]
+"""States, lengths, prompt and its lengths, as `Stepper.begin` has them."""
+
 
 class TorchStep:
     """A language model on a device, in a precision."""
@@ -24,10 +27,10 @@ class TorchStep:
         self.device = device
         self.half = half
 
-    def prefill(self, fed: tuple[Tensor, ...], cache: Cache) -> None:
-        """Fill an empty cache with the slots before the first frame. `fed`: arguments of `Stepper.begin`."""
+    def prefill(self, fed: Fed, cache: Cache) -> None:
+        """Fill an empty cache with the slots before the first frame."""
         with self._precision():
-            self.model.prefill(*fed, cache=cache)
+            self.model.prefill(*fed, cache)
 
     def __call__(self, state: State, rules: Rules, states_BNC: Tensor, cache: Cache, *, drawn: bool) -> State:
         """The next state, in torch. `drawn=False` skips sampling and penalties."""
@@ -70,13 +73,13 @@ class DynamicStepper:
         rules: Rules,
     ) -> None:
         device, arrays = self._step.device, (states_BNC, lengths_B, prompt_BPG, prompt_lengths_B)
-        fed = tuple(torch.tensor(array, device=device) for array in arrays)
-        self._states_BNC = fed[0]
+        self._states_BNC, *rest = (torch.tensor(array, device=device) for array in arrays)
+        lengths, prompt, prompt_lengths = rest
         self._cache = self._new_cache(self._step.model.config.layers)
         self._rules = on_device(rules, device)
         self._drawn = draws(rules) or penalises(rules)
         self._given: State | None = None
-        self._step.prefill(fed, self._cache)
+        self._step.prefill((self._states_BNC, lengths, prompt, prompt_lengths), self._cache)
 
     @torch.no_grad()
     def run(self, state: State, steps: int) -> State:

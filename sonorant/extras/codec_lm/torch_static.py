@@ -161,8 +161,8 @@ class StaticStepper:
             np.pad(array, [(0, rows - wanted)] + [(0, 0)] * (array.ndim - 1), mode="edge")
             for array in (lengths_B, prompt_BPG, prompt_lengths_B)
         )
-        tensors = (torch.tensor(array, device=step.device) for array in edge)
-        step.prefill((room.states_BNC[:, :phonemes], *tensors), room.cache)
+        lengths, prompt, prompt_lengths = (torch.tensor(array, device=step.device) for array in edge)
+        step.prefill((room.states_BNC[:, :phonemes], lengths, prompt, prompt_lengths), room.cache)
         self._given: State | None = None
         self._wanted = wanted, steps
 
