@@ -33,14 +33,19 @@ class FiniteScalarQuantizer(nn.Module):
         levels_D = torch.tensor(levels, dtype=torch.float64)
         reach_D = (levels_D - 1) * (1 + EDGE) / 2
         offset_D = 0.5 * (levels_D % 2 == 0)  # even numbers of levels are not centred on zero
-        self.register_buffer("reach_D", reach_D.float(), persistent=False)
-        self.register_buffer("offset_D", offset_D.float(), persistent=False)
-        self.register_buffer("shift_D", (offset_D / reach_D).atanh().float(), persistent=False)
-        self.register_buffer("lowest_D", -(levels_D // 2).float(), persistent=False)
-        basis = [math.prod(levels[:place]) for place in range(len(levels))]
-        self.register_buffer("basis_D", torch.tensor(basis), persistent=False)
-        digits_KD = (torch.arange(self.codes)[:, None] // self.basis_D) % levels_D.long()
-        self.register_buffer("table_KD", (digits_KD + self.lowest_D) / -self.lowest_D, persistent=False)
+        lowest_D = -(levels_D // 2).float()
+        basis_D = torch.tensor([math.prod(levels[:place]) for place in range(len(levels))])
+        digits_KD = (torch.arange(self.codes)[:, None] // basis_D) % levels_D.long()
+        buffers = {
+            "reach_D": reach_D.float(),
+            "offset_D": offset_D.float(),
+            "shift_D": (offset_D / reach_D).atanh().float(),
+            "lowest_D": lowest_D,
+            "basis_D": basis_D,
+            "table_KD": (digits_KD + lowest_D) / -lowest_D,
+        }
+        for name, value in buffers.items():
+            self.register_buffer(name, value, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """Vectors (..., D) float -> the nearest codes' vectors (..., D) float32, -1 to 1, with straight-through

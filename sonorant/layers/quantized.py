@@ -37,18 +37,20 @@ class Quantized(nn.Module):
 
     def prepare(self) -> None:
         """Add the buffers, after the layer's class was changed."""
-        device = self.weight.device
-        self.register_buffer("input_scale", torch.ones((), device=device))
+        weight, bias = self.weight.detach(), self._bias()
+        self.register_buffer("input_scale", weight.new_ones(()))
         if self.quantizes_output:
-            self.register_buffer("output_scale", torch.ones((), device=device))
-            if (bias := self._bias()) is not None:
-                self.register_buffer("grid_bias", torch.zeros_like(bias, dtype=torch.float32), persistent=False)
-        self.register_buffer(
-            "weight_scale", torch.ones(self.weight.shape[self.channel_axis], device=device), persistent=False
-        )
-        self.register_buffer("stored_weight", torch.zeros_like(self.weight, dtype=torch.int8), persistent=False)
+            self.register_buffer("output_scale", weight.new_ones(()))
         # Cached: rounding the weights at each step of a decoder would take longer than the step.
-        self.register_buffer("grid_weight", torch.zeros_like(self.weight, dtype=torch.float32), persistent=False)
+        cached = {
+            "weight_scale": weight.new_ones(weight.shape[self.channel_axis]),
+            "stored_weight": torch.zeros_like(weight, dtype=torch.int8),
+            "grid_weight": torch.zeros_like(weight, dtype=torch.float32),
+        }
+        if self.quantizes_output and bias is not None:
+            cached["grid_bias"] = torch.zeros_like(bias, dtype=torch.float32)
+        for name, value in cached.items():
+            self.register_buffer(name, value, persistent=False)
         self.register_load_state_dict_post_hook(lambda module, _: module.store())
         self.store()
 

@@ -8,7 +8,7 @@ from importlib.metadata import version as installed_version
 from typing import Any
 
 from sonorant.errors import SonorantError
-from sonorant.text.frontend import NOTHING_GIVEN, PAUSES, GivenSounds, Phoneme, Sounds, SpokenText
+from sonorant.text.frontend import NOTHING_GIVEN, PAUSES, GivenSounds, Phoneme, Sounds, SpokenText, as_written
 from sonorant.text.pieces import Piece, TracedText, audible_sentences, given_in, spoken_text, with_given
 from sonorant.text.user_lexicon import Lexicon
 from sonorant.text.written_forms import plain_characters, split_unknown
@@ -60,7 +60,7 @@ class EspeakFrontend:
     def speak(self, text: str, given: GivenSounds = NOTHING_GIVEN) -> SpokenText:
         """See `Frontend.speak`. `text` keeps digits, because espeak-ng does not return how it reads them."""
         known, unknown, sounds = self._known(text, given)
-        return spoken_text(_written(known.text, sounds), self._pieces(known, sounds), unknown)
+        return spoken_text(as_written(known.text, sounds), self._pieces(known, sounds), unknown)
 
     def sentences(self, text: str, given: GivenSounds = NOTHING_GIVEN) -> list[SpokenText]:
         known, unknown, sounds = self._known(text, given)
@@ -68,7 +68,7 @@ class EspeakFrontend:
         for border in [*_SENTENCE_END.finditer(known.text), None]:
             end = border.start() if border else len(known.text)
             part = known.part(start, end)
-            parts.append((_written(part.text, sounds), self._pieces(part, sounds)))
+            parts.append((as_written(part.text, sounds), self._pieces(part, sounds)))
             start = border.end() if border else end
         return audible_sentences(parts, unknown)
 
@@ -102,14 +102,7 @@ class EspeakFrontend:
         if len(written) != len(spoken):
             joined = tuple(phoneme for word in phonemes for phoneme in word)
             return [Piece(text.text.strip(), text.span(0, len(text.text)), joined)]
-        spans = (text.span(*word.span()) for word in written)
-        return [
-            Piece(word[0], *of_word) for word, of_word in zip(written, zip(spans, phonemes, strict=True), strict=True)
-        ]
-
-
-def _written(text: str, sounds: dict[str, Sounds]) -> str:
-    return "".join(sounds[character].written if character in sounds else character for character in text)
+        return [Piece(word[0], text.span(*word.span()), own) for word, own in zip(written, phonemes, strict=True)]
 
 
 def _load(language: str) -> tuple[Any, Any]:

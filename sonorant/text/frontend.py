@@ -150,6 +150,11 @@ GivenSounds = Mapping[str, Sounds]
 NOTHING_GIVEN: GivenSounds = {}
 
 
+def as_written(text: str, given: GivenSounds) -> str:
+    """The text with the written forms of its private characters."""
+    return text if text.isascii() else "".join(given[c].written if c in given else c for c in text)
+
+
 class Frontend(Protocol):
     """Text to phonemes. May be shared between threads and pickled."""
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from sonorant.errors import SonorantError
 from sonorant.text.arriving import Fragment, Lull
-from sonorant.text.frontend import NOTHING_GIVEN, Frontend, GivenSounds, Phoneme, SpokenText, SpokenUnit
+from sonorant.text.frontend import NOTHING_GIVEN, Frontend, GivenSounds, Phoneme, SpokenText, SpokenUnit, as_written
 from sonorant.text.markup import PAUSE, pause_seconds
 from sonorant.text.written_words import WrittenWord, place_words
 
@@ -110,24 +110,14 @@ def _phrases(whole: Part, frontend: Frontend, given: GivenSounds, words: bool) -
     if words:
         placed = place_words(part, start, sentences, given)
     for number, (sentence, own) in enumerate(zip(sentences, placed, strict=True), 1):
+        spans = [(unit, unit.start, unit.end) for unit in sentence.units]
         units = tuple(
-            replace(
-                unit,
-                start=unit.start + start,
-                end=unit.end + start,
-                written=_written(part[unit.start : unit.end], given),
-            )
-            for unit in sentence.units
+            replace(unit, start=start + first, end=start + end, written=as_written(part[first:end], given))
+            for unit, first, end in spans
         )
-        spoken = replace(sentence, units=units)
+        phrase = Phrase(replace(sentence, units=units), False, 0, pause_place=start + len(part), words=own)
         last = number == len(sentences)
-        yield Phrase(
-            spoken, goes_on and last, characters if last else 0, pause if last else None, start + len(part), own
-        )
-
-
-def _written(text: str, given: GivenSounds) -> str:
-    return text if text.isascii() else "".join(given[c].written if c in given else c for c in text)
+        yield replace(phrase, goes_on=goes_on, characters=characters, pause=pause) if last else phrase
 
 
 def _pauses_inside(phrase: Phrase) -> bool:
@@ -140,26 +130,24 @@ def _pauses_inside(phrase: Phrase) -> bool:
 def _joined(held: Phrase, phrase: Phrase) -> Phrase:
     """Join the start of a sentence, the pause after it and its next part."""
     before, after = held.spoken, phrase.spoken
+    before = replace(before, unknown=(*before.unknown, *after.unknown))
+    phrase = replace(phrase, characters=held.characters + phrase.characters)
     if not after.phonemes:  # two pauses in a row, or nothing that can be spoken
-        text = SpokenText(before.text, before.phonemes, (*before.unknown, *after.unknown), before.units)
-        seconds = (held.pause or 0.0) + (phrase.pause or 0.0)
-        characters = held.characters + phrase.characters
-        return Phrase(text, phrase.goes_on, characters, seconds, held.pause_place, held.words)
+        pause = (held.pause or 0.0) + (phrase.pause or 0.0)
+        return replace(phrase, spoken=before, pause=pause, pause_place=held.pause_place, words=held.words)
     units, phonemes = before.units, before.phonemes
     if phonemes[-1].symbol == ",":
         units, phonemes = units[:-1], phonemes[:-1]
     count = len(phonemes)
-    pause = SpokenUnit(",", held.pause_place, held.pause_place + 1, count, count + 1, held.pause)
+    comma = SpokenUnit(",", held.pause_place, held.pause_place + 1, count, count + 1, held.pause)
     moved = (replace(unit, first=unit.first + count + 1, after=unit.after + count + 1) for unit in after.units)
     spoken = SpokenText(
         f"{before.text} {after.text}",
         (*phonemes, Phoneme(","), *after.phonemes),
-        (*before.unknown, *after.unknown),
-        (*units, pause, *moved),
+        before.unknown,
+        (*units, comma, *moved),
     )
-    words = (*held.words, *(word.moved(count + 1) for word in phrase.words))
-    characters = held.characters + phrase.characters
-    return Phrase(spoken, phrase.goes_on, characters, phrase.pause, phrase.pause_place, words)
+    return replace(phrase, spoken=spoken, words=(*held.words, *(word.moved(count + 1) for word in phrase.words)))
 
 
 def _fragments(text: str | Iterable[Fragment]) -> Iterator[Fragment]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
-from sonorant.text.frontend import NOTHING_GIVEN, PAUSES, GivenSounds, SpokenText
+from sonorant.text.frontend import NOTHING_GIVEN, PAUSES, GivenSounds, SpokenText, as_written
 
 _WORD = re.compile(r"\w+(?:'\w+)*")
 _MARKS = str.maketrans({"’": "'", "‘": "'", "ʼ": "'"})
@@ -65,7 +65,7 @@ def place_words(
     latest: list[WrittenWord] = []
     before = ""
     for number, token in enumerate(tokens):
-        written = "".join(given[c].written if c in given else c for c in token[0])
+        written = as_written(token[0], given)
         bare = token[0].strip(_EDGES) or token[0]
         start = token.start() + token[0].index(bare)
         own = [each for each, owner in zip(spoken, owners, strict=True) if owner == number]
@@ -73,9 +73,8 @@ def place_words(
             sentence, unit = own[0]
             after = [one.after for place, one in own if place == sentence][-1]
             latest = placed[sentence]
-            name = "".join(given[c].written if c in given else c for c in bare)
             places = first + start, first + start + len(bare)
-            latest.append(WrittenWord(name, before + written, *places, (unit.first, after)))
+            latest.append(WrittenWord(as_written(bare, given), before + written, *places, (unit.first, after)))
             before = ""
         elif latest:
             word = replace(latest[-1], written=f"{latest[-1].written} {written}")
