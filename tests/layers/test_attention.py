@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.nn import functional as F
 
 from sonorant.layers.attention import Kind, SelfAttention, allowed, turns
 from sonorant.layers.kv_cache import EMPTY, Cache, DynamicCache, StaticCache
@@ -22,14 +23,14 @@ def attention(kind: Kind, window: int) -> SelfAttention:
 def written_out(
     layer: SelfAttention, x_BTC: torch.Tensor, position_BT: torch.Tensor, valid_BT: torch.Tensor
 ) -> torch.Tensor:
-    """Full masked attention with explicit scores and complex rotations."""
+    """Full masked attention with complex rotations."""
     query, key, value = (
         part.unflatten(-1, (layer.heads, layer.width)).transpose(1, 2) for part in layer.project(x_BTC).chunk(3, dim=-1)
     )
-    scores = by_complex(query, position_BT) @ by_complex(key, position_BT).transpose(-1, -2) / layer.width**0.5
     seen = allowed(layer.kind, layer.window, position_BT[:, :, None], position_BT[:, None, :]) & valid_BT[:, None, :]
-    scores = scores.masked_fill(~(seen | ~valid_BT[:, :, None])[:, None], -torch.inf)
-    return layer.out((scores.softmax(-1) @ value).transpose(1, 2).flatten(2))
+    mask = (seen | ~valid_BT[:, :, None])[:, None]
+    turned = by_complex(query, position_BT), by_complex(key, position_BT)
+    return layer.out(F.scaled_dot_product_attention(*turned, value, attn_mask=mask).transpose(1, 2).flatten(2))
 
 
 def by_complex(x_BHTD: torch.Tensor, position_BT: torch.Tensor) -> torch.Tensor:

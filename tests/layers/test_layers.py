@@ -8,34 +8,21 @@ from torch.nn import functional as F
 from sonorant.layers.convnext import GELU, DepthwiseConv, Dropout
 
 
-@pytest.mark.parametrize("kernel", [1, 7])
-@pytest.mark.parametrize("precision", [torch.float64, torch.float32, torch.bfloat16])
-def test_the_trained_convolution_and_its_gradients_are_those_of_torch(kernel: int, precision: torch.dtype) -> None:
+@pytest.mark.parametrize("kernel", [1, 5])
+def test_the_convolution_is_that_of_torch_in_training_and_synthesis(kernel: int) -> None:
     torch.manual_seed(1)
-    ours = DepthwiseConv(12, kernel).double()
-    x_BTC, gradient_BTC = (
-        torch.randn(3, 17, 12, dtype=torch.float64, requires_grad=True),
-        torch.randn(3, 17, 12).double(),
-    )
-    expected = F.conv1d(x_BTC.transpose(1, 2), ours.weight, ours.bias, padding=kernel // 2, groups=12).transpose(1, 2)
-    wanted = torch.autograd.grad((expected * gradient_BTC).sum(), [x_BTC, ours.weight, ours.bias])
-    weights = torch.float32 if precision == torch.bfloat16 else precision
-    tolerance = 0.05 if precision == torch.bfloat16 else 1e-5
-    ours, x_BTC = ours.to(weights), x_BTC.detach().to(weights).requires_grad_()
-    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == torch.bfloat16):
-        y_BTC = ours(x_BTC)
-    assert y_BTC.dtype == precision
-    found = torch.autograd.grad((y_BTC.double() * gradient_BTC).sum(), [x_BTC, ours.weight, ours.bias])
-    for a, b in zip([y_BTC, *found], [expected, *wanted], strict=True):
-        assert torch.allclose(a.double(), b, rtol=tolerance, atol=tolerance * b.abs().max().item())
-
-
-def test_the_convolution_has_the_weights_and_the_answer_of_nn_conv1d_at_synthesis() -> None:
-    torch.manual_seed(2)
-    ours, theirs = DepthwiseConv(12, 5).eval(), nn.Conv1d(12, 12, 5, padding=2, groups=12)
+    ours = DepthwiseConv(3, kernel).double()
+    theirs = nn.Conv1d(3, 3, kernel, padding=kernel // 2, groups=3).double()
     theirs.load_state_dict(ours.state_dict())
-    x_BTC = torch.randn(2, 9, 12)
-    assert torch.equal(ours(x_BTC), theirs(x_BTC.transpose(1, 2)).transpose(1, 2))
+    x_BTC = torch.randn(2, 9, 3, dtype=torch.float64, requires_grad=True)
+    wanted = theirs(x_BTC.transpose(1, 2)).transpose(1, 2)
+    torch.testing.assert_close(ours(x_BTC), wanted)
+    torch.autograd.gradcheck(lambda x, *_: ours(x), (x_BTC, *ours.parameters()))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        in_half = ours.float()(x_BTC.float())
+    gradients = [torch.autograd.grad(y.sum(), (x_BTC,))[0] for y in (in_half, wanted)]
+    torch.testing.assert_close([in_half, gradients[0]], [wanted.bfloat16(), gradients[1]], atol=0.05, rtol=0.05)
+    assert torch.equal(ours.double().eval()(x_BTC), wanted)
 
 
 @pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
@@ -48,8 +35,6 @@ def test_dropout_drops_its_share_keeps_the_mean_and_is_repeated_by_its_seed(prec
     assert abs(dropped - 0.3) < 0.004  # six standard deviations
     assert torch.equal(y.detach(), x.grad)  # the gradient goes where the value went
     assert torch.allclose(y[y > 0].double(), torch.tensor(1 / 0.7).double(), rtol=0.005)
-    rows = (y == 0).double().mean(1)
-    assert rows.std() < 1.3 * (0.3 * 0.7 / 997) ** 0.5  # no structure along a row, as independent draws have none
     torch.manual_seed(3)
     assert torch.equal(dropout(x), y)
     assert not torch.equal(dropout(x), y)

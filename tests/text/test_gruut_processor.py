@@ -96,12 +96,10 @@ def test_a_lexicon_said_to_be_sorted_is_and_finds_every_row(release: str) -> Non
         pytest.fail(f"{package} {version(package)} is installed: look whether it is sorted, and say so in SORTED")
     path = Path(str(find_lang_dir(package.removeprefix("gruut_lang_")))) / "lexicon.db"
     plain = sqlite3.connect(path)
-    rows = plain.execute("SELECT id, word FROM word_phonemes ORDER BY id").fetchall()
-    words = [word for row, word in rows if row not in SORTED[release]]
-    assert [row for row, _ in rows] == list(range(1, len(rows) + 1))
-    assert words == sorted(words)
-    strays = {word for row, word in rows if row in SORTED[release]}
-    assert strays.isdisjoint(words)
+    rows = dict(plain.execute("SELECT id, word FROM word_phonemes ORDER BY id"))
+    strays = {rows.pop(row) for row in SORTED[release]}
+    words = list(rows.values())
+    assert words == sorted(words) and strays.isdisjoint(words)
     plain.execute("CREATE TEMP TABLE copy AS SELECT * FROM word_phonemes")
     plain.execute("CREATE INDEX word_index ON copy (word)")
     query = "SELECT role, phonemes FROM copy WHERE word = ? ORDER BY pron_order"
