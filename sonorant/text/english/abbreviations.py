@@ -27,9 +27,8 @@ def _reigning(match: re.Match[str]) -> str:
 
 def _spelt(match: re.Match[str]) -> str:
     """U.S. -> U S; the last point may end the sentence."""
-    after = match.string[match.end() :]
-    ends = re.match(r"\s*$|\s+(?:The|A|An|He|She|It|They|We|I|In|On|But|And|This|That)\b", after) is not None
-    return " ".join(match[0].replace(".", "")) + ("." if ends else "")
+    next_sentence = r"\s+(?:The|A|An|He|She|It|They|We|I|In|On|But|And|This|That)\b"
+    return " ".join(match[0].replace(".", "")) + ended(match, next_sentence)
 
 
 RULES: Rules = (

@@ -15,10 +15,14 @@ _NAME = r"((?:[A-Z][a-z]+ ){1,3}|\d+(?:st|nd|rd|th) )"
 _TLD = "|".join(table("top-level domains"))
 
 
-def ended(match: re.Match[str]) -> str:
+def followed(match: re.Match[str], pattern: str) -> bool:
+    """Whether the pattern matches the text after the match."""
+    return re.compile(pattern).match(match.string, match.end()) is not None
+
+
+def ended(match: re.Match[str], next_sentence: str = r"\s+[\"'(]?[A-Z]") -> str:
     """`.` if the abbreviation's point also ends the sentence."""
-    after = match.string[match.end() :]
-    return "." if match[0].endswith(".") and re.match(r"\s*$|\s+[\"'(]?[A-Z]", after) else ""
+    return "." if match[0].endswith(".") and followed(match, rf"\s*$|{next_sentence}") else ""
 
 
 def _house(match: re.Match[str]) -> str:

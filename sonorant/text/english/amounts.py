@@ -3,6 +3,7 @@
 import re
 
 from sonorant.text.english import table
+from sonorant.text.english.addresses import ended, followed
 from sonorant.text.english.numbers import cardinal, digits, number, ordinal
 from sonorant.text.pieces import Rules
 
@@ -16,6 +17,7 @@ _NO_NOUN = (
     "than|but|so|then|apart|away|long|wide|tall|high|deep|thick|old|plus|minus|times|will|would|can|could|has|have|had|"
     "today|now|later|ago|too|not|he|she|they|we|it|you"
 )
+_CAPITAL = r"\s+[A-Z]"
 _AS_ADJECTIVE = rf"(?=[ -](?!(?:{_NO_NOUN})\b)[a-z]{{2,}})"
 """A noun follows, so the unit stays singular: a $5 bill."""
 
@@ -38,7 +40,7 @@ def _sum(match: re.Match[str]) -> str:
     multiple = next((found for found in multiples if found), "")
     unit, cent = _CURRENCIES[sign]
     sign_words = (article or "") + ("minus " if minus else "")
-    adjective = bool(article) and re.match(_AS_ADJECTIVE, match.string[match.end() :]) is not None
+    adjective = bool(article) and followed(match, _AS_ADJECTIVE)
     if multiple:
         words = f"{sign_words}{number(amount)} {_MULTIPLES.get(multiple.lower(), multiple)}"
         return f"{words} {_named('', unit, adjective=adjective)}"
@@ -66,7 +68,7 @@ def _measure(match: re.Match[str]) -> str:
     article, minus, amount, blank, unit, power, per = match.groups()
     if (not blank and unit in ("in.", "mo", "pt")) or (not blank and unit == "s" and len(amount) > 2):
         return match[0]
-    adjective = (bool(article) or blank == "-") and re.match(_AS_ADJECTIVE, match.string[match.end() :]) is not None
+    adjective = (bool(article) or blank == "-") and followed(match, _AS_ADJECTIVE)
     words = _UNITS[unit]
     if power:
         words = f"{'square' if power[-1] == '2' else 'cubic'} {words}"
@@ -76,15 +78,14 @@ def _measure(match: re.Match[str]) -> str:
     if per:
         of, squared = re.match(r"/ ?([A-Za-z]+)(\^2)?", per).groups()  # type: ignore[union-attr]
         name += f" per {_UNITS[of]}{' squared' if squared else ''}"
-    point = "." if match[0].endswith(".") and re.match(r"\s*$|\s+[A-Z]", match.string[match.end() :]) else ""
-    return f"{article or ''}{'minus ' if minus else ''}{number(amount)} {name}{point}"
+    return f"{article or ''}{'minus ' if minus else ''}{number(amount)} {name}{ended(match, _CAPITAL)}"
 
 
 def _inches(match: re.Match[str]) -> str:
     """Unless the mark closes a quotation."""
     if match.string[: match.start()].count('"') % 2:
         return match[0]
-    return f"{number(match[1])} {'inch' if re.match(r' [a-z]', match.string[match.end() :]) else 'inches'}"
+    return f"{number(match[1])} {'inch' if followed(match, ' [a-z]') else 'inches'}"
 
 
 def _cents(match: re.Match[str], unit: str) -> str:

@@ -84,10 +84,9 @@ def _short_year(match: re.Match[str]) -> str:
     return ("oh " if match[1][0] == "0" else "") + cardinal(int(match[1]))
 
 
-def _half(letter: str, after: str) -> str:
+def _half(match: re.Match[str], letter: str) -> str:
     """A M or P M; its last point may end the sentence."""
-    ends = re.match(r"\s*$|\s+[A-Z]", after) is not None
-    return f" {letter.upper()} M" + ("." if ends else "")
+    return f" {letter.upper()} M" + ended(match, r"\s+[A-Z]")
 
 
 def _clock(match: re.Match[str]) -> str:
@@ -99,13 +98,11 @@ def _clock(match: re.Match[str]) -> str:
         words += f" {'oh ' if minute[0] == '0' else ''}{cardinal(int(minute))}"
     elif not half:
         words += " o'clock" if 0 < hour <= 12 else " hundred"
-    after = match.string[match.end() :]
-    return words + (_half(half, after if match[0].endswith(".") else "x") if half else "")
+    return words + (_half(match, half) if half else "")
 
 
 def _hour(match: re.Match[str]) -> str:
-    after = match.string[match.end() :]
-    return cardinal(int(match[1])) + _half(match[2], after if match[0].endswith(".") else "x")
+    return cardinal(int(match[1])) + _half(match, match[2])
 
 
 def _lasting(match: re.Match[str]) -> str:
