@@ -31,7 +31,7 @@ class ConditionConfig:
     loudness: float | None = -20.0
     """Integrated loudness in LUFS of each recording."""
     true_peak: float | None = -1.0
-    """Largest true peak in dBTP, kept by a lower gain."""
+    """Largest true peak in dBTP."""
 
     def __post_init__(self) -> None:
         if self.margin is not None and self.margin < 0:
@@ -153,7 +153,7 @@ def joined(pieces: list[Floats], rate: int) -> Floats:
 
 
 def _excess(speech: list[Span], longest: float) -> tuple[Span, ...]:
-    """The middle of each pause longer than `longest`, leaving the width of the crossfade."""
+    """The middle of each pause longer than `longest`, without the crossfade."""
     pauses = [(before[1], after[0]) for before, after in pairwise(speech)]
     return tuple(
         (round(start + (longest + JOINT) / 2, 4), round(end - (longest + JOINT) / 2, 4))

@@ -46,7 +46,7 @@ class Measures:
     dc: float
     """Mean of the samples."""
     pitch_hz: float | None
-    """Median fundamental frequency of voiced speech."""
+    """Median fundamental frequency."""
     dnsmos: float | None = None
     """Overall DNSMOS, 1 to 5, if `prepare.rate_dnsmos` is set."""
     spectrum: tuple[float, ...] | None
@@ -131,8 +131,8 @@ def bandwidth(samples: Floats, rate: int, probability: Floats) -> float | None:
 
 
 def hum(heard: Floats) -> float | None:
-    """Power in dB of the strongest of 50, 60, 100 and 120 Hz over the neighbouring frequencies, of samples (S,) at
-    `RATE`, in the quietest quarter of half-second windows (pitch moves); None below 1 s. 0 to 8 without hum."""
+    """Power in dB of the strongest of 50, 60, 100 and 120 Hz over its neighbours in the quietest quarter of half-second
+    windows of samples (S,) at `RATE`; None below 1 s. 0 to 8 without hum."""
     slow = resample(heard, RATE, _MAINS_RATE)
     if len(slow) < _MAINS_RATE:
         return None
@@ -146,8 +146,8 @@ def hum(heard: Floats) -> float | None:
 
 
 def soft_clipped(samples: Floats) -> float:
-    """Fraction of samples (S,) piled up within 2 % of a peak below full scale: clipped, then made quieter. A pile has
-    four times as many samples as the next 2 %; a sine 2.4 times, speech fewer."""
+    """Fraction of samples (S,) within 2 % of a peak below full scale, if four times as many as in the next 2 % (a sine
+    has 2.4 times): clipped, then made quieter."""
     piled = 0
     for values in (samples, -samples):
         peak = float(values.max(initial=0.0))
@@ -159,8 +159,8 @@ def soft_clipped(samples: Floats) -> float:
 
 
 def pitch(heard: Floats, probability: Floats) -> float | None:
-    """Median fundamental frequency in Hz of speech (S,) at `RATE`, by DIO (M. Morise, H. Kawahara, H. Katayose, AES
-    35, 2009; pyworld); None below 0.2 s of voice."""
+    """Median fundamental frequency in Hz of speech (S,) at `RATE`, by DIO (Morise et al. 2009; pyworld); None below 0.2
+    s of voice."""
     import pyworld
 
     f0_T, _ = pyworld.dio(heard.astype(np.float64), RATE, f0_floor=60.0, f0_ceil=500.0, frame_period=10.0, speed=4)

@@ -13,15 +13,15 @@ from sonorant.audio.arrays import Floats
 REFERENCE = 200.0
 """Hz at pitch 0; 1 is an octave higher."""
 PITCH_STD = 0.25
-"""Typical standard deviation of a speaker's pitch in octaves: the unit of the models' token pitch."""
+"""Typical deviation of a speaker's pitch in octaves, the unit of the models' token pitch."""
 ROWS = 2
-"""Pitch in octaves from `REFERENCE` at the start of the frame, and voicing, 0 to 1."""
+"""Pitch in octaves from `REFERENCE` at the frame's start, and voicing, 0 to 1."""
 SOURCE_ROWS = 2
-"""Phase of the fundamental at the start of the frame, in cycles from 0 to 1, and the frame's number."""
+"""Phase of the fundamental at the frame's start, in cycles, 0 to 1, and the frame's number."""
 LOWEST, HIGHEST = 70.0, 500.0
 """Hz, range of the search."""
 NOISE_FRAMES = 128
-"""Period in frames of a vocoder's noise and of the frames' numbers."""
+"""Period of a vocoder's noise and of the frames' numbers."""
 _PERIOD = 5.0  # ms; at a hop of 10.7, DIO errs twice as much
 _DECIMATED = 5500.0  # Hz, least rate of DIO's decimated signal: half the samples take half the time
 
@@ -72,7 +72,7 @@ class SourceRows:
 
 
 def with_source(parts: Iterable[Floats], rate: int, hop: int, rows: int) -> Iterator[Floats]:
-    """Consecutive parts (B, D, any) of frames for a vocoder of `rows` rows, with `SOURCE_ROWS` if it takes them."""
+    """Consecutive parts (B, D, any) for a vocoder of `rows` rows, with `SOURCE_ROWS` if it takes them."""
     source = SourceRows(rate, hop)
     for part in parts:
         yield source.append(part) if part.shape[1] + SOURCE_ROWS == rows else part

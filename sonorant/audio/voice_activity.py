@@ -100,9 +100,8 @@ def _join(spans: list[Span], shortest_pause: float) -> list[Span]:
 
 
 def locate_speech(samples: Floats, rate: int, probability: Floats) -> list[Span]:
-    """Spans of speech in seconds of samples (S,) at `rate` Hz, exact to 5 ms. `probability` (F,): as
-    `speech_probability`. An edge moves, at most 0.3 s out or 64 ms in, to the outermost energy above the noise floor
-    that is at most a stop's closure away from the speech."""
+    """Spans of speech in seconds of samples (S,) at `rate` Hz, exact to 5 ms. An edge moves to the outermost energy
+    above the noise floor that is at most a stop's closure away."""
     spans = speech_spans(probability)
     if not spans:
         return []

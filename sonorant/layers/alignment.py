@@ -19,11 +19,10 @@ def monotonic_alignment(score_BNT: Tensor, tokens_B: Tensor, frames_B: Tensor) -
 
     Args:
         score_BNT: (B, N, T) float, log-likelihood of frame t under token n; padding is ignored.
-        tokens_B: (B,) int64, number of real tokens.
-        frames_B: (B,) int64, number of real frames; at least as many as tokens.
+        tokens_B, frames_B: (B,) int64, numbers of real ones; at least as many frames as tokens.
 
     Returns:
-        (B, N) int64 durations in frames, zero at padded tokens, summing to `frames_B`.
+        (B, N) int64 durations in frames, zero at padding, summing to `frames_B`.
     """
     kernel = _kernel() if score_BNT.device.type == "cpu" else None
     if kernel is None:

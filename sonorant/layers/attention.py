@@ -101,7 +101,7 @@ def _windows(kind: Kind, window: int, query_BHTD: Tensor) -> Iterator[tuple[slic
 
 
 class Sight(NamedTuple):
-    """Rotation and mask of one call of `step`, shared by all layers."""
+    """Rotation and mask of a step, shared by all layers."""
 
     turned: Turns
     mask_B1QS: Tensor
@@ -112,7 +112,7 @@ class SelfAttention(nn.Module):
     """Multi-head causal attention with rotary positions."""
 
     def __init__(self, channels: int, heads: int, kind: Kind = "full", window: int = 0) -> None:
-        """`heads` divides `channels` into even widths; `window`, in positions, is ignored by `full`."""
+        """`heads` divides `channels` into even widths; `window`: positions, not for `full`."""
         super().__init__()
         if channels % heads or channels // heads % 2:
             raise ValueError(f"heads must divide channels into even widths, not {channels} by {heads}")

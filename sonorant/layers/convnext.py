@@ -93,7 +93,7 @@ def _convolve(x_BTC: Tensor, weight_C1K: Tensor, bias_C: Tensor | None = None) -
 
 class ConvNeXtBlock(nn.Module):
     """Depthwise convolution over time, then an MLP over channels, with a scaled residual (Liu et al. 2022, "A ConvNet
-    for the 2020s", section 2; in one dimension as Siuzdak 2023, "Vocos", section 3)."""
+    for the 2020s"; in one dimension as Siuzdak 2023, "Vocos")."""
 
     def __init__(self, channels: int, expansion: int, kernel: int, dropout: float = 0.0, scale: float = 0.1) -> None:
         super().__init__()

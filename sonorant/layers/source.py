@@ -88,7 +88,6 @@ class Spectra(nn.Module):
 
 
 def _interleave(even: Tensor, odd: Tensor) -> Tensor:
-    """Interleave even bins with odd bins, of which there is one fewer."""
     paired = torch.stack([even[..., :-1], odd], dim=3).flatten(2)
     return torch.cat([paired, even[..., -1:]], dim=2)
 

@@ -13,26 +13,25 @@ from sonorant.layers.kv_cache import Cache
 
 
 class RMSNorm(nn.RMSNorm):
-    """RMSNorm (Zhang & Sennrich 2019, section 3), exported in a form that ONNX Runtime fuses."""
+    """RMSNorm (Zhang & Sennrich 2019), exported in a form that ONNX Runtime fuses."""
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., C) float -> the same shape and dtype."""
         if not torch.compiler.is_exporting():
             return super().forward(x)
         assert self.eps is not None
-        # torch exports a product with a reciprocal, which ONNX Runtime does not fuse.
         return x / (x.pow(2).mean(-1, keepdim=True) + self.eps).sqrt() * self.weight
 
 
 class Packing:
-    """Moves the valid slots of each row to the front, so that slot = position."""
+    """Moves valid slots to the front, so that slot = position."""
 
     def __init__(self, valid_BT: Tensor) -> None:
         """`valid_BT`: bool, False for padding."""
         self.order_BT = valid_BT.logical_not().to(torch.int8).argsort(dim=1, stable=True)
 
     def pack(self, x_BTC: Tensor) -> Tensor:
-        """Reorder (B, T, C); valid slots keep their order, as does padding."""
+        """Reorder (B, T, C)."""
         return x_BTC.gather(1, self.order_BT[..., None].expand_as(x_BTC))
 
     def unpack(self, x_BTC: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ PAUSES = (",", ".", "?", "!")
 
 @dataclass(frozen=True, slots=True)
 class Phoneme:
-    """A phone of the language or a pause."""
+    """A phone or a pause."""
 
     symbol: str
     """IPA without stress, with its length mark (`iː`), or one of `PAUSES`."""
@@ -37,7 +37,7 @@ class SpokenUnit:
     text: str
     """Spoken word, such as `twenty`; written word if its phonemes were given; or pause."""
     start: int
-    """First character of its written form: for both words of `20`, the 2."""
+    """First character of its written form: of both words of `20`, the 2."""
     end: int
     """The one after the last."""
     first: int
@@ -70,7 +70,7 @@ class SpokenText:
     unknown: tuple[str, ...]
     """Characters that cannot be spoken, each once."""
     units: tuple[SpokenUnit, ...] = ()
-    """Together they cover all phonemes."""
+    """Cover all phonemes."""
 
 
 PADDING, START, END = 0, 1, 2

@@ -18,9 +18,9 @@ LONGEST_PHRASE = 400
 SHORTEST_CUT = LONGEST_PHRASE // 4
 """Minimum number of characters before a cut."""
 _NEXT_WORD = 60
-"""Characters of the word after a full stop that decide whether a sentence begins."""
+"""Characters of the word after a full stop that matter."""
 _WORDS_BEFORE = 3
-"""Words before it that decide whether one ends."""
+"""Words before a full stop that matter."""
 _MAYBE_END = re.compile(r"\s*\n[^\S\n]*\n\s*|[.?!…؟。！？]+[\"'”’»)\]]*\s+")
 _ENDS_FOR_NOW = re.compile(r"(?:[.?!؟。！？]|([:…]))[\"'”’»)\]]*\s*\Z")
 _WORD = re.compile(rf"\S{{1,{_NEXT_WORD}}}")
@@ -37,7 +37,7 @@ _CAPITAL, _SMALL = ("Smith", "B."), ("it", "five")
 IsEnd = Callable[[str, str], bool]
 """Whether a sentence ends between the words before a border and the word after it."""
 Cut = tuple[int, bool]
-"""Number of characters, and whether their sentence goes on after them."""
+"""Number of characters, and whether their sentence goes on."""
 _FRAGMENT = 4096
 _SILENT = re.compile(r"[\s.,;:?!…\"'()\[\]*_–—-]*")
 """Silent in every frontend."""
@@ -47,16 +47,16 @@ class Part(NamedTuple):
     """Text for one call of the frontend."""
 
     text: str
-    """Its last character may be a marked pause."""
+    """May end with a marked pause."""
     goes_on: bool
-    """Whether its sentence goes on in the next part."""
+    """Whether its sentence does."""
     start: int
-    """Place of its first character in the whole text."""
+    """Place in the whole text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """A stretch of text that is spoken at once."""
+    """Text that is spoken at once."""
 
     spoken: SpokenText
     """Without phonemes if all characters are unknown. A marked pause inside a sentence is a comma whose unit has
@@ -64,13 +64,13 @@ class Phrase:
     goes_on: bool
     """Whether the sentence continues in the next phrase."""
     characters: int
-    """Characters read for this phrase, with silent ones since the last phrase."""
+    """Characters read since the last phrase."""
     pause: float | None = None
     """Seconds of a marked pause after the phrase."""
     pause_place: int = 0
     """Place of the mark."""
     words: tuple[WrittenWord, ...] = ()
-    """Its written words, if requested."""
+    """Written words, if requested."""
 
 
 def split_phrases(
