@@ -61,11 +61,8 @@ def rate_clip(clip: Clip) -> list[float]:
     heard = np.clip(samples if rate == RATE else resample(samples, rate, RATE), -1.0, 1.0)
     if len(heard) < WINDOW:
         heard = np.resize(heard, WINDOW)
-    scores: dict[str, list[float]] = {name: [] for name in SCORES}
-    for second in range(int(np.floor(len(heard) / RATE) - WINDOW_SECONDS) + 1):
-        window = heard[second * RATE : int((second + WINDOW_SECONDS) * RATE)].astype(np.float32)
-        if len(window) < WINDOW:
-            continue
-        for name, raw in zip(OUTPUTS, _network().run(None, {"input_1": window[None]})[0][0], strict=True):
-            scores[name].append(float(np.polyval(SCORES[name], raw)))
-    return [float(np.mean(scores[name])) for name in SCORES]
+    seconds = range(int(np.floor(len(heard) / RATE) - WINDOW_SECONDS) + 1)
+    windows = [heard[second * RATE : int((second + WINDOW_SECONDS) * RATE)].astype(np.float32) for second in seconds]
+    raw = [_network().run(None, {"input_1": one[None]})[0][0] for one in windows if len(one) == WINDOW]
+    places = [(scale, OUTPUTS.index(name)) for name, scale in SCORES.items()]
+    return [float(np.mean([np.polyval(scale, row[place]) for row in raw])) for scale, place in places]

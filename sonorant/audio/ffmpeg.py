@@ -66,12 +66,9 @@ def decode(path: Path, start: float, end: float | None, refused: str) -> tuple[N
 def decode_blocks(path: Path, refused: str) -> Iterator[tuple[NDArray[np.float32], int]]:
     """As `decoding.decode_blocks`, one packet at a time."""
     with _opened(path, refused) as file:
-        sounds = _sounds(file)
-        opening = next(sounds, None)
-        if opening is None:
-            raise UndecodableError(path, "its audio stream holds no sound")
+        opening, sounds = _opening(file)
         last = _last(file, None)
-        for position, samples in _placed(chain([opening], sounds), opening[0] or 0.0, file.rate):
+        for position, samples in _placed(sounds, opening[0] or 0.0, file.rate):
             if position >= last:
                 break
             yield np.ascontiguousarray(samples[:, : last - position].T), file.rate
@@ -131,10 +128,7 @@ def _counted(file: _File) -> float:
 
 def _part(file: _File, start: float, end: float | None, *, jump: bool) -> Samples | None:
     """Samples (C, S) of the part; None if a seek failed or went past the start."""
-    rate, sounds = file.rate, _sounds(file)
-    opening = next(sounds, None)
-    if opening is None:
-        raise UndecodableError(file.path, "its audio stream holds no sound")
+    rate, (opening, sounds) = file.rate, _opening(file)
     origin = opening[0] or 0.0
     if jump:
         try:
@@ -143,8 +137,6 @@ def _part(file: _File, start: float, end: float | None, *, jump: bool) -> Sample
         except av.FFmpegError:
             return None
         sounds = _sounds(file)
-    else:
-        sounds = chain([opening], sounds)
     first, last = round(max(start, 0.0) * rate), _last(file, end)
     pieces: list[Samples] = []
     begin = first
@@ -158,6 +150,15 @@ def _part(file: _File, start: float, end: float | None, *, jump: bool) -> Sample
         return None
     whole = np.concatenate(pieces, axis=1) if pieces else opening[1][:, :0]
     return whole[:, first - begin : max(last - begin, 0)]
+
+
+def _opening(file: _File) -> tuple[_Sound, Iterator[_Sound]]:
+    """The first piece, and all pieces."""
+    sounds = _sounds(file)
+    opening = next(sounds, None)
+    if opening is None:
+        raise UndecodableError(file.path, "its audio stream holds no sound")
+    return opening, chain([opening], sounds)
 
 
 def _last(file: _File, end: float | None) -> int:

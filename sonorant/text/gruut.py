@@ -92,7 +92,7 @@ class GruutFrontend:
         spans = iter(placed([word.text for sentence in sentences for word in sentence], known))
         parts = [
             (
-                _PLACEHOLDER.sub(lambda match: _written(match[0], sounds), sentence.text),
+                _PLACEHOLDER.sub(lambda word: sounds[word[0]].written if word[0] in sounds else word[0], sentence.text),
                 [self._piece(word, next(spans), sounds, found) for word in sentence],
             )
             for sentence in sentences
@@ -161,10 +161,6 @@ def _placeholder(number: int) -> str:
         number, letter = divmod(number, 26)
         letters = chr(ord("a") + letter) + letters
     return PLACEHOLDER + letters
-
-
-def _written(word: str, sounds: dict[str, Sounds]) -> str:
-    return sounds[word].written if word in sounds else word
 
 
 def _install(data: str) -> str:

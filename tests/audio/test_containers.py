@@ -35,17 +35,6 @@ def test_a_truncated_file_is_told_from_a_whole_one(whole: Path, tmp_path: Path, 
         assert found and "\n" not in found, kept
 
 
-def test_a_live_stream_is_whole_between_its_clusters_alone(whole: Path, tmp_path: Path) -> None:
-    data = (whole / "live.webm").read_bytes()
-    assert data.count(b"\x1f\x43\xb6\x75") >= 1
-    cuts = range(len(data) - 400, len(data))
-    found = []
-    for size in cuts:
-        (tmp_path / "a.webm").write_bytes(data[:size])
-        found.append(cut_off(tmp_path / "a.webm"))
-    assert sum(one is None for one in found) <= 3  # where one element ends and the next begins
-
-
 def test_a_streamed_wav_whose_length_was_never_filled_in_is_whole(whole: Path, tmp_path: Path) -> None:
     data = (whole / "a.wav").read_bytes()
     assert data[36:40] == b"data"
