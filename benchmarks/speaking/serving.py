@@ -1,9 +1,7 @@
 """The server under load: `python -m benchmarks serving`.
 
-1, 8, 32 and 128 listeners ask `sonorant serve` over HTTP, each again as soon as the speech before is there, so the
-server is never idle. They run in one process on the same machine and take their share of its cores. The real-time
-factor is told twice: as a listener has it, from the request to its end over the seconds of its speech, and as the
-server counts it, work alone without any wait.
+1, 8, 32 and 128 listeners send requests to `sonorant serve` without pauses, from one process on the same machine, which
+takes its share of the cores. Two real-time factors: for the listener, with the wait, and by the server, work alone.
 """
 
 import asyncio
@@ -74,15 +72,9 @@ class Heard:
     first: list[float] = field(default_factory=list)
     """Seconds to the first sound, of each request."""
     factors: list[float] = field(default_factory=list)
-    """Real-time factor of each request, as its listener has it: until its end, over the seconds of its speech."""
+    """Seconds of each request over those of its speech."""
     audio: float = 0.0
     lost: int = 0
-
-    def take(self, *, first: float, took: float, seconds: float) -> None:
-        """Count an answer: until its first sound, until its end, and of its speech."""
-        self.first.append(first)
-        self.factors.append(took / seconds)
-        self.audio += seconds
 
 
 async def load(url: str, listeners: int, seconds: float) -> dict[str, Any]:
@@ -132,11 +124,13 @@ async def listen(url: str, heard: Heard, numbers: Iterator[int], until: float) -
         if first is None or not last.get("end"):
             heard.lost += 1
         else:
-            heard.take(first=first, took=time.perf_counter() - began, seconds=last["seconds"])
+            heard.first.append(first)
+            heard.factors.append((time.perf_counter() - began) / last["seconds"])
+            heard.audio += last["seconds"]
 
 
 async def ask(url: str, wish: dict[str, Any]) -> Any:
-    """The lines of an answer, as they come; HTTP/1.0, so that they come as they are."""
+    """The lines of an answer, by HTTP/1.0."""
     address = urlsplit(url)
     reader, writer = await asyncio.open_connection(address.hostname, address.port, limit=2**20)
     body = json.dumps(wish).encode()

@@ -1,8 +1,8 @@
 """Time to first speech, and memory, by length of the text and number of listeners: `python -m benchmarks streaming`.
 
-Texts take turns within each repeat and claims are ratios, so other work on the machine affects all of them alike.
-Memory is the peak of a separate process that speaks a text whose sentences all differ. Each listener hears sentence
-after sentence in real time, in a thread of their own.
+Texts take turns within each repeat and claims are ratios, so other work on the machine affects all alike. Memory is
+the peak of a separate process that speaks a text of different sentences. Each listener hears sentences in real time, in
+a thread of their own.
 """
 
 import argparse
@@ -28,15 +28,13 @@ from sonorant.speech.voice import Voice
 from tasks.stage import run
 
 TOLERANCE = {"fp32": 1e-5, "fp16": 2e-3, "bf16": 1.6e-2, "int8": 1e-3}
-"""Of full scale, streamed against one shot, by variant: fp16 was found to differ by one step of its own, and bf16's are
-eight times as wide; where an int8 runtime rounds to the other neighbour, that is one of 255 steps."""
+"""Of full scale, streamed against one shot: one step of fp16 or bf16; of int8 one in 255."""
 MORE_MEMORY = 0.1
 """By how much ten times the words may raise the peak."""
 FIRST_AUDIO_MS = 150.0
 """Until a sentence of a voice of the family codec_lm is first heard, on one thread, for one listener."""
 AS_SOON = 1.4
-"""How much later than a sentence alone a text that begins with it may be first heard: whether the sentence ends must be
-asked."""
+"""How much later than a sentence alone a text that begins with it may be first heard."""
 AT_ONCE = (1, 4, 8)
 """Listeners."""
 SHORT = {"sentences": 1, "repeats": 2, "words": 500}
@@ -181,7 +179,7 @@ def _lookahead_db(voice: Voice) -> dict[str, float]:
 
 
 def _one_attempt(voice: Voice) -> dict[str, Any]:
-    """Settings without a second attempt: `say` makes one where the first went wrong, a stream cannot."""
+    """Settings without a second attempt, which a stream cannot make."""
     decoding = voice.description.decoding
     return {} if decoding is None else {"decoding": dataclasses.replace(decoding.defaults, retries=0)}
 
