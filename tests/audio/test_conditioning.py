@@ -112,9 +112,7 @@ def test_the_plan_alone_tells_all_that_is_heard(
     for name in ("loudness", "true_peak"):
         one, other = getattr(told, name), getattr(found, name)
         assert (one is None) == (other is None) and (one is None or abs(one - other) < 0.05), name
-    kept = parse_checked(dataclasses.asdict(planned), Conditioning, Path("manifest"))
-    assert kept == planned
-    assert np.array_equal(apply(samples, rate, kept), heard)
+    assert parse_checked(dataclasses.asdict(planned), Conditioning, Path("manifest")) == planned
     assert told.seconds == pytest.approx(4 - planned.trimmed - planned.shortened, abs=2e-4 * (1 + len(speech)))
 
 

@@ -10,9 +10,8 @@ import torch
 from sonorant.audio.mel import MelConfig, frames_of, hertz_to_mel, log_mel, mel_filterbank, mel_to_hertz
 
 DEMO = MelConfig(sample_rate=16000, n_fft=1024, hop=256, n_mels=80, f_min=0.0, f_max=8000.0)
-LJSPEECH = MelConfig(sample_rate=22050, n_fft=1024, hop=256, n_mels=80, f_min=0.0, f_max=8000.0)
 SMALL = MelConfig(sample_rate=8000, n_fft=128, hop=32, n_mels=10, f_min=100.0, f_max=3900.0)
-CONFIGS = pytest.mark.parametrize("config", [DEMO, LJSPEECH, SMALL], ids=["demo", "ljspeech", "small"])
+CONFIGS = pytest.mark.parametrize("config", [DEMO, SMALL], ids=["demo", "small"])
 
 
 def speechlike(seconds: float, rate: int, seed: int = 0) -> np.ndarray:
@@ -93,16 +92,9 @@ def test_a_first_call_in_inference_mode_does_not_spoil_training() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"hop": 255}, "hop is 255"),
-        ({"hop": 2048}, "hop is 2048"),
-        ({"n_fft": 0}, "n_fft is 0"),
-        ({"f_max": 9000.0}, "f_max 9000"),
-        ({"f_min": 8000.0}, "f_min 8000"),
-        ({"n_mels": 400}, "n_mels 400 is too many"),
-    ],
+    ("name", "value"),
+    [("hop", 255), ("hop", 2048), ("n_fft", 0), ("f_max", 9000.0), ("f_min", 8000.0), ("n_mels", 400)],
 )
-def test_contradictions_are_refused_by_name(change: dict[str, int], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        dataclasses.replace(DEMO, **change)
+def test_contradictions_are_refused_by_name(name: str, value: float) -> None:
+    with pytest.raises(ValueError, match=f"{name}.* {value:g}"):
+        dataclasses.replace(DEMO, **{name: value})
