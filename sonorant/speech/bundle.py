@@ -63,7 +63,7 @@ class FrontendSettings:
     """The text frontend that the voice was trained with."""
 
     name: str
-    """Key of `sonorant.text.FRONTENDS`."""
+    """One of `sonorant.text.FRONTENDS`."""
     version: str
     """Of the frontend and its language data."""
     language: str

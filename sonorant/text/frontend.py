@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
@@ -105,6 +105,7 @@ class SymbolTable:
 
 
 FrontendName = Literal["gruut", "espeak"]
+FRONTENDS = get_args(FrontendName)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,8 +118,8 @@ class TextConfig:
     """File of words and their phonemes (docs/pronunciation.md)."""
 
     def __post_init__(self) -> None:
-        if self.frontend not in get_args(FrontendName):
-            raise ValueError(f"frontend is '{self.frontend}'; allowed: {', '.join(get_args(FrontendName))}")
+        if self.frontend not in FRONTENDS:
+            raise ValueError(f"frontend is '{self.frontend}'; allowed: {', '.join(FRONTENDS)}")
 
     def load(self, language: str) -> Frontend:
         """Raises SonorantError as `load_with_lexicon`."""
@@ -159,7 +160,7 @@ class Frontend(Protocol):
     """Text to phonemes. May be shared between threads and pickled."""
 
     name: str
-    """Key in `FRONTENDS`."""
+    """One of `FRONTENDS`."""
     language: str
     """Code in lower case, such as `en-us`."""
     symbols: tuple[str, ...]
@@ -179,23 +180,14 @@ class Frontend(Protocol):
         """Audible sentences; the first lists all unknown characters. Spans are in the whole text."""
 
 
-def _gruut(language: str, lexicon: Lexicon | None) -> Frontend:
-    from sonorant.text.gruut import GruutFrontend
-
-    return GruutFrontend(language, lexicon)
-
-
-def _espeak(language: str, lexicon: Lexicon | None) -> Frontend:
-    from sonorant.text.espeak import EspeakFrontend
-
-    return EspeakFrontend(language, lexicon)
-
-
-FRONTENDS: dict[str, Callable[[str, Lexicon | None], Frontend]] = {"gruut": _gruut, "espeak": _espeak}
-
-
 def load_frontend(name: str, language: str, *, lexicon: Lexicon | None = None) -> Frontend:
     """Raises SonorantError if name or language is unknown or not installed, or a phoneme of the lexicon is unknown."""
-    if name not in FRONTENDS:
-        raise SonorantError(f"text.frontend: unknown frontend '{name}'; allowed: {', '.join(FRONTENDS)}")
-    return FRONTENDS[name](language, lexicon)
+    if name == "gruut":
+        from sonorant.text.gruut import GruutFrontend
+
+        return GruutFrontend(language, lexicon)
+    if name == "espeak":
+        from sonorant.text.espeak import EspeakFrontend
+
+        return EspeakFrontend(language, lexicon)
+    raise SonorantError(f"text.frontend: unknown frontend '{name}'; allowed: {', '.join(FRONTENDS)}")
