@@ -31,7 +31,7 @@ class ConditionConfig:
     loudness: float | None = -20.0
     """Integrated loudness in LUFS of each recording."""
     true_peak: float | None = -1.0
-    """Largest true peak in dBTP."""
+    """Largest true peak in dBTP; the gain is lowered to keep it."""
 
     def __post_init__(self) -> None:
         if self.margin is not None and self.margin < 0:

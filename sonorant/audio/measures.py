@@ -39,6 +39,7 @@ class Measures:
     reverberation: float | None
     """Seconds."""
     bandwidth_hz: float | None
+    """Highest frequency with speech."""
     hum_db: float | None
     clipped: float
     """Fraction of samples at full scale."""

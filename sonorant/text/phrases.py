@@ -18,9 +18,9 @@ LONGEST_PHRASE = 400
 SHORTEST_CUT = LONGEST_PHRASE // 4
 """Minimum number of characters before a cut."""
 _NEXT_WORD = 60
-"""Characters of the word after a full stop that matter."""
+"""Characters to read of the word after a full stop."""
 _WORDS_BEFORE = 3
-"""Words before a full stop that matter."""
+"""Words to read before a full stop."""
 _MAYBE_END = re.compile(r"\s*\n[^\S\n]*\n\s*|[.?!…؟。！？]+[\"'”’»)\]]*\s+")
 _ENDS_FOR_NOW = re.compile(r"(?:[.?!؟。！？]|([:…]))[\"'”’»)\]]*\s*\Z")
 _WORD = re.compile(rf"\S{{1,{_NEXT_WORD}}}")
@@ -30,7 +30,7 @@ _LESSER_BORDERS = (
     re.compile(r"\s+"),
     re.compile(r"[^\w\s]+"),  # scripts without spaces, addresses
 )
-"""A long sentence is cut at the last match of the first that matches."""
+"""A long sentence is cut at the last match of the first pattern that matches."""
 _CAPITAL, _SMALL = ("Smith", "B."), ("it", "five")
 """Kinds of words that matter after an abbreviation: name, initial; word, number."""
 
@@ -49,7 +49,7 @@ class Part(NamedTuple):
     text: str
     """May end with a marked pause."""
     goes_on: bool
-    """Whether its sentence does."""
+    """Whether its sentence continues in the next part."""
     start: int
     """Place in the whole text."""
 
