@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.signal import fftconvolve
 
 from sonorant.audio.arrays import Floats
 from sonorant.audio.wav import read_audio
@@ -47,6 +48,4 @@ def in_room(samples: Floats, rate: int, seconds: float, seed: int = 0) -> Floats
     tail[: rate // 500] = 0
     tail /= np.sqrt(np.square(tail).sum())
     tail[0] = 1
-    size = len(samples) + count
-    heard = np.fft.irfft(np.fft.rfft(samples, size) * np.fft.rfft(tail, size), size)
-    return heard[: len(samples) + rate // 4].astype(np.float32)
+    return fftconvolve(samples, tail)[: len(samples) + rate // 4].astype(np.float32)

@@ -30,7 +30,6 @@ def test_pitch_is_a_line_where_nothing_is_voiced_and_flat_before_and_after() -> 
     assert not track_pitch(silence, rate, hop, 32).any()
     rows = track_pitch(np.concatenate([silence, first, silence, second, silence]), rate, hop, 3 * rate // hop + 16)
     unvoiced = rows[:, 1] == 0
-    assert 0.2 < unvoiced.mean() < 0.6
     octaves = np.log2(np.array([120.0, 240.0]) / REFERENCE)
     assert rows[[0, -1], 0] == pytest.approx(octaves, abs=0.05)
     between = rows[(rows[:, 0] > octaves[0] + 0.1) & (rows[:, 0] < octaves[1] - 0.1) & unvoiced, 0]
