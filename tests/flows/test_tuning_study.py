@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import optuna
 import pytest
 from optuna.exceptions import TrialPruned
 from optuna.trial import Trial, TrialState
@@ -248,14 +247,6 @@ def test_the_best_is_one_or_a_front(here: Path) -> None:
     with pytest.raises(SonorantError, match=r"trials 0, 3, 1 are best each in its way; name one with --trial"):
         chosen(several, None)
     assert "Pareto front" in summary(several)
-
-
-def test_importance_names_the_setting_that_matters(here: Path) -> None:
-    study = made(trials=30, sampler="random")
-    finish(study, lambda trial, settings: (abs(settings[CHANNELS] - 192) + 1e-6 * settings[RATE],))
-    found = optuna.importance.get_param_importances(study.study)
-    assert found[CHANNELS] > 0.8 > 0.2 > found[RATE]
-    assert f"{found[CHANNELS]:.5g}" in summary(study)
 
 
 def test_a_grid_is_gone_through_once_by_two_workers(here: Path) -> None:

@@ -248,13 +248,6 @@ def test_words_are_lit_while_they_are_spoken(
     assert browser.complaints() == []
 
 
-def test_a_voice_that_does_not_tell_says_so_in_place_of_lit_words(opened: Browser) -> None:
-    opened.run("player.untimed = arguments[0]; place = () => {}", "this voice has no pointer")
-    speak(opened, "Hello.")
-    heard(opened)
-    assert line(opened, "spoken") == "(this voice has no pointer)"
-
-
 def test_readable_on_a_phone_and_every_field_has_a_label(browser: Browser, page: str) -> None:
     browser.open(page, width=360, height=700)
     until(browser, READY)
