@@ -43,7 +43,7 @@ def save(folder: Path, environment: Mapping[str, str], secrets: Mapping[str, str
 
     Args:
         environment: libpq's and S3's variables.
-        secrets: kept too, at least OF_DATA: the hash of MLflow's password and the key of its webhooks are in the data.
+        secrets: kept too, at least OF_DATA: the hash of MLflow's password is in the data.
 
     Raises SonorantError if the folder exists, or a store does not answer.
     """
@@ -186,7 +186,7 @@ def say_what_lacks(folder: Path, saved: Mapping[str, str]) -> None:
     """A backup of a former release may hold no secrets, or not all: one line says what does not fit then."""
     lacking = [name for name in OF_DATA if not saved.get(name)]
     if lacking:
-        reason = "MLflow's restored sign-in and webhooks fit only if they are here as they were there"
+        reason = "MLflow's restored sign-in fits only if they are here as they were there"
         print(f"{folder} does not hold {', '.join(lacking)}: {reason}", file=sys.stderr)
 
 

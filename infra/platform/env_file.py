@@ -29,7 +29,6 @@ def random_secrets() -> dict[str, str]:
     return values | {
         "S3_ACCESS_KEY": f"sonorant-{secrets.token_hex(4)}",
         "PREFECT_AUTH": f"sonorant:{values['PREFECT_AUTH']}",
-        "MLFLOW_WEBHOOK_KEY": values["MLFLOW_WEBHOOK_KEY"][:43],
     }
 
 

@@ -26,10 +26,9 @@ SECRETS = {
     "PREFECT_AUTH": "who may use Prefect: <user>:<password>",
     "MLFLOW_ADMIN_PASSWORD": "MLflow's user admin, at least 12 characters; read when the store is new",
     "MLFLOW_SECRET_KEY": "signs the forms of MLflow's sign-in page",
-    "MLFLOW_WEBHOOK_KEY": "encrypts the secrets of MLflow's webhooks; 43 letters or digits",
 }
 """Names in `infra/.env` and in the secrets file of `make serve STACK=full`, and what each is for."""
-OF_DATA = ("MLFLOW_ADMIN_PASSWORD", "MLFLOW_SECRET_KEY", "MLFLOW_WEBHOOK_KEY")
+OF_DATA = ("MLFLOW_ADMIN_PASSWORD", "MLFLOW_SECRET_KEY")
 """Of these, what MLflow's databases are of use with: they go with a backup. The others belong to the servers."""
 
 MLFLOW_SIGN_IN = """\
@@ -164,7 +163,6 @@ SERVICES: dict[str, Service] = {
             "MLFLOW_AUTH_ADMIN_USERNAME": "admin",
             "MLFLOW_AUTH_ADMIN_PASSWORD": "{MLFLOW_ADMIN_PASSWORD}",
             "MLFLOW_FLASK_SERVER_SECRET_KEY": "{MLFLOW_SECRET_KEY}",
-            "MLFLOW_WEBHOOK_SECRET_ENCRYPTION_KEY": "{MLFLOW_WEBHOOK_KEY}=",  # base64 of 32 bytes ends so
         },
         needs=("databases", "buckets"),
         health=health("mlflow", "/health"),
