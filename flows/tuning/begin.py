@@ -47,7 +47,7 @@ def check_search(search: Search, graph: Pipeline, root: Path) -> None:
     curve = Figure(search.prune.by) if search.prune else None
     if curve and (curve.kind is None or curve.stage(graph) not in graph.order(stages)):
         raise SonorantError(
-            f"prune: by: '{curve.name}' is no figure of a training that the objectives need; "
+            f"prune: by: '{curve.name}' is not a figure of a training that the objectives need; "
             "name one such as train_vocoder/validation/loss"
         )
     read = {key for stage in stages for key in graph.settings_of(stage, search.space)}
@@ -55,7 +55,7 @@ def check_search(search: Search, graph: Pipeline, root: Path) -> None:
     for key in search.space:
         if key not in read or key.split(".")[0] in idle:
             needed = ", ".join(graph.order(stages))
-            raise SonorantError(f"space: {key} changes none of the figures; they come from the stages {needed}")
+            raise SonorantError(f"space: {key} affects none of the figures; they come from the stages {needed}")
 
 
 def idle_sections(search: Search, root: Path) -> set[str]:

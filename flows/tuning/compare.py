@@ -40,7 +40,7 @@ def begin_comparison(study: TuningStudy, trial: FrozenTrial, seeds: int) -> Tuni
     from flows.tuning.begin import base_of  # imports torch, not needed by `sonorant tune status`
 
     if seeds < 2:
-        raise SonorantError(f"--seeds {seeds}: an interval needs at least 2, and 5 are a good number")
+        raise SonorantError(f"--seeds {seeds}: give at least 2, or better 5, for an interval")
     name = f"{study.name}-trial-{trial.number}"
     tried = {key: trial.user_attrs[SETTINGS][key] for key in study.search.space}
     arms = {

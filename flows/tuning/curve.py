@@ -71,7 +71,7 @@ def begin_curve(
     from flows.tuning.begin import base_of  # imports torch, not needed to show a curve
 
     if seeds < 2:
-        raise SonorantError(f"--seeds {seeds}: an interval needs at least 2, and 3 are a good number")
+        raise SonorantError(f"--seeds {seeds}: give at least 2, or better 3, for an interval")
     minutes = read_sizes(sizes)
     search = Search(
         study=name,
@@ -131,7 +131,7 @@ def measures_of(study: TuningStudy) -> list[Measure]:
 def curves_of(study: TuningStudy) -> tuple[dict[Measure, Curve | str], list[str]]:
     """A curve of each figure or why there is none, and notes on what was left out. Raises SonorantError."""
     if KEY not in study.search.space or not study.compares:
-        raise SonorantError(f"study '{study.name}' is no learning curve; see: sonorant tune status {study.name}")
+        raise SonorantError(f"study '{study.name}' is not a learning curve; see: sonorant tune status {study.name}")
     by_size = {size: trials for size, trials in _by_arm(study).items() if not size.endswith(TUNED)}
     notes = [f"{study.left() + study.at_work()} trainings are not done yet."] if study.left() + study.at_work() else []
     minutes = {size: float(np.mean([trial.values[0] for trial in trials])) for size, trials in by_size.items()}

@@ -78,7 +78,7 @@ class Figure:
             return _minutes_in(where / FEATURES), None
         value, interval = found_in(read_json(where / METRICS), self.name)
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise NoFigure(f"{self.name} is no number here: {str(value)[:100]}")
+            raise NoFigure(f"{self.name} is not a number: {str(value)[:100]}")
         return float(value), interval
 
     def _of_training(self, where: Path) -> float:

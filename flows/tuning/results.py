@@ -45,7 +45,9 @@ def chosen(study: TuningStudy, number: int | None) -> FrozenTrial:
         raise SonorantError(f"study '{study.name}': no trial is complete yet")
     if len(best) > 1:
         numbers = ", ".join(str(trial.number) for trial in best)
-        raise SonorantError(f"study '{study.name}': trials {numbers} are best each in its way; name one with --trial")
+        raise SonorantError(
+            f"study '{study.name}': trials {numbers} are all on the Pareto front; name one with --trial"
+        )
     return best[0]
 
 

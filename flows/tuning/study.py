@@ -114,7 +114,9 @@ class TuningStudy:
         ended = sorted((trial.datetime_complete, trial.number) for trial in self.trials if trial.datetime_complete)
         last = [self.trials[number].user_attrs.get(ERROR) for _, number in ended[-HOPELESS:]]
         if len(last) == HOPELESS and last[0] and len(set(last)) == 1:
-            raise SonorantError(f"study '{self.name}': the last {HOPELESS} trials failed alike: {last[0]}")
+            raise SonorantError(
+                f"study '{self.name}': the last {HOPELESS} trials failed with the same error: {last[0]}"
+            )
 
     def next_trial(self, run: Callable[[Trial, dict[str, Any]], Sequence[float]]) -> bool:
         """Run one more trial by `run(trial, settings) -> values`; false if none is left.

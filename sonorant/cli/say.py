@@ -136,9 +136,9 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.timings:
         check_name(arguments.timings)
         if arguments.timings.resolve() == Path(arguments.out).resolve():
-            raise SonorantError(f"{arguments.out}: the speech and its timings need a file each")
+            raise SonorantError(f"{arguments.out}: --timings needs another file than -o")
     if arguments.patience is not None and not (arguments.stream and arguments.text == "-" and arguments.patience >= 0):
-        raise SonorantError("--patience takes 0 seconds or more, with --stream and - for a text that is still written")
+        raise SonorantError("--patience must be at least 0 seconds, and needs --stream and the text -")
     end_cleanly_on_sigterm()
     with bundle_folder(arguments.voice) as bundle:
         variant, engines = arguments.variant, arguments.engines

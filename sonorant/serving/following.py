@@ -52,7 +52,7 @@ async def follow(voices: Voices, folder: Path, seconds: float) -> None:
                     passes = not isinstance(error, SonorantError) or isinstance(error, TrackingUnavailable)
                     refused[name] = (version, time.monotonic() + AGAIN_SECONDS if passes else math.inf)
                     why = str(error) if isinstance(error, SonorantError) else type(error).__name__
-                    one.trouble = f"{REGISTRY}{version} is not spoken with, {one.version} stays: {why}"
+                    one.trouble = f"{REGISTRY}{version} was refused, {one.version} stays in use: {why}"
                     _log.error("%s%s", one.trouble, f"; tried again in {AGAIN_SECONDS:g} s" if passes else "")
 
 

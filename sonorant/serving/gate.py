@@ -51,7 +51,7 @@ def host_name(text: str) -> str:
             return str(address)
         return str(address.ipv4_mapped or f"[{address}]")  # an IPv6 socket shows IPv4 as ::ffff:10.0.0.5
     if not re.fullmatch(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*", text.lower()):
-        raise SonorantError(f"'{text}' is no host name; give it without scheme, port and path: voice.example.org")
+        raise SonorantError(f"'{text}' is not a host name; give it without scheme, port and path: voice.example.org")
     return text.lower()
 
 
@@ -86,9 +86,9 @@ class Gate:
         host, origin = headers.get("host", "").lower(), headers.get("origin")
         hosts = self._hosts and self._hosts.union([host_name(here[0])] if here else [])
         if hosts is not None and hosts.isdisjoint(_names_in(host)):
-            return HTTPStatus.FORBIDDEN, "this server does not go by that name; start it with --allow-host <name>"
+            return HTTPStatus.FORBIDDEN, "unknown host name; start the server with --allow-host <name>"
         if origin is not None and origin.lower().partition("://")[2] != host:
-            return HTTPStatus.FORBIDDEN, "pages of other sites may not ask this server"
+            return HTTPStatus.FORBIDDEN, "pages of other sites may not send requests here"
         return None
 
     async def _body(self, headers: dict[str, str], receive: Receive) -> bytes | tuple[HTTPStatus, str]:
@@ -114,7 +114,7 @@ class Gate:
         try:
             json.loads(body)
         except (ValueError, RecursionError):  # ValueError also for a number with thousands of digits
-            return HTTPStatus.BAD_REQUEST, "the request is not JSON, or holds a number that is too long"
+            return HTTPStatus.BAD_REQUEST, "the request is not JSON, or contains a number that is too long"
         return bytes(body)
 
 

@@ -68,11 +68,11 @@ class Caller:
         self._asked = [(when, count) for when, count in self._asked if when > now - MINUTE]
         again = self._asked[0][0] + MINUTE - now if self._asked else MINUTE
         if self._speaking >= key.concurrent:
-            raise LimitReached(f"the key '{key.name}' has {key.concurrent} requests at work, its limit", 1.0)
+            raise LimitReached(f"the key '{key.name}' may have {key.concurrent} requests at a time", 1.0)
         if len(self._asked) >= key.requests_a_minute:
-            raise LimitReached(f"the key '{key.name}' has {key.requests_a_minute} requests a minute", again)
+            raise LimitReached(f"the key '{key.name}' may send {key.requests_a_minute} requests a minute", again)
         if sum(count for _, count in self._asked) + characters > key.characters_a_minute:
-            raise LimitReached(f"the key '{key.name}' has {key.characters_a_minute} characters a minute", again)
+            raise LimitReached(f"the key '{key.name}' may send {key.characters_a_minute} characters a minute", again)
         self._asked.append((now, characters))
         self._speaking += 1
         try:
@@ -99,7 +99,7 @@ class Keys:
             self._read()
         except SonorantError as error:
             _log.error("%s", error)
-            raise NotSpoken("the server cannot read its keys now; ask again") from None
+            raise NotSpoken("the server cannot read its keys now; try again") from None
         kind, _, key = (authorization or "").partition(" ")
         given = _hash(key.strip())
         found = None

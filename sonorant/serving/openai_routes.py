@@ -27,11 +27,11 @@ ERRORS: dict[int | str, dict[str, Any]] = {
     for status, says, line in (
         (400, "It cannot be spoken", "no speaker 'carl'; the voice has: anna, ben"),
         (401, "No key, or none of this server's", "give a key of this server: Authorization: Bearer <key>"),
-        (403, "A page of another site asks", "pages of other sites may not ask this server"),
+        (403, "A page of another site asks", "pages of other sites may not send requests here"),
         (413, "Too large", "the request is larger than 76000 bytes; shorten it"),
         (415, "Not JSON", "the request must be application/json"),
         (422, "A field is missing, unknown or wrong", "speed: Input should be less than or equal to 4"),
-        (429, "A limit of the key", "the key 'app' has 120 requests a minute"),
+        (429, "A limit of the key", "the key 'app' may send 120 requests a minute"),
         (503, "Too many are waiting", "too many are speaking; try again in a moment"),
     )
 }

@@ -111,7 +111,7 @@ def page_routes(service: Service) -> APIRouter:
     async def add(more: More) -> dict[str, Any]:
         """Add to an arriving text."""
         if more.id not in texts:
-            raise SonorantError("this text is no longer spoken; begin another")
+            raise SonorantError("this text has ended; begin another")
         texts[more.id].add(more)
         return {}
 

@@ -185,7 +185,7 @@ class LoadedVoice:
                 return
             except WorkerDied:
                 if request.arrives or attempt == ATTEMPTS:
-                    raise WorkerDied("the process that spoke has died; ask again") from None
+                    raise WorkerDied("the speaking process has died; try again") from None
 
     async def _attempt(self, request: ServedRequest, told: Told | None) -> AsyncGenerator[Piece | Ended, None]:
         worker = await self._least_busy()
@@ -216,9 +216,9 @@ class LoadedVoice:
     async def _least_busy(self) -> SpeakingProcess:
         while not (able := [worker for worker in self._workers if not worker.dead]):
             if self._ended:
-                raise WorkerDied("the voice has been unloaded; ask again")
+                raise WorkerDied("the voice has been unloaded; try again")
             if self.trouble:
-                raise NotSpoken("the processes that spoke have died and cannot be replaced yet; ask later")
+                raise NotSpoken("the speaking processes have died and cannot be replaced yet; try later")
             await asyncio.sleep(0.05)
         return min(able, key=lambda worker: (worker.silent, len(worker.speeches)))
 

@@ -82,7 +82,7 @@ def test_timings_are_written_beside_the_speech(
     ("timings", "line"),
     [
         ("words.txt", "words.txt: timings are written as .json, .srt, .vtt"),
-        ("out.json", "out.json: the speech and its timings need a file each"),
+        ("out.json", "out.json: --timings needs another file than -o"),
         ("/proc/words.srt", "/proc/words.srt: cannot be written"),
     ],
 )
@@ -236,7 +236,7 @@ def test_a_sentence_is_heard_once_its_writer_has_paused_for_as_long_as_the_patie
     "words", [["-", "--patience", "1"], ["Hi.", "--stream", "--patience", "1"], ["-", "--stream", "--patience", "-1"]]
 )
 def test_patience_is_for_a_text_that_is_still_written(voice_bundle: Path, tmp_path: Path, words: list[str]) -> None:
-    line = "--patience takes 0 seconds or more, with --stream and - for a text that is still written"
+    line = "--patience must be at least 0 seconds, and needs --stream and the text -"
     assert_refused(say(*words, "--voice", voice_bundle, "-o", tmp_path / "out.wav"), line, tmp_path)
 
 

@@ -44,12 +44,12 @@ def test_searches_that_come_with_the_project_fit_it(file: Path) -> None:
         ({"space": {"acoustic.channels": {"choices": [128, "wide"]}}}, "acoustic.channels: expected int, not 'wide'"),
         ({"space": {"acoustic.channels": {"low": 1.5, "high": 3}}}, "acoustic.channels"),
         ({"space": {"train_acoustic.precision": {"choices": ["auto", "fp8"]}}}, "train_acoustic.precision: expected"),
-        ({"space": {"vocoder.channels": {"choices": [128]}}}, "vocoder.channels changes none of the figures"),
-        ({"space": {"data.preload": {"choices": ["none"]}}}, "data.preload changes none of the figures"),
+        ({"space": {"vocoder.channels": {"choices": [128]}}}, "vocoder.channels affects none of the figures"),
+        ({"space": {"data.preload": {"choices": ["none"]}}}, "data.preload affects none of the figures"),
         ({"fixed": {"train_acoustic.stepps": 3}}, "did you mean 'train_acoustic.steps'?"),
         ({"fixed": {"train_acoustic.steps": "many"}}, "train_acoustic.steps: expected int, not 'many'"),
         ({"objectives": {"train_acustic/validation/loss": "minimize"}}, "did you mean 'train_acoustic'?"),
-        ({"prune": {"by": "validation/loss"}}, "prune: by: 'validation/loss' is no figure"),
+        ({"prune": {"by": "validation/loss"}}, "prune: by: 'validation/loss' is not a figure"),
     ],
 )
 def test_what_the_project_has_not_is_named(changes: dict[str, Any], says: str, tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_figures_are_found_with_their_intervals(tmp_path: Path) -> None:
     assert Figure("speed.onnxruntime/fp32.medium.rtf").measure(tmp_path) == (0.003, None), "keys may hold dots"
     with pytest.raises(NoFigure, match=r"naturalness\.fp16: slower than fp32"):
         Figure("naturalness.fp16.dnsmos.ovrl").measure(tmp_path)
-    with pytest.raises(NoFigure, match="is no number here"):
+    with pytest.raises(NoFigure, match="is not a number"):
         Figure("naturalness.fp16").measure(tmp_path)
     for wrong in ("naturalness.fp32.dnsmos.overl", "naturalness.fp32.dnsmos"):
         with pytest.raises(SonorantError, match=r"has no such figure; did you mean 'naturalness.fp32.dnsmos.ovrl'"):

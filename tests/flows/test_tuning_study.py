@@ -114,7 +114,7 @@ def test_what_fails_alike_again_and_again_does_not_use_up_the_trials(here: Path)
             raise TrialFailed("No space left on device")
         return off(trial, settings)
 
-    with pytest.raises(SonorantError, match="the last 3 trials failed alike: No space left on device"):
+    with pytest.raises(SonorantError, match="the last 3 trials failed with the same error: No space left on device"):
         finish(study, run)
     assert len(calls) == 8 and study.left() == 22
 
@@ -244,7 +244,7 @@ def test_the_best_is_one_or_a_front(here: Path) -> None:
     planned = [(3.0, 0.3), (2.0, 0.1), (1.0, 0.2), (2.5, 0.2)]
     finish(several, lambda trial, settings: planned[trial.number])
     assert [trial.number for trial in best_trials(several)] == [0, 3, 1], "trial 2 is beaten in both"
-    with pytest.raises(SonorantError, match=r"trials 0, 3, 1 are best each in its way; name one with --trial"):
+    with pytest.raises(SonorantError, match=r"trials 0, 3, 1 are all on the Pareto front; name one with --trial"):
         chosen(several, None)
     assert "Pareto front" in summary(several)
 

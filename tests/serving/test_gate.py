@@ -133,7 +133,7 @@ def test_an_address_is_the_same_however_it_is_written(reached: str, host: str, s
     "name", ["", "https://a.example", "a.example:443", "a.example/voice", "a b", "*.example", "ä.example"]
 )
 def test_what_is_no_host_name_is_refused_in_a_line(name: str) -> None:
-    with pytest.raises(SonorantError, match="is no host name; give it without scheme, port and path"):
+    with pytest.raises(SonorantError, match="is not a host name; give it without scheme, port and path"):
         ServeConfig(offers=(Offer(name="tiny", where="voice"),), allow_hosts=(name,))
 
 

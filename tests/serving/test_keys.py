@@ -76,7 +76,7 @@ def test_a_file_that_is_damaged_while_the_server_runs_is_told_to_its_log_alone(
         file.write_text(damage)
         with pytest.raises(NotSpoken) as told:
             keys.caller(f"Bearer {secret}")
-        assert str(told.value) == "the server cannot read its keys now; ask again"
+        assert str(told.value) == "the server cannot read its keys now; try again"
         assert "keys.json" in caplog.text
     file.write_text(whole)
     assert keys.caller(f"Bearer {secret}").key.name == "app"
@@ -104,7 +104,7 @@ def test_each_limit_of_a_key_holds_for_its_minute(file: Path) -> None:
         return str(error.value)
 
     with caller.asking(40), caller.asking(40):
-        assert "2 requests at work" in refused(1)
+        assert "2 requests at a time" in refused(1)
     assert "100 characters a minute" in refused(21)
     with caller.asking(20):
         pass
@@ -125,7 +125,7 @@ def test_a_server_with_keys_speaks_to_nobody_without_one(file: Path, voice_bundl
             assert ask(server.url, path, sent, JSON | {"Authorization": f"Bearer {secret}"}).status == 200
         limited = ask(server.url, "/v1/speech", body, JSON | {"Authorization": f"Bearer {secret}"})
         assert limited.status == 429 and 1 <= int(limited.headers["Retry-After"]) <= 60
-        assert json.loads(limited.read())["error"]["message"] == "the key 'app' has 1 requests a minute"
+        assert json.loads(limited.read())["error"]["message"] == "the key 'app' may send 1 requests a minute"
         told = ask(server.url, "/metrics").read().decode()
         assert 'sonorant_requests_total{outcome="limited",voice="tiny"} 1.0' in told
         assert ask(server.url, "/").status == 404

@@ -204,7 +204,7 @@ def test_a_text_that_kills_each_time_is_given_up(voice_bundle: Path) -> None:
                     await asyncio.sleep(0)
 
             killing = asyncio.create_task(kill())
-            with pytest.raises(SonorantError, match="has died; ask again"):
+            with pytest.raises(SonorantError, match="has died; try again"):
                 await spoken(voice, ServedRequest(text=TEXT * 5))
             killing.cancel()
 

@@ -40,7 +40,7 @@ def test_a_voice_is_named_as_it_is_given(text: str, name: str) -> None:
 
 @pytest.mark.parametrize("text", ["a b=voices/anna", "=voices/anna", "a/b=voices/anna"])
 def test_a_name_that_no_request_can_give_is_refused(text: str) -> None:
-    with pytest.raises(SonorantError, match="is no name of a voice"):
+    with pytest.raises(SonorantError, match="is not a valid voice name"):
         Offer.parse(text)
 
 
@@ -144,7 +144,7 @@ def test_a_version_that_says_nothing_is_not_spoken_with_and_readyz_says_why(serv
     told = ask(server.url, "/readyz")
     trouble = json.loads(told.read())["voices"]["tiny"]["trouble"]
     assert told.status == 200
-    assert "models:/tiny/3 is not spoken with, tiny/1 stays: does not say its check sentence" in trouble
+    assert "models:/tiny/3 was refused, tiny/1 stays in use: does not speak its check sentence" in trouble
     assert (version(server), loudest(server)) == ("tiny/1", plain)
     champion(2)
     wait_until(lambda: version(server) == "tiny/2")
@@ -163,7 +163,7 @@ def test_a_version_that_hangs_while_it_loads_holds_up_no_later_one_and_readyz_sa
         patched.setattr("sonorant.serving.voice_processes.LOAD_SECONDS", 0.2)
         champion(2)
         wait_until(lambda: "hung for 0.2 s" in str(told_of(server, "tiny")))
-    assert "models:/tiny/2 is not spoken with, tiny/1 stays" in str(told_of(server, "tiny"))
+    assert "models:/tiny/2 was refused, tiny/1 stays in use" in str(told_of(server, "tiny"))
     assert (version(server), loudest(server)) == ("tiny/1", plain)
     champion(1)
     wait_until(lambda: told_of(server, "tiny") is None)
@@ -185,7 +185,7 @@ def test_a_version_whose_download_breaks_off_is_downloaded_again(
     monkeypatch.setattr("sonorant.registry.download.download_bundle", download)
     monkeypatch.setattr("sonorant.serving.following.AGAIN_SECONDS", 0.3)
     champion(2)
-    wait_until(lambda: "tiny/1 stays: the store does not answer" in server.service.voices.named("tiny").trouble)
+    wait_until(lambda: "tiny/1 stays in use: the store does not answer" in server.service.voices.named("tiny").trouble)
     wait_until(lambda: version(server) == "tiny/2")
     folder = downloads[0].parent
     wait_until(lambda: len(list(folder.iterdir())) == 1)  # neither the old version nor downloads remain
