@@ -58,7 +58,7 @@ def _network() -> Any:
 def rate_clip(clip: Clip) -> list[float]:
     """Scores of a clip in the order of `SCORES`; needs the package speechmos."""
     samples, rate = clip
-    heard = np.clip(samples if rate == RATE else resample(samples, rate, RATE), -1.0, 1.0)
+    heard = np.clip(resample(samples, rate, RATE), -1.0, 1.0)
     if len(heard) < WINDOW:
         heard = np.resize(heard, WINDOW)
     seconds = range(int(np.floor(len(heard) / RATE) - WINDOW_SECONDS) + 1)

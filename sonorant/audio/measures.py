@@ -58,7 +58,7 @@ def measure(samples: Floats, rate: int, probability: Floats) -> Measures:
     """Measure finite samples (S,) at `rate` Hz. `probability` (F,): as `speech_probability`."""
     dc = float(samples.mean(dtype=np.float64)) if len(samples) else 0.0
     centred = samples - np.float32(dc)
-    heard = resample(centred, rate, RATE) if rate != RATE else centred
+    heard = resample(centred, rate, RATE)
     snr_db, noise_floor_db = noise(centred, rate, probability)
     powers_TF = _powers(heard, 512, 128)
     speech_powers_TF = powers_TF[_speaking(len(powers_TF), 128 / RATE, probability)]

@@ -190,7 +190,7 @@ def _public_name(model: str) -> str:
 
 def _at_rate(samples: Floats, rate: int) -> Floats:
     mono = np.ascontiguousarray(samples, dtype=np.float32)
-    return mono if rate == RATE or not len(mono) else resample(mono, rate, RATE)
+    return resample(mono, rate, RATE) if len(mono) else mono
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ _BELOW_SPEECH_DB = 50.0
 def speech_probability(samples: Floats, rate: int) -> Floats:
     """Probability of speech, float32 (F,), for every 32 ms of samples (S,) at `rate` Hz. Raises SonorantError without
     the package silero-vad."""
-    heard = resample(samples, rate, RATE) if rate != RATE else samples.astype(np.float32, copy=False)
+    heard = resample(samples, rate, RATE)
     blocks = np.pad(heard, (0, -len(heard) % BLOCK)).reshape(-1, BLOCK)
     contexts = np.zeros((len(blocks), _CONTEXT), dtype=np.float32)
     contexts[1:] = blocks[:-1, -_CONTEXT:]
@@ -167,7 +167,7 @@ def _near_speech(probability: Floats) -> NDArray[np.bool_]:
 
 def _band_energies(samples: Floats, rate: int) -> Doubles:
     """Energy in dB of full scale, at least -120, float64 (T, 2): below and above 2 kHz, for each 5 ms step."""
-    heard = resample(samples, rate, RATE) if rate != RATE else samples
+    heard = resample(samples, rate, RATE)
     count = max((len(heard) - _FRAME) // _STEP + 1, 0)
     if count == 0:
         return np.zeros((0, len(_BANDS)))

@@ -20,14 +20,14 @@ def read_audio(
     """`decode` a recording, mix it to mono (S,) without dead channels, and resample it to `sample_rate` (Hz); also the
     rate."""
     samples, rate = decode(path, start, end)
-    mono = mix(samples)
-    if sample_rate is None or sample_rate == rate:
-        return mono, rate
-    return resample(mono, rate, sample_rate), sample_rate
+    sample_rate = sample_rate or rate
+    return resample(mix(samples), rate, sample_rate), sample_rate
 
 
 def resample(samples: np.ndarray, rate: int, new_rate: int) -> np.ndarray:
     """Resample float32 (S,) to float32 (round(S * new_rate / rate),) with soxr at high quality."""
+    if rate == new_rate:
+        return samples.astype(np.float32, copy=False)
     import soxr  # not a dependency of speaking
 
     return soxr.resample(samples, rate, new_rate).astype(np.float32, copy=False)

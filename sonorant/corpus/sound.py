@@ -45,6 +45,5 @@ def read_sound(corpus: Path, utterance: Utterance, sample_rate: int | None = Non
     samples, rate = read_audio(recording_of(corpus, utterance), start=utterance.start or 0.0, end=utterance.end)
     if utterance.conditioning is not None:
         samples = apply(samples, rate, utterance.conditioning)
-    if sample_rate is None or sample_rate == rate:
-        return samples, rate
+    sample_rate = sample_rate or rate
     return resample(samples, rate, sample_rate), sample_rate

@@ -110,13 +110,8 @@ def _load_encoder() -> None:
 def _embed(clip: Clip) -> Doubles:
     from resemblyzer import preprocess_wav
 
-    heard = _at_rate(clip)
+    heard = resample(*clip, RATE)
     loudness = np.sqrt(np.mean(np.square(heard)))
     voiced = preprocess_wav(np.clip(heard * (LEVEL / loudness), -1.0, 1.0)) if loudness > 0 else heard[:0]
     found = _model.embed_utterance(voiced).astype(np.float64)
     return found if len(voiced) else np.zeros_like(found)  # two silences are not one speaker
-
-
-def _at_rate(clip: Clip) -> Floats:
-    samples, rate = clip
-    return samples if rate == RATE else resample(samples, rate, RATE)

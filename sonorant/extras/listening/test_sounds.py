@@ -87,7 +87,7 @@ def gather(places: Mapping[str, str], sentences: Sequence[Sentence], *, count: i
     rate = max(rates.values())
     notes += [f"note: {places[name]} is at {own} Hz, played at {rate} Hz" for name, own in rates.items() if own < rate]
     sounds = {
-        name: {key: samples if own == rate else resample(samples, own, rate) for key, (samples, own) in read.items()}
+        name: {key: resample(samples, own, rate) for key, (samples, own) in read.items()}
         for name, read in heard.items()
     }
     if RECORDINGS in sounds:
