@@ -113,7 +113,7 @@ def test_any_text_is_accepted_and_stays_inside_the_inventory(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["9" * 400, "1e400", "a" * 5000, "31/31/2000", "1" + ",000" * 20, "1" * 5000 + "th", "2^" + "9" * 5000, "<&amp;>"],
+    ["9" * 400, "1e400", "a" * 5000, "31/31/2000", "1" + ",000" * 20, "1" * 4400 + "th", "2^" + "9" * 1500, "<&amp;>"],
 )
 def test_hostile_text_is_accepted(text: str) -> None:
     assert FRONTEND.speak(text).phonemes

@@ -27,9 +27,10 @@ def test_every_phoneme_of_the_lexicon_is_a_symbol_and_words_have_theirs(language
     frontend = load_frontend("gruut", language)
     file = import_module(f"gruut_lang_{language[:2]}").get_lang_dir() / "lexicon.db"
     known: dict[str, list[list[str]]] = {}
-    for word, line in sqlite3.connect(file).execute("SELECT word, phonemes FROM word_phonemes WHERE word != '!sil'"):
+    query = f"SELECT word, phonemes FROM word_phonemes WHERE id < 99999 OR word IN {WORDS[language]}"
+    for word, line in sqlite3.connect(file).execute(query):
         known.setdefault(word, []).append(line.replace("ˈ", "").replace("ˌ", "").split())
-    found = {phone for lines in known.values() for phones in lines for phone in phones}
+    found = {phone for word, lines in known.items() if word != "!sil" for phones in lines for phone in phones}
     assert found <= set(frontend.symbols) and frontend.symbols[-len(PAUSES) :] == PAUSES
     for word in WORDS[language]:
         spoken = frontend.speak(word)
