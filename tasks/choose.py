@@ -8,8 +8,7 @@ from sonorant.errors import SonorantError
 from sonorant.export.choice import ChooseConfig, choose, ship
 from sonorant.files import read_json, write_json
 from sonorant.registry import PromoteConfig
-from sonorant.registry.gates import judge_candidate
-from sonorant.registry.speaker_gates import judge_speakers
+from sonorant.registry.gates import judge_alone
 from sonorant.speech.bundle import read_bundle
 from tasks.params import load
 from tasks.stage import run, stage_arguments
@@ -26,8 +25,7 @@ def main() -> None:
     metrics, limits = read_json(arguments.metrics), load("promote", PromoteConfig)
 
     def gates(candidate: str) -> str:
-        judged = judge_candidate(metrics, bundle.description.family, candidate, limits)
-        judged += judge_speakers(metrics, bundle.description, candidate.split("/", 1)[1], limits)
+        judged = judge_alone(metrics, bundle.description, candidate, limits)
         return "; ".join(f"{gate.name}: {gate.reason}" for gate in judged if not gate.passed)
 
     try:

@@ -172,7 +172,7 @@ def test_nothing_runs_twice_and_an_evaluation_setting_reaches_the_evaluation_alo
     printed = finished.run("dvc", "repro")
     assert ran(printed) == []
     assert finished.lock == lock
-    finished.set(evaluate={"bootstrap": 101})
+    finished.set(evaluate={"rare_sentences": 3})
     try:
         # Without --dry the fixture's minute again.
         assert ran(finished.run("dvc", "repro", "--dry")) == ["evaluate"]

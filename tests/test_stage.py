@@ -26,7 +26,7 @@ def test_figures_of_a_stage_reach_mlflow(
     monkeypatch.setenv("SONORANT_EXECUTION", "test-execution")
     graph = {"stages": {"evaluate": {"params": ["evaluate"], "metrics": [metrics], "outs": ["reports/page"]}}}
     Path("dvc.yaml").write_text(yaml.dump(graph))
-    Path("params.yaml").write_text("evaluate: {bootstrap: 300}")
+    Path("params.yaml").write_text("evaluate: {rare_sentences: 3}")
 
     def main() -> None:
         Path("reports/page").mkdir(parents=True)

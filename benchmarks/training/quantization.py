@@ -39,7 +39,6 @@ KINDS = {"acoustic": "predictor", "vocoder": "waveform"}
 """The models and their folders in `models`."""
 NEEDED = ("data/corpus", "data/prepared", "data/features", "models/predictor", "models/waveform")
 PARAMS = "params.yaml"
-RESAMPLES = 1000
 SHORT: dict[str, Any] = {"sentences": 2, "repeats": 3}
 
 
@@ -85,13 +84,13 @@ def measure(project: Path, temporary: Path, sentences: int | None, repeats: int)
     folders, losses, shipped = train_all(project, temporary)
     systems = export_all(project, folders, shipped, temporary)
     heard = listen(project, systems, sentences)
-    speech = {name: summarize(counts, RESAMPLES) for name, counts in heard.items()}
+    speech = {name: summarize(counts) for name, counts in heard.items()}
     for name in speech.keys() - {"float"}:
-        speech[name]["above_float"] = compare(heard[name], heard["float"], RESAMPLES)
+        speech[name]["above_float"] = compare(heard[name], heard["float"])
     return {
         "shipped": shipped,
         "wer": speech,
-        "qat_above_ptq": compare(heard["qat"], heard["ptq"], RESAMPLES),
+        "qat_above_ptq": compare(heard["qat"], heard["ptq"]),
         "validation": losses,
         "bytes": {name: size_of(system) for name, system in systems.items()},
         "speed": race(systems, repeats),

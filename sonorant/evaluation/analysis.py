@@ -13,7 +13,7 @@ from sonorant.audio.arrays import Doubles
 
 FRAME_MS = 10.0
 ORDER = 24
-"""Highest mel-cepstral coefficient; the 0th (loudness) is left out."""
+"""Highest mel-cepstral coefficient."""
 MEL_POINTS = 128
 SPEECH_DB = 50.0
 """Frames further below the loudest are silence."""
@@ -48,7 +48,6 @@ class Analysis:
 
 
 def analyse(samples: NDArray[np.floating], rate: int) -> Analysis:
-    """Analyse samples (S,) in -1..1 at `rate` Hz."""
     signal = np.ascontiguousarray(samples, dtype=np.float64)
     f0, times = track_pitch(signal, rate)
     power_TF = np.maximum(pyworld.cheaptrick(signal, f0, times, rate), QUIETEST)

@@ -7,7 +7,6 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import jiwer
 import numpy as np
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from sonorant.audio.arrays import Ints
 from sonorant.errors import SonorantError
+from sonorant.evaluation.estimates import Figures, estimate
 from sonorant.text import Frontend, load_frontend
 from sonorant.training.intervals import bootstrap, rate
 
@@ -31,12 +31,10 @@ class Normalizer:
     frontend wrote."""
 
     def __init__(self, language: str) -> None:
-        """`language`: code such as en-us."""
         self.language = language
 
     @property
     def name(self) -> str:
-        """Normaliser name recorded beside each error rate."""
         return VERSION
 
     @cached_property
@@ -61,18 +59,17 @@ class ErrorCounts:
     characters: Ints
 
     def of(self, chosen: NDArray[np.bool_]) -> ErrorCounts:
-        """Select utterances by mask (U,)."""
         own = (self.word_errors, self.words, self.character_errors, self.characters)
         return ErrorCounts(*(column[chosen] for column in own))
 
     @property
     def wer(self) -> float:
-        """Corpus word error rate in percent."""
+        """Percent."""
         return float(rate(self.word_errors, self.words))
 
     @property
     def cer(self) -> float:
-        """Corpus character error rate in percent; spaces count."""
+        """Percent; spaces count."""
         return float(rate(self.character_errors, self.characters))
 
 
@@ -80,13 +77,11 @@ def count_errors(references: Sequence[str], transcripts: Sequence[str]) -> Error
     """Count errors per utterance in normalised texts. Raises SonorantError without utterances or for an empty
     reference."""
     if not references:
-        raise SonorantError("no sentences to score; check that the test split holds any (prepare.test)")
+        raise SonorantError("no sentences to score: the test split is empty; raise prepare.test")
     rows = []
     for reference, transcript in zip(references, transcripts, strict=True):
         if not reference.strip():
-            raise SonorantError(
-                "a reference text holds no words after normalisation; remove its utterance from the corpus"
-            )
+            raise SonorantError("a reference text has no words after normalisation; remove it from the corpus")
         words = jiwer.process_words(reference, transcript)
         characters = jiwer.process_characters(reference, transcript)
         rows.append((*_errors_and_length(words), *_errors_and_length(characters)))
@@ -98,32 +93,25 @@ def _errors_and_length(output: jiwer.WordOutput | jiwer.CharacterOutput) -> tupl
     return misses + output.insertions, misses + output.hits
 
 
-def summarize(counts: ErrorCounts, resamples: int) -> dict[str, Any]:
-    """Error rates with intervals in percent, and the amount of text scored."""
-    return {
-        "wer": round(counts.wer, 3),
-        "wer_ci95": _rounded(bootstrap(rate, counts.word_errors, counts.words, resamples=resamples)),
-        "cer": round(counts.cer, 3),
-        "cer_ci95": _rounded(bootstrap(rate, counts.character_errors, counts.characters, resamples=resamples)),
-        "words": int(counts.words.sum()),
-        "utterances": len(counts.words),
-    }
+def summarize(counts: ErrorCounts) -> Figures:
+    return _rates(counts) | {"words": int(counts.words.sum()), "utterances": len(counts.words)}
 
 
-def compare(system: ErrorCounts, baseline: ErrorCounts, resamples: int) -> dict[str, Any]:
+def compare(system: ErrorCounts, baseline: ErrorCounts) -> Figures:
     """Paired difference from a baseline in points, with 95 % intervals. Raises ValueError if the references differ."""
     if not (np.array_equal(system.words, baseline.words) and np.array_equal(system.characters, baseline.characters)):
         raise ValueError("two systems can be compared only on the same sentences")
-    words = bootstrap(rate, system.word_errors - baseline.word_errors, system.words, resamples=resamples)
-    more = system.character_errors - baseline.character_errors
-    characters = bootstrap(rate, more, system.characters, resamples=resamples)
-    return {
-        "wer": round(system.wer - baseline.wer, 3),
-        "wer_ci95": _rounded(words),
-        "cer": round(system.cer - baseline.cer, 3),
-        "cer_ci95": _rounded(characters),
-    }
+    more = ErrorCounts(
+        system.word_errors - baseline.word_errors,
+        system.words,
+        system.character_errors - baseline.character_errors,
+        system.characters,
+    )
+    exact = {"wer": round(system.wer - baseline.wer, 3), "cer": round(system.cer - baseline.cer, 3)}
+    return _rates(more) | exact
 
 
-def _rounded(interval: tuple[float, float]) -> list[float]:
-    return [round(bound, 3) for bound in interval]
+def _rates(counts: ErrorCounts) -> Figures:
+    words = bootstrap(rate, counts.word_errors, counts.words)
+    characters = bootstrap(rate, counts.character_errors, counts.characters)
+    return estimate("wer", counts.wer, words, 3) | estimate("cer", counts.cer, characters, 3)

@@ -1,18 +1,17 @@
 """Evaluate a voice: time, size, word errors, naturalness and distances."""
 
 import platform
+import re
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-import numpy as np
-
-from sonorant.audio.arrays import Doubles, Ints
 from sonorant.audio.recognizers import load_recognizer, not_heard
 from sonorant.corpus.manifest import Utterance, read_manifest
 from sonorant.errors import SonorantError
-from sonorant.evaluation.error_rates import ErrorCounts, Normalizer
+from sonorant.evaluation.error_rates import Normalizer
+from sonorant.evaluation.estimates import Figures
 from sonorant.evaluation.latency import FIRST_AUDIO_SENTENCES, measure, measure_first_audio, sentence_classes
 from sonorant.evaluation.measured_candidates import (
     certainly_slower,
@@ -22,16 +21,14 @@ from sonorant.evaluation.measured_candidates import (
     size,
     timed_candidates,
 )
-from sonorant.evaluation.naturalness import judge_sound
+from sonorant.evaluation.naturalness import JudgedSound, judge_sound
 from sonorant.evaluation.recordings import RecognizedRecordings, read_recognized
 from sonorant.evaluation.renderings import Renderings, render
 from sonorant.evaluation.renderings import summarize as summarize_decoded
-from sonorant.evaluation.self_test import (
-    check_texts,
-)
+from sonorant.evaluation.self_test import check_texts
 from sonorant.evaluation.short_texts.judgement import ShortTexts, judge_short_texts
 from sonorant.evaluation.speakers import by_speaker, trained_speakers
-from sonorant.evaluation.words import judge_words
+from sonorant.evaluation.words import JudgedWords, judge_words
 from sonorant.plugins import load_family
 from sonorant.processes import usable_cores
 from sonorant.speech.bundle import read_bundle
@@ -40,15 +37,10 @@ PACKAGES = (
     "sonorant", "numpy", "scipy", "torch", "onnxruntime", "gruut", "soxr", "jiwer", "pyworld-prebuilt", "speechmos",
     "resemblyzer",
 )  # fmt: skip
-"""Versions recorded in the environment section."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateConfig:
-    """Settings of section `evaluate`."""
-
-    bootstrap: int = 1000
-    """Bootstrap resamples for each 95 % interval."""
     latency_repeats: int = 50
     """Timed rounds per sentence class, runtime and thread count; fewer beyond `latency.LONGEST`."""
     mos_sentences: int = 64
@@ -60,48 +52,38 @@ class EvaluateConfig:
     """Variants to transcribe; `shippable` skips those that are certainly slower than fp32 under every runtime."""
 
     def __post_init__(self) -> None:
-        for name, least in (("bootstrap", 100), ("latency_repeats", 3), ("mos_sentences", 2), ("rare_sentences", 1)):
+        for name, least in (("latency_repeats", 3), ("mos_sentences", 2), ("rare_sentences", 1)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationInputs:
-    """Input paths of the evaluation."""
-
     corpus: Path
     """Base folder of the manifest's audio paths."""
     manifest: Path
     recordings: Path
-    """Report of `recognize_recordings`."""
     voice: Path
     trained: tuple[Path, Path]
     """Trained predictor and waveform model, for the torch runtime and for copy synthesis."""
     codes: Path
     """Token store of `train_waveform`; only a header for the family parallel."""
     parity: Path
-    """Report of `verify`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """Results of an evaluation; tuples have one entry per sentence."""
-
-    metrics: dict[str, Any]
-    """Content of `metrics.json`."""
-    references: tuple[str, ...]
-    speakers: tuple[str, ...]
-    words: Ints
-    """Reference words per sentence (S,)."""
-    not_run: str | None
-    """Reason the recogniser did not run, or None."""
-    transcripts: dict[str, tuple[str, ...]]
-    """By recordings, copies and variant; empty without a recogniser."""
-    counts: dict[str, ErrorCounts]
+    metrics: Figures
+    known: RecognizedRecordings
     renderings: Renderings
-    opinions: dict[str, Doubles]
-    """Overall DNSMOS by kind; empty if it did not run."""
+    words: JudgedWords
+    sound: JudgedSound
     short_texts: ShortTexts
+
+    @property
+    def lengths(self) -> list[int]:
+        normalizer = Normalizer(self.known.language)
+        return [len(normalizer(reference).split()) for reference in self.known.references]
 
 
 def evaluate(inputs: EvaluationInputs, config: EvaluateConfig, recognizer: str) -> Evaluation:
@@ -113,17 +95,21 @@ def evaluate(inputs: EvaluationInputs, config: EvaluateConfig, recognizer: str) 
     """
     known, parity = read_recognized(inputs.recordings), read_parity(inputs.parity)
     _check_same_recognizer(known, recognizer, inputs.recordings)
-    normalizer = Normalizer(known.language)
     if not known.not_run:
-        check_texts(known.references, known.transcripts, normalizer)  # fail before hours of work
+        check_texts(known.references, known.transcripts, Normalizer(known.language))  # fail before hours of work
     (sentences, utterances), bundle = _chosen(inputs, known), read_bundle(inputs.voice)
     renderings = render(inputs.voice, inputs.trained[1], judged_variants(parity), sentences, inputs.corpus)
-    timed = _timed(inputs, config, parity, renderings, known)
-    unheard = {variant: _why_unheard(config, variant, timed["speed"]) for variant in renderings.variants}
+    candidates, classes = timed_candidates(parity), sentence_classes(renderings.tokens)
+    texts = known.references[:FIRST_AUDIO_SENTENCES]
+    timed: Figures = {
+        "first_audio": measure_first_audio(inputs.voice, renderings.variants, texts),
+        "speed": measure(inputs.voice, inputs.trained, candidates, classes, config.latency_repeats),
+        "memory": measure_memory(inputs.voice, inputs.trained, candidates, classes["long"]),
+    }
+    unheard = {variant: why_unheard(config, variant, timed["speed"]) for variant in renderings.variants}
     renderings = renderings.without({variant: why for variant, why in unheard.items() if why})
-    words = judge_words(renderings, inputs.corpus, sentences, utterances, known, recognizer, config.bootstrap)
-    speakers = [sentence.speaker for sentence in sentences]
-    sound = judge_sound(renderings, speakers, config.mos_sentences, config.bootstrap)
+    words = judge_words(renderings, inputs.corpus, sentences, utterances, known, recognizer)
+    sound = judge_sound(renderings, [each.speaker for each in sentences], config.mos_sentences)
     short = judge_short_texts(
         inputs.voice, renderings, known, utterances, inputs.corpus, inputs.manifest.parent, config.rare_sentences
     )
@@ -141,73 +127,41 @@ def evaluate(inputs: EvaluationInputs, config: EvaluateConfig, recognizer: str) 
         "environment": describe_environment(),
     }
     if load_family(bundle.description.family).autoregressive:
-        metrics["decoding"] = decoding(renderings) | renderings.unspoken
+        decoding = {variant: summarize_decoded(decoded) for variant, decoded in renderings.decoded.items()}
+        metrics["decoding"] = decoding | renderings.unspoken
     from sonorant.features.codes import read_header  # torch; worker processes do not need it
 
     if "report" in (codes := read_header(inputs.codes)):
         metrics["codec"] = codes["report"]
-    return Evaluation(
-        metrics=metrics,
-        references=known.references,
-        speakers=tuple(speakers),
-        words=np.array([len(normalizer(reference).split()) for reference in known.references]),
-        not_run=known.not_run,
-        transcripts=words.transcripts,
-        counts=words.counts,
-        renderings=renderings,
-        opinions=sound.opinions,
-        short_texts=short,
-    )
+    return Evaluation(metrics=metrics, known=known, renderings=renderings, words=words, sound=sound, short_texts=short)
 
 
-def _why_unheard(config: EvaluateConfig, variant: str, speed: dict[str, Any]) -> str | None:
+def why_unheard(config: EvaluateConfig, variant: str, speed: Figures) -> str | None:
+    """Why a variant is not transcribed, or None."""
     if config.hear == "shippable":
         return certainly_slower(speed, variant)
     return "evaluate.hear is fp32" if config.hear == "fp32" != variant else None
 
 
-def _timed(
-    inputs: EvaluationInputs,
-    config: EvaluateConfig,
-    parity: dict[str, Any],
-    renderings: Renderings,
-    known: RecognizedRecordings,
-) -> dict[str, Any]:
-    candidates, classes = timed_candidates(parity), sentence_classes(renderings.tokens)
-    return {
-        "first_audio": measure_first_audio(inputs.voice, renderings.variants, known.references[:FIRST_AUDIO_SENTENCES]),
-        "speed": measure(inputs.voice, inputs.trained, candidates, classes, config.latency_repeats),
-        "memory": measure_memory(inputs.voice, inputs.trained, candidates, classes["long"]),
-    }
-
-
 def _check_same_recognizer(known: RecognizedRecordings, name: str, path: Path) -> None:
     revision = not_heard(name, known.language) or load_recognizer(name, known.language).revision
     if revision != known.revision:
-        raise SonorantError(
-            f"{path}: made with '{known.revision}', here is '{revision}'; run recognize_recordings again"
-        )
+        raise SonorantError(f"{path}: made with '{known.revision}', not '{revision}'; run recognize_recordings again")
 
 
 def _chosen(inputs: EvaluationInputs, known: RecognizedRecordings) -> tuple[list[Utterance], list[Utterance]]:
-    """The evaluated sentences and the whole corpus."""
     utterances = read_manifest(inputs.manifest)
     by_id = {utterance.id: utterance for utterance in utterances}
-    missing = [sentence for sentence in known.ids if sentence not in by_id]
-    if missing:
+    try:
+        return [by_id[sentence] for sentence in known.ids], utterances
+    except KeyError as missing:
         raise SonorantError(
-            f"{inputs.recordings}: utterance '{missing[0]}' is not in {inputs.manifest}; run recognize_recordings again"
-        )
-    return [by_id[sentence] for sentence in known.ids], utterances
+            f"{inputs.recordings}: utterance {missing} is not in {inputs.manifest}; run recognize_recordings again"
+        ) from None
 
 
-def decoding(renderings: Renderings) -> dict[str, Any]:
-    """Runaway statistics by variant; empty for families that cannot run away."""
-    return {variant: summarize_decoded(decoded) for variant, decoded in renderings.decoded.items()}
-
-
-def describe_environment() -> dict[str, Any]:
-    """Python, system, processor, cores and package versions; no names or paths."""
+def describe_environment() -> Figures:
+    """No names or paths."""
     return {
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
@@ -225,8 +179,8 @@ def _version(package: str) -> str:
 
 
 def _cpu_model() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:  # not Linux
-        return platform.processor() or "unknown"
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "unknown")
+    info = Path("/proc/cpuinfo")  # Linux
+    found = (
+        re.search(r"^model name\s*: (.+)", info.read_text(encoding="utf-8"), re.MULTILINE) if info.exists() else None
+    )
+    return found[1] if found else platform.processor() or "unknown"

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.fft import irfft, next_fast_len, rfft
 
-from sonorant.audio.arrays import Doubles
+from sonorant.audio.arrays import Doubles, Ints
 from sonorant.evaluation.analysis import FRAME_MS, Analysis
 
 PULSE_BAND = (3000.0, 7000.0)
@@ -18,7 +18,6 @@ WINDOW_SECONDS = 0.04
 VOICED_DB = 35.0
 """Voiced frames further below the loudest have unreliable pitch and are ignored."""
 LEAST_FRAMES = 20
-"""Minimum number of frames (0.2 s)."""
 TREBLE_HZ = 4000.0
 QUIETEST = 1e-12
 LOWEST_FLOOR_DB = -75.0
@@ -30,13 +29,12 @@ class FineStructure:
     """Measures of one sound; NaN with too little voiced speech or bandwidth."""
 
     pulses: float
-    """Prominence of pitch pulses in `PULSE_BAND`, dB."""
+    """dB, in `PULSE_BAND`."""
     harmonicity: float
-    """Harmonics to noise, dB."""
+    """dB."""
     noise_floor: float
     """Level of the quietest moments relative to speech, dB."""
     treble: float
-    """Power above `TREBLE_HZ` relative to all, dB."""
 
 
 def fine_structure(sound: Analysis) -> FineStructure:
@@ -62,10 +60,7 @@ def pulses(sound: Analysis, voiced: NDArray[np.bool_]) -> float:
     known = sound.f0 > 0
     f0_B = np.interp(seconds_B, times_T[known], sound.f0[known])
     beating_B = envelope_B * np.exp(-2j * np.pi * np.cumsum(f0_B) * size / sound.rate)
-    width = round(WINDOW_SECONDS * sound.rate / size)
-    window = np.hanning(width + 2)[1:-1]
-    first = np.round(times_T[voiced] * sound.rate / size).astype(int) - width // 2
-    frames = np.clip(first, 0, len(envelope_B) - width)[:, None] + np.arange(width)
+    frames, window = _windows(times_T[voiced] * sound.rate / size, WINDOW_SECONDS * sound.rate / size, len(envelope_B))
     beats, means = np.abs(beating_B[frames] @ window), envelope_B[frames] @ window
     return float((20.0 * np.log10(np.maximum(2.0 * beats / np.maximum(means, QUIETEST), 1e-3))).mean())
 
@@ -86,11 +81,9 @@ def harmonicity(sound: Analysis, voiced: NDArray[np.bool_]) -> float:
     """
     if voiced.sum() < LEAST_FRAMES:
         return float("nan")
-    width = round(WINDOW_SECONDS * sound.rate)
-    window = np.hanning(width + 2)[1:-1]
     place = np.flatnonzero(voiced)
-    first = np.round(place * FRAME_MS / 1000 * sound.rate).astype(int) - width // 2
-    frames_TS = sound.samples[np.clip(first, 0, len(sound.samples) - width)[:, None] + np.arange(width)]
+    frames, window = _windows(place * FRAME_MS / 1000 * sound.rate, WINDOW_SECONDS * sound.rate, len(sound.samples))
+    frames_TS, width = sound.samples[frames], len(window)
     frames_TS = (frames_TS - frames_TS.mean(axis=1, keepdims=True)) * window
     size = next_fast_len(2 * width, real=True)
     alike_TS = irfft(np.square(np.abs(rfft(frames_TS, size, axis=1))), size, axis=1)
@@ -100,6 +93,13 @@ def harmonicity(sound: Analysis, voiced: NDArray[np.bool_]) -> float:
     near = np.abs(np.log2(lags / (sound.rate / sound.f0[place])[:, None])) < 0.15
     best = np.clip(np.where(near, alike_TL, 0.0).max(axis=1), 0.01, 0.9999)
     return float((10.0 * np.log10(best / (1.0 - best))).mean())
+
+
+def _windows(middles: Doubles, length: float, count: int) -> tuple[Ints, Doubles]:
+    """Indices (T, W) of Hann windows around the places `middles` (T,) of `count` values, and the window (W,)."""
+    width = round(length)
+    first = np.round(middles).astype(int) - width // 2
+    return np.clip(first, 0, count - width)[:, None] + np.arange(width), np.hanning(width + 2)[1:-1]
 
 
 def noise_floor(sound: Analysis) -> float:
@@ -115,7 +115,6 @@ def noise_floor(sound: Analysis) -> float:
 
 
 def treble(sound: Analysis) -> float:
-    """Power above `TREBLE_HZ` relative to all, dB."""
     size = round(0.032 * sound.rate)
     if sound.rate < 2.5 * TREBLE_HZ or len(sound.samples) < size:
         return float("nan")

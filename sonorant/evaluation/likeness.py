@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from sonorant.audio.arrays import Doubles, Floats, Ints
 from sonorant.evaluation.analysis import Analysis, analyse
+from sonorant.evaluation.estimates import Figures, estimate
 from sonorant.evaluation.fine_structure import FineStructure, fine_structure
 from sonorant.evaluation.prosody_figures import Prosody, compare_energy, compare_pitch, prosody, unevenness
 from sonorant.evaluation.spectral_distances import Distance, align_sounds, measure_distance
@@ -28,7 +29,7 @@ class Weighted(NamedTuple):
 
 @dataclass(frozen=True)
 class Sounds:
-    """Renderings (S,) of a sentence and its recording, all at `rate` Hz."""
+    """Sounds (S,) at `rate` Hz."""
 
     renderings: Mapping[str, Floats]
     reference: Floats
@@ -37,8 +38,6 @@ class Sounds:
 
 @dataclass(frozen=True)
 class Pair:
-    """Comparison of a rendering with its recording."""
-
     distance: Distance
     figures: dict[str, Weighted]
 
@@ -57,7 +56,6 @@ def compare_sentences(sentences: Sequence[Sounds]) -> dict[str, list[Pair]]:
 
 
 def compare(samples: NDArray[np.floating], reference: NDArray[np.floating], rate: int) -> Pair:
-    """Compare a rendering (S,) with its recording (S,), both at `rate` Hz."""
     return _pair(_hear(samples, rate), _hear(reference, rate))
 
 
@@ -119,30 +117,26 @@ def _ratio(ours: float, theirs: float) -> Weighted:
     return Weighted(ours / theirs, theirs) if theirs > 0 else Weighted(float("nan"))
 
 
-def summarize(sentences: Sequence[Mapping[str, Weighted]], resamples: int) -> dict[str, Any]:
+def summarize(sentences: Sequence[Mapping[str, Weighted]]) -> Figures:
     """`{figure, figure_ci95}` over sentences, or "not run: <why>" if too few have a value."""
-    return {
-        key: value
-        for name in sentences[0]
-        for key, value in _summary(name, [sentence[name] for sentence in sentences], resamples).items()
-    }
+    found: Figures = {}
+    for name in sentences[0]:
+        found |= _summary(name, [sentence[name] for sentence in sentences])
+    return found
 
 
-def paired_below(ours: Doubles, theirs: Doubles, name: str, resamples: int) -> dict[str, Any]:
-    """Paired difference of scores (S,): recordings minus ours."""
-    return _summary(name, [Weighted(float(each)) for each in theirs - ours], resamples)
+def paired_below(ours: Doubles, theirs: Doubles, name: str) -> Figures:
+    """Recordings minus ours, scores (S,)."""
+    return _summary(name, [Weighted(float(each)) for each in theirs - ours])
 
 
-def _summary(name: str, parts: Sequence[Weighted], resamples: int) -> dict[str, Any]:
+def _summary(name: str, parts: Sequence[Weighted]) -> Figures:
     known = np.array([part for part in parts if np.isfinite(part.value) and part.weight > 0]).reshape(-1, 2)
     if len(known) < max(FEWEST * len(parts), 1):
-        return {name: f"not run: only {len(known)} of {len(parts)} sentences hold what it takes"}
+        return {name: f"not run: only {len(known)} of {len(parts)} sentences have a value"}
     values, weights = known.T
-    low, high = bootstrap(_mean, values * weights, weights, resamples=resamples)
-    return {
-        name: round(float(_mean(values * weights, weights)), 4),
-        f"{name}_ci95": [round(low, 4), round(high, 4)],
-    }
+    interval = bootstrap(_mean, values * weights, weights)
+    return estimate(name, _mean(values * weights, weights), interval, 4)
 
 
 def _mean(weighted: Doubles, weights: Doubles, axis: int | None = None) -> Any:

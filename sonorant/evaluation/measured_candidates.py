@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from sonorant.audio.arrays import Ints
+from sonorant.audio.arrays import Floats, Ints
 from sonorant.errors import SonorantError
+from sonorant.evaluation.estimates import Figures
 from sonorant.files import read_json
 from sonorant.processes import usable_cores
 from sonorant.speech.bundle import Bundle
@@ -24,42 +25,37 @@ from sonorant.speech.runtimes import BASELINE, REFERENCE, runtime_row
 STATUS = Path("/proc/self/status")
 
 
-def read_parity(path: Path) -> dict[str, Any]:
+def read_parity(path: Path) -> Figures:
     """Read the report of `verify`: `{candidate: {passed, failed, max_abs_diff: {graph}, tolerance: {graph}} | "not
     run: <why>"}`. Raises SonorantError naming the file if it is malformed or lacks `BASELINE`."""
     try:
-        parity: dict[str, Any] = {
+        parity: Figures = {
             candidate: row if isinstance(row, str) else _parity(row) for candidate, row in read_json(path).items()
         }
         if not parity[BASELINE]["passed"]:
-            raise SonorantError(
-                f"{path}: {BASELINE} did not pass: {parity[BASELINE]['failed']}; nothing else can be judged"
-            )
+            raise SonorantError(f"{path}: {BASELINE} failed: {parity[BASELINE]['failed']}; fix its export first")
         return parity
     except (AttributeError, KeyError, TypeError) as error:
-        raise SonorantError(f"{path}: not what the stage verify writes ({error}); run it again") from None
+        raise SonorantError(f"{path}: not a report of the stage verify ({error}); run it again") from None
 
 
-def _parity(row: dict[str, Any]) -> dict[str, Any]:
+def _parity(row: Figures) -> Figures:
     graphs = {graph: found for graph, found in (row.get("graphs") or {}).items() if not isinstance(found, str)}
     figures = {key: {graph: found[key] for graph, found in graphs.items()} for key in ("max_abs_diff", "tolerance")}
     tokens = {"tokens": row["tokens"]} if "tokens" in row else {}  # autoregressive voices only
     return {"passed": row["passed"], "failed": row["failed"], **figures, **tokens}
 
 
-def judged_variants(parity: dict[str, Any]) -> list[str]:
+def judged_variants(parity: Figures) -> list[str]:
     """Variants that passed under ONNX Runtime on the CPU, fp32 first."""
     runtime, first = BASELINE.split("/")
-    variants = [
-        candidate.split("/", 1)[1]
-        for candidate in parity
-        if candidate.startswith(f"{runtime}/") and passed(parity[candidate])
-    ]
+    passed = [candidate for candidate, row in parity.items() if isinstance(row, dict) and row["passed"]]
+    variants = [candidate.split("/", 1)[1] for candidate in passed if candidate.startswith(f"{runtime}/")]
     return sorted(variants, key=lambda variant: variant != first)
 
 
-def timed_candidates(parity: dict[str, Any]) -> dict[str, str | None]:
-    """Each candidate with the reason it is not timed, or None. Of torch only `REFERENCE` is timed."""
+def timed_candidates(parity: Figures) -> dict[str, str | None]:
+    """Reason not to time each candidate, or None."""
     return {candidate: _why_not(candidate, row) for candidate, row in parity.items()}
 
 
@@ -69,7 +65,7 @@ def _why_not(candidate: str, row: Any) -> str | None:
     if not row["passed"]:
         return f"failed verify: {row['failed']}"
     if not runtime_row(candidate.split("/")[0]).standalone and candidate != REFERENCE:
-        return "no bundle holds it; `python -m benchmarks latency` times it (`decoding`: a language model)"
+        return "not part of a bundle; `python -m benchmarks latency` times it (`decoding`: a language model)"
     return None
 
 
@@ -88,35 +84,36 @@ def certainly_slower(speed: Mapping[str, Any], variant: str) -> str | None:
     return f"slower than fp32: at best {fastest:.2f} times its speed under {', '.join(timed)}; not judged"
 
 
-def passed(row: Any) -> bool:
-    return isinstance(row, dict) and row["passed"]
-
-
-def size(bundle: Bundle) -> dict[str, Any]:
+def size(bundle: Bundle) -> Figures:
     """Bytes of the bundle and of each complete variant; `over_fp32` below 1 is smaller. `sha256` identifies the
     graphs measured."""
     graphs = bundle.description.graphs
     files = {
-        variant: {graph: graphs[graph].variants[variant].bytes for graph in bundle.graphs}
+        variant: {graph: graphs[graph].variants[variant] for graph in bundle.graphs}
         for variant in graphs[bundle.graphs[0]].variants
         if all(variant in graphs[graph].variants for graph in bundle.graphs)
     }
-    whole = {variant: sum(found.values()) for variant, found in files.items()}
-    sizes: dict[str, Any] = {
+    whole = {variant: sum(file.bytes for file in found.values()) for variant, found in files.items()}
+    sizes: Figures = {
         variant: {
             "bytes": whole[variant],
-            "graphs": found,
+            "graphs": {graph: file.bytes for graph, file in found.items()},
             "over_fp32": round(whole[variant] / whole["fp32"], 4),
-            "sha256": {graph: graphs[graph].variants[variant].sha256 for graph in bundle.graphs},
+            "sha256": {graph: file.sha256 for graph, file in found.items()},
         }
         for variant, found in files.items()
     }
     return sizes | {"bundle_bytes": sum(file.stat().st_size for file in bundle.folder.rglob("*") if file.is_file())}
 
 
+def alone(tokens: Ints) -> tuple[Ints, Ints, Ints, Floats]:
+    """Arguments of `Voice.synthesize` for one sentence (N, 3) by the first speaker."""
+    return tokens[None], np.array([len(tokens)]), np.zeros(1, np.int64), np.ones(1, np.float32)
+
+
 def measure_memory(
     bundle: Path, trained: tuple[Path, Path], candidates: Mapping[str, str | None], tokens: Ints
-) -> dict[str, Any]:
+) -> Figures:
     """Process memory with one thread: `{candidate: {loaded_mib, peak_mib} | "not run: <why>"}`. `tokens`: phoneme
     ids (N, 3) of the longest sentence, spoken between the two."""
     run = {candidate for candidate, reason in candidates.items() if not reason}
@@ -146,16 +143,14 @@ def _measured(bundle: Path, trained: tuple[Path, Path], candidate: str, tokens: 
 
 
 def main() -> None:
-    """Load the candidate, speak once, print the memory."""
     from sonorant.speech.voice import Voice
 
     job = json.load(sys.stdin)
     runtime, variant = job["candidate"].split("/")
-    trained = (Path(job["trained"][0]), Path(job["trained"][1])) if not runtime_row(runtime).standalone else None
-    voice = Voice.load(job["bundle"], runtime, 1, variant=variant, trained=trained)
+    voice = Voice.load(job["bundle"], runtime, 1, variant=variant, trained=tuple(map(Path, job["trained"])))
     loaded = _status("VmRSS")
     tokens = np.array(job["tokens"], np.int64)
-    voice.synthesize(tokens[None], np.array([len(tokens)]), np.zeros(1, np.int64), np.ones(1, np.float32))
+    voice.synthesize(*alone(tokens))
     # Not getrusage: its maximum survives exec from the parent process.
     print(json.dumps({"loaded_mib": loaded, "peak_mib": _status("VmHWM")}))
 

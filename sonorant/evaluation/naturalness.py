@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from sonorant.audio.arrays import Doubles
 from sonorant.audio.dnsmos import rate_clips
-from sonorant.evaluation.confusion import confuse
+from sonorant.evaluation.estimates import Figures
 from sonorant.evaluation.likeness import Pair, Sounds, compare_sentences, paired_below
 from sonorant.evaluation.likeness import summarize as summarize_figures
-from sonorant.evaluation.raters import SPEAKER_BELOW, compare, embed_renderings
+from sonorant.evaluation.raters import SPEAKER_BELOW, compare, confuse, embed_renderings
 from sonorant.evaluation.raters import summarize as summarize_ratings
 from sonorant.evaluation.recordings import RECORDINGS, VOCODER
 from sonorant.evaluation.renderings import Renderings
@@ -17,7 +16,6 @@ from sonorant.evaluation.spectral_distances import summarize as summarize_distan
 from sonorant.training.intervals import LEAST
 
 DNSMOS_BELOW = "dnsmos_below_recordings"
-"""Paired difference in overall DNSMOS."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,30 +29,28 @@ class JudgedSound:
     """DNSMOS scores (R, 3) of the first R sentences by kind, recordings included; or why absent."""
     embeddings: dict[str, Doubles] | str
     """Speaker embeddings (S, D) by kind, recordings included; or why absent."""
-    resamples: int
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> Figures:
         """Section `naturalness` over all sentences, by kind. Recordings have DNSMOS only."""
         found = self.figures()
         copies = found[VOCODER]
         named = (key for key in copies if not key.endswith("_ci95"))
         itself = dict.fromkeys(named, "not run: compared with themselves")
-        kept = {"utterances": copies["utterances"], "dnsmos": _summary(self.ratings[RECORDINGS], self.resamples)}
+        kept = {"utterances": copies["utterances"], "dnsmos": _summary(self.ratings[RECORDINGS])}
         return {RECORDINGS: itself | kept} | found
 
-    def figures(self, speaker: str | None = None) -> dict[str, Any]:
-        """All figures by kind, over all sentences or those of one speaker."""
+    def figures(self, speaker: str | None = None) -> Figures:
         chosen = [place for place, name in enumerate(self.speakers) if speaker in (None, name)]
         return {
-            kind: summarize_figures([pairs[place].figures for place in chosen], self.resamples)
+            kind: summarize_figures([pairs[place].figures for place in chosen])
             | summarize_distances([pairs[place].distance for place in chosen])
             | self._rated(kind, chosen)
             | self._similar(kind, speaker)
             for kind, pairs in self.pairs.items()
         }
 
-    def confusion(self) -> dict[str, Any]:
-        """Speaker confusion by kind, recordings included; see `confuse`."""
+    def confusion(self) -> Figures:
+        """See `confuse`."""
         found = self.embeddings
         if isinstance(found, str):
             return dict.fromkeys((RECORDINGS, *self.pairs), found)
@@ -65,7 +61,7 @@ class JudgedSound:
         """Overall DNSMOS by kind; empty if it did not run."""
         return {kind: found[:, 0] for kind, found in self.ratings.items() if not isinstance(found, str)}
 
-    def _rated(self, kind: str, chosen: Sequence[int]) -> dict[str, Any]:
+    def _rated(self, kind: str, chosen: Sequence[int]) -> Figures:
         ours, theirs = self.ratings[kind], self.ratings[RECORDINGS]
         if isinstance(ours, str) or isinstance(theirs, str):
             return {"dnsmos": ours, DNSMOS_BELOW: ours}
@@ -73,24 +69,23 @@ class JudgedSound:
         if len(rated) < min(LEAST, len(ours)):
             why = f"not run: only {len(rated)} of these sentences were rated; raise evaluate.mos_sentences"
             return {"dnsmos": why, DNSMOS_BELOW: why}
-        below = paired_below(ours[rated, 0], theirs[rated, 0], DNSMOS_BELOW, self.resamples)
-        return {"dnsmos": _summary(ours[rated], self.resamples)} | below
+        below = paired_below(ours[rated, 0], theirs[rated, 0], DNSMOS_BELOW)
+        return {"dnsmos": _summary(ours[rated])} | below
 
-    def _similar(self, kind: str, speaker: str | None) -> dict[str, Any]:
+    def _similar(self, kind: str, speaker: str | None) -> Figures:
         found = self.embeddings
         if isinstance(found, str):
             return {"speaker_similarity": found, SPEAKER_BELOW: found}
-        return compare(found[kind], found[RECORDINGS], self.speakers, self.resamples, of=speaker)
+        return compare(found[kind], found[RECORDINGS], self.speakers, of=speaker)
 
 
-def judge_sound(renderings: Renderings, speakers: Sequence[str], rated: int, resamples: int) -> JudgedSound:
-    """Rate the first `rated` sentences by DNSMOS and compare every rendering with its recording."""
+def judge_sound(renderings: Renderings, speakers: Sequence[str], rated: int) -> JudgedSound:
+    """`rated`: number of sentences for DNSMOS."""
     return JudgedSound(
         speakers=tuple(speakers),
         ratings=_dnsmos(renderings, rated),
         pairs=compare_sentences(_sounds(renderings)),
         embeddings=embed_renderings(renderings),
-        resamples=resamples,
     )
 
 
@@ -111,5 +106,5 @@ def _dnsmos(renderings: Renderings, rated: int) -> dict[str, Doubles | str]:
     return {kind: scores[i * count : (i + 1) * count] for i, kind in enumerate(clips)}
 
 
-def _summary(scores: Doubles | str, resamples: int) -> dict[str, Any] | str:
-    return scores if isinstance(scores, str) else summarize_ratings(scores, resamples)
+def _summary(scores: Doubles | str) -> Figures | str:
+    return scores if isinstance(scores, str) else summarize_ratings(scores)

@@ -5,7 +5,6 @@ Family codec_lm, trained with `language_model.prompt_frames`.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from tqdm import tqdm
@@ -14,8 +13,8 @@ from sonorant.audio.arrays import Doubles
 from sonorant.audio.decoding import SUFFIXES
 from sonorant.audio.wav import read_audio
 from sonorant.errors import SonorantError
-from sonorant.evaluation.confusion import confuse
-from sonorant.evaluation.raters import Clip, compare, embed_clips, not_installed
+from sonorant.evaluation.estimates import Figures, estimate
+from sonorant.evaluation.raters import Clip, compare, confuse, embed_clips, not_installed
 from sonorant.evaluation.short_texts.texts import suite
 from sonorant.speech.voice import Voice
 from sonorant.training.intervals import bootstrap
@@ -23,7 +22,7 @@ from sonorant.training.intervals import bootstrap
 RESAMPLES = 2000
 
 
-def check_prompts(bundle: Path, people: Path, count: int, variant: str | None = None) -> dict[str, Any]:
+def check_prompts(bundle: Path, people: Path, count: int, variant: str | None = None) -> Figures:
     """Speak a sentence with and without each of the first `count` recordings per person; see `judge_prompts`.
 
     `people`: a folder per person, none of them in the training set; `variant`: None = the bundle's default. Raises
@@ -33,9 +32,7 @@ def check_prompts(bundle: Path, people: Path, count: int, variant: str | None = 
     voice = Voice.load(bundle, variant=variant)
     files = find_people(people, count)
     if known := sorted(set(files) & set(voice.speakers)):
-        raise SonorantError(
-            f"{people / known[0]}: the voice has learned '{known[0]}'; give people whom it has not heard"
-        )
+        raise SonorantError(f"{people / known[0]}: the voice was trained on '{known[0]}'; give other people")
     named = [(name, file) for name, own in files.items() for file in own]
     prompts = [voice.prompt(file) for _, file in named]  # fails if the voice takes no prompts
     if why := not_installed():
@@ -44,11 +41,8 @@ def check_prompts(bundle: Path, people: Path, count: int, variant: str | None = 
     if isinstance(texts, str):
         raise SonorantError(f"{bundle}: {texts.removeprefix('not run: ')}")
     sentences = [text.text for text in texts.sentences(len(named))]
-    clips: dict[str, list[Clip]] = {
-        "recordings": [read_audio(file) for _, file in named],
-        "prompted": [],
-        "without": [],
-    }
+    recorded = [read_audio(file) for _, file in named]
+    clips: dict[str, list[Clip]] = {"recordings": recorded, "prompted": [], "without": []}
     for number, prompt in enumerate(tqdm(prompts, desc="speak", unit="prompt")):
         sentence = sentences[number % len(sentences)]
         clips["prompted"].append((voice.say(sentence, prompt=prompt), voice.sample_rate))
@@ -60,20 +54,19 @@ def check_prompts(bundle: Path, people: Path, count: int, variant: str | None = 
 
 
 def find_people(folder: Path, count: int) -> dict[str, list[Path]]:
-    """The first `count` recordings in each subfolder, by its name."""
     if not folder.is_dir():
-        raise SonorantError(f"{folder}: no such folder; --people names one with a folder of recordings for each person")
+        raise SonorantError(f"{folder}: no such folder; --people must hold a folder of recordings for each person")
     found = {}
     for own in sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")):
         files = sorted(path for path in own.rglob("*") if path.suffix.lower() in SUFFIXES)
         if len(files[:count]) > 1:
             found[own.name] = files[:count]
     if len(found) < 2:
-        raise SonorantError(f"{folder}: holds not two folders of two recordings; prompts need people to be told apart")
+        raise SonorantError(f"{folder}: needs folders of two people or more, each with at least two recordings")
     return found
 
 
-def judge_prompts(recordings: Doubles, prompted: Doubles, without: Doubles, people: Sequence[str]) -> dict[str, Any]:
+def judge_prompts(recordings: Doubles, prompted: Doubles, without: Doubles, people: Sequence[str]) -> Figures:
     """Compare speaker similarity with and without a prompt.
 
     `recordings`: embeddings (U, D) of the prompts; `prompted`, `without`: of the same sentence with and without each;
@@ -83,13 +76,11 @@ def judge_prompts(recordings: Doubles, prompted: Doubles, without: Doubles, peop
     (cosine gain with 95 % interval), `recognised` and `recordings_recognised` (see `confuse`).
     """
     gained = _own(prompted, recordings, people) - _own(without, recordings, people)
-    low, high = bootstrap(np.mean, gained, resamples=RESAMPLES)
     return {
         "prompts": len(people),
-        "prompted": compare(prompted, recordings, people, RESAMPLES),
-        "without": compare(without, recordings, people, RESAMPLES),
-        "gained": round(float(gained.mean()), 4),
-        "gained_ci95": [round(low, 4), round(high, 4)],
+        "prompted": compare(prompted, recordings, people),
+        "without": compare(without, recordings, people),
+        **estimate("gained", gained.mean(), bootstrap(np.mean, gained, resamples=RESAMPLES), 4),
         "recognised": confuse(prompted, recordings, people),
         "recordings_recognised": confuse(recordings, recordings, people),
     }
@@ -102,18 +93,18 @@ def _own(spoken: Doubles, recordings: Doubles, people: Sequence[str]) -> Doubles
     return np.asarray(np.average(spoken @ recordings.T, axis=1, weights=same))
 
 
-def table(found: dict[str, Any]) -> str:
-    rows: list[tuple[str, ...]] = [("", "with their person", "with others", "the recordings")]
+def table(found: Figures) -> str:
+    rows: list[tuple[str, ...]] = [("", "same person", "other people", "recordings")]
     for kind in ("prompted", "without"):
         figures = found[kind]["speaker_similarity"]
         rows.append((kind, *(f"{figures[key]:.3f}" for key in ("mean", "others", "recordings"))))
     low, high = found["gained_ci95"]
-    sure = "more" if low > 0 else ("less" if high < 0 else "not certainly more or less")
+    sure = "more" if low > 0 else ("less" if high < 0 else "not significantly more or less")
     lines = ["".join(f"{cell:<20}" for cell in row).rstrip() for row in rows]
-    lines.append(f"With the prompt it is {sure} like the person: {found['gained']:+.3f} ({low:+.3f} to {high:+.3f}).")
+    lines.append(f"{sure} similar to the person with the prompt: {found['gained']:+.3f} ({low:+.3f} to {high:+.3f})")
     for kind, rows_of in (("spoken", found["recognised"]), ("recordings", found["recordings_recognised"])):
         for row in rows_of:
             low, high = (100 * end for end in row["recognised_ci95"])
             share = f"{100 * row['recognised']:.0f} % ({low:.0f} to {high:.0f})"
-            lines.append(f"{kind}, {row['speaker']}: {share} of {row['sentences']} are recognised as theirs")
+            lines.append(f"{kind}, {row['speaker']}: {share} of {row['sentences']} recognised as this speaker")
     return "\n".join(lines)

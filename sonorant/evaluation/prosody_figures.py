@@ -10,7 +10,6 @@ from sonorant.audio.voice_activity import speech_probability, speech_spans
 from sonorant.evaluation.analysis import SPEECH_DB, Analysis
 
 LEAST_FRAMES = 20
-"""Minimum frames (0.2 s) for a range or correlation."""
 SLIP = 9.0
 """Semitones from the median beyond which a pitch counts as an octave error."""
 SLOPE_FRAMES = 15
@@ -40,8 +39,6 @@ def range_of(values: Doubles) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Prosody:
-    """Prosody of one sound."""
-
     pitch_T: Doubles
     """Semitones, NaN where unvoiced."""
     pitch_range: float
@@ -54,7 +51,6 @@ class Prosody:
 
 
 def prosody(sound: Analysis) -> Prosody:
-    """Raises SonorantError if Silero VAD is not installed."""
     spans = speech_spans(speech_probability(sound.samples.astype(np.float32), sound.rate))
     speech_seconds = sum(end - start for start, end in spans)
     pitch_T, speech = semitones(sound.f0), sound.speech
@@ -111,6 +107,5 @@ def unevenness(i: Ints, j: Ints, speech: NDArray[np.bool_]) -> float:
 
 
 def _means(keys: Ints, values: Ints) -> tuple[Doubles, Doubles]:
-    """Unique keys and the mean of their values."""
     places, inverse, counts = np.unique(keys, return_inverse=True, return_counts=True)
     return places.astype(np.float64), np.bincount(inverse, weights=values) / counts

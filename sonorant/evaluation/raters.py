@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from sonorant.audio.arrays import Doubles, Floats
 from sonorant.audio.dnsmos import SCORES
 from sonorant.audio.wav import resample
+from sonorant.evaluation.estimates import Figures, estimate
 from sonorant.evaluation.likeness import paired_below
 from sonorant.evaluation.renderings import Renderings
 from sonorant.processes import spread
-from sonorant.training.intervals import bootstrap
+from sonorant.training.intervals import bootstrap, wilson_interval
 
 RATE = 16_000
-"""Hz, of the networks' input."""
 Clip = tuple[Floats, int]
 """Samples (S,) in -1..1 and rate in Hz."""
 
@@ -34,12 +34,10 @@ MODULES = ("resemblyzer", "webrtcvad", "pkg_resources")
 _model: Any = None
 
 
-def summarize(scores: Doubles, resamples: int) -> dict[str, Any]:
-    """Mean of each score over clips (U, 3) with 95 % intervals."""
-    figures: dict[str, Any] = {"utterances": len(scores)}
+def summarize(scores: Doubles) -> Figures:
+    figures: Figures = {"utterances": len(scores)}
     for name, column in zip(SCORES, scores.T, strict=True):
-        figures[name] = round(float(column.mean()), 3)
-        figures[f"{name}_ci95"] = [round(end, 3) for end in bootstrap(np.mean, column, resamples=resamples)]
+        figures |= estimate(name, column.mean(), bootstrap(np.mean, column), 3)
     return figures
 
 
@@ -53,7 +51,6 @@ def embed_renderings(renderings: Renderings) -> dict[str, Doubles] | str:
 
 
 def not_installed() -> str:
-    """Why embeddings are unavailable; empty if they are not."""
     missing = [module for module in MODULES if importlib.util.find_spec(module) is None]
     return f"not run: {missing[0]} is not installed; pip install 'sonorant[similarity]'" if missing else ""
 
@@ -63,9 +60,7 @@ def embed_clips(clips: Sequence[Clip]) -> Doubles:
     return np.array(spread(_embed, clips, label="speakers", unit="clip", prepare=_load_encoder))
 
 
-def compare(
-    spoken: Doubles, recordings: Doubles, speakers: Sequence[str], resamples: int, of: str | None = None
-) -> dict[str, Any]:
+def compare(spoken: Doubles, recordings: Doubles, speakers: Sequence[str], of: str | None = None) -> Figures:
     """Mean cosines of embeddings (U, D) of spoken sentences and recordings with recordings of other sentences.
     `speakers`: of each; `of`: restrict to one speaker.
 
@@ -79,7 +74,7 @@ def compare(
     several = bool(others.any())
     used = same.any(axis=1) & np.array([of in (None, speaker) for speaker in speakers])
     if not used.any():
-        why = "not run: no speaker of two judged sentences"
+        why = "not run: no speaker has two evaluated sentences"
         return {"speaker_similarity": why, SPEAKER_BELOW: why}
 
     def cosines(rows: Doubles, pairs: NDArray[np.bool_]) -> Doubles:
@@ -92,7 +87,7 @@ def compare(
     rounded = {key: round(float(value), 4) for key, value in found.items()}
     return {
         "speaker_similarity": rounded | {"utterances": int(used.sum())},
-        **paired_below(own, ceiling, SPEAKER_BELOW, resamples),
+        **paired_below(own, ceiling, SPEAKER_BELOW),
     }
 
 
@@ -115,3 +110,37 @@ def _embed(clip: Clip) -> Doubles:
     voiced = preprocess_wav(np.clip(heard * (LEVEL / loudness), -1.0, 1.0)) if loudness > 0 else heard[:0]
     found = _model.embed_utterance(voiced).astype(np.float64)
     return found if len(voiced) else np.zeros_like(found)  # two silences are not one speaker
+
+
+NOBODY = "nobody"
+"""Without detected speech."""
+
+
+def confuse(spoken: Doubles, recordings: Doubles, speakers: Sequence[str]) -> list[Figures] | str:
+    """One row per speaker: `speaker`, `sentences`, `as` (recognised speaker -> sentences) and `recognised` (fraction
+    correct) with its 95 % interval; "not run: <why>" for fewer than two speakers.
+
+    A sentence goes to the speaker whose recordings of other sentences have the largest mean cosine. `spoken`,
+    `recordings`: embeddings (U, D); `speakers`: of each. Passing the recordings as `spoken` gives the ceiling. Speakers
+    with one sentence are left out.
+    """
+    said_by = np.array(speakers)
+    names, counts = np.unique(said_by, return_counts=True)
+    known = [str(name) for name in names[counts > 1]]
+    if len(known) < 2:
+        return "not run: fewer than two speakers have two evaluated sentences"
+    cosines_UU = spoken @ recordings.T
+    np.fill_diagonal(cosines_UU, np.nan)
+    likeness_UN = np.stack([np.nanmean(cosines_UU[:, said_by == name], axis=1) for name in known], axis=1)
+    found = np.where(spoken.any(axis=1), np.array(known)[likeness_UN.argmax(axis=1)], NOBODY)
+    return [_row(name, found[said_by == name].tolist(), known) for name in known]
+
+
+def _row(name: str, found: Sequence[str], known: Sequence[str]) -> Figures:
+    counted = {other: found.count(other) for other in (*known, NOBODY)}
+    own = counted[name]
+    return {
+        "speaker": name,
+        "sentences": len(found),
+        "as": {other: count for other, count in counted.items() if count or other in known},
+    } | estimate("recognised", own / len(found), wilson_interval(own, len(found)), 4)

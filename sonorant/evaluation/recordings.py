@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from sonorant.corpus.sound import read_sound
 from sonorant.corpus.splits import read_in_training, text_key
 from sonorant.errors import SonorantError
 from sonorant.evaluation.error_rates import ErrorCounts, Normalizer, count_errors
+from sonorant.evaluation.estimates import Figures
 from sonorant.files import read_json
 
 RECORDINGS, VOCODER = "recordings", "vocoder"
@@ -31,7 +31,7 @@ def held_out(utterances: Sequence[Utterance], count: int) -> list[Utterance]:
     test = [utterance for utterance in utterances if utterance.split == "test"]
     if not test:
         raise SonorantError(
-            "the test split is empty: nothing to judge the voice by; raise prepare.test or add recordings"
+            "the test split is empty: there is nothing to evaluate; raise prepare.test or add recordings"
         )
     language = Counter(utterance.language for utterance in test).most_common(1)[0][0]
     chosen = sorted(
@@ -66,11 +66,8 @@ def spoken_text(utterance: Utterance) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class RecognizedRecordings:
-    """The evaluated sentences and the transcripts of their recordings."""
-
     recognizer: str
     revision: str
-    """Version and model."""
     normalizer: str
     language: str
     requested: int
@@ -85,11 +82,10 @@ class RecognizedRecordings:
 
 
 def score(references: Sequence[str], transcripts: Sequence[str], normalizer: Normalizer) -> ErrorCounts:
-    """Normalise both sides and count errors. Raises SonorantError as `count_errors`."""
     return count_errors([normalizer(text) for text in references], [normalizer(text) for text in transcripts])
 
 
-def recognize_recordings(utterances: list[Utterance], corpus: Path, config: RecognizerConfig) -> dict[str, Any]:
+def recognize_recordings(utterances: list[Utterance], corpus: Path, config: RecognizerConfig) -> Figures:
     """Transcribe the held-out recordings; returns the content of `recordings.json`. `corpus`: base folder of audio
     paths.
 
@@ -100,34 +96,25 @@ def recognize_recordings(utterances: list[Utterance], corpus: Path, config: Reco
     language = sentences[0].language
     references = [spoken_text(sentence) for sentence in sentences]
     normalizer = Normalizer(language)
-    known = {"normalizer": normalizer.name, "language": language, "requested": config.sentences}
-    known |= {"utterances": len(sentences)}
+    known: Figures = {"normalizer": normalizer.name, "language": language, "requested": config.sentences}
+    known["utterances"] = len(sentences)
     if why := not_heard(config.name, language):
-        rows = [
-            {"id": sentence.id, "reference": reference, "transcript": None}
-            for sentence, reference in zip(sentences, references, strict=True)
-        ]
-        return {"recognizer": config.name, "revision": why, **known, "wer": why, "cer": why, "sentences": rows}
-    recognizer = load_recognizer(config.name, language)
-    clips = [Clip(*read_sound(corpus, sentence)) for sentence in sentences]
-    transcripts = transcribe(clips, config.name, language)
-    counts = score(references, transcripts, normalizer)
-    return {
-        "recognizer": recognizer.name,
-        "revision": recognizer.revision,
-        **known,
-        "words": int(counts.words.sum()),
-        "wer": round(counts.wer, 3),
-        "cer": round(counts.cer, 3),
-        "sentences": [
-            {"id": sentence.id, "reference": reference, "transcript": transcript}
-            for sentence, reference, transcript in zip(sentences, references, transcripts, strict=True)
-        ],
-    }
+        known |= {"recognizer": config.name, "revision": why, "wer": why, "cer": why}
+        transcripts: list[str | None] = [None] * len(sentences)
+    else:
+        recognizer = load_recognizer(config.name, language)
+        heard = transcribe([Clip(*read_sound(corpus, sentence)) for sentence in sentences], config.name, language)
+        counts, transcripts = score(references, heard, normalizer), [*heard]
+        known |= {"recognizer": recognizer.name, "revision": recognizer.revision, "words": int(counts.words.sum())}
+        known |= {"wer": round(counts.wer, 3), "cer": round(counts.cer, 3)}
+    rows = [
+        {"id": sentence.id, "reference": reference, "transcript": transcript}
+        for sentence, reference, transcript in zip(sentences, references, transcripts, strict=True)
+    ]
+    return known | {"sentences": rows}
 
 
 def read_recognized(path: Path) -> RecognizedRecordings:
-    """Read `recordings.json`. Raises SonorantError naming the file if it is missing or malformed."""
     data = read_json(path)
     try:
         rows, not_run = data["sentences"], data["wer"] if isinstance(data["wer"], str) else None
@@ -139,4 +126,4 @@ def read_recognized(path: Path) -> RecognizedRecordings:
             not_run=not_run,
         )
     except (KeyError, TypeError) as error:
-        raise SonorantError(f"{path}: not what the stage recognize_recordings writes ({error}); run it again") from None
+        raise SonorantError(f"{path}: not a report of the stage recognize_recordings ({error}); run it again") from None

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from tqdm import tqdm
 
 from sonorant.audio.arrays import Floats, Ints
 from sonorant.corpus.manifest import Utterance
 from sonorant.corpus.sound import read_sound
 from sonorant.errors import SonorantError
+from sonorant.evaluation.estimates import Figures, estimate
 from sonorant.evaluation.recordings import RECORDINGS, VOCODER, spoken_text
 from sonorant.plugins import load_family
 from sonorant.speech.speaking import FinishReason
@@ -26,31 +28,21 @@ from sonorant.text.written_words import place_words
 from sonorant.training.intervals import wilson_interval
 
 TOGETHER = 16
-"""Batch size of autoregressive decoding."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Decoded:
-    """Decoding results of autoregressive speech, one entry per sentence."""
-
-    finish_reasons: tuple[str, ...]
+class Spoken(NamedTuple):
+    sound: Floats
+    """Samples (S,) in -1..1."""
+    ends: Ints | None
+    """See `Synthesized.ends`; None without timings."""
+    finish_reason: str
     """Final attempt's guard result, lower case."""
-    attempts: tuple[int, ...]
+    attempts: int
     """1 = no retry."""
 
-    def of(self, chosen: NDArray[np.bool_]) -> Decoded:
-        """Select sentences by mask (S,)."""
-        places = np.flatnonzero(chosen)
-        reasons, attempts = ([column[place] for place in places] for column in (self.finish_reasons, self.attempts))
-        return Decoded(finish_reasons=tuple(map(str, reasons)), attempts=tuple(map(int, attempts)))
-
     @property
-    def ran_away(self) -> tuple[bool, ...]:
-        """Sentences whose first attempt was stopped by a guard."""
-        return tuple(
-            finish_reason != "well" or count > 1
-            for finish_reason, count in zip(self.finish_reasons, self.attempts, strict=True)
-        )
+    def ran_away(self) -> bool:
+        return self.finish_reason != "well" or self.attempts > 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +54,7 @@ class Renderings:
     """Phoneme ids (N, 3)."""
     sounds: dict[str, tuple[Floats, ...]]
     """By kind: samples (S,) in -1..1 at `rate` Hz. Copies show the loss of the waveform model alone."""
-    decoded: dict[str, Decoded]
+    decoded: dict[str, tuple[Spoken, ...]]
     """By variant; empty for non-autoregressive families."""
     unspoken: dict[str, str]
     """Variants without evaluated sound, and why."""
@@ -75,7 +67,6 @@ class Renderings:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """Copies, then variants."""
         return tuple(kind for kind in self.sounds if kind != RECORDINGS)
 
     @property
@@ -83,7 +74,7 @@ class Renderings:
         return tuple(kind for kind in self.kinds if kind != VOCODER)
 
     def without(self, unheard: Mapping[str, str]) -> Renderings:
-        """Drop the sound of some variants; `unheard` holds the reasons."""
+        """`unheard`: variants with the reason."""
         sounds = {kind: found for kind, found in self.sounds.items() if kind not in unheard}
         return replace(self, sounds=sounds, unspoken=self.unspoken | dict(unheard))
 
@@ -102,66 +93,57 @@ def render(
     texts = tuple(voice.frontend.speak(utterance.text) for utterance in utterances)
     tokens = tuple(_tokens(voice, *each) for each in zip(utterances, texts, strict=True))
     speakers = [_speaker(voice, utterance) for utterance in utterances]
-    sounds: dict[str, tuple[Floats, ...]] = {RECORDINGS: recordings}
-    decoded: dict[str, Decoded] = {}
-    unspoken: dict[str, str] = {}
-    timings: dict[str, tuple[tuple[WordTiming, ...], ...]] = {}
+    found = Renderings(
+        ids=tuple(utterance.id for utterance in utterances),
+        tokens=tokens,
+        sounds={RECORDINGS: recordings},
+        decoded={},
+        unspoken={},
+        rate=voice.sample_rate,
+        untimed=voice.why_untimed,
+    )
     if sound:
         copied = copier(voice, sound)
-        sounds[VOCODER] = tuple(
-            copied(recording) for recording in tqdm(recordings, desc="copy", unit="clip", file=sys.stderr)
-        )
+        progress = tqdm(recordings, desc="copy", unit="clip", file=sys.stderr)
+        found.sounds[VOCODER] = tuple(copied(recording) for recording in progress)
     for variant in variants:
         speaking = Voice.load(bundle, variant=variant)
         try:
-            spoken, went, ends = speak_all(speaking, tokens, speakers, f"speak {variant}")
+            spoken = speak_all(speaking, tokens, speakers, f"speak {variant}")
             _refuse_nan(spoken, utterances)
         except SonorantError as error:
             if variant == variants[0]:
                 raise SonorantError(f"{bundle}: variant {variant}: {error}; train and export the voice again") from None
-            unspoken[variant] = f"failed: {error}"
+            found.unspoken[variant] = f"failed: {error}"
             continue
-        sounds[variant] = spoken
-        decoded |= {variant: went} if went else {}
-        timings |= {variant: _timings(speaking, utterances, texts, ends)} if ends and not voice.why_untimed else {}
-    return Renderings(
-        ids=tuple(utterance.id for utterance in utterances),
-        tokens=tokens,
-        sounds=sounds,
-        decoded=decoded,
-        unspoken=unspoken,
-        rate=voice.sample_rate,
-        timings=timings,
-        untimed=voice.why_untimed,
-    )
+        found.sounds[variant] = tuple(each.sound for each in spoken)
+        if load_family(voice.description.family).autoregressive:
+            found.decoded[variant] = tuple(spoken)
+        if not voice.why_untimed:
+            found.timings[variant] = tuple(map(partial(_timings, speaking), utterances, texts, spoken))
+    return found
 
 
-def _timings(
-    voice: Voice, utterances: Sequence[Utterance], texts: Sequence[SpokenText], ends: Sequence[Ints]
-) -> tuple[tuple[WordTiming, ...], ...]:
-    """Timings of the words that were reached; `ends`: see `Synthesized.ends`."""
-    found = []
-    for utterance, spoken, told in zip(utterances, texts, ends, strict=True):
-        [words] = place_words(utterance.text, 0, [spoken])
-        reached = [word for word in words if told[word.phonemes[1]] >= 0]
-        found.append(tuple(timed(word, spoken.phonemes, told, voice.sample_rate) for word in reached))
-    return tuple(found)
+def _timings(voice: Voice, utterance: Utterance, text: SpokenText, spoken: Spoken) -> tuple[WordTiming, ...]:
+    if (ends := spoken.ends) is None:
+        return ()
+    [words] = place_words(utterance.text, 0, [text])
+    reached = [word for word in words if ends[word.phonemes[1]] >= 0]
+    return tuple(timed(word, text.phonemes, ends, voice.sample_rate) for word in reached)
 
 
-def _refuse_nan(spoken: Sequence[Floats], utterances: Sequence[Utterance]) -> None:
-    broken = [
-        utterance.id for utterance, samples in zip(utterances, spoken, strict=True) if not np.isfinite(samples).all()
-    ]
-    if broken:
-        raise SonorantError(f"NaN or infinity in {len(broken)} of {len(spoken)} sentences, first in '{broken[0]}'")
+def _refuse_nan(spoken: Sequence[Spoken], utterances: Sequence[Utterance]) -> None:
+    finite = [bool(np.isfinite(each.sound).all()) for each in spoken]
+    if not all(finite):
+        first = utterances[finite.index(False)].id
+        raise SonorantError(f"NaN or infinity in {finite.count(False)} of {len(spoken)} sentences, first in '{first}'")
 
 
 def _tokens(voice: Voice, utterance: Utterance, spoken: SpokenText) -> Ints:
     tokens = voice.symbols.to_tokens(spoken.phonemes).astype(np.int64)
     if len(tokens) <= 2:  # ^ and $ only
         raise SonorantError(
-            f"utterance '{utterance.id}': nothing of '{spoken_text(utterance)}' can be spoken; "
-            "run the stage prepare again"
+            f"utterance '{utterance.id}': '{spoken_text(utterance)}' has no phonemes; run the stage prepare again"
         )
     return tokens
 
@@ -169,28 +151,17 @@ def _tokens(voice: Voice, utterance: Utterance, spoken: SpokenText) -> Ints:
 def _speaker(voice: Voice, utterance: Utterance) -> int:
     if utterance.speaker not in voice.speakers:
         raise SonorantError(
-            f"utterance '{utterance.id}': its speaker '{utterance.speaker}' is not one of the voice's; "
-            "train the voice again"
+            f"utterance '{utterance.id}': the voice has no speaker '{utterance.speaker}'; train it again"
         )
     return voice.speakers.index(utterance.speaker)
 
 
-class SpokenSentences(NamedTuple):
-    sounds: tuple[Floats, ...]
-    decoded: Decoded | None
-    """Only for autoregressive voices."""
-    ends: tuple[Ints, ...]
-    """See `Synthesized.ends`; empty without timings."""
-
-
-def speak_all(voice: Voice, tokens: Sequence[Ints], speakers: Sequence[int], label: str) -> SpokenSentences:
+def speak_all(voice: Voice, tokens: Sequence[Ints], speakers: Sequence[int], label: str) -> list[Spoken]:
     """Speak every sentence; autoregressive voices batch sentences of similar length."""
-    guarded = load_family(voice.description.family).autoregressive
-    together, numbers = TOGETHER if guarded else 1, range(len(tokens))
-    order = sorted(numbers, key=lambda index: -len(tokens[index])) if guarded else numbers
-    sounds: dict[int, Floats] = {}
-    ends: dict[int, Ints] = {}
-    reasons, attempts = {}, {}
+    order, together = list(range(len(tokens))), 1
+    if load_family(voice.description.family).autoregressive:
+        order, together = sorted(order, key=lambda index: -len(tokens[index])), TOGETHER
+    spoken: dict[int, Spoken] = {}
     with tqdm(total=len(tokens), desc=label, unit="sentence", file=sys.stderr) as progress:
         for start in range(0, len(tokens), together):
             chosen = order[start : start + together]
@@ -199,36 +170,32 @@ def speak_all(voice: Voice, tokens: Sequence[Ints], speakers: Sequence[int], lab
             for row, index in enumerate(chosen):
                 batch[row, : lengths[row]] = tokens[index]
             said_by, speed = np.array([speakers[index] for index in chosen]), np.ones(len(chosen), np.float32)
-            spoken = voice.synthesize_judged(batch, lengths, said_by, speed)
+            found = voice.synthesize_judged(batch, lengths, said_by, speed)
             for row, index in enumerate(chosen):
-                sounds[index] = spoken.samples[row, : spoken.lengths[row]]
-                if spoken.ends is not None:
-                    ends[index] = spoken.ends[row, : lengths[row]]
-                reasons[index] = FinishReason(int(spoken.finish_reasons[row])).name.lower()
-                attempts[index] = int(spoken.attempts[row])
+                spoken[index] = Spoken(
+                    sound=found.samples[row, : found.lengths[row]],
+                    ends=None if found.ends is None else found.ends[row, : lengths[row]],
+                    finish_reason=FinishReason(int(found.finish_reasons[row])).name.lower(),
+                    attempts=int(found.attempts[row]),
+                )
             progress.update(len(chosen))
-    went = Decoded(finish_reasons=tuple(reasons[i] for i in numbers), attempts=tuple(attempts[i] for i in numbers))
-    all_ends = tuple(ends[index] for index in numbers) if ends else ()
-    return SpokenSentences(tuple(sounds[index] for index in numbers), went if guarded else None, all_ends)
+    return [spoken[index] for index in range(len(tokens))]
 
 
-def summarize(decoded: Decoded) -> dict[str, Any]:
+def summarize(decoded: Sequence[Spoken]) -> Figures:
     """`{sentences, runaways, runaway_rate, runaway_rate_ci95, retries, unrecovered, finish_reasons: {name: count}}`.
 
     `runaways`: a guard stopped the first attempt; `retries`: further attempts; `unrecovered`: no attempt succeeded.
     """
-    sentences, runaways = len(decoded.finish_reasons), sum(decoded.ran_away)
+    sentences, runaways = len(decoded), sum(each.ran_away for each in decoded)
+    reasons = Counter(each.finish_reason for each in decoded)
     return {
         "sentences": sentences,
         "runaways": runaways,
-        "runaway_rate": round(runaways / sentences, 5),
-        "runaway_rate_ci95": [round(bound, 5) for bound in wilson_interval(runaways, sentences)],
-        "retries": sum(decoded.attempts) - sentences,
-        "unrecovered": sum(finish_reason != "well" for finish_reason in decoded.finish_reasons),
-        "finish_reasons": {
-            finish_reason: decoded.finish_reasons.count(finish_reason)
-            for finish_reason in sorted(set(decoded.finish_reasons))
-        },
+        **estimate("runaway_rate", runaways / sentences, wilson_interval(runaways, sentences), 5),
+        "retries": sum(each.attempts for each in decoded) - sentences,
+        "unrecovered": sentences - reasons["well"],
+        "finish_reasons": dict(sorted(reasons.items())),
     }
 
 

@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sonorant.audio.wav import write_wav
-from sonorant.evaluation.recordings import RECORDINGS, VOCODER
-from sonorant.evaluation.short_texts.short_samples import write_short_texts
+from sonorant.evaluation.estimates import Figures
+from sonorant.evaluation.recordings import RECORDINGS
 from sonorant.files import atomic_folder, write_json, write_jsonl
 from sonorant.speech.runtimes import BASELINE
 
 if TYPE_CHECKING:  # Import for types only: the report uses the file names.
     from sonorant.evaluation.evaluation import Evaluation
     from sonorant.evaluation.renderings import Renderings
+    from sonorant.evaluation.short_texts.judgement import Judged
 
 RUNTIME = BASELINE.split("/")[0]
-"""Runtime used for transcription."""
 FIRST, WORST = 3, 3
 """Samples kept: the first sentences, then those with the highest error rates."""
 SAMPLE_OF = {"recordings": "recording"}
-"""File name of a kind where it differs."""
+
+SHORT_TEXTS = "short_texts.jsonl"
+WORST_SHORT = 6
 
 
 def sample_file(folder: Path, sentence: str, index: int, kind: str) -> Path:
@@ -42,7 +45,7 @@ def write_samples(out: Path, evaluation: Evaluation) -> None:
     renderings = evaluation.renderings
     with atomic_folder(out) as folder:
         write_jsonl(folder / "sentences.jsonl", _sentences(evaluation))
-        write_short_texts(folder, evaluation.short_texts.judged)
+        _write_short_texts(folder, evaluation.short_texts.judged)
         for index in chosen(evaluation):
             for kind, sounds in renderings.sounds.items():
                 write_wav(sample_file(folder, renderings.ids[index], index, kind), sounds[index], renderings.rate)
@@ -52,7 +55,7 @@ def write_family(out: Path, evaluation: Evaluation) -> None:
     """Write `family.json`, `sentences.jsonl` and a few samples for another family's report to `out`.
 
     `family.json`: `family`, `sentences` (count, and a hash of recordings and recogniser for comparability),
-    `recordings`, `copy`, `variants`. Samples: the first sentences, recording and first variant.
+    `variants`. Samples: the first sentences, recording and first variant.
     """
     renderings = evaluation.renderings
     rows = _sentences(evaluation)
@@ -65,10 +68,7 @@ def write_family(out: Path, evaluation: Evaluation) -> None:
                 write_wav(path, renderings.sounds[kind][index], renderings.rate)
 
 
-def family_figures(
-    metrics: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], variants: Sequence[str]
-) -> dict[str, Any]:
-    """The content of `family.json`."""
+def family_figures(metrics: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], variants: Sequence[str]) -> Figures:
     heard, beside = metrics["intelligibility"], metrics["naturalness"]
     # Transcripts of the recordings detect different audio under equal ids and texts.
     judged_on = [[row["id"], row["reference"], row["transcripts"][RECORDINGS]] for row in rows]
@@ -79,8 +79,6 @@ def family_figures(
     return {
         "family": metrics["family"],
         "sentences": {"count": len(rows), "sha256": hashlib.sha256(identity.encode()).hexdigest()},
-        "recordings": {"intelligibility": heard[RECORDINGS], "naturalness": beside[RECORDINGS]},
-        "copy": {"intelligibility": heard[VOCODER], "naturalness": beside[VOCODER]},
         "variants": {
             variant: {
                 "intelligibility": heard[variant],
@@ -95,33 +93,31 @@ def family_figures(
     }
 
 
-def _sentences(evaluation: Evaluation) -> list[dict[str, Any]]:
-    unheard = evaluation.not_run and dict.fromkeys(evaluation.renderings.sounds, evaluation.not_run)
+def _sentences(evaluation: Evaluation) -> list[Figures]:
+    known, renderings, words = evaluation.known, evaluation.renderings, evaluation.words
+    lengths = evaluation.lengths
+    unheard = known.not_run and dict.fromkeys(renderings.sounds, known.not_run)
     return [
         {
             "id": sentence,
-            "reference": evaluation.references[index],
-            "speaker": evaluation.speakers[index],
-            "words": int(evaluation.words[index]),
-            "transcripts": unheard or {kind: texts[index] for kind, texts in evaluation.transcripts.items()},
-            "word_errors": unheard
-            or {kind: int(counts.word_errors[index]) for kind, counts in evaluation.counts.items()},
-            "finish_reasons": {
-                variant: decoded.finish_reasons[index] for variant, decoded in evaluation.renderings.decoded.items()
-            },
-            "timings": _timings(evaluation.renderings, index),
+            "reference": known.references[index],
+            "speaker": evaluation.sound.speakers[index],
+            "words": lengths[index],
+            "transcripts": unheard or {kind: texts[index] for kind, texts in words.transcripts.items()},
+            "word_errors": unheard or {kind: int(counts.word_errors[index]) for kind, counts in words.counts.items()},
+            "finish_reasons": {kind: decoded[index].finish_reason for kind, decoded in renderings.decoded.items()},
+            "timings": _timings(renderings, index),
             "dnsmos": {
                 kind: round(float(scores[index]), 3)
-                for kind, scores in evaluation.opinions.items()
+                for kind, scores in evaluation.sound.opinions.items()
                 if index < len(scores)
             },
         }
-        for index, sentence in enumerate(evaluation.renderings.ids)
+        for index, sentence in enumerate(renderings.ids)
     ]
 
 
-def _timings(renderings: Renderings, index: int) -> dict[str, Any]:
-    """Word timings by variant: word, start and end in seconds."""
+def _timings(renderings: Renderings, index: int) -> Figures:
     if renderings.untimed:
         return dict.fromkeys(renderings.variants, f"not run: {renderings.untimed}")
     return {
@@ -134,10 +130,36 @@ def _timings(renderings: Renderings, index: int) -> dict[str, Any]:
 def chosen(evaluation: Evaluation) -> list[int]:
     """Indices of the sample sentences: the first, then those with most word errors over all variants. Only the first
     if nothing was transcribed."""
-    words = evaluation.words
-    if evaluation.not_run:
+    words, first = np.array(evaluation.lengths), range(min(FIRST, len(evaluation.lengths)))
+    if evaluation.known.not_run:
         return list(range(min(FIRST + WORST, len(words))))
-    errors = np.sum([evaluation.counts[variant].word_errors for variant in evaluation.renderings.variants], axis=0)
-    rest = range(FIRST, len(words))
-    worst = sorted(rest, key=lambda index: (-errors[index] / words[index], index))
-    return [*range(min(FIRST, len(words))), *worst[:WORST]]
+    counts = evaluation.words.counts
+    errors = np.sum([counts[variant].word_errors for variant in evaluation.renderings.variants], axis=0)
+    worst = sorted(range(FIRST, len(words)), key=lambda index: (-errors[index] / words[index], index))
+    return [*first, *worst[:WORST]]
+
+
+def _write_short_texts(folder: Path, judged: Sequence[Judged]) -> None:
+    """Write `short_texts.jsonl` to an evaluation's folder: `by`, `kind`, `text`, `words`, `heard`, `faults` by type
+    and, for the worst of each variant, `sample` (WAV file)."""
+    write_jsonl(folder / SHORT_TEXTS, (_short_row(each, name) for each, name in _named(folder, judged)))
+
+
+def worst_first(judged: Sequence[Judged]) -> list[Judged]:
+    faulty = [each for each in judged if each.faults]
+    return sorted(faulty, key=lambda each: (-each.faults.count / len(each.words), each.kind, each.text))
+
+
+def _named(folder: Path, judged: Sequence[Judged]) -> Iterator[tuple[Judged, str | None]]:
+    names = {}
+    for by in sorted({each.by for each in judged} - {RECORDINGS}):
+        for number, each in enumerate(worst_first([each for each in judged if each.by == by])[:WORST_SHORT], 1):
+            names[id(each)] = f"short_texts/{number}.{by}.wav"
+            write_wav(folder / names[id(each)], each.sound.samples, each.sound.rate)
+    for each in judged:
+        yield each, names.get(id(each))
+
+
+def _short_row(each: Judged, sample: str | None) -> Figures:
+    row = {key: getattr(each, key) for key in ("by", "kind", "text", "heard")}
+    return row | {"words": len(each.words), "faults": dataclasses.asdict(each.faults), "sample": sample}

@@ -1,13 +1,13 @@
 """Self-test before scoring: the recogniser must find no words in noise and the right words in speech."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from sonorant.audio.recognizers import Clip
 from sonorant.errors import SonorantError
 from sonorant.evaluation.error_rates import Normalizer
+from sonorant.evaluation.estimates import Figures
 from sonorant.evaluation.recordings import score
 
 NOISE_CLIPS = 4
@@ -40,45 +40,32 @@ def planted_clips(clip: Clip) -> list[Clip]:
     return [Clip(np.zeros_like(clip.samples), clip.rate), *noise_clips([clip])]
 
 
-def check_planted(reference: str, heard: Mapping[str, Sequence[str]], normalizer: Normalizer) -> dict[str, Any]:
+def check_planted(reference: str, heard: Mapping[str, Sequence[str]], normalizer: Normalizer) -> Figures:
     """Check that `planted_clips` yield no words for any kind; returns the lowest error rate. `heard`: transcripts by
     kind. Raises SonorantError naming the kind that failed."""
     found = {kind: score([reference] * len(texts), texts, normalizer).wer for kind, texts in heard.items()}
     for kind, wer in found.items():
-        _require(
-            wer >= LEAST_PLANTED_WER,
-            f"silence and noise in place of {kind} score {wer:.1f} % WER, must be at least {LEAST_PLANTED_WER:.0f} %",
-        )
-    return {
-        "planted_wer": round(min(found.values()), 3),
-        "planted_wer_at_least": LEAST_PLANTED_WER,
-        "planted_in": ", ".join(found),
-    }
+        _at_least(LEAST_PLANTED_WER, wer, f"silence and noise in place of {kind} score")
+    lowest = round(min(found.values()), 3)
+    return {"planted_wer": lowest, "planted_wer_at_least": LEAST_PLANTED_WER, "planted_in": ", ".join(found)}
 
 
 def check_sound(kind: str, clips: Sequence[Clip]) -> None:
-    """Raises SonorantError if most clips of a reference kind are silent."""
     silent = sum(float(np.abs(clip.samples).max(initial=0.0)) < SILENCE for clip in clips)
-    _require(
-        2 * silent <= len(clips), f"{silent} of {len(clips)} clips of {kind} are silent; nothing can be judged by them"
-    )
+    _require(2 * silent <= len(clips), f"{silent} of {len(clips)} clips of {kind} are silent")
 
 
-def check_texts(references: Sequence[str], transcripts: Sequence[str], normalizer: Normalizer) -> dict[str, Any]:
+def check_texts(references: Sequence[str], transcripts: Sequence[str], normalizer: Normalizer) -> Figures:
     """Check that recordings fit their own texts and not those of the next sentence; returns both error rates in
     percent. Needs no recogniser. Raises SonorantError if a limit is exceeded."""
     own = score(references, transcripts, normalizer).wer
     if len(references) < 2:
         return {"own_wer": round(own, 3), "shuffled_wer": "not run: needs two sentences"}
     shuffled = score([*references[1:], references[0]], transcripts, normalizer).wer
-    _require(
-        shuffled >= LEAST_SHUFFLED_WER,
-        f"transcripts score {shuffled:.1f} % WER against other sentences' texts, "
-        f"must be at least {LEAST_SHUFFLED_WER:.0f} %",
-    )
+    _at_least(LEAST_SHUFFLED_WER, shuffled, "transcripts compared with other sentences' texts score")
     _require(
         own <= MOST_OWN_OF_SHUFFLED * shuffled,
-        f"recordings score {own:.1f} % WER against their own texts and {shuffled:.1f} % against others'; "
+        f"recordings score {own:.1f} % WER with their own texts and {shuffled:.1f} % with others'; "
         "the texts may belong to other recordings, or the recogniser does not understand this speech",
     )
     return {"own_wer": round(own, 3), "shuffled_wer": round(shuffled, 3), "shuffled_wer_at_least": LEAST_SHUFFLED_WER}
@@ -90,24 +77,20 @@ def check_ears(
     noise: Sequence[str],
     repeated: Sequence[str],
     normalizer: Normalizer,
-) -> dict[str, Any]:
+) -> Figures:
     """Check that noise yields no words and recordings the same words again; returns the error rates in percent.
 
     `transcripts`: from `recognize_recordings`; `noise`: of `noise_clips`; `repeated`: of the first `REPEATED_CLIPS`
     recordings. Raises SonorantError naming the failed check.
     """
     in_noise = score(references[: len(noise)], noise, normalizer).wer
-    _require(
-        in_noise >= LEAST_NOISE_WER,
-        f"white noise scores {in_noise:.1f} % WER, must be at least {LEAST_NOISE_WER:.0f} %",
-    )
+    _at_least(LEAST_NOISE_WER, in_noise, "white noise scores")
     count = len(repeated)
     now = score(references[:count], repeated, normalizer).wer
     known = score(references[:count], transcripts[:count], normalizer).wer
     _require(
         abs(known - now) <= KNOWN_WITHIN,
-        f"the first recordings score {now:.1f} % WER now, {known:.1f} % when they were recognised; "
-        "run recognize_recordings again",
+        f"the first recordings score {now:.1f} % WER now, {known:.1f} % before; run recognize_recordings again",
     )
     return {
         "noise_wer": round(in_noise, 3),
@@ -117,6 +100,10 @@ def check_ears(
         "repeated_equal": sum(a == b for a, b in zip(repeated, transcripts[:count], strict=True)),
         "repeated": count,
     }
+
+
+def _at_least(least: float, wer: float, what: str) -> None:
+    _require(wer >= least, f"{what} {wer:.1f} % WER, must be at least {least:.0f} %")
 
 
 def _require(holds: bool, problem: str) -> None:

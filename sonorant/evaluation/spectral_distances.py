@@ -3,14 +3,13 @@ aligned pairs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
 from sonorant.audio.arrays import Doubles, Ints
-from sonorant.evaluation.analysis import SPEECH_DB, Analysis, analyse
+from sonorant.evaluation.analysis import SPEECH_DB, Analysis
+from sonorant.evaluation.estimates import Figures
 
 
 @dataclass(frozen=True)
@@ -19,23 +18,16 @@ class Distance:
 
     pairs: int
     distortion: float
-    """Mel-cepstral distortion, dB."""
+    """dB."""
     log_mel: float
-    """Log-mel distance, dB."""
+    """dB."""
     voiced_pairs: int
     """Pairs voiced on both sides."""
     squared_cents: float
-    """Over voiced pairs, cents squared."""
     voicing_errors: int
     """Pairs voiced on one side only."""
     seconds: float
     reference_seconds: float
-
-
-def distance(samples: NDArray[np.floating], reference: NDArray[np.floating], rate: int) -> Distance:
-    """Compare renderings (S,) at `rate` Hz, aligned by dynamic time warping."""
-    ours, theirs = analyse(samples, rate), analyse(reference, rate)
-    return measure_distance(ours, theirs, *align_sounds(ours, theirs))
 
 
 def measure_distance(ours: Analysis, theirs: Analysis, i: Ints, j: Ints) -> Distance:
@@ -64,7 +56,7 @@ def measure_distance(ours: Analysis, theirs: Analysis, i: Ints, j: Ints) -> Dist
     )
 
 
-def summarize(distances: Sequence[Distance]) -> dict[str, Any]:
+def summarize(distances: Sequence[Distance]) -> Figures:
     """Means over all frames: `mcd_db`, `log_mel_db`, `f0_rmse_cents`, `voicing_error` (fraction), `duration_ratio`."""
     pairs = sum(d.pairs for d in distances)
     voiced = sum(d.voiced_pairs for d in distances)
@@ -81,7 +73,6 @@ def summarize(distances: Sequence[Distance]) -> dict[str, Any]:
 
 
 def align_sounds(ours: Analysis, theirs: Analysis) -> tuple[Ints, Ints]:
-    """Alignment path (P,) of the spectral envelopes."""
     return align(cdist(ours.cepstra_TC, theirs.cepstra_TC))
 
 

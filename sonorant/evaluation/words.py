@@ -10,6 +10,7 @@ from sonorant.corpus.manifest import Utterance
 from sonorant.corpus.sound import read_sound
 from sonorant.corpus.splits import read_in_training, text_key
 from sonorant.evaluation.error_rates import ErrorCounts, Normalizer, compare, summarize
+from sonorant.evaluation.estimates import Figures
 from sonorant.evaluation.recordings import RECORDINGS, VOCODER, RecognizedRecordings, score
 from sonorant.evaluation.renderings import Renderings
 from sonorant.evaluation.self_test import (
@@ -25,14 +26,11 @@ from sonorant.evaluation.self_test import (
 
 @dataclass(frozen=True, kw_only=True)
 class JudgedWords:
-    """Transcription results of all renderings."""
-
     transcripts: dict[str, tuple[str, ...]]
     """By kind, one per sentence; empty if the recogniser did not run."""
     counts: dict[str, ErrorCounts]
-    figures: dict[str, Any]
-    """Error rates by kind, or `not run: <why>`."""
-    tested: dict[str, Any]
+    figures: Figures
+    tested: Figures
     """Self-test results; `passed` holds the reason if it did not run."""
 
 
@@ -43,14 +41,13 @@ def judge_words(
     utterances: Sequence[Utterance],
     known: RecognizedRecordings,
     recognizer: str,
-    resamples: int,
 ) -> JudgedWords:
     """Transcribe the `sentences` and count errors, if the recogniser supports the language. Raises SonorantError if
     a sound is missing or the self-test fails."""
     if known.not_run:
         _check_sounds(renderings)
         tested = {"passed": known.not_run, "sentences": len(known.ids)}
-        figures: dict[str, Any] = dict.fromkeys(renderings.sounds, known.not_run)
+        figures: Figures = dict.fromkeys(renderings.sounds, known.not_run)
         return JudgedWords(transcripts={}, counts={}, figures=figures, tested=tested)
     normalizer = Normalizer(known.language)
     tested = {"passed": True, "sentences": len(known.ids), "sentences_requested": known.requested}
@@ -58,7 +55,7 @@ def judge_words(
     repeated = [Clip(*read_sound(corpus, sentence)) for sentence in sentences[:REPEATED_CLIPS]]
     transcripts, ears_tested = listen(renderings, repeated, known, recognizer, normalizer)
     counts = {kind: score(known.references, heard, normalizer) for kind, heard in transcripts.items()}
-    figures = intelligibility(counts, resamples, _beside(known, sentences, utterances))
+    figures = intelligibility(counts, _beside(known, sentences, utterances))
     return JudgedWords(transcripts=transcripts, counts=counts, figures=figures, tested=tested | ears_tested)
 
 
@@ -67,10 +64,7 @@ def _check_sounds(renderings: Renderings) -> None:
         check_sound(kind, [Clip(samples, renderings.rate) for samples in renderings.sounds[kind]])
 
 
-def _beside(
-    known: RecognizedRecordings, sentences: Sequence[Utterance], utterances: Sequence[Utterance]
-) -> dict[str, Any]:
-    """Recogniser, and number of sentences that training has in another take."""
+def _beside(known: RecognizedRecordings, sentences: Sequence[Utterance], utterances: Sequence[Utterance]) -> Figures:
     read = read_in_training(utterances)
     return {
         "recognizer": known.recognizer,
@@ -82,8 +76,7 @@ def _beside(
 
 def listen(
     renderings: Renderings, repeated: list[Clip], known: RecognizedRecordings, recognizer: str, normalizer: Normalizer
-) -> tuple[dict[str, tuple[str, ...]], dict[str, Any]]:
-    """Transcribe renderings and self-test clips in one pool."""
+) -> tuple[dict[str, tuple[str, ...]], Figures]:
     _check_sounds(renderings)
     spoken = {
         kind: [Clip(samples, renderings.rate) for samples in renderings.sounds[kind]] for kind in renderings.kinds
@@ -106,13 +99,13 @@ def _transcribe_groups(groups: dict[Any, list[Clip]], recognizer: str, language:
     return {name: tuple(next(rest) for _ in group) for name, group in groups.items()}
 
 
-def intelligibility(counts: dict[str, ErrorCounts], resamples: int, beside: dict[str, Any]) -> dict[str, Any]:
+def intelligibility(counts: dict[str, ErrorCounts], beside: Figures) -> Figures:
     """Error rates by kind, and paired differences from the recordings and from the first variant."""
-    summaries = {kind: summarize(count, resamples) | beside for kind, count in counts.items()}
+    summaries = {kind: summarize(count) | beside for kind, count in counts.items()}
     baseline = next(kind for kind in counts if kind not in (RECORDINGS, VOCODER))
     for kind, count in counts.items():
         if kind != RECORDINGS:
-            summaries[kind]["above_recordings"] = compare(count, counts[RECORDINGS], resamples)
+            summaries[kind]["above_recordings"] = compare(count, counts[RECORDINGS])
         if kind not in (RECORDINGS, VOCODER, baseline):
-            summaries[kind][f"above_{baseline}"] = compare(count, counts[baseline], resamples)
+            summaries[kind][f"above_{baseline}"] = compare(count, counts[baseline])
     return summaries

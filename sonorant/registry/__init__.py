@@ -1,12 +1,12 @@
 """Register voices in the MLflow model registry and promote one to champion."""
 
 from sonorant.registry.aliases import RolledBack, rollback
-from sonorant.registry.content import find_version
 from sonorant.registry.download import download_bundle
 from sonorant.registry.figures import check_judged
-from sonorant.registry.gates import Gate, PromoteConfig
+from sonorant.registry.gates import Gate
+from sonorant.registry.limits import PromoteConfig
 from sonorant.registry.promotion import Verdict, promote
-from sonorant.registry.registration import RegisterConfig, Registered, register
+from sonorant.registry.registration import RegisterConfig, Registered, find_version, register
 
 __all__ = [
     "Gate",

@@ -4,7 +4,7 @@ the whole move first; after a crash the next process completes it."""
 import dataclasses
 import json
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -24,25 +24,22 @@ GONE_TAG, BACK_TAG = "rolled_back", "returned"
 class Move:
     action: Literal["promote", "rollback"]
     champion: int
-    """New champion."""
     previous: int | None
     """Champion before, which becomes `previous`; None = there was none."""
     time: str
     """UTC, ISO 8601."""
     reason: str = ""
-    """Optional, given by a person."""
+
+
+LOCK = DEFAULT_DATABASE.with_name("registry.lock")
 
 
 @contextmanager
 def registry() -> Iterator[Store]:
     """The store, locked for this folder. Other clones can write to the same MLflow, so writers check again before
     writing. Raises as `sonorant.registry.tracking.mlflow_store.answering`."""
-    with answering("registry") as store, _one_at_a_time():
+    with answering("registry") as store, locked(LOCK):
         yield store
-
-
-def _one_at_a_time() -> AbstractContextManager[None]:
-    return locked(DEFAULT_DATABASE.with_name("registry.lock"))
 
 
 def now() -> str:
@@ -51,7 +48,6 @@ def now() -> str:
 
 
 def named(version: int | None) -> str:
-    """The champion in words."""
     return "no version" if version is None else f"version {version}"
 
 
@@ -61,7 +57,6 @@ def all_versions(store: Store, model: str) -> dict[int, Any]:
 
 
 def read_aliases(store: Store, model: str) -> dict[str, int]:
-    """Aliases of an existing model."""
     return {name: int(version) for name, version in store.client.get_registered_model(model).aliases.items()}
 
 
@@ -104,15 +99,13 @@ def _carry_out(store: Store, model: str, move: Move) -> None:
 class RolledBack:
     name: str
     champion: int
-    """The restored version."""
     previous: int
-    """The version rolled back."""
     finished: bool
     """True if this call only completed an interrupted rollback."""
 
     def says(self) -> str:
         line = f"models:/{self.name}/{self.champion} is {BEST} again; version {self.previous} is {FORMER}"
-        return line + (" (finished a rollback that had been interrupted)" if self.finished else "")
+        return line + (" (completed an interrupted rollback)" if self.finished else "")
 
 
 def rollback(model: str, reason: str = "") -> RolledBack:
@@ -127,21 +120,19 @@ def rollback(model: str, reason: str = "") -> RolledBack:
         if not versions:
             raise SonorantError(f"models:/{model}: has no versions; register a voice first")
         seen = _reigning(store, model)  # before the lock, so that a promotion that held it is not undone
-        with _one_at_a_time():
+        with locked(LOCK):
             begun = finish(store, model)
             if begun and begun.action == "rollback" and begun.previous is not None:
                 return RolledBack(name=model, champion=begun.champion, previous=begun.previous, finished=True)
             aliases = read_aliases(store, model)
             champion, former = aliases.get(BEST), aliases.get(FORMER)
             if champion is None or former is None or champion == former:
-                raise SonorantError(
-                    f"models:/{model}: no version has the alias {FORMER}, so there is nothing to return to; it is set "
-                    f"when one {BEST} replaces another; there are versions {', '.join(map(str, sorted(versions)))}"
-                )
+                known = ", ".join(map(str, sorted(versions)))
+                raise SonorantError(f"models:/{model}: there is no {FORMER} champion to return to; versions: {known}")
             if champion != seen:
                 raise SonorantError(
-                    f"models:/{model}: {BEST} was {named(seen)} when this rollback began and is {named(champion)} "
-                    f"now, so nothing was rolled back; look which is to go, and roll back again if it is {champion}"
+                    f"models:/{model}: not rolled back: {BEST} moved from {named(seen)} to {named(champion)} "
+                    f"meanwhile; roll back again to replace {named(champion)}"
                 )
             begin(store, model, Move(action="rollback", champion=former, previous=champion, time=now(), reason=reason))
             return RolledBack(name=model, champion=former, previous=champion, finished=False)

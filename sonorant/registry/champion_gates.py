@@ -1,17 +1,92 @@
 """Gates that compare a voice with the champion, paired by sentence where possible."""
 
-import numpy as np
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from sonorant.audio.arrays import Ints
 from sonorant.errors import SonorantError
-from sonorant.registry.figures import entry, number
-from sonorant.registry.gates import RESAMPLES, Gate, PromoteConfig, finding, not_compared, points
-from sonorant.registry.side_by_side import latency_ratios
-from sonorant.registry.verdict_evidence import Evidence
+from sonorant.evaluation.latency import take_turns
+from sonorant.evaluation.measured_candidates import alone
+from sonorant.files import read_json, read_jsonl
+from sonorant.registry.download import download_bundle
+from sonorant.registry.figures import Shipped, entry, needed, number, shipped
+from sonorant.registry.gates import RESAMPLES, Gate, check, finding, points
+from sonorant.registry.limits import PromoteConfig
+from sonorant.registry.registration import METRICS, REPORT
+from sonorant.registry.tracking.mlflow_store import Store
+from sonorant.speech.bundle import Bundle, read_bundle
+from sonorant.speech.voice import Voice
 from sonorant.training.intervals import bootstrap, check_enough, rate
 
 ROUNDING = 0.001
 """Tolerance in points: figures have three digits."""
-HINT = "judge it again on these sentences and register its figures (docs/deploy.md), or promote with --without-champion"
+HINT = "evaluate it on these sentences and register its figures (docs/deploy.md), or promote with --without-champion"
+TIMED = 40
+"""Evenly spread over lengths."""
+ROUNDS = 5
+"""Timed rounds per sentence, after a warm-up."""
+LONGEST, LEAST = 2.0, 2
+"""Seconds after which no further round starts, and the minimum number of rounds."""
+SENTENCES = f"{REPORT}/evaluation/sentences.jsonl"
+JUDGE = ("recognizer", "revision", "normalizer")
+"""Keys that must agree for comparable word error rates."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    version: int
+    metrics: Mapping[str, Any]
+    sentences: tuple[Mapping[str, Any], ...]
+    """Rows of sentences.jsonl; may be empty."""
+    bundle: Bundle
+
+    @property
+    def shipped(self) -> Shipped:
+        return shipped(self.bundle)
+
+    @property
+    def judge(self) -> dict[str, Any]:
+        return {key: entry(self.metrics, "intelligibility", self.shipped.variant, key) for key in JUDGE}
+
+    def word_errors(self) -> Ints:
+        """Word errors of the shipped variant (S,). Raises SonorantError if there are none."""
+        try:
+            return np.array([row["word_errors"][self.shipped.variant] for row in self.sentences], dtype=np.int64)
+        except (KeyError, TypeError, ValueError):  # ValueError: "not run: ..."
+            raise SonorantError(f"version {self.version} has no word errors of {self.shipped.variant}") from None
+
+    def opinions(self) -> dict[tuple[str, str], float]:
+        found = {(row["id"], row["reference"]): number(row, "dnsmos", self.shipped.variant) for row in self.sentences}
+        return {text: score for text, score in found.items() if score is not None}
+
+    def words(self) -> Ints:
+        return np.array([row["words"] for row in self.sentences], dtype=np.int64)
+
+    def texts(self) -> tuple[tuple[str, str, int], ...]:
+        return tuple((str(row["id"]), str(row["reference"]), int(row["words"])) for row in self.sentences)
+
+
+def read_evidence(store: Store, version: Any, folder: Path) -> Evidence:
+    """Download a version's evidence to `folder`. Raises SonorantError if its bundle cannot be read."""
+    place = folder / str(version.version)
+    place.mkdir()
+    metrics = read_json(Path(store.client.download_artifacts(version.run_id, METRICS, str(place))))
+    bundle = read_bundle(download_bundle(f"models:/{version.name}/{version.version}", place / "model"))
+    sentences = _sentences(store, version, place)
+    return Evidence(version=int(version.version), metrics=metrics, sentences=sentences, bundle=bundle)
+
+
+def _sentences(store: Store, version: Any, place: Path) -> tuple[Mapping[str, Any], ...]:
+    parent = str(Path(SENTENCES).parent)
+    if SENTENCES not in {file.path for file in store.client.list_artifacts(version.run_id, parent)}:
+        return ()
+    return tuple(read_jsonl(Path(store.client.download_artifacts(version.run_id, SENTENCES, str(place)))))
 
 
 def judge_beside(voice: Evidence, champion: Evidence, config: PromoteConfig) -> tuple[Gate, ...]:
@@ -21,13 +96,9 @@ def judge_beside(voice: Evidence, champion: Evidence, config: PromoteConfig) -> 
         "dnsmos_below_champion": (_dnsmos_below_champion, config.max_dnsmos_below_champion),
         "size_over_champion": (_size_over_champion, config.max_size_over_champion),
     }
-    found = []
-    for name, (gate, limit) in gates.items():
-        try:
-            found.append(gate(voice, champion, limit))
-        except SonorantError as error:
-            found.append(not_compared(name, str(error)))
-    return tuple(found)
+    return tuple(
+        check(name, gate, voice, champion, limit, failure="not compared") for name, (gate, limit) in gates.items()
+    )
 
 
 def _wer_above_champion(voice: Evidence, champion: Evidence, limit: float) -> Gate:
@@ -43,46 +114,43 @@ def _wer_above_champion(voice: Evidence, champion: Evidence, limit: float) -> Ga
 def _check_same_judge(voice: Evidence, champion: Evidence) -> None:
     for each in (voice, champion):
         if not each.sentences:
-            raise SonorantError(f"version {each.version} was registered without its judged sentences; {HINT}")
-        heard = entry(each.metrics, "intelligibility", each.shipped.variant)
-        if isinstance(heard, str):
-            raise SonorantError(f"version {each.version}: {heard}")
-        _check_judged_whole(each, number(heard, "wer"))
+            raise SonorantError(f"version {each.version} was registered without its evaluated sentences; {HINT}")
+        _check_consistent(each)
     if voice.judge != champion.judge:
         theirs, ours = (" ".join(map(str, each.judge.values())) for each in (champion, voice))
-        raise SonorantError(f"version {champion.version} was judged by {theirs}, this by {ours}; {HINT}")
+        raise SonorantError(f"version {champion.version} was judged by {theirs}, this one by {ours}; {HINT}")
     if voice.texts() != champion.texts():
         raise SonorantError(f"version {champion.version} was judged on other sentences; {HINT}")
 
 
-def _check_judged_whole(version: Evidence, figure: float | None) -> None:
+def _check_consistent(version: Evidence) -> None:
     """A crash between registering figures and sentences leaves the two inconsistent."""
+    try:
+        figure = needed(version.metrics, "intelligibility", version.shipped.variant, "wer")
+    except SonorantError as error:
+        raise SonorantError(f"version {version.version}: {error}") from None
     heard = rate(version.word_errors(), version.words())
-    if figure is None or abs(heard - figure) > ROUNDING:
+    if abs(heard - figure) > ROUNDING:
         raise SonorantError(
-            f"version {version.version} was judged half: {heard:.3f} % of words are wrong in its sentences, "
-            f"{'none' if figure is None else f'{figure:.3f} %'} by its figures; judge it again and register that by "
-            "python -m tasks.register (docs/deploy.md)"
+            f"version {version.version} was registered incompletely: word error rate {heard:.3f} % in its sentences, "
+            f"{figure:.3f} % in its figures; evaluate it again and run python -m tasks.register (docs/deploy.md)"
         )
 
 
 def _latency_over_champion(voice: Evidence, champion: Evidence, limit: float) -> Gate:
     if not voice.sentences:
-        remedy = "register it beside reports/evaluation"
-        raise SonorantError(f"version {voice.version} was registered without sentences to speak; {remedy}")
+        raise SonorantError(f"version {voice.version} was registered without reports/evaluation; register it again")
     ratios = latency_ratios(voice.bundle, champion.bundle, [reference for _, reference, _ in voice.texts()])
     check_enough(len(ratios))
-    ratio, (low, high) = float(np.median(ratios)), bootstrap(np.median, ratios, resamples=RESAMPLES)
-    theirs = f"version {champion.version}'s {champion.shipped.candidate}"
+    ratio, bounds = float(np.median(ratios)), bootstrap(np.median, ratios, resamples=RESAMPLES)
+    low, high = bounds
     reason = (
-        f"{voice.shipped.candidate} takes {ratio:.2f} times as long as {theirs}, timed in turn on "
-        f"{len(ratios)} sentences (paired 95 % interval {low:.2f} to {high:.2f}; {finding(low, high, 1.0)}), "
-        f"its upper end at most {limit:.2f}"
+        f"{voice.shipped.candidate} takes {ratio:.2f} times as long as version {champion.version}'s "
+        f"{champion.shipped.candidate}, timed alternately on {len(ratios)} sentences (paired 95 % interval {low:.2f} "
+        f"to {high:.2f}; {finding(low, high, 1.0)}), its upper end at most {limit:.2f}"
     )
-    bounds = (low, high)
-    return Gate(
-        name="latency_over_champion", passed=high <= limit, reason=reason, value=ratio, interval=bounds, limit=limit
-    )
+    name = "latency_over_champion"
+    return Gate(name=name, passed=high <= limit, reason=reason, value=ratio, interval=bounds, limit=limit)
 
 
 def _dnsmos_below_champion(voice: Evidence, champion: Evidence, limit: float) -> Gate:
@@ -110,3 +178,27 @@ def _size_over_champion(voice: Evidence, champion: Evidence, limit: float) -> Ga
         f"{theirs.bytes / 1e6:.2f} MB: {ratio:.2f} times, at most {limit:.2f}"
     )
     return Gate(name="size_over_champion", passed=ratio <= limit, reason=reason, value=ratio, limit=limit)
+
+
+def latency_ratios(challenger: Bundle, champion: Bundle, texts: Sequence[str]) -> NDArray[np.float64]:
+    """Latency of `challenger` over `champion`, from phoneme ids to samples, one ratio per sentence (S,).
+
+    Default variant and runtime, one thread. The fastest round counts, since load only adds time. Raises SonorantError
+    if a voice cannot run here.
+    """
+    by_length = sorted(dict.fromkeys(texts), key=len)
+    places = np.unique(np.linspace(0, len(by_length) - 1, min(TIMED, len(by_length))).astype(int))
+    first, second = (
+        Voice.load(bundle.folder, shipped(bundle).runtime, 1, variant=shipped(bundle).variant)
+        for bundle in (challenger, champion)
+    )
+    return np.array([_ratio(first, second, by_length[place]) for place in places])
+
+
+def _ratio(first: Voice, second: Voice, text: str) -> float:
+    runs = {}
+    for name, voice in (("first", first), ("second", second)):
+        tokens = voice.symbols.to_tokens(voice.frontend.speak(text).phonemes)
+        runs[name] = partial(voice.synthesize, *alone(tokens))
+    took = take_turns(runs, ROUNDS, LONGEST, LEAST)
+    return float(took["first"].min() / took["second"].min())

@@ -10,7 +10,6 @@ from sonorant.registry.tracking.mlflow_store import Store, answering
 
 
 def point_mlflow_at(store: Store) -> None:
-    """Configure mlflow functions that take no client."""
     import mlflow
 
     mlflow.set_tracking_uri(store.uri)
@@ -30,7 +29,7 @@ def download_bundle(uri: str, out: Path) -> Path:
         folder = mlflow.artifacts.download_artifacts(artifact_uri=uri, dst_path=str(out))
     bundles = sorted((Path(folder) / "artifacts").glob("*/voice.json"))
     if not bundles:
-        raise SonorantError(f"{uri}: holds no voice bundle; name a model that sonorant registered")
+        raise SonorantError(f"{uri}: has no voice bundle; give a model registered by sonorant")
     return bundles[0].parent
 
 
@@ -56,7 +55,7 @@ def download_trained(uri: str, kind: str, out: Path) -> Path:
         if not set(FILES) <= present:
             raise SonorantError(
                 f"{uri}: was registered without the trained {kind} model; "
-                "register it again beside its models, or name a checkpoint"
+                "register it again with its models, or give a checkpoint"
             )
         return Path(store.client.download_artifacts(version.run_id, f"{FOLDER}/{kind}", str(out)))
 

@@ -16,14 +16,10 @@ BY_VARIANT = ("intelligibility", "naturalness", "first_audio", "short_texts", "d
 
 @dataclass(frozen=True, kw_only=True)
 class Shipped:
-    """Default voice of a bundle."""
-
     runtime: str
     """Key of `sonorant.speech.runtimes.RUNTIMES`."""
     variant: str
-    """Precision of the graphs."""
     bytes: int
-    """Size of the variant's graphs."""
 
     @property
     def candidate(self) -> str:
@@ -43,10 +39,10 @@ def check_judged(bundle: Bundle, metrics: Mapping[str, Any]) -> None:
     variant = shipped(bundle).variant
     judged = entry(metrics, "size", variant, "sha256")
     if not isinstance(judged, Mapping):
-        raise SonorantError(f"does not say which graphs of {variant} were judged; run evaluate again")
+        raise SonorantError(f"key 'size.{variant}.sha256' is missing; run evaluate again")
     for name, graph in bundle.description.graphs.items():
         if variant in graph.variants and graph.variants[variant].sha256 != judged.get(name):
-            raise SonorantError(f"judged another {name} of {variant} than {bundle.folder} holds; run evaluate on it")
+            raise SonorantError(f"not measured on {bundle.folder}: its {name} of {variant} differs; run evaluate again")
 
 
 def number(values: Any, *keys: str) -> float | None:
@@ -57,23 +53,32 @@ def number(values: Any, *keys: str) -> float | None:
     return float(value)
 
 
-def interval(values: Any, *keys: str) -> tuple[float, float] | None:
-    """The finite interval at a key path, or None."""
-    value = entry(values, *keys)
-    bounds = [number(bound) for bound in value] if isinstance(value, (list, tuple)) else []
-    finite = [bound for bound in bounds if bound is not None]
-    return (finite[0], finite[1]) if len(finite) == len(bounds) == 2 else None
+def needed(values: Any, *keys: str) -> float:
+    """The finite number at a key path. Raises SonorantError with the reason that stands in its place."""
+    value = number(values, *keys)
+    if value is not None:
+        return value
+    path = [entry(values, *keys[:length]) for length in range(len(keys) + 1)]
+    why = next((found for found in path if isinstance(found, str)), "missing; run evaluate again")
+    raise SonorantError(f"{'.'.join(keys)}: {why}")
+
+
+def estimate(values: Any, *keys: str) -> tuple[float, tuple[float, float]]:
+    """The number at a key path with its interval `<last key>_ci95`. Raises SonorantError as `needed`."""
+    value, bounds = needed(values, *keys), entry(values, *keys[:-1], f"{keys[-1]}_ci95")
+    low, high = (number(bound) for bound in bounds) if isinstance(bounds, (list, tuple)) else (None, None)
+    if low is None or high is None:
+        raise SonorantError(f"{'.'.join(keys)}: has no 95 % interval; run evaluate again")
+    return value, (low, high)
 
 
 def entry(values: Any, *keys: str) -> Any:
-    """The value at a key path, or None."""
     for key in keys:
         values = values.get(key) if isinstance(values, Mapping) else None
     return values
 
 
 def variants(metrics: Mapping[str, Any]) -> list[str]:
-    """All evaluated variants."""
     candidates = [key for section in ("speed", "parity", "memory") for key in metrics.get(section) or {} if "/" in key]
     heard = [key for key in metrics.get("intelligibility") or {} if key not in BESIDE]
     return sorted({candidate.split("/", 1)[1] for candidate in candidates} | set(heard))

@@ -1,20 +1,12 @@
-"""Naturalness limits: a range for each figure's paired 95 % interval."""
+"""Limits of the promotion gates."""
 
 import dataclasses
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
-from sonorant.errors import SonorantError
-from sonorant.registry.figures import entry, interval, number
-from sonorant.training.intervals import check_enough
+from sonorant.plugins import family_names
 
 Range = tuple[float | None, float | None]
 """Minimum and maximum; None: unlimited."""
-OPTIONAL = ("dnsmos_below_recordings", "speaker_below_recordings")
-"""Figures of optional packages; ignored if not installed."""
-
-COUNTS = (("utterances",), ("dnsmos", "utterances"))
-"""Key paths of sentence counts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,46 +49,48 @@ class NaturalnessLimits:
                 raise ValueError(f"{name} must go from a lower to a higher value, not {low} to {high}")
 
     def ranges(self) -> dict[str, Range]:
-        """Ranges by figure in metrics.json."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
 
-def judge_naturalness(figures: Any, limits: NaturalnessLimits) -> tuple[bool, str]:
-    """Whether every figure is within its range, and the reason with those that are not. Figures without a range and
-    missing optional ones are skipped."""
-    within: list[str] = []
-    beyond: list[str] = []
-    missing: list[str] = []
-    absent: list[str] = []
-    for name, (low, high) in limits.ranges().items():
-        if low is None and high is None:
-            continue
-        value, bounds, instead = number(figures, name), interval(figures, f"{name}_ci95"), entry(figures, name)
-        if value is not None and bounds is not None:
-            kept = (low is None or bounds[0] >= low) and (high is None or bounds[1] <= high)
-            words = f"{name} {value:.3g} ({bounds[0]:.3g} to {bounds[1]:.3g}, {_allowed(low, high)})"
-            (within if kept else beyond).append(words)
-        elif name in OPTIONAL and isinstance(instead, str):
-            absent.append(f"{name} ({instead})")
-        else:
-            missing.append(f"{name} ({instead})" if isinstance(instead, str) else name)
-    if missing:
-        why = figures if isinstance(figures, str) else f"{', '.join(missing)}; run evaluate again"
-        return False, f"not measured: {why}"
-    without = f"; decided without {', '.join(absent)}" if absent else ""
-    if not within and not beyond:
-        return True, "no figure has a limit" + without
-    try:
-        check_enough(min((found for keys in COUNTS if (found := number(figures, *keys)) is not None), default=0))
-    except SonorantError as error:
-        return False, f"not compared: {error}"
-    count = len(within) + len(beyond)
-    if beyond:
-        return False, f"{len(beyond)} of {count} figures are beyond their limits: {', '.join(beyond)}{without}"
-    return True, f"all {count} figures are within their limits, such as {within[0]}{without}"
+@dataclass(frozen=True, kw_only=True)
+class PromoteConfig:
+    """Section `promote` of params.yaml: conditions for `champion`. Gates are named after their limits."""
 
+    max_wer_above_recordings: dict[str, float] = field(default_factory=lambda: {"parallel": 4.0, "codec_lm": 6.0})
+    """By family: points of word error rate above the recordings'."""
+    max_rtf: dict[str, float] = field(default_factory=lambda: {"parallel": 0.02, "codec_lm": 0.1})
+    """By family: real-time factor, one thread, medium length."""
+    naturalness_below_recordings: dict[str, NaturalnessLimits] = field(
+        default_factory=lambda: {
+            "parallel": NaturalnessLimits(),
+            "codec_lm": NaturalnessLimits(pulses_db=(-13.0, 2.0)),
+        }
+    )
+    """By family: ranges of the naturalness figures."""
+    max_faulty_short_texts: dict[str, float] = field(default_factory=lambda: {"parallel": 0.12, "codec_lm": 0.12})
+    """By family: fraction of short texts with a skipped, repeated or babbled word."""
+    max_faulty_sentences: dict[str, float] = field(default_factory=lambda: {"parallel": 0.25, "codec_lm": 0.25})
+    """By family: the same for sentences."""
+    max_runaways: float = 0.05
+    """Fraction of sentences in which an autoregressive voice may run away."""
+    max_wer_above_recordings_of_a_speaker: dict[str, float] = field(
+        default_factory=lambda: {"parallel": 14.0, "codec_lm": 16.0}
+    )
+    """By family, for multi-speaker voices: points of word error rate above each speaker's recordings."""
+    max_wer_above_champion: float = 4.0
+    """Points of word error rate above the champion's, same sentences."""
+    max_latency_over_champion: float = 1.15
+    """Latency relative to the champion's, timed alternately."""
+    max_dnsmos_below_champion: float = 0.1
+    """Points of overall DNSMOS below the champion's."""
+    max_size_over_champion: float = 1.5
+    """Size of the graphs relative to the champion's."""
 
-def _allowed(low: float | None, high: float | None) -> str:
-    if low is None:
-        return f"at most {high:g}"
-    return f"at least {low:g}" if high is None else f"from {low:g} to {high:g}"
+    def __post_init__(self) -> None:
+        families = set(family_names())
+        for name, limits in vars(self).items():
+            if not isinstance(limits, dict):
+                if not limits > 0:
+                    raise ValueError(f"{name} must be above 0, not {limits}")
+            elif set(limits) != families or not all(limit > 0 for limit in limits.values() if isinstance(limit, float)):
+                raise ValueError(f"{name} must have a limit above 0 for each of {', '.join(family_names())}")

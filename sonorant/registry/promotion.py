@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from sonorant.errors import SonorantError
-from sonorant.files import write_json
 from sonorant.registry.aliases import (
     BEST,
     FORMER,
@@ -22,21 +21,17 @@ from sonorant.registry.aliases import (
     read_aliases,
     registry,
 )
-from sonorant.registry.champion_gates import judge_beside
-from sonorant.registry.gates import Gate, PromoteConfig, judge_alone, not_compared
-from sonorant.registry.speaker_gates import judge_speakers
+from sonorant.registry.champion_gates import judge_beside, read_evidence
+from sonorant.registry.gates import Gate, judge_alone
+from sonorant.registry.limits import PromoteConfig
 from sonorant.registry.tracking.mlflow_store import Store, TrackingUnavailable
-from sonorant.registry.verdict_evidence import read_evidence
 
 VERDICT = "verdict.json"
-"""Artifact of a version's run."""
 GATE_TAG, VERDICT_TAG = "gate.", "verdict"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """Gate results of a version and their consequence."""
-
     name: str
     version: int
     gates: tuple[Gate, ...]
@@ -58,7 +53,7 @@ class Verdict:
             return f"is {BEST}" + (f"; version {self.champion} is {FORMER}" if self.champion else "")
         refused = ", ".join(gate.name for gate in self.gates if not gate.passed)
         if self.reigning:
-            return f"stays {BEST}, though refused by {refused} now: python -m tasks.rollback returns to the former one"
+            return f"stays {BEST}, although {refused} refuses it now; to return to the former: python -m tasks.rollback"
         return f"is refused by {refused}; {BEST} does not move"
 
     def says(self) -> list[str]:
@@ -66,7 +61,6 @@ class Verdict:
         return [*lines, f"models:/{self.name}/{self.version} {self.outcome()}"]
 
     def rows(self) -> list[dict[str, str]]:
-        """One table row per gate."""
         return [
             {
                 "gate": gate.name,
@@ -78,9 +72,6 @@ class Verdict:
             }
             for gate in self.gates
         ]
-
-    def as_json(self) -> dict[str, Any]:
-        return dataclasses.asdict(self) | {"passed": self.passed}
 
 
 def promote(
@@ -131,8 +122,7 @@ def _shown(value: float | None) -> str:
 def _judge(store: Store, chosen: Any, champion: Any, config: PromoteConfig, without_champion: str) -> tuple[Gate, ...]:
     with tempfile.TemporaryDirectory() as folder:
         voice = read_evidence(store, chosen, Path(folder))
-        speakers = judge_speakers(voice.metrics, voice.bundle.description, voice.shipped.variant, config)
-        gates = judge_alone(voice, config) + speakers
+        gates = judge_alone(voice.metrics, voice.bundle.description, voice.shipped.candidate, config)
         if champion is None or without_champion:
             return gates
         try:
@@ -140,14 +130,14 @@ def _judge(store: Store, chosen: Any, champion: Any, config: PromoteConfig, with
         except TrackingUnavailable:
             raise
         except SonorantError as error:
-            return (*gates, not_compared("champion", f"version {champion.version} cannot be read: {error}"))
+            why = f"not compared: version {champion.version} cannot be read: {error}"
+            return (*gates, Gate(name="champion", passed=False, reason=why))
         return gates + judge_beside(voice, beside, config)
 
 
 def _never_again(chosen: Any) -> tuple[Gate, ...]:
-    """Block automatic promotion of a rolled-back version."""
     gone = chosen.tags.get(GONE_TAG)
-    reason = f"was rolled back {gone}; --again judges it anew"
+    reason = f"was rolled back {gone}; use --again to judge it again"
     return (Gate(name=GONE_TAG, passed=False, reason=reason),) if gone else ()
 
 
@@ -162,9 +152,7 @@ def _keep(store: Store, chosen: Any, verdict: Verdict) -> None:
             store.client.delete_model_version_tag(chosen.name, str(chosen.version), key)
     for key, value in tags.items():
         store.client.set_model_version_tag(chosen.name, str(chosen.version), key, value)
-    with tempfile.TemporaryDirectory() as folder:
-        write_json(Path(folder) / VERDICT, verdict.as_json())
-        store.client.log_artifact(chosen.run_id, str(Path(folder) / VERDICT))
+    store.client.log_dict(chosen.run_id, dataclasses.asdict(verdict) | {"passed": verdict.passed}, VERDICT)
 
 
 def _check_unmoved(store: Store, verdict: Verdict) -> None:

@@ -20,14 +20,12 @@ from sonorant.speech.subtitles import as_json
 from sonorant.speech.voice import AT_ONCE, Voice
 
 MANNER = {"speed": 1.0, "pitch": 0.0, "energy": 0.0}
-"""Optional columns with their defaults."""
 UNSPOKEN = {"audio": "", "sample_rate": 0, "seconds": 0.0, "timings": "", "warning": "", "error": ""}
-"""Default result row."""
 
 
 class SpokenVoice(PythonModel):
     def load_context(self, context: Any) -> None:
-        """Load the bundle from the artifacts; called by MLflow."""
+        """Called by MLflow."""
         self.voice = Voice.load(Path(context.artifacts["bundle"]))
 
     def predict(self, context: Any, model_input: pd.DataFrame, params: dict[str, Any] | None = None) -> pd.DataFrame:

@@ -21,7 +21,7 @@ Z = 1.959964
 
 
 def bootstrap(
-    statistic: Callable[..., Any], *values: NDArray[Any], resamples: int, seed: int = SEED
+    statistic: Callable[..., Any], *values: NDArray[Any], resamples: int = 1000, seed: int = SEED
 ) -> tuple[float, float]:
     """95 % percentile interval of `statistic(*values)` over resampled entries of values (U,).
 

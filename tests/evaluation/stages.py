@@ -28,7 +28,6 @@ def lay_out(folder: Path, trained: tuple[Path, Path]) -> None:
     params = project_settings()
     params["recognizer"] = {"name": "pocketsphinx", "sentences": 160}
     params["evaluate"] = {
-        "bootstrap": 100,
         "latency_repeats": 3,
         "mos_sentences": 2,
         "rare_sentences": 2,

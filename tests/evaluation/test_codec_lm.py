@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,13 @@ from sonorant.audio.pitch import track_pitch
 from sonorant.audio.wav import read_audio
 from sonorant.corpus.manifest import Utterance
 from sonorant.errors import SonorantError
-from sonorant.evaluation.renderings import Decoded, copier, render, summarize
+from sonorant.evaluation.renderings import Spoken, copier, render, summarize
+from sonorant.evaluation.short_texts.texts import SUITES
 from sonorant.extras.codec_lm.saved import load_codec
 from sonorant.files import read_json, read_jsonl, write_json
 from sonorant.speech.bundle import DESCRIPTION
 from sonorant.speech.voice import Voice
+from tasks import evaluate
 from tests.evaluation.stages import EVALUATE, RECOGNIZE, lay_out, run_stage
 from tests.evaluation.variants import with_copies
 from tests.export.planted import change_matrix, plant, with_nan
@@ -63,9 +65,14 @@ def place(
 
 @pytest.fixture(scope="module")
 def metrics(place: Path) -> dict[str, Any]:
-    done = run_stage(place, "evaluate", *EVALUATE)
-    assert done.returncode == 0, done.stderr
-    return read_json(place / "metrics.json")
+    """In this process, with few short texts: random weights run away on each."""
+    few = replace(SUITES["en"], kinds={"yes_no": ("Yes.", "No.")})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(place)
+        patch.setattr("sys.argv", ["evaluate", *EVALUATE])
+        patch.setattr("sonorant.evaluation.short_texts.judgement.suite", lambda language: few)
+        evaluate.main()
+    return dict(read_json(place / "metrics.json"))
 
 
 def test_codec_and_decoding_have_figures(metrics: dict[str, Any], place: Path) -> None:
@@ -78,16 +85,9 @@ def test_codec_and_decoding_have_figures(metrics: dict[str, Any], place: Path) -
     assert sum(row["finish_reasons"]["fp32"] != "well" for row in rows) == found["unrecovered"]
     assert all(set(row["timings"]) == {"fp32"} and row["timings"]["fp32"] for row in rows)
     assert read_json(place / "family" / "family.json")["variants"]["fp32"]["decoding"] == found
-
-
-def test_everything_else_is_measured_as_of_the_other_family(metrics: dict[str, Any]) -> None:
-    assert set(metrics["intelligibility"]) == {"recordings", "vocoder", "fp32"}
-    for candidate in ("onnxruntime/fp32", "torch/fp32"):
-        assert metrics["speed"][candidate]["medium"]["threads_1"]["rtf"] > 0
-        assert metrics["memory"][candidate]["peak_mib"] > 0
     assert set(metrics["parity"]["torch/fp32"]["max_abs_diff"]) == {"encoder", "step", "decoder", "vocoder"}
     assert set(metrics["size"]["fp32"]["graphs"]) == set(GRAPHS)
-    assert metrics["first_audio"]["fp32"]["p50_ms"] > 0
+    assert metrics["speed"]["torch/fp32"]["medium"]["threads_1"]["rtf"] > 0
     assert json.dumps(metrics, allow_nan=False)
 
 
@@ -130,11 +130,12 @@ def test_a_sentence_is_spoken_the_same_beside_others_and_runaways_are_counted(
         alone = render(codec_lm_bundle, None, ["fp32"], [utterance], corpus)
         np.testing.assert_allclose(alone.sounds["fp32"][0], together.sounds["fp32"][index], atol=1e-4)
     stuck = render(never_ending(codec_lm_bundle, tmp_path / "stuck"), None, ["fp32"], utterances, corpus)
-    assert all(stuck.decoded["fp32"].ran_away)
+    assert all(each.ran_away for each in stuck.decoded["fp32"])
 
 
 def test_a_sentence_that_went_well_only_in_another_attempt_ran_away() -> None:
-    found = summarize(Decoded(finish_reasons=("well", "well", "stuck", "well", "silence"), attempts=(1, 2, 3, 1, 1)))
+    went = [("well", 1), ("well", 2), ("stuck", 3), ("well", 1), ("silence", 1)]
+    found = summarize([Spoken(np.zeros(1, np.float32), None, *each) for each in went])
     assert found["sentences"] == 5 and found["runaways"] == 3 and found["runaway_rate"] == 0.6
     assert found["retries"] == 3 and found["unrecovered"] == 2
     assert found["finish_reasons"] == {"silence": 1, "stuck": 1, "well": 3}

@@ -12,12 +12,11 @@ import soundfile
 
 from sonorant.corpus.manifest import Utterance
 from sonorant.errors import SonorantError
-from sonorant.evaluation.evaluation import EvaluateConfig
+from sonorant.evaluation.evaluation import EvaluateConfig, why_unheard
 from sonorant.evaluation.measured_candidates import certainly_slower, judged_variants, read_parity, timed_candidates
 from sonorant.features.codes import write_no_codes
 from sonorant.files import read_json, read_jsonl, write_json
-from sonorant.registry import PromoteConfig
-from tasks.params import load
+from sonorant.registry.limits import NaturalnessLimits
 from tests.evaluation.planted import PLANTED_NAN, plant
 from tests.evaluation.stages import EVALUATE, RECOGNIZE, lay_out, run_stage
 from tests.evaluation.variants import replace_graph, with_copies
@@ -66,26 +65,19 @@ def metrics(place: Path, recordings: Figures) -> Figures:
     return read_json(place / "metrics.json")
 
 
-def test_the_recordings_floor_tells_what_it_is_of(recordings: Figures) -> None:
-    assert recordings["requested"] == 160
-    assert recordings["utterances"] == len(recordings["sentences"]) == 3  # the others are for training
-    assert {row["id"] for row in recordings["sentences"]} == {"set/0", "set/1", "set/2"}
-    assert recordings["wer"] < 20
-    assert (recordings["recognizer"], recordings["normalizer"]) == ("pocketsphinx", "words-1")
-
-
 def test_error_rates_stand_beside_their_intervals_and_their_judge(metrics: Figures, recordings: Figures) -> None:
+    assert recordings["requested"] == 160
+    assert {row["id"] for row in recordings["sentences"]} == {"set/0", "set/1", "set/2"}  # the others are for training
+    assert recordings["wer"] < 20
     judged = metrics["intelligibility"]
     assert judged["recordings"]["wer"] == recordings["wer"]
     for kind in ("recordings", "vocoder", "fp32", "fp16"):
         assert judged[kind]["wer_ci95"][0] <= judged[kind]["wer"] <= judged[kind]["wer_ci95"][1]
-        assert judged[kind]["words"] == recordings["words"]
         assert (judged[kind]["recognizer"], judged[kind]["revision"]) == ("pocketsphinx", recordings["revision"])
     assert judged["fp32"]["wer"] > 60  # random weights
     above = judged["fp32"]["wer"] - recordings["wer"]
     assert judged["fp32"]["above_recordings"]["wer"] == pytest.approx(above, abs=0.01)
-    same_graphs = judged["fp16"]["above_fp32"]
-    assert same_graphs == {"wer": 0, "wer_ci95": [0, 0], "cer": 0, "cer_ci95": [0, 0]}
+    assert judged["fp16"]["above_fp32"] == {"wer": 0, "wer_ci95": [0, 0], "cer": 0, "cer_ci95": [0, 0]}
     assert not {"above_fp32"} & (judged["fp32"].keys() | judged["vocoder"].keys())
 
 
@@ -98,64 +90,40 @@ def test_a_variant_that_gives_nan_is_named_and_not_judged(metrics: Figures) -> N
 def test_every_candidate_length_and_number_of_threads_is_timed(metrics: Figures) -> None:
     speed = metrics["speed"]
     for candidate in ("onnxruntime/fp32", "onnxruntime/fp16", "torch/fp32"):
-        assert set(speed[candidate]) == {"short", "medium", "long"}
+        assert list(speed[candidate]) == ["short", "medium", "long"]
         for threads in speed[candidate].values():
             assert set(threads) == {"threads_1", "threads_all"}
-            assert threads["threads_1"]["threads"] == 1
             for figure in threads.values():
                 assert 0 < figure["p50_ms"] <= figure["p95_ms"] <= figure["p99_ms"]
                 assert figure["rtf"] == pytest.approx(figure["p50_ms"] / 1000 / figure["seconds"], rel=0.02, abs=1e-5)
-                assert ("over_fp32" in figure) == (candidate != "onnxruntime/fp32")
-        phonemes = [speed[candidate][name]["threads_1"]["phonemes"] for name in ("short", "medium", "long")]
-        assert phonemes == sorted(phonemes)
     assert speed["onnxruntime/int8"] == "not run: failed verify: values: graph decoder: differs by 3"
     assert speed["tensorrt/fp32"] == metrics["memory"]["tensorrt/fp32"] == "not run: TensorRT is not installed"
     assert speed["torch-compiled/fp32"].startswith("not run: ")
+    assert metrics["memory"]["onnxruntime/fp16"]["loaded_mib"] > 0
 
 
 def test_everything_else_of_the_schema_is_there(metrics: Figures) -> None:
     passed = metrics["parity"]["onnxruntime/fp16"]
     assert passed["passed"] and passed["max_abs_diff"] == dict.fromkeys(("encoder", "decoder", "vocoder"), 1e-6)
     assert metrics["parity"]["onnxruntime/int8"]["failed"] == "values: graph decoder: differs by 3"
+    limits, measured = NaturalnessLimits().ranges(), metrics["naturalness"]
     for kind in ("vocoder", "fp32", "fp16"):
-        assert metrics["naturalness"][kind]["mcd_db"] > 1 and metrics["naturalness"][kind]["log_mel_db"] > 1
-    assert metrics["naturalness"]["recordings"]["utterances"] == metrics["naturalness"]["vocoder"]["utterances"] == 3
-    assert metrics["naturalness"]["recordings"]["mcd_db"] == "not run: compared with themselves"
+        assert limits.keys() <= measured[kind].keys()
+        low, high = measured[kind]["noise_floor_db_ci95"]
+        assert low <= measured[kind]["noise_floor_db"] <= high and measured[kind]["mcd_db"] > 1
+    assert measured["fp32"] == measured["fp16"], "the same graphs"
+    assert measured["recordings"]["mcd_db"] == "not run: compared with themselves"
+    assert not [key for key in measured["recordings"] if key.endswith("_ci95")]
     assert metrics["speakers"] == [{"speaker": "anna", "sentences": 3}]
     assert set(metrics["confusion"]) == {"recordings", "vocoder", "fp32", "fp16"}
-    assert all(found.startswith("not run: ") for found in metrics["confusion"].values()), "one speaker, or no network"
-    assert metrics["naturalness"]["vocoder"]["duration_ratio"] == pytest.approx(1, abs=0.01)
     tested = metrics["evaluator"]
     assert tested["passed"] and tested["planted_in"] == "vocoder, fp32, fp16"
     assert tested["repeated_equal"] == tested["repeated"] == 3
     for variant in ("fp32", "fp16", "bf16", "int8"):
         size = metrics["size"][variant]
-        assert size["bytes"] == sum(size["graphs"].values())
+        assert (size["bytes"] == sum(size["graphs"].values()) and size["over_fp32"] == 1) or variant == "bf16"
         assert set(size["sha256"]) == {"encoder", "decoder", "vocoder"}
-    assert metrics["size"]["fp16"]["over_fp32"] == 1
     assert metrics["size"]["bundle_bytes"] > 4 * metrics["size"]["fp32"]["bytes"] * 0.99
-    memory = metrics["memory"]["onnxruntime/fp16"]
-    assert 0 < memory["loaded_mib"] <= memory["peak_mib"]
-
-
-def test_speech_sounds_better_to_dnsmos_than_what_random_weights_give(metrics: Figures) -> None:
-    pytest.importorskip("speechmos", reason="speechmos, an optional extra, is not installed")
-    measured = metrics["naturalness"]
-    low, high = measured["recordings"]["dnsmos"]["ovrl_ci95"]
-    assert measured["fp32"]["dnsmos"]["ovrl"] < low <= measured["recordings"]["dnsmos"]["ovrl"] <= high
-    assert measured["fp32"]["dnsmos"] == measured["fp16"]["dnsmos"]
-
-
-def test_copies_and_variants_have_every_figure_that_a_gate_looks_at(metrics: Figures) -> None:
-    limits = load("promote", PromoteConfig, ROOT / "params.yaml").naturalness_below_recordings["parallel"]
-    measured = metrics["naturalness"]
-    for kind in ("vocoder", "fp32", "fp16"):
-        assert limits.ranges().keys() <= measured[kind].keys()
-        low, high = measured[kind]["noise_floor_db_ci95"]
-        assert low <= measured[kind]["noise_floor_db"] <= high
-    assert measured["fp32"]["noise_floor_db"] == measured["fp16"]["noise_floor_db"]
-    assert measured["recordings"]["noise_floor_db"] == "not run: compared with themselves"
-    assert not [key for key in measured["recordings"] if key.endswith("_ci95")]
 
 
 def test_short_texts_are_counted_by_kind_for_everyone_who_spoke(metrics: Figures, place: Path) -> None:
@@ -166,19 +134,10 @@ def test_short_texts_are_counted_by_kind_for_everyone_who_spoke(metrics: Figures
         assert found[variant]["short"]["faulty_rate"] > 0.8, "random weights say nothing"
         assert found[variant]["held_out"]["texts"] == found["recordings"]["held_out"]["texts"] == 1
     assert found["recordings"]["held_out"]["faulty"] == 0
-    assert found["recordings"]["cut_words"] == found["fp32"]["cut_words"]
     assert "no aligner ran" in found["fp32"]["cut_words"]
     rows = read_jsonl(place / "evaluation" / "short_texts.jsonl")
+    assert len(rows) == 1 + 2 * (found["fp32"]["short"]["texts"] + 2 + 1)
     samples = [row for row in rows if row["sample"]]
-    assert len(rows) == sum(
-        found[by][kind]["texts"]
-        for by, kinds in (
-            ("recordings", ["held_out"]),
-            ("fp32", ["short", "sentences", "held_out"]),
-            ("fp16", ["short", "sentences", "held_out"]),
-        )
-        for kind in kinds
-    )
     assert {row["by"] for row in samples} == {"fp32", "fp16"} and len(samples) == 12
     assert all((place / "evaluation" / row["sample"]).exists() for row in samples)
 
@@ -243,34 +202,25 @@ def test_recordings_heard_by_another_revision_are_refused(recordings: Figures, p
     assert "old.json: made with 'pocketsphinx 0.1'" in line and "recognize_recordings" in line
 
 
-@pytest.mark.parametrize("report", [{"acoustic": {}}, {}, {"onnxruntime/fp32": {"passed": True}}])
-def test_a_damaged_report_of_another_stage_is_named(tmp_path: Path, report: Figures) -> None:
-    write_json(tmp_path / "parity.json", report)
-    with pytest.raises(SonorantError, match=r"parity\.json: not what the stage verify writes"):
-        read_parity(tmp_path / "parity.json")
-
-
-def test_without_fp32_nothing_is_judged(tmp_path: Path) -> None:
-    write_json(tmp_path / "parity.json", parity() | {"onnxruntime/fp32": {"passed": False, "failed": "values: NaN"}})
-    with pytest.raises(SonorantError, match="onnxruntime/fp32 did not pass: values: NaN"):
-        read_parity(tmp_path / "parity.json")
-
-
-def test_what_passed_is_judged_and_what_did_not_says_why_it_is_not_timed(tmp_path: Path) -> None:
-    write_json(tmp_path / "parity.json", parity())
-    found = read_parity(tmp_path / "parity.json")
+def test_parity_decides_what_is_judged_and_timed(tmp_path: Path) -> None:
+    file = tmp_path / "parity.json"
+    write_json(file, parity())
+    found = read_parity(file)
     assert judged_variants(found) == ["fp32", "fp16", "bf16"]
     timed = [candidate for candidate, reason in timed_candidates(found).items() if reason is None]
     assert timed == ["onnxruntime/fp32", "onnxruntime/fp16", "onnxruntime/bf16", "torch/fp32"]
+    write_json(file, parity() | {"onnxruntime/fp32": {"passed": False, "failed": "values: NaN"}})
+    with pytest.raises(SonorantError, match="onnxruntime/fp32 failed: values: NaN"):
+        read_parity(file)
+    write_json(file, {"onnxruntime/fp32": {"passed": True}})
+    with pytest.raises(SonorantError, match=r"parity\.json: not a report of the stage verify"):
+        read_parity(file)
 
 
-@pytest.mark.parametrize(
-    "settings", [{"bootstrap": 10}, {"latency_repeats": 0}, {"mos_sentences": 1}, {"rare_sentences": 0}]
-)
+@pytest.mark.parametrize("settings", [{"latency_repeats": 0}, {"mos_sentences": 1}, {"rare_sentences": 0}])
 def test_settings_that_cannot_give_a_figure_are_refused(settings: dict[str, int]) -> None:
-    valid: Figures = {"bootstrap": 1000, "latency_repeats": 20, "mos_sentences": 4, "rare_sentences": 1}
     with pytest.raises(ValueError, match="must be at least"):
-        EvaluateConfig(**valid | settings)
+        EvaluateConfig(**settings)
 
 
 def speed(fp16: float, on_gpu: float | None = None) -> Figures:
@@ -294,15 +244,8 @@ def test_only_a_variant_that_is_certainly_slower_everywhere_is_left_unheard() ->
     assert certainly_slower(speed(0.95), "fp32") is None and certainly_slower(speed(0.95), "int8") is None
 
 
-def test_fp32_alone_can_be_heard(place: Path, metrics: Figures) -> None:
-    """Same fp32 figures; a reason for the others."""
-    settings = (place / "params.yaml").read_text(encoding="utf-8")
-    (place / "params.yaml").write_text(settings.replace("hear: all", "hear: fp32"), encoding="utf-8")
-    elsewhere = [{"family": "f", "metrics.json": "m.json", "evaluation": "e"}.get(word, word) for word in EVALUATE]
-    done = run_stage(place, "evaluate", *elsewhere)
-    (place / "params.yaml").write_text(settings, encoding="utf-8")
-    assert done.returncode == 0, done.stderr
-    found = read_json(place / "m.json")
-    assert found["intelligibility"]["fp32"] == metrics["intelligibility"]["fp32"]
-    assert isinstance(metrics["intelligibility"]["fp16"], dict)
-    assert found["intelligibility"]["fp16"] == found["naturalness"]["fp16"] == "evaluate.hear is fp32"
+def test_settings_choose_the_variants_to_transcribe() -> None:
+    assert why_unheard(EvaluateConfig(hear="fp32"), "fp16", {}) == "evaluate.hear is fp32"
+    assert why_unheard(EvaluateConfig(hear="fp32"), "fp32", {}) is None
+    assert why_unheard(EvaluateConfig(hear="all"), "fp16", speed(0.95)) is None
+    assert str(why_unheard(EvaluateConfig(), "fp16", speed(0.95))).startswith("slower than fp32")

@@ -1,16 +1,15 @@
 """Candidates are timed alternately with fp32; one that cannot run has a reason."""
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from sonorant.errors import SonorantError
-from sonorant.evaluation.latency import LEAST, _take_turns, measure, over_baseline, sentence_classes
+from sonorant.evaluation.latency import measure, over_baseline, sentence_classes, take_turns
 from sonorant.evaluation.measured_candidates import measure_memory
-from sonorant.speech.voice import Voice
-from tests.evaluation.planted import PLANTED_WORK, plant
-from tests.evaluation.variants import replace_graph, with_copies
+from tests.evaluation.variants import with_copies
 
 
 def tokens_of(length: int) -> np.ndarray:
@@ -46,20 +45,12 @@ def test_one_that_cannot_run_stops_no_other(voice_bundle: Path, trained: tuple[P
         assert "over_fp32" not in speed["onnxruntime/fp32"]["short"][threads]
 
 
-def test_a_slower_graph_has_a_ratio_below_one(voice_bundle: Path, trained: tuple[Path, Path], tmp_path: Path) -> None:
-    """Slower than any machine noise."""
-    bundle = with_copies(voice_bundle, tmp_path / "variants", "int8")
-    replace_graph(bundle, "vocoder", "int8", plant(bundle / "vocoder.fp32.onnx", tmp_path / "slow.onnx", PLANTED_WORK))
-    speed = measure(bundle, trained, {"onnxruntime/fp32": None, "onnxruntime/int8": None}, {"short": tokens_of(4)}, 5)
-    for figures in speed["onnxruntime/int8"]["short"].values():
-        assert figures["over_fp32"] < figures["over_fp32_ci95"][1] < 1
-
-
-def test_rounds_end_early_on_a_busy_machine_and_their_number_is_told(voice_bundle: Path) -> None:
-    voices = {"onnxruntime/fp32": Voice.load(voice_bundle, threads=1)}
-    for rounds, taken in ((50, LEAST), (LEAST - 2, LEAST - 2)):
-        took, _ = _take_turns(voices, tokens_of(4), rounds, longest=0.0)
-        assert len(took["onnxruntime/fp32"]) == taken
+@pytest.mark.parametrize(("longest", "rounds"), [(1e9, 10), (0.0, 4)], ids=["fast", "slow"])
+def test_runs_alternate_and_end_early_on_a_busy_machine(longest: float, rounds: int) -> None:
+    called: list[str] = []
+    took = take_turns({name: partial(called.append, name) for name in "ab"}, 10, longest, 4)
+    assert len(took["a"]) == len(took["b"]) == rounds
+    assert "".join(called[-8:]) == "abbaabba", "who goes first alternates"
 
 
 def test_the_ratio_is_above_one_for_what_is_faster_whatever_else_the_machine_did() -> None:

@@ -6,8 +6,7 @@ import pytest
 from sonorant.audio import dnsmos
 from sonorant.audio.wav import read_audio
 from sonorant.evaluation import raters
-from sonorant.evaluation.confusion import NOBODY, confuse
-from sonorant.evaluation.raters import compare, embed_renderings
+from sonorant.evaluation.raters import NOBODY, compare, confuse, embed_renderings
 from sonorant.evaluation.renderings import RECORDINGS, VOCODER, Renderings
 from tests.evaluation.conftest import SENTENCES, speak_with_flite
 
@@ -35,7 +34,7 @@ def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None
 def test_cosines_are_with_other_sentences_of_the_same_and_of_other_speakers() -> None:
     recordings = np.array([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0], [0.0, 1.0], [1.0, 0.0]])
     spoken = np.array([[1.0, 0.0], [1.0, 0.0], [0.6, 0.8], [0.6, 0.8], [1.0, 0.0]])
-    found = compare(spoken, recordings, ["anna", "anna", "ben", "ben", "carl"], 1000)
+    found = compare(spoken, recordings, ["anna", "anna", "ben", "ben", "carl"])
     assert found["speaker_similarity"] == {
         "mean": 0.85,  # 0.8, 1, 0.8, 0.8: without its own recording
         "recordings": 0.9,  # 0.8, 0.8, 1, 1
@@ -45,15 +44,8 @@ def test_cosines_are_with_other_sentences_of_the_same_and_of_other_speakers() ->
     assert found["speaker_below_recordings"] == 0.05
     low, high = found["speaker_below_recordings_ci95"]
     assert -0.2 <= low < 0.05 < high <= 0.2, "the four differences are 0, -0.2, 0.2 and 0.2"
-    why = "not run: no speaker of two judged sentences"
-    assert set(compare(spoken[1:3], recordings[1:3], ["anna", "ben"], 1000).values()) == {why}
-
-
-def test_one_speaker_has_a_ceiling_and_no_floor() -> None:
-    recordings = np.array([[1.0, 0.0], [0.8, 0.6], [0.8, 0.6]])
-    found = compare(recordings[[1, 1, 1]], recordings, ["anna"] * 3, 1000)
-    assert found["speaker_similarity"] == {"mean": 0.9333, "recordings": 0.8667, "utterances": 3}
-    assert found["speaker_below_recordings"] == pytest.approx(-0.0667, abs=1e-4)
+    why = "not run: no speaker has two evaluated sentences"
+    assert set(compare(spoken[1:3], recordings[1:3], ["anna", "ben"]).values()) == {why}
 
 
 @pytest.fixture(scope="module")
@@ -77,12 +69,12 @@ def test_a_speaker_is_most_like_himself_and_a_planted_one_is_seen(voices: dict[s
     quieter = [np.float32(0.3) * samples for samples in recordings]
     turned = [samples for voice in ("slt", "awb", "kal16", "rms") for samples in voices[voice]]
     silent = [np.zeros(RATE, np.float32) for _ in recordings]
-    variants = {"fp32": quieter, "fp16": quieter, "int8": turned, "bf16": silent}
+    variants = {"fp32": quieter, "int8": turned, "bf16": silent}
     rendered = renderings(recordings=recordings, vocoder=recordings, **variants)
     embedded = embed_renderings(rendered)
     assert not isinstance(embedded, str)
     judged = {
-        kind: compare(of_kind, embedded[RECORDINGS], speakers, 1000)
+        kind: compare(of_kind, embedded[RECORDINGS], speakers)
         for kind, of_kind in embedded.items()
         if kind != RECORDINGS
     }
@@ -91,15 +83,11 @@ def test_a_speaker_is_most_like_himself_and_a_planted_one_is_seen(voices: dict[s
     assert [row["recognised"] for row in heard["int8"]] == [0.0] * 4, "everybody speaks as another"
     assert all(row["as"][NOBODY] == 3 for row in heard["bf16"])
     found = {kind: figures["speaker_similarity"] for kind, figures in judged.items()}
-    assert set(found) == {VOCODER, "fp32", "fp16", "int8", "bf16"}
     below = {kind: figures["speaker_below_recordings_ci95"] for kind, figures in judged.items()}
     assert below[VOCODER] == [0, 0] and below["fp32"][1] < 0.01 and below["int8"][0] > 0.1
     right, planted = found["fp32"], found["int8"]
-    assert found["fp16"] == right, "the same sound, in whatever process"
     assert right["mean"] == pytest.approx(right["recordings"], abs=0.005), "loudness is no part of a speaker"
-    assert right["mean"] > right["others"] + 0.15
     assert planted["mean"] < planted["others"] < right["mean"] - 0.15
-    assert planted["recordings"] == right["recordings"]
     assert found["bf16"]["mean"] == found["bf16"]["others"] == 0, "silence is nobody"
 
 

@@ -33,20 +33,16 @@ def test_one_that_returns_the_text_whatever_it_hears_is_caught() -> None:
         self_test.check_ears(REFERENCES, REFERENCES, REFERENCES[:4], REFERENCES[:3], normalize)
 
 
-@pytest.mark.parametrize("always", ["", REFERENCES[0]])
-def test_one_that_always_says_the_same_is_caught(always: str) -> None:
+def test_one_that_always_says_the_same_is_caught() -> None:
+    with pytest.raises(SonorantError, match="with other sentences' texts score 0"):
+        self_test.check_texts([REFERENCES[0]] * 5, [REFERENCES[0]] * 5, normalize)
     with pytest.raises(SonorantError, match="self-test failed"):
-        self_test.check_texts(REFERENCES, [always] * 5, normalize)
+        self_test.check_texts(REFERENCES, [""] * 5, normalize)
 
 
 def test_texts_that_belong_to_other_recordings_are_caught() -> None:
     with pytest.raises(SonorantError, match="may belong to other recordings"):
         self_test.check_texts(REFERENCES, [*REFERENCES[2:], *REFERENCES[:2]], normalize)
-
-
-def test_sentences_that_are_all_alike_cannot_tell_a_good_voice_from_a_bad_one() -> None:
-    with pytest.raises(SonorantError, match="against other sentences' texts"):
-        self_test.check_texts([REFERENCES[0]] * 5, [HEARD[0]] * 5, normalize)
 
 
 def test_a_recogniser_that_changed_since_the_recordings_were_recognised_is_caught() -> None:
@@ -67,12 +63,6 @@ def test_real_noise_holds_no_words_and_is_the_same_each_time() -> None:
     heard = [recognizer.transcribe(clip.samples, clip.rate) for clip in noise]
     ears = self_test.check_ears(REFERENCES, HEARD, heard, HEARD[: self_test.REPEATED_CLIPS], normalize)
     assert ears["noise_wer"] >= self_test.LEAST_NOISE_WER
-
-
-def test_silence_and_noise_are_planted_as_long_as_the_sound_they_replace() -> None:
-    silence, noise = self_test.planted_clips(Clip(np.ones(100, np.float32), 16000))
-    assert not silence.samples.any() and silence.rate == noise.rate == 16000
-    assert noise.samples.shape == silence.samples.shape and noise.samples.std() > 0.05
 
 
 def test_words_heard_where_a_variant_was_replaced_by_silence_are_caught_by_its_name() -> None:

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sonorant.evaluation.confusion import NOBODY, confuse
 from sonorant.evaluation.error_rates import ErrorCounts
 from sonorant.evaluation.likeness import Pair, Weighted
 from sonorant.evaluation.naturalness import JudgedSound
+from sonorant.evaluation.raters import NOBODY, confuse
 from sonorant.evaluation.recordings import RECORDINGS, VOCODER
-from sonorant.evaluation.renderings import Decoded, Renderings
+from sonorant.evaluation.renderings import Renderings, Spoken
 from sonorant.evaluation.speakers import by_speaker
 from sonorant.evaluation.spectral_distances import Distance
 from sonorant.evaluation.words import JudgedWords
@@ -36,7 +36,6 @@ def sound_of(speakers: list[str], tempo: list[float], rated: int | None = None, 
         pairs={VOCODER: pairs, "fp32": pairs},
         ratings={kind: np.full((rated, 3), score) if rated else NOT_INSTALLED for kind, score in scores.items()},
         embeddings=embeddings or NOT_INSTALLED,
-        resamples=100,
     )
 
 
@@ -47,7 +46,7 @@ def words_of(wrong: list[int], words: list[int]) -> JudgedWords:
 
 
 def rendered(count: int, reasons: tuple[str, ...] = ()) -> Renderings:
-    went = {"fp32": Decoded(finish_reasons=reasons, attempts=(1,) * count)} if reasons else {}
+    went = {"fp32": tuple(Spoken(np.zeros(1, np.float32), None, reason, 1) for reason in reasons)} if reasons else {}
     return Renderings(ids=("",) * count, tokens=(), sounds={}, decoded=went, unspoken={}, rate=1)
 
 
@@ -78,11 +77,6 @@ def test_each_speaker_has_the_figures_of_the_own_sentences() -> None:
         assert row["intelligibility"]["fp32"]["above_recordings"]["wer_ci95"] == [0.0, 0.0]
 
 
-def test_one_speaker_is_the_whole_and_has_no_figures_beside_it() -> None:
-    sound = sound_of(["anna"] * 2, [1.0, 2.0])
-    assert by_speaker(words_of([0, 1], [1, 1]), sound, rendered(2), ["anna"]) == [{"speaker": "anna", "sentences": 2}]
-
-
 def test_nobody_has_a_rate_where_nobody_listened() -> None:
     unheard = JudgedWords(transcripts={}, counts={}, figures={"fp32": "not run: why"}, tested={})
     rows = by_speaker(unheard, sound_of(["anna"], [1.0]), rendered(1), PEOPLE)
@@ -105,6 +99,8 @@ def towards(*angles: float) -> np.ndarray:
 
 def test_a_sentence_is_recognised_as_the_speaker_it_is_most_like_and_the_matrix_names_them() -> None:
     recordings, speakers = towards(0, 5, 10, 80, 85, 90), ["anna"] * 3 + ["ben"] * 3
+    alike = confuse(towards(0, 90, 88, 2), towards(0, 90, 88, 2), ["anna", "anna", "ben", "ben"])
+    assert [row["recognised"] for row in alike] == [0.0, 0.0], "a sentence is not compared with its own recording"
     right = confuse(recordings, recordings, speakers)
     assert not isinstance(right, str)
     assert [row["recognised"] for row in right] == [1.0, 1.0] and right[0]["as"] == {"anna": 3, "ben": 0}
@@ -117,23 +113,16 @@ def test_a_sentence_is_recognised_as_the_speaker_it_is_most_like_and_the_matrix_
     assert 0.05 < low < 1 / 3 < high < 0.8
 
 
-def test_a_sentence_is_never_compared_with_its_own_recording() -> None:
-    recordings, speakers = towards(0, 90, 88, 2), ["anna", "anna", "ben", "ben"]
-    rows = confuse(recordings, recordings, speakers)
-    assert [row["recognised"] for row in rows] == [0.0, 0.0], "each is like one recording alone: its own"
-
-
 def test_a_speaker_of_one_sentence_is_left_out_and_two_are_needed() -> None:
     recordings = towards(0, 1, 80, 81, 40)
     rows = confuse(recordings, recordings, ["anna", "anna", "ben", "ben", "eve"])
     assert [row["speaker"] for row in rows] == ["anna", "ben"] and all(row["recognised"] == 1.0 for row in rows)
     assert (
-        confuse(recordings, recordings, ["anna"] * 5) == "not run: there are not two speakers of two judged sentences"
+        confuse(recordings, recordings, ["anna"] * 5) == "not run: fewer than two speakers have two evaluated sentences"
     )
 
 
-def test_a_missing_network_is_named_for_every_kind() -> None:
-    assert sound_of(["anna"], [1.0]).confusion() == dict.fromkeys((RECORDINGS, VOCODER, "fp32"), NOT_INSTALLED)
+def test_confusion_is_by_kind() -> None:
     embedded = dict.fromkeys((RECORDINGS, VOCODER, "fp32"), towards(0, 1, 90, 91))
     found = sound_of(["anna", "anna", "ben", "ben"], [1.0] * 4, embeddings=embedded).confusion()
     assert [row["recognised"] for rows in found.values() for row in rows] == [1.0] * 6

@@ -62,7 +62,7 @@ def settings() -> dict[str, Any]:
             params["verify"]["relative_error"][name] = value | {"toy": 0.5}
     params["verify"]["correlation"] |= {"int8": 0.5, "int8_from_float": 0.1}
     params["recognizer"]["sentences"] = 3
-    params["evaluate"] = {"bootstrap": 100, "latency_repeats": 3, "mos_sentences": 2, "rare_sentences": 2}
+    params["evaluate"] = {"latency_repeats": 3, "mos_sentences": 2, "rare_sentences": 2}
     of_words = ("max_wer_above_recordings", "max_wer_above_recordings_of_a_speaker")
     for name in (*of_words, "max_rtf", "max_faulty_short_texts", "max_faulty_sentences"):
         params["promote"][name] |= {"toy": 200.0}

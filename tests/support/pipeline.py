@@ -25,7 +25,6 @@ TINY: dict[str, Any] = {
     "prepare.validation": 0.08,
     "prepare.test": 0.15,
     "recognizer.sentences": 4,
-    "evaluate.bootstrap": 100,
     "evaluate.latency_repeats": 3,
     "evaluate.mos_sentences": 2,
     "evaluate.rare_sentences": 2,
@@ -63,7 +62,7 @@ class Project:
         self.store = f"sqlite:///{root}/runs/mlflow.db"
 
     def set(self, **sections: dict[str, Any]) -> None:
-        """Edit params.yaml: `set(evaluate={"bootstrap": 200})`. A key that is not there is added."""
+        """Edit params.yaml: `set(evaluate={"rare_sentences": 3})`. A key that is not there is added."""
         file = self.root / "params.yaml"
         yaml = ruamel.yaml.YAML()  # keeps comments, so that the file stays what a person has before him
         yaml.width = 4096
@@ -158,7 +157,7 @@ def tiny_project(folder: Path, *stages: str, **sections: dict[str, Any]) -> Path
 
 
 def by_section(settings: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """{"evaluate.bootstrap": 100} -> {"evaluate": {"bootstrap": 100}}."""
+    """{"evaluate.rare_sentences": 3} -> {"evaluate": {"rare_sentences": 3}}."""
     sections: dict[str, dict[str, Any]] = {}
     for key, value in settings.items():
         section, name = key.split(".")

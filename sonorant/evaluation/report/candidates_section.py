@@ -10,8 +10,6 @@ TIMES = {"p50_ms": ".1f", "rtf": ".4f", "speedup": ".2f"}
 
 
 class Fact(NamedTuple):
-    """One headline figure with its reference."""
-
     name: str
     value: str
     interval: str
@@ -24,11 +22,9 @@ class Headline(NamedTuple):
     sentence: str
     facts: list[Fact]
     tally: list[tuple[Badge, str]]
-    """Counts of passed, failed and skipped candidates."""
 
 
 def shipped(choice: Document) -> str:
-    """The shipped candidate, as runtime/variant."""
     return f"{choice['runtime'].text()}/{choice['variant'].text()}"
 
 
@@ -48,7 +44,6 @@ def headline(choice: Document, metrics: Document) -> Headline:
 
 
 def candidates(choice: Document) -> Section:
-    """Table of all candidates with the reason for or against each."""
     ran = [row for row in choice["table"].rows() if not _not_run(row)]
     absent = [(row["candidate"].text(), row["reason"].text()) for row in choice["table"].rows() if _not_run(row)]
     rows = [
@@ -126,7 +121,6 @@ def _difference(checked: Document, graph: str) -> Cell:
 
 
 def _farthest(checked: Document) -> Cell:
-    """The largest log-mel distance of the graphs."""
     graphs = checked.get("graphs")
     measured = [graph.get("log_mel_db") for _, graph in graphs.measured()] if graphs else []
     far = [distance.number() for distance in measured if distance]
@@ -136,5 +130,5 @@ def _farthest(checked: Document) -> Cell:
 def _same_tokens(found: Document | None) -> Cell:
     """`99.76 % of 408`."""
     if found is None or found.not_run:
-        return found and found.not_run
+        return found.not_run if found else None
     return f"{100 * found['share'].number():.2f} % of {found['decisions'].number():.0f}"

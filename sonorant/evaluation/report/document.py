@@ -13,7 +13,6 @@ from sonorant.files import read_json, read_jsonl
 from sonorant.pages.charts import ChartRow
 
 LABELS = {RECORDINGS: "recording", VOCODER: "copy of the recording"}
-"""Display names of kinds that are not variants."""
 AGAIN = "run the stage that writes the file again"
 
 
@@ -54,11 +53,9 @@ class Document:
         return [(key, self._below(key, value)) for key, value in found if value is not None]
 
     def measured(self) -> list[tuple[str, Document]]:
-        """Items with figures."""
         return [(key, found) for key, found in self.items() if not found.not_run]
 
     def absent(self) -> list[tuple[str, str]]:
-        """Items with a reason in place of figures."""
         return [(key, found.not_run) for key, found in self.items() if found.not_run]
 
     def rows(self) -> list[Document]:
@@ -76,18 +73,17 @@ class Document:
     def figure(self, *path: str, form: str = ".0f") -> str | None:
         """The formatted number at a path of keys, the reason in its place, or None if it is absent."""
         found = self._at(path)
-        return found and (found.not_run or f"{found.number():{form}}")
+        return None if found is None else found.not_run or f"{found.number():{form}}"
 
     def estimate(self, *path: str, form: str = ".1f", scale: float = 1.0) -> str | None:
         """As `figure`, times `scale` and with the interval `<last key>_ci95` where there is one: `12.3 [9.9, 15.2]`."""
         found, bounds = self._at(path), self._at((*path[:-1], f"{path[-1]}_ci95"))
         if found is None or found.not_run:
-            return found and found.not_run
+            return None if found is None else found.not_run
         ends = ", ".join(f"{scale * end.number():{form}}" for end in bounds.rows()) if bounds else ""
         return f"{scale * found.number():{form}}" + (f" [{ends}]" if ends else "")
 
     def chart_row(self, name: str, key: str, form: str = ".1f", scale: float = 1.0, strong: bool = False) -> ChartRow:
-        """A bar for the number below `key` with its interval."""
         low, high = (scale * end.number() for end in self[f"{key}_ci95"].rows())
         said = str(self.estimate(key, form=form, scale=scale))
         return ChartRow(name=name, value=scale * self[key].number(), low=low, high=high, said=said, strong=strong)
@@ -95,7 +91,7 @@ class Document:
     def megabytes(self, *path: str) -> str | None:
         """The bytes at a path of keys in MB (10^6), or None."""
         found = self._at(path)
-        return found and f"{found.number() / 1e6:.2f} MB"
+        return None if found is None else f"{found.number() / 1e6:.2f} MB"
 
     @property
     def not_run(self) -> str | None:
@@ -121,7 +117,6 @@ class Document:
 
 
 def label(kind: str) -> str:
-    """Display name of a kind."""
     return LABELS.get(kind, kind)
 
 

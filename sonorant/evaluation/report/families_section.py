@@ -1,6 +1,8 @@
 """Compare model families on the same sentences: figures and players."""
 
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import or_
 from pathlib import Path
 
 import numpy as np
@@ -14,19 +16,14 @@ from sonorant.pages.blocks import Cell, Part, Section, Table
 from sonorant.plugins import family_names
 from sonorant.training.intervals import bootstrap, rate
 
-RESAMPLES = 1000
-
 
 @dataclass(frozen=True)
 class JudgedFamily:
-    """The evaluation of one family."""
-
     folder: Path
     figures: Document
 
     @property
     def first(self) -> str:
-        """Variant with samples."""
         return self.figures["variants"].items()[0][0]
 
     def word_errors(self, variant: str) -> tuple[Ints, Ints]:
@@ -59,7 +56,6 @@ def families(folder: Path, own: str, presentation: Presentation) -> Section:
 
 
 def _judged(folder: Path, own: str) -> tuple[dict[str, JudgedFamily], dict[str, str]]:
-    """Comparable families, `own` first, and the reason for each other."""
     wanted = Document.read(folder / own / "family.json")
     judged, missing = {own: JudgedFamily(folder / own, wanted)}, {}
     for name in family_names():
@@ -98,29 +94,22 @@ def _above(judged: JudgedFamily, variant: str, baseline: JudgedFamily) -> str:
     if why := judged.figures["variants"][variant]["intelligibility"].not_run:
         return why
     (ours, words), (theirs, _) = judged.word_errors(variant), baseline.word_errors(baseline.first)
-    low, high = bootstrap(rate, ours - theirs, words, resamples=RESAMPLES)
+    low, high = bootstrap(rate, ours - theirs, words)
     return f"{rate(ours, words) - rate(theirs, words):+.1f} [{low:+.1f}, {high:+.1f}]"
 
 
 def _sentences(judged: dict[str, JudgedFamily]) -> list[Sentence]:
-    """Sentences with samples of every family; kinds are the recording and each family's first variant."""
-    by_family = {
-        name: {sentence.id: sentence for sentence in read_sentences(found.folder, (RECORDINGS, found.first))}
+    """Sentences with samples of every family; kinds are the recording and the families, by their first variant."""
+    by_family = [
+        {each.id: each for each in read_sentences(found.folder, {RECORDINGS: RECORDINGS, found.first: name})}
         for name, found in judged.items()
-    }
-    [first, *others] = by_family.values()
-    return [
-        _beside(sentence, {name: (sentences[identity], judged[name].first) for name, sentences in by_family.items()})
-        for identity, sentence in first.items()
-        if all(identity in sentences for sentences in others)
     ]
-
-
-def _beside(recorded: Sentence, spoken: dict[str, tuple[Sentence, str]]) -> Sentence:
-    of = {RECORDINGS: (recorded, RECORDINGS)} | spoken
-    return replace(
-        recorded,
-        heard={name: sentence.heard[kind] for name, (sentence, kind) in of.items()},
-        errors={name: sentence.errors[kind] for name, (sentence, kind) in of.items()},
-        samples={name: sentence.samples[kind] for name, (sentence, kind) in of.items()},
-    )
+    merged = []
+    for identity, sentence in by_family[0].items():
+        spoken = [found[identity] for found in by_family if identity in found]
+        if len(spoken) == len(by_family):
+            fields = {
+                key: reduce(or_, (getattr(each, key) for each in spoken)) for key in ("heard", "errors", "samples")
+            }
+            merged.append(replace(sentence, times={}, **fields))
+    return merged

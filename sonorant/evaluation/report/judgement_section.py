@@ -16,7 +16,6 @@ DISTANCES = {
 
 
 def intelligibility(metrics: Document, shipped: str) -> Section:
-    """Charts of word errors and DNSMOS, and a table of error rates."""
     judged = metrics["intelligibility"]
     kinds = ordered(kind for kind, _ in judged.measured())
     heard = [judged[kind].chart_row(label(kind), "wer", strong=kind == shipped) for kind in kinds]
@@ -43,7 +42,6 @@ def intelligibility(metrics: Document, shipped: str) -> Section:
 
 
 def distances(metrics: Document) -> Section:
-    """Distances of copies and variants from the recordings."""
     measured = metrics["naturalness"]
     rows: list[list[Cell]] = [
         [label(kind), *([here.not_run] if here.not_run else _distances(here))]
@@ -55,7 +53,7 @@ def distances(metrics: Document) -> Section:
 
 
 def decoding(metrics: Document) -> list[Section]:
-    """Runaways of autoregressive voices; empty for others."""
+    """Empty for voices that are not autoregressive."""
     codec, decoded = metrics.get("codec"), metrics.get("decoding")
     if codec is None or decoded is None:
         return []
@@ -90,10 +88,10 @@ def _how(judged: Document) -> str:
 
 def _distances(here: Document) -> list[Cell]:
     cells: list[Cell] = [here.estimate(*path, form=form) for path, form in DISTANCES.values()]
-    found = here.get("speaker_similarity")
-    if found is None or found.not_run:
-        return [*cells, found and found.not_run]
-    own, floor, ceiling = (found.figure(key, form=".3f") for key in ("mean", "others", "recordings"))
+    keys = ("mean", "others", "recordings")
+    own, floor, ceiling = (here.figure("speaker_similarity", key, form=".3f") for key in keys)
+    if ceiling is None or not ceiling[0].isdigit():  # a reason
+        return [*cells, own]
     return [*cells, f"{own} ({f'other speakers {floor}, ' if floor else ''}recordings {ceiling})"]
 
 

@@ -34,13 +34,11 @@ FIGURES = {
 """Key, title, format, explanation."""
 MEANING = "like the recordings"
 SHORT = {RECORDINGS: "recording", VOCODER: "copy"}
-"""Short labels for charts."""
 CURVES = 3
-"""Maximum curves per chart."""
 
 
 def beside_recordings(metrics: Document, shipped: str) -> list[Section]:
-    """Table of all naturalness figures; empty if there are none."""
+    """Empty if there are no figures."""
     measured = dict(metrics["naturalness"].measured())
     kinds = [kind for kind in ordered(measured) if any(measured[kind].get(f"{key}_ci95") for key in FIGURES)]
     if not kinds:

@@ -14,7 +14,6 @@ CURVES = {"train/loss": "training", "validation/loss": "validation"}
 PROCESSES = "train/loss_by_rank/rank"
 """Prefix of per-process loss columns."""
 SHOWN = 8
-"""Maximum processes per chart."""
 SHARES = {"splits": "split", "speakers": "speaker", "languages": "language", "sample_rates": "sample rate, Hz"}
 AGAIN = "run the stage that trains the model again"
 
@@ -34,7 +33,6 @@ def training(models: Mapping[str, Document]) -> Section:
 
 
 def corpus(summary: Document, audit: Document) -> Section:
-    """Corpus size, rejected utterances and transcript audit."""
     shares: list[list[Cell]] = [
         [f"{name}: {value}", share.figure("utterances"), share.figure("hours", form=".3f")]
         for key, name in SHARES.items()

@@ -24,8 +24,6 @@ QUIETEST, LOUDEST = float(np.log(FLOOR)), 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class Player:
-    """One rendering of a sentence."""
-
     name: str
     ships: bool
     errors: str
@@ -35,7 +33,6 @@ class Player:
     picture: str
     """PNG as data URL."""
     shown: str
-    """Alternative text."""
     times: Sequence[Timed] | str = ()
     """Word times, or why there are none."""
     width: float
@@ -44,26 +41,20 @@ class Player:
 
 @dataclass(frozen=True, kw_only=True)
 class Article(Block):
-    """All renderings of a sentence."""
-
     template = "article.html"
     id: str
     reference: str
     players: Sequence[Player]
     folded: Sequence[Player]
-    """Collapsed initially."""
     melodies: Sequence[Chart] = ()
     """Pitch curves of the players not folded."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Presentation:
-    """Settings common to all articles."""
-
     audio: MelConfig
     normalized: Callable[[str], str]
     shipped: str
-    """Kind marked as shipped."""
 
     def article(self, sentence: Sentence, first: Collection[str] | None = None) -> Article:
         """Article with players of the kinds `first`; all others folded. None folds nothing."""

@@ -7,13 +7,11 @@ from sonorant.pages.blocks import Badge, Cell, Fold, Group, Part, Section, Table
 
 METHODS = {"float": "float", "ptq": "after training (PTQ)", "qat": "in training (QAT)"}
 MEASURES = {"log_mel_db": "log-mel distance, dB", "wrong_codes_percent": "wrong codes, %"}
-"""Title of the second measure by key."""
 OPEN = 12
 """Layers shown; the rest are folded."""
 
 
 def quantization(models: Sequence[tuple[str, Document]]) -> Section:
-    """PTQ, QAT and layer sensitivity by model."""
     return Section(anchor="quantization", title="Quantisation", parts=[_model(*model) for model in models])
 
 

@@ -25,13 +25,10 @@ from sonorant.pages.blocks import Fold, Part, Section, render
 from sonorant.plugins import model_kind
 
 OPEN = 3
-"""Sentences shown; the rest are folded."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReportConfig:
-    """Settings of section `report`."""
-
     sentences: int = 6
     """Maximum sentences with players, the worst first."""
 
@@ -42,11 +39,8 @@ class ReportConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class ReportInputs:
-    """Input paths of the report."""
-
     metrics: Path
     evaluation: Path
-    """Sentences and samples of `evaluate`."""
     choice: Path
     parity: Path
     quantization: Path
@@ -55,11 +49,8 @@ class ReportInputs:
     predictor: Path
     waveform: Path
     quantized: Path
-    """Both models in int8."""
     families: Path
-    """One subfolder per evaluated family."""
     hashes: Mapping[str, str] = field(default_factory=dict)
-    """DVC hashes by project path."""
 
 
 def write_report(out: Path, inputs: ReportInputs, config: ReportConfig) -> None:
@@ -96,7 +87,6 @@ def write_report(out: Path, inputs: ReportInputs, config: ReportConfig) -> None:
 
 
 def _listen(evaluation: Path, config: ReportConfig, presentation: Presentation) -> Section:
-    """Players of the worst sentences; only recording, copy and shipped variant unfolded."""
     sentences = worst_first(read_sentences(evaluation), presentation.shipped)[: config.sentences]
     articles = [presentation.article(sentence, (RECORDINGS, VOCODER, presentation.shipped)) for sentence in sentences]
     note = (

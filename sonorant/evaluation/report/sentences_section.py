@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -53,10 +53,11 @@ class Timed(NamedTuple):
     """Seconds."""
 
 
-def read_sentences(folder: Path, wanted: Collection[str] | None = None) -> list[Sentence]:
-    """Sentences with samples, of the `wanted` kinds or all (None). Raises SonorantError naming file and row or key."""
+def read_sentences(folder: Path, names: Mapping[str, str] | None = None) -> list[Sentence]:
+    """Sentences with samples, of the kinds in `names`, renamed, or of all (None). Raises SonorantError naming file and
+    row or key."""
     sentences = [
-        _sentence(folder, row, index, wanted)
+        _sentence(folder, row, index, names)
         for index, row in enumerate(Document.read_lines(folder / FILE))
         if sample_file(folder, row["id"].text(), index, RECORDINGS).exists()
     ]
@@ -66,7 +67,6 @@ def read_sentences(folder: Path, wanted: Collection[str] | None = None) -> list[
 
 
 def worst_first(sentences: list[Sentence], kind: str) -> list[Sentence]:
-    """Sort by error rate of one kind, highest first, then by id."""
     missing = [sentence for sentence in sentences if kind not in sentence.errors]
     if missing:
         raise SonorantError(
@@ -95,10 +95,10 @@ def marked(reference: str, transcript: str) -> list[Words]:
     return parts
 
 
-def _sentence(folder: Path, row: Document, index: int, wanted: Collection[str] | None) -> Sentence:
-    heard = {kind: text.text() for kind, text in row["transcripts"].items() if wanted is None or kind in wanted}
-    kinds = ordered(heard)
-    samples = {kind: sample_file(folder, row["id"].text(), index, kind) for kind in kinds}
+def _sentence(folder: Path, row: Document, index: int, names: Mapping[str, str] | None) -> Sentence:
+    kinds = {kind: kind for kind in ordered(kind for kind, _ in row["transcripts"].items())}
+    kinds = kinds if names is None else {kind: names[kind] for kind in kinds if kind in names}
+    samples = {name: sample_file(folder, row["id"].text(), index, kind) for kind, name in kinds.items()}
     for file in samples.values():
         if not file.exists():
             raise SonorantError(f"{file}: no such file, but {FILE} lists it; run the stage evaluate again")
@@ -106,10 +106,10 @@ def _sentence(folder: Path, row: Document, index: int, wanted: Collection[str] |
         id=row["id"].text(),
         reference=row["reference"].text(),
         words=int(row["words"].number()),
-        heard={kind: heard[kind] for kind in kinds},
-        errors={kind: _errors(row["word_errors"][kind]) for kind in kinds},
+        heard={name: row["transcripts"][kind].text() for kind, name in kinds.items()},
+        errors={name: _errors(row["word_errors"][kind]) for kind, name in kinds.items()},
         samples=samples,
-        times={kind: _times(told) for kind, told in row["timings"].items() if kind in kinds},
+        times={kinds[kind]: _times(told) for kind, told in row["timings"].items() if kind in kinds},
     )
 
 

@@ -7,7 +7,7 @@ from sonorant.evaluation.recordings import RECORDINGS
 from sonorant.evaluation.report.document import Document
 from sonorant.evaluation.report.players import Presentation
 from sonorant.evaluation.report.sentences_section import Sentence
-from sonorant.evaluation.short_texts.short_samples import FILE
+from sonorant.evaluation.samples import SHORT_TEXTS
 from sonorant.evaluation.short_texts.texts import CUT_WORDS, HELD_OUT, SENTENCES, SHORT
 from sonorant.pages.blocks import Cell, Part, Section, Table
 
@@ -48,14 +48,16 @@ def _row(kind: str, own: Document, found: Document) -> list[Cell]:
 
 
 def _worst(folder: Path, variant: str) -> list[Sentence]:
-    rows = [row for row in Document.read_lines(folder / FILE) if row["by"].text() == variant and row.get("sample")]
+    rows = [
+        row for row in Document.read_lines(folder / SHORT_TEXTS) if row["by"].text() == variant and row.get("sample")
+    ]
     return [_sentence(folder, row, variant) for row in rows]
 
 
 def _sentence(folder: Path, row: Document, variant: str) -> Sentence:
     sample = folder / row["sample"].text()
     if not sample.exists():
-        raise SonorantError(f"{sample}: no such file, but {FILE} lists it; run the stage evaluate again")
+        raise SonorantError(f"{sample}: no such file, but {SHORT_TEXTS} lists it; run the stage evaluate again")
     wrong = sum(len(found.rows()) if name != "extra" else found.number() for name, found in row["faults"].items())
     return Sentence(
         id=row["kind"].text().replace("_", " "),

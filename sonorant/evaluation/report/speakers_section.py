@@ -7,7 +7,6 @@ from sonorant.pages.blocks import Cell, Fold, Part, Section, Table
 from sonorant.pages.charts import Charts, intervals
 
 SOUND = ("dnsmos_below_recordings", "speaker_below_recordings", "pitch_correlation", "tempo_ratio")
-"""Sound figures shown; metrics.json has all."""
 NOTE = (
     "The shipped voice on each speaker's own held-out sentences; in brackets: 95 % intervals. A voice becomes champion "
     "only if every speaker passes the gates for words and sound."
@@ -15,7 +14,7 @@ NOTE = (
 
 
 def by_speaker(metrics: Document, shipped: str) -> list[Section]:
-    """Figures by speaker; empty for a single speaker."""
+    """Empty for a single speaker."""
     found = metrics.get("speakers")
     rows = {row["speaker"].text(): row for row in found.rows()} if found else {}
     if len(rows) < 2:

@@ -5,11 +5,9 @@ from sonorant.pages.blocks import Cell, Fold, Part, Section, Table, not_run
 from sonorant.pages.charts import Chart, ChartRow, Charts, bars
 
 ENOUGH = 100
-"""Minimum rounds for a 99th percentile."""
 
 
 def latency(metrics: Document, shipped: str) -> Section:
-    """Median latency by sentence class, and a table of all timings."""
     speed = metrics["speed"]
     timed = [(candidate, name, threads) for candidate, found in speed.measured() for name, threads in found.items()]
     charts = [_chart(speed, name, shipped) for name in dict.fromkeys(name for _, name, _ in timed)]
@@ -27,7 +25,6 @@ def latency(metrics: Document, shipped: str) -> Section:
 
 
 def size_and_memory(metrics: Document) -> Section:
-    """Disk size by variant, memory by candidate."""
     sizes = [(name, found) for name, found in metrics["size"].items() if name != "bundle_bytes"]
     graphs = list(dict.fromkeys(graph for _, found in sizes for graph, _ in found["graphs"].items()))
     memory = metrics["memory"]

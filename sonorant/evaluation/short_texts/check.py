@@ -2,19 +2,19 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Any
 
 from sonorant.errors import SonorantError
+from sonorant.evaluation.estimates import Figures
+from sonorant.evaluation.samples import worst_first
 from sonorant.evaluation.short_texts.judgement import judge, speak, summarize_kinds
 from sonorant.evaluation.short_texts.listener import REVISION, not_heard
-from sonorant.evaluation.short_texts.short_samples import worst_first
 from sonorant.evaluation.short_texts.texts import suite
 from sonorant.speech.voice import Voice
 
 FAULTS = ("skipped", "repeated", "babbled", "extra")
 
 
-def check_words(bundle: Path, variant: str | None, sentences: int, seed: int) -> dict[str, Any]:
+def check_words(bundle: Path, variant: str | None, sentences: int, seed: int) -> Figures:
     """`{listener, seed, kinds: {kind: summary}, faulty: [{kind, text, heard, faults}]}`, worst first.
 
     `variant`: None = the bundle's default. Raises SonorantError if the bundle or variant is missing, `sentences` is
@@ -38,7 +38,7 @@ def check_words(bundle: Path, variant: str | None, sentences: int, seed: int) ->
     return {"listener": REVISION, "seed": seed, "kinds": summarize_kinds(judged), "faulty": faulty}
 
 
-def table(found: dict[str, Any]) -> str:
+def table(found: Figures) -> str:
     lines = [f"{'kind':<16}{'texts':>6}{'faulty':>8}  {'per thousand':<24}" + "".join(f"{name:>10}" for name in FAULTS)]
     for kind, summary in found["kinds"].items():
         low, high = (1000 * end for end in summary["faulty_rate_ci95"])

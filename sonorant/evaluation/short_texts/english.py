@@ -45,7 +45,6 @@ KINDS = {
         Thirty thirsty brothers breathed through thick cloths. | Selfish sharks share shellfish on the seashore.
     """),
 }
-"""Short texts by kind."""
 
 SLOTS = {
     "det": _words("the a this our my her his their every your one"),
@@ -101,7 +100,6 @@ SLOTS = {
     "said": _words("said thought knew believed heard hoped agreed wrote"),
     "adverb": _words("slowly usually hardly quickly truly rarely gently calmly strangely loudly nearly finally"),
 }
-"""Phrases by slot."""
 PATTERNS = _phrases("""
     {name} {did} {det} {adj} {noun} {place}.
     {det} {adj} {person} {adverb} {did} the {noun}.

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from rapidfuzz.distance import Levenshtein
 
+from sonorant.evaluation.estimates import Figures, estimate
 from sonorant.evaluation.short_texts.listener import Said
 from sonorant.training.intervals import wilson_interval
 
@@ -15,8 +15,6 @@ LEAST_BABBLE = 0.18
 
 @dataclass(frozen=True, kw_only=True)
 class Faults:
-    """Faults in one text."""
-
     skipped: tuple[str, ...] = ()
     """Words missing without other speech in their place."""
     repeated: tuple[str, ...] = ()
@@ -35,7 +33,6 @@ class Faults:
 
 
 def find_faults(words: Sequence[str], said: Sequence[Said]) -> Faults:
-    """Find the faults of a text."""
     places = iter(_places(words, [part.word for part in said if part.word]))
     skipped: list[str] = []
     repeated: list[str] = []
@@ -78,15 +75,14 @@ def transcript(said: Sequence[Said]) -> str:
     return " ".join(parts)
 
 
-def summarize(found: Sequence[Faults]) -> dict[str, Any]:
+def summarize(found: Sequence[Faults]) -> Figures:
     """`{texts, faulty, faulty_rate, faulty_rate_ci95, skipped, repeated, babbled, extra}`: texts with a fault,
     Wilson's interval, faults by type."""
     texts, faulty = len(found), sum(map(bool, found))
     return {
         "texts": texts,
         "faulty": faulty,
-        "faulty_rate": round(faulty / texts, 5),
-        "faulty_rate_ci95": [round(end, 5) for end in wilson_interval(faulty, texts)],
+        **estimate("faulty_rate", faulty / texts, wilson_interval(faulty, texts), 5),
         **{kind: sum(len(getattr(each, kind)) for each in found) for kind in ("skipped", "repeated", "babbled")},
         "extra": sum(each.extra for each in found),
     }

@@ -3,36 +3,34 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from sonorant.audio.recognizers import Clip
+from sonorant.corpus.audit.findings import read_audit
 from sonorant.corpus.manifest import Utterance
+from sonorant.corpus.short_clips import choose, cut
+from sonorant.corpus.sound import read_sound
+from sonorant.evaluation.estimates import Figures, estimate
 from sonorant.evaluation.recordings import RECORDINGS, RecognizedRecordings
 from sonorant.evaluation.renderings import Renderings, speak_all
 from sonorant.evaluation.short_texts.faults import Faults, find_faults, summarize, transcript
 from sonorant.evaluation.short_texts.listener import REVISION, listen, not_heard
-from sonorant.evaluation.short_texts.recorded_words import cut_words
 from sonorant.evaluation.short_texts.texts import CUT_WORDS, HELD_OUT, SENTENCES, SHORT, Text, suite
 from sonorant.speech.voice import Voice
 from sonorant.text.written_words import plain_words
 
 OTHERS = (SENTENCES, CUT_WORDS, HELD_OUT)
-"""Kinds besides the short texts."""
 MOST_CUT_WORDS = 40
 
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """A checked text."""
-
     by: str
     """`recordings`, or a variant."""
     kind: str
     text: str
     words: tuple[str, ...]
-    """Expected words."""
     sound: Clip
     heard: str
     faults: Faults
@@ -40,7 +38,7 @@ class Judged:
 
 @dataclass(frozen=True, kw_only=True)
 class ShortTexts:
-    figures: dict[str, Any]
+    figures: Figures
     """Section `short_texts` of `metrics.json`: by recordings and variant, a summary per kind or the reason for none."""
     judged: tuple[Judged, ...]
 
@@ -80,7 +78,7 @@ def judge_short_texts(
             (variant, *each) for each in speak(Voice.load(bundle, variant=variant), told, f"short texts, {variant}")
         ]
     judged = judge(said, language)
-    figures: dict[str, Any] = {"listener": REVISION}
+    figures: Figures = {"listener": REVISION}
     for by in (RECORDINGS, *renderings.variants):
         figures[by] = summarize_kinds([each for each in judged if each.by == by])
         figures[by] |= {CUT_WORDS: cuts} if isinstance(cuts, str) else {}
@@ -92,9 +90,9 @@ def speak(voice: Voice, texts: Sequence[Text], label: str) -> list[tuple[Text, s
     spoken = [voice.frontend.speak(text.text) for text in texts]
     tokens = [voice.symbols.to_tokens(each.phonemes).astype(np.int64) for each in spoken]
     speakers = [number % len(voice.speakers) for number in range(len(texts))]
-    sounds = speak_all(voice, tokens, speakers, label).sounds
-    clips = (Clip(np.nan_to_num(sound, posinf=0.0, neginf=0.0), voice.sample_rate) for sound in sounds)
-    return [(text, each.text, clip) for text, each, clip in zip(texts, spoken, clips, strict=True)]
+    sounds = [np.nan_to_num(each.sound, posinf=0.0, neginf=0.0) for each in speak_all(voice, tokens, speakers, label)]
+    rows = zip(texts, spoken, sounds, strict=True)
+    return [(text, each.text, Clip(sound, voice.sample_rate)) for text, each, sound in rows]
 
 
 def judge(said: Sequence[tuple[str, Text, str, Clip]], language: str) -> list[Judged]:
@@ -115,7 +113,7 @@ def judge(said: Sequence[tuple[str, Text, str, Clip]], language: str) -> list[Ju
     ]
 
 
-def summarize_kinds(judged: Sequence[Judged]) -> dict[str, Any]:
+def summarize_kinds(judged: Sequence[Judged]) -> Figures:
     """Summary by kind and of all short texts (`SHORT`); sentences also have faulty ones per thousand."""
     kinds: dict[str, list[Faults]] = {}
     for each in judged:
@@ -125,6 +123,26 @@ def summarize_kinds(judged: Sequence[Judged]) -> dict[str, Any]:
     found |= {SHORT: summarize(short)} if short else {}
     for kind in (SENTENCES, HELD_OUT):
         if kind in found:
-            found[kind]["per_thousand"] = round(1000 * found[kind]["faulty_rate"], 2)
-            found[kind]["per_thousand_ci95"] = [round(1000 * end, 2) for end in found[kind]["faulty_rate_ci95"]]
+            ends = (1000 * end for end in found[kind]["faulty_rate_ci95"])
+            found[kind] |= estimate("per_thousand", 1000 * found[kind]["faulty_rate"], ends, 2)
     return found
+
+
+def cut_words(
+    utterances: Sequence[Utterance], corpus: Path, audited: Path, language: str, count: int
+) -> list[tuple[str, Clip]] | str:
+    """Up to `count` texts of one to three words with their sound, cut by the word times of `audit.jsonl` in
+    `audited`; or `not run: <why>`. The clearest cuts, at most one per utterance of the corpus `utterances` in the
+    folder `corpus`."""
+    file = audited / "audit.jsonl"
+    rows = {row.id: row for row in read_audit(file)} if file.exists() else {}
+    if not any(row.words for row in rows.values()):
+        return "not run: the audit has no word times (no aligner ran)"
+    own = [utterance for utterance in utterances if utterance.language == language]
+    training = sum(utterance.split == "train" for utterance in own)
+    found = []
+    for clip in choose(own, rows, min(count / max(training, 1), 1.0)):
+        samples, rate = read_sound(corpus, clip.utterance)
+        words = [word.text for word in rows[clip.utterance.id].words[clip.words]]
+        found.append((" ".join(words), Clip(cut(samples, rate, clip), rate)))
+    return found or "not run: no word of the recordings has silence around it"

@@ -26,7 +26,6 @@ SKIP, AGAIN, PHONE, SILENCE = 1e-6, 1e-6, 1e-5, 0.1
 BEAM = 1e-20
 """Wider beams find the same faults and take a quarter longer."""
 BACK = 3
-"""Maximum words to go back."""
 _FRAME = 0.01  # seconds
 _SILENCES = ("<sil>", "<s>", "</s>", "[NOISE]", "[SPEECH]")
 REVISION = f"pocketsphinx {version('pocketsphinx')}, en-us, grammar 1"
@@ -35,8 +34,6 @@ REVISION = f"pocketsphinx {version('pocketsphinx')}, en-us, grammar 1"
 
 @dataclass(frozen=True)
 class Said:
-    """A word or babbled phone."""
-
     word: str | None
     """None: a babbled phone."""
     start: float
@@ -48,14 +45,13 @@ def not_heard(language: str) -> str | None:
     """`not run: <why>` for unsupported languages, else None."""
     if language.split("-")[0] == "en":
         return None
-    return f"not run: the listener for given words (pocketsphinx) knows English only, the texts are '{language}'"
+    return f"not run: the word checker (pocketsphinx) supports English only, not '{language}'"
 
 
 class Listener:
     """Checks clips against their texts. Deterministic and independent of earlier clips."""
 
     def __init__(self, language: str = "en-us") -> None:
-        """Raises SonorantError for unsupported languages."""
         from pocketsphinx import Decoder, get_model_path
 
         if why := not_heard(language):
@@ -98,7 +94,7 @@ class Listener:
     def _expect(self, words: Sequence[str]) -> None:
         missing = [word for word in words if not pronounced(self._decoder, word, self._language)]
         if missing or not words:
-            raise SonorantError(f"'{' '.join(missing or words)}' cannot be listened for: nothing in it can be spoken")
+            raise SonorantError(f"'{' '.join(missing or words)}' has no pronunciation")
         count = len(words)
         said = [(place, place + 1, 1.0, word) for place, word in enumerate(words)]
         skips = [(a, b, SKIP ** (b - a)) for a in range(count) for b in range(a + 1, count + 1)]
@@ -108,7 +104,6 @@ class Listener:
 
 
 _listener: Listener | None = None
-"""One per process."""
 
 
 def listen(

@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from sonorant.evaluation.short_texts import english
 
 SENTENCES = "sentences"
-"""Kind of generated sentences."""
 SHORT = "short"
-"""All short texts."""
 CUT_WORDS, HELD_OUT = "cut_words", "held_out"
 """Kinds that recordings have too: cut-out words, evaluated sentences."""
 SEED = 1
@@ -26,17 +24,12 @@ class Text:
 
 @dataclass(frozen=True, kw_only=True)
 class Suite:
-    """Texts of one language."""
-
     kinds: Mapping[str, Sequence[str]]
-    """Short texts by kind."""
     patterns: Sequence[str]
     """Sentences with slots, such as `{name} {went}.`"""
     slots: Mapping[str, Sequence[str]]
-    """Fillers by slot."""
 
     def short_texts(self) -> list[Text]:
-        """All short texts, by kind."""
         return [Text(kind, text) for kind, texts in self.kinds.items() for text in texts]
 
     def sentences(self, count: int, seed: int = SEED) -> list[Text]:
@@ -58,7 +51,6 @@ def _deck(cards: Sequence[str], random_numbers: random.Random) -> Iterator[str]:
 
 
 SUITES = {"en": Suite(kinds=english.KINDS, patterns=english.PATTERNS, slots=english.SLOTS)}
-"""By language, without region."""
 
 
 def suite(language: str) -> Suite | str:

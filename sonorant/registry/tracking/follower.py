@@ -1,7 +1,7 @@
 """Send a growing run directory to MLflow, each point once.
 
-`tracking.json` records progress. It is marked "in doubt" before each batch; if the mark remains, because the answer was
-lost or the process killed, the follower queries the store before resending.
+`tracking.json` records progress. A batch without an answer is sent again: MLflow's databases keep equal
+points once.
 """
 
 import dataclasses
@@ -34,16 +34,11 @@ BATCH = 500
 
 @dataclass(kw_only=True)
 class Sent:
-    """Confirmed content of the store."""
-
     run_id: str | None = None
     """None until the run exists."""
     steps: dict[str, int] = field(default_factory=dict)
     """Last step sent per curve."""
     samples: list[str] = field(default_factory=list)
-    """Names of samples sent."""
-    in_doubt: bool = False
-    """A batch was sent without a recorded answer."""
 
 
 class Delivery:
@@ -63,8 +58,7 @@ class Delivery:
                 remembered = RunSpec(**saved["spec"])
                 spec = dataclasses.replace(spec, key=remembered.key) if spec else remembered
             if spec is None:
-                remedy = "name a run directory such as runs/train_acoustic/<fingerprint>"
-                raise SonorantError(f"{directory}: was never tracked (no {STATE}); {remedy}")
+                raise SonorantError(f"{directory}: has no {STATE}; give runs/<stage>/<fingerprint>")
             self.spec = spec
             self.sent = Sent(**saved.get("sent", {}))
             self._save()
@@ -96,10 +90,9 @@ class Delivery:
     def _open(self) -> tuple[Store, str]:
         if self._store is None:
             store = open_store()
-            run_id, new = open_run(store, self.spec, self.sent.run_id)
-            # A new run is empty; one found by its key may hold anything.
+            run_id = open_run(store, self.spec, self.sent.run_id)
             if run_id != self.sent.run_id:
-                self.sent = Sent(run_id=run_id, in_doubt=not new)
+                self.sent = Sent(run_id=run_id)
                 self._save()
             self._store = store
         assert self.sent.run_id is not None
@@ -111,14 +104,8 @@ class Delivery:
         points = self._new_points()
         for start in range(0, len(points), BATCH):
             batch = points[start : start + BATCH]
-            missing = self._without_known(client, run_id, batch) if self.sent.in_doubt else batch
-            self.sent.in_doubt = True
-            self._save()
-            if missing:
-                metrics = [Metric(p.key, p.value, round(p.time * 1000), p.step) for p in missing]
-                client.log_batch(run_id, metrics=metrics)
+            client.log_batch(run_id, metrics=[Metric(p.key, p.value, round(p.time * 1000), p.step) for p in batch])
             self.sent.steps |= {point.key: point.step for point in batch}
-            self.sent.in_doubt = False
             self._save()
             self.arrived += 1
 
@@ -130,12 +117,6 @@ class Delivery:
                 newest[point.key] = point.step
                 points.append(point)
         return points
-
-    @staticmethod
-    def _without_known(client: Any, run_id: str, batch: list[Point]) -> list[Point]:
-        keys = {point.key for point in batch}
-        known = {(key, metric.step) for key in keys for metric in client.get_metric_history(run_id, key)}
-        return [point for point in batch if (point.key, point.step) not in known]
 
     def _send_samples(self, client: Any, run_id: str) -> None:
         for sample in sorted((self.directory / "samples").glob("step-*")):
@@ -196,11 +177,11 @@ class Follower(threading.Thread):
             action()
         except Exception as error:
             if not self.behind:
-                log.warning("tracking is behind, the stage goes on: %s", shown(error)[:300])
+                log.warning("MLflow is behind; the stage continues: %s", shown(error))
             self.behind = True
             return False
         if self.behind:
-            log.warning("tracking has caught up")
+            log.warning("MLflow has caught up")
         self.behind = False
         return True
 
@@ -211,8 +192,7 @@ def tracked_runs(folders: Iterable[Path]) -> list[Path]:
     for folder in folders:
         below = sorted(path.parent for path in folder.rglob(STATE))
         if not below:
-            remedy = "name runs/<stage>/<fingerprint>"
-            raise SonorantError(f"{folder}: holds no run that was ever tracked (no {STATE}); {remedy}")
+            raise SonorantError(f"{folder}: holds no run with a {STATE}; give runs/<stage>/<fingerprint>")
         found += below
     return found
 
@@ -227,5 +207,5 @@ def sync(directory: Path) -> str:
     except SonorantError:
         raise
     except Exception as error:
-        raise TrackingUnavailable(f"{directory}: MLflow did not take the run: {shown(error)[:300]}") from error
+        raise TrackingUnavailable(f"{directory}: not complete in MLflow: {shown(error)}") from error
     return str(delivery.sent.run_id)

@@ -1,7 +1,9 @@
 """Find or create MLflow runs: one per pipeline execution, with a child per stage."""
 
+import math
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,11 +24,9 @@ class RunSpec:
     key: str
     """Unique tag: finds a run whose creation was not confirmed."""
     stage: str
-    """Also the run's name."""
     execution: str | None = None
     """Parent pipeline execution; None = standalone."""
     params: dict[str, str] = field(default_factory=dict)
-    """Flattened settings."""
     tags: dict[str, str] = field(default_factory=dict)
     """Origin: git commit, data hash, ..."""
 
@@ -60,12 +60,20 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     return result
 
 
-def open_run(store: Store, spec: RunSpec, run_id: str | None = None) -> tuple[str, bool]:
-    """Find the run by `run_id` or key, or create it, and set it RUNNING below its execution's run. Returns (id,
-    whether it is new). Raises mlflow's errors."""
+def flat_numbers(values: Mapping[str, Any]) -> dict[str, float]:
+    """As `flat`, the finite numbers alone."""
+    numbers = {}
+    for key, text in flat(values).items():
+        with suppress(ValueError):
+            numbers[key] = float(text)
+    return {key: value for key, value in numbers.items() if math.isfinite(value)}
+
+
+def open_run(store: Store, spec: RunSpec, run_id: str | None = None) -> str:
+    """Find the run by `run_id` or key, or create it, and set it RUNNING below its execution's run. Returns its
+    id. Raises mlflow's errors."""
     client = store.client
     run = _existing(store, run_id) or _newest(store, KEY_TAG, spec.key)
-    new = run is None
     if run is None:
         run = client.create_run(store.experiment, run_name=spec.stage, tags={KEY_TAG: spec.key, "stage": spec.stage})
     elif run.info.status != "RUNNING":
@@ -76,7 +84,7 @@ def open_run(store: Store, spec: RunSpec, run_id: str | None = None) -> tuple[st
         served = run.data.tags.get(SERVED_TAG, "").split()
         tags[SERVED_TAG] = " ".join(dict.fromkeys([*served, spec.execution]))
     _add(store, run, tags, spec.params)
-    return run.info.run_id, new
+    return str(run.info.run_id)
 
 
 def open_execution(store: Store, execution: str, tags: dict[str, str]) -> str:
@@ -94,7 +102,6 @@ def open_execution(store: Store, execution: str, tags: dict[str, str]) -> str:
 
 
 def find_execution(store: Store, execution: str) -> Any:
-    """The parent run of an execution, or None."""
     return _newest(store, EXECUTION_TAG, execution)
 
 

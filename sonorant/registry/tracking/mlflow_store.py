@@ -18,6 +18,7 @@ from sonorant.files import locked
 if TYPE_CHECKING:
     from mlflow.tracking import MlflowClient
 
+log = logging.getLogger(__name__)
 DEFAULT_DATABASE = Path("runs/mlflow.db")
 EXPERIMENT = "sonorant"
 # Read by mlflow on import or per request; the user's values win.
@@ -31,14 +32,12 @@ MLFLOW_ENVIRONMENT = {
     "GIT_PYTHON_REFRESH": "quiet",
 }
 ARTIFACTS = "mlartifacts"
-"""Artifact folder beside the database."""
 PLACES = {
     "experiments": "artifact_location",
     "runs": "artifact_uri",
     "logged_models": "artifact_location",
     "model_versions": "storage_location",
 }
-"""Columns with absolute artifact paths."""
 
 
 def place_of_artifacts(database: Path) -> str:
@@ -66,25 +65,21 @@ class TrackingUnavailable(SonorantError):
 
 @dataclass(frozen=True, kw_only=True)
 class Store:
-    """A reachable MLflow store."""
-
     client: MlflowClient
     uri: str
     """May contain credentials: print `shown(uri)`."""
     experiment: str
-    """Experiment id."""
 
 
 def store_uri() -> str:
-    """Absolute address of the store."""
     return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{DEFAULT_DATABASE.resolve()}"
 
 
 def shown(text: object) -> str:
-    """`text` on one line, without credentials in addresses."""
+    """At most 300 characters of `text` on one line, without credentials in addresses."""
     one_line = " ".join(str(text).split())
     # Database passwords may hold / and @; in web addresses an @ after the host is not part of one.
-    return re.sub(r"\b(https?://)[^/\s]*@|\b(?!https?://)(\w+://)\S*@", r"\1\2", one_line)
+    return re.sub(r"\b(https?://)[^/\s]*@|\b(?!https?://)(\w+://)\S*@", r"\1\2", one_line)[:300]
 
 
 def open_store() -> Store:
@@ -113,7 +108,7 @@ def open_store() -> Store:
     except SonorantError:
         raise
     except Exception as error:
-        raise TrackingUnavailable(f"MLflow at {shown(uri)} does not answer: {shown(error)[:300]}") from error
+        raise TrackingUnavailable(f"MLflow at {shown(uri)} does not answer: {shown(error)}") from error
 
 
 @contextmanager
@@ -127,7 +122,16 @@ def answering(what: str) -> Iterator[Store]:
     except MlflowException as error:
         temporary = error.error_code in ("INTERNAL_ERROR", "TEMPORARILY_UNAVAILABLE", "REQUEST_LIMIT_EXCEEDED")
         kind = TrackingUnavailable if temporary else SonorantError
-        raise kind(f"{what}: MLflow at {shown(store.uri)}: {shown(error)[:300]}") from error
+        raise kind(f"{what}: MLflow at {shown(store.uri)}: {shown(error)}") from error
+
+
+@contextmanager
+def unless_away(what: str) -> Iterator[None]:
+    """Log an error of the store instead of raising it."""
+    try:
+        yield
+    except Exception as error:
+        log.warning("%s: not complete in MLflow: %s", what, shown(error))
 
 
 def _make_tables(database: Path) -> None:
@@ -149,7 +153,7 @@ def _experiment(client: MlflowClient, database: Path | None) -> str:
         except Exception:  # another process made it; a missing store raises again below
             experiment = client.get_experiment_by_name(EXPERIMENT)
     if experiment is None or experiment.lifecycle_stage != "active":
-        raise SonorantError(f"the MLflow experiment '{EXPERIMENT}' was deleted: mlflow experiments restore")
+        raise SonorantError(f"the MLflow experiment '{EXPERIMENT}' was deleted; restore it: mlflow experiments restore")
     if database:
         follow_move(database, str(experiment.artifact_location))
     return str(experiment.experiment_id)

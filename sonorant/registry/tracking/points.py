@@ -13,8 +13,6 @@ from sonorant.training.telemetry.nvml import NoNvml, Nvml
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """One value of a curve."""
-
     key: str
     value: float
     """May be NaN or infinite."""

@@ -3,19 +3,18 @@
 import importlib.util
 import json
 import logging
-import math
 import tempfile
 import time
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from sonorant.errors import Stopped
 from sonorant.registry.tracking.follower import Follower
-from sonorant.registry.tracking.mlflow_run import RunSpec, add_origin, execution_id, find_execution, flat
-from sonorant.registry.tracking.mlflow_store import open_store, shown
+from sonorant.registry.tracking.mlflow_run import RunSpec, add_origin, execution_id, find_execution, flat, flat_numbers
+from sonorant.registry.tracking.mlflow_store import open_store, unless_away
 
 log = logging.getLogger(__name__)
 PATIENCE = 20.0
@@ -30,13 +29,8 @@ class StageRun:
 
     def log_metrics(self, values: Mapping[str, Any], step: int = 0) -> None:
         """Log points; nested keys become "a.b", non-finite values are dropped."""
-        numbers = {}
-        for key, text in flat(values).items():
-            with suppress(ValueError):
-                numbers[key] = float(text)
-        numbers = {key: value for key, value in numbers.items() if math.isfinite(value)}
         with (self.directory / "metrics.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"step": step, "time": time.time(), "metrics": numbers}) + "\n")
+            file.write(json.dumps({"step": step, "time": time.time(), "metrics": flat_numbers(values)}) + "\n")
 
     def log_file(self, path: Path, folder: str = "") -> None:
         """Log a file or a folder's content below `folder`."""
@@ -46,13 +40,10 @@ class StageRun:
 def describe_execution(execution: str, tags: Mapping[str, str]) -> None:
     """Tag an execution's run with its origin, since DVC writes its lock after the stage. No-op if the store is
     unavailable or no stage ran."""
-    try:
+    with unless_away(execution):
         store = open_store()
-        run = find_execution(store, execution)
-        if run is not None:
+        if run := find_execution(store, execution):
             add_origin(store, run, tags)
-    except Exception as error:
-        log.warning("%s: MLflow lacks the final origin: %s", execution, shown(error)[:300])
 
 
 @contextmanager
@@ -84,4 +75,4 @@ def stage_run(
         finally:
             if not follower.finish(status, PATIENCE) and importlib.util.find_spec("mlflow"):
                 later = f"send it later: sonorant sync-tracking {run_directory}"
-                log.warning("%s: MLflow lacks something; %s", stage, later if run_directory else "the run is lost")
+                log.warning("%s: not complete in MLflow; %s", stage, later if run_directory else "the rest is lost")

@@ -1,52 +1,42 @@
 """A study's MLflow run with one child per trial, which is the parent of the trial's stages. An unavailable store
 never fails a trial."""
 
-import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from sonorant.files import locked
 from sonorant.registry.tracking.mlflow_run import EXECUTION_TAG, PARENT_TAG, flat
-from sonorant.registry.tracking.mlflow_store import DEFAULT_DATABASE, Store, open_store, shown
+from sonorant.registry.tracking.mlflow_store import DEFAULT_DATABASE, Store, open_store, unless_away
 
-log = logging.getLogger(__name__)
 STUDY_TAG, TRIAL_TAG = "sonorant.study", "sonorant.trial"
 
 
 def open_trial(study: str, number: int, execution: str, settings: Mapping[str, Any]) -> None:
-    """Create a trial's run, the pipeline execution `execution`."""
-
-    def make(store: Store) -> None:
+    with unless_away(f"{study} {number}"):
+        store = open_store()
         parent = study_run(store, study)
         tags = {EXECUTION_TAG: execution, PARENT_TAG: parent, STUDY_TAG: study, TRIAL_TAG: str(number)}
         run = store.client.create_run(store.experiment, run_name=f"{study} {number}", tags=tags)
         for key, value in flat(settings).items():
             store.client.log_param(run.info.run_id, key, value[:6000])
 
-    _quietly(study, number, make)
-
 
 def close_trial(study: str, number: int, status: str, values: Mapping[str, float], why: str = "") -> None:
     """End a trial's newest run (FINISHED, FAILED or KILLED) with its figures, or why there are none."""
-
-    def end(store: Store) -> None:
-        found = _find(store, f"tags.`{STUDY_TAG}` = '{study}' and tags.`{TRIAL_TAG}` = '{number}'")
-        if not found:
-            return
-        run = found[0].info.run_id
-        for name, value in values.items():
-            store.client.log_metric(run, name, value)
-        if why:
-            store.client.set_tag(run, "ended", why[:5000])
-        store.client.set_terminated(run, status)
-
-    _quietly(study, number, end)
+    with unless_away(f"{study} {number}"):
+        store = open_store()
+        for found in _find(store, study, str(number)):
+            run = found.info.run_id
+            for name, value in values.items():
+                store.client.log_metric(run, name, value)
+            if why:
+                store.client.set_tag(run, "ended", why[:5000])
+            store.client.set_terminated(run, status)
 
 
 def study_run(store: Store, study: str) -> str:
-    """Find or create a study's run; return its id."""
     with locked(DEFAULT_DATABASE.with_name("study.lock")):  # two workers may start at once
-        found = _find(store, f"tags.`{STUDY_TAG}` = '{study}' and tags.`{TRIAL_TAG}` = 'all'")
+        found = _find(store, study, "all")
         if found:
             return str(found[0].info.run_id)
         tags = {STUDY_TAG: study, TRIAL_TAG: "all"}
@@ -55,12 +45,6 @@ def study_run(store: Store, study: str) -> str:
     return str(run.info.run_id)
 
 
-def _find(store: Store, where: str) -> list[Any]:
+def _find(store: Store, study: str, trial: str) -> list[Any]:
+    where = f"tags.`{STUDY_TAG}` = '{study}' and tags.`{TRIAL_TAG}` = '{trial}'"
     return list(store.client.search_runs([store.experiment], filter_string=where, max_results=1))
-
-
-def _quietly(study: str, number: int, action: Callable[[Store], None]) -> None:
-    try:
-        action(open_store())
-    except Exception as error:
-        log.warning("trial %d of '%s': MLflow lacks something: %s", number, study, shown(error)[:300])

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from sonorant.evaluation.report.report_page import ReportInputs
-from tests.evaluation.report.stages import DECODED, REFERENCES, drawn, write_family
+from tests.evaluation.report.stages import REFERENCES, drawn, reports, write_family
 from tests.support.edited import edited
 
 
@@ -29,7 +29,7 @@ def test_both_stand_side_by_side_and_are_compared_in_pairs(own: ReportInputs, tm
     write_family(tmp_path / "own", "codec_lm", wrong=2)
     page = drawn(own)
     told = rows(page)["codec_lm"]
-    assert "12.0 [10.0, 14.0]" in told and "33.3 [6.0, 79.0]" in told
+    assert "11.0 [9.0, 13.0]" in told and "33.3 [6.0, 79.0]" in told
     words = sum(len(text.split()) for text in REFERENCES)
     assert f"{100 / words:+.1f} [" in told, "one word more is wrong"
     assert section(page, "families").count("<audio") == 2 * 3, "two sentences by the recording and both families"
@@ -45,7 +45,7 @@ def test_figures_of_other_sentences_are_not_shown(own: ReportInputs, tmp_path: P
 def test_a_codec_and_its_decoding_have_a_section(own: ReportInputs, tmp_path: Path) -> None:
     write_family(tmp_path / "own", "codec_lm")
     codec = {"bits_per_second": 622.8, "frames_per_second": 31.25, "use": [0.97, 0.853]}
-    decoding = {"fp32": DECODED, "int8": "failed: NaN"}
+    decoding = {"fp32": reports()["decoded"], "int8": "failed: NaN"}
     with edited(own.metrics) as metrics:
         metrics |= {"family": "codec_lm", "codec": codec, "decoding": decoding}
     page = drawn(own)

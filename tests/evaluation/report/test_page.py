@@ -298,6 +298,6 @@ def test_a_reason_takes_the_place_of_a_figure(
 
 def test_short_texts_stand_by_kind_with_the_worst_to_listen_to(inputs: ReportInputs) -> None:
     section = drawn(inputs).split('id="short-texts"')[1].split("</section>")[0]
-    assert "words cut from recordings not run: the audit does not say" in words_of(section)
+    assert "words cut from recordings not run: the audit has no word times" in words_of(section)
     assert "evaluated sentences 20 0.0 [0.0, 16.1]" in words_of(section)
     assert "Yes, &lt;please&gt;." in section and "3 of 2 wrong" in section and section.count("<audio") == 1
