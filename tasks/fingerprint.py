@@ -25,9 +25,7 @@ def in_use(train: dict[str, Any]) -> dict[str, Any]:
     if not train.get("adversarial", True):
         idle |= {name for name in train if name.startswith("adversarial_")}
     if _rate_stays(train):
-        idle |= {"learning_rate_batch", "learning_rate_scaling"}
-    if train.get("clip_norm_fp16") is None or train.get("precision") in ("fp32", "bf16"):
-        idle.add("clip_norm_fp16")
+        idle.add("learning_rate_batch")
     idle |= {name for name in ("patience", "window_shards") if train.get(name) is None}
     idle |= {name for name in ("freeze_steps", "speaker_balance") if not train.get(name)}
     return {name: value for name, value in train.items() if name not in idle}

@@ -83,6 +83,8 @@ def train(
     """
     name = f"{stage or 'train'}_{recipe}"
     codes_hash = hash_of_codes(codes, features) if codes else None
+    if profile:
+        parse_steps(profile)
     if settings["init_from"]:
         initial = find_initial(settings["init_from"], recipe, runs, out)
     # By content, because aliases move and files change.
@@ -106,7 +108,7 @@ def train(
         data=asdict(params.load("data", DataConfig)),
         machine=asdict(params.load("machine", MachineConfig)),
         initial=str(run / "initial.ckpt") if initial else None,
-        profile=parse_steps(profile) if profile else None,
+        profile=profile,
     )
     if node.first:
         _launch_tracked(job, name, stage or stage_of(recipe), initial)

@@ -19,7 +19,6 @@ Not measured: DVC and MLflow, recognisers, the audit, training itself; several m
 """
 
 import shutil
-import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -100,20 +99,6 @@ def judged(steps: dict[str, dict[int, Costs]]) -> tuple[dict[str, Any], dict[str
     return result, claims
 
 
-def table(steps: dict[str, dict[int, Costs]]) -> str:
-    """Lines for a person."""
-    lines = [f"{'step':<18}{'utterances':>12}{'CPU, us':>12}{'bytes':>10}{'files':>8}   of an utterance"]
-    for step, costs in steps.items():
-        for size, cost in costs.items():
-            memory = "?" if cost["bytes"] is None else f"{cost['bytes']:.0f}"
-            lines.append(f"{step:<18}{size:>12,}{cost['cpu_us']:>12.1f}{memory:>10}{cost['files']:>8.2f}")
-        far = extrapolated(costs)
-        lines.append(
-            f"{step:<18}{WANTED:>12,}  extrapolated: {far['cpu_hours']} CPU-h, {far['gib']} GiB, {far['files']} files"
-        )
-    return "\n".join(lines)
-
-
 def measure_all(sizes: Sequence[int], file_sizes: Sequence[int], folder: Path) -> dict[str, dict[int, Costs]]:
     """Every step at each of its sizes, the smallest first."""
     steps: dict[str, dict[int, Costs]] = {step: {} for step in (*ON_ROWS, *ON_FILES)}
@@ -139,7 +124,6 @@ def main() -> None:
         parser.error("a size is at least 1")
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
         steps = measure_all(arguments.sizes, arguments.file_sizes, Path(folder))
-    print(table(steps), file=sys.stderr, flush=True)
     result, claims = judged(steps)
     finish("scale", result, claims, arguments)
 

@@ -1,24 +1,22 @@
-"""How well does training on several machines use them, over which link, and does the model of the exchange tell?
+"""How well does training on several machines use them, over which link?
 
     python -m benchmarks links
 
-The machines are network namespaces on this one (testbed/machines.py), each with one core; their links are shaped
-to a bandwidth by the kernel's token buckets, and delayed by netem where the kernel has it. An acoustic model of two
-sizes is trained for a few steps on one, two and four machines. Efficiency is speed by the speed of one machine and the
-number of cores: four machines share what cores there are.
+The machines are network namespaces on this one (testbed/machines.py), each with one core; the kernel's token buckets
+shape their links to a bandwidth. An acoustic model of two sizes is trained for a few steps on one, two and four
+machines. Efficiency is speed by the speed of one machine and the number of cores.
 
 A step's time is modelled as computing, plus the exchange of gradients in rings (`planning/hardware.py`) as far as it
-cannot hide behind the backward pass, plus what the processors spend on each byte: two numbers, fitted to all runs. The
-model is judged on each link with the numbers fitted to the others.
+cannot hide behind the backward pass, plus the processors' time per byte: two numbers, fitted to all runs. The model is
+judged on each link with the numbers fitted to the others.
 """
 
 import itertools
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -44,7 +42,6 @@ SIZES = {"2.4 M": 192, "20 M": 556}
 UNSHAPED = "unshaped"
 BANDWIDTHS = {"10 Gbit/s": 10e9, "1 Gbit/s": 1e9}
 """Bits a second."""
-DELAYS = {"0.1 ms": 1e-4, "1 ms": 1e-3}
 AIM = 0.9
 """Of ideal: 20 M parameters at 1 Gbit/s between two machines of one core."""
 MOST_ERROR = 0.25
@@ -74,33 +71,20 @@ class Measured:
 
 
 def shape(machine: Machine, link: str) -> None:
-    """Give a machine's only way out a bandwidth, and a delay."""
+    """Give a machine's only way out a bandwidth."""
     machine.run("tc", "qdisc", "del", "dev", "eth0", "root", check=False)
-    name, _, delay = link.partition(", ")
-    if name in BANDWIDTHS:
-        rate = f"{BANDWIDTHS[name]:.0f}bit"
-        machine.run("tc", "qdisc", "add", "dev", "eth0", "root", "handle", "1:", *_bucket(rate))
-        if delay:
-            after = ("parent", "1:1", "handle", "10:", "netem", "delay", delay.replace(" ", ""))
-            machine.run("tc", "qdisc", "add", "dev", "eth0", *after)
-
-
-def _bucket(rate: str) -> tuple[str, ...]:
-    return ("tbf", "rate", rate, "burst", "1mb", "latency", "50ms")
-
-
-def delays(machine: Machine) -> tuple[str, ...]:
-    """The delays that this kernel can make."""
-    try:
-        shape(machine, f"1 Gbit/s, {next(iter(DELAYS))}")
-    except subprocess.CalledProcessError:
-        return ()
-    return tuple(DELAYS)
+    if link in BANDWIDTHS:
+        bucket = ("tbf", "rate", f"{BANDWIDTHS[link]:.0f}bit", "burst", "1mb", "latency", "50ms")
+        machine.run("tc", "qdisc", "add", "dev", "eth0", "root", *bucket)
 
 
 def train(run: Run, members: Sequence[Machine], features: Path, folder: Path, steps: int) -> Measured:
     """Train on the machines, one process each."""
-    job = _job(run.size, features)
+    model = asdict(params.load("acoustic", AcousticConfig)) | {"channels": SIZES[run.size]}
+    train = asdict(params.load("train_acoustic", AcousticTrainConfig))
+    train |= {"precision": "fp32", "micro_batches_per_step": MICRO_BATCHES}
+    same: Any = {"run": "", "out": "", "fingerprint": "", "provenance": {}}
+    job = Job(recipe="acoustic", model=model, train=train, features=str(features), **same)
     file = folder / "job.json"
     job.write(file)
     for machine in members:
@@ -129,14 +113,6 @@ def train(run: Run, members: Sequence[Machine], features: Path, folder: Path, st
     return Measured(seconds=seconds, backward=seconds * reached["shares"]["backward"], bytes=4.0 * parameters)
 
 
-def _job(size: str, features: Path) -> Job:
-    model = asdict(params.load("acoustic", AcousticConfig)) | {"channels": SIZES[size]}
-    train = asdict(params.load("train_acoustic", AcousticTrainConfig))
-    train |= {"precision": "fp32", "micro_batches_per_step": MICRO_BATCHES}
-    same: Any = {"run": "", "out": "", "fingerprint": "", "provenance": {}}
-    return Job(recipe="acoustic", model=model, train=train, features=str(features), **same)
-
-
 class Model:
     """A step's time on several machines from that on one: what is exchanged and not hidden, and what bytes cost."""
 
@@ -155,7 +131,8 @@ class Model:
         """Seconds of computing and waiting, and the bytes that each processor handles."""
         alone, n = self.alone[run.size], run.machines
         at_once = min(n, self.cores)
-        wire = ring(n, alone.bytes, _link(run.link))
+        bandwidth = BANDWIDTHS.get(run.link, float("inf")) / 8
+        wire = ring(n, alone.bytes, Link(bandwidth=bandwidth, latency=0.0))
         exposed = max(wire - self.hidden * alone.backward / at_once, 0.0)
         return alone.seconds / at_once + exposed, 2 * (n - 1) * alone.bytes / at_once
 
@@ -174,45 +151,33 @@ class Model:
         return self
 
 
-def _link(name: str) -> Link:
-    bandwidth, _, delay = name.partition(", ")
-    bits = BANDWIDTHS.get(bandwidth, float("inf"))
-    return Link(bandwidth=bits / 8, latency=DELAYS.get(delay, 0.0))
-
-
-def measure(
-    sizes: Sequence[str], counts: Sequence[int], rounds: int, steps: int, folder: Path
-) -> tuple[dict[Run, Measured], list[str]]:
-    """The median step of each run, all in turn in each round; and the links that cannot be made here."""
+def measure(sizes: Sequence[str], counts: Sequence[int], rounds: int, steps: int, folder: Path) -> dict[Run, Measured]:
+    """The median step of each run, all in turn in each round."""
     write_corpus(folder / "features", SPEECH, 240, (2.0, 6.0))
     found: dict[Run, list[Measured]] = {}
     names = ("node-a", "node-b", "node-c", "node-d")[: max(counts)]
     with machines(*names) as members:
-        made = delays(members[0])
-        links = [UNSHAPED, *BANDWIDTHS, *(f"{name}, {delay}" for name in BANDWIDTHS for delay in made)]
-        absent = [f"{name}, {delay}" for name in BANDWIDTHS for delay in DELAYS if delay not in made]
         runs = [
             Run(size=size, machines=count, link=link)
             for size in sizes
             for count in (1, *counts)
-            for link in (links if count > 1 else [UNSHAPED])
+            for link in ([UNSHAPED, *BANDWIDTHS] if count > 1 else [UNSHAPED])
         ]
         for _, run in itertools.product(range(rounds), runs):
             taken = train(run, members[: run.machines], folder / "features", folder, steps)
             found.setdefault(run, []).append(taken)
             print(f"{run}: {taken.seconds:.2f} s a step", file=sys.stderr, flush=True)
-    return {run: _median(taken) for run, taken in found.items()}, absent
+    return {
+        run: Measured(
+            seconds=median(one.seconds for one in taken),
+            backward=median(one.backward for one in taken),
+            bytes=taken[0].bytes,
+        )
+        for run, taken in found.items()
+    }
 
 
-def _median(taken: list[Measured]) -> Measured:
-    return replace(
-        taken[0],
-        seconds=median(one.seconds for one in taken),
-        backward=median(one.backward for one in taken),
-    )
-
-
-def judge(measured: dict[Run, Measured], absent: list[str]) -> tuple[dict[str, Any], dict[str, bool]]:
+def judge(measured: dict[Run, Measured]) -> tuple[dict[str, Any], dict[str, bool]]:
     """Efficiencies, the fitted model and its errors; claims."""
     cores = len(os.sched_getaffinity(0))
     alone = {run.size: taken for run, taken in measured.items() if run.machines == 1}
@@ -233,7 +198,6 @@ def judge(measured: dict[Run, Measured], absent: list[str]) -> tuple[dict[str, A
     result = {
         "seconds_a_step_alone": {size: round(taken.seconds, 3) for size, taken in alone.items()},
         "runs": rows,
-        "not_run": dict.fromkeys(absent, "this kernel has no netem"),
         "model": {
             "hidden_share_of_the_backward_pass": round(model.hidden, 3),
             "processor_seconds_a_gigabyte": round(1e9 * model.per_byte, 3),
@@ -266,7 +230,7 @@ def main() -> None:
     enter()
     with tempfile.TemporaryDirectory() as folder:
         taken = measure(arguments.sizes, arguments.machines, arguments.rounds, arguments.steps, Path(folder))
-        result, claims = judge(*taken)
+        result, claims = judge(taken)
     finish("links", result, claims, arguments)
 
 

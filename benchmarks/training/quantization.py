@@ -26,7 +26,7 @@ from sonorant.evaluation.recordings import held_out, score, spoken_text
 from sonorant.evaluation.renderings import render
 from sonorant.export.bundling import Sources, corpus_lengths, export_variants
 from sonorant.export.onnx_graph import ExportConfig
-from sonorant.export.quantization.quantize import PostTrained, QuantizeConfig, above, decide, post_train, summary
+from sonorant.export.quantization.quantize import QuantizeConfig, above, decide, post_train, summary
 from sonorant.families.parallel.acoustic_training import AcousticTrainConfig, VocoderTrainConfig
 from sonorant.features.feature_store import FeatureStore
 from sonorant.layers.model_folder import load_model
@@ -64,19 +64,13 @@ def main() -> None:
     add("--repeats", type=int, default=40, help="timed runs of each voice")
     arguments = options(parser, SHORT)
     with tempfile.TemporaryDirectory() as temporary:
-        refuse_unfinished(arguments.project)
+        for name in NEEDED:
+            if not (arguments.project / name).is_dir():
+                remedy = "run in the folder of a finished `make demo`, or give --project"
+                raise SonorantError(f"{arguments.project / name}: missing; {remedy}")
         result = measure(arguments.project, Path(temporary), arguments.sentences, arguments.repeats)
     result["size_over_float"] = round(result["bytes"]["shipped"] / result["bytes"]["float"], 4)
-    result["qat"] = what_qat_brought(result)
     finish("quantization", result, claims_of(result), arguments)
-
-
-def refuse_unfinished(project: Path) -> None:
-    """Raises SonorantError if the demo has not run in `project`."""
-    for name in NEEDED:
-        if not (project / name).is_dir():
-            remedy = "run in the folder of a finished `make demo`, or give --project"
-            raise SonorantError(f"{project / name}: missing; {remedy}")
 
 
 def measure(project: Path, temporary: Path, sentences: int | None, repeats: int) -> dict[str, Any]:
@@ -107,21 +101,6 @@ def claims_of(result: dict[str, Any]) -> dict[str, bool]:
     }
 
 
-def what_qat_brought(result: dict[str, Any]) -> str:
-    """One line: what training in int8 changed over calibration alone, in words wrong, and what as much training in
-    float changed."""
-    words, control = result["qat_above_ptq"], result["wer"]["control"]["above_float"]
-    low, high = words["wer_ci95"]
-    verdict = "nothing that these sentences could show"
-    if high < 0 or low > 0:
-        verdict = "fewer words wrong" if high < 0 else "more words wrong"
-    return (
-        f"QAT over PTQ: {verdict} ({words['wer']:+.1f} points, paired 95 % interval {low:+.1f} to {high:+.1f}); "
-        f"float trained on for as long: {control['wer']:+.1f} points "
-        f"({control['wer_ci95'][0]:+.1f} to {control['wer_ci95'][1]:+.1f})"
-    )
-
-
 def train_all(project: Path, temporary: Path) -> tuple[dict[str, dict[str, Path]], dict[str, Any], dict[str, str]]:
     """Trained folders by system and kind, validation figures by kind, and which of `ptq` and `qat` ships, by kind."""
     config = dataclasses.replace(load("quantize", QuantizeConfig, project / PARAMS), method="auto")
@@ -142,15 +121,10 @@ def train_all(project: Path, temporary: Path) -> tuple[dict[str, dict[str, Path]
         compared = decide(ptq, folders["qat"][kind], config)[1]["figures"]
         needed = config.why_not_trained(kind, ptq.above_float) is None
         shipped[kind], report = decide(ptq, folders["qat"][kind] if needed else None, config)
-        losses[kind] = compared | {"control": control_figures(ptq, folders["control"][kind])}
+        control = ptq.judge(load_model(folders["control"][kind], kind)[0])
+        losses[kind] = compared | {"control": summary(control) | {"above_float": above(control, ptq.as_float)}}
         losses[kind]["sentence"] = report["sentence"]
     return folders, losses, shipped
-
-
-def control_figures(ptq: PostTrained, folder: Path) -> dict[str, Any]:
-    """Validation figures of the control."""
-    judged = ptq.judge(load_model(folder, ptq.kind)[0])
-    return summary(judged) | {"above_float": above(judged, ptq.as_float)}
 
 
 def export_all(

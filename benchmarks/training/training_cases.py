@@ -86,24 +86,21 @@ def jobs(features: Path, folder: Path) -> dict[str, Job]:
     codec = params.load("codec", CodecConfig)
     write_codes(folder / "codes", "codec_lm", store, RandomCodes(codec, store.audio.hop), "drawn at random")
     same: Any = {"features": str(features.resolve()), "run": "", "out": "", "fingerprint": "", "provenance": {}}
+    same["codes"] = str((folder / "codes").resolve())
+    found = {
+        "regression": ("acoustic", acoustic | {"decoder": "regression"}, train),
+        "flow": ("acoustic", acoustic | {"decoder": "flow"}, train),
+        "vocoder": ("vocoder", vocoder, on_segments(train_vocoder)),
+        "adversarial": ("vocoder", vocoder, on_segments(train_vocoder, adversarial=True)),
+        "codec": ("codec", asdict(codec), on_segments(params.load("train_codec", CodecTrainConfig))),
+        "language_model": (
+            "language_model",
+            asdict(params.load("language_model", LanguageModelConfig)),
+            on_utterances(params.load("train_language_model", LanguageModelTrainConfig)),
+        ),
+    }
     return {
-        "regression": Job(recipe="acoustic", model=acoustic | {"decoder": "regression"}, train=train, **same),
-        "flow": Job(recipe="acoustic", model=acoustic | {"decoder": "flow"}, train=train, **same),
-        "vocoder": Job(recipe="vocoder", model=vocoder, train=on_segments(train_vocoder), **same),
-        "adversarial": Job(recipe="vocoder", model=vocoder, train=on_segments(train_vocoder, adversarial=True), **same),
-        "codec": Job(
-            recipe="codec",
-            model=asdict(codec),
-            train=on_segments(params.load("train_codec", CodecTrainConfig)),
-            **same,
-        ),
-        "language_model": Job(
-            recipe="language_model",
-            model=asdict(params.load("language_model", LanguageModelConfig)),
-            train=on_utterances(params.load("train_language_model", LanguageModelTrainConfig)),
-            codes=str((folder / "codes").resolve()),
-            **same,
-        ),
+        name: Job(recipe=kind, model=model, train=settings, **same) for name, (kind, model, settings) in found.items()
     }
 
 
@@ -151,7 +148,7 @@ class Runner:
                     arrays[f"{step}/{place}/{name}"] = np.ascontiguousarray(value.numpy())
         np.savez(batches, **arrays)  # type: ignore[arg-type]
         parameters = sum(parameter.numel() for parameter in recipe.model.parameters())
-        command = [self.python, str(ROOT / "benchmarks" / "matcha_training.py"), str(self.matcha), str(batches)]
+        command = [self.python, str(ROOT / "benchmarks/training/matcha_training.py"), str(self.matcha), str(batches)]
         command += [str(steps), str(OTHERS_WARMUP), "--precision", case.precision]
         command += ["--parameters", str(parameters)] if case.by == MATCHA else []
         given = {name: value for name, value in os.environ.items() if name not in (*THREADS, "PYTHONPATH")}

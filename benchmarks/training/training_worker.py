@@ -35,7 +35,7 @@ def train(trainer: Trainer, steps: int, warmup: int) -> dict[str, Any]:
     start, started = time.perf_counter(), time.process_time()
     for _ in range(steps):
         taken = next(stream)
-    row = trainer.meter.read(trainer.step, trainer.epoch, taken["losses"], taken["norms"])
+    row = trainer.meter.read(trainer.step, trainer.epoch, *taken)
     seconds = time.perf_counter() - start  # only now has a GPU finished
     cpu = time.process_time() - started
     speed = row["speed/audio_seconds_per_second"]

@@ -1,8 +1,4 @@
-"""Exponential moving average of weights (EMA), and atomic checkpoints.
-
-A checkpoint is the bytes of `torch.save`, a magic word and their SHA-256. If the newest is damaged, the previous one is
-used.
-"""
+"""EMA of weights, and atomic checkpoints: the bytes of `torch.save`, a magic word and their SHA-256."""
 
 import hashlib
 import io
@@ -26,7 +22,7 @@ KEEP = 2
 
 
 class Ema(AveragedModel):
-    """EMA of weights with a decay of at most (n + 1) / (n + 10) at step n; buffers are constants."""
+    """EMA with a decay of at most (n + 1) / (n + 10) at step n; buffers are constants."""
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         super().__init__(model)
@@ -34,7 +30,7 @@ class Ema(AveragedModel):
 
     @torch.no_grad()
     def update_parameters(self, model: nn.Module) -> None:
-        """As in torch, but without moving the counter to the GPU, which would wait for the step."""
+        """As in torch, without moving the counter to the GPU, which would wait for the step."""
         number = int(self.n_averaged)
         averages: list[torch.Tensor] = list(self.module.parameters())
         current: list[torch.Tensor] = list(model.parameters())
@@ -67,7 +63,6 @@ def save(path: Path, state: dict[str, Any]) -> None:
 
 
 def load(path: Path) -> dict[str, Any]:
-    """Read a checkpoint onto the CPU. Raises DamagedCheckpoint."""
     return parse(read(path))
 
 
@@ -84,7 +79,6 @@ def read(path: Path) -> bytes:
 
 
 def parse(payload: bytes) -> dict[str, Any]:
-    """The state in a checkpoint's bytes, on the CPU."""
     return torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)
 
 
@@ -93,16 +87,14 @@ def path_of(folder: Path, step: int) -> Path:
 
 
 def existing(folder: Path) -> list[Path]:
-    """Checkpoints by step, newest first."""
+    """Newest first."""
     found = (path for path in folder.glob("step-*.ckpt") if re.fullmatch(r"step-\d{8}\.ckpt", path.name))
     return sorted(found, reverse=True)
 
 
 def read_newest(folder: Path, say: Callable[[str], None]) -> bytes | None:
-    """Bytes of the newest intact checkpoint; None if there is none. Damaged ones are reported and skipped.
-
-    Raises SonorantError if all are damaged: training never starts over silently.
-    """
+    """Bytes of the newest intact checkpoint, or None. Raises SonorantError if all are damaged: training never starts
+    over silently."""
     paths = existing(folder)
     for path in paths:
         try:
@@ -115,8 +107,7 @@ def read_newest(folder: Path, say: Callable[[str], None]) -> bytes | None:
 
 
 def prune(folder: Path, saved: Path) -> None:
-    """Keep `saved` and the newest before it, `KEEP` in all. Remove later ones, which are damaged, and partial
-    writes."""
+    """Keep `saved` and the newest before it, `KEEP` in all; later ones are damaged."""
     paths = existing(folder)
     keep = [path for path in paths if path <= saved][:KEEP]
     for path in [*(path for path in paths if path not in keep), *folder.glob(".*.ckpt.*.tmp")]:

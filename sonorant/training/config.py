@@ -1,4 +1,4 @@
-"""Settings of every training, and of the machine (sections `data` and `machine`, on which no stage depends)."""
+"""Settings of every training, and of the machine."""
 
 import math
 import os
@@ -9,8 +9,10 @@ import torch
 
 from sonorant.processes import usable_cores
 
-EXPONENTS = {"square_root": 0.5, "linear": 1.0}
-"""Exponent of the batch ratio in the ratio of learning rates."""
+AT_LEAST_ONE = (
+    *("steps", "micro_batches_per_step", "validate_every", "checkpoint_every", "log_every"),
+    *("patience", "window_shards", "learning_rate_batch"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,8 +31,6 @@ class TrainConfig:
     """AdamW's."""
     clip_norm: float = 1.0
     """Gradient norm above which the gradient is scaled down."""
-    clip_norm_fp16: float | None = None
-    """`clip_norm` with fp16, which overflows at 65504; None: `clip_norm`."""
     ema_decay: float = 0.995
     """Decay of the EMA of the weights, which becomes the trained model."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
@@ -48,12 +48,10 @@ class TrainConfig:
     """Stop after this many validations in a row without a significant improvement, see training/patience.py; None:
     never."""
     learning_rate_batch: int | None = None
-    """Batch that `learning_rate` is for: micro_batches_per_step times the budget of a micro-batch, in its unit. The
-    rate is scaled for another batch; None: it is not."""
-    learning_rate_scaling: Literal["square_root", "linear"] = "square_root"
-    """The square root keeps the variance of an update (Krizhevsky 2014, "One weird trick for parallelizing
-    convolutional neural networks") and is the rule for Adam (Malladi et al. 2022, "On the SDEs and scaling rules for
-    adaptive gradient algorithms", which scales the betas too)."""
+    """Batch that `learning_rate` is for: micro_batches_per_step times the budget. For another batch the rate is
+    scaled by the square root of the ratio (Krizhevsky 2014, "One weird trick for parallelizing convolutional neural
+    networks"; for Adam, Malladi et al. 2022, "On the SDEs and scaling rules for adaptive gradient algorithms");
+    None: it is not."""
     speaker_balance: float = 0.0
     """Oversampling of speakers with few recordings: 0 none, 1 equal time for all, see
     `sonorant.features.plan.balanced`."""
@@ -69,33 +67,24 @@ class TrainConfig:
     """torch.compile the blocks; needs a C++ compiler, and minutes at the start."""
 
     def __post_init__(self) -> None:
-        for name in ("steps", "micro_batches_per_step", "validate_every", "checkpoint_every", "log_every"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        for name in AT_LEAST_ONE:
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1, not {value}")
         if not 0.0 <= self.ema_decay < 1.0:
             raise ValueError(f"ema_decay must be at least 0 and below 1, not {self.ema_decay}")
         if len(self.betas) != 2 or not all(0.0 <= beta < 1.0 for beta in self.betas):
             raise ValueError(f"betas must be two numbers of at least 0 and below 1, not {self.betas}")
         if self.learning_rate <= 0 or self.clip_norm <= 0:
             raise ValueError("learning_rate and clip_norm must be above 0")
-        if self.clip_norm_fp16 is not None and self.clip_norm_fp16 <= 0:
-            raise ValueError(f"clip_norm_fp16 must be above 0 or null, not {self.clip_norm_fp16}")
         if not 0.0 <= self.speaker_balance <= 1.0:
             raise ValueError(f"speaker_balance must be from 0 to 1, not {self.speaker_balance}")
-        if self.patience is not None and self.patience < 1:
-            raise ValueError(f"patience must be at least 1 or null, not {self.patience}")
-        if self.window_shards is not None and self.window_shards < 1:
-            raise ValueError(f"window_shards must be at least 1 or null, not {self.window_shards}")
-        if self.learning_rate_batch is not None and self.learning_rate_batch < 1:
-            raise ValueError(f"learning_rate_batch must be at least 1 or null, not {self.learning_rate_batch}")
 
     def from_scratch(self) -> Self:
-        """Without `init_from`."""
         return replace(self, init_from=None)
 
     def learning_rate_at(self, step: int, budget: int | None) -> float:
-        """Learning rate of optimizer step `step` (from 0) with the micro-batch budget `budget`: a pure function, so no
-        scheduler has to be resumed."""
+        """Learning rate of optimizer step `step` (from 0): a pure function, so no scheduler has to be resumed."""
         peak = self.learning_rate * self.learning_rate_factor(budget)
         if step < self.warmup_steps:
             return peak * (step + 1) / self.warmup_steps
@@ -103,25 +92,17 @@ class TrainConfig:
         return peak * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * min(1.0, progress))))
 
     def learning_rate_factor(self, budget: int | None) -> float:
-        """Factor of `learning_rate`: 1 at `learning_rate_batch`, or without `budget`."""
+        """1 at `learning_rate_batch`, or without `budget`."""
         if budget is None or self.learning_rate_batch is None:
             return 1.0
-        ratio = self.micro_batches_per_step * budget / self.learning_rate_batch
-        return ratio ** EXPONENTS[self.learning_rate_scaling]
+        return math.sqrt(self.micro_batches_per_step * budget / self.learning_rate_batch)
 
     def describe_learning_rate(self, budget: int) -> str:
-        """Log line: peak learning rate, its factor and the reason."""
         if self.learning_rate_batch is None:
             return f"learning rate {self.learning_rate:g}, whatever the batch"
         batch, factor = self.micro_batches_per_step * budget, self.learning_rate_factor(budget)
-        if factor == 1.0:
-            return f"learning rate {self.learning_rate:g}: a step's batch is {batch}, the learning_rate_batch"
         rate = f"learning rate {self.learning_rate * factor:.4g}, {factor:.4g} times {self.learning_rate:g}"
-        belongs = f"learning_rate_batch {self.learning_rate_batch} ({self.learning_rate_scaling})"
-        return f"{rate}: a step's batch is {batch}, {belongs}"
-
-    def clip_norm_in(self, precision: str | None) -> float:
-        return self.clip_norm_fp16 if precision == "fp16" and self.clip_norm_fp16 is not None else self.clip_norm
+        return f"{rate}: a step's batch is {batch}, learning_rate_batch {self.learning_rate_batch}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,12 +142,11 @@ class MachineConfig:
 
     @property
     def patience(self) -> float:
-        """Timeout of collectives in seconds: above `stall_limit`, so that the watchdog names the stalled rank first."""
+        """Timeout of collectives in seconds: the watchdog names a stalled rank first."""
         return self.stall_limit + 60.0
 
 
 def loader_workers(data: DataConfig) -> int:
-    """Loader processes per rank."""
     if data.workers is not None:
         return data.workers
     cores = usable_cores() // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))

@@ -26,7 +26,7 @@ class Initial:
     """A trained model's EMA weights and `model.json`."""
 
     source: str
-    """Their origin, for messages."""
+    """For messages."""
     weights: dict[str, torch.Tensor]
     """On the CPU, by name."""
     description: dict[str, Any]
@@ -41,12 +41,10 @@ class Initial:
         return digest.hexdigest()
 
     def write(self, path: Path) -> None:
-        """Write a checkpoint file."""
         checkpoint.save(path, {"source": self.source, "ema": self.weights, "description": self.description})
 
     @classmethod
     def parse(cls, payload: bytes) -> Initial:
-        """From the bytes (`checkpoint.read`) of `write`."""
         state = checkpoint.parse(payload)
         return cls(source=state["source"], weights=state["ema"], description=state["description"])
 
@@ -58,44 +56,19 @@ class Taken:
     source: str
     fitting: tuple[str, ...]
     """Taken whole, or row by row."""
-    missing: tuple[str, ...]
-    """Only in the new model: random weights."""
-    unexpected: tuple[str, ...]
-    """Only in the trained model."""
-    other_shape: dict[str, tuple[tuple[int, ...], tuple[int, ...]]]
-    """Trained and new shape of layers that differ: random weights."""
+    anew: tuple[str, ...]
+    """Missing there, or of another shape: random weights."""
     new_rows: dict[str, tuple[str, ...]]
     """New speakers and symbols: they start from the mean of the known ones."""
-    left_out: tuple[str, ...]
-    """Speakers of the trained model without recordings here: the new model cannot speak as them."""
-    other_audio: dict[str, tuple[Any, Any]]
-    """Audio settings that differ, trained and new."""
+    lines: tuple[str, ...]
+    """For the log: the total, then every mismatch."""
 
     def whole(self, *parts: str) -> bool:
-        """Whether these parts of the model were taken completely."""
-        left = (*self.missing, *self.other_shape)
-        return not any(name.split(".")[0] in parts for name in left)
-
-    def says(self) -> list[str]:
-        """Log lines: the total, then every mismatch."""
-        of = len(self.fitting) + len(self.missing) + len(self.other_shape)
-        lines = [f"fine-tuning from {self.source}: {len(self.fitting)} of {of} layers taken"]
-        lines += [f"  {name}: {old} there, {new} here: starts anew" for name, (old, new) in self.other_shape.items()]
-        lines += [f"  {name}: not there: starts anew" for name in self.missing]
-        lines += [f"  {name}: not here: left out" for name in self.unexpected]
-        new_rows = {key: " ".join(names) for key, names in self.new_rows.items() if names}
-        lines += [f"  new {key}, from the mean of the others: {names}" for key, names in new_rows.items()]
-        lines += [f"  speakers left out, of whom no recording is here: {' '.join(self.left_out)}"] * bool(self.left_out)
-        heard = "the layers fit, but what they hear differs"
-        lines += [f"  audio.{key}: {old} there, {new} here: {heard}" for key, (old, new) in self.other_audio.items()]
-        return lines
+        return not any(name.split(".")[0] in parts for name in self.anew)
 
 
 def read_initial(path: Path, kind: str) -> Initial:
-    """Read a model of `kind` from a checkpoint, a trained model's folder, or a run directory's newest checkpoint.
-
-    Raises SonorantError if `path` is none of these, is damaged, or is of another kind.
-    """
+    """Read a model of `kind` from a checkpoint, a trained model's folder, or a run directory. Raises SonorantError."""
     if (path / "model.json").is_file():
         model, description = load_model(path, kind)
         return Initial(source=str(path), weights=model.state_dict(), description=description)
@@ -111,21 +84,19 @@ def read_initial(path: Path, kind: str) -> Initial:
         )
     try:
         state = checkpoint.load(path)
-    except checkpoint.DamagedCheckpoint:
-        why = "is no checkpoint of Sonorant, or it is damaged; name another one"
-        raise SonorantError(f"init_from: {path} {why}") from None
-    if state["description"]["kind"] != kind:
-        raise SonorantError(f"init_from: {path} holds a model of kind '{state['description']['kind']}', not '{kind}'")
+    except checkpoint.DamagedCheckpoint as error:
+        raise SonorantError(f"init_from: {error}; name another checkpoint") from None
+    description = state["description"]
+    if description["kind"] != kind:
+        raise SonorantError(f"init_from: {path} holds a model of kind '{description['kind']}', not '{kind}'")
     # The EMA is either the bare model, or wrapped together with the count of its updates.
     weights = {name.removeprefix("module."): value for name, value in state["ema"].items() if name != "n_averaged"}
-    return Initial(source=str(path), weights=weights, description=state["description"])
+    return Initial(source=str(path), weights=weights, description=description)
 
 
 def take_over(model: nn.Module, description: dict[str, Any], initial: Initial) -> Taken:
-    """Copy all fitting weights of `initial` into `model`; embedding rows by name.
-
-    Raises SonorantError if no matrix fits: that would silently train from scratch.
-    """
+    """Copy all fitting weights of `initial` into `model`; embedding rows by name. Raises SonorantError if no matrix
+    fits."""
     own = model.state_dict()
     weights, new_rows = dict(initial.weights), {}
     for layer, key in NAMED_ROWS.items():
@@ -137,20 +108,20 @@ def take_over(model: nn.Module, description: dict[str, Any], initial: Initial) -
         remedy = f"compare its model.json with section '{description['kind']}'"
         raise SonorantError(f"init_from: nothing of {initial.source} fits this model; {remedy}")
     model.load_state_dict(fitting, strict=False)
-    heard, audio = initial.description["audio"], description["audio"]
-    reshaped = [name for name in own if name in weights and name not in fitting]
-    return Taken(
-        source=initial.source,
-        fitting=tuple(fitting),
-        missing=tuple(name for name in own if name not in weights),
-        unexpected=tuple(name for name in weights if name not in own),
-        other_shape={name: (tuple(initial.weights[name].shape), tuple(own[name].shape)) for name in reshaped},
-        new_rows=new_rows,
-        left_out=tuple(name for name in initial.description["speakers"] if name not in description["speakers"])
-        if "speakers" in new_rows
-        else (),
-        other_audio={key: (heard.get(key), value) for key, value in audio.items() if heard.get(key) != value},
-    )
+    anew = tuple(name for name in own if name not in fitting)
+    lines = [f"fine-tuning from {initial.source}: {len(fitting)} of {len(own)} layers taken"]
+    for name in anew:
+        there = f"{tuple(weights[name].shape)} there, {tuple(own[name].shape)} here" if name in weights else "not there"
+        lines.append(f"  {name}: {there}: starts anew")
+    lines += [f"  {name}: not here: left out" for name in weights if name not in own]
+    new = {key: " ".join(names) for key, names in new_rows.items() if names}
+    lines += [f"  new {key}, from the mean of the others: {names}" for key, names in new.items()]
+    if gone := [name for name in initial.description["speakers"] if name not in description["speakers"]]:
+        lines += [f"  speakers left out, of whom no recording is here: {' '.join(gone)}"] * ("speakers" in new_rows)
+    heard = initial.description["audio"]
+    changed = {key: value for key, value in description["audio"].items() if heard.get(key) != value}
+    lines += [f"  audio.{key}: {heard.get(key)} there, {value} here" for key, value in changed.items()]
+    return Taken(source=initial.source, fitting=tuple(fitting), anew=anew, new_rows=new_rows, lines=tuple(lines))
 
 
 def _rows_by_name(rows: torch.Tensor, old: list[str], new: list[str], key: str) -> tuple[torch.Tensor, tuple[str, ...]]:

@@ -1,7 +1,6 @@
 """95 % intervals: percentile bootstrap, Wilson's for fractions, Student's for few values.
 
-Differences within a sentence are bootstrapped in pairs, which is far narrower than two separate intervals. Efron and
-Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13; for error rates Bisani and Ney, ICASSP 2004.
+Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13; for error rates Bisani and Ney, ICASSP 2004.
 """
 
 import math
@@ -17,7 +16,6 @@ SEED = 1
 LEAST = 20
 """Fewest sentences for a gate: a bootstrap of fewer is far too narrow."""
 Z = 1.959964
-"""Quantile of the normal distribution for 95 %."""
 
 
 def bootstrap(
@@ -37,8 +35,7 @@ def crossed_bootstrap(
 ) -> tuple[float, float]:
     """95 % percentile interval of the mean of values (L, S), NaN = missing: columns are resampled, and rows if `rows`.
 
-    For ratings (listeners, sentences), which correlate within a listener and a sentence. Owen, The pigeonhole
-    bootstrap, Annals of Applied Statistics 1, 2007.
+    For ratings (listeners, sentences). Owen, The pigeonhole bootstrap, Annals of Applied Statistics 1, 2007.
     """
     random = np.random.default_rng(SEED)
     drawn_RL, drawn_RS = (
@@ -53,20 +50,17 @@ def crossed_bootstrap(
 
 
 def rate(errors: NDArray[np.int64], totals: NDArray[np.int64], axis: int | None = None) -> Any:
-    """Error rate of a corpus in percent (not the mean of utterance rates). With the difference of two systems' errors:
-    the difference in points."""
+    """Error rate of a corpus in percent, or the difference of two in points."""
     return 100.0 * errors.sum(axis=axis) / totals.sum(axis=axis)
 
 
 def check_enough(sentences: float) -> None:
-    """Raise SonorantError below `LEAST` sentences."""
     if sentences < LEAST:
         raise SonorantError(f"only {sentences:.0f} sentences, a 95 % interval needs at least {LEAST}")
 
 
 def wilson_interval(events: float, trials: int) -> tuple[float, float]:
-    """95 % score interval of a fraction (Wilson 1927), which has a width even without events. Ties may count as half an
-    event, which makes it a little too wide."""
+    """95 % score interval of a fraction (Wilson 1927). Ties may count as half an event."""
     fraction, middle = events / trials, 1 + Z**2 / trials
     centre = (fraction + Z**2 / (2 * trials)) / middle
     half = Z / middle * math.sqrt(fraction * (1 - fraction) / trials + Z**2 / (4 * trials**2))

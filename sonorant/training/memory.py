@@ -1,9 +1,8 @@
 """Memory of a device, and the largest micro-batch that fits into it.
 
-Memory is torch's reserved memory on a GPU, the resident memory on a CPU, of which each process of the node gets an
-equal share. The budget is found by running the heaviest micro-batches: memory is a fixed part plus one proportional to
-the budget, so scaling by `allowed / taken` converges from below. Where a GPU's allocator exceeds that, the search
-bisects.
+Memory is torch's reserved memory on a GPU, the resident memory on a CPU. It is a fixed part plus one proportional to
+the budget, so scaling the budget by `allowed / taken` converges from below. Where a GPU's allocator exceeds that, the
+search bisects.
 """
 
 import os
@@ -33,14 +32,11 @@ def peak(device: torch.device) -> int:
     """Peak bytes since the process started, or since `forget_peak`."""
     if device.type == "cuda":
         return torch.cuda.max_memory_reserved(device)
-    found = _kib("/proc/self/status", "VmHWM")
-    if found is not None:
-        return found
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return _kib("/proc/self/status", "VmHWM") or rss
 
 
 def forget_peak(device: torch.device) -> None:
-    """Reset the peak, where the system allows it."""
     if device.type == "cuda":
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)
@@ -50,7 +46,7 @@ def forget_peak(device: torch.device) -> None:
 
 
 def allowance(device: torch.device, share: float) -> int:
-    """Bytes this process may hold: `share` of the held and its part of the free memory."""
+    """Bytes this process may hold."""
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         return int(share * (free + torch.cuda.memory_reserved(device)))
@@ -64,27 +60,21 @@ def part_of_free() -> int:
 
 
 def _free() -> int:
-    """Free bytes of this machine or container."""
-    available = _kib("/proc/meminfo", "MemAvailable")
-    free = available if available is not None else os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-    limit, used = CGROUP / "memory.max", CGROUP / "memory.current"
-    if limit.exists() and used.exists() and limit.read_text().strip().isdigit():
-        free = min(free, max(0, int(limit.read_text()) - int(used.read_text()) + _cached()))
+    free = _kib("/proc/meminfo", "MemAvailable") or os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    limit, used, statistics = (_text(CGROUP / f"memory.{name}") for name in ("max", "current", "stat"))
+    if limit.strip().isdigit() and used:
+        cached = sum(map(int, re.findall(r"^(?:in)?active_file (\d+)$", statistics, flags=re.MULTILINE)))
+        free = min(free, max(0, int(limit) - int(used) + cached))
     return free
 
 
-def _cached() -> int:
-    """Page cache that the container counts as used."""
-    statistics = CGROUP / "memory.stat"
-    text = statistics.read_text() if statistics.exists() else ""
-    return sum(int(size) for size in re.findall(r"^(?:in)?active_file (\d+)$", text, flags=re.MULTILINE))
-
-
 def _kib(path: str, name: str) -> int | None:
-    if not Path(path).exists():
-        return None
-    found = re.search(rf"^{name}:\s+(\d+) kB", Path(path).read_text(), flags=re.MULTILINE)
+    found = re.search(rf"^{name}:\s+(\d+) kB", _text(Path(path)), flags=re.MULTILINE)
     return int(found[1]) * 1024 if found else None
+
+
+def _text(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
 
 
 def find_budget(trained: TrainStep, share: float) -> int:
@@ -123,7 +113,7 @@ def _yet_to_come(trained: TrainStep) -> int:
 
 
 def _peak_of(trained: TrainStep, budget: int) -> int | None:
-    """Peak bytes of the heaviest micro-batches of `budget`, forward and backward; None if they do not fit."""
+    """Peak bytes of the heaviest micro-batches of `budget`; None if they do not fit."""
     recipe, device = trained.recipe, trained.ranks.device
     recipe.budget = budget
     forget_peak(device)

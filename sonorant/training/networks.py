@@ -1,7 +1,6 @@
 """Prepare a network for training: activation checkpointing, compilation, DistributedDataParallel, optimizer.
 
-Blocks are compiled in place, one by one: weights keep their names, and a block is compiled once for all its
-repetitions.
+Blocks are compiled in place, one by one: weights keep their names.
 """
 
 import importlib.util
@@ -19,15 +18,13 @@ from sonorant.training.config import TrainConfig
 
 
 def recompute_blocks(module: nn.Module) -> None:
-    """Activation checkpointing of every block."""
     for part in module.modules():
         if isinstance(part, ConvNeXtStack | Transformer):
             part.recompute = True
 
 
 BLOCK_GRAPHS = 64
-"""Compiled graphs per class of blocks: one per kernel, width, dtype and gradient mode. torch's limit of 8 would leave a
-model of the published size uncompiled."""
+"""Compiled graphs per class of blocks: one per kernel, width, dtype and gradient mode. torch's limit is 8."""
 
 
 def compile_blocks(module: nn.Module, device: torch.device) -> None:
@@ -43,7 +40,6 @@ def compile_blocks(module: nn.Module, device: torch.device) -> None:
 
 
 def distribute(module: nn.Module) -> DistributedDataParallel:
-    """Wrap in DistributedDataParallel."""
     # No device_ids: they would copy the batch, in which phases pass tensors on. Buffers are constants. The graph is
     # static: every step calls the wrapper once.
     return DistributedDataParallel(module, forward_sync_buffers=False, gradient_as_bucket_view=True, static_graph=True)

@@ -19,10 +19,8 @@ class Newcomers:
 
     @contextmanager
     def alone(self, module: nn.Module, step: int) -> Iterator[None]:
-        """Within this context, an optimizer of `module` changes only these rows, in the first `steps` steps.
-
-        All other weights stay to the bit, without optimizer moments.
-        """
+        """An optimizer of `module` changes only these rows, in the first `steps` steps; all other weights stay to
+        the bit."""
         if step >= self.steps:
             yield
             return

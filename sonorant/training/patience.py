@@ -1,7 +1,7 @@
 """Early stopping: end a training when validation no longer improves significantly.
 
-A validation is better if the 95 % interval of the mean difference of each held-out utterance's loss from the best
-validation lies below zero. Only such a validation replaces the best, so small gains add up.
+A validation is better if the 95 % interval of the mean difference to the best validation, utterance by utterance, lies
+below zero.
 """
 
 from collections.abc import Sequence
@@ -16,8 +16,6 @@ RESAMPLES = 1000
 
 
 class Patience:
-    """Stop rule with its state."""
-
     def __init__(self, validations: int, name: str) -> None:
         """`validations`: without improvement in a row, after which training ends; `name`: of the model."""
         self.validations, self.name = validations, name
@@ -53,7 +51,6 @@ class Patience:
         return self.waited >= self.validations
 
     def why(self, step: int, steps: int) -> str:
-        """Message of an early end at `step` of `steps`."""
         row = f"{self.waited} validations in a row were" if self.waited > 1 else "one validation was"
         return (
             f"ended at step {step} of {steps}: {row} not certainly better than that of step {self.best_step} "

@@ -25,8 +25,8 @@ def half_of(device: torch.device) -> str:
     return "fp16" if lacks_bf16 else "bf16"
 
 
-def find_precision(trained: TrainStep) -> tuple[str, str]:
-    """Set the precision that is fastest on the slowest rank; return it and a log line.
+def find_precision(trained: TrainStep) -> str:
+    """Set the precision that is fastest on the slowest rank; return a log line.
 
     A collective call; changes no weights and no random state.
     """
@@ -52,11 +52,10 @@ def find_precision(trained: TrainStep) -> tuple[str, str]:
         f"{precision} {1000 * value:.0f} ms" if value < float("inf") else f"{precision} more memory than there is"
         for precision, value in slowest.items()
     )
-    return chosen, f"precision {chosen}: a micro-batch takes {times} here"
+    return f"precision {chosen}: a micro-batch takes {times} here"
 
 
 def _seconds(trained: TrainStep, batch: Batch) -> float:
-    """Seconds of a pass; infinite if it does not fit into memory."""
     device = trained.ranks.device
     try:
         if device.type == "cuda":

@@ -1,9 +1,10 @@
 """The interface between the training loop and a model."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,6 +16,7 @@ from sonorant.features.batches import Batch
 from sonorant.features.feature_store import FeatureStore
 from sonorant.features.plan import MicroBatch, Plan, balanced, times_heard
 from sonorant.features.windows import Windows
+from sonorant.layers.model_folder import build, describe
 from sonorant.training.config import TrainConfig
 from sonorant.training.initial import Initial, Taken
 from sonorant.training.newcomers import Newcomers
@@ -24,8 +26,6 @@ Tensors = dict[str, torch.Tensor]
 
 @dataclass(frozen=True)
 class Term:
-    """A term of a loss."""
-
     weight: float
     unit: str
     """Count of `Recipe.units` by which the sum over the global batch is divided."""
@@ -46,65 +46,72 @@ class Phase:
     """New speakers, trained alone in the first steps of a fine-tuning."""
 
 
-class Recipe(Protocol):
+class Recipe(ABC):
     """A model with its data and losses."""
 
-    @property
-    def name(self) -> str:
-        """Kind of the model in `model.json`."""
-
-    @property
-    def config(self) -> TrainConfig: ...
-
-    @property
-    def model(self) -> nn.Module:
-        """Averaged, validated and saved."""
-
-    @property
-    def store(self) -> FeatureStore: ...
-
-    @property
-    def phases(self) -> list[Phase]:
-        """Trained in order on each micro-batch; the first one's loss is the run's loss."""
-
-    @property
-    def plan(self) -> Plan: ...
-
+    name: str
+    """Kind of the model in `model.json`."""
+    config: TrainConfig
+    model: nn.Module
+    """Averaged, validated and saved."""
+    phases: list[Phase]
+    """Trained in order on each micro-batch; the first one's loss is the run's loss."""
+    plan: Plan
     budget: int | None
     """Size limit of a micro-batch in the recipe's unit; None until it is found (`auto`)."""
+    _description: dict[str, Any]
+
+    def __init__(self, features: Path) -> None:
+        self.store = FeatureStore.open(features)
+        self.seconds_per_frame = self.store.audio.hop / self.store.audio.sample_rate
+
+    def _build(self, sizes: type, model: dict[str, Any], **more: Any) -> nn.Module:
+        """Describe the model, with `more`, and build it from the seed. `model`: fields of `sizes` and, for int8 layers,
+        `quantization` of `model.json`."""
+        fields = {key: value for key, value in model.items() if key != "quantization"}
+        self._description = describe(self.name, sizes(**fields), self.store.header, model.get("quantization")) | more
+        torch.manual_seed(self.config.seed)
+        return build(self._description)
 
     @property
     def notes(self) -> list[str]:
         """Log lines before the training starts."""
+        return []
 
+    @abstractmethod
     def budget_range(self, steps_an_epoch: int) -> tuple[int, int]:
         """Smallest budget that holds every sample, and largest that leaves `steps_an_epoch` steps."""
 
+    @abstractmethod
     def heaviest(self) -> list[MicroBatch]:
         """Micro-batches that need the most memory of the plan."""
 
-    @property
-    def seconds_per_frame(self) -> float: ...
-
+    @abstractmethod
     def dataset(self, batches: list[MicroBatch]) -> Dataset[Batch]: ...
 
+    @abstractmethod
     def units(self, batch: MicroBatch) -> dict[str, float]:
         """Counts of a micro-batch, from the plan alone, with `frames` and `padded_frames`."""
 
+    @abstractmethod
     def validation(self) -> list[MicroBatch]:
         """Fixed micro-batches of the validation split."""
 
+    @abstractmethod
     def losses(self, model: nn.Module) -> Phase:
         """Losses to validate `model` (the EMA); the best checkpoint has the smallest weighted sum."""
 
+    @abstractmethod
     def write_sample(self, model: nn.Module, folder: Path) -> None:
-        """Write `mel.npz`, `sample.wav` and other samples of `model` to `folder`."""
+        """Write `mel.npz`, `sample.wav` and other samples."""
 
+    @abstractmethod
     def start_from(self, initial: Initial) -> Taken:
         """Copy the trained weights that fit. Raises SonorantError if none does."""
 
     def description(self) -> dict[str, Any]:
         """Content of `model.json` without provenance."""
+        return self._description
 
 
 def utterances_of(store: FeatureStore, split: str) -> np.ndarray:
@@ -123,12 +130,8 @@ def plan_of(
     make: Callable[[np.ndarray, int], list[MicroBatch]],
     fetch: Callable[[np.ndarray], None],
 ) -> Plan:
-    """Plan of a training on `items` (int64): of the whole corpus, or by windows of shards.
-
-    Args:
-        make: items, epoch -> micro-batches.
-        fetch: downloads items.
-    """
+    """Plan of a training on `items` (int64), of the whole corpus or by windows of shards. `make`: items, epoch ->
+    micro-batches; `fetch`: downloads items."""
     if config.window_shards is None or not len(items):
 
         def whole(epoch: int) -> list[MicroBatch]:
@@ -147,6 +150,5 @@ def plan_of(
 
 
 def weighted(phase: Phase, losses: Tensors, totals: dict[str, float]) -> torch.Tensor:
-    """Weighted sum of the losses, each over its global count."""
     terms = [term.weight / totals[term.unit] * losses[name] for name, term in phase.terms.items() if name in losses]
     return torch.stack(terms).sum()

@@ -17,8 +17,6 @@ PATIENCE = 60.0
 
 
 class RunDirectory:
-    """Paths, lock, status and metrics of one training."""
-
     def __init__(self, path: Path) -> None:
         self.path = path
         self.checkpoints = path / "checkpoints"
@@ -32,22 +30,12 @@ class RunDirectory:
         return self.path / "sub_batches" / f"rank-{rank}.json"
 
     def provenance(self) -> dict[str, Any]:
-        """Provenance in `job.json`; empty without one."""
         return dict(read_json(self.job).get("provenance", {})) if self.job.exists() else {}
 
-    def precision(self) -> str | None:
-        """As kept by `keep_precision`, or None."""
-        path = self.path / "precision.json"
-        return str(read_json(path)["precision"]) if path.exists() else None
-
-    def keep_precision(self, precision: str) -> None:
-        """Keep the precision for a training that is killed before its first checkpoint."""
-        write_json(self.path / "precision.json", {"precision": precision})
-
-    def lock(self, patience: float | None = None) -> None:
-        """Become the only trainer here. Raises SonorantError if another does not end within `patience` seconds."""
+    def lock(self) -> None:
+        """Become the only trainer here. Raises SonorantError if another does not end within `PATIENCE` seconds."""
         lock = self._open_lock()
-        deadline = time.monotonic() + (PATIENCE if patience is None else patience)
+        deadline = time.monotonic() + PATIENCE
         while not take(lock):
             if time.monotonic() > deadline:
                 raise SonorantError(
@@ -68,15 +56,14 @@ class RunDirectory:
 
     @contextlib.contextmanager
     def launching(self, say: Callable[[str], None]) -> Iterator[None]:
-        """Be the only launcher here, once no trainer is at work: a trainer takes `lock` minutes after its launch."""
-        self._open_lock().close()  # makes the folder
+        """Be the only launcher here, once no trainer is at work: a trainer locks minutes after its launch."""
+        self._open_lock().close()
         told = f"waiting for another execution that trains in {self.path}"
         with locked(self.path / "launch.lock", lambda: say(told)):
             self.wait_until_free(say)
             yield
 
     def at_work(self) -> bool:
-        """Whether a trainer is at work here; creates no file."""
         try:
             with (self.path / "lock").open(encoding="utf-8") as lock:
                 fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -91,11 +78,10 @@ class RunDirectory:
             self.path.mkdir(parents=True, exist_ok=True)
             return (self.path / "lock").open("a+", encoding="utf-8")
         except OSError as error:
-            remedy = "choose another folder with --runs"
-            raise SonorantError(f"{self.path}: cannot be written to ({error.strerror}); {remedy}") from None
+            raise SonorantError(f"{self.path}: {error.strerror}; choose another folder with --runs") from None
 
     def write_status(self, state: str, step: int, message: str = "") -> None:
-        """`state`: running, stopped (may be resumed), finished or failed; `message`: reason of an early end."""
+        """`state`: running, stopped (may be resumed), finished or failed."""
         write_json(self.path / "status.json", {"state": state, "step": step, "message": message, "time": time.time()})
 
     def fail(self, message: str) -> None:
@@ -104,13 +90,12 @@ class RunDirectory:
             self.write_status("failed", self.status()["step"], message)
 
     def status(self) -> dict[str, Any]:
-        """Last status, or state `absent`."""
         path = self.path / "status.json"
         return read_json(path) if path.exists() else {"state": "absent", "step": 0, "message": ""}
 
 
 class MetricsLog:
-    """Appends to `metrics.jsonl`; metrics of a step that are there already (after resuming) are left out."""
+    """Appends to `metrics.jsonl`, leaving out metrics of a step that are there already (after resuming)."""
 
     def __init__(self, path: Path, say: Callable[[str], None] = print) -> None:
         self.path = path

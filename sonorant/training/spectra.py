@@ -29,13 +29,20 @@ def spectral_distance(fake_BS: Tensor, real_BS: Tensor, resolutions: Sequence[in
 
 
 def mel_distance(fake_BS: Tensor, real_BS: Tensor, audio: MelConfig) -> Tensor:
-    """Mean absolute distance of log-mels (`log_mel`), summed over items: () float32. Both (B, S) float32; the gradient
-    is for the first."""
+    """Mean absolute distance of log-mels, summed over items: () float32. Both (B, S); the gradient is for the first."""
     distance: Tensor = _OfMels.apply(fake_BS, real_BS, audio)
     return distance
 
 
-class _OfSpectra(Function):
+class _Distance(Function):
+    """A distance whose forward saves its gradient."""
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        return gradients[0] * ctx.saved_tensors[0], None, None
+
+
+class _OfSpectra(_Distance):
     @staticmethod
     def forward(ctx: Any, fake_BS: Tensor, real_BS: Tensor, n_fft: int) -> Tensor:
         frames = _Frames(fake_BS.shape, n_fft, n_fft // 4, n_fft // 2)
@@ -55,12 +62,8 @@ class _OfSpectra(Function):
             ctx.save_for_backward(frames.gradient(spectra_BTF[: len(fake_BS)], slope_BTF))
         return distance
 
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        return gradients[0] * ctx.saved_tensors[0], None, None
 
-
-class _OfMels(Function):
+class _OfMels(_Distance):
     @staticmethod
     def forward(ctx: Any, fake_BS: Tensor, real_BS: Tensor, audio: MelConfig) -> Tensor:
         frames = _Frames(fake_BS.shape, audio.n_fft, audio.hop, (audio.n_fft - audio.hop) // 2)
@@ -78,10 +81,6 @@ class _OfMels(Function):
             slope_BTF = (slope_BTM @ filters_MF).div_(magnitude_BTF[: len(fake_BS)].clamp(min=_TINY))
             ctx.save_for_backward(frames.gradient(spectra_BTF[: len(fake_BS)], slope_BTF))
         return distance
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        return gradients[0] * ctx.saved_tensors[0], None, None
 
 
 class _Frames:
@@ -102,20 +101,16 @@ class _Frames:
         slope_BTF[..., 1 : (self.length + 1) // 2] /= 2  # irfft counts mirrored bins twice
         torch.view_as_real(spectra_BTF).mul_(slope_BTF[..., None])
         gradient_BTN = torch.fft.irfft(spectra_BTF, self.length).mul_(_window(self.length, slope_BTF.device))
-        return self._joined(gradient_BTN)
-
-    def _joined(self, frames_BTN: Tensor) -> Tensor:
-        """Adjoint of `cut` without the window: overlap-add, then fold the padding back."""
-        batch, count, length = frames_BTN.shape
+        # Adjoint of `cut`: overlap-add, then fold the padding back.
+        batch, count, length = gradient_BTN.shape
         overlap = -(-length // self.hop)
-        pieces = F.pad(frames_BTN, (0, overlap * self.hop - length)).view(batch, count, overlap, self.hop)
-        total = frames_BTN.new_zeros(batch, count + overlap - 1, self.hop)
+        pieces = F.pad(gradient_BTN, (0, overlap * self.hop - length)).view(batch, count, overlap, self.hop)
+        total = gradient_BTN.new_zeros(batch, count + overlap - 1, self.hop)
         for shift in range(overlap):
             total[:, shift : shift + count] += pieces[:, :, shift]
         mirrored = total.flatten(1)
         missing = self.samples + 2 * self.margin - mirrored.shape[1]  # samples at the end outside all frames
-        mirrored = F.pad(mirrored, (0, missing))
-        before, signal, after = mirrored.split([self.margin, self.samples, self.margin], dim=1)
+        before, signal, after = F.pad(mirrored, (0, missing)).split([self.margin, self.samples, self.margin], dim=1)
         signal = signal.clone()
         if self.margin:
             signal[:, 1 : self.margin + 1] += before.flip(1)

@@ -1,8 +1,7 @@
 """One optimizer step over a global batch, and the state it changes.
 
-The step is independent of the number of ranks: each loss is a sum over micro-batches divided by the global count from
-the plan, and random numbers are seeded by (seed, epoch, micro-batch). Resume is exact: a step depends only on this
-state and the plan.
+The step is independent of the number of ranks: losses are sums divided by global counts from the plan, and random
+numbers are seeded by (seed, epoch, micro-batch). Resume is exact: a step depends only on this state and the plan.
 """
 
 import contextlib
@@ -57,14 +56,14 @@ class TrainStep:
         self.precision = precision
         self.scaler = torch.amp.GradScaler(self.ranks.device.type, enabled=precision == "fp16")
 
-    def take(self, step: int, micro_batches: list[MicroBatch], batches: Iterator[Batch]) -> dict[str, Tensors]:
-        """Take optimizer step `step`; return this rank's share of the losses and the gradient norms, as tensors, so
-        that the host does not wait for a GPU."""
+    def take(self, step: int, micro_batches: list[MicroBatch], batches: Iterator[Batch]) -> tuple[Tensors, Tensors]:
+        """Take optimizer step `step`; return this rank's share of the losses and the gradient norms, as tensors: the
+        host does not wait for a GPU."""
         for optimizer in self.optimizers.values():
             for group in optimizer.param_groups:
                 group["lr"] = self.config.learning_rate_at(step, self.recipe.budget)
         losses = self.gradients(step, micro_batches, batches)
-        return {"losses": losses, "norms": self.update(step)}
+        return losses, self.update(step)
 
     def gradients(self, step: int, micro_batches: list[MicroBatch], batches: Iterator[Batch]) -> Tensors:
         """Accumulate the gradients of a global batch, averaged over the ranks; return this rank's share of each
@@ -116,14 +115,14 @@ class TrainStep:
 
     def update(self, step: int) -> Tensors:
         """Clip gradients, step the optimizers and update the EMA; return the norms."""
-        norms, clip_norm = {}, self.config.clip_norm_in(self.precision)
+        norms = {}
         with self.stopwatch("optimizer"):
             for phase in self.phases_at(step):
                 optimizer = self.optimizers[phase.name]
                 self.scaler.unscale_(optimizer)
                 alone = phase.newcomers.alone(phase.module, step) if phase.newcomers else contextlib.nullcontext()
                 with alone:
-                    norms[phase.name] = nn.utils.clip_grad_norm_(phase.module.parameters(), clip_norm)
+                    norms[phase.name] = nn.utils.clip_grad_norm_(phase.module.parameters(), self.config.clip_norm)
                     self.scaler.step(optimizer)
             self.scaler.update()
             self.ema.update_parameters(self.recipe.model)
@@ -150,7 +149,7 @@ class TrainStep:
 
     def dry_run(self, batch: Batch) -> None:
         """Run a batch forward and backward through every phase, keeping no gradients. Raises torch's error if memory
-        does not suffice; otherwise this size counts as proven."""
+        does not suffice."""
         for phase in self.recipe.phases:
             before = dict(batch)
             with self.autocast():
@@ -160,7 +159,6 @@ class TrainStep:
             self.sub_batches.prove(phase.name, before)
 
     def state(self) -> dict[str, Any]:
-        """Weights, EMA, optimizers and scaler."""
         return {
             "phases": {phase.name: phase.module.state_dict() for phase in self.recipe.phases},
             "optimizers": {name: optimizer.state_dict() for name, optimizer in self.optimizers.items()},
@@ -183,5 +181,4 @@ def totals_of(recipe: Recipe, micro_batches: list[MicroBatch]) -> dict[str, floa
 
 
 def seed_of(seed: int, batch: MicroBatch) -> int:
-    """Seed of a micro-batch, independent of its rank."""
     return hash((seed, batch.epoch, batch.number)) % 2**63

@@ -73,7 +73,7 @@ class Trainer:
         with self.stopwatch("resume"):
             self.resume()
             if self.trained.precision is None:
-                self._find_precision()
+                self._say(f"{self.recipe.name}: {find_precision(self.trained)}")
             budget = self.recipe.budget
             if budget is None:
                 budget = memory.find_budget(self.trained, self.machine.memory_share)
@@ -84,23 +84,27 @@ class Trainer:
         if self.ranks.first:
             self.log = MetricsLog(self.run.metrics, self._say)
             self.run.write_status("running", self.step)
-        progress = Progress(self.recipe.name, self.config.steps, self.step, shown=self.ranks.first)
+        progress = Progress(self.recipe.name, self.config.steps, self.step)
         if self.step == 0 and self.config.init_from:  # baseline of the fine-tuning
             self._log(self.validate())
             self.meter.restart()
         started = self.step
         if not self.ended:
-            self.proof.before_first_step(self.trained, self.step, self.epoch, self.step_in_epoch, self.load)
+            self.proof.before_first_step(self.trained, self.step, self.epoch, self.step_in_epoch)
             self.meter.restart()
         profile = Profile(self.profile, self.run.path / "profile", self.ranks.rank, self.step, self.config.steps)
         asked = self.ranks.ask(self._stop)
         for micro_batches, batches in self.steps():
-            taken = self.take_step(micro_batches, batches)
+            losses, norms = self.take_step(micro_batches, batches)
             profile.next()
             self.proof.ledger.note(self.trained.computed)
             if self._due(self.config.log_every):
-                self._log_step(taken, progress)
-                self._refuse_divergence(taken["norms"])
+                with self.stopwatch("logging"):
+                    row = self.meter.read(self.step, self.epoch // self.recipe.plan.windows, losses, norms)
+                    if self.ranks.first:
+                        progress.show(self.step, row)
+                    self._log(row)
+                self._refuse_divergence(norms)
             if self._due(self.config.validate_every):
                 self._log(self.validate())
                 self.meter.restart()
@@ -112,7 +116,7 @@ class Trainer:
                 with self.stopwatch("proof"):
                     self.proof.check(self.trained, self.step)
             if saving:
-                self._refuse_divergence(taken["norms"])
+                self._refuse_divergence(norms)
                 self._return_to_best()
                 self.save()
             if stop:
@@ -123,33 +127,15 @@ class Trainer:
             self._say(f"{self.recipe.name}: {self.why}")
         return "finished" if self.ended else "stopped"
 
-    def _log_step(self, taken: dict[str, Tensors], progress: Progress) -> None:
-        with self.stopwatch("logging"):
-            epoch = self.epoch // self.recipe.plan.windows
-            row = self.meter.read(self.step, epoch, taken["losses"], taken["norms"])
-            progress.show(self.step, row)
-            self._log(row)
-
     @property
     def ended(self) -> bool:
-        return self.step >= self.config.steps or (self.patience is not None and self.patience.exhausted)
+        return self.step >= self.config.steps or bool(self.why)
 
     @property
     def why(self) -> str:
         """Reason of an early end, or empty."""
-        early = self.patience is not None and self.patience.exhausted and self.step < self.config.steps
+        early = self.patience and self.patience.exhausted and self.step < self.config.steps
         return self.patience.why(self.step, self.config.steps) if self.patience and early else ""
-
-    def _find_precision(self) -> None:
-        """Set the precision kept in the run directory, else the fastest."""
-        decided = self.ranks.gather(self.run.precision() if self.ranks.first else None)[0]
-        if decided:
-            self.trained.set_precision(decided)
-            return
-        precision, why = find_precision(self.trained)
-        if self.ranks.first:
-            self.run.keep_precision(precision)
-        self._say(f"{self.recipe.name}: {why}")
 
     def _due(self, every: int) -> bool:
         return self.step % every == 0 or self.step == self.config.steps
@@ -158,7 +144,7 @@ class Trainer:
         if self.log:
             self.log.write(self.step, row)
 
-    def take_step(self, micro_batches: list[MicroBatch], batches: Iterator[Batch]) -> dict[str, Tensors]:
+    def take_step(self, micro_batches: list[MicroBatch], batches: Iterator[Batch]) -> tuple[Tensors, Tensors]:
         taken = self.trained.take(self.step, micro_batches, batches)
         self.step += 1
         self.step_in_epoch += 1
@@ -201,7 +187,7 @@ class Trainer:
         threading.Thread(target=work, name="fetch-ahead", daemon=True).start()
 
     def load(self, steps: list[list[MicroBatch]]) -> Iterator[Batch]:
-        """This rank's batches of these steps, in order."""
+        """This rank's batches of these steps."""
         own = [batch for step in steps for batch, _ in shard(step, self.ranks.rank, self.ranks.world_size)]
         dataset = MeasuredDataset(self.recipe.dataset(own), self.recipe.store)
         fresh, pin = self.recipe.store.fetches, self.ranks.device.type == "cuda"
@@ -210,26 +196,25 @@ class Trainer:
 
     def validate(self) -> dict[str, float]:
         """Validate the EMA; write a sample, and the best checkpoint if it improved."""
-        with self.recipe.store.keeping():
-            return self._validated()
-
-    def _validated(self) -> dict[str, float]:
         plan = self.validation_plan
-        losses, own = validation_losses(self.trained, plan, self.step)
-        judged = self._judge(own, len(plan)) if self.patience else {}
-        model = self.trained.ema.module.eval()
-        if losses["loss"] < self.best_loss:
-            self.best_loss = losses["loss"]
+        with self.recipe.store.keeping():
+            losses, own = validation_losses(self.trained, plan, self.step)
             if self.ranks.first:
-                best = {"step": self.step, "loss": self.best_loss, "ema": model.state_dict()}
-                best["description"] = self.recipe.description()
-                with self.stopwatch("checkpoint"):
-                    checkpoint.save(self.run.checkpoints / checkpoint.BEST, best)
-        if self.ranks.first:
-            folder = self.run.samples / f"step-{self.step:06d}"
-            with self.stopwatch("sample"), atomic_folder(folder) as unseen:  # atomic: the MLflow follower reads it
-                self.recipe.write_sample(model, unseen)
+                self._write_validated(losses["loss"])
+        self.best_loss = min(self.best_loss, losses["loss"])
+        judged = self._judge(own, len(plan)) if self.patience else {}
         return {f"validation/{name}": value for name, value in losses.items()} | judged
+
+    def _write_validated(self, loss: float) -> None:
+        model = self.trained.ema.module.eval()
+        if loss < self.best_loss:
+            best = {"step": self.step, "loss": loss, "ema": model.state_dict()}
+            best["description"] = self.recipe.description()
+            with self.stopwatch("checkpoint"):
+                checkpoint.save(self.run.checkpoints / checkpoint.BEST, best)
+        folder = self.run.samples / f"step-{self.step:06d}"
+        with self.stopwatch("sample"), atomic_folder(folder) as unseen:  # atomic: the MLflow follower reads it
+            self.recipe.write_sample(model, unseen)
 
     @property
     def validation_plan(self) -> list[MicroBatch]:
@@ -246,7 +231,6 @@ class Trainer:
         return self.patience.judge(self.step, losses)
 
     def _return_to_best(self) -> None:
-        """After an early end, restore the EMA with the lowest loss on rank 0, which saves it."""
         if not self.why or not self.ranks.first:
             return
         try:
@@ -260,21 +244,17 @@ class Trainer:
     def _refuse_divergence(self, norms: Tensors) -> None:
         """Stop before NaNs reach a checkpoint, on all ranks, as the averaged gradient is equal on all."""
         scaler = self.trained.scaler
-        remedy = f"lower train_{self.recipe.name}.learning_rate"
         if scaler.is_enabled():  # skips such steps and lowers its scale
-            if (scale := scaler.get_scale()) < SMALLEST_SCALE:
-                raise AllRanksError(
-                    f"step {self.step}: training of the {self.recipe.name} has diverged (no gradient was finite, "
-                    f"down to a scale of {scale:g}); {remedy}, or use precision bf16"
-                )
-            return
-        for name, norm in floats(norms).items():
-            if not math.isfinite(norm):
-                cause = f"training of the {name} has diverged (gradient norm {norm})"
-                raise AllRanksError(f"step {self.step}: {cause}; {remedy}")
+            scale = scaler.get_scale()
+            causes = [f"{self.recipe.name} has diverged (gradient scale {scale:g})"] if scale < SMALLEST_SCALE else []
+        else:
+            found = floats(norms).items()
+            causes = [f"{name} has diverged (gradient norm {norm})" for name, norm in found if not math.isfinite(norm)]
+        if causes:
+            remedy = f"lower train_{self.recipe.name}.learning_rate"
+            raise AllRanksError(f"step {self.step}: training of the {causes[0]}; {remedy}, or use another precision")
 
     def save(self) -> None:
-        """Write a checkpoint (rank 0) and prune old ones."""
         if not self.ranks.first:
             return
         with self.stopwatch("checkpoint"):
@@ -295,14 +275,12 @@ class Trainer:
             "best_loss": self.best_loss,
             "budget": self.recipe.budget,
             "precision": self.trained.precision,
-            "world_size": self.ranks.world_size,
             "description": self.recipe.description(),
             **({"patience": self.patience.state()} if self.patience else {}),
             **self.trained.state(),
         }
 
     def resume(self) -> None:
-        """Resume from the newest intact checkpoint of rank 0's run directory."""
         with self.stopwatch("checkpoint"):
             newest = checkpoint.read_newest(self.run.checkpoints, self._say) if self.ranks.first else None
         with self.stopwatch("communication"):
@@ -319,16 +297,12 @@ class Trainer:
         if self.patience:
             self.patience.load_state(state["patience"])
         self.recipe.budget = state["budget"]
-        if state["world_size"] != self.ranks.world_size:
-            change = f"{state['world_size']} ranks, now there are {self.ranks.world_size}"
-            self._say(f"the checkpoint was written by {change}: equal to rounding")
         self._say(f"resuming {self.recipe.name} from its checkpoint at step {self.step} of {self.config.steps}")
 
     def _check_origin(self, state: dict[str, Any]) -> None:
-        """Raise SonorantError for a checkpoint of another training; report a change of code."""
+        """Reject a checkpoint of another training; report a change of code."""
         if state["fingerprint"] != self.fingerprint:
-            found = "its checkpoint belongs to other settings or data"
-            raise SonorantError(f"{self.run.path}: {found}; remove the folder or choose another")
+            raise SonorantError(f"{self.run.path}: a checkpoint of other settings or data; remove the folder")
         before, now = state.get("provenance") or self.run.provenance(), self.provenance
         ended = state["step"] >= self.config.steps or state.get("patience", {}).get("ended")
         if ended:  # the code that trained the model

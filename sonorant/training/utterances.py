@@ -1,9 +1,8 @@
 """Base of the recipes that train on whole utterances."""
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 import torch
@@ -11,13 +10,13 @@ from torch import nn
 
 from sonorant.errors import SonorantError
 from sonorant.features.batches import FRAMES_MULTIPLE, Batch
-from sonorant.features.feature_store import MELS, PITCH, TOKENS, FeatureStore
+from sonorant.features.feature_store import MELS, PITCH, TOKENS
 from sonorant.features.plan import MicroBatch, utterance_plan
 from sonorant.layers.phoneme_encoder import PhonemeEncoder
 from sonorant.training.config import TrainConfig
 from sonorant.training.initial import Initial, Taken, take_over
 from sonorant.training.newcomers import Newcomers
-from sonorant.training.recipe import Phase, plan_of, utterances_of
+from sonorant.training.recipe import Recipe, plan_of, utterances_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,19 +45,16 @@ class UtteranceTrainConfig(TrainConfig):
         return replace(self, init_from=None, freeze_steps=0)
 
 
-class Utterances(ABC):
-    """The part of a `Recipe` shared by recipes on whole utterances."""
+class Utterances(Recipe):
+    """A recipe on whole utterances."""
 
     model: PhonemeEncoder
-    phases: list[Phase]
     diagonal_steps: int
-    _description: dict[str, Any]
 
     def __init__(self, name: str, config: UtteranceTrainConfig, features: Path) -> None:
         """`name`: of the recipe, configured by the section train_<name>."""
+        super().__init__(features)
         self.section = f"train_{name}"
-        self.store = FeatureStore.open(features)
-        self.seconds_per_frame = self.store.audio.hop / self.store.audio.sample_rate
         self.seed, self.steps, self.freeze_steps = config.seed, config.steps, config.freeze_steps
         self.budget = None if config.frames_per_micro_batch == "auto" else config.frames_per_micro_batch
         self.items = self._trainable("train")
@@ -72,10 +68,6 @@ class Utterances(ABC):
 
     def _fetch(self, items: np.ndarray) -> None:
         self.store.fetch(items, (MELS, PITCH, TOKENS))
-
-    @property
-    def notes(self) -> list[str]:
-        return []
 
     def budget_range(self, steps_an_epoch: int) -> tuple[int, int]:
         smallest = int(max(self.store.frames[self.items].max(), self.store.frames[self.validation_items].max()))
@@ -102,13 +94,6 @@ class Utterances(ABC):
     def validation(self) -> list[MicroBatch]:
         return self._plan(self.validation_items, 0)
 
-    @abstractmethod
-    def losses(self, model: nn.Module) -> Phase:
-        """See `Recipe`."""
-
-    def description(self) -> dict[str, Any]:
-        return self._description
-
     def start_from(self, initial: Initial) -> Taken:
         """Copy fitting weights and their mel statistics."""
         taken = take_over(self.model, self._description, initial)
@@ -128,11 +113,10 @@ class Utterances(ABC):
         if not speakers:
             known = ", ".join(self._description["speakers"])
             raise SonorantError(f"{setting}: {taken.source} knows every speaker here ({known}); set it to 0")
-        if anew := [*taken.missing, *taken.other_shape]:
-            more = f" and {len(anew) - 1} more" if len(anew) > 1 else ""
+        if taken.anew:
             raise SonorantError(
-                f"{setting}: {anew[0]}{more} cannot be taken from {taken.source} and has to learn at once: set it to "
-                f"0, or sizes, codec and settings to those of that voice"
+                f"{setting}: {taken.anew[0]} cannot be taken from {taken.source} and has to learn at once: set it to "
+                "0, or sizes, codec and settings to those of that voice"
             )
         if self.freeze_steps == self.steps and (symbols := taken.new_rows["symbols"]):
             raise SonorantError(
@@ -143,7 +127,6 @@ class Utterances(ABC):
         return Newcomers(steps=self.freeze_steps, embedding=self.model.speaker, rows=rows)
 
     def example(self) -> MicroBatch:
-        """The first validation utterance, for samples."""
         return MicroBatch(0, 0, self.validation()[0].items[:1])
 
     def _trainable(self, split: str) -> np.ndarray:
@@ -164,7 +147,6 @@ class Utterances(ABC):
 
 
 def on_device_of(model: nn.Module, batch: Batch) -> Batch:
-    """Move the batch to the model's device."""
     device = next(model.parameters()).device
     return {name: value.to(device) for name, value in batch.items()}
 

@@ -9,8 +9,7 @@ from sonorant.training.step import TrainStep, seed_of, totals_of
 
 @torch.no_grad()
 def validation_losses(trained: TrainStep, plan: list[MicroBatch], step: int) -> tuple[dict[str, float], list[float]]:
-    """The EMA's losses over `plan` with `loss`, their weighted sum; and the weighted sum of each micro-batch of this
-    rank."""
+    """The EMA's losses over `plan`, with their weighted sum `loss`; and that sum for each micro-batch of this rank."""
     recipe, ranks = trained.recipe, trained.ranks
     phase = recipe.losses(trained.ema.module.eval())
     own = plan[ranks.rank :: ranks.world_size]

@@ -4,6 +4,7 @@ import statistics
 import sys
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -21,10 +22,7 @@ ENDS = {"finished": 0, "failed": 1, "killed": 1, "stopped": 75}
 
 
 def watch(path: Path, interval: float | None = None, once: bool = False) -> int:
-    """Print a line every `interval` seconds until the training at or below `path` ends; return the exit status.
-
-    `once`: print one line; the status is 0 while it trains. Raises SonorantError where no training has begun.
-    """
+    """Print a line every `interval` seconds until the training ends; return the exit status. `once`: print one line."""
     run = RunDirectory(find_run(path))
     while True:
         state, line = look(run)
@@ -46,35 +44,28 @@ def find_run(path: Path) -> Path:
 
 
 def newest(folder: Path) -> float:
-    """Time of the last change in a run directory, in Unix seconds."""
     files = [folder / name for name in ("status.json", "metrics.jsonl", "lock")]
-    return max((file.stat().st_mtime for file in files if file.exists()), default=0.0)
+    return max(file.stat().st_mtime for file in files if file.exists())
 
 
 def look(run: RunDirectory) -> tuple[str, str]:
-    """State of a training (`starting`, `running` or one of ENDS), and a line on it. Raises SonorantError for a damaged
-    file."""
+    """State of a training (`starting`, `running` or one of ENDS), and a line on it."""
     status, job = run.status(), read_json(run.job) if run.job.exists() else {}
+    state, steps = str(status["state"]), job.get("train", {}).get("steps", 0)
+    if run.at_work():
+        begun = (run.path / "lock").stat().st_mtime
+        if status.get("time", 0.0) < begun:  # of the training that is resumed
+            state = "starting"
+    elif state not in ENDS:
+        state = "killed" if time.time() - newest(run.path) > QUIET else "starting"
     rows = [row for row in read_metrics(run.metrics) if "train/loss" in row["metrics"]][-ROWS:]
-    state, steps = state_of(run, status), job.get("train", {}).get("steps", 0)
     step = max([status["step"], *(row["step"] for row in rows[-1:])])
     parts = [f"{job.get('recipe', run.path.parent.name)} {step}/{steps} {state}", *figures(rows, steps - step)]
     parts.append(f"checkpoint at step {status['step']}" if status["step"] else "no checkpoint yet")
     return state, ", ".join(parts) + (f": {status['message']}" if status["message"] else "")
 
 
-def state_of(run: RunDirectory, status: dict[str, Any]) -> str:
-    """The state, also of a training that was killed or is being resumed."""
-    if run.at_work():
-        begun = (run.path / "lock").stat().st_mtime  # an older status is of the training that is resumed
-        return "starting" if status.get("time", 0.0) < begun else str(status["state"])
-    if status["state"] in ENDS:
-        return str(status["state"])
-    return "killed" if time.time() - newest(run.path) > QUIET else "starting"
-
-
 def figures(rows: list[dict[str, Any]], steps_left: int) -> Iterator[str]:
-    """Loss, speed, time left, and the findings that hold, of the newest rows."""
     if not rows:
         return
     metrics = rows[-1]["metrics"]
@@ -83,13 +74,6 @@ def figures(rows: list[dict[str, Any]], steps_left: int) -> Iterator[str]:
     if pairs:
         pace = statistics.median((two["time"] - one["time"]) / (two["step"] - one["step"]) for one, two in pairs)
         yield f"{1 / max(pace, 1e-9):.2f} steps/s"
-        yield f"{clock(pace * steps_left)} left"
+        yield f"{timedelta(seconds=round(pace * steps_left))} left"
     yield from (f"{name.removeprefix('health/')}: {count:.0f} ranks" for name, count in metrics.items()
                 if name.startswith("health/") and count)  # fmt: skip
-
-
-def clock(seconds: float) -> str:
-    """Hours, minutes and seconds."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

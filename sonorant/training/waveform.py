@@ -17,13 +17,12 @@ from sonorant.audio.pitch import SourceRows
 from sonorant.audio.wav import write_wav
 from sonorant.errors import SonorantError
 from sonorant.features.batches import Batch, SegmentBatches
-from sonorant.features.feature_store import AUDIO, MELS, PITCH, FeatureStore
+from sonorant.features.feature_store import AUDIO, MELS, PITCH
 from sonorant.features.plan import MicroBatch, segment_plan
 from sonorant.layers.discriminators import LONGEST_TRANSFORM, Discriminators
-from sonorant.layers.model_folder import build, describe
 from sonorant.training.config import TrainConfig
 from sonorant.training.initial import Initial, Taken, take_over
-from sonorant.training.recipe import Phase, Term, plan_of, utterances_of
+from sonorant.training.recipe import Phase, Recipe, Term, plan_of, utterances_of
 from sonorant.training.spectra import RESOLUTIONS, mel_distance, spectral_distance
 
 SPECTRAL, ADVERSARIAL = ("mel", "spectrum"), ("adversarial", "features")
@@ -123,7 +122,6 @@ class DiscriminatorLosses(nn.Module):
     """Hinge loss of the discriminators, summed over segments."""
 
     def __init__(self, discriminators: Discriminators, judged: int) -> None:
-        """`judged`: samples of a window."""
         super().__init__()
         self.discriminators, self.judged = discriminators, judged
 
@@ -153,23 +151,18 @@ def _sum_of_means(x: torch.Tensor) -> torch.Tensor:
     return x.flatten(1).mean(1).sum()
 
 
-class WaveformRecipe:
-    """Implements `Recipe`; a subclass names the model."""
+class WaveformRecipe(Recipe):
+    """A subclass names the model."""
 
-    name: str
+    config: WaveformTrainConfig
     sizes: ClassVar[type]
-    """Dataclass of the model's sizes."""
     settings: ClassVar[type[WaveformTrainConfig]]
 
     def __init__(self, model: dict[str, Any], train: dict[str, Any], features: Path) -> None:
-        """`model`: fields of `sizes` and, for int8 layers, `quantization` of `model.json`; `train`: of `settings`."""
+        """`model`: see `_build`; `train`: fields of `settings`."""
+        super().__init__(features)
         self.config = self.settings(**train)
-        self.store = FeatureStore.open(features)
-        self.seconds_per_frame = self.store.audio.hop / self.store.audio.sample_rate
-        sizes = {key: value for key, value in model.items() if key != "quantization"}
-        self._description = describe(self.name, self.sizes(**sizes), self.store.header, model.get("quantization"))
-        torch.manual_seed(self.config.seed)
-        self.model = build(self._description)
+        self.model = self._build(self.sizes, model)
         adversaries = Discriminators(self.config.adversarial_width) if self.config.adversarial else None
         judged = self.config.adversarial_frames * self.store.audio.hop
         if adversaries and judged <= LONGEST_TRANSFORM // 2:
@@ -223,7 +216,6 @@ class WaveformRecipe:
         return {"segments": float(len(batch.items)), "frames": frames, "padded_frames": frames}
 
     def validation(self) -> list[MicroBatch]:
-        """One fixed segment of each validation utterance."""
         return self._plan(self.validation_items, 0)
 
     def losses(self, model: nn.Module) -> Phase:
@@ -238,7 +230,6 @@ class WaveformRecipe:
 
     @torch.no_grad()
     def write_sample(self, model: nn.Module, folder: Path) -> None:
-        """Write the first validation utterance through the model: audio, and both mels."""
         item = int(self.validation_items[0])
         audio = self.store.audio
         frames_1RT = SourceRows(audio.sample_rate, audio.hop).append(self.store.mel_and_pitch(item).T[None])
@@ -255,6 +246,3 @@ class WaveformRecipe:
     def start_from(self, initial: Initial) -> Taken:
         """Copy fitting weights; discriminators start anew."""
         return take_over(self.model, self._description, initial)
-
-    def description(self) -> dict[str, Any]:
-        return self._description

@@ -46,17 +46,11 @@ class Job:
     """A training; a JSON file that every rank reads."""
 
     recipe: str
-    """Kind of the model."""
     model: dict[str, Any]
-    """Fields of the model's config."""
     train: dict[str, Any]
-    """Fields of the training's config."""
     features: str
-    """Folder of the feature store."""
     run: str
-    """Run directory."""
     out: str
-    """Folder of the trained model."""
     fingerprint: str
     """Hash of settings, data and the recipe's VERSION."""
     provenance: dict[str, Any]
@@ -102,10 +96,9 @@ def work(job: Job, ranks: Ranks) -> dict[str, Any]:
     except Exception as error:
         explained = _explained(error, ranks, run)
         if ours and not isinstance(explained, PeerGone):  # reported by that rank, or by torchrun
-            run.fail(_line(explained))
-        if explained is error:
-            raise
-        raise explained from error
+            kind = "" if isinstance(explained, SonorantError) else f"{type(explained).__name__}: "
+            run.fail(kind + " ".join(str(explained).split()))
+        raise explained from (None if explained is error else error)
 
 
 def _train(job: Job, ranks: Ranks, run: RunDirectory) -> dict[str, Any]:
@@ -114,7 +107,12 @@ def _train(job: Job, ranks: Ranks, run: RunDirectory) -> dict[str, Any]:
     if ranks.first and not run.job.exists():  # keep the provenance of its checkpoints
         job.write(run.job)
     data, machine = DataConfig(**job.data), MachineConfig(**job.machine)
-    recipe = recipe_of(replace(job, features=str(_features(job, data, ranks))))
+    features = Path(job.features)
+    if data.preload == "folder" and data.preload_folder:
+        folder = Path(data.preload_folder)
+        ranks.after(partial(local_copy, features, folder) if ranks.local_rank == 0 else None)
+        features = copy_path(features, folder)
+    recipe = recipe_of(replace(job, features=str(features)))
     if data.preload == "memory":
         room = memory.part_of_free()
         dist.barrier()  # measure before any rank allocates
@@ -141,26 +139,10 @@ def start_from(recipe: Recipe, file: Path, ranks: Ranks) -> None:
     assert payload is not None
     taken = recipe.start_from(Initial.parse(payload))
     if ranks.first:
-        print("\n".join(taken.says()), flush=True)
-
-
-def _features(job: Job, data: DataConfig, ranks: Ranks) -> Path:
-    """Folder of the features, or of their copy, made by this machine's first rank."""
-    features = Path(job.features)
-    if data.preload != "folder" or data.preload_folder is None:
-        return features
-    copying = partial(local_copy, features, Path(data.preload_folder))
-    ranks.after(copying if ranks.local_rank == 0 else None)
-    return copy_path(features, Path(data.preload_folder))
-
-
-def _line(error: Exception) -> str:
-    words = " ".join(str(error).split())
-    return words if isinstance(error, SonorantError) else f"{type(error).__name__}: {words}"
+        print("\n".join(taken.lines), flush=True)
 
 
 def _explained(error: Exception, ranks: Ranks, run: RunDirectory) -> Exception:
-    """A readable error for a foreseen `error`, else `error`."""
     if isinstance(error, OSError):
         what = f"{error.filename or run.path}: {error.strerror or error}"
         remedy = "fix that, and the same command resumes from the last checkpoint"
@@ -173,15 +155,14 @@ def _explained(error: Exception, ranks: Ranks, run: RunDirectory) -> Exception:
 def _save(trainer: Trainer, job: Job, run: RunDirectory) -> None:
     out, averages = Path(job.out), trainer.trained.ema.module.state_dict()
     weights = {name: value.detach().cpu().contiguous() for name, value in averages.items()}
-    description = trainer.recipe.description()
-    description["provenance"] = {**trainer.provenance, "steps": trainer.step}
+    provenance = {**trainer.provenance, "steps": trainer.step}
     if math.isfinite(trainer.best_loss):  # some validation had a finite loss
-        description["provenance"]["validation_loss"] = trainer.best_loss
+        provenance["validation_loss"] = trainer.best_loss
     if trainer.why:
-        description["provenance"]["ended"] = trainer.why
+        provenance["ended"] = trainer.why
     out.mkdir(parents=True, exist_ok=True)
     _write_curves(out / "curves.csv", run)
-    save_model(out, weights, description)
+    save_model(out, weights, trainer.recipe.description() | {"provenance": provenance})
 
 
 def _write_curves(path: Path, run: RunDirectory) -> None:

@@ -17,7 +17,7 @@ from testbed.tiny_training import tiny_job
 from tests.support.imports import ROOT
 from tests.support.waiting import PATIENCE
 
-SLOW_WRITE = 0.15
+SLOW_WRITE = 0.5
 """Seconds that each write of a checkpoint takes on a slow disk."""
 
 

@@ -2,7 +2,6 @@
 
 import io
 import os
-import resource
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -103,20 +102,6 @@ def scarce_passes() -> None:
         AcousticLosses.forward = passed
 
 
-def scarce_address_space() -> None:
-    """Limit rank 1's address space to SCARCE_LIMIT MiB above the first step's."""
-    forward, limit = AcousticLosses.forward, scarce()
-
-    def limited(self: AcousticLosses, batch: Batch, step: int) -> dict[str, torch.Tensor]:
-        if resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY:
-            used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-            resource.setrlimit(resource.RLIMIT_AS, (used + limit * 2**20, resource.RLIM_INFINITY))
-        return forward(self, batch, step)
-
-    if os.environ["RANK"] == "1":
-        AcousticLosses.forward = limited
-
-
 def scarce_budget() -> None:
     peak_of, limit = memory._peak_of, scarce()
     if os.environ["RANK"] == "1":
@@ -172,7 +157,6 @@ DISTURBANCES: dict[str, Callable[[], None]] = {
         hanging_loader,
         slow_loader,
         scarce_passes,
-        scarce_address_space,
         scarce_budget,
         slow_disk,
     )

@@ -47,8 +47,8 @@ def losses_of(case: str, precision: str, features: Path) -> Rows:
     trained = step_of(kind, features, precision=precision, **changes)
     rows = []
     for step in range(STEPS):
-        taken = trained.take(step, *batches_of(trained.recipe, step))
-        rows.append({name: float(f"{float(value):.6g}") for name, value in taken["losses"].items()})
+        losses, _ = trained.take(step, *batches_of(trained.recipe, step))
+        rows.append({name: float(f"{float(value):.6g}") for name, value in losses.items()})
     return rows
 
 

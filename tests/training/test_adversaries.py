@@ -6,11 +6,10 @@ import pytest
 import torch
 
 from sonorant.errors import SonorantError
-from sonorant.training.distributed import proof
 from sonorant.training.waveform import windows
 from tasks.fingerprint import in_use
 from testbed.tiny_training import settings, tiny_recipe
-from tests.training.trainings import batches_of, gradients_of, step_of
+from tests.training.trainings import batches_of, step_of
 
 
 def test_windows_are_the_same_stretch_of_each_row_of_both_signals() -> None:
@@ -29,13 +28,7 @@ def test_every_sample_is_judged_over_time_and_gradients_reach_their_own() -> Non
         (judged,) = windows((signal,), 10)
         judged.sum().backward()
     assert signal.grad is not None and bool((signal.grad > 0).all())
-    assert int(signal.grad.sum()) == 200 * 2 * 10
-
-
-@pytest.mark.parametrize("samples", [30, 31, 1000])
-def test_a_segment_that_is_not_longer_is_judged_whole(samples: int) -> None:
-    signal = torch.randn(2, 30)
-    assert windows((signal,), samples)[0] is signal
+    assert windows((signal,), 31)[0] is signal, "a shorter segment is judged whole"
 
 
 def test_discriminators_hear_only_their_window(features: Path, alone: None) -> None:
@@ -44,18 +37,9 @@ def test_discriminators_hear_only_their_window(features: Path, alone: None) -> N
     hop, heard = trained.recipe.store.audio.hop, set()
     _, discriminator = trained.recipe.phases
     discriminator.module.discriminators.register_forward_pre_hook(lambda _, given: heard.add(given[0].shape[1]))
-    losses = trained.take(0, *batches_of(trained.recipe, 0))["losses"]
+    losses, _ = trained.take(0, *batches_of(trained.recipe, 0))
     assert heard == {10 * hop}
     assert all(float(losses[name]) > 0 for name in ("adversarial", "features", "discriminator"))
-
-
-def test_the_proof_hears_the_windows_that_the_step_hears(features: Path, alone: None) -> None:
-    """With other windows the gradients differ by 2 % and the proof fails."""
-    changes = {"adversarial": True, "adversarial_frames": 10, "adversarial_width": 4}
-    trained = step_of("vocoder", features, **changes)
-    planned, loaded = batches_of(trained.recipe)
-    wanted = proof._explicit(trained, 0, planned, list(loaded))
-    assert (gradients_of(trained) - wanted).norm() < 1e-4 * wanted.norm()
 
 
 def test_a_window_shorter_than_a_transform_is_one_line(features: Path) -> None:

@@ -1,6 +1,5 @@
 """A failed training ends in one line and keeps its checkpoints."""
 
-import dataclasses
 import os
 import re
 import resource
@@ -75,38 +74,19 @@ def test_a_file_that_may_not_grow_leaves_the_last_checkpoint(features: Path, hal
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("left", [20_000, 0])
-def test_a_full_disk_leaves_the_last_checkpoint(left: int, features: Path, half: Path, small_disk: Path) -> None:
-    """With room for a few lines of metrics, and with none."""
+def test_a_full_disk_leaves_the_last_checkpoint(features: Path, half: Path, small_disk: Path) -> None:
+    """Without room for a line of metrics."""
     training = Continued(features, half, small_disk)
     training.output, training.job_file = small_disk.parent / "output.txt", small_disk.parent / "job.json"
     filler = small_disk / "filler"
     with filler.open("wb", buffering=0) as file, pytest.raises(OSError, match="No space left"):
         while True:
             file.write(b"x" * 4096)
-    with filler.open("r+b") as file:
-        file.truncate(filler.stat().st_size - left)
     error = training.failed(training.start())
     assert "No space left on device" in error and "the same command resumes" in error, error
-    training.assert_nothing_is_lost("No space left" if left else None)
+    training.assert_nothing_is_lost()
     filler.unlink()
     training.finish_the_rest()
-
-
-@pytest.mark.long
-def test_a_read_only_run_directory_is_named(features: Path, half: Path, tmp_path: Path) -> None:
-    """A read-only mount stops root too."""
-    training = Continued(features, half, tmp_path / "t")
-    run = str(training.run.path)
-    if os.geteuid() != 0 or subprocess.run(["mount", "--bind", run, run], capture_output=True).returncode:
-        pytest.skip("no folder can be mounted read-only here")
-    try:
-        subprocess.run(["mount", "-o", "remount,bind,ro", run], check=True)
-        error = training.failed(training.start(2))
-    finally:
-        subprocess.run(["umount", "-l", run], check=True)
-    assert run in error and "Read-only file system" in error, error
-    training.assert_nothing_is_lost()
 
 
 @pytest.mark.long
@@ -120,16 +100,7 @@ def test_a_second_trainer_ends_on_all_ranks_and_leaves_the_first(features: Path,
     training.assert_nothing_is_lost()
 
 
-@pytest.mark.long
-def test_a_checkpoint_of_other_settings_is_refused_by_all_ranks(features: Path, half: Path, tmp_path: Path) -> None:
-    training = Continued(features, half, tmp_path / "t")
-    training.job = dataclasses.replace(training.job, fingerprint="other")
-    error = training.failed(training.start(2))
-    assert "its checkpoint belongs to other settings or data; remove the folder" in error
-    training.assert_nothing_is_lost("other settings")
-
-
-@pytest.mark.parametrize("row", [b"\xff\xfe{", b'{"step": 3}', b"[]", b'{"step": 3, "time": 0, "metrics": 1}'])
+@pytest.mark.parametrize("row", [b"\xff\xfe{", b'{"step": 3}'])
 def test_a_damaged_row_of_metrics_is_named_and_left_out(row: bytes, tmp_path: Path) -> None:
     path, said = tmp_path / "metrics.jsonl", list[str]()
     whole = b'{"step": %d, "time": 0, "metrics": {"train/loss": 1.0}}\n'

@@ -6,24 +6,18 @@ from pathlib import Path
 import pytest
 
 from sonorant.plugins import model_kind
-from testbed.tiny_training import tiny_features
 from tests.training.golden_losses import CASES, KEPT, TOLERANCE, differ, losses_of
 
 GOLDEN = json.loads(KEPT.read_text())
 
 
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_features(tmp_path_factory.mktemp("golden"))
-
-
 @pytest.mark.parametrize("precision", TOLERANCE)
 @pytest.mark.parametrize("case", CASES)
-def test_the_first_losses_are_those_that_were_kept(case: str, precision: str, corpus: Path, alone: None) -> None:
+def test_the_first_losses_are_those_that_were_kept(case: str, precision: str, features: Path, alone: None) -> None:
     kind, _ = CASES[case]
     renew = "run: python -m tests.training.golden_losses --write"
     assert GOLDEN[case]["version"] == model_kind(kind).VERSION, f"{case} has another VERSION; {renew}"
-    found = losses_of(case, precision, corpus)
+    found = losses_of(case, precision, features)
     assert not differ(GOLDEN[case][precision], found, TOLERANCE[precision]), (
         f"the mathematics of {case} in {precision} moved: {found}, not {GOLDEN[case][precision]}. If that is meant, "
         f"raise VERSION of its recipe, so that no training begun before goes on with it, and {renew}"

@@ -40,26 +40,14 @@ def test_a_paired_difference_is_blind_to_what_is_hard_for_both() -> None:
     assert alone[1] - alone[0] > 2 * (high - low)
 
 
-def test_another_seed_draws_otherwise_and_the_same_one_the_same() -> None:
-    values = np.random.default_rng(0).normal(size=40)
-    first, again = (bootstrap(np.median, values, resamples=200) for _ in range(2))
-    assert first == again != bootstrap(np.median, values, resamples=200, seed=2)
-
-
 def test_few_sentences_are_not_enough_for_a_gate() -> None:
     check_enough(20)
     with pytest.raises(SonorantError, match="at least 20"):
         check_enough(19)
 
 
-def test_no_runaway_at_all_has_an_interval_that_narrows_with_the_sentences() -> None:
-    uppers = [wilson_interval(0, sentences)[1] for sentences in (4, 40, 160, 10_000)]
-    assert uppers == sorted(uppers, reverse=True) and uppers[0] > 0.4 and uppers[2] < 0.025
-    assert all(wilson_interval(0, sentences)[0] == 0 for sentences in (4, 160))
-
-
 @pytest.mark.parametrize(
-    ("events", "trials", "low", "high"), [(5, 50, 0.0435, 0.2136), (10, 20, 0.2993, 0.7007), (20, 20, 0.8389, 1.0)]
+    ("events", "trials", "low", "high"), [(0, 160, 0.0, 0.0234), (5, 50, 0.0435, 0.2136), (20, 20, 0.8389, 1.0)]
 )
 def test_intervals_are_those_of_the_formula(events: int, trials: int, low: float, high: float) -> None:
     """Wilson's formula by hand, z = 1.96."""

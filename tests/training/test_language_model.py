@@ -128,26 +128,6 @@ def test_given_durations_are_used(features: Path) -> None:
     assert not torch.equal(said.advances_BT, losses(of).predict(batch).advances_BT)
 
 
-def test_prompts_come_from_other_utterances_of_the_speaker_and_differ_each_epoch(features: Path) -> None:
-    of = recipe(features, prompt_frames=6)
-    item = int(of.items[0])
-    same_speaker = [other for other in of.items if other != item and of.store.speaker[other] == of.store.speaker[item]]
-    seen, lengths = set(), []
-    for epoch in range(80):
-        planned = MicroBatch(epoch, 0, of.items[:1])
-        batch, again = of.dataset([planned])[0], of.dataset([planned])[0]
-        assert torch.equal(batch["prompt"], again["prompt"])
-        length = int(batch["prompt_lengths"][0])
-        prompt = batch["prompt"][0, :length].numpy()
-        others = (of.codes.codes(int(other)) for other in same_speaker)
-        windows = (np.lib.stride_tricks.sliding_window_view(other, length, axis=0) for other in others)
-        assert not length or any((window.swapaxes(1, 2) == prompt).all((1, 2)).any() for window in windows)
-        seen.add((length, prompt.tobytes()))
-        lengths.append(length)
-    assert len(seen) > 6 and set(lengths) == set(range(7))
-    assert 8 <= lengths.count(0) <= 32, "some without a prompt"
-
-
 def test_an_utterance_with_too_many_phonemes_for_its_frames_is_named(features: Path, tmp_path: Path) -> None:
     store = FeatureStore.open(features)
     sizes = CodecConfig(**settings("codec")[0] | {"stride": 16})

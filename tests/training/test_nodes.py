@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -40,29 +39,18 @@ try:
 except SonorantError as error:
     raise SystemExit(f"error: {error}")
 """
-AT_ONCE = """
-import os, signal, subprocess
-
-class Popen(subprocess.Popen):
-    def __init__(self, *arguments, **settings):
-        super().__init__(*arguments, **settings)
-        os.kill(os.getpid(), signal.SIGTERM)
-
-subprocess.Popen = Popen
-"""
-"""Stop the launcher at the moment torchrun starts."""
 TWO = {"PET_NNODES": "2", "PET_NODE_RANK": "1", "PET_MASTER_ADDR": "10.0.0.1"}
 FIRST = {"PET_NNODES": "2", "PET_NODE_RANK": "0", "PET_NPROC_PER_NODE": "1", "PET_MASTER_ADDR": "127.0.0.1"}
 
 
-def start(job: Job, code: str = LAUNCH, **variables: str) -> subprocess.Popen[str]:
+def start(job: Job, **variables: str) -> subprocess.Popen[str]:
     """Start a node's launcher with these PET_*."""
     file = Path(job.run).with_name("job.json")
     file.parent.mkdir(exist_ok=True)
     job.write(file)
     env = {name: value for name, value in os.environ.items() if not name.startswith("PET_")} | variables
     env["OMP_NUM_THREADS"] = "1"  # bits depend on the number of threads
-    command = [sys.executable, "-c", code, str(file)]
+    command = [sys.executable, "-c", LAUNCH, str(file)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     return subprocess.Popen(command, cwd=ROOT, env=env, text=True, **pipes)
 
@@ -82,11 +70,11 @@ def ends(nodes: list[subprocess.Popen[str]]) -> list[tuple[int, str]]:
     ("given", "says"),
     [
         ({"PET_NNODES": "1:2"}, "PET_NNODES=1:2: give one number"),
-        ({"PET_NNODES": "two"}, "PET_NNODES=two: give one number"),
-        ({"PET_NNODES": "2"}, r"PET_NODE_RANK=\(unset\): of 2 nodes the first needs 0, the last 1"),
-        (TWO | {"PET_NODE_RANK": "2"}, "PET_NODE_RANK=2: of 2 nodes"),
+        ({"PET_NNODES": "2"}, r"PET_NODE_RANK=\(unset\): give a number from 0 to 1"),
+        (TWO | {"PET_NODE_RANK": "2"}, "PET_NODE_RANK=2: give a number"),
         ({"PET_NNODES": "2", "PET_NODE_RANK": "0"}, "PET_MASTER_ADDR is unset"),
         (TWO | {"PET_MASTER_ADDR": "127.0.1.1"}, "127.0.1.1 is loopback on this node"),
+        ({"PET_NPROC_PER_NODE": "0"}, "PET_NPROC_PER_NODE=0: give a number"),
     ],
 )
 def test_what_is_wrong_with_the_nodes_is_one_line(given: dict[str, str], says: str) -> None:
@@ -98,8 +86,9 @@ def test_nodes_are_what_torchrun_would_make_of_the_same_variables() -> None:
     assert Node.of({}) == Node.of({"PET_NNODES": "1", "PET_NODE_RANK": "0"}) == Node()
     assert Node.of(TWO) == Node(rank=1, count=2, host="10.0.0.1", port="29500")
     assert Node.of(TWO | {"PET_RDZV_ENDPOINT": "head:400"}) == Node(rank=1, count=2, host="head", port="400")
-    for endpoint in ({}, {"PET_RDZV_ENDPOINT": "head"}):
-        assert Node.of(TWO | {"PET_MASTER_PORT": "7"} | endpoint).port == "7"
+    assert Node.of(TWO | {"PET_MASTER_PORT": "7", "PET_RDZV_ENDPOINT": "head"}).port == "7"
+    # c10d numbers nodes by arrival, but the writer of the model must be fixed.
+    assert environment(TWO | {"PET_RDZV_BACKEND": "c10d"}, 4)["PET_RDZV_BACKEND"] == "static"
 
 
 def test_the_micro_batches_of_a_step_are_shared_by_all_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,21 +97,13 @@ def test_the_micro_batches_of_a_step_are_shared_by_all_nodes(monkeypatch: pytest
     assert [environment(TWO, most)["PET_NPROC_PER_NODE"] for most in (1, 2, 4, 64)] == ["1", "1", "2", "8"]
     assert environment(TWO, 4)["SONORANT_WORLD_SIZE"] == "4"
     assert environment({}, 4)["PET_NPROC_PER_NODE"] == "4"
-    kept = environment({"MALLOC_TRIM_THRESHOLD_": "1"}, 4)
-    assert (kept["MALLOC_TRIM_THRESHOLD_"], kept["MALLOC_MMAP_THRESHOLD_"]) == ("1", str(2**30)), "what is set stays"
-
-
-def test_torchruns_words_for_processes_are_resolved_so_that_the_world_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
-    for gpus, expected in ((4, {"gpu": "8", "auto": "8", "cpu": "16", "3": "6"}), (0, {"auto": "16", "cpu": "16"})):
+    assert environment({"MALLOC_TRIM_THRESHOLD_": "1"}, 4)["MALLOC_TRIM_THRESHOLD_"] == "1"
+    for gpus, expected in ((4, {"gpu": "8", "auto": "8", "cpu": "16", "3": "6"}), (0, {"auto": "16"})):
         monkeypatch.setattr(torch.cuda, "device_count", lambda gpus=gpus: gpus)
         found = {word: environment(TWO | {"PET_NPROC_PER_NODE": word}, 2) for word in expected}
         assert {word: env["SONORANT_WORLD_SIZE"] for word, env in found.items()} == expected
-        assert all(int(env["PET_NPROC_PER_NODE"]) * 2 == int(env["SONORANT_WORLD_SIZE"]) for env in found.values())
-    for word in ("gpu", "many", "0", "-1"):
-        says = "torch sees no GPU here" if word == "gpu" else "give a number"
-        with pytest.raises(SonorantError, match=f"PET_NPROC_PER_NODE={word}: {says}"):
-            environment({"PET_NPROC_PER_NODE": word}, 2)
+    with pytest.raises(SonorantError, match="PET_NPROC_PER_NODE=gpu: torch sees no GPU here"):
+        environment({"PET_NPROC_PER_NODE": "gpu"}, 2)
 
 
 def test_processes_and_gpus_with_nothing_to_do_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,32 +114,21 @@ def test_processes_and_gpus_with_nothing_to_do_are_named(monkeypatch: pytest.Mon
     idle_processes = said(TWO | {"PET_NPROC_PER_NODE": "8"}, 2)
     assert "14 of 16 processes have nothing to do: a step has 2 micro-batches" in idle_processes
     assert "6 of this machine's 8 GPUs are not used" in said({}, 2)
-    assert "multiple of 16 " in said(TWO, 4)
+    assert "multiple of 16" in said(TWO, 4)
     assert said({}, 8) == said(TWO, 16) == said({"PET_NPROC_PER_NODE": "2"}, 8) == ""
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     assert said({}, 1) == ""
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("code", [LAUNCH, AT_ONCE + LAUNCH], ids=["while it waits for a node", "at once"])
-def test_a_training_told_to_stop_before_it_began_has_stopped(code: str, features: Path, tmp_path: Path) -> None:
+def test_a_training_told_to_stop_before_it_began_has_stopped(features: Path, tmp_path: Path) -> None:
     """Without the second node training cannot begin."""
-    node = start(tiny_job("acoustic", features, tmp_path), code, **FIRST, PET_MASTER_PORT=str(free_port()))
-    if code == LAUNCH:
-        children = psutil.Process(node.pid).children
-        wait_until(lambda: any(child.cpu_times().user > 0.3 for child in children()) or node.poll() is not None)
-        node.send_signal(signal.SIGTERM)
+    node = start(tiny_job("acoustic", features, tmp_path), **FIRST, PET_MASTER_PORT=str(free_port()))
+    children = psutil.Process(node.pid).children
+    wait_until(lambda: any(child.cpu_times().user > 0.3 for child in children()) or node.poll() is not None)
+    node.send_signal(signal.SIGTERM)
     ((status, output),) = ends([node])
     assert status == 1 and "acoustic: stopped before training began" in output, output
-
-
-def test_the_nodes_are_numbered_by_who_starts_them_whatever_the_backend() -> None:
-    """c10d numbers nodes by arrival, but the writer of the model must be fixed."""
-    given = {**TWO, "PET_RDZV_ENDPOINT": "10.0.0.1:400"}
-    found = environment({**given, "PET_RDZV_BACKEND": "c10d"}, 4)
-    assert found.items() >= {**given, "PET_RDZV_BACKEND": "static"}.items()
-    assert "PET_STANDALONE" not in found
-    assert environment({}, 4)["PET_STANDALONE"] == "1"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at Linux's interfaces")
@@ -196,15 +166,6 @@ def test_nodes_that_share_no_folder_stop_together_resume_and_equal_one_machine(f
 
 
 @pytest.mark.long
-def test_a_node_with_other_features_ends_the_training_before_its_first_step(features: Path, tmp_path: Path) -> None:
-    other = with_another_split(features, tmp_path / "other")
-    first, second = tiny_job("acoustic", features, tmp_path / "first"), tiny_job("acoustic", other, tmp_path / "second")
-    for status, output in ends(start_two(first, second)):
-        assert status == 1 and f"node {socket.gethostname()}: its features" in output and "dvc pull" in output, output
-    assert read_metrics(RunDirectory(Path(first.run)).metrics) == []
-
-
-@pytest.mark.long
 def test_a_node_that_never_comes_is_waited_for_only_so_long(features: Path, tmp_path: Path) -> None:
     ((status, output),) = ends(start_two(tiny_job("acoustic", features, tmp_path), PET_RDZV_CONF="timeout=3"))
     assert status == 1
@@ -219,7 +180,7 @@ def test_every_difference_between_two_nodes_has_its_mend(features: Path, tmp_pat
     other = Path(shutil.copytree(codes, tmp_path / "other-codes"))
     (other / "header.json").write_text((codes / "header.json").read_text() + " ")
     same = {"features": features, "codes": codes, "fingerprint": "f", "code": "code"}
-    split = with_another_split(features, tmp_path / "split")
+    split = with_splits(features, tmp_path / "split", lambda number, old: old if number else "test")
     cases: list[tuple[dict[str, Any], list[str]]] = [
         ({}, []),
         ({"features": split, "codes": None}, ["its features (", f"there: dvc pull {features}"]),
@@ -249,8 +210,3 @@ def _one_of_two(rank: int, same: dict[str, Any], cases: list[dict[str, Any]], fo
     if not rank:
         (folder / "said").write_text(json.dumps(said))
     torch.distributed.destroy_process_group()
-
-
-def with_another_split(features: Path, copy: Path) -> Path:
-    """A copy with one utterance held out."""
-    return with_splits(features, copy, lambda number, split: split if number else "test")

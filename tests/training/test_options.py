@@ -10,8 +10,7 @@ from sonorant.errors import SonorantError
 from sonorant.extras.planning.work import activations_of_heaviest
 from sonorant.layers.convnext import ConvNeXtBlock
 from sonorant.training.networks import compile_blocks
-from sonorant.training.step import TrainStep
-from tests.training.trainings import batches_of, gradients_of, step_of
+from tests.training.trainings import assert_same, batches_of, gradients_of, step_of
 
 pytestmark = pytest.mark.usefixtures("alone")
 
@@ -20,7 +19,6 @@ pytestmark = pytest.mark.usefixtures("alone")
     ("kind", "changes", "part"),
     [
         ("acoustic", {"dropout": 0.3}, 0.7),
-        ("acoustic", {"decoder": "flow", "prosody_kind": "flow"}, 0.7),
         ("vocoder", {}, 0.9),
         ("language_model", {"dropout": 0.3, "layers": 6}, 0.7),
     ],
@@ -61,32 +59,14 @@ def test_blocks_of_many_kernels_are_all_compiled(cpp: None) -> None:
         torch.testing.assert_close([block(sound) for block in blocks], want)
 
 
-def weights(trained: TrainStep) -> torch.Tensor:
-    return torch.cat([parameter.detach().flatten() for parameter in trained.recipe.model.parameters()])
-
-
-def weights_after_a_step(trained: TrainStep) -> torch.Tensor:
-    trained.take(0, *batches_of(trained.recipe))
-    return weights(trained)
-
-
-def test_gradients_are_clipped_after_unscaling(features: Path) -> None:
-    """Clipped before, a scale of 65536 leaves almost no gradient; Adam would hide that."""
-    plain, scaled = (step_of("acoustic", features, clip_norm=1e-2, learning_rate=1.0) for _ in range(2))
-    scaled.scaler = torch.amp.GradScaler("cpu", init_scale=65536.0)
-    before = weights(plain)
-    for trained in (plain, scaled):
-        trained.optimizers = {"acoustic": torch.optim.SGD(trained.recipe.model.parameters(), lr=1.0)}
-    first, second = (weights_after_a_step(trained) for trained in (plain, scaled))
-    assert (first - second).norm() < 1e-5 * (first - before).norm()
-
-
 def test_a_step_in_which_fp16_overflowed_is_left_out_with_a_smaller_scale(features: Path) -> None:
     trained = step_of("acoustic", features)
     trained.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**16)
     trained.recipe.model.get_parameter("prior.weight").register_hook(lambda gradient: gradient * torch.inf)
-    before = weights(trained)
-    assert torch.equal(weights_after_a_step(trained), before)
+    weights = trained.recipe.model.state_dict()
+    before = {name: value.clone() for name, value in weights.items()}
+    trained.take(0, *batches_of(trained.recipe))
+    assert_same(before, dict(weights))
     assert trained.scaler.get_scale() == 2.0**15
 
 
@@ -97,7 +77,3 @@ def test_accumulated_gradients_are_those_of_one_large_batch(features: Path) -> N
     assert len(one.recipe.plan.steps(0)[0]) == 1
     first, second = gradients_of(many), gradients_of(one)
     assert (first - second).norm() < 1e-4 * first.norm()
-
-
-def test_the_optimizer_is_the_fused_one(features: Path) -> None:
-    assert all(group["fused"] for group in step_of("acoustic", features).optimizers["acoustic"].param_groups)

@@ -1,6 +1,5 @@
 """Early stopping: the same step and weights in every run."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -36,17 +35,11 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return features
 
 
-@pytest.mark.parametrize("kind", ["acoustic", "vocoder"])
 def test_a_training_that_ended_early_and_is_resumed_ends_with_the_same_bits(
-    kind: str,
-    many: Path,
-    tmp_path: Path,
-    alone: None,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    many: Path, tmp_path: Path, alone: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checkpoint, "KEEP", 100)
-    whole = assert_resumes(lambda run: trainer_of(tiny_recipe(kind, many, **EARLY), run), tmp_path, 4)
+    whole = assert_resumes(lambda run: trainer_of(tiny_recipe("acoustic", many, **EARLY), run), tmp_path, 4)
     assert 4 < whole.step < 200 and whole.step % 3 == 0, "it ended at a validation"
     assert whole.patience is not None and whole.patience.best_step < whole.step
     best = checkpoint.load(whole.run.checkpoints / checkpoint.BEST)
@@ -55,9 +48,6 @@ def test_a_training_that_ended_early_and_is_resumed_ends_with_the_same_bits(
     said = capsys.readouterr().out
     assert f"ended at step {whole.step} of 200: 2 validations in a row were not certainly better" in said
     assert f"the model has the weights of step {best['step']}" in said
-    again = trainer_of(tiny_recipe(kind, many, **EARLY), whole.run.path)
-    assert again.train() == "finished" and again.step == whole.step, "what has ended stays ended"
-    assert_same(whole.state(), again.state())
 
 
 def test_the_weights_of_the_lowest_loss_are_kept_not_the_last(
@@ -78,21 +68,21 @@ def test_the_weights_of_the_lowest_loss_are_kept_not_the_last(
     assert_same(averages[9], dict(trained.trained.ema.module.state_dict()))
     assert any(not torch.equal(averages[15][name], value) for name, value in averages[9].items())
     again = trainer_of(tiny_recipe("acoustic", many, **EARLY), trained.run.path)
-    assert again.train() == "finished" and again.step == 15, "also what is resumed has them"
+    assert again.train() == "finished" and again.step == 15, "what has ended stays ended"
     assert_same(averages[9], dict(again.trained.ema.module.state_dict()))
 
 
-def test_two_processes_end_at_the_step_of_one_and_the_run_says_why(many: Path, tmp_path: Path) -> None:
-    ended = {}
-    for processes in (1, 2):
-        training = Training("acoustic", many, tmp_path / str(processes), **EARLY)
-        training.finish(processes)
-        state, model = newest_state(training.run.path), read_json(Path(training.job.out) / "model.json")
-        ended[processes] = state["step"], state["patience"]["best_step"], state["patience"]["waited"]
-        status = training.run.status()
-        assert status["state"] == "finished" and status["step"] == state["step"] < 200
-        assert status["message"] == model["provenance"]["ended"] and "not certainly better" in status["message"]
-    assert ended[1] == ended[2]
+def test_two_processes_end_at_the_step_of_one_and_the_run_says_why(many: Path, tmp_path: Path, alone: None) -> None:
+    one = trainer_of(tiny_recipe("acoustic", many, **EARLY), tmp_path / "one")
+    one.train()
+    training = Training("acoustic", many, tmp_path / "two", **EARLY)
+    training.finish(2)
+    state, model = newest_state(training.run.path), read_json(Path(training.job.out) / "model.json")
+    assert one.patience is not None
+    assert (state["step"], state["patience"]["best_step"]) == (one.step, one.patience.best_step)
+    status = training.run.status()
+    assert status["state"] == "finished" and status["step"] == state["step"] < 200
+    assert status["message"] == model["provenance"]["ended"] and "not certainly better" in status["message"]
 
 
 def test_without_patience_nothing_is_another(many: Path, tmp_path: Path, alone: None) -> None:
@@ -137,18 +127,6 @@ def test_better_is_what_is_certainly_below_the_best_on_the_same_utterances() -> 
     assert patience.best_step > 20, "small gains add up, since the best stays until one is certainly better"
 
 
-def test_noise_alone_ends_a_training_soon() -> None:
-    """Chance improves at most one validation in forty."""
-    random, steps = np.random.default_rng(2), []
-    for _ in range(200):
-        patience, step = Patience(3, "acoustic"), 0
-        while not patience.exhausted:
-            step += 1
-            patience.judge(step, (5 + random.standard_normal(30)).tolist())
-        steps.append(step)
-    assert np.mean(np.array(steps) == 4) > 0.85
-
-
 def test_each_held_out_utterance_counts_once() -> None:
     plan = [MicroBatch(0, 0, np.array([7, 3]), np.array([1, 2])), MicroBatch(0, 1, np.array([5, 7]), np.array([3, 9]))]
     alone = one_by_one(plan)
@@ -158,14 +136,3 @@ def test_each_held_out_utterance_counts_once() -> None:
         (7, 1),
     ]
     assert len({one.number for one in alone}) == 3, "each draws its own noise"
-
-
-def test_state_goes_through_json() -> None:
-    patience = Patience(2, "acoustic")
-    for step, loss in ((1, 5.0), (2, 5.0)):
-        patience.judge(step, [loss] * 20)
-    other = Patience(2, "acoustic")
-    other.load_state(json.loads(json.dumps(patience.state())))
-    assert other.state() == patience.state() and other.waited == 1
-    other.judge(3, [5.0] * 20)
-    assert other.exhausted and not patience.exhausted

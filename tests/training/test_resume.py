@@ -4,7 +4,6 @@ import signal
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from sonorant.errors import SonorantError
@@ -12,18 +11,15 @@ from sonorant.training import checkpoint
 from sonorant.training.run_directory import read_metrics
 from sonorant.training.trainer import Trainer
 from testbed.tiny_training import tiny_recipe
-from tests.support.trainings import Training, ranks_of
+from tests.support.trainings import Training
 from tests.support.waiting import PATIENCE
 from tests.training.trainings import assert_resumes, assert_same, logged, newest_state, trainer_of
 
 CASES: list[tuple[str, dict[str, Any]]] = [
-    ("acoustic", {}),
     ("acoustic", {"decoder": "flow", "prosody_kind": "flow"}),
     ("acoustic", {"precision": "bf16"}),
-    ("vocoder", {}),
     ("vocoder", {"adversarial": True}),
     ("codec", {"precision": "bf16"}),
-    ("codec", {"adversarial": True}),
     ("codec", {"kind": "source_filter"}),
     ("language_model", {"prompt_frames": 5}),
     ("language_model", {"precision": "bf16", "attention": "sliding"}),
@@ -54,10 +50,10 @@ def acoustic(features: Path, tmp_path: Path, fingerprint: str = "f") -> Trainer:
 
 def damaged(data: bytes, damage: str) -> bytes:
     first, middle, last = data[: len(data) // 2], data[len(data) // 2], data[len(data) // 2 + 1 :]
-    return {"flipped": first + bytes([middle ^ 1]) + last, "cut": first, "empty": b""}[damage]
+    return {"flipped": first + bytes([middle ^ 1]) + last, "cut": first}[damage]
 
 
-@pytest.mark.parametrize("damage", ["flipped", "cut", "empty"])
+@pytest.mark.parametrize("damage", ["flipped", "cut"])
 def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_it_used(
     damage: str, features: Path, tmp_path: Path, alone: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -85,22 +81,6 @@ def test_a_checkpoint_of_other_settings_is_refused(features: Path, tmp_path: Pat
     acoustic(features, tmp_path).train()
     with pytest.raises(SonorantError, match="other settings"):
         acoustic(features, tmp_path, fingerprint="g").resume()
-
-
-@pytest.mark.long
-def test_sigkill_of_all_processes_loses_nothing_on_two_ranks(features: Path, tmp_path: Path) -> None:
-    long = {"steps": 60, "validate_every": 60, "checkpoint_every": 5}
-    whole, cut = (Training("acoustic", features, tmp_path / name, **long) for name in ("whole", "cut"))
-    whole.finish(2)
-    agent = cut.start(2, DISTURBED="held", HELD_AT="50")
-    cut.wait_for(lambda: checkpoint.existing(cut.run.checkpoints), agent)
-    # Ranks first: they have their own sessions and would save when torchrun dies.
-    for killed in (*ranks_of(agent).values(), psutil.Process(agent.pid)):
-        killed.kill()
-    agent.wait(PATIENCE)
-    assert cut.run.status()["state"] == "running", "it had time to say that it stops"
-    assert "resuming acoustic from its checkpoint" in cut.finish(2)
-    assert_same(*(newest_state(training.run.path) for training in (whole, cut)))
 
 
 @pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.long)])

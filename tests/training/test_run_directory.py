@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sonorant.errors import SonorantError
-from sonorant.training import checkpoint
+from sonorant.training import checkpoint, run_directory
 from sonorant.training.distributed.launch import launch
 from sonorant.training.run_directory import RunDirectory
 from tasks.training import hash_of
@@ -14,11 +14,12 @@ from testbed.tiny_training import tiny_job
 from tests.training.trainings import with_splits
 
 
-def test_a_second_trainer_is_refused_and_told_who_is_at_work(tmp_path: Path) -> None:
+def test_a_second_trainer_is_refused_and_told_who_is_at_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_directory, "PATIENCE", 0.0)
     first = RunDirectory(tmp_path / "run")
     first.lock()
     with pytest.raises(SonorantError, match=r"another trainer \(process \d+\) is at work here"):
-        RunDirectory(tmp_path / "run").lock(patience=0.0)
+        RunDirectory(tmp_path / "run").lock()
 
 
 def test_who_waits_goes_on_when_the_trainer_has_ended(tmp_path: Path) -> None:
@@ -37,7 +38,7 @@ def test_who_waits_goes_on_when_the_trainer_has_ended(tmp_path: Path) -> None:
     first._lock.close()
     assert free.wait(60)
     RunDirectory(tmp_path / "run").wait_until_free(lambda message: pytest.fail(message))
-    RunDirectory(tmp_path / "run").lock(patience=0.0)
+    RunDirectory(tmp_path / "run").lock()
 
 
 def test_a_training_that_did_not_start_is_not_taken_for_the_finished_one_before_it(tmp_path: Path) -> None:

@@ -43,14 +43,6 @@ def test_training_goes_on_in_parts_and_follows_the_same_curve(features: Path, tm
 
 
 @pytest.mark.long
-def test_a_failed_allocation_of_the_system_is_survived(features: Path, tmp_path: Path) -> None:
-    wide = {"channels": 32, "expansion": 96, "decoder_blocks": 4, "frames_per_micro_batch": 1800}
-    scarce = {"DISTURBED": "scarce_address_space", "SCARCE_LIMIT": "455", "MALLOC_ARENA_MAX": "1"}
-    output = train(features, tmp_path, scarce, **wide, micro_batches_per_step=2, steps=2)
-    assert re.search(r"rank 1 on .*: out of memory in acoustic with \d+ rows at once", output)
-
-
-@pytest.mark.long
 def test_two_real_ranks_take_the_smaller_of_their_budgets(features: Path, tmp_path: Path) -> None:
     scarce = {"DISTURBED": "scarce_budget", "SCARCE_LIMIT": "900"}
     output = train(features, tmp_path, scarce, frames_per_micro_batch="auto", micro_batches_per_step=2)
@@ -71,7 +63,7 @@ def test_memory_that_runs_out_while_averaging_ends_the_run_and_the_next_start_go
     trained = started()
     trained.gradients(0, *batches_of(trained.recipe))
     trained.recipe.model.prior.register_forward_hook(lambda module, given, out: Exhausted.apply(out))
-    with pytest.raises(SonorantError, match="while gradients were being averaged.*resumes from the last checkpoint"):
+    with pytest.raises(SonorantError, match=r"gradients were being averaged.*resumes from the last checkpoint"):
         trained.gradients(1, *batches_of(trained.recipe))
     again, passes = started(), []
     module = again.recipe.phases[0].module
@@ -120,9 +112,7 @@ def test_a_single_row_that_does_not_fit_is_refused() -> None:
     def compute(*given: Any) -> dict[str, torch.Tensor]:
         raise MemoryError
 
-    with pytest.raises(
-        SonorantError, match="rank 3: out of memory in acoustic with a single row of 10 values: set act"
-    ):
+    with pytest.raises(SonorantError, match=r"^rank 3: out of memory in acoustic with a single row of 10 values"):
         SubBatches("rank 3").run("acoustic", {"mel": torch.zeros(1, 5, 2)}, False, compute)
 
 
@@ -133,10 +123,10 @@ def test_only_a_failed_allocation_is_taken_for_one() -> None:
     assert not out_of_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
 
 
-def test_a_gpu_that_runs_out_of_memory_goes_on_in_parts(tones: Path, tmp_path: Path, alone_on_a_gpu: None) -> None:
+def test_a_gpu_that_runs_out_of_memory_goes_on_in_parts(features: Path, tmp_path: Path, alone_on_a_gpu: None) -> None:
     device, kept = torch.device("cuda", 0), tmp_path / "kept.json"
     wide = {"channels": 64, "expansion": 64, "decoder_blocks": 4, "frames_per_micro_batch": 1800}
-    recipe = tiny_recipe("acoustic", tones, **wide, micro_batches_per_step=1)
+    recipe = tiny_recipe("acoustic", features, **wide, micro_batches_per_step=1)
     try:
         trained = TrainStep(recipe, Ranks(0, 1, 0, device), Stopwatch(), SubBatches("rank 0", kept))
         trained.take(0, *batches_of(recipe))

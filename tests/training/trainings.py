@@ -9,7 +9,9 @@ import torch
 
 from sonorant.corpus.manifest import SPLITS
 from sonorant.features.batches import Batch
+from sonorant.features.feature_store import FeatureStore
 from sonorant.features.plan import MicroBatch
+from sonorant.features.store import StoreConfig
 from sonorant.training import checkpoint
 from sonorant.training.distributed.ranks import Ranks
 from sonorant.training.recipe import Recipe
@@ -17,7 +19,9 @@ from sonorant.training.run_directory import RunDirectory, read_metrics
 from sonorant.training.step import TrainStep
 from sonorant.training.telemetry.stopwatch import Stopwatch
 from sonorant.training.trainer import Trainer
+from testbed.synthetic_corpus import TINY, write_corpus
 from testbed.tiny_training import tiny_recipe
+from tests.support.object_store import ObjectStore
 from tests.support.stores import edit_index
 
 ALONE = Ranks(0, 1, 0, torch.device("cpu"))
@@ -54,6 +58,23 @@ def logged(run: Path, metric: str) -> list[float]:
 
 def newest_state(run: Path) -> dict[str, Any]:
     return checkpoint.load(checkpoint.existing(RunDirectory(run).checkpoints)[0])
+
+
+def into_a_bucket(
+    features: Path, folder: Path, store: ObjectStore, utterances: int, per_shard: int = 8
+) -> tuple[Path, int]:
+    """Write the corpus of `features` to an object store, read through a cache smaller than it, `folder / "cache"`.
+
+    Return its folder, and the bytes of the cache.
+    """
+    sizes = [path.stat().st_size for path in Path(FeatureStore.open(features).place.store).glob("objects/*/*")]
+    room, out = max(sizes) + sum(sizes) // 3, folder / "remote" / "features"
+    assert room < sum(sizes)
+    place, cache = f"s3://{store.bucket}/{folder.name}", str(folder / "cache")
+    config = StoreConfig(place=place, utterances_per_shard=per_shard, cache=cache, cache_gib=room / 2**30)
+    write_corpus(out, TINY, utterances, (1.0, 1.6), config=config)
+    assert (out / "header.json").read_bytes() == (features / "header.json").read_bytes()
+    return out, room
 
 
 def with_splits(features: Path, copy: Path, split: Callable[[int, str], str]) -> Path:

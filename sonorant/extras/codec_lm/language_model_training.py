@@ -17,7 +17,6 @@ from sonorant.features.code_batches import CodeBatches, Prompts
 from sonorant.features.codes import CodeStore
 from sonorant.features.plan import MicroBatch
 from sonorant.layers.alignment import ages, align, pointers, prior_loss, stay_at_end
-from sonorant.layers.model_folder import build, describe
 from sonorant.training.initial import Initial, Taken
 from sonorant.training.recipe import Phase, Term
 from sonorant.training.utterances import Utterances, UtteranceTrainConfig, on_device_of, write_alignment
@@ -136,6 +135,7 @@ class LanguageModelRecipe(Utterances):
     """The codec language model with its features and codes."""
 
     name = "language_model"
+    config: LanguageModelTrainConfig
 
     def __init__(self, model: dict[str, Any], train: dict[str, Any], features: Path, codes: Path) -> None:
         """`model`: fields of LanguageModelConfig and, for int8 layers, `quantization` of `model.json`; `train`: fields
@@ -146,10 +146,8 @@ class LanguageModelRecipe(Utterances):
         sizes = LanguageModelConfig(**{key: value for key, value in model.items() if key != "quantization"})
         self._refuse_slow_pointers(sizes.most_advance)
         self.prompts = Prompts(self.store, self.codes, sizes.prompt_frames, self.config.seed)
-        self._description = describe("language_model", sizes, self.store.header, model.get("quantization"))
-        self._description |= {"codec": self.codes.codec, "pace": self._pace()}
-        torch.manual_seed(self.config.seed)
-        self.model = cast(LanguageModel, build(self._description))
+        built = self._build(LanguageModelConfig, model, codec=self.codes.codec, pace=self._pace())
+        self.model = cast(LanguageModel, built)
         self.diagonal_steps = self.config.diagonal_steps
         self.phases = [self.losses(self.model)]
 

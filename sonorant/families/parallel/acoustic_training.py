@@ -22,7 +22,6 @@ from sonorant.features.batches import Batch, UtteranceBatches
 from sonorant.features.feature_store import FeatureStore
 from sonorant.features.plan import MicroBatch
 from sonorant.layers.alignment import align, prior_loss
-from sonorant.layers.model_folder import build, describe
 from sonorant.training.recipe import Phase, Term
 from sonorant.training.utterances import Utterances, UtteranceTrainConfig, on_device_of, write_alignment
 from sonorant.training.waveform import WaveformRecipe, WaveformTrainConfig
@@ -75,19 +74,15 @@ class AcousticLosses(nn.Module):
 
 
 class AcousticRecipe(Utterances):
-    """The acoustic model with its features; implements `Recipe`."""
+    """The acoustic model with its features."""
 
     name = "acoustic"
 
     def __init__(self, model: dict[str, Any], train: dict[str, Any], features: Path) -> None:
-        """`model`: fields of AcousticConfig and, for int8 layers, `quantization` of `model.json`; `train`: fields of
-        AcousticTrainConfig."""
+        """`model`: see `_build`; `train`: fields of AcousticTrainConfig."""
         self.config = AcousticTrainConfig(**train)
         super().__init__(self.name, self.config, features)
-        sizes = {key: value for key, value in model.items() if key != "quantization"}
-        self._description = describe("acoustic", AcousticConfig(**sizes), self.store.header, model.get("quantization"))
-        torch.manual_seed(self.config.seed)
-        self.model = cast(AcousticModel, build(self._description))
+        self.model = cast(AcousticModel, self._build(AcousticConfig, model))
         self.diagonal_steps = self.config.diagonal_steps
         self.phases = [self.losses(self.model)]
 

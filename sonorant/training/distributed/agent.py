@@ -17,7 +17,6 @@ LINGER_SECONDS = 2.0
 
 
 def run() -> None:
-    """Run torchrun; exit with 1 if a rank failed."""
     try:
         main()
         if os.environ.get("PET_NODE_RANK") == "0":

@@ -1,7 +1,7 @@
 """Run torchrun for a job, on one machine or several.
 
-torchrun is configured by `PET_*` variables: set ones (by Slurm, Kubernetes, Prefect) are kept, the rest is filled in
-from the machine. Each node launches the same job.
+torchrun is configured by `PET_*` variables; missing ones are filled in from the machine. Each node launches the same
+job.
 """
 
 from __future__ import annotations
@@ -43,8 +43,7 @@ KEEP_MEMORY = {
     "MALLOC_TRIM_THRESHOLD_": str(2**33),
     "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
 }
-"""glibc: keep freed memory, in huge pages. By default large tensors are returned to the system and page faults take a
-tenth to a fifth of a vocoder's step on CPUs."""
+"""glibc: keep freed memory, in huge pages. Else page faults take a tenth to a fifth of a vocoder's step on CPUs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,11 +53,9 @@ class Node:
     rank: int = 0
     """The first node, 0, writes model and run directory, and hosts the rendezvous."""
     count: int = 1
-    """Number of nodes."""
     host: str = ""
     """Address of the first node; empty for a single node."""
     port: str = DEFAULT_PORT
-    """Port of the rendezvous on the first node."""
 
     @property
     def first(self) -> bool:
@@ -69,16 +66,12 @@ class Node:
         """From PET_NNODES, PET_NODE_RANK and PET_RDZV_ENDPOINT or PET_MASTER_ADDR. Raises SonorantError."""
         count = env.get("PET_NNODES", "1")
         if not count.isdigit() or int(count) < 1:
-            raise SonorantError(
-                f"PET_NNODES={count}: give one number; a training goes on with other machines by being started again"
-            )
+            raise SonorantError(f"PET_NNODES={count}: give one number")
         if count == "1":
             return cls()
         rank = env.get("PET_NODE_RANK", "")
         if not rank.isdigit() or int(rank) >= int(count):
-            raise SonorantError(
-                f"PET_NODE_RANK={rank or '(unset)'}: of {count} nodes the first needs 0, the last {int(count) - 1}"
-            )
+            raise SonorantError(f"PET_NODE_RANK={rank or '(unset)'}: give a number from 0 to {int(count) - 1}")
         host, _, port = env.get("PET_RDZV_ENDPOINT", "").rpartition(":")
         if not host:
             host, port = port or env.get("PET_MASTER_ADDR", ""), env.get("PET_MASTER_PORT", DEFAULT_PORT)
@@ -147,11 +140,10 @@ def _run_agent(job_file: Path, env: dict[str, str]) -> bool:
 
 
 def environment(given: Mapping[str, str], micro_batches_per_step: int) -> dict[str, str]:
-    """`given` with torchrun's settings completed: processes, threads, rendezvous.
+    """`given` with torchrun's settings completed. Raises SonorantError if PET_* contradict each other.
 
-    One process per GPU or CPU core, but in total at most one per micro-batch of a step. On CPUs, two processes with a
-    thread each are 1.5 times as fast as one with two: Fourier transforms and sorting are single-threaded. Raises
-    SonorantError if PET_* contradict each other.
+    One process per GPU or CPU core, at most one per micro-batch of a step. On CPUs, two processes with a thread each
+    are 1.5 times as fast as one with two: Fourier transforms and sorting are single-threaded.
     """
     node, cores = Node.of(given), usable_cores()
     most = max(1, micro_batches_per_step // node.count)
@@ -188,7 +180,7 @@ def _processes(wanted: str, cores: int, most: int) -> int:
 
 
 def idle(env: Mapping[str, str], micro_batches_per_step: int) -> str | None:
-    """Warning of idle processes or GPUs in a training with `env` of `environment`, or None."""
+    """Warning of idle processes or GPUs, or None."""
     world, here, gpus = int(env["SONORANT_WORLD_SIZE"]), int(env["PET_NPROC_PER_NODE"]), torch.cuda.device_count()
     if world > micro_batches_per_step:
         found, wanted = f"{world - micro_batches_per_step} of {world} processes have nothing to do", world
@@ -196,14 +188,11 @@ def idle(env: Mapping[str, str], micro_batches_per_step: int) -> str | None:
         found, wanted = f"{gpus - here} of this machine's {gpus} GPUs are not used", world // here * gpus
     else:
         return None
-    return (
-        f"{found}: a step has {micro_batches_per_step} micro-batches; set micro_batches_per_step to a multiple of "
-        f"{wanted} (a larger step, which the learning rate follows, or the same with smaller micro-batches)"
-    )
+    few = f"a step has {micro_batches_per_step} micro-batches"
+    return f"{found}: {few}; set micro_batches_per_step to a multiple of {wanted}"
 
 
 def _meeting(node: Node, given: Mapping[str, str]) -> dict[str, str]:
-    """Variables of the rendezvous."""
     if node.count == 1:
         # By number: resolving the machine's name may take minutes.
         alone = {"PET_STANDALONE": "1", "PET_LOCAL_ADDR": "127.0.0.1"}
@@ -219,16 +208,14 @@ def _meeting(node: Node, given: Mapping[str, str]) -> dict[str, str]:
 
 
 def interface_towards(host: str) -> str | None:
-    """Network interface towards `host`, or None if unknown. By default gloo uses the interface of the machine's name,
-    which may be loopback. Raises SonorantError if `host` is loopback here."""
+    """Network interface towards `host`, or None if unknown. gloo's default may be loopback. Raises SonorantError if
+    `host` is loopback here."""
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            probe.connect((host, 9))  # looks up the route, sends nothing
+            probe.connect((host, 9))
             own = probe.getsockname()[0]
             if own.startswith("127.") and host not in LOCAL:
-                raise SonorantError(
-                    f"the first node's address {host} is loopback on this node: give one that all nodes can reach"
-                )
+                raise SonorantError(f"PET_MASTER_ADDR: {host} is loopback on this node: give one that all nodes reach")
             return next((name for _, name in socket.if_nameindex() if _address(probe, name) == own), None)
     except OSError:
         return None

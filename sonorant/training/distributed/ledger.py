@@ -1,7 +1,4 @@
-"""Compare the samples that ranks computed with the plan, and all nodes' features, codes, settings and code.
-
-The ranks exchange what they loaded and judge the same evidence: all raise the same error, or none does.
-"""
+"""Compare the samples that ranks computed with the plan, and all nodes' features, codes, settings and code."""
 
 import hashlib
 import os
@@ -30,8 +27,6 @@ Samples = list[tuple[int, int]]
 
 @dataclass(frozen=True)
 class Page:
-    """Evidence of one rank."""
-
     rank: str
     planned: str
     """Hash of its plan of these steps."""
@@ -46,9 +41,9 @@ class Ledger:
         self.ranks = ranks
         self._computed: list[Samples] = []
 
-    def open(self, plan: Plan, epoch: int, place: int) -> list[MicroBatch]:
-        """Start before step `place` of an epoch; return its micro-batches. Raises AllRanksError if the ranks' plans
-        differ, or epochs are not reshuffled."""
+    def open(self, plan: Plan, epoch: int, place: int) -> None:
+        """Start before step `place` of an epoch. Raises AllRanksError if the ranks' plans differ, or epochs are not
+        reshuffled."""
         self._plan, self._epoch, self._place = plan, epoch, place
         self._steps = plan.steps(epoch)
         self._computed = []
@@ -57,72 +52,53 @@ class Ledger:
         # With windows, compare the same window of later epochs.
         later = range(epoch + plan.windows, epoch + EPOCHS_COMPARED * plan.windows, plan.windows)
         enough = sum(map(len, self._steps)) >= EPOCHS_COMPARED
-        if enough and all(_hash(plan.steps(number)) == planned for number in later):  # stops at the first difference
+        if enough and all(_hash(plan.steps(number)) == planned for number in later):
             first = epoch // plan.windows
             raise AllRanksError(
                 f"{self.ranks.name}: epochs {first} to {first + EPOCHS_COMPARED - 1} are planned alike, so nothing is "
                 "ever reshuffled: the plan's random numbers have to depend on the epoch"
             )
-        self._opened = epoch, place = self._turned()
-        return self._steps[place]
-
-    def back(self) -> None:
-        """Return to the start: the first step was only tried."""
-        epoch, self._place = self._opened
-        if self._epoch != epoch:
-            self._epoch, self._steps = epoch, self._plan.steps(epoch)
 
     def note(self, loaded: Iterable[torch.Tensor]) -> None:
         """Record this rank's samples of a step, (B, 2) int64 per micro-batch."""
         self._computed.append([(item, start) for rows in loaded for item, start in rows.tolist()])
 
     def check(self, step: int) -> None:
-        """Compare the records up to optimizer step `step` with the plan; a collective call. Raises AllRanksError if
-        samples overlap or their union is not the plan."""
+        """Compare the records up to optimizer step `step` with the plan. A collective call. Raises AllRanksError if
+        samples overlap or are missing."""
         first = step - len(self._computed) + 1
         planned = [self._next() for _ in self._computed]
-        pages = self.ranks.gather(Page(self.ranks.name, _hash([batches for _, _, batches in planned]), self._computed))
+        pages = self.ranks.gather(Page(self.ranks.name, _hash([batches for _, batches in planned]), self._computed))
         self._computed = []
         _refuse_other_plans(pages)
-        for number, (epoch, place, batches) in enumerate(planned):
+        for number, (epoch, batches) in enumerate(planned):
             shares = [page.computed[number] for page in pages]
             if sorted(chain.from_iterable(shares)) != sorted(samples_of(batches)):
-                fault = self._fault(epoch, place, shares, pages)
-                which = epoch // self._plan.windows
-                raise AllRanksError(f"step {first + number} (epoch {which}): {fault}; {HINT}")
+                where = f"step {first + number} (epoch {epoch // self._plan.windows})"
+                raise AllRanksError(f"{where}: {self._fault(batches, shares, pages)}; {HINT}")
 
-    def _turned(self) -> tuple[int, int]:
+    def _next(self) -> tuple[int, list[MicroBatch]]:
         while self._place == len(self._steps):  # a window may have no step
             self._epoch, self._place = self._epoch + 1, 0
             self._steps = self._plan.steps(self._epoch)
-        return self._epoch, self._place
-
-    def _next(self) -> tuple[int, int, list[MicroBatch]]:
-        epoch, place = self._turned()
         self._place += 1
-        return epoch, place, self._steps[place]
+        return self._epoch, self._steps[self._place - 1]
 
-    def _fault(self, epoch: int, place: int, shares: list[Samples], pages: list[Page]) -> str:
-        batches = self._plan.steps(epoch)[place]
+    def _fault(self, batches: list[MicroBatch], shares: list[Samples], pages: list[Page]) -> str:
         planned, computed = Counter(samples_of(batches)), Counter(chain.from_iterable(shares))
-        windows = self._plan.windows
-        for earlier in {epoch % windows, epoch - windows} - {epoch}:
-            steps = self._plan.steps(earlier) if earlier >= 0 else []
-            if place < len(steps) and computed == Counter(samples_of(steps[place])):
-                who = f"{pages[0].rank} and the others"
-                return f"{who} computed epoch {earlier // windows} again in the same order: the data is not reshuffled"
         foreign, missing = sorted((computed - planned).keys()), sorted((planned - computed).keys())
         if repeated := [sample for sample in foreign if sample in planned]:
             who = " and by ".join(page.rank for page, share in zip(pages, shares, strict=True) if repeated[0] in share)
             samples = f"{len(repeated)} samples were computed more than once, utterance {repeated[0][0]} by {who}"
             return f"{samples}: the ranks see the same data"
-        if missing:
-            dealt = [samples_of(batch for batch, _ in shard(batches, rank, len(pages))) for rank in range(len(pages))]
-            owner = [page.rank for page, samples in zip(pages, dealt, strict=True) if missing[0] in samples][-1]
-            instead = f", {len(foreign)} others instead" if foreign else ""
-            samples = f"{len(missing)} samples were computed by no rank{instead}"
-            return f"{samples}, utterance {missing[0][0]} was dealt to {owner}"
-        return f"{len(foreign)} samples are not in the plan of this step, first utterance {foreign[0][0]}"
+        if not missing:
+            return f"{len(foreign)} samples are not in the plan of this step, first utterance {foreign[0][0]}"
+        dealt = [samples_of(batch for batch, _ in shard(batches, rank, len(pages))) for rank in range(len(pages))]
+        owner = [page.rank for page, samples in zip(pages, dealt, strict=True) if missing[0] in samples][-1]
+        instead = f", {len(foreign)} others instead" if foreign else ""
+        return (
+            f"{len(missing)} samples were computed by no rank{instead}, utterance {missing[0][0]} was dealt to {owner}"
+        )
 
 
 def samples_of(batches: Iterable[MicroBatch]) -> Samples:
@@ -153,31 +129,31 @@ def _refuse_other_plans(pages: list[Page]) -> None:
 
 
 def refuse_other_copies(features: Path, codes: Path | None, fingerprint: str, code: str, ranks: Ranks) -> None:
-    """Raise AllRanksError on all ranks if a node's features, codes, settings or code differ from rank 0's.
+    """Raise AllRanksError on all ranks if a node's features, codes, settings or code differ from rank 0's. A
+    collective call.
 
-    A collective call. With several nodes, one rank of each also compares all arrays with their hashes, which may take
-    hours, so the others wait outside a collective.
-
-    Args:
-        fingerprint: of settings, features and the recipe's VERSION.
-        code: hash of the package.
+    With several nodes, one rank of each also compares all arrays with their hashes, which may take hours.
+    `fingerprint`: of settings, features and the recipe's VERSION; `code`: hash of the package.
     """
     if ranks.world_size == 1:
         return
-    store_hashes, problem = _hashes_of(features, codes)
+    own, problem = {}, ""
+    try:
+        # The keys are part of the message.
+        own = {"features (": store_hash(features), "codes (": code_hash(codes) if codes else ""}
+    except (SonorantError, OSError) as error:
+        problem = str(error)
     if os.environ.get("LOCAL_WORLD_SIZE") != str(ranks.world_size):
         reads = ranks.local_rank == 0 and not problem
         problem = ranks.after(partial(_damage_of, features, codes) if reads else None) or problem
-    # The keys are part of the message.
-    own = {**store_hashes, "settings (fingerprint ": fingerprint, "code (hash ": code}
+    own |= {"settings (fingerprint ": fingerprint, "code (hash ": code}
     copies = ranks.gather((ranks.host, own, problem))
     first, wanted, _ = copies[0]
     remedies = {"features (": f"there: dvc pull {features}", "codes (": f"there: dvc pull {codes}"}
     checkout = "check out the same commit with the same params.yaml there"
     for host, found, fault in copies:
         if fault:
-            folders = f"{features} {codes}" if codes else f"{features}"
-            raise AllRanksError(f"node {host}: {fault}; where features are fetched: dvc pull {folders}")
+            raise AllRanksError(f"node {host}: {fault}; where features are fetched: dvc pull {features} {codes or ''}")
         for what, its in found.items():
             if its != wanted[what]:
                 other = f"its {what}{its[:16]}) are not those of the first node {first} ({wanted[what][:16]})"
@@ -194,11 +170,3 @@ def _damage_of(features: Path, codes: Path | None) -> str:
     except (SonorantError, OSError) as error:
         return str(error)
     return ""
-
-
-def _hashes_of(features: Path, codes: Path | None) -> tuple[dict[str, str], str]:
-    """Hashes of both stores, and the error, or empty."""
-    try:
-        return {"features (": store_hash(features), "codes (": code_hash(codes) if codes else ""}, ""
-    except (SonorantError, OSError) as error:
-        return {"features (": "", "codes (": ""}, str(error)

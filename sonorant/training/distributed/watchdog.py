@@ -1,7 +1,7 @@
 """Watchdog: name a rank that hangs and, past a limit, end the training.
 
-Ranks exchange their phases through the process group's key-value store, which needs no shared folder. Clocks are never
-compared: a rank reports the time spent in its phase, and the receiver adds the age of the report.
+Ranks exchange their phases through the process group's key-value store. Clocks are never compared: a rank reports the
+time spent in its phase, and the receiver adds the age of the report.
 """
 
 from __future__ import annotations
@@ -43,8 +43,6 @@ SILENCE = 4
 
 @dataclass(frozen=True, kw_only=True)
 class Whereabouts:
-    """State of a rank."""
-
     rank: int
     host: str
     step: int
@@ -74,8 +72,7 @@ def culprits(ranks: list[Whereabouts], limit: float) -> list[Whereabouts]:
 
 
 class Watchdog:
-    """Watches all ranks within its context: one thread exchanges states, another judges them, so that a hanging store
-    is noticed."""
+    """Watches all ranks within its context: one thread exchanges states, another judges them, as the store may hang."""
 
     def __init__(
         self, ranks: Ranks, stopwatch: Stopwatch, step: Callable[[], int], machine: MachineConfig, run: RunDirectory
@@ -89,7 +86,7 @@ class Watchdog:
         self._done, self._cut_off = threading.Event(), threading.Event()
 
     def __enter__(self) -> Watchdog:
-        self._connect(self.machine.stall_limit)
+        self._connect()
         for work in (self._exchange, self._judge):
             threading.Thread(target=work, daemon=True).start()
         return self
@@ -97,27 +94,23 @@ class Watchdog:
     def __exit__(self, *_: object) -> None:
         self._done.set()
 
-    def _connect(self, patience: float) -> None:
+    def _connect(self) -> None:
         """Connect to rank 0's store: the group's connection is busy during the setup of a collective."""
         if self.ranks.world_size == 1:
             self._store: dist.Store = dist.HashStore()
             return
         address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-        self._store = dist.TCPStore(address, port, is_master=False, timeout=timedelta(seconds=patience))
-        self._store.set_timeout(timedelta(seconds=self.machine.stall_limit))
+        timeout = timedelta(seconds=self.machine.stall_limit)
+        self._store = dist.TCPStore(address, port, is_master=False, timeout=timeout)
 
     def _exchange(self) -> None:
         for beat in itertools.count():
             self._tick()
             try:
                 self._publish(beat)
-            except RuntimeError:  # a broken connection, if rank 0 is still running
-                try:
-                    self._connect(self.interval)
-                    self._publish(beat)
-                except RuntimeError:
-                    self._cut_off.set()  # rank 0 has ended with the store
-                    return
+            except RuntimeError:  # rank 0 has ended with the store
+                self._cut_off.set()
+                return
             self._exchanged = time.monotonic()
             if self._done.wait(self.interval):
                 return
@@ -132,7 +125,7 @@ class Watchdog:
                     self._heard[rank] = said, time.monotonic()
 
     def _tick(self) -> None:
-        """Detect a suspension; called by both threads, either of which may wake up first."""
+        """Detect a suspension of this process."""
         now = time.monotonic()
         if self._silent(now - self._ticked):
             self._awake = self._exchanged = now

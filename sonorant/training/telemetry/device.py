@@ -11,8 +11,6 @@ FULL = 0.95
 
 
 class DeviceLoad:
-    """Reads the load of a GPU; empty on CPUs."""
-
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self.slowed: list[str] = []

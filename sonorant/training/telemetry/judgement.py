@@ -20,7 +20,7 @@ Findings = dict[tuple[int, str], str]
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """Figures of one rank for the steps since the last reading."""
+    """Of one rank, since the last reading."""
 
     host: str
     times: dict[str, float]
@@ -30,15 +30,12 @@ class Reading:
     load: dict[str, float]
     """See `DeviceLoad.read`."""
     loss: float | None
-    """Of its own samples."""
     cores: float
-    """CPU seconds."""
     own: dict[str, str]
     """Its own findings: kind to sentence."""
 
 
 def judge(readings: list[Reading]) -> Findings:
-    """Findings of one reading of all ranks."""
     found = {(rank, kind): said for rank, reading in enumerate(readings) for kind, said in reading.own.items()}
     waits = {rank: one.times.get("communication", 0.0) for rank, one in enumerate(readings) if one.frames}
     if waits:
@@ -68,11 +65,8 @@ def _cause(slow: Reading, others: list[Reading]) -> str:
 
 
 class Judgement:
-    """Findings that hold, and those that were printed."""
-
     def __init__(self) -> None:
         self._held: dict[tuple[int, str], int] = {}
-        """Readings in a row up to the newest, by rank and kind."""
         self._printed: set[tuple[int, str]] = set()
 
     def take(self, found: Findings) -> list[str]:

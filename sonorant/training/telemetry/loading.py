@@ -15,8 +15,6 @@ COST = "cost"
 
 @dataclass(kw_only=True)
 class Cost:
-    """Seconds spent on some batches, in all processes."""
-
     reading: float = 0.0
     """Reading features."""
     transforming: float = 0.0
@@ -31,8 +29,6 @@ class Cost:
 
 
 class MeasuredDataset(Dataset[Batch]):
-    """The batches of another dataset, each with its cost."""
-
     def __init__(self, dataset: Dataset[Batch], store: FeatureStore) -> None:
         self.dataset, self.store = dataset, store
 
@@ -48,10 +44,7 @@ class MeasuredDataset(Dataset[Batch]):
 
 
 def cause_of_waiting(cost: Cost, workers: int) -> tuple[str, str]:
-    """Cause of waiting for data (storage, workers or transforms), and a sentence with the remedy.
-
-    `workers`: loader processes of this rank; 0: the training process loads the data itself.
-    """
+    """Cause of waiting for data (storage, workers or transforms), and a sentence with the remedy."""
     if cost.reading > cost.transforming:
         cause, remedy = "storage", "set data.preload to memory or folder"
     elif workers == 0:

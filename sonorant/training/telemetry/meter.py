@@ -19,18 +19,13 @@ NANOSECONDS = 1e-9
 
 
 def mean_over_ranks(figures: list[dict[str, float]]) -> dict[str, float]:
-    """Mean of each figure over the ranks; missing ones count as zero."""
     names = dict.fromkeys(name for row in figures for name in row)
     return {name: sum(row.get(name, 0.0) for row in figures) / len(figures) for name in names}
 
 
 def own_loss(recipe: Recipe, shares: dict[str, float], step: list[MicroBatch], own: list[MicroBatch]) -> float | None:
-    """Loss over a rank's own micro-batches, or None if it has none.
-
-    Args:
-        shares: the rank's share of each loss, divided by the global count.
-        step: the global batch; own: the rank's part of it.
-    """
+    """Loss over a rank's micro-batches `own`, from its `shares` of the losses of the global batch `step`; None
+    without any."""
     if not own:
         return None
     totals, counted = totals_of(recipe, step), totals_of(recipe, own)
@@ -52,7 +47,6 @@ class Meter:
         self._forget()
 
     def count(self, micro_batches: list[MicroBatch]) -> None:
-        """Count a step over this global batch."""
         self._step = micro_batches
         self.steps += 1
         if not self.on_gpu:
@@ -82,7 +76,7 @@ class Meter:
         return sum(max(0.0, NANOSECONDS * (one.get(names[0], 0) - one.get(names[1], 0))) for one in data)
 
     def read(self, step: int, epoch: int, losses: Tensors, norms: Tensors) -> dict[str, float]:
-        """Row of metrics after `step` steps, from this rank's share of the losses; a collective call that resets."""
+        """Row of metrics, from this rank's share of the losses. A collective call that resets."""
         added = floats(losses)
         summed = self.ranks.sum(added)
         wall, times = self._times()
@@ -109,7 +103,7 @@ class Meter:
         return row | self.judgement.row()
 
     def _times(self) -> tuple[float, dict[str, float]]:
-        """Wall seconds since the last reading, and their shares by phase on this rank."""
+        """Wall seconds since the last reading, and their shares by phase."""
         wall, shares = self.stopwatch.read()
         exposed = (self.steps * self._exposed() if self.on_gpu else self.exposed) / wall
         exposed = min(exposed, shares.get("backward", 0.0))
@@ -136,7 +130,7 @@ class Meter:
         )
 
     def _of_ranks(self, readings: list[Reading]) -> dict[str, float]:
-        row = {}
+        row: dict[str, float] = {}
         for group, figures in ("time", [one.times for one in readings]), ("gpu", [one.load for one in readings]):
             row |= {f"{group}/{name}": value for name, value in mean_over_ranks(figures).items()}
             if 1 < len(readings) <= DETAILED:

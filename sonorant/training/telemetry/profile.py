@@ -14,20 +14,14 @@ AFTER, LENGTH = 10, 5
 """`auto`: steps skipped and recorded."""
 
 
-def parse_steps(text: str) -> str:
-    """Check `auto` or `FIRST:LAST`, the argument of --profile. Raises SonorantError for anything else."""
-    _range(text, 0)
-    return text
-
-
-def _range(text: str, start: int) -> tuple[int, int]:
-    """First and last step to record, from 1, in a training that continues after step `start`."""
+def parse_steps(text: str, start: int = 0) -> tuple[int, int]:
+    """First and last step to record, from 1, after step `start`. `text`: `auto` or `FIRST:LAST`. Raises
+    SonorantError."""
     if text == "auto":
         return start + AFTER + 1, start + AFTER + LENGTH
     first, _, last = text.partition(":")
     if not (first.isdecimal() and last.isdecimal() and 1 <= int(first) <= int(last) < int(first) + LIMIT):
-        wanted = f"give FIRST:LAST, steps from 1 on and at most {LIMIT} of them, such as 100:104"
-        raise SonorantError(f"--profile {text}: {wanted}")
+        raise SonorantError(f"--profile {text}: give FIRST:LAST, at most {LIMIT} steps from 1 on, such as 100:104")
     return int(first), int(last)
 
 
@@ -38,10 +32,9 @@ class Profile:
         self._profiler: profile | None = None
         if steps is None:
             return
-        first, end = _range(steps, start)
+        first, end = parse_steps(steps, start)
         if first <= start or end > last:
-            there = f"this training goes from step {start + 1} to step {last}"
-            raise SonorantError(f"--profile {steps}: {there}; choose steps within")
+            raise SonorantError(f"--profile {steps}: this training goes from step {start + 1} to step {last}")
         path = folder / f"rank{rank}-steps-{first}-{end}.json"
         activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if torch.cuda.is_available() else [])]
         waited = first - start - 1  # warm up with the step before the first
@@ -59,7 +52,6 @@ class Profile:
             self._profiler.step()
 
     def close(self) -> None:
-        """Write the trace, even of an unfinished range."""
         if self._profiler is not None:
             self._profiler.stop()
             self._profiler = None

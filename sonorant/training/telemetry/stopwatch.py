@@ -5,6 +5,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 
 import torch
 
@@ -41,7 +42,6 @@ class Stopwatch:
                 self._events.append((phase, event, _now()))
 
     def _book(self) -> None:
-        """Add the time since the last booking to the current phase, unless a GPU times it."""
         now, (phase, _) = time.perf_counter(), self.current
         if phase != REST and (self._events is None or phase not in ON_DEVICE):
             self._seconds[phase] += now - self._booked
@@ -71,27 +71,21 @@ def _now() -> torch.cuda.Event:
 class Progress:
     """A progress line: updated on a terminal, else printed now and then."""
 
-    def __init__(self, name: str, steps: int, start: int, shown: bool) -> None:
-        self.name, self.steps, self.shown = name, steps, shown
-        self.last_step, self.last_time = start, time.monotonic()
-        self.last_shown = 0.0
-        self.seconds_per_step = 0.0
+    def __init__(self, name: str, steps: int, start: int) -> None:
+        self.name, self.steps = name, steps
+        self._step, self._time = start, time.monotonic()
+        self._shown = 0.0
 
     def show(self, step: int, row: dict[str, float]) -> None:
-        now = time.monotonic()
-        seconds = (now - self.last_time) / max(1, step - self.last_step)
-        self.seconds_per_step = 0.7 * self.seconds_per_step + 0.3 * seconds if self.seconds_per_step else seconds
-        self.last_step, self.last_time = step, now
-        terminal = sys.stderr.isatty()
-        if not self.shown or (not terminal and now - self.last_shown < QUIET_SECONDS and step != self.steps):
+        now, terminal = time.monotonic(), sys.stderr.isatty()
+        if not terminal and now - self._shown < QUIET_SECONDS and step != self.steps:
             return
-        self.last_shown = now
-        left = int((self.steps - step) * self.seconds_per_step)
-        bar = "█" * (24 * step // self.steps)
+        pace = (now - self._time) / max(1, step - self._step)
+        self._step, self._time, self._shown = step, now, now
         line = (
-            f"{self.name} {step:>6}/{self.steps} |{bar:<24}| loss {row['train/loss']:.4f}  "
-            f"{1 / self.seconds_per_step:.2f} steps/s  {row['speed/audio_seconds_per_second']:.0f} audio-s/s  "
-            f"{left // 60}:{left % 60:02d} left"
+            f"{self.name} {step:>6}/{self.steps}  loss {row['train/loss']:.4f}  {1 / max(pace, 1e-9):.2f} steps/s  "
+            f"{row['speed/audio_seconds_per_second']:.0f} audio-s/s  "
+            f"{timedelta(seconds=int((self.steps - step) * pace))} left"
         )
         end = "\n" if not terminal or step == self.steps else ""
         print(f"\r{line}" if terminal else line, end=end, file=sys.stderr, flush=True)
