@@ -13,6 +13,7 @@ import torch.distributed as dist
 from sonorant.files import read_json, write_json
 from sonorant.training.distributed.ranks import join
 from sonorant.training.precision import find_precision
+from sonorant.training.recipe import Tensors
 from sonorant.training.run_directory import RunDirectory
 from sonorant.training.trainer import Trainer
 from sonorant.training.worker import Job, recipe_of
@@ -50,7 +51,7 @@ def train(trainer: Trainer, steps: int, warmup: int) -> dict[str, Any]:
     }
 
 
-def _loop(trainer: Trainer) -> Iterator[dict[str, Any]]:
+def _loop(trainer: Trainer) -> Iterator[tuple[Tensors, Tensors]]:
     asked = trainer.ranks.ask(False)
     for micro_batches, batches in trainer.steps():
         taken = trainer.take_step(micro_batches, batches)

@@ -44,7 +44,7 @@ def _bypass(first: int) -> None:
 
     def bypassed(self: step.TrainStep, number: int, *given: Any) -> dict[str, torch.Tensor]:
         if number >= first:
-            self.wrapped = {phase.name: phase.module for phase in self.recipe.phases}
+            self.wrapped = {phase.name: phase.module for phase in self.recipe.phases}  # type: ignore[misc]
         return gradients(self, number, *given)
 
     step.TrainStep.gradients = bypassed  # type: ignore[assignment, method-assign]

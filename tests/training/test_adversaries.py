@@ -54,6 +54,6 @@ def test_settings_of_discriminators_that_are_not_there_decide_no_run() -> None:
 
     assert of(adversarial_width=4) == of(adversarial_frames=5), "a finished training without them is found again"
     assert of(adversarial=True, adversarial_width=4) != of(adversarial=True, adversarial_width=5)
-    idle = {"learning_rate_batch", "learning_rate_scaling"}
+    idle = {"learning_rate_batch"}
     train = settings("acoustic")[1]
     assert in_use(train) == {name: value for name, value in train.items() if name not in idle}

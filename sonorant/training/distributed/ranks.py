@@ -110,16 +110,10 @@ class Ranks:
             pause = min(2 * pause, 1.0)
 
     def share(self, data: bytes | None) -> bytes | None:
-        """Broadcast rank 0's `data`."""
-        size = torch.tensor(-1 if data is None else len(data))
-        dist.broadcast(size, 0)
-        if size < 0:
-            return None
-        buffer = torch.empty(int(size), dtype=torch.uint8)
-        if data:
-            buffer = torch.frombuffer(bytearray(data), dtype=torch.uint8)
-        dist.broadcast(buffer, 0)
-        return buffer.numpy().tobytes()
+        """Broadcast rank 0's `data`, through CPUs."""
+        shared = [data]
+        dist.broadcast_object_list(shared, 0)
+        return shared[0]
 
 
 @contextmanager
