@@ -117,7 +117,7 @@ def take_over(model: nn.Module, description: dict[str, Any], initial: Initial) -
     new = {key: " ".join(names) for key, names in new_rows.items() if names}
     lines += [f"  new {key}, from the mean of the others: {names}" for key, names in new.items()]
     if gone := [name for name in initial.description["speakers"] if name not in description["speakers"]]:
-        lines += [f"  speakers left out, of whom no recording is here: {' '.join(gone)}"] * ("speakers" in new_rows)
+        lines += [f"  speakers left out, without recordings here: {' '.join(gone)}"] * ("speakers" in new_rows)
     heard = initial.description["audio"]
     changed = {key: value for key, value in description["audio"].items() if heard.get(key) != value}
     lines += [f"  audio.{key}: {heard.get(key)} there, {value} here" for key, value in changed.items()]

@@ -88,15 +88,15 @@ class SubBatches:
         if rows == 1:
             raise SonorantError(
                 f"{self._who}: out of memory in {phase} with a single row of {_size(part[1])} values: set "
-                "activation_checkpointing: true, or shorten what is trained on (prepare.max_seconds, "
-                "train_vocoder.segment_frames)"
+                "activation_checkpointing: true, or use shorter utterances (prepare.max_seconds) or "
+                "segments (segment_frames)"
             )
         halves = _cut(part, (rows + 1) // 2)
         self._largest[phase] = _size(halves[0][1])
         self._proven[phase] = min(self._proven.get(phase, 0), self._largest[phase])
         if self._kept:
             write_json(self._kept, self._largest)
-        self._say(f"out of memory in {phase} with {rows} rows at once: from now on {_rows(halves[0][1])} of such")
+        self._say(f"out of memory in {phase} with {rows} rows at once: from now on {_rows(halves[0][1])}")
         return halves
 
     def _say(self, message: str) -> None:

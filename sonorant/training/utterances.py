@@ -63,7 +63,7 @@ class Utterances(Recipe):
 
     def _plan(self, items: np.ndarray, epoch: int) -> list[MicroBatch]:
         if self.budget is None:
-            raise SonorantError(f"{self.section}.frames_per_micro_batch is auto and not yet found: no plan without it")
+            raise SonorantError(f"{self.section}.frames_per_micro_batch is auto: no plan before it is found")
         return utterance_plan(self.store.frames, items, budget=self.budget, seed=self.seed, epoch=epoch)
 
     def _fetch(self, items: np.ndarray) -> None:
@@ -112,15 +112,15 @@ class Utterances(Recipe):
         setting, speakers = f"{self.section}.freeze_steps {self.freeze_steps}", taken.new_rows["speakers"]
         if not speakers:
             known = ", ".join(self._description["speakers"])
-            raise SonorantError(f"{setting}: {taken.source} knows every speaker here ({known}); set it to 0")
+            raise SonorantError(f"{setting}: {taken.source} has every speaker here ({known}); set it to 0")
         if taken.anew:
             raise SonorantError(
-                f"{setting}: {taken.anew[0]} cannot be taken from {taken.source} and has to learn at once: set it to "
-                "0, or sizes, codec and settings to those of that voice"
+                f"{setting}: {taken.anew[0]} cannot be taken from {taken.source}, so it needs training from the "
+                "first step: set it to 0, or use the sizes, codec and settings of that voice"
             )
         if self.freeze_steps == self.steps and (symbols := taken.new_rows["symbols"]):
             raise SonorantError(
-                f"{setting}: {taken.source} does not know the phonemes {' '.join(symbols)}, which would never be "
+                f"{setting}: {taken.source} lacks the phonemes {' '.join(symbols)}, which would never be "
                 f"learned; set it below {self.section}.steps"
             )
         rows = tuple(self._description["speakers"].index(speaker) for speaker in speakers)

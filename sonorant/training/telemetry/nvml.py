@@ -84,4 +84,4 @@ class Nvml:
         for prefix in ("", "GPU-", "MIG-"):
             with suppress(self._library.NVMLError):
                 return self._library.nvmlDeviceGetHandleByUUID(prefix + uuid)
-        raise NoNvml(f"NVML knows no GPU {uuid}")
+        raise NoNvml(f"NVML has no GPU {uuid}")

@@ -67,7 +67,7 @@ def test_figures_have_their_units_and_what_a_gpu_does_not_report_is_left_out(tmp
         ["heat, by the hardware"],
     ]  # fmt: skip
     assert second == [{"utilization": 37.0, "temperature": 64.0}, []]
-    assert said["unknown"] == "NVML knows no GPU GPU-0"
+    assert said["unknown"] == "NVML has no GPU GPU-0"
     assert said["tracked"] == {
         "system/gpu_0_utilization_percentage": 37.0,
         "system/gpu_0_memory_usage_megabytes": pytest.approx(6 * 2**30 / 1e6),
