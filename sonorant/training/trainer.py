@@ -90,7 +90,7 @@ class Trainer:
             self.meter.restart()
         started = self.step
         if not self.ended:
-            self.proof.before_first_step(self.trained, self.step, self.epoch, self.step_in_epoch)
+            self.proof.before_first_step(self.trained, self.step, self.epoch, self.step_in_epoch, self.load)
             self.meter.restart()
         profile = Profile(self.profile, self.run.path / "profile", self.ranks.rank, self.step, self.config.steps)
         asked = self.ranks.ask(self._stop)

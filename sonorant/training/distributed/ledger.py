@@ -41,9 +41,9 @@ class Ledger:
         self.ranks = ranks
         self._computed: list[Samples] = []
 
-    def open(self, plan: Plan, epoch: int, place: int) -> None:
-        """Start before step `place` of an epoch. Raises AllRanksError if the ranks' plans differ, or epochs are not
-        reshuffled."""
+    def open(self, plan: Plan, epoch: int, place: int) -> list[MicroBatch]:
+        """Start before step `place` of an epoch; return its micro-batches. Raises AllRanksError if the ranks' plans
+        differ, or epochs are not reshuffled."""
         self._plan, self._epoch, self._place = plan, epoch, place
         self._steps = plan.steps(epoch)
         self._computed = []
@@ -58,6 +58,7 @@ class Ledger:
                 f"{self.ranks.name}: epochs {first} to {first + EPOCHS_COMPARED - 1} are planned alike, so nothing is "
                 "ever reshuffled: the plan's random numbers have to depend on the epoch"
             )
+        return self._upcoming()
 
     def note(self, loaded: Iterable[torch.Tensor]) -> None:
         """Record this rank's samples of a step, (B, 2) int64 per micro-batch."""
@@ -78,11 +79,15 @@ class Ledger:
                 raise AllRanksError(f"{where}: {self._fault(batches, shares, pages)}; {HINT}")
 
     def _next(self) -> tuple[int, list[MicroBatch]]:
+        step = self._upcoming()
+        self._place += 1
+        return self._epoch, step
+
+    def _upcoming(self) -> list[MicroBatch]:
         while self._place == len(self._steps):  # a window may have no step
             self._epoch, self._place = self._epoch + 1, 0
             self._steps = self._plan.steps(self._epoch)
-        self._place += 1
-        return self._epoch, self._steps[self._place - 1]
+        return self._steps[self._place]
 
     def _fault(self, batches: list[MicroBatch], shares: list[Samples], pages: list[Page]) -> str:
         planned, computed = Counter(samples_of(batches)), Counter(chain.from_iterable(shares))

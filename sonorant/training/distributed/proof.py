@@ -5,11 +5,14 @@ The ranks exchange their evidence: a violation ends all of them with the same er
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 
 import torch
 
 from sonorant.errors import SonorantError
+from sonorant.features.batches import Batch
+from sonorant.features.plan import MicroBatch
 from sonorant.training.distributed.ledger import Ledger
 from sonorant.training.distributed.ranks import AllRanksError, Ranks
 from sonorant.training.recipe import Recipe, Tensors
@@ -17,6 +20,8 @@ from sonorant.training.step import TrainStep
 
 CHECK_EVERY = 100
 """Steps between checks, besides the first step and each checkpoint."""
+Load = Callable[[list[list[MicroBatch]]], Iterator[Batch]]
+"""Loads this rank's share of some steps."""
 CAUSES = {
     "gradients": "gradients were not averaged: call `TrainStep.wrapped`, not a phase's module",
     "weights": "start again from the last checkpoint; if that machine computes differently once more, take it out",
@@ -53,10 +58,17 @@ class Proof:
         """Check for equal weights before DDP silently broadcasts rank 0's. Raises AllRanksError."""
         self._one_state("before training", _weights_and_buffers(self.recipe))
 
-    def before_first_step(self, trained: TrainStep, step: int, epoch: int, place: int) -> None:
+    def before_first_step(self, trained: TrainStep, step: int, epoch: int, place: int, load: Load) -> None:
+        """Check state and plan, and settle DDP's buckets by a pass over a row of each micro-batch: DDP rebuilds them
+        after its first pass, and they decide the order of sums. Changes only gradients. Raises AllRanksError."""
         averages = {"average": dict(trained.ema.state_dict()), "optimizer": _optimizer(trained)}
         self._one_state(f"step {step}", _weights_and_buffers(self.recipe) | averages)
-        self.ledger.open(self.recipe.plan, epoch, place)
+        first = self.ledger.open(self.recipe.plan, epoch, place)
+        rows = ({name: value[:1] for name, value in batch.items()} for batch in load([first]))
+        cut = [replace(b, items=b.items[:1], starts=None if b.starts is None else b.starts[:1]) for b in first]
+        trained.gradients(max(step, *(phase.begins for phase in self.recipe.phases)), cut, rows)
+        for optimizer in trained.optimizers.values():
+            optimizer.zero_grad(set_to_none=True)
 
     def due(self, step: int, started: int) -> bool:
         return step % CHECK_EVERY == 0 or step == started + 1
