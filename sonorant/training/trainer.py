@@ -71,16 +71,7 @@ class Trainer:
         for note in self.recipe.notes:
             self._say(note)
         with self.stopwatch("resume"):
-            self.resume()
-            if self.trained.precision is None:
-                self._say(f"{self.recipe.name}: {find_precision(self.trained)}")
-            budget = self.recipe.budget
-            if budget is None:
-                budget = memory.find_budget(self.trained, self.machine.memory_share)
-                self._say(f"{self.recipe.name}: {budget} a micro-batch, as memory allows")
-            self._say(f"{self.recipe.name}: {self.config.describe_learning_rate(budget)}")
-            if self.patience:
-                self.patience.check(len(self.validation_plan))
+            self._begin()
         if self.ranks.first:
             self.log = MetricsLog(self.run.metrics, self._say)
             self.run.write_status("running", self.step)
@@ -126,6 +117,19 @@ class Trainer:
         if self.why:
             self._say(f"{self.recipe.name}: {self.why}")
         return "finished" if self.ended else "stopped"
+
+    def _begin(self) -> None:
+        """Resume, and find precision and budget where they are `auto`."""
+        self.resume()
+        if self.trained.precision is None:
+            self._say(f"{self.recipe.name}: {find_precision(self.trained)}")
+        budget = self.recipe.budget
+        if budget is None:
+            budget = memory.find_budget(self.trained, self.machine.memory_share)
+            self._say(f"{self.recipe.name}: {budget} a micro-batch, as memory allows")
+        self._say(f"{self.recipe.name}: {self.config.describe_learning_rate(budget)}")
+        if self.patience:
+            self.patience.check(len(self.validation_plan))
 
     @property
     def ended(self) -> bool:
