@@ -36,7 +36,7 @@ from testbed.synthetic_corpus import SPEECH, write_corpus
 from testbed.tiny_training import tiny_features
 
 LOGS = ROOT / "runs" / "gpu_check"
-"""What each check says is kept there, however it ends."""
+"""Log of each check."""
 SHORT = {"dry_run": True}
 
 
@@ -65,7 +65,6 @@ def main() -> None:
 def run_all(
     chosen: dict[str, Check], given: argparse.Namespace, device: torch.device
 ) -> tuple[dict[str, Any], dict[str, bool]]:
-    """Each check's figures, and whether its claim holds."""
     result: dict[str, Any] = {"device": device.type}
     if device.type == "cuda":
         result |= {"gpu": torch.cuda.get_device_name(), "gpus": torch.cuda.device_count(), "cuda": torch.version.cuda}
@@ -90,8 +89,7 @@ def run_all(
 
 
 def _in_a_process(folder: Path, check: Check, given: argparse.Namespace, threads: int) -> Answer:
-    """Run a check in a process group of its own, so that neither its failure, nor its memory, nor what it leaves
-    running is another's; say on stderr how it went."""
+    """Run a check in a process group of its own, so that its failure, memory and leftover processes affect no other."""
     name = check.__name__
     words = ["-m", "benchmarks.gpu.gpu_check", "--check", name, "--within", str(folder), *["--dry-run"] * given.dry_run]
     began = time.perf_counter()
@@ -155,7 +153,7 @@ CHECKS: dict[str, Check] = {
     "training is faster than the published figure": training.speed,
 }
 TIMED = (training.alignment, training.auto_budget, engines, tokens, training.speed)
-"""These want the GPU to themselves."""
+"""Not beside other checks."""
 
 
 if __name__ == "__main__":

@@ -33,14 +33,14 @@ TOLERANCES = {
     "fp16": Tolerance(max_abs_diff=0.1, relative_error=5e-3, log_mel_db=0.3, correlation=0.99, frames=(2.0, 0.02)),
     "bf16": Tolerance(max_abs_diff=0.5, relative_error=0.03, log_mel_db=1.5, correlation=0.95, frames=(2.0, 0.02)),
 }
-"""Of the section `verify` in params.yaml; reading that would take packages that a GPU machine may lack."""
+"""As the section `verify` of params.yaml, whose reading takes packages that a GPU machine may lack."""
 VOICE_LENGTHS = {
     "cuda": Lengths(tokens=(64, 64, 128, 128), frames=(256, 256, 1024, 1024)),
     "cpu": Lengths(tokens=(128,) * 4, frames=(1024,) * 4),
 }
-"""Two sizes a graph, in a dry run one: compiling takes half a minute for each."""
+"""Two sizes a graph, in a dry run one: each takes half a minute to compile."""
 LADDER = (3, 17, 64, 128)
-"""Tokens: the least there are, an odd number, the usual, the most."""
+"""Tokens: the fewest, an odd number, the usual, the most."""
 LENGTHS = {"short": (12,), "medium": (48,), "long": (128,), "paragraph": (48, 96, 64, 80, 120, 40)}
 """Tokens of each sentence."""
 TOGETHER = 8
@@ -48,7 +48,6 @@ TOGETHER = 8
 FIRST_PARTS = (32, 96, 256)
 """Frames, as `Voice.stream` has them."""
 LIMIT = 512
-"""Frames that one part of a long utterance may have."""
 ON_GPU = {
     "torch-cuda": tuple(TOLERANCES),
     "torch-cuda-graphs": tuple(TOLERANCES),
@@ -74,7 +73,7 @@ def engines(folder: Path, place: Path, device: torch.device) -> Answer:
 
 
 def write_voice(folder: Path, size: Size, lengths: Lengths) -> tuple[Bundle, Trained]:
-    """A bundle of models of that size, and their trained folders. It has float graphs if the packages of the export are
+    """A bundle of models of that size, and their trained folders. It has graphs if the packages of the export are
     installed."""
     torch.manual_seed(0)
     acoustic, vocoder = (write_model(folder, kind, size[kind]) for kind in ("acoustic", "vocoder"))
@@ -86,8 +85,8 @@ def write_voice(folder: Path, size: Size, lengths: Lengths) -> tuple[Bundle, Tra
         from sonorant.export.onnx_graph import ExportConfig
     except ModuleNotFoundError:
         return bundle, trained
-    said = [_tokens(count)[0] for count in LADDER]  # the ranges of the 16-bit graphs are measured on it
-    export_variants(Sources(*trained, utterances=said), bundle.folder, lengths, ExportConfig(opset=20))
+    measured = [_tokens(count)[0] for count in LADDER]  # for the ranges of the 16-bit graphs
+    export_variants(Sources(*trained, utterances=measured), bundle.folder, lengths, ExportConfig(opset=20))
     return read_bundle(bundle.folder), trained
 
 
@@ -115,7 +114,7 @@ def _one_size(bundle: Bundle, trained: Trained, device: torch.device) -> dict[st
 
 
 def _failures(found: dict[str, Any], *, on_gpu: bool) -> list[str]:
-    """A line for each candidate that computed something else, did not run though it must, or was too slow."""
+    """A line for each candidate that computed something else, must run and did not, or was too slow."""
     failed = []
     for candidate, row in found["ladder"].items():
         if isinstance(row, dict) and not row["passed"]:
@@ -185,7 +184,7 @@ def _cell(
 
 
 def _speak(bundle: Bundle, sentences: list[np.ndarray], runtime: Runtime) -> int:
-    """Speak sentences (or batches) one after the other; the frames of all rows together."""
+    """Speak sentences (or batches) one after the other; returns the frames of all rows."""
     frames = 0
     for tokens in sentences:
         states, ends = _encode(runtime, tokens)
@@ -216,7 +215,7 @@ def _tokens(count: int) -> np.ndarray:
 
 
 def _forget_peak() -> int:
-    """Bytes that torch holds on the GPU now; its peak is counted from here on."""
+    """Bytes that torch holds on the GPU; resets its peak."""
     if not torch.cuda.is_available():
         return 0
     torch.cuda.reset_peak_memory_stats()

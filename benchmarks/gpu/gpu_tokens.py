@@ -37,12 +37,12 @@ REHEARSAL = {"tiny": (32, 2, 2, 48)}
 ROWS = (1, 4, 8)
 SLOTS = (128, 512)
 STEPS, PHONEMES = 100, 12
-"""Steps that are timed: so many fit into the smaller number of slots, and no row ends before."""
+"""Timed steps: they fit into the smaller number of slots, and no row ends earlier."""
 WRITTEN_OUT, SDPA = "dynamic, scores written out", "dynamic, SDPA"
 FASTER = {WRITTEN_OUT: 4.5, SDPA: 3.0}
-"""How many times as fast the fastest prepared decoder is at least, one row at a time."""
+"""Least speedup of the fastest prepared decoder over each, at one row."""
 FROM_DISK = 30.0
-"""Seconds that a warm-up takes at most where the folder has what it compiles."""
+"""Most seconds of a warm-up from a full cache folder."""
 CLAIM = (
     "tokens on the GPU are the CPU's, prepared decoders are 4.5 times as fast as eager attention and 3 times as eager "
     "SDPA, start from disk in 30 s, recompile nothing and wait for nothing between tokens"
@@ -50,7 +50,6 @@ CLAIM = (
 
 
 def tokens(folder: Path, place: Path, device: torch.device) -> Answer:
-    """Every decoder of the device, by size of the model."""
     result: dict[str, Any] = {}
     for name, size in (SIZES if device.type == "cuda" else REHEARSAL).items():
         write_models(place / name, size)
@@ -87,7 +86,7 @@ def _one_size(folder: Path, device: torch.device) -> dict[str, Any]:
 def _race(
     steppers: dict[str, Stepper], decode: Callable[[Stepper], np.ndarray], rows: int, want: np.ndarray
 ) -> dict[str, dict[str, Any]]:
-    """Tokens a second of all decoders in turn, and how many times as fast as the dynamic ones."""
+    """Tokens a second of all decoders in turn, and their speedup over the dynamic ones."""
     same = {name: bool(np.array_equal(decode(stepper), want)) for name, stepper in steppers.items()}
     seconds = 5.0 if torch.cuda.is_available() else 1.0
     took = take_turns({name: partial(decode, stepper) for name, stepper in steppers.items()}, seconds, least=5)
@@ -117,7 +116,7 @@ def _waits(stepper: StaticStepper) -> bool:
 
 
 def _failures(found: dict[str, Any], names: tuple[str, ...]) -> list[str]:
-    """A line for each claim that does not hold."""
+    """A line for each failed claim."""
     failed = [
         f"{name}, {rows} rows: other tokens than the CPU's"
         for rows, row in found["rows"].items()
@@ -157,7 +156,7 @@ class WrittenOut(DynamicCache):
 
 
 def _loaded(name: str, folder: Path) -> tuple[StaticTokenRuntime, float]:
-    """A runtime warmed up for every shape, and how many seconds that took."""
+    """A runtime warmed up for every shape, and the seconds that took."""
     trained = folder / "language_model", folder / "codec"
     options = LoadOptions(trained=trained, batches=ROWS, slots=SLOTS, cache_folder=folder / "compiled", warm_up=True)
     began = perf_counter()
@@ -169,7 +168,7 @@ Request = tuple[tuple[Any, ...], State]
 
 
 def request(rows: int, channels: int) -> Request:
-    """The arguments of `Stepper.begin` and the first state: random encoder states, and a budget that no row reaches."""
+    """Arguments of `Stepper.begin` and the first state: random encoder states, and a budget that no row reaches."""
     states = np.random.default_rng(rows).standard_normal((rows, PHONEMES, channels)).astype(np.float32)
     lengths, no_prompt = np.full(rows, PHONEMES), (np.zeros((rows, 1, 2), np.int64), np.zeros(rows, np.int64))
     described = decoding(channels, 0, 0)
@@ -194,7 +193,6 @@ GREEDY = DecodingConfig(
 
 
 def decoding(channels: int, layers: int, heads: int) -> DecodingDescription:
-    """How the models of `write_models` are decoded."""
     return DecodingDescription(
         codebooks=2,
         codes=1000,
@@ -215,8 +213,7 @@ def decoding(channels: int, layers: int, heads: int) -> DecodingDescription:
 
 
 def write_models(folder: Path, size: tuple[int, int, int, int]) -> None:
-    """Write trained folders of a language model of that size, which stays long on each phoneme, and of the demo's
-    codec."""
+    """Write trained folders of a language model that stays long on each phoneme, and of the demo's codec."""
     torch.manual_seed(0)
     codec: dict[str, Any] = {"channels": 64, "expansion": 3, "kernel": 7, "encoder_blocks": 1, "decoder_blocks": 1}
     codec |= {"stride": 2, "codebooks": 2, "levels": [8, 5, 5, 5], "codebook_dropout": 0.0, "pretrained": None}
@@ -228,7 +225,6 @@ def write_models(folder: Path, size: tuple[int, int, int, int]) -> None:
 
 
 def voice(folder: Path) -> Bundle:
-    """A bundle without graphs that describes those models."""
     config = load_language_model(folder / "language_model")[0].config
     lengths = Lengths(tokens=(4, 8, 12, 12), frames=(8, 64, 128, 256))
     decoded = decoding(config.channels, config.layers, config.heads)

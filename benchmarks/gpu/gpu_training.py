@@ -1,8 +1,5 @@
-"""The checks of `make gpu-check` that train.
-
-Each is a function of the folder with the corpora, a folder of its own and the device, and answers with its figures and
-whether its claim holds.
-"""
+"""The checks of `make gpu-check` that train. Each is a function of the folder with the corpora, a folder of its own and
+the device, and returns its figures and whether its claim holds."""
 
 import os
 import re
@@ -39,8 +36,8 @@ KINDS = ("acoustic", "vocoder")
 FRAMES, SEGMENTS = 48_000, 256
 ENDLESS = dict.fromkeys(("steps", "checkpoint_every", "validate_every"), 100_000)
 ROUNDING_FACTOR, ROUNDING = 4.0, 1e-6
-"""A resumed training may be so many times as far from an undisturbed one as two undisturbed ones are from each other,
-and so much more."""
+"""A resumed training may differ from an undisturbed one by this multiple of the difference of two undisturbed ones,
+plus this amount."""
 
 
 def tests(folder: Path, place: Path, device: torch.device) -> Answer:
@@ -74,7 +71,7 @@ def together(folder: Path, place: Path, device: torch.device) -> Answer:
 
 
 def _train_at_once(jobs: dict[str, Job], place: Path) -> None:
-    """Train to the end through torchrun, all at the same time. Raises RuntimeError naming those that fail."""
+    """Train through torchrun, all at the same time. Raises RuntimeError naming those that fail."""
     agents = {name: _start(job, place / f"{number}.json") for number, (name, job) in enumerate(jobs.items())}
     failed = [name for name, agent in agents.items() if agent.wait()]
     if failed:
@@ -82,8 +79,7 @@ def _train_at_once(jobs: dict[str, Job], place: Path) -> None:
 
 
 def resume(folder: Path, place: Path, device: torch.device) -> Answer:
-    """Kill a training with SIGKILL and resume it: it may differ from an undisturbed one as much as two undisturbed ones
-    do, since a GPU adds in any order."""
+    """Kill a training with SIGKILL and resume it. A GPU adds in any order, so two undisturbed trainings differ too."""
     kinds = KINDS if device.type == "cuda" else KINDS[:1]
     changes = {"steps": 60, "checkpoint_every": 10, "validate_every": 60, "precision": "bf16"}
     jobs = {
@@ -218,8 +214,7 @@ def alignment(folder: Path, place: Path, device: torch.device) -> Answer:
 
 
 def auto_budget(folder: Path, place: Path, device: torch.device) -> Answer:
-    """Find a budget for a small share of the memory, and take the heaviest steps with it. Memory must be what limits
-    it, so that an epoch need not keep its number of steps."""
+    """Find a budget for a small share of the memory, and take the heaviest steps with it."""
     share, found = 0.1, {}
     memory.STEPS_AN_EPOCH = 1
     for kind, amount in zip(KINDS, ("frames_per_micro_batch", "segments_per_micro_batch"), strict=True):
@@ -230,7 +225,7 @@ def auto_budget(folder: Path, place: Path, device: torch.device) -> Answer:
             peak, allowed = (round(size / 2**30, 2) for size in (memory.peak(device), memory.allowance(device, share)))
             found[kind] = {"budget": budget, "peak_gib": peak, "allowed_gib": allowed}
             found[kind]["whole_corpus"] = budget == trainer.recipe.budget_range(1)[1]
-    # A corpus that a smaller micro-batch holds whole tells nothing of memory.
+    # Memory does not limit a micro-batch that holds the whole corpus.
     return found, all(
         (one["peak_gib"] / one["allowed_gib"] >= 0.5 or one["whole_corpus"])
         and one["peak_gib"] <= 1.05 * one["allowed_gib"]
@@ -287,8 +282,8 @@ def doctor(folder: Path, place: Path, device: torch.device) -> Answer:
 def alone(
     place: Path, kind: str, folder: Path, device: torch.device, **changes: Any
 ) -> Iterator[tuple[Trainer, RunDirectory]]:
-    """Train a model of the published size on the speech corpus in this process, a group of one; the trainer, and its
-    run directory in `place`."""
+    """A trainer of a model of the published size on the speech corpus in this process, and its run directory in
+    `place`."""
     small, _ = settings(kind)
     _, train = settings(kind, **ENDLESS, micro_batches_per_step=1, precision="bf16")
     on_gpu = device.type == "cuda"

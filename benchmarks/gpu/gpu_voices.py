@@ -1,7 +1,4 @@
-"""What the parts of `gpu_check` share: how they run alone, and voices of random weights, which need no text frontend.
-
-Neither values nor speed depend on what a voice says.
-"""
+"""Shared by the parts of `gpu_check`: how each runs alone, and voices of random weights, which need no text frontend."""
 
 import tempfile
 from collections.abc import Callable
@@ -23,14 +20,14 @@ from sonorant.speech.bundle import (
 )
 
 ENGINES = "engines on the GPU compute what the CPU computes, and CUDA graphs answer sooner than single operators"
-"""The claim of `gpu_engines`: here, because that module needs the packages of the export."""
+"""Here, because `gpu_engines` needs the packages of the export."""
 SHORT_FORM = {"dry_run": True}
 AUDIO: dict[str, Any] = {"sample_rate": 22050, "n_fft": 1024, "hop": 256, "n_mels": 80, "f_min": 0.0, "f_max": 8000.0}
 FRONTEND: dict[str, Any] = {"name": "none", "version": "none", "language": "none"}
 SYMBOLS = [f"p{number}" for number in range(60)]
 
 Answer = tuple[dict[str, Any], bool]
-"""What a check found, and whether its claim holds."""
+"""Figures of a check, and whether its claim holds."""
 Size = dict[str, dict[str, Any]]
 """Settings of an acoustic model and of a vocoder."""
 Check = Callable[[Path, Path, torch.device], Answer]
@@ -51,7 +48,7 @@ REHEARSAL = {"tiny": _size(16, 2, (1, 1), (16, 1))}
 
 
 def device_of(name: str, arguments: Any) -> torch.device:
-    """The GPU, or the CPU for a dry run. Without a GPU the verdict says so and the program ends with status 1."""
+    """The GPU, or the CPU for a dry run. Without a GPU the program ends with status 1."""
     if not (arguments.dry_run or torch.cuda.is_available()):
         finish(name, {"not run": "torch sees no GPU on this machine"}, {"torch sees a GPU": False}, arguments)
     return torch.device("cpu") if arguments.dry_run else torch.device("cuda", 0)
@@ -69,7 +66,7 @@ def run_alone(name: str, doc: str | None, claim: str, check: Check) -> None:
 
 
 def write_model(folder: Path, kind: str, config: dict[str, Any], **more: Any) -> torch.nn.Module:
-    """Write the trained folder of a model of random weights as `folder/kind`; the model."""
+    """Write the trained folder of a model of random weights as `folder/kind`."""
     description: dict[str, Any] = {"kind": kind, "config": config, "audio": AUDIO, "frontend": FRONTEND, **more}
     description |= {"symbols": SYMBOLS, "speakers": ["speaker"], "mel_mean": -5.0, "mel_std": 2.0, "provenance": {}}
     model = build(description)
@@ -82,7 +79,6 @@ def write_model(folder: Path, kind: str, config: dict[str, Any], **more: Any) ->
 
 
 def describe(folder: Path, family: str, receptive_field: ReceptiveField, lengths: Lengths, decoding: Any) -> Bundle:
-    """A bundle without graphs that describes such models."""
     description = VoiceDescription(
         schema_version=SCHEMA_VERSION,
         family=family,

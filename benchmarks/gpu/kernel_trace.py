@@ -10,9 +10,9 @@ from typing import Any
 
 Found = dict[str, Any]
 RENAMED = {"enumerate": "data", "DistributedDataParallel": "forward", "Optimizer": "AdamW"}
-"""How torch's own regions begin, and their names here."""
+"""Beginnings of torch's own regions, and their names here."""
 SCOPES = re.compile(r"void |at::native::|\(anonymous namespace\)::|_kernel_impl_nocast")
-"""What is left out of kernels' names."""
+"""Left out of kernels' names."""
 SYNCS = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize")
 
 
@@ -35,8 +35,8 @@ class Table(defaultdict[str, list[float]]):
 
 
 def around(points: list[Found], spans: list[Found]) -> Iterator[list[Found]]:
-    """For each point in order of time, the spans that hold its start, outermost first; spans nest, a thread's each.
-    Leaves in each span, as `self`, the time that no span inside it takes."""
+    """For each point in order of time, the spans that hold its start, outermost first. Subtracts from each span's
+    `self` the time of the spans inside it."""
     marks = [(one["ts"], -one["dur"], True, one) for one in spans] + [(one["ts"], 0.0, False, one) for one in points]
     stack: list[Found] = []
     for start, _, is_span, one in sorted(marks, key=lambda mark: mark[:3]):

@@ -41,8 +41,7 @@ class CodecLosses(GeneratorLosses):
 
 
 class CodecRecipe(WaveformRecipe):
-    """The codec with its features: frames in, samples out; implements `Recipe`. Codebook dropout is drawn from the
-    micro-batch's seed."""
+    """Frames in, samples out. Codebook dropout is drawn from the micro-batch's seed."""
 
     name = "codec"
     sizes = CodecConfig
@@ -56,12 +55,10 @@ class CodecRecipe(WaveformRecipe):
         return terms | {"pitch": Term(PITCH_WEIGHT, "segments")} if isinstance(model, SourceCodec) else terms
 
     def _copy(self, model: nn.Module, frames_BRT: Tensor) -> Tensor:
-        """From the codes alone, pitch included."""
         assert isinstance(model, Codec)
         return model.decode(model.encode(frames_BRT))[:, : frames_BRT.shape[2] * self.store.audio.hop]
 
     def start_from(self, initial: Initial) -> Taken:
-        """As any waveform model, with the mel statistics of the initial weights."""
         taken = super().start_from(initial)
         self._description |= {key: initial.description[key] for key in ("mel_mean", "mel_std")}
         return taken

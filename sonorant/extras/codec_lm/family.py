@@ -107,8 +107,6 @@ class Codec(ModelKind):
 
 
 class CodecLm(Family):
-    """Frames one after the other; a sentence's length is known at its end."""
-
     name = "codec_lm"
     predictor, waveform = LanguageModel(), Codec()
     graphs = ("encoder", "prefill", "step", "decoder", "vocoder")
@@ -199,7 +197,6 @@ def load_onnxruntime(bundle: Bundle, options: LoadOptions, device: str = "cpu") 
 
 
 def load_torch(bundle: Bundle, options: LoadOptions, **how: Any) -> TokenRuntime:
-    """The trained models; `how`: `way` and `device` of `load_tokens`."""
     from sonorant.extras.codec_lm.torch_runtime import load_tokens
 
     assert options.trained is not None  # checked by `load_runtime`

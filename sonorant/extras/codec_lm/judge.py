@@ -15,7 +15,7 @@ from sonorant.features.batches import Batch
 from sonorant.training.recipe import weighted
 
 WRONG_CODES = "wrong_codes_percent"
-"""Percent of the recording's codes that a teacher-forced language model does not find likeliest."""
+"""Percent of codes that a teacher-forced language model does not find likeliest."""
 
 
 class LanguageModelJudge:
@@ -56,7 +56,7 @@ class CodecJudge(WaveformJudge):
 
 
 class _Copying(nn.Module):
-    """Adapts a pretrained codec, which encodes samples, to the mel of one utterance."""
+    """A pretrained codec, which encodes samples, on the mel of one utterance."""
 
     def __init__(self, codec: PretrainedCodec, samples_S: Floats) -> None:
         super().__init__()

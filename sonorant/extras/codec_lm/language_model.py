@@ -1,10 +1,6 @@
-"""The codec language model: phonemes in, a codec's codes out, frame by frame.
-
-A pointer moves through the phonemes. Each step sees the encoder state under it and its age, the steps it has stood
-there.
-
-Shapes: B batch, N phonemes, F code frames, G codebooks, K codes of a codebook, T decoding steps, P prompt frames, C
-channels, A classes of advance."""
+"""The codec language model: phonemes in, a codec's codes out, frame by frame. A pointer moves through the phonemes;
+each step sees the encoder state under it and its age in steps. B batch, N phonemes, F code frames, G codebooks, K codes
+of a codebook, T decoding steps, P prompt frames, C channels, A classes of advance."""
 
 from dataclasses import dataclass
 from typing import Any

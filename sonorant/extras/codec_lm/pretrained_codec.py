@@ -46,8 +46,7 @@ class PretrainedCodec(nn.Module):
         return codes_BGF[0, : self.codebooks, :frames].T.contiguous().cpu().numpy()
 
     def decode(self, codes_BFG: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-        """Codes (B, F, G) int64, frames of each row (B,) int64 (None: all) -> samples (B, F * samples_per_frame)
-        float32. Rows do not depend on each other: positions past a row's end are zeroed before each layer."""
+        """As `Codec.decode`: positions past a row's end are zeroed before each layer."""
         decoder, frames = self.model.decoder, codes_BFG.shape[1]
         lengths_B = torch.full_like(codes_BFG[:, 0, 0], frames) if lengths_B is None else lengths_B
         x_BCT = decoder.conv1(_silenced(self.model.quantizer.from_codes(codes_BFG.transpose(1, 2))[0], lengths_B))
@@ -78,8 +77,8 @@ def _silenced(x_BCT: Tensor, lengths_B: Tensor) -> Tensor:
 
 
 def check_pretrained(named: str, audio: MelConfig, codebooks: int) -> Any:
-    """Configuration of the codec `named` by hub id or folder, without weights. Raises SonorantError if transformers or
-    the codec is missing, or it does not fit `audio` or `codebooks`."""
+    """Configuration of the codec `named` by hub id or folder, without weights. Raises SonorantError if it or
+    transformers is missing, or it does not fit."""
     try:
         config = _transformers().AutoConfig.from_pretrained(named)
     except (OSError, ValueError) as error:
@@ -109,8 +108,8 @@ def check_pretrained(named: str, audio: MelConfig, codebooks: int) -> Any:
 
 
 def take_pretrained(named: str, audio: MelConfig, codebooks: int) -> tuple[PretrainedCodec, dict[str, Any]]:
-    """Load the codec `named` by hub id or folder, with `codebooks` of its codebooks, and its part of `model.json`.
-    Raises SonorantError as `check_pretrained`, and if its weights are missing, damaged or not safetensors."""
+    """Load the codec `named` by hub id or folder, and its part of `model.json`. Raises SonorantError as
+    `check_pretrained`, and if its weights are missing, damaged or not safetensors."""
     config, transformers = check_pretrained(named, audio, codebooks), _transformers()
     try:
         model = transformers.DacModel.from_pretrained(named, use_safetensors=True).eval().float()
@@ -132,7 +131,7 @@ def take_pretrained(named: str, audio: MelConfig, codebooks: int) -> tuple[Pretr
 
 
 def build_pretrained(about: dict[str, Any], audio: MelConfig) -> PretrainedCodec:
-    """The codec described by `take_pretrained`, without weights. Raises SonorantError without transformers."""
+    """The codec of `take_pretrained`, without weights. Raises SonorantError without transformers."""
     transformers = _transformers()
     return PretrainedCodec(
         transformers.DacModel(transformers.DacConfig.from_dict(about["transformers"]["config"])),

@@ -1,4 +1,4 @@
-"""Codes become samples through a codec's source in parts that equal the whole, by arithmetic that any part tells of."""
+"""Codes become samples in parts that equal the whole; an arithmetic stand-in makes every part count."""
 
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -38,7 +38,7 @@ class Arithmetic:
         return np.repeat(with_pitch, STRIDE, axis=2).astype(np.float32)
 
     def vocode(self, frames: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-        """The source's rows count as all others: a phase that did not go on from part to part would tell."""
+        """The source's rows count too, so that a wrong phase shows."""
         real = (np.arange(frames.shape[2])[None] < lengths[:, None])[:, None]
         return np.repeat(around(frames * real, SEES.vocoder).sum(1), HOP, axis=1).astype(np.float32)
 

@@ -48,7 +48,7 @@ class TokenRuntime(Protocol):
 
 
 class Prompt(NamedTuple):
-    """Speech for the voice to continue, as codes."""
+    """Speech to continue, as codes."""
 
     codes_BPG: Ints
     """Not delayed (B, P, G)."""
@@ -69,8 +69,8 @@ class Session:
         keys: Sequence[Key],
         prompt: Prompt | None = None,
     ) -> None:
-        """Prefills. `states_BNC`: encoder output, float32; `lengths_B`: phonemes of each row, `^` and `$` included,
-        int64; `keys`: of each row's noise; `prompt`: for voices that take one."""
+        """Prefills. `states_BNC`: float32; `lengths_B`: phonemes of each row, `^` and `$` included, int64; `keys`: of
+        each row's noise."""
         if prompt is None:
             rows = len(lengths_B)
             prompt = Prompt(np.zeros((rows, 1, description.codebooks), np.int64), np.zeros(rows, np.int64))
@@ -118,7 +118,7 @@ class Session:
 
     @property
     def cut_B(self) -> NDArray[np.bool_]:
-        """Whether the budget ended the row, so that text may be missing."""
+        """Whether the budget ended the row: text may be missing."""
         return (self._state.ended_B == self._rules.budget_B) & (self.finish_reasons_B != FinishReason.WELL)
 
     @property

@@ -23,7 +23,7 @@ class Rules(NamedTuple):
     """Constants of a batch. Each row has its own, so that requests may share a batch."""
 
     noise_BSG: Array
-    """Uniform numbers in 0..1 (B, S, G + 1): one a codebook, then the pointer's; zeros if unused."""
+    """Uniform in 0..1 (B, S, G + 1): one a codebook, then the pointer's."""
     temperature_B: Array
     """0 = greedy."""
     top_k_B: Array
@@ -48,8 +48,6 @@ class Rules(NamedTuple):
 
 
 class State(NamedTuple):
-    """The model's input is `codes_BG`, the encoder state under `pointer_B`, `age_B` and `position_B`."""
-
     step_B: Array
     """Steps made so far."""
     codes_BG: Array
@@ -65,7 +63,6 @@ class State(NamedTuple):
     ended_B: Array
     """Frames of the row, -1 = not ended. Its last codebooks end G - 1 steps later."""
     finish_reason_B: Array
-    """The first fault, as `sonorant.speech.speaking.FinishReason`."""
     log_probability_B: Array
     """Sum over the codes so far, before temperature and penalty."""
     silent_B: Array

@@ -27,7 +27,7 @@ Plant = Callable[[Any, Any, int], None]
 
 
 class TinyStepper:
-    """A `Stepper` whose cache is one vector a row: codes, phoneme, age, position and prompt decide what it says."""
+    """A `Stepper` whose cache is one vector a row; codes, phoneme, age, position and prompt change its logits."""
 
     def __init__(self, library: str = "numpy", plant: Plant | None = None) -> None:
         draw = np.random.default_rng(7)
@@ -101,7 +101,7 @@ def texts(*lengths: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 
 def start(rows: int, config: DecodingConfig) -> tuple[State, Rules]:
-    """Before the first step of so many texts of 9 phonemes; their noise is zero."""
+    """Before the first step of texts of 9 phonemes, without noise."""
     lengths = np.full(rows, 9)
     rules = make_rules(lengths, DESCRIPTION, config, lambda *sizes: np.zeros((rows, *sizes), np.float32))
     return start_state(rules, np.zeros(rows, np.int64), DESCRIPTION), rules
