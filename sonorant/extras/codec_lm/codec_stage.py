@@ -11,7 +11,7 @@ from sonorant.audio.arrays import Floats
 from sonorant.audio.pitch import track_pitch
 from sonorant.extras.codec_lm.codec import CodecConfig
 from sonorant.extras.codec_lm.pretrained_codec import take_pretrained
-from sonorant.extras.codec_lm.saved import AnyCodec, load_codec
+from sonorant.extras.codec_lm.saved import load_codec
 from sonorant.extras.codec_lm.source_codec import SourceCodec
 from sonorant.families.family import Hear
 from sonorant.features.codes import write_codes
@@ -44,9 +44,10 @@ def encode_corpus(codec_folder: Path, features: Path, out: Path, family: str) ->
     write_codes(out, family, FeatureStore.open(features), codec, sha256_file(codec_folder / "weights.pt"))
 
 
-def hearing(codec: AnyCodec, audio: AudioSettings) -> Hear:
+def hearing(codec_folder: Path, audio: AudioSettings) -> Hear:
     """A function from a recording to the input of the graph `vocoder`: codes, or frames decoded from them with
     pitch."""
+    codec, _ = load_codec(codec_folder)
 
     def hear(mel_MT: Floats, samples_S: Floats) -> tuple[NDArray[Any], int]:
         pitch_T2 = track_pitch(samples_S, audio.sample_rate, audio.hop, mel_MT.shape[1])

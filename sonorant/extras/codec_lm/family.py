@@ -177,9 +177,8 @@ class CodecLm(Family):
 
     def hear(self, description: VoiceDescription, waveform: Path) -> Hear:
         from sonorant.extras.codec_lm.codec_stage import hearing
-        from sonorant.extras.codec_lm.saved import load_codec
 
-        return hearing(load_codec(waveform)[0], description.audio)
+        return hearing(waveform, description.audio)
 
     def write_codes(self, waveform: Path, features: Path, out: Path) -> None:
         from sonorant.extras.codec_lm.codec_stage import encode_corpus
@@ -188,12 +187,12 @@ class CodecLm(Family):
 
 
 def load_onnxruntime(bundle: Bundle, options: LoadOptions, device: str = "cpu") -> TokenRuntime:
-    from sonorant.extras.codec_lm.onnx_runtime import OnnxTokenCudaRuntime, OnnxTokenRuntime
+    from sonorant.extras.codec_lm.onnx_runtime import OnnxTokenRuntime
 
     decoding = bundle.description.decoding
     assert decoding is not None  # checked by `read_bundle`
     graphs = {graph: bundle.graph_file(graph, options.variant) for graph in bundle.graphs}
-    return (OnnxTokenRuntime if device == "cpu" else OnnxTokenCudaRuntime)(graphs, decoding, threads=options.threads)
+    return OnnxTokenRuntime(graphs, decoding, threads=options.threads, device=device)
 
 
 def load_torch(bundle: Bundle, options: LoadOptions, **how: Any) -> TokenRuntime:

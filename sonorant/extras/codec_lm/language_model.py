@@ -55,22 +55,12 @@ class LanguageModelConfig:
         check_prior_kernel(self.prior_kernel)
         if not 0.0 <= self.dropout < 1.0:
             raise ValueError(f"dropout must be at least 0 and below 1, not {self.dropout}")
-        for name in (
-            "channels",
-            "expansion",
-            "encoder_blocks",
-            "layers",
-            "heads",
-            "feed_forward",
-            "window",
-            "most_advance",
-        ):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        for name, value in vars(self).items():
+            least = 0 if name in ("prior_kernel", "prompt_frames") else 1
+            if isinstance(value, int) and value < least:
+                raise ValueError(f"{name} must be at least {least}, not {value}")
         if self.channels % (2 * self.heads):
             raise ValueError(f"channels ({self.channels}) must be a multiple of 2 * heads ({2 * self.heads})")
-        if self.prompt_frames < 0:
-            raise ValueError(f"prompt_frames must be at least 0, not {self.prompt_frames}")
 
 
 class LanguageModel(PhonemeEncoder):

@@ -3,7 +3,6 @@ step's new keys and values are written into them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -46,6 +45,19 @@ class StepBuffers:
         self._positions = np.full((rows, slots), EMPTY, np.int64)
         self._new_keys = np.zeros((layers, rows, heads, width), np.float32)
         self._new_values = np.zeros((layers, rows, heads, width), np.float32)
+        self._inputs = {
+            "codes": self.codes,
+            "state": self.state,
+            "age": self.age,
+            "position": self.position,
+            "slot_position": self._positions,
+            **_by_name(self._keys, self._values),
+        }
+        self._outputs = {
+            "logits": self.logits,
+            "advance": self.advance,
+            **_by_name(self._new_keys, self._new_values, "new_"),
+        }
         self._bindings: dict[int, onnxruntime.IOBinding] = {}
 
     def run(self, rows: int) -> None:
@@ -86,25 +98,10 @@ class StepBuffers:
 
     def _bound(self, rows: int) -> onnxruntime.IOBinding:
         binding = self._session.io_binding()
-        for name, array in self._inputs():
-            binding.bind_input(name, "cpu", 0, array.dtype, array[:rows].shape, array.ctypes.data)
-        for name, array in self._outputs():
-            binding.bind_output(name, "cpu", 0, array.dtype, array[:rows].shape, array.ctypes.data)
+        for bind, arrays in ((binding.bind_input, self._inputs), (binding.bind_output, self._outputs)):
+            for name, array in arrays.items():
+                bind(name, "cpu", 0, array.dtype, array[:rows].shape, array.ctypes.data)
         return binding
-
-    def _inputs(self) -> Iterator[tuple[str, NDArray[Any]]]:
-        yield "codes", self.codes
-        yield "state", self.state
-        yield "age", self.age
-        yield "position", self.position
-        yield "slot_position", self._positions
-        yield from zip(cache_names(self._decoding.layers), _interleaved(self._keys, self._values), strict=True)
-
-    def _outputs(self) -> Iterator[tuple[str, NDArray[Any]]]:
-        yield "logits", self.logits
-        yield "advance", self.advance
-        names = [f"new_{name}" for name in cache_names(self._decoding.layers)]
-        yield from zip(names, _interleaved(self._new_keys, self._new_values), strict=True)
 
 
 def cache_names(layers: int) -> list[str]:
@@ -112,7 +109,6 @@ def cache_names(layers: int) -> list[str]:
     return [f"{side}_{layer}" for layer in range(layers) for side in ("key", "value")]
 
 
-def _interleaved(keys: Floats, values: Floats) -> Iterator[Floats]:
-    for key, value in zip(keys, values, strict=True):
-        yield key
-        yield value
+def _by_name(keys: Floats, values: Floats, prefix: str = "") -> dict[str, NDArray[Any]]:
+    sides = [side for pair in zip(keys, values, strict=True) for side in pair]
+    return {f"{prefix}{name}": side for name, side in zip(cache_names(len(keys)), sides, strict=True)}
