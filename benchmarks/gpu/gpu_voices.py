@@ -1,4 +1,4 @@
-"""Shared by the parts of `gpu_check`: how each runs alone, and voices of random weights, which need no text frontend."""
+"""Shared by parts of `gpu_check`: how each runs alone, and voices of random weights, which need no text frontend."""
 
 import tempfile
 from collections.abc import Callable

@@ -45,7 +45,7 @@ class StepBuffers:
         self._positions = np.full((rows, slots), EMPTY, np.int64)
         self._new_keys = np.zeros((layers, rows, heads, width), np.float32)
         self._new_values = np.zeros((layers, rows, heads, width), np.float32)
-        self._inputs = {
+        self._inputs: dict[str, NDArray[Any]] = {
             "codes": self.codes,
             "state": self.state,
             "age": self.age,
@@ -53,7 +53,7 @@ class StepBuffers:
             "slot_position": self._positions,
             **_by_name(self._keys, self._values),
         }
-        self._outputs = {
+        self._outputs: dict[str, NDArray[Any]] = {
             "logits": self.logits,
             "advance": self.advance,
             **_by_name(self._new_keys, self._new_values, "new_"),
