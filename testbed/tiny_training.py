@@ -75,7 +75,7 @@ def settings(kind: str, /, **changes: Any) -> tuple[dict[str, Any], dict[str, An
     model: dict[str, Any] = {"channels": 16, "expansion": 2}
     if kind == "acoustic":
         model |= {"decoder": "regression", "encoder_blocks": 1, "encoder_kernel": 3, "decoder_blocks": 2}
-        model |= {"decoder_kernel": 3, "dropout": 0.1, "flow_steps": 2, "prosody": True}
+        model |= {"decoder_kernel": 3, "dropout": 0.1, "flow_steps": 2}
         model |= {"prior_kernel": 0, "prosody_temperature": 1.0}
         model["prosody_dropout"] = changes.get("dropout", 0.1)
         train |= {"frames_per_micro_batch": 800, "diagonal_steps": 4}

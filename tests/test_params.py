@@ -121,12 +121,3 @@ def test_a_bad_key_in_a_late_section_is_found_before_anything_runs(tmp_path: Pat
     (tmp_path / "params.yaml").write_text(text, encoding="utf-8")
     with pytest.raises(SonorantError, match=r"unknown key 'promote\.max_rft'; did you mean 'max_rtf'"):
         check_params.check(tmp_path / "params.yaml")
-
-
-def test_models_that_do_not_fit_each_other_are_found_before_anything_runs(tmp_path: Path) -> None:
-    text = (ROOT / "params.yaml").read_text(encoding="utf-8").replace("  prosody: true ", "  prosody: false ")
-    (tmp_path / "params.yaml").write_text(text, encoding="utf-8")
-    with pytest.raises(
-        SonorantError, match=r"params.yaml: vocoder\.kind source_filter needs the pitch: set acoustic\.prosody to true"
-    ):
-        check_params.check(tmp_path / "params.yaml")

@@ -21,7 +21,7 @@ from sonorant.errors import SonorantError
 from sonorant.export.candidate import Expected
 from sonorant.export.distances import batches
 from sonorant.export.tolerance import Fault, Tolerance
-from sonorant.families.parallel.parity_checks import check_chunks, check_padding, check_values, follow
+from sonorant.families.parallel.parity_checks import Measured, check_chunks, check_padding, check_values, follow
 from sonorant.families.parallel.synthesis import speak, vocoder_frames
 from sonorant.speech.buckets import Bucketed
 from sonorant.speech.bundle import Bundle, Lengths, ReceptiveField, read_bundle
@@ -144,12 +144,12 @@ def _ladder(runtime: Runtime, reference: Runtime, bundle: Bundle, precision: str
     audio = MelConfig(**vars(bundle.description.audio))
     given = batches([_tokens(count)[0] for count in LADDER], 1)
     cases = [follow(reference, inputs, bundle.description) for inputs in given]
-    tolerance = TOLERANCES[precision]
+    measured = Measured(runtime, audio, TOLERANCES[precision])
     longest, sees = max(cases, key=lambda case: len(case.time)), bundle.description.receptive_field
     try:
-        graphs = check_values(runtime, Expected(reference, cases, "torch on the CPU"), audio, tolerance)
-        padding = check_padding(runtime, cases, audio, tolerance)
-        parts = check_chunks(runtime, longest, sees, audio, tolerance)
+        graphs = check_values(measured, Expected(reference, cases, "torch on the CPU"))
+        padding = check_padding(measured, cases)
+        parts = check_chunks(measured, longest, sees)
     except Fault as fault:
         return {"passed": False, "failed": str(fault)}
     largest = {graph: row["max_abs_diff"] for graph, row in graphs.items()}

@@ -28,9 +28,8 @@ from benchmarks.gpu.gpu_voices import device_of
 from benchmarks.gpu.kernel_trace import analysed
 from benchmarks.report import RESULTS, command, finish, options
 from sonorant.families.parallel import acoustic_training as acoustic
-from sonorant.families.parallel.acoustic import AcousticModel
-from sonorant.families.parallel.decoders import RegressionDecoder
-from sonorant.families.parallel.prosody import DurationPredictor
+from sonorant.families.parallel.acoustic import AcousticModel, RegressionDecoder
+from sonorant.families.parallel.prosody import ProsodyPredictor
 from sonorant.features.batches import Batch
 from sonorant.layers.discriminators import Discriminators
 from sonorant.training import waveform
@@ -58,7 +57,7 @@ REGIONS = [
     (acoustic, "align", "search"),
     (AcousticModel, "expand", "expansion"),
     (RegressionDecoder, "errors", "decoder"),
-    (DurationPredictor, "errors", "predictor"),
+    (ProsodyPredictor, "errors", "predictor"),
     (waveform.GeneratorLosses, "copy", "vocoder"),
     (waveform, "mel_distance", "spectral losses"),
     (waveform, "spectral_distance", "spectral losses"),

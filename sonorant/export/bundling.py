@@ -112,7 +112,7 @@ def export_variants(sources: Sources, out: Path, lengths: Lengths, config: Expor
         speakers = len(models.described["speakers"])
         given = list(batches(sources.utterances, speakers)) if sources.utterances else []
         if given and (inputs := models.graph_inputs(files["fp32"], given)):
-            written, halves = export_halves(files["fp32"], inputs, folder, config)
+            written, halves = export_halves(files["fp32"], inputs, folder)
             files |= written
         if quantized is not None:  # its layers write QuantizeLinear and DequantizeLinear
             files["int8"] = _write_graphs(family, quantized, folder, "int8", config)

@@ -23,14 +23,8 @@ class ExportConfig:
 
     opset: int = 20
     """ONNX operator set, 18 to 23; fewer engines read newer ones. bf16 uses at least 22."""
-    headroom: float = 8.0
-    """A node whose values times this exceed the 16-bit format stays in float32."""
-    max_loss: float = 8.0
-    """A node whose relative error exceeds this many roundings of the format stays in float32."""
 
     def __post_init__(self) -> None:
-        if self.headroom < 1 or self.max_loss <= 0:
-            raise ValueError("headroom must be at least 1, max_loss above 0")
         if not 18 <= self.opset <= 23:
             raise ValueError(f"opset must be 18 to 23, not {self.opset}")
 

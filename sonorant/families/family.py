@@ -117,9 +117,6 @@ class Family(ABC):
         """Those of `graphs` exported from the waveform model."""
         return self.graphs[-1:]
 
-    def check_pair(self, predictor: Any, waveform: Any) -> None:  # noqa: B027 - any pair fits by default
-        """Raise SonorantError if models of these sizes (`ModelKind.sizes`) do not fit each other."""
-
     @abstractmethod
     def loaders(self) -> Mapping[str, Callable[[Bundle, LoadOptions], Any]]:
         """Loader of each runtime, by name."""

@@ -63,9 +63,9 @@ def test_variants_share_their_interface_keep_tensorrts_rules_and_halves_are_half
         assert sizes["int8"] < sizes["fp32"]
 
 
-@pytest.mark.parametrize("prosody", [True, False])
-def test_the_copy_of_a_recording_is_the_vocoder_on_what_it_knows_of_it(prosody: bool, tmp_path: Path) -> None:
-    predictor, waveform = write_trained(tmp_path, prosody=prosody)
+@pytest.mark.parametrize("kind", ["source_filter", "vocos"])
+def test_the_copy_of_a_recording_is_the_vocoder_on_what_it_knows_of_it(kind: str, tmp_path: Path) -> None:
+    predictor, waveform = write_trained(tmp_path, kind=kind)
     export_voice(predictor, waveform, tmp_path / "voice", CORPUS, CONFIG)
     voice = Voice.load(tmp_path / "voice")
     time_S = np.arange(8000) / 16000

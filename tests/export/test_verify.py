@@ -15,7 +15,7 @@ from sonorant.errors import SonorantError
 from sonorant.export.distances import batches, shortened, spread_lengths
 from sonorant.export.tolerance import Fault, VerifyConfig
 from sonorant.export.verify import verify_voice
-from sonorant.families.parallel.parity_checks import check_padding, follow
+from sonorant.families.parallel.parity_checks import Measured, check_padding, follow
 from sonorant.files import read_json, write_json
 from sonorant.plugins import load_family
 from sonorant.speech.bundle import Bundle, read_bundle
@@ -100,7 +100,7 @@ def test_every_output_of_a_row_is_compared_with_the_row_alone(
     cases = [follow(right, one, parallel.bundle.description) for one in batches(UTTERANCES, 1)]
     audio = MelConfig(**dataclasses.asdict(parallel.bundle.description.audio))
     tolerance = parallel.config.tolerance("fp32", "parallel")
-    assert check_padding(right, cases, audio, tolerance)["rows"] == 3
+    assert check_padding(Measured(right, audio, tolerance), cases)["rows"] == 3
 
     def other_in_batches(*inputs: np.ndarray, **named: np.ndarray) -> Any:
         outputs = getattr(right, method)(*inputs, **named)
@@ -110,7 +110,7 @@ def test_every_output_of_a_row_is_compared_with_the_row_alone(
         return outputs
 
     with pytest.raises(Fault, match=rf"graph \w+, output {output}, length \d+, batch 3: .*the row alone"):
-        check_padding(Replaced(right, **{method: other_in_batches}), cases, audio, tolerance)
+        check_padding(Measured(Replaced(right, **{method: other_in_batches}), audio, tolerance), cases)
 
 
 @pytest.mark.parametrize(

@@ -22,18 +22,17 @@ DECODING = DecodingConfig(
 
 
 def write_trained(
-    folder: Path, decoder: str = "regression", audio: dict[str, Any] | None = None, *, prosody: bool = True
+    folder: Path, decoder: str = "regression", audio: dict[str, Any] | None = None, *, kind: str = "source_filter"
 ) -> tuple[Path, Path]:
-    """Write trained folders of an acoustic model with two speakers and of a vocoder, without `prosody` one that knows
-    the mel alone; always the same weights. A flow tells prosody as well as frames."""
+    """Write trained folders of an acoustic model with two speakers and of a vocoder of `kind`; always the same weights.
+    A flow also predicts prosody."""
     common = _common(audio or AUDIO)
     sizes = {
         "decoder": decoder, "channels": 16, "expansion": 2, "encoder_blocks": 1, "encoder_kernel": 5,
-        "decoder_blocks": 2, "decoder_kernel": 7, "dropout": 0.05, "flow_steps": 2, "prosody": prosody,
-        "prosody_kind": decoder if prosody else "regression", "prior_kernel": 0,
+        "decoder_blocks": 2, "decoder_kernel": 7, "dropout": 0.05, "flow_steps": 2, "prosody_kind": decoder,
+        "prior_kernel": 0,
     }  # fmt: skip
     acoustic = {**common, "kind": "acoustic", "config": sizes}
-    kind = "source_filter" if prosody else "vocos"
     sizes = {"kind": kind, "channels": 16, "expansion": 2, "blocks": 1, "kernel": 7}
     vocoder = {**common, "kind": "vocoder", "config": sizes}
     torch.manual_seed(0)

@@ -18,7 +18,7 @@ from sonorant.extras.tensorrt.device import Stream
 from sonorant.extras.tensorrt.engines import Engines
 from sonorant.extras.tensorrt.execution import Execution, load_engine
 from sonorant.families.parallel.onnx_runtime import OnnxRuntime
-from sonorant.families.parallel.synthesis import Arrays, GraphRuntime, takes_prosody, vocoder_rows
+from sonorant.families.parallel.synthesis import Arrays, GraphRuntime, vocoder_rows
 from sonorant.speech.buckets import Bucketed, Buckets
 from sonorant.speech.bundle import Bundle
 from sonorant.speech.runtimes import LoadOptions
@@ -50,10 +50,6 @@ class TensorRTRuntime(GraphRuntime):
     work: _Work
     record: bool
 
-    @property
-    def prosody(self) -> bool:  # type: ignore[override]  # which is the engines'
-        return self.work.prosody
-
     def run(self, graph: str, inputs: Arrays) -> Arrays:
         return self.work.run(graph, inputs, self.record)
 
@@ -68,7 +64,6 @@ class _Work:
         _check_batches(options.batches, min(key.config.max_batch for _, key in loaded.values()), engines)
         self._messages = Messages()
         self._inputs = {graph: described[graph].inputs for graph in bundle.graphs}
-        self.prosody = takes_prosody(bundle.description)
         self._profiles = {graph: key.profiles for graph, (_, key) in loaded.items()}
         self._bundle, self._variants, self._threads = bundle, variants, options.threads
         shared = {

@@ -1,11 +1,10 @@
 """The parallel acoustic model: tokens in, frames of log-mel and pitch out, no recurrence.
 
-Frames have D rows: M mel bins, then `sonorant.audio.pitch.ROWS` with prosody. Shapes: B items, N tokens, T frames, C
-channels, P = C channels and, with prosody, a token's pitch and energy."""
-
-from __future__ import annotations
+Frames have D rows: M mel bins, then `sonorant.audio.pitch.ROWS`. Shapes: B items, N tokens, T frames, C channels, P = C
+channels and a token's pitch and energy."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -13,15 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sonorant.audio.pitch import PITCH_STD, ROWS
-from sonorant.families.parallel.decoders import DECODERS, RegressionDecoder
-from sonorant.families.parallel.prosody import (
-    PROSODY,
-    DurationPredictor,
-    ProsodyFlow,
-    ProsodyPredictor,
-    nepers,
-    token_means,
-)
+from sonorant.families.parallel.prosody import PROSODY, ProsodyFlow, ProsodyPredictor, nepers, token_means
+from sonorant.layers.convnext import ConvNeXtStack
 from sonorant.layers.flow import FlowMatching
 from sonorant.layers.phoneme_encoder import PhonemeEncoder, check_prior_kernel
 
@@ -61,9 +53,6 @@ class AcousticConfig:
     """Dropout inside the blocks, 0 to below 1."""
     flow_steps: int = 4
     """Euler steps of a flow at synthesis, for decoder and prosody."""
-    prosody: bool = True
-    """Predict pitch and energy of each token, which requests may change, and pitch and voicing of each frame, which a
-    vocoder with a source needs."""
     prosody_dropout: float = 0.4
     """Dropout of the predictor of length, pitch and energy, 0 to below 1. High: an hour of speech is quickly
     memorised."""
@@ -79,8 +68,6 @@ class AcousticConfig:
         for name in ("dropout", "prosody_dropout"):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise ValueError(f"{name} must be at least 0 and below 1, not {getattr(self, name)}")
-        if self.prosody_kind == "flow" and not self.prosody:
-            raise ValueError("prosody_kind flow needs prosody true")
         if self.prosody_temperature < 0.0:
             raise ValueError(f"prosody_temperature must be at least 0, not {self.prosody_temperature}")
         if min(self.channels, self.expansion, self.encoder_blocks, self.decoder_blocks, self.flow_steps) < 1:
@@ -118,8 +105,25 @@ class Expanded:
     hidden_BTC: Tensor
     mask_BT1: Tensor
     """0 before frame 0 and past a row's last end."""
-    prosody_BT2: Tensor | None
+    prosody_BT2: Tensor
     """Of the token that the frame belongs to."""
+
+
+class RegressionDecoder(nn.Module):
+    """Hidden states of frames -> normalised frames of D rows in one pass, L1 loss."""
+
+    def __init__(self, config: AcousticConfig, rows: int) -> None:
+        super().__init__()
+        self.stack = _stack(config)
+        self.out = nn.Linear(config.channels, rows)
+
+    def forward(self, hidden_BTC: Tensor, mask_BT1: Tensor, time_T: Tensor | None = None) -> Tensor:
+        """(B, T, C), mask (B, T, 1) -> (B, T, D); `time_T` is only for `FlowMatching`."""
+        return self.out(self.stack(hidden_BTC, mask_BT1))
+
+    def errors(self, hidden_BTC: Tensor, mask_BT1: Tensor, frames_BTD: Tensor) -> Tensor:
+        """Absolute errors (B, T, D), zero at padding."""
+        return (self(hidden_BTC, mask_BT1).float() - frames_BTD).abs() * mask_BT1
 
 
 class AcousticModel(PhonemeEncoder):
@@ -131,25 +135,16 @@ class AcousticModel(PhonemeEncoder):
         """`mels` and `of_corpus`: see `PhonemeEncoder`."""
         super().__init__(config, mels=mels, **of_corpus)
         self.config = config
-        width = config.channels
-        if config.prosody:
-            self.prosody = _prosody(config)
-            self.melody = nn.Linear(PROSODY, width)
-        else:
-            self.duration = DurationPredictor(width)
-        self.position = nn.Linear(5, width)
+        self.prosody = _prosody(config)
+        self.melody = nn.Linear(PROSODY, config.channels)
+        self.position = nn.Linear(5, config.channels)
         self.mels = mels
-        self.decoder = DECODERS[config.decoder](config, mels + ROWS * config.prosody)
+        self.decoder = _decoder(config, mels + ROWS)
 
     def encode(self, tokens_BN3: Tensor, lengths_B: Tensor, speaker_B: Tensor) -> Encoded:
         """Tokens (B, N, 3) int64 (symbol, stress, word start), lengths (B,), speaker ids (B,)."""
         states_BNC, prior_BNM, mask_BN = self.encode_phonemes(tokens_BN3, lengths_B, speaker_B)
         return Encoded(states_BNC, prior_BNM, mask_BN, lengths_B)
-
-    @property
-    def predictor(self) -> DurationPredictor | ProsodyPredictor | ProsodyFlow:
-        """Predicts each token's length and, with prosody, pitch and energy."""
-        return self.prosody if self.config.prosody else self.duration
 
     def expand(self, states_BNP: Tensor, ends_BN: Tensor, time_T: Tensor) -> Expanded:
         """Repeat each token's state for its frames, and add each frame's place in its token.
@@ -171,10 +166,8 @@ class AcousticModel(PhonemeEncoder):
         )
         mask_BT1 = ((time_T[None] >= 0) & (time_T[None] < ends_BN[:, -1:]))[..., None].to(states_BNP.dtype)
         hidden_BTP = F.embedding(row_BT, states_BNP.reshape(-1, width))
-        hidden_BTC = hidden_BTP[..., : self.config.channels] + self.position(place_BT5.clamp(-4.0, 4.0))
-        prosody_BT2 = hidden_BTP[..., self.config.channels :] if self.config.prosody else None
-        if prosody_BT2 is not None:
-            hidden_BTC = hidden_BTC + self.melody(prosody_BT2)
+        hidden_BTC, prosody_BT2 = hidden_BTP.split([self.config.channels, PROSODY], dim=2)
+        hidden_BTC = hidden_BTC + self.position(place_BT5.clamp(-4.0, 4.0)) + self.melody(prosody_BT2)
         return Expanded(hidden_BTC * mask_BT1, mask_BT1, prosody_BT2)
 
     def encode_speech(
@@ -190,49 +183,43 @@ class AcousticModel(PhonemeEncoder):
 
         Tokens (B, N, 3), lengths, speaker (B,) int64, speed (2.0 = twice as fast), pitch (semitones higher) and energy
         (dB louder), (B,) float32 -> states (B, N, P) float32, ends (B, N) int64: the frame after each token's last one,
-        constant over padded tokens. Without prosody, pitch and energy are ignored.
+        constant over padded tokens. No pitch and energy: unchanged.
         """
         encoded = self.encode(tokens_BN3, lengths_B, speaker_B)
-        told_BNR = self.predictor(*encoded.heard).float()
+        told_BNR = self.prosody(*encoded.heard).float()
         duration_BN = told_BNR[..., 0].exp().clamp(max=LONGEST_TOKEN) / speed_B[:, None]
         duration_BN = duration_BN.clamp(min=1.0) * encoded.mask_BN
         ends_BN = (duration_BN.cumsum(1) + 0.5).floor().long()
-        prosody_BN2 = told_BNR[..., 1:] if self.config.prosody else None
-        if prosody_BN2 is not None and pitch_B is not None and energy_B is not None:
+        prosody_BN2 = told_BNR[..., 1:]
+        if pitch_B is not None and energy_B is not None:
             shift_B2 = torch.stack([pitch_B / (12 * PITCH_STD), nepers(energy_B) / self.mel_std], dim=1)
             prosody_BN2 = prosody_BN2 + shift_B2[:, None]
         return self.states(encoded, speaker_B, prosody_BN2), ends_BN
 
-    def states(self, encoded: Encoded, speaker_B: Tensor, prosody_BN2: Tensor | None) -> Tensor:
+    def states(self, encoded: Encoded, speaker_B: Tensor, prosody_BN2: Tensor) -> Tensor:
         """Input of `expand` and `decode` for each token (B, N, P), with this prosody (B, N, 2)."""
-        states_BNC = encoded.states_BNC + self.speaker(speaker_B)[:, None]
-        return states_BNC if prosody_BN2 is None else torch.cat([states_BNC, prosody_BN2], dim=2)
+        return torch.cat([encoded.states_BNC + self.speaker(speaker_B)[:, None], prosody_BN2], dim=2)
 
     def decode(self, states_BNP: Tensor, ends_BN: Tensor, time_T: Tensor) -> Tensor:
-        """The frame half of synthesis: output of `encode_speech`, consecutive frame numbers (T,) int64 -> log-mel and,
-        with prosody, pitch and voicing (B, D, T) float32, silent outside an utterance. A part equals that of the whole
+        """The frame half of synthesis: output of `encode_speech`, consecutive frame numbers (T,) int64 -> log-mel,
+        pitch and voicing (B, D, T) float32, silent outside an utterance. A part equals that of the whole
         with `receptive_field` frames around it."""
         expanded = self.expand(states_BNP, ends_BN, time_T)
         mask_BT1 = expanded.mask_BT1
         frames_BTD = self.decoder(expanded.hidden_BTC, mask_BT1, time_T).float()
         mel_BTM = frames_BTD[..., : self.mels] * self.mel_std + self.mel_mean
         mel_BTM = mel_BTM * mask_BT1 + SILENCE * (1.0 - mask_BT1)
-        if expanded.prosody_BT2 is None:
-            return mel_BTM.transpose(1, 2)
         pitch_BT1 = frames_BTD[..., self.mels : self.mels + 1] + expanded.prosody_BT2[..., :1]
         octaves_BT1 = (pitch_BT1 * PITCH_STD).clamp(-MOST_OCTAVES, MOST_OCTAVES)
         voicing_BT1 = (frames_BTD[..., self.mels + 1 :] * VOICING_STD + VOICING_MEAN).clamp(0.0, 1.0)
         return torch.cat([mel_BTM, octaves_BT1 * mask_BT1, voicing_BT1 * mask_BT1], dim=2).transpose(1, 2)
 
-    def normalized_frames(self, mel_BTM: Tensor, pitch_BT2: Tensor, prosody_BT2: Tensor | None) -> Tensor:
+    def normalized_frames(self, mel_BTM: Tensor, pitch_BT2: Tensor, prosody_BT2: Tensor) -> Tensor:
         """The decoder's target (B, T, D), each row of about unit spread: stored log-mel and pitch, the pitch relative
         to its token's."""
-        normalized_BTM = self.normalize(mel_BTM)
-        if prosody_BT2 is None:
-            return normalized_BTM
         beyond_BT1 = pitch_BT2[..., :1] / PITCH_STD - prosody_BT2[..., :1]
         voicing_BT1 = (pitch_BT2[..., 1:] - VOICING_MEAN) / VOICING_STD
-        return torch.cat([normalized_BTM, beyond_BT1, voicing_BT1], dim=2)
+        return torch.cat([self.normalize(mel_BTM), beyond_BT1, voicing_BT1], dim=2)
 
     def prosody_of(self, mel_BTM: Tensor, pitch_BT2: Tensor, durations_BN: Tensor) -> tuple[Tensor, Tensor]:
         """Pitch and energy of each token of a recording, normalised (B, N, 2), and the weight of its pitch, 0.1 to 1
@@ -262,3 +249,15 @@ def _prosody(config: AcousticConfig) -> ProsodyPredictor | ProsodyFlow:
     if config.prosody_kind == "regression":
         return ProsodyPredictor(config.channels, config.prosody_dropout)
     return ProsodyFlow(config.channels, config.prosody_dropout, config.flow_steps, config.prosody_temperature)
+
+
+def _stack(config: AcousticConfig) -> ConvNeXtStack:
+    return ConvNeXtStack(
+        config.channels, config.expansion, config.decoder_kernel, config.decoder_blocks, config.dropout
+    )
+
+
+def _decoder(config: AcousticConfig, rows: int) -> RegressionDecoder | FlowMatching:
+    if config.decoder == "regression":
+        return RegressionDecoder(config, rows)
+    return FlowMatching(partial(_stack, config), config.channels, rows, config.flow_steps)

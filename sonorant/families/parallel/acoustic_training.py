@@ -43,8 +43,8 @@ class AcousticLosses(nn.Module):
         self.diagonal_steps, self.freeze_steps = diagonal_steps, freeze_steps
 
     def forward(self, batch: Batch, step: int) -> dict[str, Tensor]:
-        """Batch of `UtteranceBatches` -> `mel`, `prior` and, with prosody, `pitch`, summed over frames; `duration` and,
-        with prosody, `prosody`, summed over tokens."""
+        """Batch of `UtteranceBatches` -> `mel`, `prior` and `pitch`, summed over frames; `duration` and `prosody`,
+        summed over tokens."""
         model = self.model
         mel_BTM = model.normalize(batch["mel"])
         encoded = model.encode(batch["tokens"], batch["token_lengths"], batch["speaker"])
@@ -52,25 +52,21 @@ class AcousticLosses(nn.Module):
         lengths = batch["token_lengths"], batch["mel_lengths"]
         durations_BN = align(prior_BNM, mel_BTM, *lengths, step, self.diagonal_steps)
         time_T = torch.arange(mel_BTM.shape[1], device=mel_BTM.device)
-        losses = {"prior": prior_loss(prior_BNM, mel_BTM, durations_BN, *lengths)}
-        prosody_BN2 = None
-        if model.config.prosody:
-            prosody_BN2, heard_BN = model.prosody_of(batch["mel"], batch["pitch"], durations_BN)
-        frozen = step < self.freeze_steps
-        heard = encoded.heard_and_trained if frozen else encoded.heard
-        told_BNR = model.predictor.errors(*heard, durations_BN, prosody_BN2)
-        losses["duration"] = told_BNR[..., 0].sum()
-        if model.config.prosody:
-            losses["prosody"] = (told_BNR[..., 1] * heard_BN + told_BNR[..., 2]).sum()
+        prosody_BN2, heard_BN = model.prosody_of(batch["mel"], batch["pitch"], durations_BN)
+        heard = encoded.heard_and_trained if step < self.freeze_steps else encoded.heard
+        told_BN3 = model.prosody.errors(*heard, durations_BN, prosody_BN2)
         states_BNP = model.states(encoded, batch["speaker"], prosody_BN2)
         expanded = model.expand(states_BNP, durations_BN.cumsum(1), time_T)
         wanted_BTD = model.normalized_frames(batch["mel"], batch["pitch"], expanded.prosody_BT2)
         errors_BTD = model.decoder.errors(expanded.hidden_BTC, expanded.mask_BT1, wanted_BTD)
-        losses["mel"] = errors_BTD[..., : model.mels].mean(2).sum()
-        if expanded.prosody_BT2 is not None:
-            heard_BT = UNVOICED + (1 - UNVOICED) * batch["pitch"][..., 1]
-            losses["pitch"] = (errors_BTD[..., model.mels] * heard_BT + errors_BTD[..., model.mels + 1]).sum()
-        return losses
+        heard_BT = UNVOICED + (1 - UNVOICED) * batch["pitch"][..., 1]
+        return {
+            "prior": prior_loss(prior_BNM, mel_BTM, durations_BN, *lengths),
+            "duration": told_BN3[..., 0].sum(),
+            "prosody": (told_BN3[..., 1] * heard_BN + told_BN3[..., 2]).sum(),
+            "mel": errors_BTD[..., : model.mels].mean(2).sum(),
+            "pitch": (errors_BTD[..., model.mels] * heard_BT + errors_BTD[..., model.mels + 1]).sum(),
+        }
 
 
 class AcousticRecipe(Utterances):
@@ -91,9 +87,13 @@ class AcousticRecipe(Utterances):
 
     def losses(self, model: nn.Module) -> Phase:
         assert isinstance(model, AcousticModel)
-        terms = {"mel": Term(1.0, "frames"), "prior": Term(1.0, "frames"), "duration": Term(0.5, "tokens")}
-        if model.config.prosody:
-            terms |= {"pitch": Term(0.2, "frames"), "prosody": Term(0.1, "tokens")}
+        terms = {
+            "mel": Term(1.0, "frames"),
+            "prior": Term(1.0, "frames"),
+            "duration": Term(0.5, "tokens"),
+            "pitch": Term(0.2, "frames"),
+            "prosody": Term(0.1, "tokens"),
+        }
         return Phase("acoustic", AcousticLosses(model, self.diagonal_steps, self.freeze_steps), terms)
 
     @torch.no_grad()
@@ -106,12 +106,10 @@ class AcousticRecipe(Utterances):
         text = batch["tokens"], batch["token_lengths"], batch["speaker"]
         frames_BDT, _ = model.synthesize(*text, torch.ones_like(batch["speaker"], dtype=torch.float32))
         mel_BMT = frames_BDT[:, : model.mels]
-        prior_BNM, mel_BTM = model.encode(*text).prior_BNM.float(), model.normalize(batch["mel"])
-        durations_BN = align(prior_BNM, mel_BTM, batch["token_lengths"], batch["mel_lengths"])
         np.savez_compressed(
             folder / "mel.npz", predicted=mel_BMT[0].cpu().numpy(), target=self.store.mel(item).T.astype(np.float32)
         )
-        write_alignment(folder / "alignment.npz", durations_BN[0])
+        write_alignment(folder / "alignment.npz", durations_of(model, batch)[0])
         audio = self.store.audio
         write_wav(folder / "sample.wav", griffin_lim(mel_BMT[0].cpu(), audio).numpy(), audio.sample_rate)
 
@@ -136,15 +134,22 @@ def predicted_mels(folder: Path, store: FeatureStore) -> Iterator[Floats]:
 def say_in_time(model: AcousticModel, batch: Batch) -> Tensor:
     """Batch of `UtteranceBatches` -> log-mel (B, T, M) with the recording's durations, by the training's alignment
     search, pitch and energy."""
-    lengths = batch["token_lengths"], batch["mel_lengths"]
+    return mel_in_time(model, batch, durations_of(model, batch), batch["mel"].shape[1]).transpose(1, 2)
+
+
+def durations_of(model: AcousticModel, batch: Batch) -> Tensor:
+    """Frames of each token (B, N) by the alignment search."""
+    prior_BNM = model.encode(batch["tokens"], batch["token_lengths"], batch["speaker"]).prior_BNM.float()
+    return align(prior_BNM, model.normalize(batch["mel"]), batch["token_lengths"], batch["mel_lengths"])
+
+
+def mel_in_time(model: AcousticModel, batch: Batch, durations_BN: Tensor, frames: int) -> Tensor:
+    """Log-mel (B, M, frames) with these durations and the recording's pitch and energy."""
     encoded = model.encode(batch["tokens"], batch["token_lengths"], batch["speaker"])
-    durations_BN = align(encoded.prior_BNM.float(), model.normalize(batch["mel"]), *lengths)
-    prosody_BN2 = None
-    if model.config.prosody:
-        prosody_BN2, _ = model.prosody_of(batch["mel"], batch["pitch"], durations_BN)
+    prosody_BN2, _ = model.prosody_of(batch["mel"], batch["pitch"], durations_BN)
     states_BNP = model.states(encoded, batch["speaker"], prosody_BN2)
-    time_T = torch.arange(batch["mel"].shape[1], device=durations_BN.device)
-    return model.decode(states_BNP, durations_BN.cumsum(1), time_T)[:, : model.mels].transpose(1, 2)
+    time_T = torch.arange(frames, device=durations_BN.device)
+    return model.decode(states_BNP, durations_BN.cumsum(1), time_T)[:, : model.mels]
 
 
 @dataclass(frozen=True, kw_only=True)

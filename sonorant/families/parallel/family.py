@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sonorant.audio.arrays import Floats, Integers, Ints
-from sonorant.errors import SonorantError
 from sonorant.families.family import Family, Hear, ModelKind
 
 if TYPE_CHECKING:
@@ -97,10 +96,6 @@ class Parallel(Family):
     graphs = ("encoder", "decoder", "vocoder")
     autoregressive = False
 
-    def check_pair(self, predictor: Any, waveform: Any) -> None:
-        if waveform.kind == "source_filter" and not predictor.prosody:
-            raise SonorantError("vocoder.kind source_filter needs the pitch: set acoustic.prosody to true")
-
     def loaders(self) -> Mapping[str, Callable[[Bundle, LoadOptions], Any]]:
         from sonorant.families.parallel.runtimes import LOADERS
 
@@ -125,12 +120,10 @@ class Parallel(Family):
         return whole_graph(bundle, variant)
 
     def interface(self, description: VoiceDescription) -> Interface:
-        from sonorant.families.parallel.synthesis import takes_prosody
-
-        text = {"tokens": "int64", "lengths": "int64", "speaker": "int64", "speed": "float32"}
+        text = {"tokens": "int64", "lengths": "int64", "speaker": "int64"}
         return {
             "encoder": (
-                text | ({"pitch": "float32", "energy": "float32"} if takes_prosody(description) else {}),
+                text | {"speed": "float32", "pitch": "float32", "energy": "float32"},
                 {"states": "float32", "ends": "int64"},
             ),
             "decoder": ({"states": "float32", "ends": "int64", "time": "int64"}, {"mel": "float32"}),
@@ -149,15 +142,11 @@ class Parallel(Family):
 
     def hear(self, description: VoiceDescription, waveform: Path) -> Hear:
         from sonorant.audio.pitch import SourceRows, track_pitch
-        from sonorant.families.parallel.synthesis import vocoder_rows
 
         rate, hop = description.audio.sample_rate, description.audio.hop
-        knows_pitch = vocoder_rows(description) > description.audio.n_mels
 
         def frames_of(mel_MT: Floats, samples_S: Floats) -> tuple[Floats, int]:
             frames = mel_MT.shape[1]
-            if not knows_pitch:
-                return mel_MT, frames
             known_DT = np.concatenate([mel_MT, track_pitch(samples_S, rate, hop, frames).T])
             return SourceRows(rate, hop).append(known_DT[None])[0], frames
 

@@ -12,14 +12,13 @@ import torch
 from torch import Tensor
 
 from sonorant.audio.pitch import ROWS, SOURCE_ROWS, with_source
-from sonorant.errors import SonorantError
 from sonorant.export.distances import Arrays
 from sonorant.export.onnx_graph import ExportConfig, Traced, write_graph
 from sonorant.families.parallel.acoustic import AcousticModel
 from sonorant.families.parallel.onnx_runtime import OnnxRuntime
 from sonorant.families.parallel.prosody import PROSODY
 from sonorant.families.parallel.saved import load_acoustic, load_vocoder
-from sonorant.families.parallel.vocoder import SourceFilter, Vocoder
+from sonorant.families.parallel.vocoder import Vocoder
 from sonorant.speech.bundle import ReceptiveField
 from sonorant.speech.decoding import DecodingConfig, DecodingDescription
 
@@ -40,12 +39,7 @@ class ParallelModels:
         return cls(acoustic, vocoder, described, waveform_described)
 
     def check_pair(self, waveform: Path) -> None:
-        """Raises SonorantError for a vocoder that needs pitch, with an acoustic model without it."""
-        if isinstance(self.waveform, SourceFilter) and not self.predictor.config.prosody:
-            raise SonorantError(
-                f"{waveform}: a vocoder of kind source_filter needs the pitch, which this acoustic model lacks; "
-                "set acoustic.prosody to true and train it again"
-            )
+        """Any pair fits."""
 
     def write_graphs(self, files: dict[str, Path], config: ExportConfig) -> None:
         export_encoder(self.predictor, files["encoder"], config)
@@ -54,9 +48,8 @@ class ParallelModels:
 
     @property
     def vocoder_rows(self) -> int:
-        """Rows of the vocoder's frames: the decoder's and, with pitch, the source's."""
-        pitch = self.predictor.config.prosody
-        return int(self.described["audio"]["n_mels"]) + (ROWS + SOURCE_ROWS) * pitch
+        """Rows of the vocoder's frames: the decoder's and the source's."""
+        return int(self.described["audio"]["n_mels"]) + ROWS + SOURCE_ROWS
 
     @property
     def receptive_field(self) -> ReceptiveField:
@@ -88,11 +81,6 @@ class ParallelModels:
 
 
 class _Encoding(Traced):
-    def forward(self, tokens: Tensor, lengths: Tensor, speaker: Tensor, speed: Tensor) -> tuple[Tensor, Tensor]:
-        return self.model.encode_speech(tokens, lengths, speaker, speed)
-
-
-class _EncodingWithProsody(Traced):
     def forward(
         self, tokens: Tensor, lengths: Tensor, speaker: Tensor, speed: Tensor, pitch: Tensor, energy: Tensor
     ) -> tuple[Tensor, Tensor]:
@@ -116,25 +104,17 @@ def export_encoder(model: AcousticModel, path: Path, config: ExportConfig) -> No
         "lengths": torch.tensor([7, 5]),
         "speaker": torch.zeros(2, dtype=torch.int64),
         "speed": torch.ones(2),
+        "pitch": torch.zeros(2),
+        "energy": torch.zeros(2),
     }
-    inputs = {
-        "tokens": {0: "batch", 1: "tokens"},
-        "lengths": {0: "batch"},
-        "speaker": {0: "batch"},
-        "speed": {0: "batch"},
-    }
-    if not model.config.prosody:
-        write_graph(_Encoding(model), example, inputs, ("states", "ends"), path, config)
-        return
-    example |= {"pitch": torch.zeros(2), "energy": torch.zeros(2)}
-    inputs |= {"pitch": {0: "batch"}, "energy": {0: "batch"}}
-    write_graph(_EncodingWithProsody(model), example, inputs, ("states", "ends"), path, config)
+    inputs = {name: {0: "batch"} for name in example} | {"tokens": {0: "batch", 1: "tokens"}}
+    write_graph(_Encoding(model), example, inputs, ("states", "ends"), path, config)
 
 
 def export_decoder(model: AcousticModel, path: Path, config: ExportConfig) -> None:
     """Write the graph of `AcousticModel.decode`, any size. Raises SonorantError if it is invalid ONNX."""
     example = {
-        "states": torch.zeros(2, 7, model.config.channels + PROSODY * model.config.prosody),
+        "states": torch.zeros(2, 7, model.config.channels + PROSODY),
         "ends": torch.arange(1, 8).repeat(2, 1),
         "time": torch.arange(9),
     }

@@ -16,7 +16,6 @@ class OnnxRuntime(GraphRuntime):
     def __init__(self, graphs: dict[str, Path], *, threads: int | None = None) -> None:
         """`threads`: inside an operator, None = one a physical core."""
         self.sessions = {graph: open_session(graphs[graph], threads, self.providers) for graph in OUTPUTS}
-        self.prosody = any(given.name == "pitch" for given in self.sessions["encoder"].get_inputs())
 
     def run(self, graph: str, inputs: Arrays) -> Arrays:
         outputs = OUTPUTS[graph]

@@ -13,10 +13,17 @@ from onnx.reference import ReferenceEvaluator
 from sonorant.export.candidate import Candidate, Expected, NotRun, Trained, one_line
 from sonorant.export.distances import batches
 from sonorant.export.tolerance import FROM_FLOAT, Fault
-from sonorant.families.parallel.parity_checks import check_chunks, check_padding, check_values, follow, without_cases
+from sonorant.families.parallel.parity_checks import (
+    Measured,
+    check_chunks,
+    check_padding,
+    check_values,
+    follow,
+    without_cases,
+)
 from sonorant.families.parallel.synthesis import OUTPUTS, Arrays, GraphRuntime
 from sonorant.speech.bundle import Bundle
-from sonorant.speech.runtimes import LoadOptions, load_runtime
+from sonorant.speech.runtimes import LoadOptions, Runtime, load_runtime
 
 
 class ReferenceRuntime(GraphRuntime):
@@ -24,7 +31,6 @@ class ReferenceRuntime(GraphRuntime):
 
     def __init__(self, graphs: dict[str, Path]) -> None:
         self._evaluators = {graph: ReferenceEvaluator(str(graphs[graph])) for graph in OUTPUTS}
-        self.prosody = "pitch" in self._evaluators["encoder"].input_names
 
     def run(self, graph: str, inputs: Arrays) -> Arrays:
         results: Any = self._evaluators[graph].run(OUTPUTS[graph], dict(inputs))
@@ -56,25 +62,29 @@ class ParallelCandidate(Candidate):
             )
         return super().refused(why)
 
+    def _measured(self, runtime: Runtime, variant: str | None = None) -> Measured:
+        """`variant`: whose tolerance applies, None = the candidate's."""
+        return Measured(runtime, self.audio, self.tolerance(variant))
+
     def _values(self) -> dict[str, Any]:
-        return check_values(self.loaded, self.expected, self.audio, self.tolerance())
+        return check_values(self._measured(self.loaded), self.expected)
 
     def _from_float(self) -> dict[str, Any]:
-        return without_cases(check_values(self.loaded, self.of_float, self.audio, self.tolerance(FROM_FLOAT)))
+        return without_cases(check_values(self._measured(self.loaded, FROM_FLOAT), self.of_float))
 
     def _padding(self) -> dict[str, Any]:
-        return check_padding(self.loaded, self.expected.cases, self.audio, self.tolerance())
+        return check_padding(self._measured(self.loaded), self.expected.cases)
 
     def _parts(self) -> dict[str, Any]:
         longest = max(self.expected.cases, key=lambda case: len(case.time))
-        return check_chunks(self.loaded, longest, self.bundle.description.receptive_field, self.audio, self.tolerance())
+        return check_chunks(self._measured(self.loaded), longest, self.bundle.description.receptive_field)
 
     def _written(self) -> dict[str, Any]:
         """The graphs under ONNX's reference evaluator, in the types of their files."""
         runtime = ReferenceRuntime({graph: self.file(graph) for graph in self.bundle.graphs})
         short = sorted(self.expected.cases, key=lambda case: len(case.time) * case.batch)[:SHORT]
         expected = Expected(self.expected.runtime, short, self.expected.name)
-        return without_cases(check_values(runtime, expected, self.audio, self.tolerance()))
+        return without_cases(check_values(self._measured(runtime), expected))
 
     def _by_reference(self) -> str:
         """The reference evaluator's result for a variant that nothing here runs, as part of a sentence."""

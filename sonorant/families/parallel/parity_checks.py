@@ -1,7 +1,7 @@
 """Parity checks of a runtime: values, padding and chunks."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from sonorant.audio.mel import MelConfig
 from sonorant.export.candidate import Expected
-from sonorant.export.distances import Arrays, Case, Difference, check_comparable, check_ends, difference
+from sonorant.export.distances import Arrays, Case, Difference, check_ends, difference
 from sonorant.export.tolerance import Fault, Tolerance
 from sonorant.families.parallel.synthesis import vocoder_frames
 from sonorant.speech.bundle import ReceptiveField, VoiceDescription
@@ -22,6 +22,8 @@ PARTS = (23, 40)
 """Frames of the first part and of later ones in `check_chunks`."""
 ROUNDED = 1.0
 """Frames by which padding may move a token's end, if a sum of durations lies between two frames."""
+GRAPHS = {"states": "encoder", "ends": "encoder", "mel": "decoder", "samples": "vocoder"}
+"""By output."""
 
 
 def follow(runtime: Runtime, inputs: Arrays, description: VoiceDescription) -> Case:
@@ -33,23 +35,40 @@ def follow(runtime: Runtime, inputs: Arrays, description: VoiceDescription) -> C
     return Case(inputs, states, ends, mel, frames, runtime.vocode(frames, lengths))
 
 
-def check_values(
-    runtime: Runtime, expected: Expected, audio: MelConfig, tolerance: Tolerance
-) -> dict[str, dict[str, Any]]:
-    """`{graph: {max_abs_diff, tolerance, relative_error, log_mel_db, correlation, worst: {length, output}, cases}}`.
-    `length` counts the longest row's tokens for the encoder, else its frames. Raises Fault naming graph, output,
-    length, batch and figure if a case exceeds the tolerance."""
-    rows: dict[str, list[dict[str, Any]]] = {"encoder": [], "decoder": [], "vocoder": []}
-    for case in expected.cases:
-        rows["encoder"].append(_encoder_values(runtime, expected, case, audio, tolerance))
-        for graph, output, got, wanted in (
-            ("decoder", "mel", runtime.decode(case.states, case.ends, case.time), case.mel),
-            ("vocoder", "samples", runtime.vocode(case.frames, case.lengths), case.samples),
-        ):
-            where = where_of(graph, output, len(case.time), case.batch)
-            found = compare(where, output, got, wanted, audio, tolerance, expected.name)
-            rows[graph].append(row_of(len(case.time), case.batch, found))
-    return {graph: summary_of(cases, tolerance) for graph, cases in rows.items()}
+@dataclass(frozen=True)
+class Measured:
+    """A runtime and how it is measured."""
+
+    runtime: Runtime
+    audio: MelConfig
+    tolerance: Tolerance
+
+    def encode(self, case: Case) -> Arrays:
+        states, ends = self.runtime.encode(**case.inputs)
+        return {"states": states, "ends": ends}
+
+    def sound(self, case: Case) -> Arrays:
+        mel = self.runtime.decode(case.states, case.ends, case.time)
+        return {"mel": mel, "samples": self.runtime.vocode(case.frames, case.lengths)}
+
+    def compare(self, got: Arrays, case: Case, batch: int, other: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Graph and report row of each output in `got`. Raises Fault for the first too far from `case`, the results of
+        `other`, such as "torch"."""
+        # Padding is undefined: in int8 its error is several times as large.
+        real_BN1 = (np.arange(case.tokens) < case.inputs["lengths"][:, None])[:, :, None]
+        for output, values in got.items():
+            graph, wanted = GRAPHS[output], getattr(case, output)
+            length = case.tokens if graph == "encoder" else len(case.time)
+            where = where_of(graph, output, length, batch)
+            if output == "ends":
+                yield graph, {"frames_off": check_ends(values, wanted, self.tolerance, where, other)}
+                continue
+            if output == "states":
+                values, wanted = values * real_BN1, wanted * real_BN1
+            yield (
+                graph,
+                row_of(length, batch, compare(where, output, values, wanted, self.audio, self.tolerance, other)),
+            )
 
 
 def compare(
@@ -61,74 +80,66 @@ def compare(
     return found
 
 
-def _encoder_values(
-    runtime: Runtime, expected: Expected, case: Case, audio: MelConfig, tolerance: Tolerance
-) -> dict[str, Any]:
+def check_values(measured: Measured, expected: Expected) -> dict[str, dict[str, Any]]:
+    """`{graph: {max_abs_diff, tolerance, relative_error, log_mel_db, correlation, worst: {length, output}, cases}}`.
+    `length` counts the longest row's tokens for the encoder, else its frames. Raises Fault naming graph, output,
+    length, batch and figure if a case exceeds the tolerance."""
+    rows: dict[str, list[dict[str, Any]]] = {"encoder": [], "decoder": [], "vocoder": []}
+    for case in expected.cases:
+        rows["encoder"].append(_encoder_row(measured, expected, case))
+        for graph, row in measured.compare(measured.sound(case), case, case.batch, expected.name):
+            rows[graph].append(row)
+    return {graph: summary_of(found, measured.tolerance) for graph, found in rows.items()}
+
+
+def _encoder_row(measured: Measured, expected: Expected, case: Case) -> dict[str, Any]:
     """Durations are rounded to frames, so two right sums near a half may differ by one. A case that differs is compared
     again at a slightly different speed: a tie disappears, a fault stays."""
+    again = False
     try:
-        return _compare_encoder(runtime, case, audio, tolerance, expected.name) | {"compared_again": False}
+        found = list(measured.compare(measured.encode(case), case, case.batch, expected.name))
     except Fault:
-        inputs = case.inputs | {"speed": case.inputs["speed"] * np.float32(NUDGE)}
+        again, inputs = True, case.inputs | {"speed": case.inputs["speed"] * np.float32(NUDGE)}
         states, ends = expected.runtime.encode(**inputs)
         case = replace(case, inputs=inputs, states=states, ends=ends)
-        return _compare_encoder(runtime, case, audio, tolerance, expected.name) | {"compared_again": True}
+        found = list(measured.compare(measured.encode(case), case, case.batch, expected.name))
+    (_, states_row), (_, ends_row) = found
+    return states_row | ends_row | {"compared_again": again}
 
 
-def _compare_encoder(runtime: Runtime, case: Case, audio: MelConfig, tolerance: Tolerance, name: str) -> dict[str, Any]:
-    states, ends = runtime.encode(**case.inputs)
-    where = where_of("encoder", "states", case.tokens, case.batch)
-    check_comparable(states, case.states, where)
-    # Padding is undefined: in int8 its error is several times as large.
-    real_BN1 = (np.arange(case.tokens) < case.inputs["lengths"][:, None])[:, :, None]
-    found = compare(where, "states", states * real_BN1, case.states * real_BN1, audio, tolerance, name)
-    off = check_ends(ends, case.ends, tolerance, where_of("encoder", "ends", case.tokens, case.batch), name)
-    return row_of(case.tokens, case.batch, found) | {"frames_off": off}
-
-
-def check_padding(runtime: Runtime, cases: Sequence[Case], audio: MelConfig, tolerance: Tolerance) -> dict[str, Any]:
+def check_padding(measured: Measured, cases: Sequence[Case]) -> dict[str, Any]:
     """The largest difference `{max_abs_diff, tolerance, rows}` between a row of a batch and the same utterance alone.
     Raises Fault as `check_values`; `length` is the row's own."""
-    rows, largest = 0, 0.0
+    tolerance, rows, largest = measured.tolerance, 0, 0.0
     loose = replace(tolerance, frames=(max(ROUNDED, tolerance.frames[0]), tolerance.frames[1]))
+    measured = replace(measured, tolerance=loose)
     for case in (case for case in cases if case.batch > 1):
-        states, ends = runtime.encode(**case.inputs)
-        mel, samples = runtime.decode(case.states, case.ends, case.time), runtime.vocode(case.frames, case.lengths)
+        encoded, sounding = measured.encode(case), measured.sound(case)
+        together = replace(case, states=encoded["states"], **sounding)
         for number in range(case.batch):
-            one, row = case.row(number), slice(number, number + 1)
-            tokens, frames = one.tokens, len(one.time)
-            heard = frames * samples.shape[1] // mel.shape[2]
-            states_alone, ends_alone = runtime.encode(**one.inputs)
-            for graph, output, length, got, alone in (
-                ("encoder", "states", tokens, states[row, :tokens], states_alone),
-                ("decoder", "mel", frames, mel[row, :, :frames], runtime.decode(one.states, one.ends, one.time)),
-                ("vocoder", "samples", heard, samples[row, :heard], runtime.vocode(one.frames, one.lengths)),
-            ):
-                where = where_of(graph, output, length, case.batch)
-                found = compare(where, output, got, alone, audio, tolerance, "the row alone")
-                largest = max(largest, found.max_abs_diff)
-            where = where_of("encoder", "ends", tokens, case.batch)
-            check_ends(ends[row, :tokens], ends_alone, loose, where, "the row alone")
+            one, row = case.row(number), together.row(number)
+            alone = replace(one, **measured.encode(one) | measured.sound(one))
+            got = {output: getattr(row, output) for output in GRAPHS}
+            got["ends"] = encoded["ends"][number : number + 1, : one.tokens]
+            for _, found in measured.compare(got, alone, case.batch, "the row alone"):
+                largest = max(largest, found.get("max_abs_diff", 0.0))
             rows += 1
     return {"max_abs_diff": largest, "tolerance": tolerance.max_abs_diff, "rows": rows}
 
 
-def check_chunks(
-    runtime: Runtime, case: Case, receptive_field: ReceptiveField, audio: MelConfig, tolerance: Tolerance
-) -> dict[str, Any]:
+def check_chunks(measured: Measured, case: Case, receptive_field: ReceptiveField) -> dict[str, Any]:
     """The largest difference `{max_abs_diff, tolerance, parts}` between the whole and its parts, each with its
     receptive field. Raises Fault as `check_values`."""
+    runtime = measured.runtime
     decoded = list(decode_chunks(runtime, case.states, case.ends, receptive_field.decoder, PARTS))
     spoken = list(compute_chunks(runtime.vocode, [case.frames], case.lengths, receptive_field.vocoder, PARTS))
-    found = []
-    for graph, output, parts, whole in (
-        ("decoder", "mel", decoded, runtime.decode(case.states, case.ends, case.time)),
-        ("vocoder", "samples", spoken, runtime.vocode(case.frames, case.lengths)),
-    ):
-        where = f"{where_of(graph, output, len(case.time), case.batch)}, in {len(parts)} parts"
-        value = compare(where, output, np.concatenate(parts, axis=-1), whole, audio, tolerance, "the whole")
-        found.append(value.max_abs_diff)
-    return {"max_abs_diff": max(found), "tolerance": tolerance.max_abs_diff, "parts": len(decoded)}
+    whole, largest = measured.sound(case), 0.0
+    for output, parts in (("mel", decoded), ("samples", spoken)):
+        where = f"{where_of(GRAPHS[output], output, len(case.time), case.batch)}, in {len(parts)} parts"
+        got = np.concatenate(parts, axis=-1)
+        found = compare(where, output, got, whole[output], measured.audio, measured.tolerance, "the whole")
+        largest = max(largest, found.max_abs_diff)
+    return {"max_abs_diff": largest, "tolerance": measured.tolerance.max_abs_diff, "parts": len(decoded)}
 
 
 def where_of(graph: str, output: str, length: int, batch: int) -> str:

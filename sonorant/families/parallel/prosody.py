@@ -32,26 +32,6 @@ def length_errors(log_BN: Tensor, frames_BN: Tensor) -> Tensor:
     return (log_BN.exp() - wanted_BN + wanted_BN * (wanted_BN.log() - log_BN)) / 8.0
 
 
-class DurationPredictor(nn.Module):
-    """Log frames of each token, for models without prosody."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.stack = ConvNeXtStack(width, expansion=1, kernel=3, blocks=2)
-        self.out = nn.Linear(width, 1)
-
-    def forward(self, states_BNC: Tensor, mask_BN1: Tensor, lengths_B: Tensor) -> Tensor:
-        """(B, N, C), mask (B, N, 1) -> (B, N, 1) log frames; lengths are unused."""
-        return self.out(self.stack(states_BNC, mask_BN1)) + TYPICAL
-
-    def errors(
-        self, states_BNC: Tensor, mask_BN1: Tensor, lengths_B: Tensor, frames_BN: Tensor, prosody_BN2: Tensor | None
-    ) -> Tensor:
-        """Log-duration error per token (B, N, 1) against its frames (B, N) int64; zero at padding."""
-        log_BN1 = self(states_BNC, mask_BN1, lengths_B).float()
-        return length_errors(log_BN1, frames_BN[..., None]) * mask_BN1
-
-
 class _Place(nn.Module):
     """Encoder states after dropout, with their place in the utterance."""
 
@@ -83,10 +63,9 @@ class ProsodyPredictor(_Place):
         return torch.cat([told_BN3[..., :1] + TYPICAL, told_BN3[..., 1:]], dim=2)
 
     def errors(
-        self, states_BNC: Tensor, mask_BN1: Tensor, lengths_B: Tensor, frames_BN: Tensor, prosody_BN2: Tensor | None
+        self, states_BNC: Tensor, mask_BN1: Tensor, lengths_B: Tensor, frames_BN: Tensor, prosody_BN2: Tensor
     ) -> Tensor:
         """Errors per token (B, N, 3) against its frames (B, N) int64, pitch and energy (B, N, 2); zero at padding."""
-        assert prosody_BN2 is not None
         told_BN3 = self(states_BNC, mask_BN1, lengths_B).float()
         length_BN1 = length_errors(told_BN3[..., :1], frames_BN[..., None])
         return torch.cat([length_BN1, (told_BN3[..., 1:] - prosody_BN2).square()], dim=2) * mask_BN1
@@ -107,10 +86,9 @@ class ProsodyFlow(_Place):
         return torch.cat([told_BN3[..., :1] * SPREAD + TYPICAL, told_BN3[..., 1:]], dim=2)
 
     def errors(
-        self, states_BNC: Tensor, mask_BN1: Tensor, lengths_B: Tensor, frames_BN: Tensor, prosody_BN2: Tensor | None
+        self, states_BNC: Tensor, mask_BN1: Tensor, lengths_B: Tensor, frames_BN: Tensor, prosody_BN2: Tensor
     ) -> Tensor:
         """As `ProsodyPredictor.errors`, of the flow's velocity."""
-        assert prosody_BN2 is not None
         log_BN1 = (frames_BN[..., None].clamp(min=1).log() - TYPICAL) / SPREAD
         wanted_BN3 = torch.cat([log_BN1, prosody_BN2], dim=2)
         errors_BN3 = self.flow.errors(self.placed(states_BNC, mask_BN1, lengths_B), mask_BN1, wanted_BN3)

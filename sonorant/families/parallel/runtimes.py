@@ -3,7 +3,7 @@ runtime's packages."""
 
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
+from typing import Any
 
 from sonorant.speech.bundle import Bundle
 from sonorant.speech.runtimes import LoadOptions, Runtime
@@ -16,38 +16,20 @@ def load_onnxruntime(bundle: Bundle, options: LoadOptions, device: str = "cpu") 
     return (OnnxRuntime if device == "cpu" else OnnxCudaRuntime)(graphs, threads=options.threads)
 
 
-def load_torch(bundle: Bundle, options: LoadOptions, device: str = "cpu") -> Runtime:
-    """The trained models, eager."""
-    from sonorant.families.parallel import torch_runtime
+def load_torch(bundle: Bundle, options: LoadOptions, **how: Any) -> Runtime:
+    """The trained models; `how`: `way` and `device` of `load_models`."""
+    from sonorant.families.parallel.torch_runtime import load_models
 
-    return torch_runtime.load_torch(_trained(options), options.variant, device, options.threads)
-
-
-def load_compiled(bundle: Bundle, options: LoadOptions, device: str = "cpu") -> Runtime:
-    """The trained models, compiled for each of a few shapes."""
-    from sonorant.families.parallel import torch_runtime
-
-    return torch_runtime.load_compiled(_trained(options), bundle.description, options, device)
-
-
-def load_recorded(bundle: Bundle, options: LoadOptions) -> Runtime:
-    """The trained models, as CUDA graphs for each of a few shapes."""
-    from sonorant.families.parallel import torch_runtime
-
-    return torch_runtime.load_recorded(_trained(options), bundle.description, options)
-
-
-def _trained(options: LoadOptions) -> tuple[Path, Path]:
     assert options.trained is not None  # checked by `load_runtime`
-    return options.trained
+    return load_models(options.trained, bundle.description, options, **how)
 
 
 LOADERS: dict[str, Callable[[Bundle, LoadOptions], Runtime]] = {
     "onnxruntime": load_onnxruntime,
     "onnxruntime-cuda": partial(load_onnxruntime, device="cuda"),
     "torch": load_torch,
-    "torch-compiled": load_compiled,
+    "torch-compiled": partial(load_torch, way="compiled"),
     "torch-cuda": partial(load_torch, device="cuda"),
-    "torch-cuda-compiled": partial(load_compiled, device="cuda"),
-    "torch-cuda-graphs": load_recorded,
+    "torch-cuda-compiled": partial(load_torch, way="compiled", device="cuda"),
+    "torch-cuda-graphs": partial(load_torch, way="recorded", device="cuda"),
 }

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from sonorant.audio.arrays import Floats, Ints
 from sonorant.audio.pitch import with_source
-from sonorant.errors import SonorantError
 from sonorant.families.parallel.marking import marked_states, silenced
 from sonorant.speech.bundle import VoiceDescription
 from sonorant.speech.chunks import compute_chunks, decode_chunks
@@ -38,15 +37,10 @@ class ParallelSpeaking:
     @property
     def marks(self) -> frozenset[str]:
         """Markup that it can apply to single tokens."""
-        return frozenset(("pause", "rate", "pitch") if takes_prosody(self.description) else ("pause", "rate"))
+        return frozenset(("pause", "rate", "pitch"))
 
     def check(self, request: SpeechRequest) -> None:
-        """Reject decoding settings, and pitch and energy if the encoder does not take them."""
-        if (request.pitch or request.energy) and not takes_prosody(self.description):
-            raise SonorantError(
-                "this voice predicts no pitch and energy that could be changed: leave them out, or train the acoustic "
-                "model with acoustic.prosody true"
-            )
+        """Reject decoding settings."""
         if request.decodes:
             raise no_decoding(self.description.family)
 
@@ -106,11 +100,6 @@ def speak(runtime: Runtime, states: Floats, ends: Ints, description: VoiceDescri
     return np.concatenate(list(compute_chunks(runtime.vocode, frames, ends[:, -1], sees.vocoder, sizes)), axis=1)
 
 
-def takes_prosody(description: VoiceDescription) -> bool:
-    """Whether the encoder's graph takes pitch and energy."""
-    return any(tensor.name == "pitch" for tensor in description.graphs["encoder"].inputs)
-
-
 def vocoder_frames(parts: Iterable[Floats], description: VoiceDescription) -> Iterator[Floats]:
     """The decoder's frames, in consecutive parts -> the vocoder's frames."""
     return with_source(parts, description.audio.sample_rate, description.audio.hop, vocoder_rows(description))
@@ -125,9 +114,6 @@ def vocoder_rows(description: VoiceDescription) -> int:
 
 class GraphRuntime(ABC):
     """A runtime that computes one graph at a time, by name."""
-
-    prosody: bool
-    """Whether the encoder's graph takes pitch and energy."""
 
     @abstractmethod
     def run(self, graph: str, inputs: Arrays) -> Arrays:
@@ -148,8 +134,6 @@ class GraphRuntime(ABC):
     ) -> Arrays:
         """The graph's inputs, in its order."""
         inputs: Arrays = {"tokens": tokens, "lengths": lengths, "speaker": speaker, "speed": speed}
-        if not self.prosody:
-            return inputs
         unchanged = np.zeros(len(lengths), np.float32)
         changes = {"pitch": unchanged if pitch is None else pitch, "energy": unchanged if energy is None else energy}
         return {**inputs, **changes}

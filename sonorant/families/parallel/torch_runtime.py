@@ -1,7 +1,7 @@
 """The family parallel under torch: eager, compiled, or as CUDA graphs."""
 
-from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -18,8 +18,6 @@ from sonorant.speech.torch_graphs import HALVES, Compiler, CudaGraphs, Function,
 class TorchRuntime(GraphRuntime):
     """One function of tensors a graph. Thread-safe."""
 
-    prosody = True  # ignored by models without it
-
     def __init__(self, functions: dict[str, Function], device: torch.device) -> None:
         """`functions`: by graph, from and to tensors of `device`."""
         self._functions, self._device = functions, device
@@ -31,11 +29,35 @@ class TorchRuntime(GraphRuntime):
         return {name: result.cpu().numpy() for name, result in zip(OUTPUTS[graph], results, strict=True)}
 
 
-def load_torch(trained: tuple[Path, Path], variant: str | None, device: str, threads: int | None) -> TorchRuntime:
-    """Eager models, as `load_functions`. `threads` applies to the whole process."""
-    if threads is not None:
-        torch.set_num_threads(threads)
-    return TorchRuntime(load_functions(trained, variant, torch.device(device)), torch.device(device))
+def load_models(
+    trained: tuple[Path, Path],
+    description: VoiceDescription,
+    options: LoadOptions,
+    *,
+    way: Literal["eager", "compiled", "recorded"] = "eager",
+    device: str = "cpu",
+) -> TorchRuntime | Bucketed:
+    """The trained models: eager, compiled for each bucket (on a GPU also recorded), or recorded as a CUDA graph for
+    each bucket. `options.threads` applies to the whole process. Raises SonorantError as `load_functions` and
+    `Compiler`."""
+    if options.threads is not None:
+        torch.set_num_threads(options.threads)
+    functions = load_functions(trained, options.variant, torch.device(device))
+    free = TorchRuntime(functions, torch.device(device))
+    if way == "eager":
+        return free
+    stages: list[Compiler | CudaGraphs] = []
+    if way == "compiled":
+        stages.append(Compiler())
+    if device == "cuda":
+        stages.append(CudaGraphs())
+    for stage in stages:
+        functions = {graph: stage(function) for graph, function in functions.items()}
+    fixed, buckets = TorchRuntime(functions, torch.device(device)), Buckets.of(description.lengths, options.batches)
+    runtime = Bucketed(fixed, free, buckets, lambda: stages[0].prepared, vocoder_rows(description))
+    if options.warm_up:
+        runtime.warm_up()
+    return runtime
 
 
 def load_functions(trained: tuple[Path, Path], variant: str | None, device: torch.device) -> dict[str, Function]:
@@ -68,44 +90,3 @@ def load_functions(trained: tuple[Path, Path], variant: str | None, device: torc
             return (vocoder(*inputs).float(),)
 
     return {"encoder": encoder, "decoder": decoder, "vocoder": voice}
-
-
-def load_compiled(
-    trained: tuple[Path, Path], description: VoiceDescription, options: LoadOptions, device: str
-) -> Bucketed:
-    """Compiled for each bucket, and on a GPU recorded. Raises SonorantError as `load_functions` and `Compiler`."""
-    functions = load_functions(trained, options.variant, torch.device(device))
-    compiler = Compiler()
-    prepare: Callable[[Function], Function] = compiler
-    if device == "cuda":
-        graphs = CudaGraphs()
-
-        def prepare(function: Function) -> Function:
-            return graphs(compiler(function))
-
-    return _bucketed(functions, prepare, lambda: compiler.prepared, description, options, device)
-
-
-def load_recorded(trained: tuple[Path, Path], description: VoiceDescription, options: LoadOptions) -> Bucketed:
-    """A CUDA graph for each bucket. Raises SonorantError as `load_functions`."""
-    functions = load_functions(trained, options.variant, torch.device("cuda"))
-    graphs = CudaGraphs()
-    return _bucketed(functions, graphs, lambda: graphs.prepared, description, options, "cuda")
-
-
-def _bucketed(
-    functions: dict[str, Function],
-    prepare: Callable[[Function], Function],
-    prepared: Callable[[], int],
-    description: VoiceDescription,
-    options: LoadOptions,
-    device: str,
-) -> Bucketed:
-    if options.threads is not None:
-        torch.set_num_threads(options.threads)
-    fixed = TorchRuntime({graph: prepare(function) for graph, function in functions.items()}, torch.device(device))
-    free, buckets = TorchRuntime(functions, torch.device(device)), Buckets.of(description.lengths, options.batches)
-    runtime = Bucketed(fixed, free, buckets, prepared, vocoder_rows(description))
-    if options.warm_up:
-        runtime.warm_up()
-    return runtime

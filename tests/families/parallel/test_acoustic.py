@@ -14,15 +14,14 @@ from sonorant.families.parallel.prosody import ProsodyFlow, nepers
 CONFIG = AcousticConfig(
     decoder="regression", channels=16, expansion=2, encoder_blocks=2, encoder_kernel=3, decoder_blocks=2,
     decoder_kernel=3, dropout=0.1, flow_steps=2,
-    prior_kernel=0, prosody=False, prosody_temperature=1.0,
+    prior_kernel=0, prosody_temperature=1.0,
 )  # fmt: skip
 
 
 KINDS: dict[str, dict[str, Any]] = {
     "regression": {},
-    "prosody": {"prosody": True},
-    "flow": {"prosody": True, "decoder": "flow"},
-    "prosody flow": {"prosody": True, "prosody_kind": "flow"},
+    "flow": {"decoder": "flow"},
+    "prosody flow": {"prosody_kind": "flow"},
 }
 
 
@@ -53,7 +52,7 @@ def test_an_utterance_in_a_batch_equals_itself_alone(model: AcousticModel) -> No
 
 @torch.no_grad()
 def test_expand_repeats_each_token_for_its_frames(model: AcousticModel) -> None:
-    states = torch.randn(2, 3, 18 if model.config.prosody else 16)
+    states = torch.randn(2, 3, 18)
     ends = torch.tensor([[2, 3, 6], [1, 4, 4]])  # the second has two real tokens
     model.position = torch.nn.Linear(5, 16).requires_grad_(False)
     for parameter in model.position.parameters():
@@ -62,10 +61,8 @@ def test_expand_repeats_each_token_for_its_frames(model: AcousticModel) -> None:
     mask = expanded.mask_BT1
     for row, owners in enumerate(([0, 0, 1, 2, 2, 2], [0, 1, 1, 1])):
         own = states[row, owners]
-        said = own[:, :16]
-        if expanded.prosody_BT2 is not None:
-            assert torch.equal(expanded.prosody_BT2[row, : len(owners)], own[:, 16:])
-            said = said + model.melody(own[:, 16:])
+        assert torch.equal(expanded.prosody_BT2[row, : len(owners)], own[:, 16:])
+        said = own[:, :16] + model.melody(own[:, 16:])
         torch.testing.assert_close(expanded.hidden_BTC[row, : len(owners)], said)
     assert mask[..., 0].tolist() == [[1, 1, 1, 1, 1, 1, 0], [1, 1, 1, 1, 0, 0, 0]]
 
@@ -74,8 +71,6 @@ def test_contradictions_are_refused() -> None:
     for name in ("encoder_kernel", "prior_kernel"):
         with pytest.raises(ValueError, match=f"{name}.* odd"):
             replace(CONFIG, **{name: 4})
-    with pytest.raises(ValueError, match="prosody_kind flow needs prosody true"):
-        replace(CONFIG, prosody_kind="flow")
     with pytest.raises(ValueError, match=r"prosody_temperature must be at least 0, not -0\.5"):
         replace(CONFIG, prosody_temperature=-0.5)
 
@@ -97,9 +92,9 @@ def test_a_token_finds_its_place_by_itself_and_its_neighbours_alone(kernel: int)
 
 @pytest.mark.parametrize("kind", ["regression", "flow"])
 def test_what_predicts_prosody_leaves_the_encoder_as_it_is(kind: str) -> None:
-    model = AcousticModel(replace(CONFIG, prosody=True, prosody_kind=kind), symbols=12, speakers=1, mels=8)
+    model = AcousticModel(replace(CONFIG, prosody_kind=kind), symbols=12, speakers=1, mels=8)
     encoded = model.encode(tokens(1, 9), torch.tensor([9]), torch.tensor([0]))
-    model.predictor.errors(*encoded.heard, torch.full((1, 9), 4), torch.zeros(1, 9, 2)).sum().backward()
+    model.prosody.errors(*encoded.heard, torch.full((1, 9), 4), torch.zeros(1, 9, 2)).sum().backward()
     trained = {name.split(".")[0] for name, each in model.named_parameters() if each.grad is not None}
     assert trained == {"prosody"}
 
@@ -108,14 +103,14 @@ def learned(kind: str, spread: float) -> AcousticModel:
     """A model that has learned tokens of 4 frames on the geometric mean, their logarithms spread by `spread`, and a
     pitch of 0.5, spread by 0.3."""
     torch.manual_seed(0)
-    config = replace(CONFIG, prosody=True, prosody_kind=kind, prosody_dropout=0.0, flow_steps=8)
+    config = replace(CONFIG, prosody_kind=kind, prosody_dropout=0.0, flow_steps=8)
     model = AcousticModel(config, symbols=12, speakers=1, mels=8)
     heard = model.encode(tokens(8, 40), torch.full((8,), 40), torch.zeros(8, dtype=torch.int64)).heard
-    optimizer = torch.optim.Adam(model.predictor.parameters(), 3e-3)
+    optimizer = torch.optim.Adam(model.prosody.parameters(), 3e-3)
     for _ in range(400):
         frames = (torch.randn(8, 40) * spread).exp() * 4
         prosody = torch.stack([0.5 + 0.3 * torch.randn(8, 40), torch.zeros(8, 40)], dim=2)
-        model.predictor.errors(*heard, frames, prosody).mean().backward()
+        model.prosody.errors(*heard, frames, prosody).mean().backward()
         optimizer.step()
         optimizer.zero_grad()
     return model.eval()
@@ -126,7 +121,7 @@ def test_a_flow_speaks_as_unevenly_as_the_recordings_and_a_regression_evenly() -
     for kind in ("regression", "flow"):
         model = learned(kind, 0.5)
         heard = model.encode(tokens(8, 40), torch.full((8,), 40), torch.zeros(8, dtype=torch.int64)).heard
-        told[kind] = model.predictor(*heard).detach()
+        told[kind] = model.prosody(*heard).detach()
         assert abs(float(told[kind][..., 1].mean()) - 0.5) < 0.1
     assert told["regression"].std(dim=(0, 1))[:2].max() < 0.1
     assert told["flow"].std(dim=(0, 1))[0] == pytest.approx(0.5, abs=0.15)
@@ -134,28 +129,26 @@ def test_a_flow_speaks_as_unevenly_as_the_recordings_and_a_regression_evenly() -
     # The mean of lengths, not of their logarithms, so that speech is neither hurried nor dragged.
     assert told["regression"][..., 0].exp().mean() == pytest.approx(4 * math.exp(0.5**2 / 2), rel=0.06)
     assert told["flow"][..., 0].exp().mean() == pytest.approx(4 * math.exp(0.5**2 / 2), rel=0.08)
-    assert isinstance(model.predictor, ProsodyFlow)
-    model.predictor.flow.temperature = 0.0
-    assert model.predictor(*heard).std(dim=(0, 1))[:2].max() < 0.15, "the most typical way is one"
+    assert isinstance(model.prosody, ProsodyFlow)
+    model.prosody.flow.temperature = 0.0
+    assert model.prosody(*heard).std(dim=(0, 1))[:2].max() < 0.15, "the most typical way is one"
 
 
 @torch.no_grad()
 def test_frames_are_told_as_they_are_stored(model: AcousticModel, monkeypatch: pytest.MonkeyPatch) -> None:
     """A decoder that says exactly what it is to learn gives the stored mel, pitch and voicing back."""
     mel, pitch, ends = torch.randn(1, 6, 8) - 5.0, torch.rand(1, 6, 2), torch.tensor([[2, 4, 6]])
-    states = torch.zeros(1, 3, 16)
-    if model.config.prosody:
-        states = torch.cat([states, model.prosody_of(mel, pitch, torch.tensor([[2, 2, 2]]))[0]], dim=2)
+    states = torch.cat([torch.zeros(1, 3, 16), model.prosody_of(mel, pitch, torch.tensor([[2, 2, 2]]))[0]], dim=2)
     wanted = model.normalized_frames(mel, pitch, model.expand(states, ends, torch.arange(6)).prosody_BT2)
     monkeypatch.setattr(model.decoder, "forward", lambda *_: wanted)
     got = model.decode(states, ends, torch.arange(6))[0].T
-    torch.testing.assert_close(got, torch.cat([mel, pitch], dim=2)[0, :, : 8 + 2 * model.config.prosody])
+    torch.testing.assert_close(got, torch.cat([mel, pitch], dim=2)[0])
 
 
 @torch.no_grad()
 def test_prosody_of_a_recording_is_that_of_its_tokens() -> None:
     """Pitch of each token is that of its voiced frames, its energy rises with its level, decibel by decibel."""
-    model = AcousticModel(replace(CONFIG, prosody=True), symbols=12, speakers=1, mels=8, mel_mean=-5.0, mel_std=2.0)
+    model = AcousticModel(CONFIG, symbols=12, speakers=1, mels=8, mel_mean=-5.0, mel_std=2.0)
     mel = torch.randn(1, 6, 8) - 5.0
     pitch = torch.tensor([[[0.5, 1.0], [0.5, 1.0], [-0.25, 1.0], [0.0, 0.0], [0.125, 0.0], [0.125, 0.0]]])
     durations = torch.tensor([[2, 2, 2, 0]])
@@ -172,7 +165,7 @@ def test_prosody_of_a_recording_is_that_of_its_tokens() -> None:
 def test_pitch_is_moved_by_so_many_semitones(decoder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """By exactly as many where the decoder adds nothing of its own, row by row; length and states stay."""
     torch.manual_seed(0)
-    config = replace(CONFIG, decoder=decoder, prosody=True)
+    config = replace(CONFIG, decoder=decoder)
     model = AcousticModel(config, symbols=12, speakers=1, mels=8, mel_mean=-5.0, mel_std=2.0).eval()
     monkeypatch.setattr(model.decoder, "forward", lambda hidden, *_: hidden.new_zeros(*hidden.shape[:2], 10))
     text = tokens(1, 9).expand(3, -1, -1), torch.full((3,), 9), torch.zeros(3, dtype=torch.int64), torch.ones(3)
