@@ -93,7 +93,7 @@ def _tokens(voice: Voice, length: str) -> Tokens:
 def _speak(voice: Voice, tokens: Tokens) -> float:
     """Speak sentences one after the other; the seconds of audio."""
     one = np.zeros(1, np.int64)
-    lengths = [voice.synthesize(t[None], np.array([len(t)]), one, np.ones(1, np.float32))[1] for t in tokens]
+    lengths = [voice.synthesize(t[None], np.array([len(t)]), one, np.ones(1, np.float32)).lengths for t in tokens]
     return float(sum(int(length[0]) for length in lengths)) / voice.sample_rate
 
 

@@ -170,7 +170,7 @@ def speak_all(voice: Voice, tokens: Sequence[Ints], speakers: Sequence[int], lab
             for row, index in enumerate(chosen):
                 batch[row, : lengths[row]] = tokens[index]
             said_by, speed = np.array([speakers[index] for index in chosen]), np.ones(len(chosen), np.float32)
-            found = voice.synthesize_judged(batch, lengths, said_by, speed)
+            found = voice.synthesize(batch, lengths, said_by, speed)
             for row, index in enumerate(chosen):
                 spoken[index] = Spoken(
                     sound=found.samples[row, : found.lengths[row]],

@@ -71,11 +71,10 @@ class Bucketed:
         free: Runtime,
         buckets: Buckets,
         prepared: Callable[[], int],
-        rows: int | None = None,
+        rows: int,
     ) -> None:
         """`fixed` gets only the shapes of `buckets` and prepares each at its first call; `free` computes requests
-        outside the buckets; `prepared` returns how many shapes `fixed` has prepared; `rows`: of a vocoder's frame, None
-        = those of the decoder's output."""
+        outside the buckets; `prepared` returns how many shapes `fixed` has prepared; `rows`: of a vocoder's frame."""
         self.buckets = buckets
         self._rows = rows
         self._prepared_so_far = prepared
@@ -131,7 +130,6 @@ class Bucketed:
 
         began = perf_counter()
         states: dict[int, Floats] = {}
-        mel: dict[tuple[int, ...], Floats] = {}
         steps = tqdm(self.buckets.plan(), desc="warm-up", unit="shape", disable=not progress)
         for graph, shape in steps:
             steps.set_postfix_str(f"{graph} {'x'.join(map(str, shape))}")
@@ -142,10 +140,9 @@ class Bucketed:
                 states[rows], _ = self.encode(tokens, ones * shape[1], ones * 0, ones.astype(np.float32))
             elif graph == "decoder":
                 ends = np.repeat(np.arange(1, shape[1] + 1)[None], rows, axis=0)
-                mel[rows, shape[2]] = self.decode(states[rows], ends, np.arange(shape[2]))
+                self.decode(states[rows], ends, np.arange(shape[2]))
             else:
-                frames = mel[shape] if self._rows is None else np.zeros((rows, self._rows, shape[1]), np.float32)
-                self.vocode(frames, np.full(rows, shape[1]))
+                self.vocode(np.zeros((rows, self._rows, shape[1]), np.float32), np.full(rows, shape[1]))
         with self._counting:
             self._hits = self._misses = 0
             self._warmed = self._prepared_so_far()

@@ -136,8 +136,6 @@ class LoadOptions:
     """Torch runtimes of fixed shapes, family codec_lm: slots of the caches; None = powers of two as needed."""
     cache_folder: Path | None = None
     """The same: folder of torch's compiled code, for this process; None = one for the model in the user's cache."""
-    explain: bool = False
-    """The same: log graph breaks and the reasons for recompilation."""
     engines: Path | None = None
     """tensorrt: folder of the bundle's engines; None = its folder in the user's cache."""
 

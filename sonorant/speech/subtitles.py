@@ -6,9 +6,10 @@ WebVTT follows https://www.w3.org/TR/webvtt1. SubRip has no standard: plain text
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
+from html import escape
 from pathlib import Path
 from typing import TextIO
 
@@ -21,27 +22,12 @@ LONGEST_CUE = 7
 _PHRASE_END = (",", ";", ":", ",”", ',"', "—", "–", ")")
 
 
-class TimingsFile(ABC):
-    """An open file of word times."""
-
-    def __init__(self, file: TextIO) -> None:
-        self.file = file
-
-    @abstractmethod
-    def add(self, words: Iterable[WordTiming]) -> None:
-        """Write the next words."""
-
-    @abstractmethod
-    def end(self) -> None:
-        """Complete the file."""
-
-
-class JsonTimings(TimingsFile):
+class JsonTimings:
     """`{"words": [{"text", "start", "end", "first", "last", "phonemes": [{"symbol", "start", "end"}]}]}`, one line per
     word. Times in seconds, `first` and `last` as in `WordTiming`."""
 
     def __init__(self, file: TextIO) -> None:
-        super().__init__(file)
+        self.file = file
         self._before = '{"words": [\n'
 
     def add(self, words: Iterable[WordTiming]) -> None:
@@ -53,15 +39,15 @@ class JsonTimings(TimingsFile):
         self.file.write(("" if self._before == ",\n" else self._before) + "\n]}\n")
 
 
-class Subtitles(TimingsFile):
-    """Cues of a few words. A sentence is split once it is complete, so that no word stands alone."""
+class Subtitles:
+    """SubRip, or WebVTT: cues of a few words. A sentence is split once it is complete, so that no word stands alone."""
 
-    comma = ","
-
-    def __init__(self, file: TextIO) -> None:
-        super().__init__(file)
+    def __init__(self, file: TextIO, *, vtt: bool = False) -> None:
+        self.file, self.vtt = file, vtt
         self._sentence: list[WordTiming] = []
         self._number = self._latest = 0
+        if vtt:
+            file.write("WEBVTT\n\n")
 
     def add(self, words: Iterable[WordTiming]) -> None:
         for word in words:
@@ -78,33 +64,18 @@ class Subtitles(TimingsFile):
             start = max(round(cue[0].start * 1000), self._latest)
             self._latest = max(round(cue[-1].end * 1000), start + 1)
             self._number += 1
-            times = f"{clock(start, self.comma)} --> {clock(self._latest, self.comma)}"
-            self.file.write(f"{self._number}\n{times}\n{self.escaped(' '.join(word.written for word in cue))}\n\n")
+            comma, text = "." if self.vtt else ",", " ".join(word.written for word in cue)
+            times = f"{clock(start, comma)} --> {clock(self._latest, comma)}"
+            self.file.write(f"{self._number}\n{times}\n{escape(text, quote=False) if self.vtt else text}\n\n")
         self._sentence = []
 
-    def escaped(self, text: str) -> str:
-        """Escape text for the format."""
-        return text
 
-
-class SubRip(Subtitles):
-    """SubRip."""
-
-
-class WebVtt(Subtitles):
-    """WebVTT."""
-
-    comma = "."
-
-    def __init__(self, file: TextIO) -> None:
-        super().__init__(file)
-        file.write("WEBVTT\n\n")
-
-    def escaped(self, text: str) -> str:
-        return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
-FORMATS: dict[str, type[TimingsFile]] = {".json": JsonTimings, ".srt": SubRip, ".vtt": WebVtt}
+TimingsFile = JsonTimings | Subtitles
+FORMATS: dict[str, Callable[[TextIO], TimingsFile]] = {
+    ".json": JsonTimings,
+    ".srt": Subtitles,
+    ".vtt": partial(Subtitles, vtt=True),
+}
 """By suffix."""
 
 

@@ -109,11 +109,6 @@ def keep_compiled(folder: Path) -> None:
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder.resolve())
 
 
-def log_compilation() -> None:
-    """Log graph breaks and reasons for recompilation to stderr."""
-    torch._logging.set_logs(graph_breaks=True, recompiles=True)
-
-
 WARM_UP = 3
 """Runs before recording, in which libraries choose kernels and allocate (as torch's documentation advises)."""
 

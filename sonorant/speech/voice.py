@@ -163,23 +163,9 @@ class Voice:
         speed: NDArray[np.floating],
         pitch: NDArray[np.floating] | None = None,
         energy: NDArray[np.floating] | None = None,
-    ) -> tuple[Floats, Ints]:
-        """Speak a batch of phoneme ids: tokens (B, N, 3), lengths, speaker, speed, pitch (semitones) and energy (dB),
-        each (B,) -> samples float32 (B, S) in -1..1, zero past each end, and lengths int64 (B,). Raises SonorantError
-        for a speed that the voice cannot have."""
-        judged = self.synthesize_judged(tokens, lengths, speaker, speed, pitch, energy)
-        return judged.samples, judged.lengths
-
-    def synthesize_judged(
-        self,
-        tokens: Integers,
-        lengths: Integers,
-        speaker: Integers,
-        speed: NDArray[np.floating],
-        pitch: NDArray[np.floating] | None = None,
-        energy: NDArray[np.floating] | None = None,
     ) -> Synthesized:
-        """Like `synthesize`, with how each row ended."""
+        """Speak a batch of phoneme ids: tokens (B, N, 3), lengths, speaker, speed, pitch (semitones) and energy (dB),
+        each (B,). Raises SonorantError for a speed that the voice cannot have."""
         given = {"pitch": pitch, "energy": energy}
         changes = {name: value.astype(np.float32) for name, value in given.items() if value is not None}
         made = self.speaking.synthesize(

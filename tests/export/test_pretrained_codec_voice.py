@@ -74,8 +74,8 @@ def test_a_dac_is_taken_learned_from_exported_and_heard(tmp_path: Path) -> None:
     assert np.abs(wanted_BS).max() > 1e-3
     tokens_BN3 = store.tokens(0).astype(np.int64)[None]
     one = np.ones(1)
-    samples_BS, ends_B = voice.synthesize(tokens_BN3, np.array([tokens_BN3.shape[1]]), 0 * one, one)
-    assert ends_B[0] > 0 and ends_B[0] % 320 == 0 and np.abs(samples_BS).max() > 1e-3
+    spoken = voice.synthesize(tokens_BN3, np.array([tokens_BN3.shape[1]]), 0 * one, one)
+    assert spoken.lengths[0] > 0 and spoken.lengths[0] % 320 == 0 and np.abs(spoken.samples).max() > 1e-3
 
 
 def test_taking_one_is_kept_as_a_run_like_any_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,7 +75,7 @@ def test_sizes_cover_the_corpus_without_much_padding() -> None:
 
 
 def bucketed(shapes: Shapes) -> Bucketed:
-    return Bucketed(shapes, shapes.runtime, BUCKETS, lambda: len(shapes.seen))
+    return Bucketed(shapes, shapes.runtime, BUCKETS, lambda: len(shapes.seen), rows=24)
 
 
 def test_padding_changes_no_speech_and_only_bucket_shapes_are_run(plain: Runtime) -> None:

@@ -74,14 +74,14 @@ def test_a_batch_equals_its_rows_alone(any_voice: Voice) -> None:
     rows.append(np.array([[1, 0, 0], [2, 0, 0]]))
     tokens, lengths = padded(rows)
     speaker, speed = np.array([0, 1, 0]), np.array([1.0, 1.0 if own_pace else 1.3, 1.0], np.float32)
-    together = any_voice.synthesize_judged(tokens, lengths, speaker, speed)
+    together = any_voice.synthesize(tokens, lengths, speaker, speed)
     assert together.samples.shape == (3, together.lengths.max())
     assert (together.attempts >= 1).all()
     if own_pace:
         assert together.lengths[2] == 0, "an empty row is silent"
     for number, row in enumerate(rows):
         one = slice(number, number + 1)
-        alone = any_voice.synthesize_judged(row[None], lengths[one], speaker[one], speed[one])
+        alone = any_voice.synthesize(row[None], lengths[one], speaker[one], speed[one])
         for name in ("lengths", "finish_reasons", "attempts"):
             assert getattr(alone, name)[0] == getattr(together, name)[number], name
         np.testing.assert_allclose(together.samples[number, : alone.lengths[0]], alone.samples[0], atol=1e-4)

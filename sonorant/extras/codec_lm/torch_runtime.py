@@ -37,7 +37,6 @@ from sonorant.speech.torch_graphs import (
     check_variant,
     halve,
     keep_compiled,
-    log_compilation,
 )
 
 Way = Literal["dynamic", "static", "compiled", "recorded"]
@@ -160,8 +159,6 @@ def load_tokens(
     runtime = StaticTokenRuntime(step, codec, decoding, Shapes(_rising(options.batches), _rising(slots)), way)
     if way == "compiled":
         keep_compiled(options.cache_folder or cache_folder(trained[0]))
-    if options.explain:
-        log_compilation()
     if options.warm_up:
         runtime.warm_up()
     return runtime

@@ -1,7 +1,7 @@
 """Parity checks of a runtime: values, padding and chunks."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -43,15 +43,15 @@ class Measured:
     audio: MelConfig
     tolerance: Tolerance
 
-    def encode(self, case: Case) -> Arrays:
+    def encode(self, case: Case) -> dict[str, Any]:
         states, ends = self.runtime.encode(**case.inputs)
         return {"states": states, "ends": ends}
 
-    def sound(self, case: Case) -> Arrays:
+    def sound(self, case: Case) -> dict[str, Any]:
         mel = self.runtime.decode(case.states, case.ends, case.time)
         return {"mel": mel, "samples": self.runtime.vocode(case.frames, case.lengths)}
 
-    def compare(self, got: Arrays, case: Case, batch: int, other: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    def compare(self, got: dict[str, Any], case: Case, batch: int, other: str) -> Iterator[tuple[str, dict[str, Any]]]:
         """Graph and report row of each output in `got`. Raises Fault for the first too far from `case`, the results of
         `other`, such as "torch"."""
         # Padding is undefined: in int8 its error is several times as large.
@@ -149,9 +149,8 @@ def where_of(graph: str, output: str, length: int, batch: int) -> str:
 
 def row_of(length: int, batch: int, found: Difference) -> dict[str, Any]:
     """A case of the report."""
-    row = {"length": length, "batch": batch, "output": found.output, "max_abs_diff": found.max_abs_diff}
-    row["relative_error"] = found.relative_error
-    return row | {name: value for name in ("log_mel_db", "correlation") if (value := getattr(found, name)) is not None}
+    figures = {name: value for name, value in asdict(found).items() if value is not None}
+    return {"length": length, "batch": batch, **figures}
 
 
 def summary_of(cases: list[dict[str, Any]], tolerance: Tolerance) -> dict[str, Any]:
