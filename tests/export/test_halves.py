@@ -15,7 +15,7 @@ from sonorant.families.parallel.synthesis import vocoder_frames
 from sonorant.plugins import load_family
 from sonorant.speech.runtimes import LoadOptions, load_runtime
 from tests.export.conftest import Parity
-from tests.export.planted import plant, scale_constant
+from tests.export.planted import scale_constant
 from tests.support.runtimes import utterance
 
 GRAPHS = load_family("parallel").graphs
@@ -54,7 +54,7 @@ def test_what_counts_frames_stays_in_float32(exported: tuple[Path, dict[str, Any
         assert "Conv" not in kept
 
 
-def test_an_overflow_is_kept_away_and_stops_fp16_where_nothing_is_kept(parallel: Parity, tmp_path: Path) -> None:
+def test_sums_of_squares_that_overflow_are_kept_in_float32(parallel: Parity) -> None:
     """A vocoder whose first layer is ten million times as loud, normalised afterwards."""
     runtime = load_runtime("onnxruntime", parallel.bundle, LoadOptions(threads=1))
     states, ends = runtime.encode(utterance(31)[None], np.array([31]), np.zeros(1, np.int64), np.ones(1, np.float32))
@@ -67,18 +67,6 @@ def test_an_overflow_is_kept_away_and_stops_fp16_where_nothing_is_kept(parallel:
     kept = list(keep(loud, ranges, FP16))
     operators = {node.name: node.op_type for node in loud.graph.node}
     assert {operators[name] for name in kept} >= {"Conv", "LayerNormalization"}
-
-    def failures(kept: list[str]) -> dict[str, str]:
-        with np.errstate(over="ignore"):
-            halved = to_half(loud, FP16, kept)
-        folder = tmp_path / str(len(kept))
-        bundle = plant(parallel.folder, "vocoder", "fp16", lambda model: model.CopyFrom(halved), folder)
-        return parallel.failures(bundle)
-
-    assert failures(kept) == {}
-    [(stopped, why)] = failures([]).items()
-    assert stopped == "onnxruntime/fp16"
-    assert "vocoder, output samples" in why and "NaN or infinity" in why
 
 
 def chain(operators: list[str], weight: np.ndarray) -> onnx.ModelProto:

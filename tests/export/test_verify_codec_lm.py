@@ -116,9 +116,7 @@ def faulty(right: TokenRuntime, change: Callable[[State], State]) -> Replaced:
 FAULTS: dict[str, Callable[[State], State]] = {
     "position": lambda state: state._replace(position_B=state.position_B + 1),
     "age": lambda state: state._replace(age_B=np.zeros_like(state.age_B)),
-    "codes": lambda state: state._replace(codes_BG=state.codes_BG[:, ::-1].copy()),
     "pointer": lambda state: state._replace(pointer_B=np.maximum(state.pointer_B - 1, 0)),
-    "survival": lambda state: state._replace(log_survival_B=np.zeros_like(state.log_survival_B)),
 }
 
 

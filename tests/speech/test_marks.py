@@ -100,14 +100,8 @@ def test_a_held_pause_is_silent_whatever_the_parts() -> None:
 
 def test_spans_of_what_is_spoken_are_those_of_the_text(any_voice: Voice) -> None:
     text = "Dr. Smith [[pause 0.5]] paid $3 for [[h ə l ˈoʊ]]."
-    for passage in passages(any_voice, text):
-        for unit in passage.units:
-            assert 1 <= unit.first < unit.after <= len(passage.tokens_N3) - 1
-    written = [text[unit.start : unit.end] for passage in passages(any_voice, text) for unit in passage.units]
-    assert [unit.written for passage in passages(any_voice, text) for unit in passage.units] == [
-        "Dr.", "Smith", "", "paid", "$3", "$3", "for", "h ə l ˈoʊ", ".",
-    ]  # fmt: skip
-    assert written == [
+    units = [unit for passage in passages(any_voice, text) for unit in passage.units]
+    assert [text[unit.start : unit.end] for unit in units] == [
         "Dr.", "Smith", "[[pause 0.5]]", "paid", "$3", "$3", "for", "[[h ə l ˈoʊ]]", ".",
     ]  # fmt: skip
 

@@ -2,18 +2,12 @@
 
 import numpy as np
 import pytest
-import torch
 
-from sonorant.export.bundling import export_voice
-from sonorant.export.onnx_graph import ExportConfig
 from sonorant.families.parallel.synthesis import speak, vocoder_frames
-from sonorant.files import read_json
-from sonorant.layers.model_folder import save_model
 from sonorant.speech.bundle import Bundle, read_bundle
 from sonorant.speech.chunks import compute_chunks, decode_chunks
 from sonorant.speech.runtimes import LoadOptions, Runtime, load_runtime
 from tests.support.runtimes import Replaced
-from tests.support.tiny_voice import CORPUS, write_trained
 
 
 @pytest.fixture(params=["voice_bundle", "flow_bundle"])
@@ -41,42 +35,6 @@ def test_parts_equal_the_whole(voice: tuple[Bundle, Runtime], sizes: tuple[int, 
     parts = list(compute_chunks(runtime.vocode, frames, lengths, receptive_field.vocoder, (23, *sizes)))
     (whole_frames,) = vocoder_frames([whole], bundle.description)
     np.testing.assert_allclose(np.concatenate(parts, axis=1), runtime.vocode(whole_frames, lengths), atol=1e-5)
-
-
-@pytest.fixture(scope="module", params=["regression", pytest.param("flow", marks=pytest.mark.long)])
-def far_reaching(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Bundle, Runtime]:
-    """A voice in which outer kernel taps dominate, and each block outweighs its input."""
-    folder = tmp_path_factory.mktemp(f"far-{request.param}")
-    trained = write_trained(folder, decoder=request.param)
-    for model in trained:
-        weights = torch.load(model / "weights.pt", weights_only=True)
-        for name, weight in weights.items():
-            if name.endswith("depthwise.weight"):
-                weight[..., 0] = weight[..., -1] = 10.0
-            if name.endswith(".scale"):
-                weight.fill_(10.0)
-        save_model(model, weights, read_json(model / "model.json"))
-    export_voice(*trained, folder / "voice", CORPUS, ExportConfig(opset=20))
-    bundle = read_bundle(folder / "voice")
-    return bundle, load_runtime("onnxruntime", bundle, LoadOptions(threads=1))
-
-
-def test_one_frame_less_of_context_would_be_heard(far_reaching: tuple[Bundle, Runtime]) -> None:
-    bundle, runtime = far_reaching
-    receptive_field = bundle.description.receptive_field
-    states, ends = encoded(runtime)
-    lengths = ends[:, -1]
-    mel = runtime.decode(states, ends, np.arange(lengths.max()))
-    (frames,) = vocoder_frames([mel], bundle.description)
-    samples = runtime.vocode(frames, lengths)
-
-    def differences(less: int) -> list[float]:
-        mel_parts = list(decode_chunks(runtime, states, ends, receptive_field.decoder - less, (20,)))
-        parts = list(compute_chunks(runtime.vocode, [frames], lengths, receptive_field.vocoder - less, (20,)))
-        pairs = (np.concatenate(mel_parts, axis=2), mel), (np.concatenate(parts, axis=1), samples)
-        return [float(np.abs(got - wanted).max() / np.abs(wanted).max()) for got, wanted in pairs]
-
-    assert max(differences(0)) < 1e-5 < min(differences(1))
 
 
 @pytest.mark.parametrize("limit", [40, 1_000_000])

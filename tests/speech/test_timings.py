@@ -99,6 +99,7 @@ def test_words_that_a_runaway_did_not_reach_have_no_timing(codec_lm_bundle: Path
         told = [(samples, speech.completed) for samples in speech]
         words = [word for _, completed in told for word in completed]
         assert speech.finish_reasons == [FinishReason.BUDGET]
+        assert speech.warnings == ["sentence 1 did not go well (budget)"]
         assert [word.text for word in words] == text.rstrip(".").split()[: len(words)]
         assert len(words) < 9 and all(word.end <= sum(len(part) for part, _ in told) / 16000 for word in words)
 

@@ -36,7 +36,7 @@ class ToyModels:
     receptive_field = ReceptiveField(decoder=0, vocoder=0)
 
     def check_pair(self, waveform: Path) -> None:
-        """Any pair will do."""
+        """Any pair fits."""
 
     def write_graphs(self, files: dict[str, Path], config: ExportConfig) -> None:
         tokens = {"tokens": torch.ones(2, 7, 3, dtype=torch.int64), "lengths": torch.tensor([7, 5])}

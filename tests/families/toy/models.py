@@ -11,8 +11,6 @@ from sonorant.text.frontend import SymbolTable
 
 @dataclass(frozen=True, kw_only=True)
 class HummerConfig:
-    """Sizes of the predictor."""
-
     width: int
     frames: int
     """Of every phoneme."""
@@ -20,8 +18,6 @@ class HummerConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class BuzzerConfig:
-    """Sizes of the waveform model."""
-
     width: int
 
 
@@ -57,12 +53,10 @@ class Buzzer(nn.Module):
 
 
 def build_hummer(description: dict[str, Any]) -> Hummer:
-    """From `model.json`."""
     symbols = SymbolTable(description["symbols"]).size
     return Hummer(HummerConfig(**description["config"]), symbols, description["audio"]["n_mels"])
 
 
 def build_buzzer(description: dict[str, Any]) -> Buzzer:
-    """From `model.json`."""
     audio = description["audio"]
     return Buzzer(BuzzerConfig(**description["config"]), audio["n_mels"], audio["hop"])

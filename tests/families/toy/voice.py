@@ -1,6 +1,8 @@
 """The toy's graphs at work, and how they speak."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,43 +16,34 @@ from sonorant.speech.speaking import FinishReason, Synthesized
 from sonorant.speech.word_times import Timekeeper
 
 
-class ToyOnnx:
-    """Both graphs under ONNX Runtime."""
-
-    def __init__(self, hum: Any, buzz: Any) -> None:
-        self._hum, self._buzz = hum, buzz
-
-    def hum(self, tokens: NDArray[np.int64], lengths: NDArray[np.int64]) -> Any:
-        return self._hum.run(["mel", "frames"], {"tokens": tokens, "lengths": lengths})
+@dataclass(frozen=True)
+class ToyRuntime:
+    hum: Callable[..., Any]
+    """Tokens, lengths -> mel and frames."""
+    buzz: Callable[..., Any]
 
     def vocode(self, mel: NDArray[np.float32], lengths: NDArray[np.int64]) -> Any:
-        return self._buzz.run(["samples"], {"mel": mel})[0]
+        return self.buzz(mel)[0]
 
 
-class ToyTorch:
-    """Both models."""
-
-    def __init__(self, hummer: Any, buzzer: Any) -> None:
-        self._hummer, self._buzzer = hummer, buzzer
-
-    def hum(self, tokens: NDArray[np.int64], lengths: NDArray[np.int64]) -> Any:
-        with torch.inference_mode():
-            return [value.numpy() for value in self._hummer(torch.from_numpy(tokens), torch.from_numpy(lengths))]
-
-    def vocode(self, mel: NDArray[np.float32], lengths: NDArray[np.int64]) -> Any:
-        with torch.inference_mode():
-            return self._buzzer(torch.from_numpy(np.ascontiguousarray(mel))).numpy()
+def load_onnxruntime(bundle: Any, options: Any) -> ToyRuntime:
+    hum, buzz = (open_session(bundle.graph_file(name, options.variant), options.threads) for name in bundle.graphs)
+    return ToyRuntime(
+        lambda tokens, lengths: hum.run(["mel", "frames"], {"tokens": tokens, "lengths": lengths}),
+        lambda mel: buzz.run(["samples"], {"mel": mel}),
+    )
 
 
-def load_onnxruntime(bundle: Any, options: Any) -> ToyOnnx:
-    """From the bundle."""
-    return ToyOnnx(*(open_session(bundle.graph_file(name, options.variant), options.threads) for name in bundle.graphs))
-
-
-def load_torch(bundle: Any, options: Any) -> ToyTorch:
-    """From the trained folders."""
+def load_torch(bundle: Any, options: Any) -> ToyRuntime:
     folders = zip(options.trained, ("toy_hummer", "toy_buzzer"), strict=True)
-    return ToyTorch(*(load_model(folder, kind)[0] for folder, kind in folders))
+    hummer, buzzer = (load_model(folder, kind)[0] for folder, kind in folders)
+
+    @torch.inference_mode()
+    def run(model: torch.nn.Module, *arrays: Any) -> list[Any]:
+        found = model(*(torch.from_numpy(np.ascontiguousarray(array)) for array in arrays))
+        return [value.numpy() for value in (found if isinstance(found, tuple) else (found,))]
+
+    return ToyRuntime(partial(run, hummer), partial(run, buzzer))
 
 
 class ToySpeaking:
