@@ -1,6 +1,5 @@
-"""Pad requests of any size to a few shapes that are compiled or recorded beforehand.
-
-Padding changes no value, except that `decode` of a part of an utterance sees the real frames after the part."""
+"""Pad requests to a few shapes that are compiled or recorded beforehand. Padding changes no value, except that `decode`
+of a part sees the real frames after it."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ from sonorant.speech.bundle import Lengths
 from sonorant.speech.runtimes import Runtime
 
 MULTIPLE = 8
-"""Sizes are rounded up to it: matrix units take eight rows at a time."""
+"""Of sizes: matrix units take eight rows at a time."""
 SMALLEST = 16
 """A smaller size saves nothing."""
 
@@ -28,7 +27,7 @@ class Buckets:
     """Sizes that requests are padded to, ascending."""
 
     tokens: tuple[int, ...]
-    """Of the encoder; the decoder always has the largest, since tokens cost it almost nothing."""
+    """Of the encoder; the decoder always has the largest."""
     frames: tuple[int, ...]
     """Of decoder and vocoder."""
     batches: tuple[int, ...] = (1,)
@@ -55,7 +54,7 @@ class Counters:
     hits: int
     """Requests served in a bucket."""
     misses: int
-    """Requests outside all buckets, served by the runtime that takes any shape."""
+    """Requests outside all buckets."""
     prepared: int
     """Shapes compiled or recorded since loading."""
     late: int
@@ -73,8 +72,8 @@ class Bucketed:
         prepared: Callable[[], int],
         rows: int,
     ) -> None:
-        """`fixed` gets only the shapes of `buckets` and prepares each at its first call; `free` computes requests
-        outside the buckets; `prepared` returns how many shapes `fixed` has prepared; `rows`: of a vocoder's frame."""
+        """`fixed` prepares each bucket at its first call; `free` takes the other requests; `prepared` returns how many
+        shapes `fixed` has prepared; `rows`: of a vocoder's frame."""
         self.buckets = buckets
         self._rows = rows
         self._prepared_so_far = prepared

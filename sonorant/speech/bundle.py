@@ -29,32 +29,26 @@ class AudioSettings:
     sample_rate: int
     """Hz."""
     n_fft: int
-    """Samples of the analysis window of the mel."""
+    """Analysis window of the mel in samples."""
     hop: int
     """Samples a mel frame."""
     n_mels: int
-    """Mel bins."""
     f_min: float
-    """Lowest frequency of the mel, Hz."""
+    """Hz, as `f_max`: range of the mel."""
     f_max: float
-    """Highest frequency of the mel, Hz."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BundledFile:
-    """A file of the bundle."""
-
     file: str
     """Name inside the bundle; no folders."""
     bytes: int
     sha256: str
-    """Hexadecimal."""
     precision: str | None = None
     """Of a graph: fp32, int8, ..."""
 
     @classmethod
     def of(cls, path: Path, precision: str | None = None) -> BundledFile:
-        """Describe an existing file."""
         return cls(file=path.name, bytes=path.stat().st_size, sha256=sha256_file(path), precision=precision)
 
 
@@ -67,17 +61,13 @@ class FrontendSettings:
     version: str
     """Of the frontend and its language data."""
     language: str
-    """Such as en-us."""
     rules: int
     """Revision of the rules for written forms."""
     lexicon: BundledFile | None = None
-    """The user's lexicon."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tensor:
-    """An input or output of a graph."""
-
     name: str
     dtype: str
     """numpy's name, such as int64."""
@@ -90,11 +80,8 @@ class Graph:
     """A graph and its variants, which share inputs and outputs."""
 
     inputs: tuple[Tensor, ...]
-    """In the order of the call."""
     outputs: tuple[Tensor, ...]
-    """In the order of the results."""
     variants: dict[str, BundledFile]
-    """By name, such as fp32."""
     default_variant: str
 
     def __post_init__(self) -> None:
@@ -106,12 +93,12 @@ class Graph:
 
 @dataclass(frozen=True, kw_only=True)
 class ReceptiveField:
-    """Frames on either side that a frame depends on: a part computed with them equals that part of the whole."""
+    """Mel or code frames on either side that a frame depends on: a part computed with them equals that part of the
+    whole."""
 
     decoder: int
-    """Mel or code frames; 0 if there is no decoder graph."""
+    """0 if there is no decoder graph."""
     vocoder: int
-    """Mel or code frames."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,13 +108,10 @@ class Lengths:
     tokens: tuple[int, int, int, int]
     """Phoneme ids, start and end included."""
     frames: tuple[int, int, int, int]
-    """Mel frames."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class VoiceDescription:
-    """`voice.json`."""
-
     schema_version: int
     family: str
     """A name of `sonorant.plugins.family_names`."""
@@ -136,24 +120,22 @@ class VoiceDescription:
     symbols: tuple[str, ...]
     """Phoneme inventory in the order of the ids."""
     speakers: tuple[str, ...]
-    """Speaker names in the order of the ids."""
     graphs: dict[str, Graph]
-    """By name, as the family calls them."""
     receptive_field: ReceptiveField
     lengths: Lengths
     decoding: DecodingDescription | None
-    """For families that decode codes one by one; else None."""
+    """None for families that do not decode step by step."""
     reference: BundledFile | None = None
     """Graph for prompts: samples (batch, frames, samples a code frame) -> codes (batch, frames, codebooks)."""
     choice: dict[str, Any]
-    """How the default variants were chosen; empty before the stage `choose`."""
+    """Empty before the stage `choose`."""
     provenance: dict[str, Any]
     """Version of Sonorant, and git commit, data hash and steps of each model."""
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """A bundle on disk. Its files are checked when they are used."""
+    """A bundle on disk, whose files are checked when they are used."""
 
     folder: Path
     description: VoiceDescription
@@ -164,8 +146,7 @@ class Bundle:
         return tuple(name for name in load_family(self.description.family).graphs if name in self.description.graphs)
 
     def graph_file(self, graph: str, variant: str | None = None) -> Path:
-        """Path of a graph's file after checking size and hash. Raises SonorantError if it is missing, damaged or there
-        is no such variant."""
+        """Path of a graph's file. Raises SonorantError if it is missing, damaged or there is no such variant."""
         described = self.description.graphs[graph]
         name = variant or described.default_variant
         if name not in described.variants:
@@ -175,11 +156,11 @@ class Bundle:
         return self._checked(described.variants[name])
 
     def reference_file(self) -> Path | None:
-        """Path of the graph for prompts, checked as `graph_file`."""
+        """As `graph_file`."""
         return None if self.description.reference is None else self._checked(self.description.reference)
 
     def lexicon_file(self) -> Path | None:
-        """Path of the user's lexicon, checked as `graph_file`."""
+        """As `graph_file`."""
         described = self.description.frontend.lexicon
         return None if described is None else self._checked(described)
 
@@ -208,8 +189,7 @@ class Bundle:
 
 
 def read_bundle(folder: Path) -> Bundle:
-    """Read `voice.json`. Raises SonorantError if the folder is no bundle, its schema version differs, or the
-    description is damaged."""
+    """Read `voice.json`. Raises SonorantError naming the file and what is wrong with it."""
     path = folder / DESCRIPTION
     if not path.is_file():
         raise SonorantError(

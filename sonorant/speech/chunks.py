@@ -40,13 +40,12 @@ def compute_chunks(
     axis: int = 2,
     first_after: int | None = None,
 ) -> Iterator[Floats]:
-    """The output of `compute` for all frames (B, ..., T * hop), in parts (B, ..., size * hop), while frames still
-    arrive in parts of any size. A part is computed as soon as the frames that it depends on are there.
+    """The output of `compute` (B, ..., T * hop) in parts (B, ..., size * hop), each computed as soon as the frames that
+    it depends on have arrived.
 
     `parts`: frames along `axis`, such as mels (B, M, any) or codes (B, any, G); `lengths`: frames of each row (B,),
-    None = all that arrive; `receptive_field`: frames on either side that a frame depends on; `sizes`: as in
-    `decode_chunks`; `first_after`: frames that the first part waits for after its own, if fewer than
-    `receptive_field`: it comes sooner and differs slightly.
+    None = all; `sizes`: as in `decode_chunks`; `first_after`: frames that the first part waits for after its own, if
+    fewer than `receptive_field`: it comes sooner and differs slightly.
     """
     coming, after = iter(parts), receptive_field if first_after is None else first_after
     window, start = next(coming, None), 0

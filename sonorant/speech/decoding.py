@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 LARGEST = 1_000_000
-"""Largest value of any setting; larger ones would overflow arrays of fixed types."""
+"""Of any setting, so that no array overflows."""
 COLDEST = 1e-6
-"""Lowest temperature above 0; dividing logits by less may overflow."""
+"""Lowest temperature above 0, so that logits do not overflow."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,21 +79,15 @@ class DecodingDescription:
     codebooks: int
     """Codes a frame; codebook g is delayed by g steps (delay pattern, Copet et al. 2023)."""
     codes: int
-    """Codes of a codebook; this number itself means "no code"."""
+    """Codes of a codebook; this number means "no code"."""
     stride: int
-    """Mel frames a code frame."""
     samples_per_frame: int
-    """Samples a code frame."""
     frames_per_second: float
-    """Code frames a second."""
     silence: tuple[int, ...]
     """The codes of digital silence, one a codebook."""
     layers: int
-    """Layers of the transformer."""
     heads: int
-    """Heads of a layer."""
     head_width: int
-    """Channels of a head."""
     advances: int
     """Classes of the pointer's advance: 0 = it stays, a = it moves by a phonemes."""
     attention: Literal["full", "sliding", "block"]

@@ -23,15 +23,15 @@ class Limits:
     """Upper bounds of one request. The defaults allow a long book and stop anything endless."""
 
     characters: int = 10_000_000
-    """Of text; about 170 hours of speech."""
+    """About 170 hours of speech."""
     audio_seconds: float = 720_000.0
-    """Of speech: checked before computing where the family knows the length, else while it is computed."""
+    """Checked before computing where the length is known, else while computing."""
     work_seconds: float = 36_000.0
-    """Computing time by the clock, without waits for text or for the listener."""
+    """Without waits for text or for the listener."""
     piece_tokens: int = 4_000
     """Phonemes of a phrase; a phrase of 400 characters has about 350."""
     token_seconds: float = 1.0
-    """Mean duration of a phrase's phonemes at speed 1; above it the durations have run away."""
+    """Mean duration of a phrase's phonemes at speed 1."""
     silent_characters: int = 20_000
     """Consecutive characters that cannot be spoken."""
     frames: int = 512
@@ -53,11 +53,11 @@ class SpeechRequest:
     speaker: str | None = None
     """None = the voice's first."""
     speed: float = 1.0
-    """2.0 is twice as fast; 0.5 to 2.0. The family codec_lm has its own pace, 1.0."""
+    """2.0 is twice as fast; 0.5 to 2.0. Family codec_lm: 1.0."""
     pitch: float = 0.0
-    """Semitones higher, -12 to 12; the melody stays. For voices with an encoder that takes it."""
+    """Semitones higher, -12 to 12. Family parallel only, as energy."""
     energy: float = 0.0
-    """dB louder, -12 to 12; the timbre changes as a speaker's does. As `pitch`."""
+    """dB louder, -12 to 12; the timbre changes as a speaker's does."""
     markup: bool = True
     """False speaks brackets and tags as ordinary characters."""
     lexicon: Mapping[str, str] = field(default_factory=dict)
@@ -65,13 +65,12 @@ class SpeechRequest:
     timings: bool = False
     """Fill `Speech.completed` with the time of each word."""
     whole: bool = False
-    """Return nothing of a sentence before all of it is decoded, so that failed attempts can be discarded."""
+    """Return no sentence before all of it is decoded, so that failed attempts can be discarded."""
     chunk: int = CHUNK
-    """Samples of each chunk but the last; with text in fragments, but the last of each phrase."""
+    """Samples of each chunk; the last one, and with text in fragments the last of each phrase, may be shorter."""
     limits: Limits = field(default_factory=Limits)
     seed: int | None = None
-    """Family codec_lm only, as all that follow: of the noise that codes are drawn with; None = 0. It restarts with each
-    sentence, so a sentence sounds the same anywhere."""
+    """Family codec_lm only, as all that follow. Seed of each sentence's noise; None = 0."""
     decoding: Mapping[str, Any] = field(default_factory=dict)
     """Changes to the voice's `DecodingConfig`, such as {"temperature": 0.7}."""
     candidates: int = 1
@@ -79,8 +78,8 @@ class SpeechRequest:
     prompt: Ints | None = None
     """Codes (P, G) of a reference to continue, from `Voice.prompt`."""
     lookahead: int | None = None
-    """Code frames that the first part waits for beyond its own; None = all that its samples depend on. Fewer start
-    speech sooner and change the end of that part slightly."""
+    """Code frames after the first part that it waits for; None = all that its samples depend on. Fewer: speech starts
+    sooner, and the end of that part differs slightly."""
 
     def __post_init__(self) -> None:
         if self.chunk < 1:
@@ -93,14 +92,14 @@ class SpeechRequest:
 
     @property
     def decodes(self) -> bool:
-        """Whether it has settings that only voices of the family codec_lm take."""
+        """Whether it has settings of the family codec_lm."""
         given = (self.seed, self.prompt, self.lookahead)
         return bool(self.decoding) or self.candidates != 1 or any(value is not None for value in given)
 
 
 class Allowance:
-    """What one request has used of its limits. As a context manager it counts computing time, without waits for text.
-    Every method raises SonorantError when a limit is reached."""
+    """Use of one request's limits; as a context manager it counts computing time, without waits for text. Methods raise
+    SonorantError at a limit."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
@@ -119,7 +118,6 @@ class Allowance:
         self.work_seconds += time.perf_counter() - self._since
 
     def read(self, text: str | Iterable[Fragment]) -> Iterator[Fragment]:
-        """Yield the text's fragments and count their characters."""
         if not isinstance(text, Iterable):
             raise SonorantError(
                 f"the text is of type {type(text).__name__}; give a string, strings, or an ArrivingText, into which "
@@ -162,7 +160,7 @@ class Allowance:
         self.check_work()
 
     def check_durations(self, seconds: float, tokens: int) -> None:
-        """Reject a phrase that would last no time or too long, in seconds at speed 1."""
+        """Check the seconds of a phrase at speed 1."""
         if not 0 < seconds <= tokens * self.limits.token_seconds:
             raise SonorantError(
                 f"the voice's durations have run away: {seconds:.1f} seconds for {tokens} phonemes, at most "
@@ -170,7 +168,6 @@ class Allowance:
             )
 
     def take_audio(self, seconds: float) -> None:
-        """Count speech before it is returned."""
         self.audio_seconds += seconds
         if self.audio_seconds > self.limits.audio_seconds:
             raise SonorantError(
@@ -179,7 +176,6 @@ class Allowance:
             )
 
     def check_work(self) -> None:
-        """Check the computing time; call it before expensive steps."""
         if self.work_seconds + time.perf_counter() - self._since > self.limits.work_seconds:
             raise SonorantError(
                 f"the speech took longer than {self.limits.work_seconds:g} seconds to compute; split the text"

@@ -27,11 +27,11 @@ class RuntimeRow:
     needs: str = ""
     """Extra packages and programs; empty = none."""
     standalone: bool = True
-    """Whether a bundle suffices to load it; the others read the trained folders, so they cannot ship."""
+    """False: reads the trained folders, so it cannot ship."""
     strict: bool = False
     """Whether findings of its static check fail a graph."""
     compiles: bool = False
-    """Whether it compiles for each shape, which takes seconds to minutes."""
+    """Whether it compiles for each shape."""
 
     @property
     def on_cpu_kernels(self) -> bool:
@@ -60,7 +60,7 @@ RUNTIMES = {
         RuntimeRow(name="torch-cuda-graphs", engine="torch", device="cuda", needs="torch", standalone=False),
     )
 }
-"""Runtimes of the core by name, in the order in which they are reported."""
+"""In the order of reports."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,12 +76,10 @@ class ExtraRuntime:
 
 @cache
 def extra_runtimes() -> dict[str, ExtraRuntime]:
-    """Runtimes of plug-ins by name."""
     return {name: load(place) for name, place in added("runtimes").items()}
 
 
 def all_runtimes() -> dict[str, RuntimeRow]:
-    """Every runtime, those of plug-ins last."""
     return RUNTIMES | {name: extra.row for name, extra in extra_runtimes().items()}
 
 
@@ -120,22 +118,22 @@ class Runtime(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class LoadOptions:
-    """Options of loading; each runtime reads those that concern it."""
+    """Each runtime reads the options that concern it."""
 
     threads: int | None = None
-    """CPU threads inside an operator; None = one a physical core. torch has one pool for the whole process."""
+    """CPU threads inside an operator, for torch in the whole process; None = one a physical core."""
     variant: str | None = None
-    """Precision, such as fp32 or int8; None = the bundle's default, or that of the trained folders."""
+    """Such as fp32 or int8; None = the default."""
     trained: tuple[Path, Path] | None = None
     """Trained folders of predictor and waveform model (int8: the quantised ones), for runtimes not `standalone`."""
     batches: tuple[int, ...] = (1,)
     """Runtimes of fixed shapes: rows of a request."""
     warm_up: bool = False
-    """Runtimes of fixed shapes: prepare all of them while loading, so that no request waits."""
+    """Runtimes of fixed shapes: prepare all of them while loading."""
     slots: tuple[int, ...] | None = None
     """Torch runtimes of fixed shapes, family codec_lm: slots of the caches; None = powers of two as needed."""
     cache_folder: Path | None = None
-    """The same: folder of torch's compiled code, for this process; None = one for the model in the user's cache."""
+    """The same: folder of compiled code; None = one for the model in the user's cache."""
     engines: Path | None = None
     """tensorrt: folder of the bundle's engines; None = its folder in the user's cache."""
 
@@ -148,8 +146,8 @@ class LoadOptions:
 
 
 def load_runtime(name: str, bundle: Bundle, options: LoadOptions) -> Any:
-    """Load a runtime with the interface of the bundle's family. Raises SonorantError if the name is unknown, the
-    runtime does not support the family, or trained folders are missing."""
+    """Load a runtime with the interface of the bundle's family. Raises SonorantError if it is unknown, does not support
+    the family, or lacks the trained folders."""
     row, family = runtime_row(name), load_family(bundle.description.family)
     loaders = dict(family.loaders())
     if name not in loaders and name not in RUNTIMES:

@@ -51,7 +51,7 @@ class Synthesized:
     attempts: Ints
     """Attempts made for each row (B,)."""
     ends: Ints | None = None
-    """(B, N): sample after the last one of each token, -1 for tokens that were not reached; None if unknown."""
+    """(B, N): sample after each token's last one, -1 if not reached; None if unknown."""
 
 
 def no_decoding(family: str) -> SonorantError:
@@ -65,8 +65,8 @@ def no_decoding(family: str) -> SonorantError:
 class Speaking(Protocol):
     """Turns phonemes into speech with the graphs of one family. For one thread at a time.
 
-    An optional attribute `marks` (frozenset of `pause`, `rate`, `pitch`) lists the markup that the family applies
-    within a phrase. Without `pause`, marked pauses become silence between phrases; rate and pitch are rejected."""
+    An optional attribute `marks` (frozenset of `pause`, `rate`, `pitch`) lists the markup applied within a phrase.
+    Without `pause`, marked pauses become silence between phrases; rate and pitch are rejected."""
 
     def check(self, request: SpeechRequest) -> None:
         """Raise SonorantError if the voice cannot do what is requested."""
@@ -97,5 +97,5 @@ class Speaking(Protocol):
         """Yield one phrase, tokens (N, 3), as samples (S,) in parts of at most `taken.limits.frames` mel frames;
         return how it ended. Counts its audio in `taken`.
 
-        `speaker`: id; `first`: no audio was returned yet, so the first part should come soon; `times`: receives token
-        ends as soon as they are known, only if `Family.why_untimed` is empty."""
+        `first`: no audio was returned yet, so the first part should come soon; `times`: gets token ends as soon as they
+        are known, only if `Family.why_untimed` is empty."""

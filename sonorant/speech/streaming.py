@@ -31,26 +31,24 @@ PAUSE_SECONDS = 0.15
 """Silence between two sentences, in addition to the voice's own."""
 _NO_SAMPLES: Floats = np.zeros(0, np.float32)
 _PHRASE_END: Floats = np.zeros(0, np.float32)
-"""Flushes the chunk: samples before it must not wait for text that is still to come."""
+"""Flushes the chunk, so that it does not wait for text."""
 _Part = Floats | Lull
 _log = logging.getLogger(__name__)
 
 
 class Speech(Iterator[Floats]):
-    """Iterator over a text's samples float32 (S,) in -1..1. Each chunk is computed when it is requested, so stopping
-    the iteration stops the work. Raises SonorantError, after the speech before it, if the text cannot be spoken or a
-    limit is reached."""
+    """Iterator over a text's samples float32 (S,) in -1..1, each chunk computed on demand. Raises SonorantError, after
+    the speech before it, if the text cannot be spoken or a limit is reached."""
 
     def __init__(self, voice: Voice, request: SpeechRequest) -> None:
-        """Raises SonorantError if the voice cannot do what is requested. Computes nothing yet."""
+        """Raises SonorantError if the voice does not support the request. Computes nothing yet."""
         self.sample_rate = voice.sample_rate
         self.unknown: dict[str, None] = {}
-        """Characters left out so far because they cannot be spoken, in order of appearance."""
+        """Characters left out so far, in order of appearance."""
         self.taken = Allowance(request.limits)
         self.finish_reasons: list[FinishReason] = []
-        """How each sentence so far ended; a long one may count as several."""
+        """Of each sentence so far; a long one may count as several."""
         self.warnings: list[str] = []
-        """One line for each sentence that did not end well."""
         self.completed: tuple[WordTiming, ...] = ()
         """Words that ended within the last chunk; empty without `timings`."""
         if request.timings and voice.why_untimed:
@@ -72,7 +70,7 @@ class Speech(Iterator[Floats]):
         return samples
 
     def advance(self) -> Floats:
-        """Like `next`, but returns no samples where the text has a lull: a server waits for text elsewhere."""
+        """Like `next`, but without samples where the text has a lull, so that a server can wait for text elsewhere."""
         self.completed = ()
         with self.taken:
             samples = next(self._chunks)
@@ -88,7 +86,6 @@ class Speech(Iterator[Floats]):
             self._request.text.close()
 
     def _parts(self) -> Iterator[_Part]:
-        """The speech in parts as they are computed."""
         request, frontend = self._request, self._frontend or self._voice.frontend
         check = partial(check_prosody, self._speaking, request, self._voice.description.family)
         marked = MarkedText(self.taken.read(request.text), frontend, markup=request.markup, check_prosody=check)
@@ -143,7 +140,6 @@ class Speech(Iterator[Floats]):
 
     @property
     def _speech_seconds(self) -> float:
-        """Audio so far without inserted silence."""
         return self.taken.audio_seconds - self._silent_seconds
 
     def _add_result(self, finish_reason: FinishReason) -> None:
@@ -153,7 +149,7 @@ class Speech(Iterator[Floats]):
             _log.warning("%s and is given as it is; another seed may help", self.warnings[-1])
 
     def _checked(self, parts: Iterator[_Part]) -> Iterator[_Part]:
-        """Clip the parts to -1..1; raise SonorantError for NaN, infinity or too much computing time."""
+        """Clip the parts to -1..1. Raises SonorantError for NaN, infinity or too much computing time."""
         for samples in parts:
             if samples is _PHRASE_END or isinstance(samples, Lull):
                 yield samples
@@ -186,8 +182,7 @@ class Speech(Iterator[Floats]):
 
 
 def _chunks(parts: Iterator[_Part], size: int) -> Generator[Floats, None, None]:
-    """Regroup samples into chunks of `size`; the last one, and the one before a `_PHRASE_END`, may be shorter. A lull
-    gives an empty chunk."""
+    """Regroup samples into chunks of `size`, shorter before a `_PHRASE_END`. A lull gives an empty chunk."""
     waiting: list[Floats] = []
     count = 0
     for part in chain(parts, [_PHRASE_END]):
@@ -211,17 +206,16 @@ class Passage:
     """A phrase, or its part between two marked pauses if the family does not apply pauses itself."""
 
     tokens_N3: Integers
-    """Symbol, stress and word start; the first and the last token are start and end."""
+    """With start and end."""
     marking: Marking | None
-    """None if nothing is marked."""
     pause: float | None
     """Seconds of marked silence after it, within the phrase."""
     units: tuple[SpokenUnit, ...]
-    """Words and pauses: spans in the original text, `first` and `after` counted in tokens."""
+    """Words and pauses: spans in the original text, and in tokens."""
     phonemes: tuple[Phoneme, ...]
-    """Of all tokens but the first and the last."""
+    """Without start and end."""
     words: tuple[WrittenWord, ...]
-    """Written words, if the phrase has them: spans in the original text, phonemes counted in `phonemes`."""
+    """Written words, if asked for: spans in the original text and in `phonemes`."""
 
 
 def marks_of(speaking: Speaking) -> frozenset[str]:
@@ -267,7 +261,7 @@ def passages_of(phrase: Phrase, marked: MarkedText, symbols: SymbolTable, marks:
 
 
 def in_original(words: Sequence[WrittenWord], marked: MarkedText) -> list[WrittenWord]:
-    """Words with their spans in the original; words from the same part of it are joined."""
+    """Words with spans in the original; those from the same part of it are joined."""
     found: list[WrittenWord] = []
     for word in words:
         first, last = marked.source(word.first, word.last)

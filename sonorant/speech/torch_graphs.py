@@ -60,8 +60,7 @@ Work = TypeVar("Work", bound=Callable[..., Any])
 
 
 class Compiler:
-    """Compiles functions per shape and counts it. Sizes are constants of the compiled code, unless the dimension was
-    marked with `torch._dynamo.mark_dynamic`."""
+    """Compiles functions per shape and counts it; dimensions may be marked with `torch._dynamo.mark_dynamic`."""
 
     def __init__(self) -> None:
         """Raises SonorantError if the C++ compiler is absent, which torch builds kernels with."""
@@ -80,7 +79,7 @@ class Compiler:
         return self.taken + self.made
 
     def __call__(self, function: Work) -> Work:
-        """Wrap a function; it is compiled at the first call with new shapes, which takes seconds to minutes."""
+        """Wrap a function; it is compiled at the first call with new shapes."""
         # Isolated: another voice in this process is neither searched nor counted.
         limits: dict[str, Any] = {"recompile_limit": MOST_SHAPES, "isolate_recompiles": True}
         return cast(Work, torch.compile(function, fullgraph=True, dynamic=False, backend=self._compile, **limits))
@@ -103,8 +102,7 @@ def _found() -> int:
 
 
 def keep_compiled(folder: Path) -> None:
-    """Set the folder of torch's compiled code for this process; other processes reuse it. torch checks that code,
-    version and machine match."""
+    """Set the folder of torch's compiled code for this process; torch checks that code, version and machine match."""
     folder.mkdir(parents=True, exist_ok=True)
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder.resolve())
 

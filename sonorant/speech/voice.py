@@ -26,13 +26,13 @@ from sonorant.text.arriving import Fragment
 from sonorant.text.user_lexicon import Lexicon
 
 AT_ONCE = Limits(characters=50_000, audio_seconds=10_800.0)
-"""Limits of `say`, which holds all samples in memory: about an hour of speech."""
+"""Limits of `say`: about an hour of speech in memory."""
 
 _log = logging.getLogger(__name__)
 
 
 class Voice:
-    """A bundle and a runtime for its graphs. `Voice.load` is the usual way to make one."""
+    """A bundle and a runtime for its graphs; see `Voice.load`."""
 
     def __init__(self, bundle: Bundle, runtime: Any) -> None:
         self.bundle = bundle
@@ -44,26 +44,22 @@ class Voice:
     ) -> Voice:
         """Load the voice bundle in a folder.
 
-        `runtime`: a name of `sonorant.speech.runtimes.all_runtimes`. `threads`: inside an operator, None = one a
-        physical core. `options`: the other fields of `LoadOptions`, such as `variant` or `trained`. Raises
-        SonorantError if the bundle is missing, damaged or of another schema version, or the runtime is unknown.
+        `runtime`: a name of `sonorant.speech.runtimes.all_runtimes`. `options`: the other fields of `LoadOptions`, such
+        as `variant`. Raises SonorantError as `read_bundle` and `load_runtime`.
         """
         read = read_bundle(Path(bundle))
         return cls(read, load_runtime(runtime, read, LoadOptions(threads=threads, **options)))
 
     @property
     def description(self) -> VoiceDescription:
-        """The content of `voice.json`."""
         return self.bundle.description
 
     @property
     def sample_rate(self) -> int:
-        """Hz of the samples."""
         return self.description.audio.sample_rate
 
     @property
     def speakers(self) -> tuple[str, ...]:
-        """Names that `say` takes."""
         return self.description.speakers
 
     def speaker_id(self, name: str | None) -> int:
@@ -86,12 +82,11 @@ class Voice:
 
     @cached_property
     def symbols(self) -> SymbolTable:
-        """Phonemes to ids."""
         return SymbolTable(self.description.symbols)
 
     @cached_property
     def frontend(self) -> Frontend:
-        """The text frontend that the voice was trained with; loading it takes a second."""
+        """The text frontend; loading it takes a second."""
         settings = self.description.frontend
         frontend = load_frontend(settings.name, settings.language, lexicon=self.bundle.read_lexicon())
         if frontend.version != settings.version:
@@ -103,8 +98,8 @@ class Voice:
         return frontend
 
     def frontend_with(self, words: Mapping[str, str]) -> Frontend:
-        """The frontend with words that override its own lexicon. Raises SonorantError naming a word with phonemes that
-        the voice does not have."""
+        """The frontend with words that override its own lexicon. Raises SonorantError naming a word with unknown
+        phonemes."""
         own = self.frontend
         entries = {**(own.lexicon.entries if own.lexicon else {}), **words}
         lexicon = Lexicon(self.description.frontend.language, entries, own.symbols)
@@ -113,31 +108,31 @@ class Voice:
         return frontend
 
     def prompt(self, recording: Path) -> Ints:
-        """Codes (P, G) of the beginning of a recording, for `say` to continue. Raises SonorantError if the voice takes
-        no prompts, or the recording is unreadable or too short."""
+        """Codes (P, G) of a recording's beginning, for `say` to continue. Raises SonorantError if the voice takes no
+        prompts, or the recording is unreadable or too short."""
         if self.description.decoding is None:
             raise no_decoding(self.description.family)
         return load_family(self.description.family).prompt(recording, self.bundle)
 
     def speak(self, request: SpeechRequest) -> Speech:
-        """Speak a request, in chunks that are computed as they are requested. Raises SonorantError at once for settings
-        that the voice cannot follow; for the text, when it is reached."""
+        """Speak a request, in chunks computed on demand. Raises SonorantError at once for settings that the voice does
+        not support; for the text, when it is reached."""
         return Speech(self, request)
 
     def say(self, text: str, speaker: str | None = None, speed: float = 1.0, **settings: Any) -> Floats:
         """Speak a text, sentence by sentence.
 
-        `settings`: the other fields of `SpeechRequest`, such as `pitch`; the limits are `AT_ONCE` unless given.
-        Characters that cannot be spoken are left out with a warning in the log. Returns samples float32 (S,) in -1..1
-        at `sample_rate`. Raises SonorantError as `speak`.
+        `settings`: the other fields of `SpeechRequest`; the default limits are `AT_ONCE`. Characters that cannot be
+        spoken are left out with a warning in the log. Returns samples float32 (S,) in -1..1. Raises SonorantError as
+        `speak`.
         """
         return np.concatenate(list(self.stream(text, speaker, speed, **{"limits": AT_ONCE, "whole": True, **settings})))
 
     def say_timed(
         self, text: str, speaker: str | None = None, speed: float = 1.0, **settings: Any
     ) -> tuple[Floats, tuple[WordTiming, ...]]:
-        """Like `say`, with the time of each word; words that a runaway did not reach have none. Raises SonorantError
-        also if the voice has no timings (`why_untimed`)."""
+        """Like `say`, with the time of each word that was reached. Raises SonorantError also if the voice has no
+        timings (`why_untimed`)."""
         how = {"limits": AT_ONCE, "whole": True, "timings": True, **settings}
         speech = self.stream(text, speaker, speed, **how)
         chunks = [(samples, speech.completed) for samples in speech]
@@ -148,10 +143,9 @@ class Voice:
     ) -> Speech:
         """Speak a text of any length, in chunks; `settings`: the other fields of `SpeechRequest`.
 
-        The chunks differ from `say` by rounding, about 1e-6 of full scale in fp32, and where a sentence fails
-        (`Speech.finish_reasons`): returned samples cannot be taken back. A phrase is spoken as soon as its end is
-        certain; SSML and text in double brackets are read to their end first. Exceptions of the text's source pass
-        through.
+        The samples equal `say`'s up to rounding (1e-6 of full scale in fp32), unless a sentence fails
+        (`Speech.finish_reasons`): streams cannot retry. A phrase is spoken as soon as its end is certain; SSML and text
+        in double brackets are read to their end first. Exceptions of the text's source pass through.
         """
         return self.speak(SpeechRequest(text=text, speaker=speaker, speed=speed, **settings))
 
