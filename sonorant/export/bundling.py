@@ -39,15 +39,14 @@ class Sources:
     """Inputs of an export."""
 
     predictor: Path
-    """Trained folder of the predictor (acoustic or language model), which determines the family."""
+    """Trained folder, which determines the family."""
     waveform: Path
-    """Trained folder of the vocoder or codec."""
     quantized: tuple[Path, Path] | None = None
-    """The two fake-quantised folders, for the variant int8."""
+    """Folders of the fake-quantised models, for int8."""
     utterances: Sequence[Integers] = ()
-    """Token ids (N, 3) each, to measure ranges on; without any, no fp16 and bf16 are written."""
+    """Token ids (N, 3) each, to measure ranges on; none: no fp16 and bf16."""
     decoding: DecodingConfig | None = None
-    """Defaults of the voice, for families that decode codes one by one."""
+    """Defaults of the voice, for families that decode step by step."""
 
 
 class Models(Protocol):
@@ -55,11 +54,10 @@ class Models(Protocol):
 
     @property
     def described(self) -> dict[str, Any]:
-        """`model.json` of the predictor."""
+        """`model.json`."""
 
     @property
-    def waveform_described(self) -> dict[str, Any]:
-        """`model.json` of the waveform model."""
+    def waveform_described(self) -> dict[str, Any]: ...
 
     @property
     def receptive_field(self) -> ReceptiveField: ...
@@ -68,18 +66,16 @@ class Models(Protocol):
         """Raise SonorantError, naming the folder `waveform`, if the models do not fit each other."""
 
     def write_graphs(self, files: dict[str, Path], config: ExportConfig) -> None:
-        """Write the family's graphs to `files` by name; optional ones only if the voice has them. Raises SonorantError
-        if one is not valid ONNX."""
+        """Write the voice's graphs to `files` by name. Raises SonorantError if one is not valid ONNX."""
 
     def write_prompt(self, path: Path, config: ExportConfig) -> bool:
         """Write the graph from a reference recording to codes; return False if the voice has none."""
 
     def graph_inputs(self, files: dict[str, Path], batches: Sequence[Arrays]) -> dict[str, list[Arrays]]:
-        """Inputs of each graph, computed from batches of tokens, to measure ranges on. Empty if the family has no
-        16-bit variants."""
+        """Inputs of each graph from batches of tokens, to measure ranges on; empty: no 16-bit variants."""
 
     def decoding(self, defaults: DecodingConfig | None) -> DecodingDescription | None:
-        """Description of the decoding, or None. Raises SonorantError if it needs defaults and there are none."""
+        """Raises SonorantError if the family needs defaults and there are none."""
 
 
 def export_voice(
@@ -97,13 +93,14 @@ def export_voice(
 def export_variants(sources: Sources, out: Path, lengths: Lengths, config: ExportConfig) -> dict[str, Any]:
     """Write the voice bundle `out` with all variants, atomically; the same sources give the same bytes.
 
-    `lengths`: of the training corpus. Returns the report of `sonorant.export.half.export_halves`. Raises SonorantError
-    if a folder holds no such model, or the models do not fit each other.
+    `lengths`: of the training corpus. Returns the report of `export_halves`. Raises SonorantError if a folder holds no
+    such model, or the models do not fit each other.
     """
     family = family_of(sources.predictor)
     models = load_family(family).models(sources.predictor, sources.waveform)
     _check_same_mel(models, sources.waveform)
     models.check_pair(sources.waveform)
+    decoding = models.decoding(sources.decoding)
     quantized = _load_quantized(family, sources.quantized) if sources.quantized is not None else None
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
@@ -132,7 +129,7 @@ def export_variants(sources: Sources, out: Path, lengths: Lengths, config: Expor
             },
             receptive_field=models.receptive_field,
             lengths=lengths,
-            decoding=models.decoding(sources.decoding),
+            decoding=decoding,
             reference=BundledFile.of(reference, "fp32") if prompted else None,
             choice={},
             provenance={
@@ -183,7 +180,7 @@ def _load_quantized(family: str, folders: tuple[Path, Path]) -> Models:
 
 
 def corpus_lengths(tokens: Ints, frames: Ints) -> Lengths:
-    """Token and frame counts of a corpus' utterances (U,) -> their quantiles for the bundle."""
+    """Token and frame counts of utterances (U,) -> their quantiles."""
 
     def four(counts: Ints) -> tuple[int, int, int, int]:
         shortest, median, p95, longest = np.percentile(counts, [0, 50, 95, 100], method="higher").astype(int).tolist()

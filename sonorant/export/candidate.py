@@ -31,11 +31,9 @@ class Expected:
     """The output of the trained models under torch."""
 
     runtime: Any
-    """With the family's interface."""
     cases: Sequence[Any]
-    """Of a class of the family."""
     name: str
-    """For readers, such as "torch"."""
+    """Such as "torch"."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +46,7 @@ class Candidate(ABC):
     trained: Trained | None
     """The models that the variant was exported from."""
     expected: Expected
-    """Output of `trained`."""
     of_float: Expected
-    """Output of the float models."""
     config: VerifyConfig
 
     @abstractmethod
@@ -59,7 +55,6 @@ class Candidate(ABC):
 
     @property
     def row(self) -> RuntimeRow:
-        """Of the runtime."""
         return runtime_row(self.runtime)
 
     @property
@@ -105,7 +100,7 @@ class Candidate(ABC):
         return "loaded"
 
     def _size(self) -> str:
-        """Of graphs with a layer that could be int8; a pretrained codec has none."""
+        """Of graphs with a layer that could be int8; pretrained codecs have none."""
         weighed = [
             graph for graph, model in self._quantizations().items() if model.get("layers") or model.get("float_layers")
         ]
@@ -148,7 +143,7 @@ class Candidate(ABC):
 
     @cached_property
     def loaded(self) -> Any:
-        """The loaded runtime with the family's interface. Raises the exception of `refused`."""
+        """The loaded runtime. Raises the exception of `refused`."""
         try:
             return load_runtime(self.runtime, self.bundle, self.options())
         except SonorantError as error:
@@ -167,7 +162,6 @@ class Candidate(ABC):
         return self.config.tolerance(variant or self.variant, self.bundle.description.family)
 
     def file(self, graph: str) -> Path:
-        """File of a graph in the candidate's variant."""
         return self.bundle.graph_file(graph, self.variant)
 
 
@@ -188,5 +182,4 @@ def run_checks(candidate: Candidate) -> dict[str, Any] | str:
 
 
 def one_line(error: Exception) -> str:
-    """The message in one line, cut."""
     return " ".join(str(error).split())[:LONGEST_LINE]

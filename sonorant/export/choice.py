@@ -1,10 +1,10 @@
 """Choose the variant that ships, and write its bundle.
 
-The choice is a pure function of the figures of all candidates (`<runtime>/<variant>`). fp32 ships unless another
-passes every parity check, is about as intelligible, and is certainly faster: by the confidence interval of ratios
-measured alternately with fp32. Without a recogniser of the language no other variant is known to be as intelligible. A
-variant that the gates of `champion` would refuse is not chosen if they accept fp32. The shipped bundle holds all
-variants that passed; the chosen one is the default.
+The choice is a pure function of the figures of all candidates (`<runtime>/<variant>`). fp32 ships unless another passes
+every parity check, is about as intelligible, and is certainly faster: by the confidence interval of ratios measured
+alternately with fp32. Without a recogniser of the language only fp32 ships. A variant that the gates of `champion`
+refuse is not chosen if they accept fp32. The shipped bundle holds all variants that passed; the chosen one is the
+default.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,10 +18,8 @@ from sonorant.speech.runtimes import BASELINE, REFERENCE, runtime_row
 
 Target = Literal["latency", "throughput"]
 HEARD_UNDER = "onnxruntime"
-"""Runtime of the recognised speech."""
 SENTENCES = "medium"
 TARGETS: dict[Target, str] = {"latency": "threads_all", "throughput": "threads_1"}
-"""Key of the compared timing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +68,6 @@ class CandidateRow:
 
     @property
     def standalone(self) -> bool:
-        """Whether its runtime needs only the bundle."""
         return runtime_row(self.runtime).standalone
 
 
@@ -103,7 +100,7 @@ def choose(
 
 
 def shipped_variants(choice: Mapping[str, Any]) -> list[str]:
-    """Variants that passed under a runtime that needs only the bundle, including the chosen one."""
+    """Variants that passed under a runtime that needs only the bundle."""
     passed = [row["candidate"].split("/", 1) for row in choice["table"] if row["passed"]]
     return list(dict.fromkeys(variant for runtime, variant in passed if runtime_row(runtime).standalone))
 
@@ -136,8 +133,7 @@ def _row(candidate: str, metrics: Mapping[str, Any], config: ChooseConfig) -> Ca
 
 
 def _refused(candidate: str, parity: Any, heard: Any, everyone: Any, speed: Any, config: ChooseConfig) -> str | None:
-    """Why a candidate may not ship, or None. `everyone`: the recogniser's result for the recordings; if it could not
-    run, only fp32 may ship."""
+    """Why a candidate may not ship, or None. `everyone`: the recogniser's result for the recordings."""
     if candidate == REFERENCE:
         return None if isinstance(speed, dict) else speed
     if not isinstance(parity, dict):
@@ -159,7 +155,6 @@ def _refused(candidate: str, parity: Any, heard: Any, everyone: Any, speed: Any,
 
 
 def _kept_back(row: CandidateRow, refused: str) -> CandidateRow:
-    """Add why the gates prevent the choice; the bundle holds the variant anyway."""
     return replace(row, reason=f"refused by gates that fp32 passes: {refused}") if refused else row
 
 
@@ -173,7 +168,6 @@ def _certainly_faster(row: CandidateRow, config: ChooseConfig) -> bool:
 
 
 def _standing(row: CandidateRow, config: ChooseConfig) -> str:
-    """Compare a candidate that passed with fp32, in a line."""
     if row.speedup_ci95 is None:
         return "passed: what the others are compared with"
     low, high = row.speedup_ci95

@@ -1,9 +1,8 @@
 """Inputs to compare runtimes on, and distances between two results.
 
-The largest difference is no measure for int8: two correct computations may round a value to neighbouring steps. Means
-barely move then, but every wrong scale or constant moves them: states and mel are compared by root mean square relative
-to the signal, mel and samples by decibels of the log-mel. An inaudible phase error changes samples much, so samples are
-also compared by correlation, which detects a wrong sign."""
+Largest differences say little of int8: two correct computations may round a value to neighbouring steps. Means barely
+move then, but every wrong scale or constant moves them: states and mel are compared by root mean square relative to the
+signal, mel and samples by decibels of the log-mel, and samples by correlation, which detects a wrong sign."""
 
 from __future__ import annotations
 
@@ -42,22 +41,18 @@ class Case:
 
     @property
     def batch(self) -> int:
-        """Rows."""
         return len(self.ends)
 
     @property
     def tokens(self) -> int:
-        """Of the longest utterance."""
         return self.states.shape[1]
 
     @property
     def lengths(self) -> Ints:
-        """Frames of each utterance (B,)."""
         return self.ends[:, -1]
 
     @property
     def time(self) -> Ints:
-        """Every frame of the longest utterance (T,)."""
         return np.arange(self.lengths.max())
 
     def row(self, number: int) -> Case:
@@ -79,7 +74,7 @@ class Case:
 
 
 def spread_lengths(lengths: Ints, count: int) -> list[int]:
-    """Indices of up to `count` utterances of different lengths, spread evenly from shortest to longest."""
+    """Indices of up to `count` utterances of distinct lengths, evenly spaced from shortest to longest."""
     distinct = np.unique(lengths)
     wanted = distinct[np.unique(np.linspace(0, len(distinct) - 1, count).round().astype(int))]
     return [int(np.flatnonzero(lengths == length)[0]) for length in wanted]
@@ -91,8 +86,7 @@ def shortened(tokens: Integers, phonemes: int) -> Integers:
 
 
 def batches(utterances: Sequence[Integers], speakers: int) -> Iterator[Arrays]:
-    """Inputs of any family's encoder, which takes of them what it has: each utterance (N, 3) alone, then in padded
-    batches; speakers and manners take turns."""
+    """Inputs of encoders: each utterance (N, 3) alone, then in padded batches, speakers and prosody varied."""
     alone = [[utterance] for utterance in utterances]
     together = [utterances[first : first + TOGETHER] for first in range(0, len(utterances) - 1, TOGETHER)]
     for number, batch in enumerate([*alone, *together]):

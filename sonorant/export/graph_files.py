@@ -32,8 +32,7 @@ def check_files(bundle: Bundle, variant: str) -> dict[str, int]:
 
 
 def check_interface(bundle: Bundle, variant: str) -> None:
-    """Raise Fault for a graph whose inputs or outputs differ in name, dtype or shape from the family's interface or
-    voice.json."""
+    """Raise Fault for a graph whose inputs or outputs differ from the family's interface or voice.json."""
     for graph, wanted in load_family(bundle.description.family).interface(bundle.description).items():
         described = bundle.description.graphs[graph]
         try:
@@ -53,7 +52,6 @@ def check_interface(bundle: Bundle, variant: str) -> None:
 
 
 LAYERS = ("MatMul", "Gemm", "Conv", "ConvTranspose")
-"""Operators with weights."""
 INTEGER_KERNELS = ("QLinearConv", "QLinearMatMul", "MatMulIntegerToFloat", "QGemm", "ConvInteger", "MatMulInteger")
 """ONNX Runtime's operators for quantised layers."""
 NO_KERNEL = ("ConvTranspose",)
@@ -120,7 +118,6 @@ def _complaints(node: onnx.NodeProto, constants: dict[str, onnx.TensorProto]) ->
 
 
 def _optimized(graph: str, file: Path) -> onnx.ModelProto:
-    """The graph after ONNX Runtime's optimisation for this CPU."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     with tempfile.TemporaryDirectory() as folder:
@@ -135,5 +132,4 @@ def _optimized(graph: str, file: Path) -> onnx.ModelProto:
 
 
 def opset_of(model: onnx.ModelProto) -> int:
-    """Version of ONNX' operators."""
     return next(each.version for each in model.opset_import if each.domain in ("", "ai.onnx"))

@@ -36,7 +36,6 @@ class HalfFormat:
     """A 16-bit floating-point format."""
 
     name: str
-    """Of the variant."""
     dtype: DTypeLike
     element: int
     """ONNX' data type."""
@@ -152,8 +151,6 @@ CONTRACTIONS = ("MatMul", "Gemm", "Conv", "ConvTranspose", "LayerNormalization")
 
 
 class NodeRange(NamedTuple):
-    """Measurements of a node."""
-
     largest: float
     """Largest absolute value of its inputs, outputs and internal sums."""
     loss: float

@@ -13,24 +13,20 @@ FRAMES = (2.0, 0.02)
 
 @dataclass(frozen=True, kw_only=True)
 class Tolerance:
-    """Tolerance of one variant."""
+    """Tolerance of one variant; see `VerifyConfig`."""
 
     max_abs_diff: float
-    """Of states, log-mel (natural logarithm) and samples (full scale 1)."""
     relative_error: float
-    """Root mean square of the difference relative to that of the values; states and mel."""
     log_mel_db: float
-    """Mean absolute difference of log-mel; mel and samples."""
     correlation: float
-    """Of samples, at least; the only measure that detects a changed sign."""
     frames: tuple[float, float] = (0.0, 0.0)
     """Of token ends: frames, plus a share of the time until then."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class VerifyConfig:
-    """Runtimes to check and tolerances by variant: int8 against the fake-quantised models, int8_from_float against the
-    float ones."""
+    """Runtimes and tolerances by variant: int8 against the fake-quantised models, int8_from_float against the float
+    ones."""
 
     max_abs_diff: dict[str, float] = field(
         default_factory=lambda: {"fp32": 0.001, "fp16": 0.1, "bf16": 0.5, "int8": 0.5, "int8_from_float": 2.0}

@@ -1,7 +1,7 @@
-"""The interface of a family of voice, found by `sonorant.plugins`.
+"""The interface of a family of voices, found by `sonorant.plugins`.
 
-A voice is two trained models: the predictor turns phonemes into frames (a mel, or a codec's codes), the waveform model
-turns frames into samples. Methods import their modules when called: speaking needs no torch."""
+A voice is two trained models: the predictor turns phonemes into frames (a mel, or codes), the waveform model turns
+frames into samples. Methods import their modules when called: speaking needs no torch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sonorant.audio.arrays import Floats, Integers, Ints
 from sonorant.errors import SonorantError
 
-if TYPE_CHECKING:  # a family is asked by rooms that it is itself built on
+if TYPE_CHECKING:  # rooms that import families
     import torch
     from onnx import ModelProto
 
@@ -45,12 +45,11 @@ class ModelKind(ABC):
     title: ClassVar[str]
     """Name in messages."""
     VERSION: ClassVar[int] = 1
-    """Version of the recipe's mathematics, part of the fingerprint: raise it when the same data and settings give
-    another model, so that no training resumes with other mathematics."""
+    """Raise it when the same data and settings give another model, so that no training resumes with other maths."""
     learns_codes: ClassVar[bool] = False
-    """Whether its recipe reads the waveform model's token store."""
+    """Whether its recipe reads a token store."""
     why_no_qat: ClassVar[str] = ""
-    """Why int8 training is impossible; empty if it is possible."""
+    """Empty if int8 training is possible."""
 
     @abstractmethod
     def sizes(self) -> type:
@@ -70,21 +69,20 @@ class ModelKind(ABC):
 
     @abstractmethod
     def judge(self, recipe: Any, model: torch.nn.Module, items: Ints) -> Judge:
-        """The judge for quantised models on utterances `items` of the recipe's store; `model`: the float one."""
+        """Judges quantised models on utterances `items`; `model`: the float one."""
 
     def recipe(self, model: dict[str, Any], train: dict[str, Any], features: Path, codes: Path | None = None) -> Recipe:
-        """The training recipe. `model`: fields of `sizes` and, for int8 layers, `quantization` of `model.json`;
-        `train`: fields of `settings`; `codes`: token store, for kinds that learn codes. Raises SonorantError if `codes`
-        are needed and missing."""
+        """`model`: fields of `sizes` and, for int8 layers, `quantization` of `model.json`; `train`: fields of
+        `settings`; `codes`: token store. Raises SonorantError if `codes` are needed and missing."""
         if self.learns_codes and codes is None:
             raise SonorantError(f"a {self.title} learns codes: give --codes, the token store of train_waveform")
         return self.make_recipe(model, train, features, codes if self.learns_codes else None)
 
     def check(self, sizes: Any, audio: MelConfig) -> None:  # noqa: B027 - most kinds have nothing to check
-        """Raise SonorantError for valid settings that cannot work, such as a missing codec."""
+        """Raise SonorantError for settings that cannot work, such as a missing codec."""
 
     def pretrained(self, sizes: Any) -> str | None:
-        """The pretrained model named by the settings; None: train."""
+        """The pretrained model in the settings; None: train."""
         return None
 
     def take(self, sizes: Any, features: Path, out: Path, provenance: dict[str, Any]) -> None:
@@ -102,11 +100,11 @@ class Family(ABC):
     waveform: ClassVar[ModelKind]
     """From frames to samples."""
     graphs: ClassVar[tuple[str, ...]]
-    """A bundle's graphs in the order of a synthesis; the last gives samples."""
+    """In the order of a synthesis; the last gives samples."""
     optional_graphs: ClassVar[tuple[str, ...]] = ()
     """Those of `graphs` that some voices lack."""
     autoregressive: ClassVar[bool]
-    """Whether frames are decoded one by one: `voice.json` then has `decoding`, and runaway sentences are counted."""
+    """Whether frames are decoded one by one: `voice.json` then has `decoding`."""
 
     @property
     def kinds(self) -> tuple[ModelKind, ModelKind]:
@@ -126,9 +124,8 @@ class Family(ABC):
         """The synthesizer of a loaded runtime; for one thread at a time."""
 
     def why_untimed(self, description: VoiceDescription) -> str:
-        """Why the voice gives no word times; empty if it does: `Speaking.parts` then takes `times`, and `Synthesized`
-        has `ends`."""
-        return f"a voice of the family {self.name} does not tell when its words are spoken"
+        """Empty if the voice gives word times: `Speaking.parts` then takes `times`, and `Synthesized` has `ends`."""
+        return f"voices of the family {self.name} have no word times"
 
     def prompt(self, recording: Path, bundle: Bundle) -> Ints:
         """Codes (P, G) of a recording's beginning, for a voice to continue."""
@@ -160,16 +157,15 @@ class Family(ABC):
 
     @abstractmethod
     def expect(self, bundle: Bundle, trained: Trained, utterances: Sequence[Integers], name: str) -> Expected:
-        """Results of the trained models, which candidates are compared with; `name`: for messages."""
+        """Results of the trained models; `name`: for messages."""
 
     @abstractmethod
     def hear(self, description: VoiceDescription, waveform: Path) -> Hear:
-        """A function from a recording to input of the voice's waveform graph. `waveform`: trained folder."""
+        """From a recording to input of the waveform graph. `waveform`: trained folder."""
 
     @abstractmethod
     def write_codes(self, waveform: Path, features: Path, out: Path) -> None:
-        """Write a corpus' token store, the second output of the stage `train_waveform`. A family without codes calls
-        `sonorant.features.codes.write_no_codes`."""
+        """Write a corpus' token store; a family without codes calls `sonorant.features.codes.write_no_codes`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,7 +184,7 @@ class VoiceConfig:
 
 @contextmanager
 def as_value_error() -> Iterator[None]:
-    """Turn a SonorantError into the ValueError of a setting, to which the parser adds file and section."""
+    """Turn a SonorantError into a ValueError, to which the parser adds file and section."""
     try:
         yield
     except SonorantError as error:

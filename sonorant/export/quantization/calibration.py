@@ -23,7 +23,7 @@ Scales = dict[str, dict[str, float]]
 
 
 def calibrate(model: nn.Module, names: Iterable[str], run: Callable[[nn.Module], Any]) -> Scales:
-    """Scales of the layers `names` of a float model, from the data that `run(model)` sends through it."""
+    """Scales of a float model's layers `names`, from the data that `run(model)` sends through it."""
     largest: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     with torch.no_grad(), _watched(model, names, largest):
         run(model)
@@ -35,7 +35,7 @@ def calibrate(model: nn.Module, names: Iterable[str], run: Callable[[nn.Module],
 
 
 def set_scales(model: nn.Module, scales: Scales) -> None:
-    """Set the scales of `model`'s quantised layers in place. Raises KeyError for a layer without calibration."""
+    """Set the scales of the quantised layers in place."""
     for name, layer in quantized(model).items():
         layer.input_scale.fill_(scales[name]["input_scale"])
         if layer.quantizes_output:
@@ -68,9 +68,7 @@ class Sensitivity:
 
     layer: str
     kind: str
-    """Class of the float layer."""
     weights: int
-    """Values in its weight."""
     loss_percent: float
     """Rise of the mean validation loss, percent."""
     error: float
@@ -80,7 +78,6 @@ class Sensitivity:
     """Whether `loss_percent` exceeds the limit."""
 
     def row(self) -> dict[str, Any]:
-        """For the report."""
         kept = {name: value for name, value in dataclasses.asdict(self).items() if name not in ("error", "measure")}
         return kept | {self.measure: self.error}
 

@@ -53,8 +53,7 @@ class QuantizeConfig:
             raise ValueError("learning_rate must be above 0")
 
     def why_not_trained(self, kind: str, above_float: dict[str, Any]) -> str | None:
-        """Why a model of this kind is not trained in int8; None if it is. `above_float`: cost of calibration, from
-        `above`."""
+        """Why a model of this kind is not trained in int8; None if it is. `above_float`: cost of calibration."""
         if self.method == "ptq":
             return "quantize.method is ptq"
         if (why := model_kind(kind).why_no_qat) or self.method == "qat":
@@ -73,7 +72,6 @@ class PostTrained:
 
     kind: str
     description: dict[str, Any]
-    """`model.json`."""
     model: nn.Module
     judge: Judge
     as_float: Judged
@@ -83,7 +81,6 @@ class PostTrained:
 
     @property
     def above_float(self) -> dict[str, Any]:
-        """Cost of calibration."""
         return above(self.as_ptq, self.as_float)
 
     def save(self, folder: Path) -> None:
@@ -150,13 +147,12 @@ def in_float(sensitivity: list[Sensitivity]) -> str:
 
 
 def spread(store: FeatureStore, split: str, count: int) -> NDArray[np.int64]:
-    """Indices of up to `count` utterances, evenly spaced in a split."""
+    """Indices of up to `count` evenly spaced utterances."""
     items = utterances_of(store, split)
     return items[np.unique(np.linspace(0, len(items) - 1, count).round().astype(int))]
 
 
 def summary(judged: Judged) -> dict[str, Any]:
-    """Means over utterances with 95 % intervals."""
     return {
         "loss": _rounded(judged.loss.mean()),
         "loss_ci95": interval(judged.loss),

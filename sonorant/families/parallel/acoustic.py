@@ -21,11 +21,11 @@ MOST_OCTAVES = 1.5
 """Pitch is clamped to this distance from its reference: 71 to 566 Hz."""
 VOICING_MEAN = VOICING_STD = 0.5
 UNVOICED = 0.1
-"""Weight of the pitch of an unvoiced frame, relative to a voiced one: there it is interpolated and inaudible."""
+"""Weight of an unvoiced frame's pitch, which is interpolated and inaudible."""
 LONGEST_TOKEN = 300.0
-"""Most frames of a token at synthesis: limits a faulty duration predictor."""
+"""Most frames of a token at synthesis."""
 SILENCE = -11.5129
-"""Log of the mel's floor of 1e-5: padding after shorter utterances of a batch."""
+"""Log of the mel's floor of 1e-5."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +43,8 @@ class AcousticConfig:
     encoder_kernel: int = 5
     """Their kernel, in tokens; odd."""
     prior_kernel: int = 3
-    """Tokens that the alignment's prior sees: 1: the token alone, 3: its neighbours too; odd. 0: the encoder's states,
-    which see so far that a token may claim its neighbour's frames."""
+    """Tokens that the alignment's prior sees: 1: the token alone, 3: its neighbours too; odd. 0: the encoder's states;
+    a token may then claim its neighbour's frames."""
     decoder_blocks: int = 6
     """ConvNeXt blocks over frames."""
     decoder_kernel: int = 7
@@ -54,8 +54,7 @@ class AcousticConfig:
     flow_steps: int = 4
     """Euler steps of a flow at synthesis, for decoder and prosody."""
     prosody_dropout: float = 0.4
-    """Dropout of the predictor of length, pitch and energy, 0 to below 1. High: an hour of speech is quickly
-    memorised."""
+    """Dropout of the predictor of length, pitch and energy, 0 to below 1. High, against memorising."""
     prosody_kind: Literal["regression", "flow"] = "regression"
     """Prediction of length, pitch and energy. `regression`: the mean; `flow`: a sample with the speaker's variance."""
     prosody_temperature: float = 0.0
@@ -86,15 +85,15 @@ class Encoded:
 
     @property
     def heard(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Input of the prosody predictor: detached states, mask (B, N, 1), lengths. The predictor overfits long before
-        the decoder is trained; with its gradients the encoder would follow, and words get lost."""
+        """Input of the prosody predictor: detached states, mask (B, N, 1), lengths. It overfits long before the decoder
+        is trained; with its gradients the encoder would too, and words get lost."""
         states_BNC, mask_BN1, lengths_B = self.heard_and_trained
         return states_BNC.detach(), mask_BN1, lengths_B
 
     @property
     def heard_and_trained(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The same with states that are trained, for steps with a frozen encoder: a new speaker's embedding learns
-        pitch and pace only here."""
+        """The same with gradients, for steps with a frozen encoder: there a new speaker's embedding learns pitch and
+        pace."""
         return self.states_BNC, self.mask_BN[..., None].to(self.states_BNC.dtype), self.lengths_B
 
 
@@ -179,12 +178,9 @@ class AcousticModel(PhonemeEncoder):
         pitch_B: Tensor | None = None,
         energy_B: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """The token half of synthesis.
-
-        Tokens (B, N, 3), lengths, speaker (B,) int64, speed (2.0 = twice as fast), pitch (semitones higher) and energy
-        (dB louder), (B,) float32 -> states (B, N, P) float32, ends (B, N) int64: the frame after each token's last one,
-        constant over padded tokens. No pitch and energy: unchanged.
-        """
+        """Tokens (B, N, 3), lengths, speaker (B,) int64, speed (2.0 = twice as fast), pitch (semitones higher) and
+        energy (dB louder), (B,) float32 -> states (B, N, P) float32, ends (B, N) int64: the frame after each token's
+        last one, constant over padded tokens."""
         encoded = self.encode(tokens_BN3, lengths_B, speaker_B)
         told_BNR = self.prosody(*encoded.heard).float()
         duration_BN = told_BNR[..., 0].exp().clamp(max=LONGEST_TOKEN) / speed_B[:, None]
@@ -201,9 +197,8 @@ class AcousticModel(PhonemeEncoder):
         return torch.cat([encoded.states_BNC + self.speaker(speaker_B)[:, None], prosody_BN2], dim=2)
 
     def decode(self, states_BNP: Tensor, ends_BN: Tensor, time_T: Tensor) -> Tensor:
-        """The frame half of synthesis: output of `encode_speech`, consecutive frame numbers (T,) int64 -> log-mel,
-        pitch and voicing (B, D, T) float32, silent outside an utterance. A part equals that of the whole
-        with `receptive_field` frames around it."""
+        """Output of `encode_speech`, consecutive frame numbers (T,) int64 -> log-mel, pitch and voicing (B, D, T)
+        float32, silent outside an utterance. A part with `receptive_field` frames around it equals that of the whole."""
         expanded = self.expand(states_BNP, ends_BN, time_T)
         mask_BT1 = expanded.mask_BT1
         frames_BTD = self.decoder(expanded.hidden_BTC, mask_BT1, time_T).float()
@@ -215,15 +210,14 @@ class AcousticModel(PhonemeEncoder):
         return torch.cat([mel_BTM, octaves_BT1 * mask_BT1, voicing_BT1 * mask_BT1], dim=2).transpose(1, 2)
 
     def normalized_frames(self, mel_BTM: Tensor, pitch_BT2: Tensor, prosody_BT2: Tensor) -> Tensor:
-        """The decoder's target (B, T, D), each row of about unit spread: stored log-mel and pitch, the pitch relative
-        to its token's."""
+        """The decoder's target (B, T, D): stored log-mel and pitch, normalised, the pitch relative to its token's."""
         beyond_BT1 = pitch_BT2[..., :1] / PITCH_STD - prosody_BT2[..., :1]
         voicing_BT1 = (pitch_BT2[..., 1:] - VOICING_MEAN) / VOICING_STD
         return torch.cat([self.normalize(mel_BTM), beyond_BT1, voicing_BT1], dim=2)
 
     def prosody_of(self, mel_BTM: Tensor, pitch_BT2: Tensor, durations_BN: Tensor) -> tuple[Tensor, Tensor]:
-        """Pitch and energy of each token of a recording, normalised (B, N, 2), and the weight of its pitch, 0.1 to 1
-        (B, N). Stored log-mel and pitch; durations (B, N) int64 frames."""
+        """Stored log-mel and pitch, durations (B, N) int64 -> pitch and energy of each token, normalised (B, N, 2), and
+        the weight of its pitch, 0.1 to 1 (B, N)."""
         heard_BT1 = UNVOICED + (1 - UNVOICED) * pitch_BT2[..., 1:]
         level_BT1 = (torch.logsumexp(2 * mel_BTM.float(), dim=2, keepdim=True) / 2 - self.mel_mean) / self.mel_std
         known_BT3 = torch.cat([pitch_BT2[..., :1] / PITCH_STD * heard_BT1, level_BT1, heard_BT1], dim=2)
@@ -238,8 +232,7 @@ class AcousticModel(PhonemeEncoder):
         return config.decoder_blocks * (config.decoder_kernel // 2) * passes
 
     def synthesize(self, *inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Both halves: arguments of `encode_speech` -> frames (B, D, T), silence past each end, and lengths (B,)
-        int64."""
+        """Arguments of `encode_speech` -> frames (B, D, T), silence past each end, and lengths (B,) int64."""
         states_BNP, ends_BN = self.encode_speech(*inputs)
         time_T = torch.arange(int(ends_BN[:, -1].max()), device=ends_BN.device)
         return self.decode(states_BNP, ends_BN, time_T), ends_BN[:, -1]

@@ -1,5 +1,4 @@
-"""Training of the parallel family: the acoustic model on alignment, durations and mel; the vocoder on spectra, at the
-end from mels predicted by the acoustic model."""
+"""Training of the parallel family: the acoustic model on alignment, prosody and mel; the vocoder on spectra."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -75,7 +74,7 @@ class AcousticRecipe(Utterances):
     name = "acoustic"
 
     def __init__(self, model: dict[str, Any], train: dict[str, Any], features: Path) -> None:
-        """`model`: see `_build`; `train`: fields of AcousticTrainConfig."""
+        """As `ModelKind.recipe`."""
         self.config = AcousticTrainConfig(**train)
         super().__init__(self.name, self.config, features)
         self.model = cast(AcousticModel, self._build(AcousticConfig, model))

@@ -98,7 +98,7 @@ class _Vocoding(Traced):
 
 
 def export_encoder(model: AcousticModel, path: Path, config: ExportConfig) -> None:
-    """Write the graph of `AcousticModel.encode_speech`, any size. Raises SonorantError if it is invalid ONNX."""
+    """Write the graph of `AcousticModel.encode_speech`."""
     example = {
         "tokens": torch.ones(2, 7, 3, dtype=torch.int64),
         "lengths": torch.tensor([7, 5]),
@@ -112,7 +112,7 @@ def export_encoder(model: AcousticModel, path: Path, config: ExportConfig) -> No
 
 
 def export_decoder(model: AcousticModel, path: Path, config: ExportConfig) -> None:
-    """Write the graph of `AcousticModel.decode`, any size. Raises SonorantError if it is invalid ONNX."""
+    """Write the graph of `AcousticModel.decode`."""
     example = {
         "states": torch.zeros(2, 7, model.config.channels + PROSODY),
         "ends": torch.arange(1, 8).repeat(2, 1),
@@ -124,7 +124,7 @@ def export_decoder(model: AcousticModel, path: Path, config: ExportConfig) -> No
 
 def export_vocoder(model: Vocoder, rows: int, path: Path, config: ExportConfig) -> None:
     """Write the graph frames (batch, rows, frames) float32, lengths (batch,) int64 -> samples (batch, frames * hop)
-    float32, any size. Raises SonorantError if it is invalid ONNX."""
+    float32."""
     example = {"mel": torch.zeros(2, rows, 9), "lengths": torch.tensor([9, 8])}
     inputs = {"mel": {0: "batch", 2: "frames"}, "lengths": {0: "batch"}}
     write_graph(_Vocoding(model), example, inputs, ("samples",), path, config)

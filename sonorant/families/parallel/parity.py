@@ -1,5 +1,4 @@
-"""Parity checks of the family parallel: three graphs, each given torch's output of the one before. ONNX's reference
-evaluator computes formats without kernels here, slowly, in the file's own types."""
+"""Parity checks of the family parallel: three graphs, each given torch's output of the one before."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -47,8 +46,7 @@ class ParallelCandidate(Candidate):
     """One variant under one runtime: encoder, decoder and vocoder."""
 
     def computing(self) -> dict[str, Callable[[], Any]]:
-        """Values, distance from float, fp16 as written, padding, parts."""
-        # On CPUs ONNX Runtime computes fp16 in fp32 and drops many casts: so check the types of the file, too.
+        # On CPUs ONNX Runtime computes fp16 in fp32.
         written = {"written": self._written} if self.variant == "fp16" and self.row.on_cpu_kernels else {}
         from_float = {"float": self._from_float} if self.variant == "int8" else {}
         return {"graphs": self._values, **from_float, **written, "padding": self._padding, "parts": self._parts}
@@ -102,7 +100,7 @@ class ParallelCandidate(Candidate):
 
 
 def expect_parallel(bundle: Bundle, trained: Trained, utterances: Sequence[NDArray[np.integer]], name: str) -> Expected:
-    """The trained models' results for utterances (N, 3), alone and together, at several speeds."""
+    """The trained models' results for utterances (N, 3), alone and together."""
     runtime: Any = load_runtime("torch", bundle, LoadOptions(trained=trained))
     inputs = batches(utterances, len(bundle.description.speakers))
     return Expected(runtime, [follow(runtime, one, bundle.description) for one in inputs], name)

@@ -26,8 +26,8 @@ def nepers(decibels: Tensor) -> Tensor:
 
 
 def length_errors(log_BN: Tensor, frames_BN: Tensor) -> Tensor:
-    """Poisson deviance of log frames, in eighths, to be as large as the other errors. Unlike a squared error of the
-    logarithm its mean is right, so that speech is not shortened."""
+    """Poisson deviance of log frames, in eighths, to be as large as the other errors. Its mean is right, unlike that of
+    a squared error of the logarithm, which shortens speech."""
     wanted_BN = frames_BN.clamp(min=1)
     return (log_BN.exp() - wanted_BN + wanted_BN * (wanted_BN.log() - log_BN)) / 8.0
 

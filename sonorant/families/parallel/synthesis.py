@@ -20,9 +20,8 @@ from sonorant.speech.word_times import Timekeeper
 
 Arrays = Mapping[str, NDArray[Any]]
 OUTPUTS = {"encoder": ["states", "ends"], "decoder": ["mel"], "vocoder": ["samples"]}
-"""Outputs of each graph, in order."""
 FIRST_FRAMES = (32, 96, 256)
-"""Mel frames of the first parts: speech begins soon, and each part plays for longer than the next takes."""
+"""Mel frames of the first parts: each plays for longer than the next takes to compute."""
 BATCH_FRAMES = 8192
 """Mel frames computed at a time in `synthesize`, all rows together."""
 
@@ -36,7 +35,6 @@ class ParallelSpeaking:
 
     @property
     def marks(self) -> frozenset[str]:
-        """Markup that it can apply to single tokens."""
         return frozenset(("pause", "rate", "pitch"))
 
     def check(self, request: SpeechRequest) -> None:
@@ -94,7 +92,7 @@ class ParallelSpeaking:
 
 
 def speak(runtime: Runtime, states: Floats, ends: Ints, description: VoiceDescription, limit: int) -> Floats:
-    """Output of `encode` -> samples (B, T * hop), computing about `limit` frames at a time, all rows together."""
+    """Output of `encode` -> samples (B, T * hop), computing about `limit` frames of all rows at a time."""
     sees, sizes = description.receptive_field, [max(1, limit // len(ends))]
     frames = vocoder_frames(decode_chunks(runtime, states, ends, sees.decoder, sizes), description)
     return np.concatenate(list(compute_chunks(runtime.vocode, frames, ends[:, -1], sees.vocoder, sizes)), axis=1)
@@ -106,7 +104,6 @@ def vocoder_frames(parts: Iterable[Floats], description: VoiceDescription) -> It
 
 
 def vocoder_rows(description: VoiceDescription) -> int:
-    """Rows of a frame of the vocoder's graph."""
     rows = description.graphs["vocoder"].inputs[0].shape[1]
     assert isinstance(rows, int)
     return rows
@@ -132,7 +129,6 @@ class GraphRuntime(ABC):
         pitch: Floats | None = None,
         energy: Floats | None = None,
     ) -> Arrays:
-        """The graph's inputs, in its order."""
         inputs: Arrays = {"tokens": tokens, "lengths": lengths, "speaker": speaker, "speed": speed}
         unchanged = np.zeros(len(lengths), np.float32)
         changes = {"pitch": unchanged if pitch is None else pitch, "energy": unchanged if energy is None else energy}

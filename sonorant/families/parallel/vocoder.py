@@ -17,10 +17,9 @@ from sonorant.layers.source import NoiseSpectra, Spectra, pulses
 ENTER_KERNEL = 7
 """Kernel of the first convolution, in frames."""
 FILTERS = 4
-"""Filters of a frame in a `SourceFilter`, one for each quarter of its hop and as much shorter: a burst is shorter than
-the mel's window."""
+"""Filters of a frame in a `SourceFilter`, one for each quarter of its hop: a burst is shorter than the mel's window."""
 LOUDEST = 4.0
-"""Natural log of a filter's largest gain: keeps a diverging network finite."""
+"""Natural log of a filter's largest gain."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,8 +60,7 @@ class Vocos(nn.Module):
 
     def forward(self, frames_BRT: Tensor, lengths_B: Tensor | None = None) -> Tensor:
         """Frames (B, R or M, T) float32, frames of each row (B,) int64 (None: all) -> samples (B, T * hop) float32 in
-        -1..1. Rows do not depend on each other; a part equals that of the whole with `receptive_field` frames around
-        it."""
+        -1..1. A part equals that of the whole with `receptive_field` frames around it."""
         mel_BMT = frames_BRT if frames_BRT.shape[1] == self.mels else frames_BRT[:, : self.mels]
         mask_BT1 = mask_of(mel_BMT, lengths_B)
         if mask_BT1 is not None:
@@ -82,7 +80,7 @@ class Vocos(nn.Module):
 
 class SourceFilter(nn.Module):
     """Pulses at the given pitch, and noise, each through `FILTERS` predicted filters a frame. The pitch gives the
-    phase, which a network learns slowest; the filters of the noise need none."""
+    phase, which a network learns slowest."""
 
     def __init__(self, config: VocoderConfig, *, mels: int, n_fft: int, hop: int, rate: int) -> None:
         """`rate`: of the samples, Hz. Raises ValueError if a hop has no `FILTERS` parts of even length."""

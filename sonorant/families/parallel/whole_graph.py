@@ -1,7 +1,7 @@
 """A voice of the family parallel as one ONNX graph: token ids in, samples out, one utterance at a time.
 
-Joins encoder, decoder and vocoder with the steps that Sonorant's runtimes compute in Python: frame numbers, and the
-source of a vocoder with pitch (`sonorant.audio.pitch.SourceRows`).
+Joins encoder, decoder and vocoder with the steps that runtimes compute in Python: frame numbers, and the vocoder's
+source (`sonorant.audio.pitch.SourceRows`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 """Continuing a recording encoded by a graph of the bundle."""
 
-import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,58 +12,43 @@ from sonorant.audio.mel import MelConfig, log_mel
 from sonorant.audio.pitch import track_pitch
 from sonorant.errors import SonorantError
 from sonorant.evaluation import prompts
-from sonorant.export.bundling import export_voice
+from sonorant.export.candidate import Trained
 from sonorant.export.choice import ship
-from sonorant.export.onnx_graph import ExportConfig
 from sonorant.extras.codec_lm.saved import load_codec
 from sonorant.speech.bundle import read_bundle
 from sonorant.speech.voice import Voice
-from tasks.params import load
-from tests.conftest import ROOT
 from tests.support.runtimes import edited, joined
-from tests.support.tiny_voice import AUDIO, CORPUS, DECODING, write_trained_codec_lm
+from tests.support.tiny_voice import AUDIO
 
-FRAMES = 12
-FRAME = 512
-
-
-@pytest.fixture(scope="module")
-def codec_lm(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    return write_trained_codec_lm(tmp_path_factory.mktemp("trained"), prompt_frames=FRAMES)
+FRAMES, FRAME = 4, 512
+ONCE = {"retries": 0}
+"""Streams cannot retry."""
 
 
 @pytest.fixture(scope="module")
-def bundle(codec_lm: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("exported") / "voice"
-    once = dataclasses.replace(DECODING, retries=0)
-    export_voice(*codec_lm, out, CORPUS, load("export", ExportConfig, ROOT / "params.yaml"), once)
-    return out
-
-
-@pytest.fixture(scope="module")
-def voice(bundle: Path) -> Voice:
-    return Voice.load(bundle, threads=1)
+def voice(codec_lm_variants: Path) -> Voice:
+    return Voice.load(codec_lm_variants, threads=1)
 
 
 def test_codes_of_a_recording_are_the_codecs(
-    voice: Voice, codec_lm: tuple[Path, Path], tmp_path: Path, murmur: Callable[..., np.ndarray]
+    voice: Voice, trained_prompted: Trained, tmp_path: Path, murmur: Callable[..., np.ndarray]
 ) -> None:
     samples = murmur(1.0, 3)
     soundfile.write(tmp_path / "long.wav", samples, 16000, subtype="FLOAT")
     codes = voice.prompt(tmp_path / "long.wav")
     heard = samples[: (FRAMES + 2) * FRAME]
-    codec, _ = load_codec(codec_lm[1])
+    codec, _ = load_codec(trained_prompted[1])
     mel_MT = log_mel(torch.from_numpy(heard), MelConfig(**AUDIO))
     pitch_T2 = track_pitch(heard, 16000, 256, mel_MT.shape[1])
     known_1DT = torch.cat([mel_MT, torch.from_numpy(pitch_T2.T)])[None]
     expected = codec.encode(known_1DT)[0, :FRAMES].numpy()
     assert codes.shape == (FRAMES, 2) and codes.dtype == np.int64
     assert len(np.unique(codes)) > 2
-    assert (codes == expected).mean() >= 0.95  # rounding may change a code
+    assert (codes == expected).mean() >= 0.85  # rounding may change a code
 
 
 def test_strangers_are_tried_as_prompts_one_after_the_other(
-    bundle: Path, tmp_path: Path, murmur: Callable[..., np.ndarray], monkeypatch: pytest.MonkeyPatch
+    codec_lm_variants: Path, tmp_path: Path, murmur: Callable[..., np.ndarray], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Loudness plants the speaker; the random voice follows nobody."""
     for name, seed in (("carl", 1), ("dora", 2)):
@@ -78,7 +62,7 @@ def test_strangers_are_tried_as_prompts_one_after_the_other(
 
     monkeypatch.setattr(prompts, "embed_clips", embed)
     monkeypatch.setattr(prompts, "not_installed", lambda: "")
-    found = prompts.check_prompts(bundle, tmp_path, 2)
+    found = prompts.check_prompts(codec_lm_variants, tmp_path, 2)
     assert found["people"] == {"carl": 2, "dora": 2} and found["prompts"] == 4 and found["voice"] == ["anna", "ben"]
     assert [row["recognised"] for row in found["recordings_recognised"]] == [1.0, 1.0]
 
@@ -88,16 +72,18 @@ def test_what_is_said_goes_on_from_the_recording(
 ) -> None:
     soundfile.write(tmp_path / "stereo.wav", np.stack([murmur(0.3, 1, 22050)] * 2, axis=1), 22050)
     prompt = voice.prompt(tmp_path / "stereo.wav")
-    assert 0 < len(prompt) <= 0.3 * 16000 / FRAME
-    said, without = voice.say("Hello there.", prompt=prompt), voice.say("Hello there.")
+    assert 0 < len(prompt) <= FRAMES
+    said, without = (voice.say("Hello there.", prompt=given, decoding=ONCE) for given in (prompt, None))
     assert said.shape != without.shape or not np.allclose(said, without)
-    np.testing.assert_allclose(joined(voice.stream("Hello there.", prompt=prompt)), said, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(
+        joined(voice.stream("Hello there.", prompt=prompt, decoding=ONCE)), said, rtol=0, atol=1e-5
+    )
 
 
 @pytest.mark.parametrize(
     ("prompt", "line"),
     [
-        (np.zeros((FRAMES + 1, 2), np.int64), "a prompt has 1 to 12 code frames of 2 codes each"),
+        (np.zeros((FRAMES + 1, 2), np.int64), "a prompt has 1 to 4 code frames of 2 codes each"),
         (np.zeros((3, 1), np.int64), "of 2 codes each, not the shape"),
         (np.full((3, 2), 15), "a prompt's codes are 0 to 14, not 15 to 15"),
         (np.zeros((3, 2), np.float32), "a prompt's codes are whole numbers, not float32"),
@@ -109,7 +95,7 @@ def test_codes_that_are_no_prompt_are_refused(voice: Voice, prompt: np.ndarray, 
 
 
 def test_a_prompt_may_come_from_a_token_store(voice: Voice) -> None:
-    prompt = np.random.default_rng(0).integers(0, 15, (6, 2))
+    prompt = np.random.default_rng(0).integers(0, 15, (3, 2))
     np.testing.assert_array_equal(voice.say("Hi.", prompt=prompt.astype(np.int16)), voice.say("Hi.", prompt=prompt))
 
 
@@ -125,9 +111,9 @@ def test_a_recording_that_is_none_is_named(voice: Voice, tmp_path: Path) -> None
             voice.prompt(tmp_path / f"{name}.wav")
 
 
-def test_the_graph_ships_with_the_voice_and_is_checked(bundle: Path, tmp_path: Path) -> None:
+def test_the_graph_ships_with_the_voice_and_is_checked(codec_lm_variants: Path, tmp_path: Path) -> None:
     choice = {"variant": "fp32", "runtime": "onnxruntime", "table": [{"candidate": "onnxruntime/fp32", "passed": True}]}
-    ship(read_bundle(bundle), choice, tmp_path / "shipped")
+    ship(read_bundle(codec_lm_variants), choice, tmp_path / "shipped")
     shipped = read_bundle(tmp_path / "shipped")
     path = shipped.reference_file()
     assert path is not None and path.is_file()
@@ -136,7 +122,7 @@ def test_the_graph_ships_with_the_voice_and_is_checked(bundle: Path, tmp_path: P
         shipped.check_files()
 
 
-def test_a_voice_without_the_graph_says_so(bundle: Path, tmp_path: Path) -> None:
-    older = edited(bundle, tmp_path / "voice", lambda data: data.pop("reference"))
+def test_a_voice_without_the_graph_says_so(codec_lm_variants: Path, tmp_path: Path) -> None:
+    older = edited(codec_lm_variants, tmp_path / "voice", lambda data: data.pop("reference"))
     with pytest.raises(SonorantError, match=r"^any\.wav: this voice's codec is pretrained"):
         Voice.load(older, threads=1).prompt(Path("any.wav"))
