@@ -130,7 +130,7 @@ def export_variants(sources: Sources, out: Path, lengths: Lengths, config: Expor
             receptive_field=models.receptive_field,
             lengths=lengths,
             decoding=decoding,
-            reference=BundledFile.of(reference, "fp32") if prompted else None,
+            reference=BundledFile.of(reference) if prompted else None,
             choice={},
             provenance={
                 "sonorant": metadata.version("sonorant"),
@@ -202,7 +202,7 @@ def read_tensors(file: Path) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
 
 def _describe(files: dict[str, Path]) -> Graph:
     inputs, outputs = read_tensors(files["fp32"])
-    variants = {variant: BundledFile.of(file, variant) for variant, file in files.items()}
+    variants = {variant: BundledFile.of(file) for variant, file in files.items()}
     return Graph(inputs=inputs, outputs=outputs, variants=variants, default_variant="fp32")
 
 

@@ -44,12 +44,10 @@ class BundledFile:
     """Name inside the bundle; no folders."""
     bytes: int
     sha256: str
-    precision: str | None = None
-    """Of a graph: fp32, int8, ..."""
 
     @classmethod
-    def of(cls, path: Path, precision: str | None = None) -> BundledFile:
-        return cls(file=path.name, bytes=path.stat().st_size, sha256=sha256_file(path), precision=precision)
+    def of(cls, path: Path) -> BundledFile:
+        return cls(file=path.name, bytes=path.stat().st_size, sha256=sha256_file(path))
 
 
 @dataclass(frozen=True, kw_only=True)

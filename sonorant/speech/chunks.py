@@ -16,14 +16,10 @@ def decode_chunks(
 ) -> Iterator[Floats]:
     """The mel (B, M, T) of `runtime.decode` in parts (B, M, size). `receptive_field`: the decoder's; `sizes`: frames
     of the first parts, the last size repeats."""
-    frames = int(ends[:, -1].max())
-    first = number = 0
-    while first < frames:
-        last = min(frames, first + sizes[min(number, len(sizes) - 1)])
-        before = max(0, first - receptive_field)
-        mel = runtime.decode(states, ends, np.arange(before, min(frames, last + receptive_field)))
-        yield mel[:, :, first - before : last - before]
-        first, number = last, number + 1
+    time_1T = np.arange(int(ends[:, -1].max()))[None]
+    return compute_chunks(
+        lambda part_1T, _: runtime.decode(states, ends, part_1T[0]), [time_1T], None, receptive_field, sizes, axis=1
+    )
 
 
 Computing = Callable[[NDArray[Any], Ints], Floats]

@@ -210,8 +210,6 @@ class Passage:
     marking: Marking | None
     pause: float | None
     """Seconds of marked silence after it, within the phrase."""
-    units: tuple[SpokenUnit, ...]
-    """Words and pauses: spans in the original text, and in tokens."""
     phonemes: tuple[Phoneme, ...]
     """Without start and end."""
     words: tuple[WrittenWord, ...]
@@ -254,9 +252,7 @@ def passages_of(phrase: Phrase, marked: MarkedText, symbols: SymbolTable, marks:
         pause = own[-1].seconds if own and "pause" not in marks else None
         tokens = symbols.to_tokens(phonemes[:after])
         spoken = tuple(word for word in words if word.phonemes[0] < after)
-        yield Passage(
-            tokens, _marking(own, marked, len(tokens)), pause, _in_tokens(own, marked), phonemes[:after], spoken
-        )
+        yield Passage(tokens, _marking(own, marked, len(tokens)), pause, phonemes[:after], spoken)
         phonemes, words = phonemes[after:], [word.moved(-after) for word in words[len(spoken) :]]
 
 
@@ -277,15 +273,6 @@ def in_original(words: Sequence[WrittenWord], marked: MarkedText) -> list[Writte
             )
         found.append(own)
     return found
-
-
-def _in_tokens(units: list[SpokenUnit], marked: MarkedText) -> tuple[SpokenUnit, ...]:
-    before = units[0].first - 1 if units else 0
-    found = []
-    for unit in units:
-        start, end = marked.source(unit.start, unit.end)
-        found.append(replace(unit, start=start, end=end, first=unit.first - before, after=unit.after - before))
-    return tuple(found)
 
 
 def _marking(units: list[SpokenUnit], marked: MarkedText, tokens: int) -> Marking | None:

@@ -63,10 +63,10 @@ def test_a_parallel_voice_changes_speed_within_a_sentence(voice: Voice) -> None:
 def test_a_parallel_voice_changes_pitch_of_marked_words_alone(voice: Voice) -> None:
     (passage,) = passages(voice, '<speak>One apple <prosody pitch="+3st">and two</prosody> pears.</speak>')  # fmt: skip
     assert passage.marking is not None
-    words = {unit.text: passage.marking.pitch_N[unit.first : unit.after] for unit in passage.units}
-    assert {word: set(pitch.tolist()) for word, pitch in words.items()} == {
-        "One": {0.0}, "apple": {0.0}, "and": {3.0}, "two": {3.0}, "pears": {0.0}, ".": {0.0},
-    }  # fmt: skip
+    higher_N = passage.marking.pitch_N[1:-1]
+    assert set(higher_N.tolist()) == {0.0, 3.0}
+    said = [phoneme.symbol for phoneme, pitch in zip(passage.phonemes, higher_N, strict=True) if pitch]
+    assert said == [phoneme.symbol for phoneme in voice.frontend.speak("and two").phonemes]
     tokens = passage.tokens_N3[None].astype(np.int64)
     inputs = (tokens, np.array([len(passage.tokens_N3)]), np.array([0]), np.ones(1, np.float32))
     states, ends = voice.runtime.encode(*inputs)
@@ -96,14 +96,6 @@ def test_a_held_pause_is_silent_whatever_the_parts() -> None:
     fade = round(FADE_SECONDS * 16000)
     assert (whole[1000 + fade : 3000 - fade] == 0).all()
     assert (whole[:1000] == 1).all() and (whole[3000:] == 1).all()
-
-
-def test_spans_of_what_is_spoken_are_those_of_the_text(any_voice: Voice) -> None:
-    text = "Dr. Smith [[pause 0.5]] paid $3 for [[h ə l ˈoʊ]]."
-    units = [unit for passage in passages(any_voice, text) for unit in passage.units]
-    assert [text[unit.start : unit.end] for unit in units] == [
-        "Dr.", "Smith", "[[pause 0.5]]", "paid", "$3", "$3", "for", "[[h ə l ˈoʊ]]", ".",
-    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

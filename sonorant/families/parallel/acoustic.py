@@ -198,7 +198,7 @@ class AcousticModel(PhonemeEncoder):
 
     def decode(self, states_BNP: Tensor, ends_BN: Tensor, time_T: Tensor) -> Tensor:
         """Output of `encode_speech`, consecutive frame numbers (T,) int64 -> log-mel, pitch and voicing (B, D, T)
-        float32, silent outside an utterance. A part with `receptive_field` frames around it equals that of the whole."""
+        float32, silent outside an utterance. With `receptive_field` frames around it a part equals the whole's."""
         expanded = self.expand(states_BNP, ends_BN, time_T)
         mask_BT1 = expanded.mask_BT1
         frames_BTD = self.decoder(expanded.hidden_BTC, mask_BT1, time_T).float()
