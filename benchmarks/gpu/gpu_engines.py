@@ -204,8 +204,8 @@ def _first_audio(bundle: Bundle, tokens: np.ndarray, runtime: Runtime) -> int:
 
 
 def _encode(runtime: Runtime, tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    rows = len(tokens)
-    return runtime.encode(tokens, np.full(rows, tokens.shape[1]), np.zeros(rows, np.int64), np.ones(rows, np.float32))
+    rows, zeros = len(tokens), np.zeros(len(tokens), np.float32)
+    return runtime.encode(tokens, np.full(rows, tokens.shape[1]), np.zeros(rows, np.int64), zeros + 1, zeros, zeros)
 
 
 def _tokens(count: int) -> np.ndarray:

@@ -85,13 +85,7 @@ class Bucketed:
         self._ready: set[tuple[str, tuple[int, ...]]] = set()
 
     def encode(
-        self,
-        tokens: Ints,
-        lengths: Ints,
-        speaker: Ints,
-        speed: Floats,
-        pitch: Floats | None = None,
-        energy: Floats | None = None,
+        self, tokens: Ints, lengths: Ints, speaker: Ints, speed: Floats, pitch: Floats, energy: Floats
     ) -> tuple[Floats, Ints]:
         count, width = tokens.shape[:2]
         shape = _fit((count, self.buckets.batches), (width, self.buckets.tokens))
@@ -99,8 +93,8 @@ class Bucketed:
             return self._free.encode(tokens, lengths, speaker, speed, pitch, energy)
         rows, columns = shape
         padded = _pad(tokens, rows, columns), _pad(lengths, rows), _pad(speaker, rows), _pad(speed, rows, fill=1)
-        changes = (None if change is None else _pad(change, rows) for change in (pitch, energy))
-        states, ends = self._prepared("encoder", shape, lambda: self._fixed.encode(*padded, *changes))
+        inputs = *padded, _pad(pitch, rows), _pad(energy, rows)
+        states, ends = self._prepared("encoder", shape, lambda: self._fixed.encode(*inputs))
         return states[:count, :width], ends[:count, :width]
 
     def decode(self, states: Floats, ends: Ints, time: Ints) -> Floats:
@@ -134,9 +128,9 @@ class Bucketed:
             steps.set_postfix_str(f"{graph} {'x'.join(map(str, shape))}")
             rows = shape[0]
             if graph == "encoder":
-                ones = np.ones(rows, np.int64)
-                tokens = np.zeros((*shape, 3), np.int64)
-                states[rows], _ = self.encode(tokens, ones * shape[1], ones * 0, ones.astype(np.float32))
+                tokens, zeros = np.zeros((*shape, 3), np.int64), np.zeros(rows, np.float32)
+                ids = np.full(rows, shape[1]), np.zeros(rows, np.int64)
+                states[rows], _ = self.encode(tokens, *ids, zeros + 1, zeros, zeros)
             elif graph == "decoder":
                 ends = np.repeat(np.arange(1, shape[1] + 1)[None], rows, axis=0)
                 self.decode(states[rows], ends, np.arange(shape[2]))

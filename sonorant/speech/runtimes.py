@@ -98,16 +98,10 @@ class Runtime(Protocol):
     `M` mel bins, `T` frames, `S` samples."""
 
     def encode(
-        self,
-        tokens: Ints,
-        lengths: Ints,
-        speaker: Ints,
-        speed: Floats,
-        pitch: Floats | None = None,
-        energy: Floats | None = None,
+        self, tokens: Ints, lengths: Ints, speaker: Ints, speed: Floats, pitch: Floats, energy: Floats
     ) -> tuple[Floats, Ints]:
-        """Tokens (B, N, 3), lengths, speaker, speed and, if the graph takes them, pitch and energy (B,) -> states
-        (B, N, C), and the frame after each token's last one (B, N), constant over padded tokens."""
+        """Tokens (B, N, 3), lengths, speaker, speed, pitch and energy (B,) -> states (B, N, C), and the frame after
+        each token's last one (B, N), constant over padded tokens."""
 
     def decode(self, states: Floats, ends: Ints, time: Ints) -> Floats:
         """Output of `encode`, consecutive frame numbers (T,) -> log-mel (B, M, T), silence outside an utterance."""

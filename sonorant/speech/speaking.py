@@ -71,17 +71,9 @@ class Speaking(Protocol):
     def check(self, request: SpeechRequest) -> None:
         """Raise SonorantError if the voice cannot do what is requested."""
 
-    def synthesize(
-        self,
-        tokens: Ints,
-        lengths: Ints,
-        speaker: Ints,
-        speed: Floats,
-        pitch: Floats | None = None,
-        energy: Floats | None = None,
-    ) -> Synthesized:
-        """Tokens (B, N, 3), lengths, speaker, speed, pitch and energy (B,) -> speech, undefined past a row's end,
-        possibly beyond -1..1."""
+    def synthesize(self, tokens: Ints, lengths: Ints, speaker: Ints, speed: Floats) -> Synthesized:
+        """Tokens (B, N, 3), lengths, speaker and speed (B,) -> speech, undefined past a row's end, possibly beyond
+        -1..1."""
 
     def parts(
         self,

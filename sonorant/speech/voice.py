@@ -150,25 +150,12 @@ class Voice:
         return self.speak(SpeechRequest(text=text, speaker=speaker, speed=speed, **settings))
 
     def synthesize(
-        self,
-        tokens: Integers,
-        lengths: Integers,
-        speaker: Integers,
-        speed: NDArray[np.floating],
-        pitch: NDArray[np.floating] | None = None,
-        energy: NDArray[np.floating] | None = None,
+        self, tokens: Integers, lengths: Integers, speaker: Integers, speed: NDArray[np.floating]
     ) -> Synthesized:
-        """Speak a batch of phoneme ids: tokens (B, N, 3), lengths, speaker, speed, pitch (semitones) and energy (dB),
-        each (B,). Raises SonorantError for a speed that the voice cannot have."""
-        given = {"pitch": pitch, "energy": energy}
-        changes = {name: value.astype(np.float32) for name, value in given.items() if value is not None}
-        made = self.speaking.synthesize(
-            tokens.astype(np.int64),
-            lengths.astype(np.int64),
-            speaker.astype(np.int64),
-            speed.astype(np.float32),
-            **changes,
-        )
+        """Speak a batch of phoneme ids: tokens (B, N, 3), lengths, speaker and speed (B,). Raises SonorantError for a
+        speed that the voice cannot have."""
+        ids, rows, said_by = (values.astype(np.int64) for values in (tokens, lengths, speaker))
+        made = self.speaking.synthesize(ids, rows, said_by, speed.astype(np.float32))
         # The last windows reach past an utterance's end.
         spoken = np.arange(made.samples.shape[1]) < made.lengths[:, None]
         samples = np.where(spoken, np.clip(made.samples, -1.0, 1.0), np.float32(0.0))

@@ -21,6 +21,7 @@ from tests.support.runtimes import utterance
 GRAPHS = load_family("parallel").graphs
 FLOATS = {TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16}
 FP16 = FORMATS["fp16"]
+ZERO = np.zeros(1, np.float32)
 
 
 def elements(model: onnx.ModelProto) -> dict[str, int]:
@@ -57,7 +58,7 @@ def test_what_counts_frames_stays_in_float32(exported: tuple[Path, dict[str, Any
 def test_sums_of_squares_that_overflow_are_kept_in_float32(parallel: Parity) -> None:
     """A vocoder whose first layer is ten million times as loud, normalised afterwards."""
     runtime = load_runtime("onnxruntime", parallel.bundle, LoadOptions(threads=1))
-    states, ends = runtime.encode(utterance(31)[None], np.array([31]), np.zeros(1, np.int64), np.ones(1, np.float32))
+    states, ends = runtime.encode(utterance(31)[None], np.array([31]), np.zeros(1, np.int64), ZERO + 1, ZERO, ZERO)
     mel = runtime.decode(states, ends, np.arange(ends[0, -1]))
     (frames,) = vocoder_frames([mel], parallel.bundle.description)
     loud = onnx.load(parallel.folder / "vocoder.fp32.onnx")

@@ -22,7 +22,8 @@ def request(rng: np.random.Generator, rows: int, longest: int) -> tuple[np.ndarr
     lengths[0] = longest
     tokens = rng.integers(0, 2, (rows, longest, 3)) + np.array([5, 0, 0])
     tokens[np.arange(longest)[None] >= lengths[:, None]] = 0
-    return tokens, lengths, rng.integers(0, 2, rows), rng.choice([1.0, 1.5], rows).astype(np.float32)
+    speaker, zeros = rng.integers(0, 2, rows), np.zeros(rows, np.float32)
+    return tokens, lengths, speaker, rng.choice([1.0, 1.5], rows).astype(np.float32), zeros, zeros
 
 
 class Shapes:

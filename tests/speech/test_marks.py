@@ -68,9 +68,10 @@ def test_a_parallel_voice_changes_pitch_of_marked_words_alone(voice: Voice) -> N
     said = [phoneme.symbol for phoneme, pitch in zip(passage.phonemes, higher_N, strict=True) if pitch]
     assert said == [phoneme.symbol for phoneme in voice.frontend.speak("and two").phonemes]
     tokens = passage.tokens_N3[None].astype(np.int64)
-    inputs = (tokens, np.array([len(passage.tokens_N3)]), np.array([0]), np.ones(1, np.float32))
-    states, ends = voice.runtime.encode(*inputs)
-    higher, _ = voice.runtime.encode(*inputs, np.full(1, 3.0, np.float32), np.zeros(1, np.float32))
+    zero = np.zeros(1, np.float32)
+    inputs = (tokens, np.array([len(passage.tokens_N3)]), np.array([0]), zero + 1)
+    states, ends = voice.runtime.encode(*inputs, zero, zero)
+    higher, _ = voice.runtime.encode(*inputs, zero + 3, zero)
     marked, same_ends = marked_states(states, ends, passage.marking, 62.5)
     np.testing.assert_array_equal(same_ends, ends)
     changed = passage.marking.pitch_N > 0

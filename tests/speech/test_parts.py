@@ -18,7 +18,8 @@ def voice(request: pytest.FixtureRequest) -> tuple[Bundle, Runtime]:
 
 def encoded(runtime: Runtime) -> tuple[np.ndarray, np.ndarray]:
     tokens = np.random.default_rng(0).integers(0, 2, (2, 60, 3)) + np.array([5, 0, 0])
-    return runtime.encode(tokens, np.array([60, 25]), np.array([0, 1]), np.ones(2, np.float32))
+    zeros = np.zeros(2, np.float32)
+    return runtime.encode(tokens, np.array([60, 25]), np.array([0, 1]), zeros + 1, zeros, zeros)
 
 
 @pytest.mark.parametrize("sizes", [(17,), (8, 16, 64), (1, 100_000)])

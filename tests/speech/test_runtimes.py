@@ -32,7 +32,8 @@ def spoken(runtime: Runtime, bundle: Bundle, told: np.ndarray | None = None) -> 
     """Ends, frames and samples of two utterances. `told`: frames for the vocoder, because phases accumulate pitch
     errors."""
     tokens = np.random.default_rng(0).integers(0, 2, (2, 30, 3)) + np.array([5, 0, 0])
-    states, ends = runtime.encode(tokens, np.array([30, 12]), np.array([0, 1]), np.array([1.0, 1.5], np.float32))
+    prosody = np.array([[1.0, 1.5], [0.0, 0.0], [0.0, 0.0]], np.float32)
+    states, ends = runtime.encode(tokens, np.array([30, 12]), np.array([0, 1]), *prosody)
     mel = runtime.decode(states, ends, np.arange(ends.max()))
     (frames,) = vocoder_frames([mel if told is None else told], bundle.description)
     return ends, mel, runtime.vocode(frames, ends[:, -1])
@@ -59,7 +60,8 @@ def test_many_requests_at_once_are_answered_as_alone(name: str, bundle: Bundle, 
         rows, longest = int(rng.integers(1, 4)), int(rng.integers(1, 40))
         lengths = rng.integers(1, longest + 1, rows)
         tokens = rng.integers(0, 2, (rows, longest, 3)) + np.array([5, 0, 0])
-        states, ends = runtime.encode(tokens, lengths, rng.integers(0, 2, rows), np.ones(rows, np.float32))
+        zeros = np.zeros(rows, np.float32)
+        states, ends = runtime.encode(tokens, lengths, rng.integers(0, 2, rows), zeros + 1, zeros, zeros)
         return speak(runtime, states, ends, bundle.description, limit=100)
 
     assert_same_at_once(say, range(48))

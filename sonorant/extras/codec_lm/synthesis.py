@@ -90,17 +90,9 @@ class CodecLmSpeaking:
         if not 0 <= prompt_PG.min() <= prompt_PG.max() < codes:
             raise SonorantError(f"a prompt's codes are 0 to {codes - 1}, not {prompt_PG.min()} to {prompt_PG.max()}")
 
-    def synthesize(
-        self,
-        tokens: Ints,
-        lengths: Ints,
-        speaker: Ints,
-        speed: Floats,
-        pitch: Floats | None = None,
-        energy: Floats | None = None,
-    ) -> Synthesized:
-        """As `Speaking.synthesize`, with the voice's defaults. Raises SonorantError as `check`."""
-        if (speed != 1).any() or any(change is not None and change.any() for change in (pitch, energy)):
+    def synthesize(self, tokens: Ints, lengths: Ints, speaker: Ints, speed: Floats) -> Synthesized:
+        """As `Speaking.synthesize`, with the voice's defaults. Raises SonorantError for another speed."""
+        if (speed != 1).any():
             raise SonorantError(OWN_WAY)
         states = self.runtime.encode(tokens, lengths, speaker)
         spoken = decode_texts(self._stepper, states, lengths, self.decoding, self.decoding.defaults)

@@ -63,9 +63,8 @@ class ParallelModels:
     def graph_inputs(self, files: dict[str, Path], batches: Sequence[Arrays]) -> dict[str, list[Arrays]]:
         """As `Models.graph_inputs`, computed under ONNX Runtime."""
         runtime = OnnxRuntime(files, threads=1)
-        encoded: list[Arrays] = [dict(runtime.encoder_inputs(**batch)) for batch in batches]
-        inputs: dict[str, list[Arrays]] = {"encoder": encoded, "decoder": [], "vocoder": []}
-        for batch in encoded:
+        inputs: dict[str, list[Arrays]] = {"encoder": list(batches), "decoder": [], "vocoder": []}
+        for batch in batches:
             states, ends = runtime.encode(**batch)
             time = np.arange(ends[:, -1].max())
             inputs["decoder"].append({"states": states, "ends": ends, "time": time})

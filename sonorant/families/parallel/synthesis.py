@@ -42,16 +42,8 @@ class ParallelSpeaking:
         if request.decodes:
             raise no_decoding(self.description.family)
 
-    def synthesize(
-        self,
-        tokens: Ints,
-        lengths: Ints,
-        speaker: Ints,
-        speed: Floats,
-        pitch: Floats | None = None,
-        energy: Floats | None = None,
-    ) -> Synthesized:
-        states, ends = self.runtime.encode(tokens, lengths, speaker, speed, pitch, energy)
+    def synthesize(self, tokens: Ints, lengths: Ints, speaker: Ints, speed: Floats) -> Synthesized:
+        states, ends = self.runtime.encode(tokens, lengths, speaker, speed, 0 * speed, 0 * speed)
         samples = speak(self.runtime, states, ends, self.description, BATCH_FRAMES)
         rows, hop = len(lengths), self.description.audio.hop
         well, once = np.full(rows, FinishReason.WELL, np.int64), np.ones(rows, np.int64)
@@ -116,23 +108,12 @@ class GraphRuntime(ABC):
     def run(self, graph: str, inputs: Arrays) -> Arrays:
         """Outputs of a graph by name. `inputs` are in the graph's order."""
 
-    def encode(self, *given: Any, **named: Any) -> tuple[Floats, Ints]:
-        found = self.run("encoder", self.encoder_inputs(*given, **named))
-        return found["states"], found["ends"]
-
-    def encoder_inputs(
-        self,
-        tokens: Ints,
-        lengths: Ints,
-        speaker: Ints,
-        speed: Floats,
-        pitch: Floats | None = None,
-        energy: Floats | None = None,
-    ) -> Arrays:
+    def encode(
+        self, tokens: Ints, lengths: Ints, speaker: Ints, speed: Floats, pitch: Floats, energy: Floats
+    ) -> tuple[Floats, Ints]:
         inputs: Arrays = {"tokens": tokens, "lengths": lengths, "speaker": speaker, "speed": speed}
-        unchanged = np.zeros(len(lengths), np.float32)
-        changes = {"pitch": unchanged if pitch is None else pitch, "energy": unchanged if energy is None else energy}
-        return {**inputs, **changes}
+        found = self.run("encoder", {**inputs, "pitch": pitch, "energy": energy})
+        return found["states"], found["ends"]
 
     def decode(self, states: Floats, ends: Ints, time: Ints) -> Floats:
         return self.run("decoder", {"states": states, "ends": ends, "time": time})["mel"]
