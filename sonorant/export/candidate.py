@@ -112,7 +112,7 @@ class Candidate(ABC):
         if over_fp32 > allowed:
             raise Fault(
                 f"{graphs} have {over_fp32:.4f} of fp32's bytes, verify.int8_size allows {allowed:g}; "
-                f"{self._what_is_float()}"
+                "for float_layers see reports/quantization.json, a larger quantize.max_layer_loss leaves fewer"
             )
         return f"{graphs} have {over_fp32:.4f} of fp32's bytes"
 
@@ -122,20 +122,6 @@ class Candidate(ABC):
         speech, sound = (read_json(folder / "model.json").get("quantization", {}) for folder in self.trained)
         of_sound = load_family(self.bundle.description.family).waveform_graphs
         return {graph: sound if graph in of_sound else speech for graph in self.bundle.graphs}
-
-    def _what_is_float(self) -> str:
-        """Why the variant is large, and how to make it smaller."""
-        layers = [
-            f"{folder.name} {layer}"
-            for folder in self.trained or ()
-            for layer in read_json(folder / "model.json").get("quantization", {}).get("float_layers", [])
-        ]
-        if layers:
-            return f"layers left in float: {', '.join(layers)} (a larger quantize.max_layer_loss leaves fewer)"
-        return (
-            "no layer is left in float, but tables of phonemes and codes are (a smaller part of a model of more "
-            "channels)"
-        )
 
     @cached_property
     def audio(self) -> MelConfig:

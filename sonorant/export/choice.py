@@ -87,7 +87,10 @@ def choose(
         raise SonorantError(f"{BASELINE}: {rows[0].reason}; there is no voice to ship")
     able = [row for row in rows if row.passed and row.standalone]
     refused = {} if gates(BASELINE) else {row.candidate: why for row in able if (why := gates(row.candidate))}
-    rows = [_kept_back(row, refused.get(row.candidate, "")) for row in rows]
+    kept_back = "refused by gates that fp32 passes: "
+    rows = [
+        replace(row, reason=kept_back + refused[row.candidate]) if row.candidate in refused else row for row in rows
+    ]
     fast = [row for row in able if row.candidate not in refused and _certainly_faster(row, config)]
     best = max(fast, key=lambda row: row.speedup or 0.0, default=rows[0])
     return {
@@ -152,10 +155,6 @@ def _refused(candidate: str, parity: Any, heard: Any, everyone: Any, speed: Any,
     if not isinstance(speed, dict):
         return speed or "not run: evaluate did not time it"
     return None
-
-
-def _kept_back(row: CandidateRow, refused: str) -> CandidateRow:
-    return replace(row, reason=f"refused by gates that fp32 passes: {refused}") if refused else row
 
 
 def _where_heard(candidate: str) -> str:

@@ -62,15 +62,10 @@ class Case:
         inputs = {name: values[one] for name, values in self.inputs.items()} | {
             "tokens": self.inputs["tokens"][one, :tokens]
         }
-        hop = self.samples.shape[1] // self.mel.shape[2]
-        return Case(
-            inputs,
-            self.states[one, :tokens],
-            self.ends[one, :tokens],
-            self.mel[one, :, :frames],
-            self.frames[one, :, :frames],
-            self.samples[one, : frames * hop],
-        )
+        samples = frames * self.samples.shape[1] // self.mel.shape[2]
+        states, ends = self.states[one, :tokens], self.ends[one, :tokens]
+        mel, vocoded = self.mel[one, :, :frames], self.frames[one, :, :frames]
+        return Case(inputs, states, ends, mel, vocoded, self.samples[one, :samples])
 
 
 def spread_lengths(lengths: Ints, count: int) -> list[int]:
@@ -123,12 +118,10 @@ class Difference:
 
     def check(self, tolerance: Tolerance, where: str, other: str) -> None:
         """Raise Fault, beginning with `where`, if the distance from `other` exceeds the tolerance."""
-        measures: list[tuple[str, float | None, float]] = [("max_abs_diff", self.max_abs_diff, tolerance.max_abs_diff)]
-        if self.output != "samples":
-            measures.append(("relative_error", self.relative_error, tolerance.relative_error))
-        measures.append(("log_mel_db", self.log_mel_db, tolerance.log_mel_db))
-        for name, value, allowed in measures:
-            if value is not None and value > allowed:
+        for name in ("max_abs_diff", "relative_error", "log_mel_db"):
+            value, allowed = getattr(self, name), getattr(tolerance, name)
+            unmeasured = value is None or (name, self.output) == ("relative_error", "samples")
+            if not unmeasured and value > allowed:
                 raise Fault(f"{where}: differs from {other}, {name} {value:.3g}, allowed {allowed:g}")
         if self.correlation is not None and self.correlation < tolerance.correlation:
             raise Fault(

@@ -42,9 +42,27 @@ class ParallelModels:
         """Any pair fits."""
 
     def write_graphs(self, files: dict[str, Path], config: ExportConfig) -> None:
-        export_encoder(self.predictor, files["encoder"], config)
-        export_decoder(self.predictor, files["decoder"], config)
-        export_vocoder(self.waveform, self.vocoder_rows, files["vocoder"], config)
+        model, each, tokens = self.predictor, {0: "batch"}, {0: "batch", 1: "tokens"}
+        example = {
+            "tokens": torch.ones(2, 7, 3, dtype=torch.int64),
+            "lengths": torch.tensor([7, 5]),
+            "speaker": torch.zeros(2, dtype=torch.int64),
+            "speed": torch.ones(2),
+            "pitch": torch.zeros(2),
+            "energy": torch.zeros(2),
+        }
+        inputs = dict.fromkeys(example, each) | {"tokens": tokens}
+        write_graph(_Encoding(model), example, inputs, ("states", "ends"), files["encoder"], config)
+        example = {
+            "states": torch.zeros(2, 7, model.config.channels + PROSODY),
+            "ends": torch.arange(1, 8).repeat(2, 1),
+            "time": torch.arange(9),
+        }
+        inputs = {"states": tokens, "ends": tokens, "time": {0: "frames"}}
+        write_graph(_Decoding(model), example, inputs, ("mel",), files["decoder"], config)
+        example = {"mel": torch.zeros(2, self.vocoder_rows, 9), "lengths": torch.tensor([9, 8])}
+        inputs = {"mel": {0: "batch", 2: "frames"}, "lengths": each}
+        write_graph(_Vocoding(self.waveform), example, inputs, ("samples",), files["vocoder"], config)
 
     @property
     def vocoder_rows(self) -> int:
@@ -94,36 +112,3 @@ class _Decoding(Traced):
 class _Vocoding(Traced):
     def forward(self, mel: Tensor, lengths: Tensor) -> Tensor:
         return self.model(mel, lengths)
-
-
-def export_encoder(model: AcousticModel, path: Path, config: ExportConfig) -> None:
-    """Write the graph of `AcousticModel.encode_speech`."""
-    example = {
-        "tokens": torch.ones(2, 7, 3, dtype=torch.int64),
-        "lengths": torch.tensor([7, 5]),
-        "speaker": torch.zeros(2, dtype=torch.int64),
-        "speed": torch.ones(2),
-        "pitch": torch.zeros(2),
-        "energy": torch.zeros(2),
-    }
-    inputs = {name: {0: "batch"} for name in example} | {"tokens": {0: "batch", 1: "tokens"}}
-    write_graph(_Encoding(model), example, inputs, ("states", "ends"), path, config)
-
-
-def export_decoder(model: AcousticModel, path: Path, config: ExportConfig) -> None:
-    """Write the graph of `AcousticModel.decode`."""
-    example = {
-        "states": torch.zeros(2, 7, model.config.channels + PROSODY),
-        "ends": torch.arange(1, 8).repeat(2, 1),
-        "time": torch.arange(9),
-    }
-    inputs = {"states": {0: "batch", 1: "tokens"}, "ends": {0: "batch", 1: "tokens"}, "time": {0: "frames"}}
-    write_graph(_Decoding(model), example, inputs, ("mel",), path, config)
-
-
-def export_vocoder(model: Vocoder, rows: int, path: Path, config: ExportConfig) -> None:
-    """Write the graph frames (batch, rows, frames) float32, lengths (batch,) int64 -> samples (batch, frames * hop)
-    float32."""
-    example = {"mel": torch.zeros(2, rows, 9), "lengths": torch.tensor([9, 8])}
-    inputs = {"mel": {0: "batch", 2: "frames"}, "lengths": {0: "batch"}}
-    write_graph(_Vocoding(model), example, inputs, ("samples",), path, config)

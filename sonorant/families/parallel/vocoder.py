@@ -44,18 +44,35 @@ class VocoderConfig:
             raise ValueError("channels, expansion and blocks must be at least 1")
 
 
-class Vocos(nn.Module):
+class _FrameNetwork(nn.Module):
+    """ConvNeXt blocks at frame rate."""
+
+    def __init__(self, config: VocoderConfig, *, mels: int, hop: int, rows: int, outputs: int) -> None:
+        super().__init__()
+        self.config, self.mels, self.hop = config, mels, hop
+        self.enter = nn.Conv1d(rows, config.channels, ENTER_KERNEL, padding=ENTER_KERNEL // 2)
+        self.norm = nn.LayerNorm(config.channels)
+        self.stack = ConvNeXtStack(config.channels, config.expansion, config.kernel, config.blocks)
+        self.out = nn.Linear(config.channels, outputs)
+
+    def outputs(self, frames_BDT: Tensor, mask_BT1: Tensor | None) -> Tensor:
+        """(B, D, T) -> (B, T, outputs) float32."""
+        if mask_BT1 is not None:
+            frames_BDT = frames_BDT * mask_BT1.transpose(1, 2)
+        return self.out(self.stack(self.norm(self.enter(frames_BDT).transpose(1, 2)), mask_BT1)).float()
+
+    @property
+    def reach(self) -> int:
+        """Frames on either side that an output depends on."""
+        return ENTER_KERNEL // 2 + self.config.blocks * (self.config.kernel // 2)
+
+
+class Vocos(_FrameNetwork):
     """Log-mel -> magnitude and phase -> samples. Ignores pitch."""
 
     def __init__(self, config: VocoderConfig, *, mels: int, n_fft: int, hop: int, rate: int = 0) -> None:
         """`rate` is unused, for the other kinds."""
-        super().__init__()
-        self.config = config
-        self.mels, self.hop = mels, hop
-        self.enter = nn.Conv1d(mels, config.channels, ENTER_KERNEL, padding=ENTER_KERNEL // 2)
-        self.norm = nn.LayerNorm(config.channels)
-        self.stack = ConvNeXtStack(config.channels, config.expansion, config.kernel, config.blocks)
-        self.out = nn.Linear(config.channels, n_fft + 2)
+        super().__init__(config, mels=mels, hop=hop, rows=mels, outputs=n_fft + 2)
         self.inverse = InverseSTFT(n_fft, hop)
 
     def forward(self, frames_BRT: Tensor, lengths_B: Tensor | None = None) -> Tensor:
@@ -63,10 +80,7 @@ class Vocos(nn.Module):
         -1..1. A part equals that of the whole with `receptive_field` frames around it."""
         mel_BMT = frames_BRT if frames_BRT.shape[1] == self.mels else frames_BRT[:, : self.mels]
         mask_BT1 = mask_of(mel_BMT, lengths_B)
-        if mask_BT1 is not None:
-            mel_BMT = mel_BMT * mask_BT1.transpose(1, 2)
-        x_BTC = self.stack(self.norm(self.enter(mel_BMT).transpose(1, 2)), mask_BT1)
-        magnitude_BTF, phase_BTF = self.out(x_BTC).float().chunk(2, dim=2)
+        magnitude_BTF, phase_BTF = self.outputs(mel_BMT, mask_BT1).chunk(2, dim=2)
         magnitude_BTF = magnitude_BTF.clamp(max=6.0).exp()
         if mask_BT1 is not None:
             magnitude_BTF = magnitude_BTF * mask_BT1
@@ -75,25 +89,21 @@ class Vocos(nn.Module):
     @property
     def receptive_field(self) -> int:
         """Frames on either side that the samples of a frame depend on."""
-        return ENTER_KERNEL // 2 + self.config.blocks * (self.config.kernel // 2) + self.inverse.overlap // 2
+        return self.reach + self.inverse.overlap // 2
 
 
-class SourceFilter(nn.Module):
+class SourceFilter(_FrameNetwork):
     """Pulses at the given pitch, and noise, each through `FILTERS` predicted filters a frame. The pitch gives the
     phase, which a network learns slowest."""
 
     def __init__(self, config: VocoderConfig, *, mels: int, n_fft: int, hop: int, rate: int) -> None:
         """`rate`: of the samples, Hz. Raises ValueError if a hop has no `FILTERS` parts of even length."""
-        super().__init__()
         if hop % (2 * FILTERS) or n_fft % (4 * FILTERS):
             raise ValueError(f"source_filter: hop and n_fft must be multiples of {2 * FILTERS} and {4 * FILTERS}")
-        self.config = config
-        self.mels, self.hop, self.rate = mels, hop, rate
-        self.enter = nn.Conv1d(mels + ROWS, config.channels, ENTER_KERNEL, padding=ENTER_KERNEL // 2)
-        self.norm = nn.LayerNorm(config.channels)
-        self.stack = ConvNeXtStack(config.channels, config.expansion, config.kernel, config.blocks)
         length, shift = n_fft // FILTERS, hop // FILTERS
-        self.out = nn.Linear(config.channels, FILTERS * 3 * (length // 2 + 1))
+        outputs = FILTERS * 3 * (length // 2 + 1)
+        super().__init__(config, mels=mels, hop=hop, rows=mels + ROWS, outputs=outputs)
+        self.rate = rate
         with torch.no_grad():  # begin with quiet, smooth filters, the noise quieter
             self.out.weight.mul_(0.3)
             for filter_ in self.out.bias.chunk(FILTERS):
@@ -106,11 +116,8 @@ class SourceFilter(nn.Module):
     def forward(self, frames_BRT: Tensor, lengths_B: Tensor | None = None) -> Tensor:
         """As `Vocos.forward`, of all R rows. P: filters of all frames, T * `FILTERS`."""
         mask_BT1 = mask_of(frames_BRT, lengths_B)
-        known_BDT = frames_BRT[:, : self.mels + ROWS]
-        if mask_BT1 is not None:
-            known_BDT = known_BDT * mask_BT1.transpose(1, 2)
-        x_BTC = self.stack(self.norm(self.enter(known_BDT).transpose(1, 2)), mask_BT1)
-        filters_BPG = self.out(x_BTC).float().unflatten(2, (FILTERS, -1)).flatten(1, 2)
+        filters_BTG = self.outputs(frames_BRT[:, : self.mels + ROWS], mask_BT1)
+        filters_BPG = filters_BTG.unflatten(2, (FILTERS, -1)).flatten(1, 2)
         harmonic_BPF, noise_BPF, phase_BPF = filters_BPG.chunk(3, dim=2)
         with torch.autocast(frames_BRT.device.type, enabled=False):
             pulse_real_BPF, pulse_imaginary_BPF = self.spectra(self._pulses(frames_BRT, mask_BT1))
@@ -145,8 +152,7 @@ class SourceFilter(nn.Module):
     def receptive_field(self) -> int:
         """Frames on either side that the samples of a frame depend on."""
         reach = self.inverse.overlap // 2  # filters
-        network = ENTER_KERNEL // 2 + self.config.blocks * (self.config.kernel // 2)
-        return max(-(-reach // FILTERS) + network, -(-2 * reach // FILTERS) + 1)
+        return max(-(-reach // FILTERS) + self.reach, -(-2 * reach // FILTERS) + 1)
 
 
 def mask_of(frames_BRT: Tensor, lengths_B: Tensor | None) -> Tensor | None:
