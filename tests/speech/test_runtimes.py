@@ -9,13 +9,12 @@ import pytest
 import torch
 
 from sonorant.errors import SonorantError
-from sonorant.families.parallel.synthesis import speak, vocoder_frames
+from sonorant.families.parallel.synthesis import vocoder_frames
 from sonorant.files import read_json
 from sonorant.layers.model_folder import save_model
 from sonorant.speech.buckets import Bucketed
 from sonorant.speech.bundle import Bundle
 from sonorant.speech.runtimes import RUNTIMES, LoadOptions, Runtime, load_runtime
-from tests.support.runtimes import assert_same_at_once
 
 GPU = torch.cuda.is_available()
 CUDA_PROVIDER = "CUDAExecutionProvider" in onnxruntime.get_available_providers()
@@ -49,22 +48,6 @@ def assert_equal_speech(got: Speech, expected: Speech, mel: float, samples: floa
 def test_onnx_runtime_answers_as_torch(bundle: Bundle, expected: Speech) -> None:
     got = spoken(load_runtime("onnxruntime", bundle, LoadOptions(threads=1)), bundle, expected[1])
     assert_equal_speech(got, expected, 1e-5, 1e-4)  # a pulse is a quotient of sines
-
-
-@pytest.mark.parametrize("name", ["onnxruntime", "torch"])
-def test_many_requests_at_once_are_answered_as_alone(name: str, bundle: Bundle, trained: tuple[Path, Path]) -> None:
-    runtime = load_runtime(name, bundle, LoadOptions(threads=1, trained=trained))
-
-    def say(seed: int) -> np.ndarray:
-        rng = np.random.default_rng(seed)
-        rows, longest = int(rng.integers(1, 4)), int(rng.integers(1, 40))
-        lengths = rng.integers(1, longest + 1, rows)
-        tokens = rng.integers(0, 2, (rows, longest, 3)) + np.array([5, 0, 0])
-        zeros = np.zeros(rows, np.float32)
-        states, ends = runtime.encode(tokens, lengths, rng.integers(0, 2, rows), zeros + 1, zeros, zeros)
-        return speak(runtime, states, ends, bundle.description, limit=100)
-
-    assert_same_at_once(say, range(48))
 
 
 def test_half_precision_keeps_the_timing_and_nearly_the_sound(

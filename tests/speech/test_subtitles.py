@@ -1,7 +1,6 @@
 """Timings as JSON, SubRip and WebVTT."""
 
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -11,8 +10,6 @@ from hypothesis import strategies as st
 from sonorant.errors import SonorantError
 from sonorant.speech.subtitles import LONGEST_CUE, clock, cues, timings_file
 from sonorant.speech.word_times import Timing, WordTiming
-
-CUE = re.compile(r"(\d+)\n(\d\d+):([0-5]\d):([0-5]\d)([.,])(\d{3}) --> (\d\d+):([0-5]\d):([0-5]\d)[.,](\d{3})\n(.+)\n")
 
 
 def spoken(*sentences: str, start: float = 0.0) -> list[WordTiming]:
@@ -56,8 +53,7 @@ def test_srt_and_vtt_are_as_their_formats_have_them(tmp_path: Path) -> None:
         "3\n01:01:02,900 --> 01:01:03,000\nYes.\n\n"
     )
     assert vtt.startswith("WEBVTT\n\n1\n01:01:01.500 --> ")
-    assert "2 &lt; 3 &amp; 4 --&gt; 5." in vtt and "\n\n" in vtt
-    assert all("-->" not in cue[10] for cue in CUE.findall(vtt))
+    assert "2 &lt; 3 &amp; 4 --&gt; 5." in vtt
 
 
 def test_cues_do_not_depend_on_how_words_arrive(tmp_path: Path) -> None:
@@ -77,13 +73,9 @@ def test_every_word_is_in_one_cue_of_few_words_and_none_stands_alone_without_nee
 
 
 def test_cues_follow_each_other_and_last(tmp_path: Path) -> None:
-    words = [WordTiming(text, 1.0, 1.0, 0, 1, text, (), True) for text in "abc"]  # skipped: zero length
-    found = CUE.findall(written(tmp_path / "a.srt", words))
-    times = [[int(part) for part in (*cue[1:4], cue[5], *cue[6:10])] for cue in found]
-    assert [cue[10] for cue in found] == ["a", "b", "c"] and [cue[0] for cue in found] == ["1", "2", "3"]
-    starts, ends = [t[2] * 1000 + t[3] for t in times], [t[6] * 1000 + t[7] for t in times]
-    assert all(start < end for start, end in zip(starts, ends, strict=True))
-    assert all(end <= start for end, start in zip(ends, starts[1:], strict=False))
+    words = [WordTiming(text, 1.0, 1.0, 0, 1, text, (), True) for text in "ab"]  # zero length
+    first, second = "00:00:01,000 --> 00:00:01,001", "00:00:01,001 --> 00:00:01,002"
+    assert written(tmp_path / "a.srt", words) == f"1\n{first}\na\n\n2\n{second}\nb\n\n"
 
 
 def test_hours_grow_and_round() -> None:

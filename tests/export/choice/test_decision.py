@@ -87,16 +87,9 @@ def test_torch_is_shown_and_never_chosen() -> None:
     fast = variant("torch/fp32", 3.0)
     del fast["parity"]
     assert chosen(fast) == FP32
-    passed, why = reason("torch/fp32", fast)
-    assert passed and why.startswith("for comparison")
-
-
-@pytest.mark.parametrize("candidate", ["torch/fp32", "torch-compiled/int8"])
-def test_what_was_heard_and_weighed_of_the_bundle_is_not_the_trained_models(candidate: str) -> None:
-    found = choose(figures(variant(candidate, 3.0)), CONFIG)
-    [row] = [row for row in found["table"] if row["candidate"] == candidate]
-    assert row["p50_ms"] > 0
-    assert row["wer"] is row["wer_above_fp32"] is row["wer_above_fp32_ci95"] is row["bytes"] is None
+    [row] = [row for row in choose(figures(fast), CONFIG)["table"] if row["candidate"] == "torch/fp32"]
+    assert row["passed"] and row["reason"].startswith("for comparison")
+    assert row["wer"] is row["bytes"] is None, "of the bundle, not of the trained models"
 
 
 def test_an_engine_ships_where_it_ran_and_its_precision_was_heard() -> None:

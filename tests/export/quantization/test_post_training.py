@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from sonorant.audio.pitch import SOURCE_ROWS, SourceRows
-from sonorant.errors import SonorantError
 from sonorant.export.quantization.calibration import Sensitivity, calibrate, sensitivity_of
 from sonorant.export.quantization.quantize import PostTrained, QuantizeConfig, above, choose, decide, post_train, spread
 from sonorant.export.quantization.utterance_losses import Judged
@@ -128,12 +127,6 @@ def test_language_models_are_compared_on_one_alignment_by_their_wrong_codes(feat
         deaf.get_submodule("code").weight.zero_()
     judged = found.judge(deaf)
     assert not np.array_equal(judged.loss, found.as_float.loss)
-
-
-def test_a_language_model_without_its_codes_is_refused(features: Path, tmp_path: Path) -> None:
-    folder = write_float("language_model", features, tmp_path / "float")
-    with pytest.raises(SonorantError, match="a language model learns codes: give --codes"):
-        post_train("language_model", folder, features, settings("language_model")[1], CONFIG)
 
 
 def figures(mean: float, seed: int, spread: float) -> Judged:
