@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from sonorant.audio.arrays import Integers
 from sonorant.audio.mel import MelConfig
 from sonorant.errors import SonorantError
 from sonorant.export.graph_files import check_files, check_integers, check_interface
@@ -48,6 +49,11 @@ class Candidate(ABC):
     expected: Expected
     of_float: Expected
     config: VerifyConfig
+
+    @staticmethod
+    @abstractmethod
+    def expect(bundle: Bundle, trained: Trained, utterances: Sequence[Integers], name: str) -> Expected:
+        """Results of the trained models for token ids (N, 3) each; `name`: for messages."""
 
     @abstractmethod
     def computing(self) -> dict[str, Callable[[], Any]]:

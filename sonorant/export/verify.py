@@ -44,10 +44,9 @@ def verify_voice(
         raise SonorantError(
             f"{bundle.folder}: has int8 graphs; verify needs the quantised models they were exported from"
         )
-    family = load_family(bundle.description.family)
-    candidate = family.candidate()
-    of_float = family.expect(bundle, trained, utterances, "torch")
-    of_int8 = family.expect(bundle, quantized, utterances, "torch's fake-quantised model") if quantized else of_float
+    candidate = load_family(bundle.description.family).candidate()
+    of_float = candidate.expect(bundle, trained, utterances, "torch")
+    of_int8 = candidate.expect(bundle, quantized, utterances, "torch's fake-quantised model") if quantized else of_float
     report: dict[str, dict[str, Any] | str] = {}
     for name in tqdm(
         [f"{runtime}/{variant}" for runtime in all_runtimes() for variant in variants], desc="verify", unit="candidate"

@@ -6,7 +6,7 @@ frames into samples. Methods import their modules when called: speaking needs no
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from numpy.typing import NDArray
 
-from sonorant.audio.arrays import Floats, Integers, Ints
+from sonorant.audio.arrays import Floats, Ints
 from sonorant.errors import SonorantError
 
 if TYPE_CHECKING:  # rooms that import families
@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # rooms that import families
 
     from sonorant.audio.mel import MelConfig
     from sonorant.export.bundling import Models
-    from sonorant.export.candidate import Candidate, Expected, Trained
+    from sonorant.export.candidate import Candidate
     from sonorant.export.graph_files import Interface
     from sonorant.export.quantization.utterance_losses import Judge
     from sonorant.speech.bundle import Bundle, VoiceDescription
@@ -154,10 +154,6 @@ class Family(ABC):
     @abstractmethod
     def candidate(self) -> type[Candidate]:
         """Parity checks of one variant under one runtime."""
-
-    @abstractmethod
-    def expect(self, bundle: Bundle, trained: Trained, utterances: Sequence[Integers], name: str) -> Expected:
-        """Results of the trained models; `name`: for messages."""
 
     @abstractmethod
     def hear(self, description: VoiceDescription, waveform: Path) -> Hear:

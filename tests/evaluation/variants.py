@@ -22,6 +22,6 @@ def replace_graph(bundle: Path, name: str, variant: str, content: Path) -> None:
     description = read_bundle(bundle).description
     target = bundle / f"{name}.{variant}.onnx"
     shutil.copyfile(content, target)
-    files = description.graphs[name].variants | {variant: BundledFile.of(target, variant)}
+    files = description.graphs[name].variants | {variant: BundledFile.of(target)}
     graphs = description.graphs | {name: dataclasses.replace(description.graphs[name], variants=files)}
     write_json(bundle / DESCRIPTION, dataclasses.asdict(dataclasses.replace(description, graphs=graphs)))

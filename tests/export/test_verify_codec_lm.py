@@ -16,7 +16,7 @@ from sonorant.export.distances import Arrays
 from sonorant.export.tolerance import Fault
 from sonorant.extras.codec_lm.decoding.session import TokenRuntime
 from sonorant.extras.codec_lm.decoding.state import State
-from sonorant.extras.codec_lm.parity import TokenCandidate, expect_tokens
+from sonorant.extras.codec_lm.parity import TokenCandidate
 from sonorant.extras.codec_lm.parity_checks import check_padding, check_tokens, each_row
 from sonorant.files import read_json, write_json
 from sonorant.speech.runtimes import LoadOptions, load_runtime
@@ -27,7 +27,7 @@ from tests.support.runtimes import Replaced
 
 @pytest.fixture(scope="session")
 def expected(codec_lm: Parity) -> Expected:
-    return expect_tokens(codec_lm.bundle, codec_lm.trained, UTTERANCES, "torch")
+    return TokenCandidate.expect(codec_lm.bundle, codec_lm.trained, UTTERANCES, "torch")
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,6 @@ def with_variant(bundle: Path, out: Path, variant: str, graphs: dict[str, Path])
         own = out.with_name(f"{name}.{variant}.onnx")
         shutil.copyfile(graphs.get(name, source.graph_file(name)), own)
         files += [own, *(source.folder / file.file for file in graph.variants.values())]
-        described[name] = dataclasses.replace(graph, variants={**graph.variants, variant: BundledFile.of(own, variant)})
+        described[name] = dataclasses.replace(graph, variants={**graph.variants, variant: BundledFile.of(own)})
     write_bundle(out, dataclasses.replace(source.description, graphs=described), files)
     return out

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sonorant.audio.arrays import Integers, Ints
+from sonorant.audio.arrays import Ints
 from sonorant.families.family import Family, Hear, ModelKind
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from sonorant.audio.mel import MelConfig
     from sonorant.export.bundling import Models
-    from sonorant.export.candidate import Candidate, Expected, Trained
+    from sonorant.export.candidate import Candidate
     from sonorant.export.graph_files import Interface
     from sonorant.export.quantization.utterance_losses import Judge
     from sonorant.extras.codec_lm.decoding.session import TokenRuntime
@@ -169,11 +169,6 @@ class CodecLm(Family):
         from sonorant.extras.codec_lm.parity import TokenCandidate
 
         return TokenCandidate
-
-    def expect(self, bundle: Bundle, trained: Trained, utterances: Sequence[Integers], name: str) -> Expected:
-        from sonorant.extras.codec_lm.parity import expect_tokens
-
-        return expect_tokens(bundle, trained, utterances, name)
 
     def hear(self, description: VoiceDescription, waveform: Path) -> Hear:
         from sonorant.extras.codec_lm.codec_stage import hearing

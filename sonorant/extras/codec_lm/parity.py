@@ -43,6 +43,18 @@ STEPS = (0, 1, 7, 40)
 class TokenCandidate(Candidate):
     """One variant under one runtime: encoder, prefill, step, decoder if any, and vocoder."""
 
+    @staticmethod
+    def expect(bundle: Bundle, trained: Trained, utterances: Sequence[Integers], name: str) -> Expected:
+        """Run the trained models on the shortest, a middle and the longest utterance (N, 3), alone and together."""
+        runtime: Any = load_runtime("torch", bundle, LoadOptions(trained=trained, batches=(1, TOGETHER)))
+        reference = Reference(runtime, load_language_model(trained[0])[0], bundle.description)
+        few = [utterances[number] for number in sorted({0, len(utterances) // 2, len(utterances) - 1})]
+        inputs = [
+            {key: one[key] for key in ("tokens", "lengths", "speaker")}
+            for one in batches(few, len(bundle.description.speakers))
+        ]
+        return Expected(reference, [reference.follow(one, number) for number, one in enumerate(inputs)], name)
+
     def computing(self) -> dict[str, Callable[[], Any]]:
         from_float = {"float": self._from_float} if self.variant == "int8" else {}
         return {
@@ -182,15 +194,3 @@ def _held(cache: DynamicCache) -> Arrays:
     """Keys and values in the graphs' layout: key_<layer> (B, H, D, slots), value_<layer> (B, H, slots, D)."""
     keys = {f"key_{layer}": key.transpose(2, 3).contiguous().numpy() for layer, key in enumerate(cache.keys)}
     return keys | {f"value_{layer}": value.contiguous().numpy() for layer, value in enumerate(cache.values)}
-
-
-def expect_tokens(bundle: Bundle, trained: Trained, utterances: Sequence[Integers], name: str) -> Expected:
-    """Run the trained models on the shortest, a middle and the longest utterance (N, 3), alone and together."""
-    runtime: Any = load_runtime("torch", bundle, LoadOptions(trained=trained, batches=(1, TOGETHER)))
-    reference = Reference(runtime, load_language_model(trained[0])[0], bundle.description)
-    few = [utterances[number] for number in sorted({0, len(utterances) // 2, len(utterances) - 1})]
-    inputs = [
-        {key: one[key] for key in ("tokens", "lengths", "speaker")}
-        for one in batches(few, len(bundle.description.speakers))
-    ]
-    return Expected(reference, [reference.follow(one, number) for number, one in enumerate(inputs)], name)

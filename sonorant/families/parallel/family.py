@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sonorant.audio.arrays import Floats, Integers, Ints
+from sonorant.audio.arrays import Floats, Ints
 from sonorant.families.family import Family, Hear, ModelKind
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from sonorant.export.bundling import Models
-    from sonorant.export.candidate import Candidate, Expected, Trained
+    from sonorant.export.candidate import Candidate
     from sonorant.export.graph_files import Interface
     from sonorant.export.quantization.utterance_losses import Judge
     from sonorant.speech.bundle import Bundle, VoiceDescription
@@ -134,11 +134,6 @@ class Parallel(Family):
         from sonorant.families.parallel.parity import ParallelCandidate
 
         return ParallelCandidate
-
-    def expect(self, bundle: Bundle, trained: Trained, utterances: Sequence[Integers], name: str) -> Expected:
-        from sonorant.families.parallel.parity import expect_parallel
-
-        return expect_parallel(bundle, trained, utterances, name)
 
     def hear(self, description: VoiceDescription, waveform: Path) -> Hear:
         from sonorant.audio.pitch import SourceRows, track_pitch

@@ -45,6 +45,13 @@ NO_KERNEL = re.compile(r"NOT_IMPLEMENTED.*?implementation for (\w+)")
 class ParallelCandidate(Candidate):
     """One variant under one runtime: encoder, decoder and vocoder."""
 
+    @staticmethod
+    def expect(bundle: Bundle, trained: Trained, utterances: Sequence[NDArray[np.integer]], name: str) -> Expected:
+        """The trained models' results for utterances (N, 3), alone and together."""
+        runtime: Any = load_runtime("torch", bundle, LoadOptions(trained=trained))
+        inputs = batches(utterances, len(bundle.description.speakers))
+        return Expected(runtime, [follow(runtime, one, bundle.description) for one in inputs], name)
+
     def computing(self) -> dict[str, Callable[[], Any]]:
         # On CPUs ONNX Runtime computes fp16 in fp32.
         written = {"written": self._written} if self.variant == "fp16" and self.row.on_cpu_kernels else {}
@@ -97,10 +104,3 @@ class ParallelCandidate(Candidate):
             f"by onnx's reference evaluator on {SHORT} short cases it is within tolerance, largest differences "
             f"{figures}"
         )
-
-
-def expect_parallel(bundle: Bundle, trained: Trained, utterances: Sequence[NDArray[np.integer]], name: str) -> Expected:
-    """The trained models' results for utterances (N, 3), alone and together."""
-    runtime: Any = load_runtime("torch", bundle, LoadOptions(trained=trained))
-    inputs = batches(utterances, len(bundle.description.speakers))
-    return Expected(runtime, [follow(runtime, one, bundle.description) for one in inputs], name)

@@ -59,6 +59,17 @@ class ToyModels:
 class ToyCandidate(Candidate):
     """Two graphs, each given what torch gave before it."""
 
+    @staticmethod
+    def expect(bundle: Bundle, trained: Trained, utterances: Sequence[NDArray[np.integer]], name: str) -> Expected:
+        """What torch makes of utterances, alone and together."""
+        runtime = load_runtime("torch", bundle, LoadOptions(trained=trained))
+        cases = []
+        for inputs in batches(utterances, 1):
+            given = {"tokens": inputs["tokens"], "lengths": inputs["lengths"]}
+            mel, frames = runtime.hum(**given)
+            cases.append((given, mel, runtime.vocode(mel, frames)))
+        return Expected(runtime, cases, name)
+
     def computing(self) -> dict[str, Callable[[], Any]]:
         return {"graphs": self._values}
 
@@ -75,14 +86,3 @@ class ToyCandidate(Candidate):
                 largest[graph] = max(largest[graph], far.max_abs_diff)
         allowed = self.tolerance().max_abs_diff
         return {graph: {"max_abs_diff": value, "tolerance": allowed} for graph, value in largest.items()}
-
-
-def expect(bundle: Bundle, trained: Trained, utterances: Sequence[NDArray[np.integer]], name: str) -> Expected:
-    """What torch makes of utterances, alone and together."""
-    runtime = load_runtime("torch", bundle, LoadOptions(trained=trained))
-    cases = []
-    for inputs in batches(utterances, 1):
-        given = {"tokens": inputs["tokens"], "lengths": inputs["lengths"]}
-        mel, frames = runtime.hum(**given)
-        cases.append((given, mel, runtime.vocode(mel, frames)))
-    return Expected(runtime, cases, name)

@@ -1,6 +1,6 @@
 """The toy family: each phoneme hums for a fixed number of frames, and each frame buzzes by itself."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from sonorant.export.quantization.utterance_losses import WaveformJudge
 from sonorant.families.family import Family, Hear, ModelKind
 from sonorant.features.codes import write_no_codes
 from sonorant.speech.bundle import VoiceDescription
-from tests.families.toy.export import ToyCandidate, ToyModels, expect
+from tests.families.toy.export import ToyCandidate, ToyModels
 from tests.families.toy.models import BuzzerConfig, HummerConfig, build_buzzer, build_hummer
 from tests.families.toy.training import BuzzerRecipe, BuzzerTrainConfig, HummerJudge, HummerRecipe, HummerTrainConfig
 from tests.families.toy.voice import ToySpeaking, load_onnxruntime, load_torch
@@ -81,9 +81,6 @@ class Toy(Family):
 
     def candidate(self) -> Any:
         return ToyCandidate
-
-    def expect(self, bundle: Any, trained: Any, utterances: Sequence[NDArray[np.integer]], name: str) -> Any:
-        return expect(bundle, trained, utterances, name)
 
     def hear(self, description: VoiceDescription, waveform: Path) -> Hear:
         return lambda mel_MT, samples_S: (mel_MT, mel_MT.shape[1])
