@@ -177,6 +177,6 @@ def _with_vocoder(bundle: Path, to: Path, change: Callable[[onnx.GraphProto], ob
     change(model.graph)
     onnx.save(model, path)
     with edited(to / "voice.json") as description:
-        description["graphs"]["vocoder"]["variants"] = {"fp32": dataclasses.asdict(BundledFile.of(path, "fp32"))}
+        description["graphs"]["vocoder"]["variants"] = {"fp32": dataclasses.asdict(BundledFile.of(path))}
     read_bundle(to).check_files()
     return to
