@@ -6,9 +6,9 @@ if a value times `HEADROOM` does not fit, or if its error exceeds `MAX_LOSS` rou
 phase; then everything back to the last matrix product stays too, because a rounded value stays rounded. A node that
 ends in integers always stays: half precision has no exact large counts.
 
-ONNX Runtime's and onnxconverter-common's passes support float16 only, and ModelOpt's AutoCast requires other versions
-of onnx and onnxruntime. Here all floating-point inputs of a node have one type, as strongly typed engines require.
-Inputs and outputs of the graph stay float32."""
+All floating-point inputs of a node have one type, as strongly typed engines require; inputs and outputs of the graph
+stay float32. ONNX Runtime and onnxconverter-common convert to float16 only, ModelOpt's AutoCast requires other versions
+of onnx and onnxruntime."""
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
@@ -44,7 +44,6 @@ class HalfFormat:
 
     @property
     def largest(self) -> float:
-        """Largest finite value."""
         return float(ml_dtypes.finfo(self.dtype).max)
 
     @property
@@ -134,7 +133,6 @@ class _Conversion:
 
 
 def _elements(model: onnx.ModelProto) -> dict[str, int]:
-    """Data type of each tensor of a graph."""
     graph = onnx.shape_inference.infer_shapes(model).graph
     values = [*graph.input, *graph.output, *graph.value_info]
     elements = {value.name: value.type.tensor_type.elem_type for value in values}
@@ -158,7 +156,7 @@ class NodeRange(NamedTuple):
 
 
 def measure(model: onnx.ModelProto, cases: Iterable[Arrays], half: HalfFormat) -> dict[str, NodeRange]:
-    """Measure every floating-point node, in graph order; the worst over `cases` (inputs of the graph)."""
+    """The worst of each floating-point node over `cases` (inputs of the graph)."""
     floats, elements = float_tensors(model), _elements(model)
     constants = {constant.name: numpy_helper.to_array(constant) for constant in model.graph.initializer}
     nodes = [node for node in model.graph.node if floats & set(node.input) and floats & set(node.output)]
@@ -178,7 +176,7 @@ def keep(model: onnx.ModelProto, ranges: dict[str, NodeRange], half: HalfFormat)
     reasons: dict[str, str] = {}
 
     def explain(node: onnx.NodeProto, reason: str) -> None:
-        """Record a reason for the node and those before it, back to and including the start of its chain."""
+        """Record a reason for the node and those before it, back to the start of its chain."""
         ahead = [node]
         while ahead:
             current = ahead.pop()
@@ -239,7 +237,6 @@ def _intermediates(model: onnx.ModelProto, elements: dict[str, int], cases: Iter
 
 
 def _single(node: onnx.NodeProto, elements: dict[str, int], model: onnx.ModelProto) -> onnxruntime.InferenceSession:
-    """A graph of one node."""
     graph = helper.make_graph(
         [node], node.name, _shapeless(elements, dict.fromkeys(node.input)), _shapeless(elements, node.output)
     )

@@ -41,7 +41,7 @@ class ModelKind(ABC):
     """One of a family's two models: its settings, and how it is built, trained and judged."""
 
     name: ClassVar[str]
-    """`kind` in `model.json`; also its section of params.yaml, with `train_<name>` for training."""
+    """`kind` in `model.json`, section of params.yaml, and of its training `train_<name>`."""
     title: ClassVar[str]
     """Name in messages."""
     VERSION: ClassVar[int] = 1
@@ -138,9 +138,9 @@ class Family(ABC):
     def whole_graph(self, bundle: Bundle, variant: str | None = None) -> ModelProto:
         """The voice as one ONNX graph for one utterance; `variant`: None = the default.
 
-        Inputs: tokens (1, N, 3) int64, speaker (1,) int64, speed (1,) float32 (2.0 is twice as fast), and with prosody
-        pitch (1,) float32 semitones and energy (1,) float32 dB. Output: samples (1, S) float32, full scale 1. Raises
-        SonorantError for a family without such a graph, and as `Bundle.graph_file`.
+        Inputs: tokens (1, N, 3) int64, speaker (1,) int64, speed, pitch (semitones) and energy (dB) (1,) float32.
+        Output: samples (1, S) float32. Raises SonorantError if the family has no such graph, and as
+        `Bundle.graph_file`.
         """
         raise SonorantError(
             f"{bundle.folder}: a voice of the family {self.name} decodes step by step and is no single graph; those of "

@@ -235,7 +235,7 @@ def write_bundle(out: Path, description: VoiceDescription, files: Iterable[Path]
 
 
 def content_hash(bundle: Bundle) -> str:
-    """Hex SHA-256 of a bundle, independent of its place. Checks all files, whose hashes the description holds."""
+    """Hex SHA-256 of a bundle, after checking all files."""
     bundle.check_files()
     canonical = json.dumps(
         dataclasses.asdict(bundle.description), sort_keys=True, ensure_ascii=False, separators=(",", ":")

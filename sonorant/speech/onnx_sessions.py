@@ -19,8 +19,8 @@ CUDA_OPTIONS = {
     "arena_extend_strategy": "kSameAsRequested",
 }
 SUMS_THAT_FIT = ("session.x64quantprecision", "1")
-"""Session entry for int8 on CPUs with AVX2 and without VNNI: their byte product adds pairs in 16 bits, which overflow;
-with unsigned weights ONNX Runtime uses a product that does not. No effect on other CPUs."""
+"""Session entry for int8 on CPUs with AVX2 and without VNNI, whose byte product overflows in 16 bits: with unsigned
+weights ONNX Runtime uses one that does not."""
 Providers = Sequence[str | tuple[str, dict[str, str]]]
 ON_CUDA: Providers = ((CUDA, CUDA_OPTIONS), CPU)
 

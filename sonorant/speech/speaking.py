@@ -12,14 +12,13 @@ from sonorant.speech.word_times import Timekeeper
 
 
 class FinishReason(IntEnum):
-    """How an utterance ended: the first thing that went wrong."""
+    """The first thing that went wrong in an utterance."""
 
     WELL = 0
-    """The pointer left the last phoneme in time."""
     BUDGET = 1
-    """It was cut at the end of its budget."""
+    """Cut at the end of its budget."""
     STUCK = 2
-    """The pointer stayed on one phoneme too long and was pushed on."""
+    """Too long on one phoneme, then pushed on."""
     SILENCE = 3
     """Silence longer than a pause."""
     REPETITION = 4
@@ -28,34 +27,29 @@ class FinishReason(IntEnum):
 
 @dataclass(frozen=True)
 class Marking:
-    """Markup of one phrase per token, for families that list it in `Speaking.marks`."""
+    """Markup of a phrase per token, see `Speaking.marks`."""
 
     rate_N: Floats
     """2.0 is twice as fast."""
     pitch_N: Floats
-    """Semitones higher."""
     seconds_N: Floats
-    """Duration of a marked pause; NaN for all other tokens."""
+    """Of a marked pause, else NaN."""
 
 
 @dataclass(frozen=True)
 class Synthesized:
-    """A synthesized batch."""
-
     samples: Floats
     """(B, S) in -1..1, zero past each end."""
     lengths: Ints
-    """Samples of each row (B,)."""
     finish_reasons: Ints
     """`FinishReason` of each row (B,)."""
     attempts: Ints
-    """Attempts made for each row (B,)."""
     ends: Ints | None = None
     """(B, N): sample after each token's last one, -1 if not reached; None if unknown."""
 
 
 def no_decoding(family: str) -> SonorantError:
-    """Error for decoding settings given to a family that does not decode."""
+    """For decoding settings given to a family that does not decode."""
     return SonorantError(
         f"this voice is of the family {family}, which says a text in one way: "
         "leave out seed, temperature, top-k, top-p, candidates, prompt and lookahead"

@@ -1,5 +1,4 @@
-"""Devices, precisions, compilation and CUDA graphs of the torch runtimes. Launching kernels one by one takes most of a
-small network's time on a GPU; a replayed graph launches them all at once."""
+"""Devices, precisions, compilation and CUDA graphs of the torch runtimes."""
 
 import os
 import shutil
@@ -16,13 +15,11 @@ from torch import Tensor, nn
 from sonorant.errors import SonorantError
 
 HALVES = {"fp16": torch.float16, "bf16": torch.bfloat16}
-"""For the graphs that work on frames."""
 Function = Callable[..., tuple[Tensor, ...]]
-"""A graph on tensors, all on one device."""
 
 
 def halve(module: nn.Module, dtype: torch.dtype) -> None:
-    """Store the large weights as autocast would cast them at each call."""
+    """Store the large weights as autocast would cast them."""
     for part in module.modules():
         if isinstance(part, nn.Linear | nn.Conv1d):
             part.to(dtype)
@@ -42,7 +39,7 @@ def check_device(device: torch.device) -> None:
 
 
 def check_variant(variant: str | None, quantized: bool, trained: tuple[Path, Path], device: torch.device) -> None:
-    """Raise SonorantError if the trained folders cannot be computed in this variant on this device."""
+    """Raise SonorantError if the trained folders do not support this variant on this device."""
     folders = f"{trained[0]} and {trained[1]}"
     if variant not in (None, "fp32", "int8", *HALVES):
         raise SonorantError(f"torch has no variant '{variant}'; there are: fp32, int8, {', '.join(HALVES)}")
@@ -55,7 +52,7 @@ def check_variant(variant: str | None, quantized: bool, trained: tuple[Path, Pat
 
 
 MOST_SHAPES = 1024
-"""Compiled shapes of one function; torch's default of 8 is meant for shapes that vary."""
+"""Compiled shapes of one function."""
 Work = TypeVar("Work", bound=Callable[..., Any])
 
 
@@ -70,12 +67,10 @@ class Compiler:
         self.taken = 0
         """Graphs taken from torch's cache."""
         self.made = 0
-        """Graphs compiled."""
         self._lock = threading.Lock()
 
     @property
     def prepared(self) -> int:
-        """Graphs of all functions so far."""
         return self.taken + self.made
 
     def __call__(self, function: Work) -> Work:
@@ -96,7 +91,6 @@ class Compiler:
 
 
 def _found() -> int:
-    """Hits of torch's caches so far."""
     counters = torch._dynamo.utils.counters
     return counters["aot_autograd"]["autograd_cache_hit"] + counters["inductor"]["fxgraph_cache_hit"]
 
@@ -108,29 +102,27 @@ def keep_compiled(folder: Path) -> None:
 
 
 WARM_UP = 3
-"""Runs before recording, in which libraries choose kernels and allocate (as torch's documentation advises)."""
+"""Runs before recording, in which libraries choose kernels and allocate."""
 
 
 @dataclass(frozen=True)
 class _Recording:
     graph: torch.cuda.CUDAGraph
     outputs: tuple[Tensor, ...]
-    """Where a replay writes."""
     inputs: tuple[Tensor, ...]
-    """Where a replay reads."""
 
 
 class CudaGraphs:
-    """Records functions as CUDA graphs and counts them. All share one memory pool, so one is replayed at a time."""
+    """Records functions as CUDA graphs, which launch all kernels at once. All share one memory pool, so one is replayed
+    at a time."""
 
     def __init__(self) -> None:
         self.prepared = 0
-        """Shapes recorded so far."""
         self._pool = torch.cuda.graph_pool_handle()
         self._lock = threading.Lock()
 
     def __call__(self, function: Function) -> Function:
-        """Wrap a function; it is recorded at the first call with new shapes. It must not wait for the GPU."""
+        """Wrap a function, which is recorded at the first call with new shapes; it must not wait for the GPU."""
         recordings: dict[tuple[Any, ...], _Recording] = {}
 
         def replay(*inputs: Tensor) -> tuple[Tensor, ...]:
@@ -158,7 +150,7 @@ class CudaGraphs:
         return graph.replay
 
     def _captured(self, function: Callable[[], Any]) -> tuple[torch.cuda.CUDAGraph, Any]:
-        """Run a function `WARM_UP` times, then record it. Returns the graph and the function's result."""
+        """Run a function `WARM_UP` times, then record it."""
         aside = torch.cuda.Stream()
         aside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(aside):

@@ -25,8 +25,8 @@ class QuantizeConfig:
     """Section `quantize` of params.yaml."""
 
     method: Literal["auto", "ptq", "qat"] = "auto"
-    """`ptq`: calibrate only; `qat`: continue training in int8; `auto`: train only if calibration exceeds `max_loss`,
-    then ship the better model, the calibrated one in doubt."""
+    """`ptq`: calibrate; `qat`: continue training in int8; `auto`: train only if calibration exceeds `max_loss`, then
+    ship the better model, in doubt the calibrated one."""
     max_loss: float = 1.0
     """Rise of the validation loss in percent (upper end of the paired 95 % interval) above which `auto` trains."""
     auto_trains: list[str] = field(default_factory=lambda: ["acoustic", "vocoder"])
@@ -91,7 +91,7 @@ def post_train(
     kind: str, folder: Path, features: Path, train: dict[str, Any], config: QuantizeConfig, codes: Path | None = None
 ) -> PostTrained:
     """Calibrate the float model in `folder`, test each layer alone, and quantise those within `max_layer_loss`.
-    `train`: fields of the model's training config; `codes`: token store, for kinds that learn codes."""
+    `train`, `codes`: as in `ModelKind.recipe`."""
     model, description = load_model(folder, kind)
     of_kind = model_kind(kind)
     recipe = of_kind.recipe(description["config"], train, features, codes)
@@ -137,7 +137,7 @@ def decide(ptq: PostTrained, qat: Path | None, config: QuantizeConfig) -> tuple[
 
 
 def in_float(sensitivity: list[Sensitivity]) -> str:
-    """Layers that stay float, their bytes and share: why int8 is not a quarter of the size."""
+    """Layers that stay float, their bytes and share."""
     if not sensitivity:
         return "all of it stays float, as others trained it"
     kept = [row for row in sensitivity if row.stays_float]
@@ -188,7 +188,7 @@ def in_words(difference: dict[str, Any]) -> str:
 
 
 def choose(qat_above_ptq: dict[str, Any]) -> tuple[str, str]:
-    """`ptq` or `qat`, and why in one line. Trained weights ship only if the whole interval of their loss is lower."""
+    """`ptq` or `qat`, and why. Trained weights ship only if the whole interval of their loss is lower."""
     measured = f"training in int8 changed {in_words(qat_above_ptq)}"
     if qat_above_ptq["loss_percent_ci95"][1] < 0.0:
         return "qat", f"{measured}: it ships"

@@ -23,7 +23,6 @@ PARTS = (23, 40)
 ROUNDED = 1.0
 """Frames by which padding may move a token's end, if a sum of durations lies between two frames."""
 GRAPHS = {"states": "encoder", "ends": "encoder", "mel": "decoder", "samples": "vocoder"}
-"""By output."""
 
 
 def follow(runtime: Runtime, inputs: Arrays, description: VoiceDescription) -> Case:
@@ -52,8 +51,8 @@ class Measured:
         return {"mel": mel, "samples": self.runtime.vocode(case.frames, case.lengths)}
 
     def compare(self, got: dict[str, Any], case: Case, batch: int, other: str) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Graph and report row of each output in `got`. Raises Fault for the first too far from `case`, the results of
-        `other`, such as "torch"."""
+        """Graph and report row of each output in `got`. Raises Fault for the first too far from `case`, results of
+        `other`."""
         # Padding is undefined: in int8 its error is several times as large.
         real_BN1 = (np.arange(case.tokens) < case.inputs["lengths"][:, None])[:, :, None]
         for output, values in got.items():
@@ -74,16 +73,15 @@ class Measured:
 def compare(
     where: str, output: str, got: NDArray[Any], wanted: NDArray[Any], audio: MelConfig, tolerance: Tolerance, other: str
 ) -> Difference:
-    """Measure an output. Raises Fault, beginning with `where`, if it is too far from `other`, such as "torch"."""
+    """Measure an output. Raises Fault if it is too far from `other`, such as "torch"."""
     found = difference(output, got, wanted, audio, where)
     found.check(tolerance, where, other)
     return found
 
 
 def check_values(measured: Measured, expected: Expected) -> dict[str, dict[str, Any]]:
-    """`{graph: {max_abs_diff, tolerance, relative_error, log_mel_db, correlation, worst: {length, output}, cases}}`.
-    `length` counts the longest row's tokens for the encoder, else its frames. Raises Fault naming graph, output,
-    length, batch and figure if a case exceeds the tolerance."""
+    """`{graph: {max_abs_diff, tolerance, relative_error, log_mel_db, correlation, worst: {length, output}, cases}}`;
+    `length`: the longest row's tokens for the encoder, else its frames. Raises Fault for a case beyond the tolerance."""
     rows: dict[str, list[dict[str, Any]]] = {"encoder": [], "decoder": [], "vocoder": []}
     for case in expected.cases:
         rows["encoder"].append(_encoder_row(measured, expected, case))
@@ -93,8 +91,8 @@ def check_values(measured: Measured, expected: Expected) -> dict[str, dict[str, 
 
 
 def _encoder_row(measured: Measured, expected: Expected, case: Case) -> dict[str, Any]:
-    """Durations are rounded to frames, so two right sums near a half may differ by one. A case that differs is compared
-    again at a slightly different speed: a tie disappears, a fault stays."""
+    """Rounded to frames, two right sums of durations may differ by one. A case that differs is compared again at a
+    slightly different speed: a tie disappears, a fault stays."""
     again = False
     try:
         found = list(measured.compare(measured.encode(case), case, case.batch, expected.name))
@@ -108,8 +106,8 @@ def _encoder_row(measured: Measured, expected: Expected, case: Case) -> dict[str
 
 
 def check_padding(measured: Measured, cases: Sequence[Case]) -> dict[str, Any]:
-    """The largest difference `{max_abs_diff, tolerance, rows}` between a row of a batch and the same utterance alone.
-    Raises Fault as `check_values`; `length` is the row's own."""
+    """`{max_abs_diff, tolerance, rows}` between a row of a batch and the same utterance alone. Raises Fault as
+    `check_values`."""
     tolerance, rows, largest = measured.tolerance, 0, 0.0
     loose = replace(tolerance, frames=(max(ROUNDED, tolerance.frames[0]), tolerance.frames[1]))
     measured = replace(measured, tolerance=loose)
@@ -128,8 +126,7 @@ def check_padding(measured: Measured, cases: Sequence[Case]) -> dict[str, Any]:
 
 
 def check_chunks(measured: Measured, case: Case, receptive_field: ReceptiveField) -> dict[str, Any]:
-    """The largest difference `{max_abs_diff, tolerance, parts}` between the whole and its parts, each with its
-    receptive field. Raises Fault as `check_values`."""
+    """`{max_abs_diff, tolerance, parts}` between the whole and its parts. Raises Fault as `check_values`."""
     runtime = measured.runtime
     decoded = list(decode_chunks(runtime, case.states, case.ends, receptive_field.decoder, PARTS))
     spoken = list(compute_chunks(runtime.vocode, [case.frames], case.lengths, receptive_field.vocoder, PARTS))
@@ -143,18 +140,15 @@ def check_chunks(measured: Measured, case: Case, receptive_field: ReceptiveField
 
 
 def where_of(graph: str, output: str, length: int, batch: int) -> str:
-    """Beginning of a fault's message."""
     return f"graph {graph}, output {output}, length {length}, batch {batch}"
 
 
 def row_of(length: int, batch: int, found: Difference) -> dict[str, Any]:
-    """A case of the report."""
     figures = {name: value for name, value in asdict(found).items() if value is not None}
     return {"length": length, "batch": batch, **figures}
 
 
 def summary_of(cases: list[dict[str, Any]], tolerance: Tolerance) -> dict[str, Any]:
-    """A graph's worst case, and all cases."""
     worst = max(cases, key=lambda case: case["max_abs_diff"])
     measures = [name for name in ("relative_error", "log_mel_db", "frames_off") if name in worst]
     correlations = [case["correlation"] for case in cases if "correlation" in case]
