@@ -81,7 +81,7 @@ def compare(
 
 def check_values(measured: Measured, expected: Expected) -> dict[str, dict[str, Any]]:
     """`{graph: {max_abs_diff, tolerance, relative_error, log_mel_db, correlation, worst: {length, output}, cases}}`;
-    `length`: the longest row's tokens for the encoder, else its frames. Raises Fault for a case beyond the tolerance."""
+    `length`: the longest row's tokens for the encoder, else its frames. Raises Fault beyond the tolerance."""
     rows: dict[str, list[dict[str, Any]]] = {"encoder": [], "decoder": [], "vocoder": []}
     for case in expected.cases:
         rows["encoder"].append(_encoder_row(measured, expected, case))
