@@ -21,11 +21,9 @@ DECODING = DecodingConfig(
 """Greedy, as params.yaml has it."""
 
 
-def write_trained(
-    folder: Path, decoder: str = "regression", audio: dict[str, Any] | None = None, *, kind: str = "source_filter"
-) -> tuple[Path, Path]:
-    """Write trained folders of an acoustic model with two speakers and of a vocoder of `kind`; always the same weights.
-    A flow also predicts prosody."""
+def write_trained(folder: Path, decoder: str = "regression", audio: dict[str, Any] | None = None) -> tuple[Path, Path]:
+    """Write trained folders of an acoustic model with two speakers and of a vocoder; always the same weights. A flow
+    also predicts prosody."""
     common = _common(audio or AUDIO)
     sizes = {
         "decoder": decoder, "channels": 16, "expansion": 2, "encoder_blocks": 1, "encoder_kernel": 5,
@@ -33,7 +31,7 @@ def write_trained(
         "prior_kernel": 0,
     }  # fmt: skip
     acoustic = {**common, "kind": "acoustic", "config": sizes}
-    sizes = {"kind": kind, "channels": 16, "expansion": 2, "blocks": 1, "kernel": 7}
+    sizes = {"kind": "source_filter", "channels": 16, "expansion": 2, "blocks": 1, "kernel": 7}
     vocoder = {**common, "kind": "vocoder", "config": sizes}
     torch.manual_seed(0)
     for description in (acoustic, vocoder):
