@@ -97,7 +97,7 @@ def _measure(job: LatencyJob) -> Figures:
             figures[candidate] = f"not run: {error}"
     for name, tokens in job.classes.items():
         inputs = alone(tokens)
-        lengths = {candidate: int(voice.synthesize(*inputs)[1][0]) for candidate, voice in voices.items()}
+        lengths = {candidate: int(voice.synthesize(*inputs).lengths[0]) for candidate, voice in voices.items()}
         runs = {candidate: partial(voice.synthesize, *inputs) for candidate, voice in voices.items()}
         took = take_turns(runs, job.repeats, LONGEST, LEAST)
         for candidate in [candidate for candidate in job.candidates if candidate in voices]:
