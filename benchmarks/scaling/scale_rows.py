@@ -2,7 +2,6 @@
 
 import hashlib
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +15,7 @@ from benchmarks.processes import ROOT
 from sonorant.audio.conditioning import ConditionConfig, Conditioning, Level
 from sonorant.audio.measures import Measures
 from sonorant.corpus.manifest import SPLITS, Utterance, read_manifest, write_manifest
-from sonorant.corpus.preparation.summary import summarize, summarize_speakers, summary_page
+from sonorant.corpus.preparation.summary import summarize, summary_page
 from sonorant.corpus.splits import beyond, split_key, split_of
 from sonorant.features.code_batches import Prompts
 from sonorant.features.feature_store import ARRAYS
@@ -106,10 +105,9 @@ def summary(folder: Path, utterances: int) -> Work:
     condition = condition_config()
 
     def work() -> None:
-        figures = summarize(rows, Counter(), condition)
-        figures |= {"by_speaker": summarize_speakers(rows, []), "warnings": []}
+        figures = summarize(rows, [], condition) | {"warnings": []}
         levels = [(row, -20.0) for row in rows]
-        summary_page(figures, accepted=levels, rejected=[], unplaced=None, condition=condition)
+        summary_page(figures, accepted=levels, rejected=[], condition=condition)
 
     return work
 

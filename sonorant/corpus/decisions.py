@@ -6,7 +6,7 @@ import io
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -101,20 +101,26 @@ def read_decisions(path: Path) -> dict[str, Decision]:
         raise SonorantError(f"{path}: not UTF-8 (byte {error.start}); save it as UTF-8") from None
     except OSError as error:
         raise SonorantError(f"{path}: cannot be read ({error.strerror})") from None
-    rows = _rows(text, path)
-    columns = _columns(next(rows, (1, []))[1], path)
     decisions: dict[str, Decision] = {}
-    seen: dict[str, int] = {}
-    for number, cells in rows:
-        if not any(cell.strip() for cell in cells):
-            continue
-        try:
-            decision = _decision(columns, cells)
-            if decision.clip in decisions:
-                raise ValueError(f"column clip: row {seen[decision.clip]} has decided on {decision.clip}; keep one")
-        except ValueError as error:
-            raise SonorantError(f"{path}: row {number}: {error}") from None
-        decisions[decision.clip], seen[decision.clip] = decision, number
+    rows: dict[str, int] = {}
+    number, columns = 1, list[str]()
+    try:
+        for number, cells in enumerate(csv.reader(io.StringIO(text, newline=""), strict=True), 1):
+            if number == 1:
+                columns = _columns(cells)
+            elif any(cell.strip() for cell in cells):
+                decision = _decision(columns, cells)
+                if decision.clip in decisions:
+                    raise ValueError(f"column clip: row {rows[decision.clip]} has decided on {decision.clip}; keep one")
+                decisions[decision.clip], rows[decision.clip] = decision, number
+        if not columns:
+            _columns([])
+    except csv.Error as error:
+        raise SonorantError(
+            f"{path}: row {number + bool(columns)}: not CSV ({error}); a quote within quotes is doubled"
+        ) from None
+    except ValueError as error:
+        raise SonorantError(f"{path}: row {number}: {error}") from None
     return decisions
 
 
@@ -131,10 +137,10 @@ def write_decision(path: Path, clip: str, decision: Decision | None) -> dict[str
 
 
 def write_decisions(path: Path, decisions: dict[str, Decision]) -> None:
-    """Write atomically. Raises SonorantError if the file cannot be written."""
     buffer = io.StringIO(newline="")
-    rows = ([_cell(getattr(row, name)) for name in COLUMNS] for row in decisions.values())
-    for cells in ([*COLUMNS], *rows):
+    rows = ([getattr(row, name) for name in COLUMNS] for row in decisions.values())
+    for row in ([*COLUMNS], *rows):
+        cells = ["" if value is None else str(value) for value in row]
         # Python 3.11 does not quote a cell whose only line break is a carriage return.
         careful = "\r" in "".join(cells)
         quoting: Literal[0, 1] = csv.QUOTE_ALL if careful else csv.QUOTE_MINIMAL
@@ -145,31 +151,17 @@ def write_decisions(path: Path, decisions: dict[str, Decision]) -> None:
         raise SonorantError(f"{path}: cannot be written ({error.strerror})") from None
 
 
-def _cell(value: str | float | None) -> str:
-    return "" if value is None else str(value)
-
-
-def _rows(text: str, path: Path) -> Iterator[tuple[int, list[str]]]:
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    number = 0
-    try:
-        for number, cells in enumerate(reader, 1):
-            yield number, cells
-    except csv.Error as error:
-        raise SonorantError(f"{path}: row {number + 1}: not CSV ({error}); a quote within quotes is doubled") from None
-
-
-def _columns(header: list[str], path: Path) -> list[str]:
+def _columns(header: list[str]) -> list[str]:
+    """Raises ValueError."""
     names = [name.strip() for name in header]
     for name in names:
         if name not in COLUMNS:
             hint = "; separate columns by commas" if ";" in name or "\t" in name else did_you_mean(name, list(COLUMNS))
-            raise SonorantError(f"{path}: row 1: unknown column {name!r}{hint}")
-    for name in REQUIRED:
-        if name not in names:
-            raise SonorantError(f"{path}: row 1: column {name} is missing; begin with: {','.join(COLUMNS)}")
+            raise ValueError(f"unknown column {name!r}{hint}")
+    if missing := [name for name in REQUIRED if name not in names]:
+        raise ValueError(f"column {missing[0]} is missing; begin with: {','.join(COLUMNS)}")
     if len(set(names)) < len(names):
-        raise SonorantError(f"{path}: row 1: a column is named twice: {', '.join(names)}")
+        raise ValueError(f"a column is named twice: {', '.join(names)}")
     return names
 
 
@@ -223,16 +215,16 @@ def decide(rows: Sequence[Utterance], files: Sequence[str | None], corpus: Path,
                 applied = apply(utterance, decision, _length_found(corpus, row))
             except ValueError as error:
                 raise SonorantError(f"{named}: {decision.clip}: {error}; change it there") from None
-            if applied is Defect.DROPPED:
-                utterance, note = replace(utterance, defect=Defect.DROPPED), decision.note or f"so decided in {named}"
-            elif isinstance(applied, Utterance):
+            if isinstance(applied, Utterance):
                 utterance = applied
+            else:
+                utterance, note = replace(utterance, defect=applied), decision.note or f"by {named}"
         utterances.append(utterance)
         notes.append(note)
     if named is None:
         return Decided(utterances, notes, None, None)
     unused = [clip for clip in decisions if clip not in used]
-    told = {"keep": counts["keep"], "drop": counts["drop"], "edit": counts["edit"], "unused": len(unused)}
+    told = {verdict: counts[verdict] for verdict in get_args(Verdict)} | {"unused": len(unused)}
     warning = f"{named}: {len(unused)} decisions name no clip of this corpus, first {unused[0]}" if unused else None
     return Decided(utterances, notes, told, warning)
 

@@ -17,23 +17,11 @@ SILENCE = "_"
 @dataclass(frozen=True, kw_only=True)
 class Coverage:
     sentences: int
-    characters: int
-    """As written, with spaces, without line ends."""
     phones: dict[str, int]
     """Occurrences of every phone of the inventory, rarest first."""
     pauses: dict[str, int]
     diphones: dict[tuple[str, str], int]
     """Occurrences of each pair of neighbours, also across words, with `SILENCE`."""
-
-    @property
-    def missing(self) -> tuple[str, ...]:
-        """Phones that do not occur."""
-        return tuple(phone for phone, count in self.phones.items() if count == 0)
-
-    @property
-    def possible_diphones(self) -> int:
-        """Ordered pairs of phones and silence: an upper bound."""
-        return len(self.phones) ** 2 + 2 * len(self.phones)
 
 
 def read_prompts(path: Path) -> list[str]:
@@ -55,43 +43,35 @@ def measure_coverage(prompts: Iterable[str], frontend: Frontend) -> Coverage:
     """Raises SonorantError quoting a prompt that cannot be spoken."""
     symbols: Counter[str] = Counter()
     diphones: Counter[tuple[str, str]] = Counter()
-    sentences = characters = 0
+    sentences = 0
     for sentences, prompt in enumerate(prompts, 1):
         spoken = frontend.speak(prompt)
         if spoken.unknown or not spoken.phonemes:
             unspoken = " ".join(spoken.unknown) or "nothing to say"
             raise SonorantError(f"prompt {sentences} ('{prompt}'): cannot be spoken ({unspoken}); rewrite it in words")
-        characters += len(prompt)
         sequence = [phoneme.symbol for phoneme in spoken.phonemes]
         symbols.update(sequence)
-        diphones.update(_diphones(sequence))
+        framed = [SILENCE, *(SILENCE if symbol in PAUSES else symbol for symbol in sequence), SILENCE]
+        diphones.update(pair for pair in pairwise(framed) if pair != (SILENCE, SILENCE))
     phones = [symbol for symbol in frontend.symbols if symbol not in PAUSES]
     return Coverage(
         sentences=sentences,
-        characters=characters,
         phones={phone: symbols[phone] for phone in sorted(phones, key=lambda phone: symbols[phone])},
         pauses={pause: symbols[pause] for pause in PAUSES},
         diphones=dict(diphones),
     )
 
 
-def _diphones(sequence: list[str]) -> list[tuple[str, str]]:
-    framed = [SILENCE, *(SILENCE if symbol in PAUSES else symbol for symbol in sequence), SILENCE]
-    return [pair for pair in pairwise(framed) if pair != (SILENCE, SILENCE)]
-
-
 def describe(coverage: Coverage) -> str:
     """The counts as text."""
-    phones = sum(coverage.phones.values())
-    share = len(coverage.diphones) / coverage.possible_diphones
-    present = len(coverage.phones) - len(coverage.missing)
+    phones, possible = coverage.phones, len(coverage.phones) ** 2 + 2 * len(coverage.phones)
+    missing = [phone for phone, count in phones.items() if count == 0]
     lines = [
         f"sentences   {coverage.sentences:,}",
-        f"characters  {coverage.characters:,}",
-        f"phones      {phones:,}, {present} of the inventory's {len(coverage.phones)}",
-        *(f"  {phone:<4}{count:>7,}" for phone, count in coverage.phones.items()),
+        f"phones      {sum(phones.values()):,}, {len(phones) - len(missing)} of the inventory's {len(phones)}",
+        *(f"  {phone:<4}{count:>7,}" for phone, count in phones.items()),
         "pauses      " + ", ".join(f"'{pause}' {count:,}" for pause, count in coverage.pauses.items()),
-        f"diphones    {len(coverage.diphones):,} seen of {coverage.possible_diphones:,} pairs ({share:.0%})",
-        f"missing     {' '.join(coverage.missing) or 'no phone'}",
+        f"diphones    {len(coverage.diphones):,} seen of {possible:,} pairs ({len(coverage.diphones) / possible:.0%})",
+        f"missing     {' '.join(missing) or 'no phone'}",
     ]
     return "\n".join(lines)

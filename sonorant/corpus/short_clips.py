@@ -47,8 +47,8 @@ class ShortClip:
 
 
 def cut(samples: Floats, rate: int, clip: ShortClip) -> Floats:
-    """Samples float32 (S',) of the clip from its utterance's samples (S,) at `rate` Hz. Each cut side gets the
-    utterance's initial silence."""
+    """Samples float32 (S',) of the clip from its utterance's (S,) at `rate` Hz, with the utterance's initial silence
+    at each cut."""
     first = _quietest(samples, rate, clip.before) if clip.before else 0
     last = _quietest(samples, rate, clip.after) if clip.after else len(samples)
     silence = samples[: _silent(samples, rate)]
@@ -113,8 +113,7 @@ class FeaturesConfig:
 
 
 def read_short_clips(utterances: Sequence[Utterance], audited: Path, share: float) -> list[ShortClip]:
-    """Clips to cut out of `utterances` by `audit.jsonl` in the folder `audited`. Raises SonorantError if no aligner
-    ran."""
+    """By `audit.jsonl` in the folder `audited`. Raises SonorantError if no aligner ran."""
     if share == 0:
         return []
     rows = {row.id: row for row in read_audit(audited / "audit.jsonl")}
@@ -127,8 +126,8 @@ def read_short_clips(utterances: Sequence[Utterance], audited: Path, share: floa
 
 
 def choose(utterances: Sequence[Utterance], audited: Mapping[str, Audited], share: float) -> list[ShortClip]:
-    """Clips with the widest gaps, at most one per utterance, in the order of `utterances`: up to `share` times the
-    training utterances. None has the whole text of a held-out utterance."""
+    """Clips with the widest gaps, one per utterance, up to `share` times the training utterances. None has the whole
+    text of a held-out utterance."""
     training = [utterance for utterance in utterances if utterance.split == "train"]
     held_out = {text_key(utterance) for utterance in utterances if utterance.split != "train"}
     best = []
@@ -143,7 +142,7 @@ def choose(utterances: Sequence[Utterance], audited: Mapping[str, Audited], shar
 
 
 def _clips(utterance: Utterance, row: Audited) -> Iterator[ShortClip]:
-    """All possible clips of an utterance without doubtful words, single words first."""
+    """Possible clips of an utterance without doubtful words, single words first."""
     words, count = row.words, len(row.words)
     if row.fault is not None:
         return

@@ -13,8 +13,8 @@ from sonorant.files import sha256_file
 
 
 def recording_of(corpus: Path, utterance: Utterance) -> Path:
-    """The utterance's audio file; `corpus`: folder of the manifest. Raises SonorantError if the file changed or
-    vanished since the manifest was written: recordings stay where their owner works on them."""
+    """The utterance's audio file. Raises SonorantError if it changed or vanished since the manifest was written:
+    recordings stay where their owner works on them."""
     file = corpus / str(utterance.audio)
     if utterance.sha256 is None:
         return file
@@ -37,10 +37,10 @@ def _hash(file: Path, size: int, modified: int) -> str:
 
 
 def read_sound(corpus: Path, utterance: Utterance, sample_rate: int | None = None) -> tuple[np.ndarray, int]:
-    r"""Read the utterance as mono float32 (S,), full scale 1.0, and its rate in Hz; `sample_rate` (Hz) resamples.
+    """Read the utterance, conditioned as planned, as mono float32 (S,), full scale 1.0, and its rate in Hz.
 
-    Features, recognisers and raters all use this function. Without a plan of conditioning the recording is unchanged.
-    Raises SonorantError if the file is absent, changed or cannot be decoded.
+    Features, recognisers and raters all use this function. Raises SonorantError if the file is absent, changed or
+    cannot be decoded.
     """
     samples, rate = read_audio(recording_of(corpus, utterance), start=utterance.start or 0.0, end=utterance.end)
     if utterance.conditioning is not None:

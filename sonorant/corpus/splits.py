@@ -4,24 +4,24 @@ import hashlib
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 from rapidfuzz.distance import Levenshtein
 
 from sonorant.corpus.manifest import SPLITS, Utterance
 
-SplitBy = Literal["text", "id", "speaker"]
+SplitBy = Literal["text", "speaker"]
 NEAR = 0.2
 """Largest share of differing words in near-duplicates."""
-_WORD = re.compile(r"\w+(?:['’]\w+)*")
+WORD = re.compile(r"\w+(?:['’]\w+)*")
 _SHINGLE = 3
 _COMMON = 50  # a run of words in more texts than this is a common phrase
 _FEW = 10
 
 
 def split_of(key: str, *, validation: float, test: float) -> str:
-    r""" "train", "validation" or "test" by `key` alone; `validation` and `test` are fractions.
+    """ "train", "validation" or "test" by `key` alone.
 
     The key's SHA-256 is a point in [0, 1), with test at one end and validation at the other, so that a larger fraction
     takes from train only.
@@ -33,7 +33,7 @@ def split_of(key: str, *, validation: float, test: float) -> str:
 
 
 def beyond(utterances: Iterable[Utterance], by: SplitBy, most: int) -> set[str]:
-    r"""Keys (`split_key`) held out beyond `most` utterances each of validation and test.
+    """Keys held out beyond `most` utterances each of validation and test.
 
     Each set keeps the keys nearest to its end, whole, and at least one. So a smaller `most` holds out a subset, and a
     growing corpus moves nothing from training into a full set.
@@ -50,24 +50,22 @@ def beyond(utterances: Iterable[Utterance], by: SplitBy, most: int) -> set[str]:
 
 
 def _point(key: str) -> float:
-    """Point in [0, 1)."""
     return int.from_bytes(hashlib.sha256(key.encode("utf-8")).digest()[:8], "big") / 2**64
 
 
 def split_key(utterance: Utterance, by: SplitBy) -> str:
     """Key that all utterances of one unit share."""
-    match by:
-        case "text":
-            return text_key(utterance)
-        case "speaker":
-            return utterance.speaker
-        case "id":
-            return utterance.id
+    return utterance.speaker if by == "speaker" else text_key(utterance)
 
 
 def text_key(utterance: Utterance) -> str:
     """Words of the spoken text without case and punctuation, equal for every take of a sentence."""
-    return " ".join(_WORD.findall(unicodedata.normalize("NFKC", utterance.spoken or "").casefold()))
+    return " ".join(words_of(utterance.spoken or ""))
+
+
+def words_of(text: str) -> list[str]:
+    """Words without case and punctuation."""
+    return WORD.findall(unicodedata.normalize("NFKC", text).casefold())
 
 
 def read_in_training(utterances: Iterable[Utterance]) -> set[str]:
@@ -75,26 +73,24 @@ def read_in_training(utterances: Iterable[Utterance]) -> set[str]:
     return {text_key(utterance) for utterance in utterances if utterance.split == "train"}
 
 
-def describe_texts(utterances: list[Utterance]) -> dict[str, Any]:
-    """Repetition of sentences, for `summary.json`: `texts` (different ones), `takes` (utterances with a repeated
-    text), `held_out_read` (held-out utterances whose text is also in training), `near_duplicates` (held-out texts
-    with the nearest training text, if at most `NEAR` of the words differ)."""
-    times = Counter(map(text_key, utterances))
-    read = read_in_training(utterances)
-    held_out = [u for u in utterances if u.split != "train"]
+def describe_texts(utterances: Sequence[Utterance]) -> dict[str, Any]:
+    """Counts of different texts (`texts`), utterances with a repeated text (`takes`), held-out ones whose text training
+    reads (`held_out_read`), and `near_duplicates`: held-out texts with a training text that differs in at most `NEAR`
+    of the words."""
+    times, read = Counter(map(text_key, utterances)), read_in_training(utterances)
+    held_out = [text_key(utterance) for utterance in utterances if utterance.split != "train"]
     return {
         "texts": len(times),
         "takes": sum(count for count in times.values() if count > 1),
-        "held_out_read": sum(text_key(utterance) in read for utterance in held_out),
-        "near_duplicates": near_duplicates({text_key(u) for u in held_out} - read, read),
+        "held_out_read": sum(key in read for key in held_out),
+        "near_duplicates": near_duplicates(set(held_out) - read, read),
     }
 
 
 def near_duplicates(held_out: set[str], read: set[str]) -> list[dict[str, Any]]:
-    r"""The training text nearest to each held-out one, as `held_out`, `read` and `words` (number of differing words).
+    """The training text nearest to each held-out one, and how many words differ, by Levenshtein's distance.
 
-    Levenshtein's distance over words, only between texts that share three words in a row, so that the time grows
-    linearly with the number of texts.
+    Only between texts that share three words in a row, so that the time grows linearly with the number of texts.
     """
     holders: dict[tuple[str, ...], list[str]] = {shingle: [] for text in held_out for shingle in _shingles(text)}
     for text in read:
@@ -102,10 +98,10 @@ def near_duplicates(held_out: set[str], read: set[str]) -> list[dict[str, Any]]:
             holders[shingle].append(text)
     found = []
     for text in sorted(held_out):
-        candidates = {
+        others = {
             other for shingle in _shingles(text) if len(holders[shingle]) <= _COMMON for other in holders[shingle]
         }
-        near = [(_distance(text, other), other) for other in sorted(candidates)]
+        near = [(Levenshtein.distance(text.split(), other.split()), other) for other in others]
         if near and (nearest := min(near))[0] <= NEAR * len(text.split()):
             found.append({"held_out": text, "read": nearest[1], "words": nearest[0]})
     return found
@@ -116,21 +112,14 @@ def _shingles(text: str) -> set[tuple[str, ...]]:
     return {tuple(words[start : start + _SHINGLE]) for start in range(max(1, len(words) - _SHINGLE + 1))}
 
 
-def _distance(one: str, other: str) -> int:
-    return Levenshtein.distance(one.split(), other.split())
-
-
 def few_texts(utterances: list[Utterance], by: SplitBy, validation: float, test: float) -> str | None:
     """A warning if the corpus repeats a few texts, such as digits or commands; else None."""
     texts = len({text_key(utterance) for utterance in utterances})
-    missing = [
-        split
-        for split, share in zip(SPLITS[1:], (validation, test), strict=True)
-        if share and not any(utterance.split == split for utterance in utterances)
-    ]
+    there = {utterance.split for utterance in utterances}
+    missing = any(share and split not in there for split, share in zip(SPLITS[1:], (validation, test), strict=True))
     if by != "text" or len(utterances) < 3 * texts or (texts * test >= _FEW and not missing):
         return None
     return (
         f"{len(utterances)} utterances say {texts} different texts, too few to hold whole texts out: set "
-        "prepare.split_by to speaker; or to id, and training reads held-out texts in other takes, as the report says"
+        "prepare.split_by to speaker, or record more sentences"
     )

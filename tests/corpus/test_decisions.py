@@ -30,7 +30,7 @@ from tests.support.folders import contents
 from tests.support.imports import ROOT
 
 Murmur = Callable[..., np.ndarray]
-CONFIG = replace(load("prepare", PrepareConfig, ROOT / "params.yaml"), split_by="id", max_rejected=0.0)
+CONFIG = replace(load("prepare", PrepareConfig, ROOT / "params.yaml"), max_rejected=0.0)
 TEXT = "A sound sentence of some words."
 HASH = "0123456789abcdef" * 4
 UTTERANCE = Utterance(id="a", audio="a.wav", text=TEXT, speaker="s", language="en-us")
@@ -102,19 +102,14 @@ def test_a_decision_changes_no_other_row_and_what_was_written_by_hand_meanwhile_
     ("row", "line"),
     [
         ("0123456789ab,dorp,,,,", "row 2: column decision: unknown decision 'dorp'; did you mean 'drop'?"),
-        ("0123456789ab,,,,,", "row 2: column decision: unknown decision ''; allowed: keep, drop, edit"),
         ("take-1.wav,drop,,,,", "row 2: column clip: 'take-1.wav' is not a clip's name: the first 12 digits"),
-        ("0123456789ab@1-2,drop,,,,", "row 2: column clip"),
         ("0123456789ab,edit,,one,,", "row 2: column start: 'one' is not a number; write seconds as 1.25"),
         ("0123456789ab,edit,,,nan,", "row 2: column end: nan is not a number of seconds"),
-        ("0123456789ab,edit,,-1,,", "row 2: column start: -1.0 is not a number of seconds from 0 on"),
         ("0123456789ab,edit,,2,1,", "row 2: column end: 1.0 is not after the start, 2.0"),
         ("0123456789ab,edit,,,,", "row 2: column decision: this edit changes nothing"),
         ("0123456789ab,keep,Other text.,,,", "row 2: column text: only 'edit' changes a clip"),
-        ("0123456789ab,drop,,,1,", "row 2: column end: only 'edit' changes a clip"),
         ("0123456789ab,edit,One, two.,,,", "row 2: 7 cells, and there are 6 columns; put a text that holds a comma"),
         ("0123456789ab,drop,,,,\n\n0123456789ab,keep,,,,", "row 4: column clip: row 2 has decided on 0123456789ab"),
-        ('0123456789ab,edit,"She said "no".",,,', "row 2: not CSV"),
         ('0123456789ab,edit,"no end', "row 2: not CSV"),
     ],
 )
@@ -130,7 +125,6 @@ def test_a_mistake_in_the_file_is_one_line_with_row_and_column(tmp_path: Path, r
     ("content", "line"),
     [
         (b"clip;decision\n", "row 1: unknown column 'clip;decision'; separate columns by commas"),
-        (b"clip,decison\n", "row 1: unknown column 'decison'; did you mean 'decision'?"),
         (b"clip,text\n", "row 1: column decision is missing"),
         (b"clip,decision,clip\n", "row 1: a column is named twice"),
         (b"", "row 1: column clip is missing"),
@@ -251,27 +245,12 @@ def test_a_decision_follows_the_sound_to_another_file_and_id(corpus: Path) -> No
     assert after.keys() == {f"new-{id}" for id in before}
 
 
-def test_other_sound_under_the_old_name_is_another_clip(corpus: Path, murmur: Murmur) -> None:
-    made = Decision(clip=names(corpus)["a"], decision="drop")
-    assert "a" not in prepared(corpus, made)
-    soundfile.write(corpus / "a.wav", murmur(3, 77), 16000)
-    assert "a" in prepared(corpus, made)
-
-
 def test_what_is_edited_is_examined_as_edited(corpus: Path) -> None:
     shorter = Decision(clip=names(corpus)["a"], decision="edit", end=0.3)
     with pytest.raises(SonorantError, match=r"1 of 4 utterances rejected .*1 too short"):
         prepared(corpus, shorter)
     assert "a" not in prepared(corpus, shorter, max_rejected=0.5)
     assert prepared(corpus, replace(shorter, end=2.0))["a"].seconds == 2.0
-
-
-def test_dropping_the_first_of_two_rows_with_an_id_lets_the_second_in(corpus: Path) -> None:
-    rows = read_manifest(corpus / "manifest.jsonl")[:2]
-    clip = names(corpus)["a"]
-    write_manifest(corpus / "manifest.jsonl", [rows[0], replace(rows[1], id="a")])
-    found = prepared(corpus, Decision(clip=clip, decision="drop"))
-    assert [row.audio for row in found.values()] == ["b.wav"]
 
 
 @pytest.mark.parametrize(("id", "end"), [("a", 3.1), ("long-1", 3.01)])
@@ -282,14 +261,3 @@ def test_an_edge_outside_its_clip_is_one_line_and_leaves_all_as_it_was(corpus: P
     with pytest.raises(SonorantError, match=rf"decisions\.csv: {clip}: column end: {end} s lies after the end"):
         prepared(corpus, Decision(clip=clip, decision="edit", end=end))
     assert contents(corpus.parent / "out") == before
-
-
-def test_a_file_that_is_not_there_is_told_with_the_line_to_begin_it_with(corpus: Path, tmp_path: Path) -> None:
-    with pytest.raises(SonorantError, match=r"absent\.csv: no such file; .*clip,decision,text,start,end,note"):
-        prepare(
-            corpus,
-            tmp_path / "out",
-            replace(CONFIG, decisions=str(tmp_path / "absent.csv")),
-            "gruut",
-            condition=UNCONDITIONED,
-        )

@@ -44,7 +44,9 @@ def test_written_is_read(tmp_path_factory: pytest.TempPathFactory, utterances: l
         (GOOD | {"sample_rate": True}, "'sample_rate'"),
         (GOOD | {"colour": "red"}, "'colour'"),
         (GOOD | {"defect": "ugly"}, "'ugly'"),
-        ({field: GOOD[field] for field in GOOD if field != "language"}, "field 'language' is missing"),
+        (GOOD | {"measures": 3}, "'measures'"),
+        (GOOD | {"conditioning": {"gain_db": "much"}}, r"'conditioning\."),
+        ({field: GOOD[field] for field in GOOD if field != "language"}, "'language' is missing"),
     ],
 )
 def test_a_damaged_row_is_named(tmp_path: Path, row: dict[str, object], named: str) -> None:

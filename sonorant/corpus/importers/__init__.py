@@ -86,9 +86,8 @@ def import_kind(source: Path, out: Path, config: CorpusConfig, cache: Path | Non
 
 
 def import_corpus(source: Path, out: Path, config: CorpusConfig, *, cache: Path | None = None) -> None:
-    """Write `manifest.jsonl` into a new folder `out`, with new recordings (flite's, or from slow formats), or leave
-    `out` as it was. `cache`: folder with results for long recordings; None = none. Raises SonorantError if `source`
-    is not a corpus of the configured kind."""
+    """Write `manifest.jsonl` and new recordings (flite's, or from slow formats) into a new folder `out`. `cache`:
+    folder of results for long recordings. Raises SonorantError if `source` is not a corpus of the configured kind."""
     if not source.exists():
         raise SonorantError(f"{source}: no such file or folder; set corpus.path in params.yaml to your recordings")
     with atomic_folder(out) as folder:

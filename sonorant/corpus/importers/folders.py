@@ -14,8 +14,8 @@ from sonorant.errors import SonorantError
 
 
 def import_texts(source: Path, out: Path, config: CorpusConfig, cache: Path | None) -> None:
-    """Import recordings and texts (.txt) of the same name, at any depth; the path is the id. Unpaired ones are kept
-    for `prepare` to reject. Raises SonorantError if no recording has a text."""
+    """Import recordings and texts (.txt) of the same name, at any depth; the path is the id. Unpaired ones are kept for
+    `prepare` to reject."""
     if not source.is_dir():
         raise SonorantError(f"{source}: not a folder; kind texts needs recordings, each with a text of the same name")
     files = [path.relative_to(source) for path in sorted(source.rglob("*")) if file_exists(path)]
@@ -44,7 +44,7 @@ def _row(source: Path, recording: Path, text: Path | None) -> CorpusRow:
 
 def import_speakers(source: Path, out: Path, config: CorpusConfig, cache: Path | None) -> None:
     """Import each folder in `source` as one speaker, whose name starts the ids. A folder with `prompts.txt`, named
-    after a voice of flite, is spoken by it. Raises SonorantError if a folder holds no corpus, or there are none."""
+    after a voice of flite, is spoken by it."""
     folders = [path for path in sorted(source.iterdir()) if path.is_dir() and not path.name.startswith(".")]
     if not folders:
         raise SonorantError(f"{source}: holds no folders; kind speakers needs one for each speaker, named after them")

@@ -2,7 +2,6 @@
 
 import hashlib
 import importlib
-import inspect
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,8 +20,8 @@ _WHOLE = 0.01  # seconds by which a segment of the whole recording may differ fr
 
 
 def import_corpus(source: Path, out: Path, config: CorpusConfig, cache: Path | None) -> None:
-    """Run lhotse's recipe `config.recipe` on the downloaded corpus `source`. A supervision becomes an utterance;
-    part of a recording is written as 16-bit WAV. Raises SonorantError if lhotse or the recipe is missing or fails."""
+    """Run lhotse's recipe on the downloaded corpus `source`. A supervision becomes an utterance; part of a recording is
+    written as 16-bit WAV."""
     manifests = _run_recipe(str(config.recipe), source)
     pairs = [(recordings, segment) for recordings, segments in _parts(manifests) for segment in segments]
     if not pairs:
@@ -34,19 +33,14 @@ def import_corpus(source: Path, out: Path, config: CorpusConfig, cache: Path | N
 
 def _run_recipe(recipe: str, source: Path) -> Any:
     prepare = _recipe(recipe)
-    wanted = [
-        parameter.name
-        for parameter in list(inspect.signature(prepare).parameters.values())[1:]
-        if parameter.default is inspect.Parameter.empty and parameter.kind is parameter.POSITIONAL_OR_KEYWORD
-    ]
-    if wanted:
-        needs = f"lhotse's recipe '{recipe}' also needs {', '.join(wanted)}"
-        raise SonorantError(f"{needs}; run it yourself and import the result as kind table")
     try:
         return prepare(source)
     except Exception as error:  # recipes raise anything
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise SonorantError(f"{source}: lhotse's recipe '{recipe}' failed: {reason}") from error
+        raise SonorantError(
+            f"{source}: lhotse's recipe '{recipe}' failed: {reason}; if it needs more arguments, run it yourself and "
+            "import the result as kind table"
+        ) from error
 
 
 def _recipe(recipe: str) -> Callable[..., Any]:

@@ -32,7 +32,6 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def read_text(path: Path) -> str:
-    """Text without a byte order mark. Raises SonorantError if the file cannot be read."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -60,8 +59,8 @@ class CorpusRow:
 
 
 def import_row(row: CorpusRow, source: Path, out: Path, config: CorpusConfig) -> Utterance:
-    """The row's utterance, perhaps with a defect. A file outside `source` is never read; `prepare` reports missing
-    ones. The file's hash in the manifest detects later edits."""
+    """The row's utterance, perhaps with a defect. A file outside `source` is never read. The hash detects later
+    edits."""
     text, audio, defect = row.text or "", row.audio or "", row.defect
     sha256: str | None = None
     fields = (row.id, text, audio, row.speaker or "", row.language or "")
@@ -94,15 +93,14 @@ def clean(text: str) -> str:
 
 
 def place_of(recording: Path, source: Path, out: Path) -> str:
-    """Path of a recording for the manifest in `out`: relative to `out` if `source` is relative, so that it does not
-    depend on where the project is; else absolute."""
+    """Path of a recording for the manifest in `out`: relative if `source` is, so that the project may be moved; else
+    absolute."""
     folder = source if source.is_absolute() else _way(out.absolute(), source.absolute())
     return (folder / recording.relative_to(source)).as_posix()
 
 
 @lru_cache
 def _way(out: Path, source: Path) -> Path:
-    """Relative path between folders. `out` is resolved, as the system follows links before ".."."""
     return Path(os.path.relpath(source, out.resolve()))
 
 
@@ -116,8 +114,7 @@ def _hash(file: Path) -> tuple[str | None, Defect | None]:
 
 
 def import_ljspeech(source: Path, out: Path, config: CorpusConfig, cache: Path | None) -> None:
-    """Import an LJSpeech folder, with two (id|text) or three columns; an empty third falls back to the second.
-    Raises SonorantError if metadata.csv is missing or has no rows."""
+    """Import an LJSpeech folder, with two (id|text) or three columns; an empty third falls back to the second."""
     metadata = source / "metadata.csv"
     if not metadata.is_file():
         raise SonorantError(f"{metadata}: no such file; kind ljspeech needs id|text|normalised text, and wavs/")
@@ -150,13 +147,12 @@ def _recording(source: Path, id: str) -> str:
 
 
 def import_table(source: Path, out: Path, config: CorpusConfig, cache: Path | None) -> None:
-    """Raises SonorantError if the file is not a table, lacks a column or has no rows."""
     progress = tqdm(read_table(source), desc="importing", unit="utterance")
     write_manifest(out / "manifest.jsonl", [import_row(row, source.parent, out, config) for row in progress])
 
 
 def read_table(source: Path) -> list[CorpusRow]:
-    """Rows of a table, bad ones with their defect. Raises SonorantError as `import_table`."""
+    """Rows of a table, bad ones with their defect. Raises SonorantError if the file is not a table or has no rows."""
     if not source.is_file():
         raise SonorantError(f"{source}: not a file; kind table needs .csv, .tsv or .jsonl with columns audio and text")
     match source.suffix.lower():

@@ -1,11 +1,12 @@
 """Prepare a corpus: examine every utterance, keep and split the sound ones, report the others."""
 
 import dataclasses
+import hashlib
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -14,27 +15,33 @@ import sonorant.audio
 import sonorant.corpus.preparation
 import sonorant.text
 from sonorant.audio import dnsmos
-from sonorant.audio.conditioning import ConditionConfig, Conditioning
-from sonorant.audio.measures import Measures
+from sonorant.audio.channels import channel_finding, mix
+from sonorant.audio.conditioning import ConditionConfig, Conditioning, plan
+from sonorant.audio.measures import Measures, measure
+from sonorant.audio.voice_activity import locate_speech, speech_probability
 from sonorant.cache import code_of, compute_missing, key_of
 from sonorant.corpus.decisions import Decided, decide
 from sonorant.corpus.manifest import Defect, Utterance, corpus_files, may_be_read, read_manifest, write_manifest
-from sonorant.corpus.preparation.checks import LIMITS, ExaminedRecording, PrepareConfig, beyond_limit, first_defect
+from sonorant.corpus.preparation.checks import (
+    LIMITS,
+    PrepareConfig,
+    Unsound,
+    check_channels,
+    check_level,
+    check_limits,
+    check_samples,
+    decode_utterance,
+    level_of,
+)
 from sonorant.corpus.preparation.outcomes import (
     Outcome,
-    RecordingFinding,
-    without_lost_speakers,
-    without_repeated_sounds,
-    without_scarce_speakers,
-    without_surplus_held_out,
+    reject_lost_speakers,
+    reject_repeated_sounds,
+    reject_scarce_speakers,
+    return_surplus_to_training,
+    sound,
 )
-from sonorant.corpus.preparation.summary import (
-    read_unplaced,
-    summarize,
-    summarize_speakers,
-    summarize_unplaced,
-    summary_page,
-)
+from sonorant.corpus.preparation.summary import summarize, summarize_unplaced, summary_page
 from sonorant.corpus.splits import few_texts, split_key, split_of
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_folder, parse_checked, sha256_file, write_json, write_jsonl, write_text
@@ -57,12 +64,10 @@ def prepare(
     cache: Path | None = None,
     processes: int | None = None,
 ) -> None:
-    r"""Examine the utterances of the folder `corpus`; write manifest.jsonl, rejected.jsonl, summary.json and
-    summary.html to `out`.
+    """Examine the utterances of the folder `corpus`; write manifest, rejected ones and summary to `out`.
 
-    `frontend`: its name; `lexicon`: file of the user's words; `condition`: planned for each recording, which stays as
-    it is; `cache`: folder of earlier results, None = none; `processes` as in `spread`. Raises SonorantError if more
-    than `config.max_rejected` are rejected; then `out` is unchanged, and the report is beside it with the ending
+    `lexicon`: file of the user's words; `cache`: folder of earlier results. Raises SonorantError if more than
+    `config.max_rejected` are rejected; then `out` is unchanged, and the report is beside it with the ending
     .rejected.jsonl.
     """
     utterances = read_manifest(corpus / "manifest.jsonl")
@@ -85,12 +90,12 @@ def prepare(
         unit="utterance",
         processes=processes,
         reads=corpus_files(corpus, utterances),
-        parse=_finding,
+        parse=partial(parse_checked, kind=Examination, file=Path("the cache of prepare")),
     )
-    examined = [_outcome(*of_row, config) for of_row in zip(rows, files, decided.notes, found, strict=True)]
-    heard = list(without_scarce_speakers(list(without_repeated_sounds(examined)), config.min_speaker_seconds))
-    divided = list(without_surplus_held_out(heard, config.split_by, config.most_held_out))
-    outcomes = list(without_lost_speakers(divided, config.split_by))
+    outcomes = [_outcome(*of_row, config) for of_row in zip(rows, files, decided.notes, found, strict=True)]
+    outcomes = reject_scarce_speakers(reject_repeated_sounds(outcomes), config.min_speaker_seconds)
+    outcomes = return_surplus_to_training(outcomes, config.split_by, config.most_held_out)
+    outcomes = reject_lost_speakers(outcomes, config.split_by)
     accepted = [outcome for outcome in outcomes if outcome.reason is None]
     rejected = [outcome for outcome in outcomes if outcome.reason is not None]
     refused_report = out.with_name(f"{out.name}.rejected.jsonl")
@@ -100,7 +105,7 @@ def prepare(
     if len(defective) > config.max_rejected * examined_ones or not accepted:
         write_jsonl(refused_report, [outcome.row for outcome in rejected])
         raise SonorantError(_too_many(defective, examined_ones, config, refused_report))
-    _write(out, accepted, rejected, decided, read_unplaced(corpus), config, condition)
+    _write(out, accepted, rejected, decided, summarize_unplaced(corpus), config, condition)
 
 
 def _write(
@@ -108,28 +113,27 @@ def _write(
     accepted: list[Outcome],
     rejected: list[Outcome],
     decided: Decided,
-    unplaced: list[dict[str, Any]] | None,
+    unplaced: dict[str, float] | None,
     config: PrepareConfig,
     condition: ConditionConfig,
 ) -> None:
-    sound = [outcome.utterance for outcome in accepted]
-    warnings = [decided.warning, few_texts(sound, config.split_by, config.validation, config.test)]
+    utterances = sound(accepted)
+    warnings = [decided.warning, few_texts(utterances, config.split_by, config.validation, config.test)]
     for warning in filter(None, warnings):
         print(f"warning: {warning}", file=sys.stderr, flush=True)
-    summary = summarize(sound, Counter(str(outcome.reason) for outcome in rejected), condition)
-    summary["by_speaker"] = summarize_speakers(sound, [outcome.utterance.speaker for outcome in rejected])
+    lost = [outcome.row | {"speaker": outcome.utterance.speaker} for outcome in rejected]
+    summary = summarize(utterances, lost, condition)
     summary |= {"warnings": [warning for warning in warnings if warning], "decisions": decided.counts}
     if unplaced is not None:
-        summary["unplaced"] = summarize_unplaced(unplaced)
+        summary["unplaced"] = unplaced
     with atomic_folder(out) as folder:
-        write_manifest(folder / "manifest.jsonl", sound)
+        write_manifest(folder / "manifest.jsonl", utterances)
         write_jsonl(folder / "rejected.jsonl", [outcome.row for outcome in rejected])
         write_json(folder / "summary.json", summary)
         page = summary_page(
             summary,
-            accepted=[(outcome.utterance, outcome.finding.level_db) for outcome in accepted],
+            accepted=[(outcome.utterance, outcome.level_db) for outcome in accepted],
             rejected=[outcome.row for outcome in rejected],
-            unplaced=unplaced,
             condition=condition,
         )
         write_text(folder / "summary.html", page)
@@ -156,68 +160,94 @@ def examine(
     frontend: str,
     lexicon: str | None = None,
 ) -> dict[str, Any]:
-    """Examine one utterance; the fields of a `RecordingFinding`."""
-    if utterance.defect is not None:
-        duplicate = utterance.defect == Defect.DUPLICATE_ID
-        detail = "an earlier row has this id; the first stays" if duplicate else "found in the corpus's own file"
-        return {"reason": utterance.defect, "detail": detail}
-    recording = ExaminedRecording(utterance, corpus, _frontend(frontend, lexicon, utterance.language), condition)
-    found = first_defect(recording, config)
-    if found is not None:
-        return {"reason": found[0], "detail": found[1]}
-    measures = recording.measures
-    if config.rate_dnsmos:
-        overall = dnsmos.rate_clip((recording.samples, recording.header.sample_rate))[0]
-        measures = replace(measures, dnsmos=round(overall, 3))
-    channels = recording.channel_finding
-    finding = RecordingFinding(
-        spoken=recording.spoken.text,
-        seconds=recording.conditioning.after.seconds,
-        sample_rate=recording.header.sample_rate,
-        channels=channels.kind,
-        channel_correlation=None if channels.correlation is None else round(channels.correlation, 4),
-        sound=recording.sound,
-        level_db=recording.level_db,
-        conditioning=recording.conditioning,
-        measures=measures,
-    )
+    """Examine one utterance; the fields of a `Examination`."""
+    try:
+        finding = _examined(utterance, corpus, config, condition, _frontend(frontend, lexicon, utterance.language))
+    except Unsound as error:
+        finding = Examination(reason=error.defect, detail=error.found)
     return dataclasses.asdict(finding)
 
 
-def _finding(found: dict[str, Any]) -> RecordingFinding:
-    """From the cache's JSON."""
-    if found["reason"] is not None:
-        return RecordingFinding(reason=Defect(found["reason"]), detail=found["detail"])
-    kinds = {"conditioning": Conditioning, "measures": Measures}
-    where = Path("the cache of prepare")
-    return RecordingFinding(
-        **found | {field: parse_checked(found[field], kind, where) for field, kind in kinds.items()}
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Examination:
+    """Result for one recording and its text, without the id; cached."""
+
+    reason: str | None = None
+    """A `Defect`; None if it is sound; then all other fields are set."""
+    detail: str = ""
+    spoken: str = ""
+    seconds: float = 0.0
+    sample_rate: int = 0
+    channels: str = ""
+    channel_correlation: float | None = None
+    conditioning: Conditioning | None = None
+    measures: Measures | None = None
+    sound: str = ""
+    level_db: float = 0.0
+
+
+_KNOWN = ("spoken", "seconds", "sample_rate", "channels", "channel_correlation", "conditioning", "measures")
+"""Fields that the utterance takes over."""
+
+
+def _examined(
+    utterance: Utterance, corpus: Path, config: PrepareConfig, condition: ConditionConfig, frontend: Frontend
+) -> Examination:
+    """Raises Unsound."""
+    if utterance.defect is not None:
+        duplicate = utterance.defect == Defect.DUPLICATE_ID
+        found = "an earlier row has this id; the first stays" if duplicate else "see the corpus's own file"
+        raise Unsound(utterance.defect, found)
+    channels_SC, rate = decode_utterance(corpus, utterance, config.max_seconds)
+    samples = mix(channels_SC)
+    check_samples(samples, rate, config)
+    channels = channel_finding(channels_SC, rate)
+    check_channels(channels_SC, rate, channels, config.min_channel_correlation)
+    level_db = level_of(samples, rate)
+    check_level(level_db, samples, config)
+    spoken = frontend.speak(utterance.text)
+    if spoken.unknown:
+        raise Unsound(Defect.UNSPEAKABLE, " ".join(f"{character!a} ({character})" for character in spoken.unknown))
+    if not spoken.phonemes:
+        raise Unsound(Defect.EMPTY_TEXT, f"nothing in {utterance.text!r} is spoken")
+    probability = speech_probability(samples, rate)
+    conditioning = plan(samples, rate, locate_speech(samples, rate, probability), condition)
+    speed = len(spoken.text) / conditioning.after.seconds
+    slowest, fastest = config.min_characters_per_second, config.max_characters_per_second
+    if not slowest <= speed <= fastest:
+        expected = f"{speed:.1f} characters a second, from {slowest:g} to {fastest:g} expected"
+        raise Unsound(Defect.SPEAKING_RATE, expected)
+    measures = measure(samples, rate, probability)
+    if config.rate_dnsmos:
+        measures = replace(measures, dnsmos=round(dnsmos.rate_clip((samples, rate))[0], 3))
+    return Examination(
+        spoken=spoken.text,
+        seconds=conditioning.after.seconds,
+        sample_rate=rate,
+        channels=channels.kind,
+        channel_correlation=None if channels.correlation is None else round(channels.correlation, 4),
+        conditioning=conditioning,
+        measures=measures,
+        sound=hashlib.sha256(samples.tobytes()).hexdigest(),
+        level_db=level_db,
     )
 
 
-def _outcome(row: Utterance, file: str | None, note: str, finding: RecordingFinding, config: PrepareConfig) -> Outcome:
-    if finding.reason is not None or finding.measures is None:
-        return Outcome(utterance=row, finding=replace(finding, detail=note or finding.detail))
-    if broken := beyond_limit(finding.measures, config):
-        return Outcome(utterance=row, finding=replace(finding, reason=broken[0], detail=broken[1]))
-    known = replace(
-        row,
-        spoken=finding.spoken,
-        seconds=finding.seconds,
-        sample_rate=finding.sample_rate,
-        channels=finding.channels,
-        channel_correlation=finding.channel_correlation,
-        sha256=file,
-        conditioning=finding.conditioning,
-        measures=finding.measures,
-    )
+def _outcome(row: Utterance, file: str | None, note: str, found: Examination, config: PrepareConfig) -> Outcome:
+    if found.reason is not None or found.measures is None:
+        return Outcome(utterance=row, reason=Defect(str(found.reason)), detail=note or found.detail)
+    try:
+        check_limits(found.measures, config)
+    except Unsound as error:
+        return Outcome(utterance=row, reason=error.defect, detail=error.found)
+    known = replace(row, sha256=file, **{field: getattr(found, field) for field in _KNOWN})
     split = split_of(split_key(known, config.split_by), validation=config.validation, test=config.test)
-    return Outcome(utterance=replace(known, split=split), finding=finding)
+    utterance = replace(known, split=split)
+    return Outcome(utterance=utterance, reason=None, detail="", sound=found.sound, level_db=found.level_db)
 
 
 def _hashes(rows: list[Utterance], corpus: Path) -> list[str | None]:
-    """Hash of each row's file, or None; each file is read once. A hash from an importer is not checked here, but in
-    `recording_of`."""
+    """Hash of each row's file, read once, or None. A hash from an importer is checked in `recording_of`."""
 
     def of_file(row: Utterance) -> str | None:
         if row.sha256 or not may_be_read(corpus, row):

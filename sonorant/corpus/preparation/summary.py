@@ -1,182 +1,207 @@
 """Summary of a prepared corpus, as JSON and as one HTML page."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from sonorant.audio.arrays import Doubles
 from sonorant.audio.conditioning import ConditionConfig
 from sonorant.corpus.manifest import SPLITS, Utterance
-from sonorant.corpus.preparation.sound_summary import sound_sections, summarize_sound
+from sonorant.corpus.preparation.outliers import find_outliers
 from sonorant.corpus.splits import describe_texts
 from sonorant.files import read_jsonl
-from sonorant.pages.blocks import Section, Table, render
-from sonorant.pages.charts import Chart, Charts, columns, histogram
+from sonorant.pages.blocks import Part, Section, Table, render
+from sonorant.pages.charts import Charts, columns, histogram
 
 SHOWN = 200
 """Rows of a table on the page; the files have all."""
 CHARACTERS = 40
 """Most frequent characters on the page."""
-SHARES = {
-    "splits": "split",
-    "speakers": "speaker",
-    "languages": "language",
-    "sample_rates": "sample rate",
-    "channels": "channels",
+SHARES = {"splits": "split", "languages": "language", "sample_rates": "sample rate", "channels": "channels"}
+MEASURES = {
+    "snr_db": "Signal-to-noise ratio: speech over the noise floor, dB",
+    "noise_floor_db": "Noise floor: dB of full scale",
+    "reverberation": "Reverberation: seconds, estimated",
+    "bandwidth_hz": "Bandwidth: highest frequency of the speech, Hz",
+    "hum_db": "Mains hum: dB over the neighbouring frequencies",
+    "clipped": "Clipped at full scale: fraction of the samples",
+    "soft_clipped": "Clipped below full scale: fraction of the samples",
+    "pitch_hz": "Pitch: median fundamental frequency, Hz",
+    "dnsmos": "DNSMOS: overall, 1 to 5",
 }
+"""Title with unit of the fields of `Measures`."""
+_QUANTILES = {"min": 0, "p5": 5, "median": 50, "p95": 95, "max": 100}
 
 
-def summarize(accepted: list[Utterance], rejected: Counter[str], condition: ConditionConfig) -> dict[str, Any]:
-    """Figures of accepted utterances (at least one, all fields set) and counts of reasons, as plain JSON: seconds,
-    hours, and shares with `utterances` and `hours`."""
-    seconds = np.array([utterance.seconds for utterance in accepted])
+def summarize(
+    accepted: Sequence[Utterance], rejected: Sequence[dict[str, Any]], condition: ConditionConfig
+) -> dict[str, Any]:
+    """Figures of accepted utterances (at least one, all fields set) and of rejected ones (`reason`, `speaker`), as
+    plain JSON."""
+    reasons = Counter(str(row["reason"]) for row in rejected)
     characters = Counter(character for utterance in accepted for character in utterance.text)
+    measures: list[Any] = [utterance.measures for utterance in accepted]
     return {
         "utterances": len(accepted),
         "hours": _hours(accepted),
-        "rejected": {"utterances": rejected.total(), "reasons": dict(rejected.most_common())},
+        "rejected": {"utterances": len(rejected), "reasons": dict(reasons.most_common())},
         "texts": describe_texts(accepted),
-        "splits": dict.fromkeys(SPLITS, _share([])) | shares(accepted, lambda utterance: str(utterance.split)),
-        "speakers": shares(accepted, lambda utterance: utterance.speaker),
-        "languages": shares(accepted, lambda utterance: utterance.language),
-        "sample_rates": shares(accepted, lambda utterance: str(utterance.sample_rate)),
-        "channels": shares(accepted, lambda utterance: str(utterance.channels)),
-        "seconds": _spread(seconds),
+        "splits": shares(accepted, "split", SPLITS),
+        "speakers": summarize_speakers(accepted, [row["speaker"] for row in rejected]),
+        "languages": shares(accepted, "language"),
+        "sample_rates": shares(accepted, "sample_rate"),
+        "channels": shares(accepted, "channels"),
+        "seconds": _spread(utterance.seconds for utterance in accepted),
         "characters_per_second": _spread(speaking_rates(accepted)),
-        "sound": summarize_sound(accepted, condition),
+        "measures": {name: _spread(getattr(sound, name) for sound in measures) for name in MEASURES},
+        "without_speech": [u.id for u, sound in zip(accepted, measures, strict=True) if not sound.speech_seconds],
+        "conditioning": _conditioned(accepted, condition),
+        "outliers": find_outliers(accepted),
         "characters": dict(sorted(characters.items(), key=lambda item: (-item[1], item[0]))),
     }
 
 
-def speaking_rates(utterances: list[Utterance]) -> np.ndarray:
-    """Characters of the spoken text per second, (U,) float64."""
-    return np.array([len(utterance.spoken or "") / (utterance.seconds or 1.0) for utterance in utterances])
+def speaking_rates(utterances: Sequence[Utterance]) -> list[float]:
+    """Characters of the spoken text per second."""
+    return [len(utterance.spoken or "") / (utterance.seconds or 1.0) for utterance in utterances]
 
 
-def shares(utterances: list[Utterance], key: Callable[[Utterance], str]) -> dict[str, dict[str, float]]:
-    """`utterances` and `hours` by key, sorted."""
+def shares(utterances: Iterable[Utterance], field: str, values: Sequence[str] = ()) -> dict[str, dict[str, float]]:
+    """`utterances` and `hours` by the value of a field: those that occur, sorted, after `values`."""
+    groups = _grouped(utterances, field)
+    order = dict.fromkeys([*values, *sorted(groups)])
+    return {name: {"utterances": len(own := groups.get(name, [])), "hours": _hours(own)} for name in order}
+
+
+def _grouped(utterances: Iterable[Utterance], field: str) -> dict[str, list[Utterance]]:
     groups: defaultdict[str, list[Utterance]] = defaultdict(list)
     for utterance in utterances:
-        groups[key(utterance)].append(utterance)
-    return {name: _share(groups[name]) for name in sorted(groups)}
+        groups[str(getattr(utterance, field))].append(utterance)
+    return groups
 
 
-def _share(utterances: list[Utterance]) -> dict[str, float]:
-    return {"utterances": len(utterances), "hours": _hours(utterances)}
+def summarize_speakers(accepted: Iterable[Utterance], rejected: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """By speaker; medians `snr_db` (dB) and `loudness` (LUFS before conditioning) without values are None. `rejected`:
+    the speaker of each rejected utterance."""
+    lost, by_speaker, found = Counter(rejected), _grouped(accepted, "speaker"), {}
+    for speaker in sorted({*lost, *by_speaker}):
+        own = by_speaker.get(speaker, [])
+        splits = Counter(utterance.split for utterance in own)
+        found[speaker] = {
+            "utterances": len(own),
+            "hours": _hours(own),
+            "splits": {split: splits[split] for split in SPLITS},
+            "snr_db": _median(u.measures.snr_db for u in own if u.measures),
+            "loudness": _median(u.conditioning.before.loudness for u in own if u.conditioning),
+            "rejected": lost[speaker],
+        }
+    return found
 
 
-def _hours(utterances: list[Utterance]) -> float:
+def _hours(utterances: Iterable[Utterance]) -> float:
     return round(sum(utterance.seconds or 0.0 for utterance in utterances) / 3600, 4)
 
 
-def _spread(values: np.ndarray) -> dict[str, float]:
-    names = ("min", "p5", "median", "p95", "max")
-    quantiles = np.percentile(values, [0, 5, 50, 95, 100])
-    return {name: round(float(value), 3) for name, value in zip(names, quantiles, strict=True)} | {
-        "mean": round(float(values.mean()), 3)
+def _known(values: Iterable[float | None]) -> Doubles:
+    return np.array([value for value in values if value is not None], dtype=np.float64)
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = _known(values)
+    return round(float(np.median(known)), 2) if len(known) else None
+
+
+def _spread(values: Iterable[float | None]) -> dict[str, float] | None:
+    known = _known(values)
+    if not len(known):
+        return None
+    quantiles = np.percentile(known, list(_QUANTILES.values()))
+    return {name: round(float(value), 6) for name, value in zip(_QUANTILES, quantiles, strict=True)}
+
+
+def _conditioned(utterances: Sequence[Utterance], condition: ConditionConfig) -> dict[str, Any]:
+    plans: list[Any] = [utterance.conditioning for utterance in utterances]
+    target = -np.inf if condition.loudness is None else condition.loudness - 0.05
+    return {
+        "trimmed_seconds": round(sum(plan.trimmed for plan in plans), 3),
+        "trimmed_utterances": sum(plan.trimmed > 0 for plan in plans),
+        "shortened_seconds": round(sum(plan.shortened for plan in plans), 3),
+        "shortened_utterances": sum(bool(plan.dropped) for plan in plans),
+        "loudness_before": _spread(plan.before.loudness for plan in plans),
+        "loudness_after": _spread(plan.after.loudness for plan in plans),
+        "gain_db": _spread(plan.gain_db for plan in plans),
+        "gain_lowered_utterances": sum((plan.after.loudness or 0.0) < target for plan in plans),
     }
 
 
 def summary_page(
     summary: dict[str, Any],
     *,
-    accepted: list[tuple[Utterance, float]],
-    rejected: list[dict[str, str | None]],
-    unplaced: list[dict[str, Any]] | None,
+    accepted: Sequence[tuple[Utterance, float]],
+    rejected: Sequence[dict[str, str | None]],
     condition: ConditionConfig,
 ) -> str:
-    """The page. `accepted`: utterances with their levels in dB; `unplaced`: as `read_unplaced`."""
+    """The page. `accepted`: utterances with their levels in dB."""
     utterances = [utterance for utterance, _ in accepted]
-    seconds = np.array([utterance.seconds or 0.0 for utterance in utterances])
-    frequent = list(summary["characters"].items())[:CHARACTERS]
-    charts = [
-        histogram("Duration: utterances", "seconds", seconds),
-        histogram("Speaking rate: utterances", "characters of the spoken text a second", speaking_rates(utterances)),
-        histogram("Level: utterances", "loudest 50 ms, dB of full scale", np.array([level for _, level in accepted])),
-        _characters(frequent),
-    ]
-    shares = [
+    histograms: dict[str, Iterable[float | None]] = {
+        "Duration: seconds": [utterance.seconds for utterance in utterances],
+        "Speaking rate: characters of the spoken text a second": speaking_rates(utterances),
+        "Level: loudest 50 ms, dB of full scale": [level for _, level in accepted],
+    }
+    rows = [
         [f"{group} {name}", str(share["utterances"]), f"{share['hours']:.3f}"]
         for key, group in SHARES.items()
         for name, share in summary[key].items()
     ]
-    reasons = [[reason, str(count)] for reason, count in summary["rejected"]["reasons"].items()]
-    rows = [[row["id"], row["reason"], row["file"], row["detail"]] for row in rejected[:SHOWN]]
-    parts = [Table(caption="Reasons", head=["reason", "utterances"], rows=reasons)] if reasons else []
-    if rows:
-        words = ["reason", "file", "found"]
-        parts.append(Table(caption="Rejected utterances", head=["id", *words], rows=rows, prose=words))
-    more = [f"and {len(rejected) - SHOWN} more in rejected.jsonl"] if len(rejected) > SHOWN else []
-    table = Table(caption="Utterances", head=["", "utterances", "hours"], rows=shares)
+    frequent = list(summary["characters"].items())[:CHARACTERS]
+    names = [character if character.isprintable() and character != " " else "␣" for character, _ in frequent]
+    characters = columns(
+        f"Characters: times (the {CHARACTERS} most frequent)",
+        "",
+        [count for _, count in frequent],
+        [(place + 0.5, name) for place, name in enumerate(names)],
+        logarithmic=True,  # shows rare characters
+    )
+    table = Table(caption="Utterances", head=["", "utterances", "hours"], rows=rows)
+    charts = Charts(charts=[*_histograms(histograms).charts, characters])
     sections = [
-        Section(anchor="accepted", title="Accepted", parts=[*summary["warnings"], table, Charts(charts=charts)]),
-        speakers_section(summary["by_speaker"]),
-        *sound_sections(summary["sound"], utterances, condition),
+        Section(anchor="accepted", title="Accepted", parts=[*summary["warnings"], table, charts]),
+        _speakers(summary["speakers"]),
+        _sound(summary, utterances),
+        _conditioning(summary["conditioning"], condition),
+        _outliers(summary["outliers"]),
         _texts(summary["texts"]),
-        Section(anchor="rejected", title=f"Rejected: {summary['rejected']['utterances']}", parts=[*parts, *more]),
-        *([] if unplaced is None else [unplaced_section(unplaced)]),
+        _rejected(summary["rejected"], rejected),
     ]
+    if lost := summary.get("unplaced"):
+        found = f"{lost['seconds']:.0f} s of speech without a text and {lost['words']:.0f} words of text without speech"
+        note = f"{found}; the corpus' unplaced.jsonl lists them."
+        sections.append(Section(anchor="unplaced", title="Without a place", parts=[note]))
     title = f"Corpus: {summary['utterances']} utterances, {summary['hours']:.2f} hours"
     return render(__package__, "summary.html", title=title, sections=sections)
 
 
-def _texts(texts: dict[str, Any]) -> Section:
-    near = texts["near_duplicates"]
-    rows = [
-        ["different texts", str(texts["texts"])],
-        ["utterances whose text others have too", str(texts["takes"])],
-        ["held-out utterances whose text training reads", str(texts["held_out_read"])],
-        ["held-out texts nearly like one that training reads", str(len(near))],
-    ]
-    parts = [Table(caption="Texts and takes", head=["", "number"], rows=rows)]
-    if near:
-        words = ["held out", "read in training"]
-        pairs = [[str(pair["words"]), pair["held_out"], pair["read"]] for pair in near[:SHOWN]]
-        parts.append(Table(caption="Near-duplicates", head=["words that differ", *words], rows=pairs, prose=words))
-    return Section(anchor="texts", title="Texts", parts=parts)
+def _histograms(values: dict[str, Iterable[float | None]]) -> Charts:
+    """By title with unit; without those that have no value."""
+    charts = []
+    for title, all_ in values.items():
+        name, _, unit = title.partition(": ")
+        if len(known := _known(all_)):
+            charts.append(histogram(f"{name}: utterances", unit, known))
+    return Charts(charts=charts)
 
 
-def _characters(frequent: list[tuple[str, int]]) -> Chart:
-    """The axis is logarithmic, to show rare characters."""
-    names = [character if character.isprintable() and character != " " else "␣" for character, _ in frequent]
-    labels = [(place + 0.5, name) for place, name in enumerate(names)]
-    counts = [count for _, count in frequent]
-    return columns(f"Characters: times (the {CHARACTERS} most frequent)", "", counts, labels, logarithmic=True)
-
-
-def summarize_speakers(accepted: Sequence[Utterance], rejected: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """By speaker: `utterances`, `hours`, `splits`, `rejected`, and the medians `snr_db` (dB) and `loudness` (LUFS
-    before conditioning), None without values. `rejected`: the speaker of each rejected utterance."""
-    lost = Counter(rejected)
-    by_speaker: defaultdict[str, list[Utterance]] = defaultdict(list)
-    for utterance in accepted:
-        by_speaker[utterance.speaker].append(utterance)
-    found = {}
-    for speaker in sorted({*lost, *by_speaker}):
-        own = by_speaker[speaker]
-        splits = Counter(utterance.split for utterance in own)
-        found[speaker] = {
-            "utterances": len(own),
-            "hours": round(sum(utterance.seconds or 0.0 for utterance in own) / 3600, 4),
-            "splits": {split: splits[split] for split in SPLITS},
-            "snr_db": _median([u.measures.snr_db for u in own if u.measures]),
-            "loudness": _median([u.conditioning.before.loudness for u in own if u.conditioning]),
-            "rejected": lost[speaker],
-        }
-    return found
-
-
-def speakers_section(speakers: dict[str, dict[str, Any]]) -> Section:
+def _speakers(speakers: dict[str, dict[str, Any]]) -> Section:
     rows = [
         [
             speaker,
             str(of["utterances"]),
             f"{60 * of['hours']:.1f}",
             *(str(of["splits"][split]) for split in SPLITS),
-            "-" if of["snr_db"] is None else f"{of['snr_db']:.1f}",
-            "-" if of["loudness"] is None else f"{of['loudness']:.1f}",
+            *(None if of[name] is None else f"{of[name]:.1f}" for name in ("snr_db", "loudness")),
             str(of["rejected"]),
         ]
         for speaker, of in speakers.items()
@@ -187,43 +212,90 @@ def speakers_section(speakers: dict[str, dict[str, Any]]) -> Section:
     )
 
 
-def _median(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return round(float(np.median(known)), 2) if known else None
+def _sound(summary: dict[str, Any], utterances: Sequence[Utterance]) -> Section:
+    drawn: dict[str, Iterable[float | None]] = {
+        title: [getattr(utterance.measures, name) for utterance in utterances] for name, title in MEASURES.items()
+    }
+    drawn["Loudness before conditioning: LUFS"] = [u.conditioning.before.loudness for u in utterances if u.conditioning]
+    rows = [
+        [title, *(f"{spread[name]:.6g}" for name in _QUANTILES)]
+        for key, title in MEASURES.items()
+        if (spread := summary["measures"][key])
+    ]
+    table = Table(caption="Measured", head=["", "least", "5 % below", "median", "5 % above", "most"], rows=rows)
+    silent = summary["without_speech"]
+    remark = [f"In {len(silent)} recordings no speech was found: {', '.join(silent[:10])}"] if silent else []
+    return Section(anchor="sound", title="Sound", parts=[*remark, _histograms(drawn), table])
 
 
-def read_unplaced(corpus: Path) -> list[dict[str, Any]] | None:
-    """Rows of unplaced.jsonl (speech without text, text without speech); None if the corpus has no such file. Raises
-    SonorantError naming file and line."""
+def _conditioning(done: dict[str, Any], condition: ConditionConfig) -> Section:
+    def between(name: str, unit: str) -> str:
+        spread = done[name]
+        return f"{spread['min']:.1f} to {spread['max']:.1f} {unit}" if spread else "not measurable"
+
+    settings = {"margin": "s", "longest_pause": "s", "loudness": "LUFS", "true_peak": "dBTP at most"}
+    margin, pause, loudness, peak = (
+        "off" if (value := getattr(condition, name)) is None else f"{value:g} {unit}" for name, unit in settings.items()
+    )
+    rows = [
+        ["edges trimmed", margin, f"{done['trimmed_seconds']:.1f} s of {done['trimmed_utterances']} utterances"],
+        ["pauses shortened", pause, f"{done['shortened_seconds']:.1f} s of {done['shortened_utterances']} utterances"],
+        ["loudness", loudness, f"{between('loudness_before', 'LUFS')}, then {between('loudness_after', 'LUFS')}"],
+        ["gain", peak, f"{between('gain_db', 'dB')}; lowered for the peak in {done['gain_lowered_utterances']}"],
+    ]
+    words = ["setting", "done"]
+    note = "The files stay unchanged: a recording is conditioned whenever it is read."
+    table = Table(caption="Conditioning", head=["", *words], rows=rows, prose=words)
+    return Section(anchor="conditioning", title="Conditioning", parts=[note, table])
+
+
+def _outliers(found: Sequence[dict[str, Any]]) -> Section:
+    rows = [[row["id"], f"{row['deviations']:.1f}", row["words"]] for row in found]
+    parts: list[Part] = ["Recordings unlike the others of their speaker. None is rejected for it; listen to them."]
+    parts += _table("Outliers", ["id", "deviations", "unusual"], rows, 1)
+    return Section(anchor="outliers", title=f"Unlike the others: {len(found)}", parts=parts)
+
+
+def _texts(texts: dict[str, Any]) -> Section:
+    near = texts["near_duplicates"]
+    rows = [
+        ["different texts", str(texts["texts"])],
+        ["utterances whose text others have too", str(texts["takes"])],
+        ["held-out utterances whose text training reads", str(texts["held_out_read"])],
+        ["held-out texts nearly like one that training reads", str(len(near))],
+    ]
+    pairs = [[str(pair["words"]), pair["held_out"], pair["read"]] for pair in near]
+    parts = [
+        Table(caption="Texts and takes", head=["", "number"], rows=rows),
+        *_table("Near-duplicates", ["words that differ", "held out", "read in training"], pairs, 2),
+    ]
+    return Section(anchor="texts", title="Texts", parts=parts)
+
+
+def _rejected(counts: dict[str, Any], rejected: Sequence[dict[str, str | None]]) -> Section:
+    reasons = [[reason, str(count)] for reason, count in counts["reasons"].items()]
+    rows = [[row["id"], row["reason"], row["file"], row["detail"]] for row in rejected]
+    parts = _table("Reasons", ["reason", "utterances"], reasons, 0)
+    parts += _table("Rejected utterances", ["id", "reason", "file", "found"], rows, 3)
+    return Section(anchor="rejected", title=f"Rejected: {counts['utterances']}", parts=parts)
+
+
+def _table(caption: str, head: list[str], rows: list[list[Any]], prose: int) -> list[Part]:
+    """The first rows, of which the last `prose` columns are text; nothing without rows."""
+    if not rows:
+        return []
+    table = Table(caption=caption, head=head, rows=rows[:SHOWN], prose=head[len(head) - prose :])
+    more = [f"and {len(rows) - SHOWN} more: the files beside this page have all"] if len(rows) > SHOWN else []
+    return [table, *more]
+
+
+def summarize_unplaced(corpus: Path) -> dict[str, float] | None:
+    """Seconds of speech without text and words without speech; None if the corpus has no unplaced.jsonl."""
     file = corpus / "unplaced.jsonl"
-    return read_jsonl(file) if file.exists() else None
-
-
-def summarize_unplaced(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """`seconds` of speech and `words` of text."""
+    if not file.exists():
+        return None
+    rows = read_jsonl(file)
     return {
         "seconds": round(sum(row["end"] - row["start"] for row in rows if "start" in row), 3),
         "words": sum(row["words"] for row in rows if "words" in row),
     }
-
-
-def unplaced_section(rows: Sequence[dict[str, Any]]) -> Section:
-    speech = sorted((row for row in rows if "start" in row), key=lambda row: row["start"] - row["end"])
-    texts = sorted((row for row in rows if "words" in row), key=lambda row: -row["words"])
-    parts: list[Table | str] = []
-    if speech:
-        found = [
-            [row["name"], f"{row['start']:.1f}", f"{row['end']:.1f}", row["heard"], row["why"]]
-            for row in speech[:SHOWN]
-        ]
-        head = ["recording", "from, s", "to, s", "heard", "why"]
-        parts.append(Table(caption="Speech without a text", head=head, rows=found, prose=["heard", "why"]))
-    if texts:
-        lost = [[row["name"], str(row["words"]), row["text"], row["why"]] for row in texts[:SHOWN]]
-        head = ["recording", "words", "text", "why"]
-        parts.append(Table(caption="Text without speech", head=head, rows=lost, prose=["text", "why"]))
-    if len(speech) > SHOWN or len(texts) > SHOWN:
-        parts.append("All of them are in the corpus' unplaced.jsonl.")
-    total = summarize_unplaced(rows)
-    title = f"Without a place: {total['seconds']:.0f} s of speech, {total['words']:.0f} words"
-    return Section(anchor="unplaced", title=title, parts=parts)

@@ -113,14 +113,12 @@ def test_what_belongs_to_nothing_is_listed_also_on_the_page_of_prepare(
     assert rows["alone", "no recording has this name"]["words"] == len(plain_words(SENTENCES[4]))
     assert rows["empty", "its text is empty"]["end"] - rows["empty", "its text is empty"]["start"] > 1
 
-    settings = {"split_by": "id", "validation": 0.0, "test": 0.0, "min_speaker_seconds": 0.0}
+    settings = {"validation": 0.0, "test": 0.0, "min_speaker_seconds": 0.0}
     prepare(
         tmp_path / "out", tmp_path / "prepared", replace(prepare_config, **settings), "gruut", condition=UNCONDITIONED
     )
     lost = read_json(tmp_path / "prepared/summary.json")["unplaced"]
     assert lost["words"] == len(plain_words(f"{SENTENCES[4]} {SENTENCES[5]}")) and lost["seconds"] > 1
-    page = (tmp_path / "prepared/summary.html").read_text(encoding="utf-8")
-    assert SENTENCES[4] in page and "its text is empty" in page
 
 
 def test_another_text_places_nothing_and_says_so(speech: list[Floats], tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def folder(tmp_path: Path, murmur: Callable[..., np.ndarray], prepare_config: Pr
     prepare(
         corpus,
         tmp_path / "prepared",
-        replace(prepare_config, split_by="id", validation=0, test=0),
+        replace(prepare_config, validation=0, test=0),
         "gruut",
         condition=UNCONDITIONED,
     )

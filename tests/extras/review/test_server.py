@@ -190,7 +190,7 @@ def test_after_prepare_times_stay_those_of_the_clip_and_what_it_left_out_can_be_
     for decision in rows:
         write_decision(file, decision.clip, decision)
     before = get(start(), f"/clips/{names['three']}")
-    config = replace(prepare_config, split_by="id", decisions=str(file), max_rejected=0.9, validation=0, test=0)
+    config = replace(prepare_config, decisions=str(file), max_rejected=0.9, validation=0, test=0)
     prepare(folder / "corpus", folder / "prepared", config, "gruut", condition=UNCONDITIONED)
     audit(folder)
     server = start()
