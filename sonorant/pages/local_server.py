@@ -10,6 +10,7 @@ import re
 import sys
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.resources import files
 from typing import Any
 
 from sonorant.errors import SonorantError
@@ -23,6 +24,13 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "no-store",
 }
+PAGES = {
+    "/": ("page.html", "text/html; charset=utf-8"),
+    "/page.css": ("page.css", "text/css; charset=utf-8"),
+    "/page.js": ("page.js", "text/javascript; charset=utf-8"),
+    "/style.css": ("style.css", "text/css; charset=utf-8"),
+}
+"""Files beside the module of the request's class; style.css of this room."""
 
 _RANGE = re.compile(r"bytes=(\d*)-(\d*)")
 
@@ -58,13 +66,47 @@ class LocalServer(ThreadingHTTPServer):
 
 
 class LocalRequest(BaseHTTPRequestHandler):
-    """One request per connection."""
+    """One request per connection. Subclasses define `get` and `post`."""
 
     server: LocalServer
     server_version = "Sonorant"
     sys_version = ""
     timeout = 30.0
     """Seconds for sending or receiving."""
+    largest: int
+    """Bytes of a body."""
+
+    def get(self) -> None:
+        """Answer a GET other than of PAGES. A SonorantError becomes status 500."""
+        raise NotImplementedError
+
+    def post(self, asked: dict[str, Any]) -> None:
+        """Answer a POST of a JSON object. A ValueError becomes status 400, a SonorantError 500."""
+        raise NotImplementedError
+
+    def do_GET(self) -> None:
+        if not self.is_own():
+            return
+        if self.path in PAGES:
+            name, kind = PAGES[self.path]
+            package = __package__ if name == "style.css" else type(self).__module__.rpartition(".")[0]
+            self.send(HTTPStatus.OK, files(package).joinpath(name).read_bytes(), kind)
+            return
+        try:
+            self.get()
+        except SonorantError as error:
+            self.refuse(HTTPStatus.INTERNAL_SERVER_ERROR, str(error))
+
+    def do_POST(self) -> None:
+        asked = self.read_json() if self.is_own() else None
+        if asked is None:
+            return
+        try:
+            self.post(asked)
+        except ValueError as error:
+            self.refuse(HTTPStatus.BAD_REQUEST, str(error))
+        except SonorantError as error:
+            self.refuse(HTTPStatus.INTERNAL_SERVER_ERROR, f"nothing was written: {error}")
 
     def is_own(self) -> bool:
         """Whether the request is same-origin; sends a refusal if not."""
@@ -74,23 +116,25 @@ class LocalRequest(BaseHTTPRequestHandler):
         self.refuse(HTTPStatus.FORBIDDEN, f"this page is for this machine alone; open {self.server.url}")
         return False
 
-    def read_json(self, most: int) -> tuple[bool, Any]:
-        """Read a JSON body of at most `most` bytes: (True, value), or (False, None) if refused."""
+    def read_json(self) -> dict[str, Any] | None:
+        """The JSON object of the body; None if the request was refused."""
         length = self.headers.get("Content-Length", "")
         if self.headers.get_content_type() != "application/json":
             self.refuse(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "the request must be application/json")
         elif not (length.isascii() and length.isdigit()):
-            self.refuse(HTTPStatus.LENGTH_REQUIRED, "the request does not say its length")
-        elif len(length) > 12 or int(length) > most:
-            error = f"the request is larger than {most} bytes; shorten the text"
+            self.refuse(HTTPStatus.LENGTH_REQUIRED, "the request has no Content-Length")
+        elif len(length) > 12 or int(length) > self.largest:
+            error = f"the request is larger than {self.largest} bytes; shorten the text"
             self.refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, error)
         else:
             try:
-                return True, json.loads(self.rfile.read(int(length)))
+                asked = json.loads(self.rfile.read(int(length)))
             except (ValueError, RecursionError):  # ValueError also for numbers of thousands of digits
-                error = "the request is not JSON, or holds a number that is too long"
-                self.refuse(HTTPStatus.BAD_REQUEST, error)
-        return False, None
+                asked = None
+            if isinstance(asked, dict):
+                return asked
+            self.refuse(HTTPStatus.BAD_REQUEST, "the request is not a JSON object")
+        return None
 
     def refuse(self, status: HTTPStatus, error: str) -> None:
         self.send_json(status, {"error": error})

@@ -1,7 +1,6 @@
 """The platform on Kubernetes: folders that kustomize applies, Prefect's job template, values of the charts, all against
 strict schemas. No cluster ran them."""
 
-import asyncio
 import copy
 import json
 import re
@@ -9,7 +8,6 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from typing import Any
-from unittest.mock import MagicMock
 
 import pytest
 import yaml
@@ -122,12 +120,6 @@ def test_a_flow_has_the_variables_that_it_has_natively() -> None:
     assert not given.keys() & differs
 
 
-def test_a_deployments_own_variables_leave_those_of_the_template() -> None:
-    configuration = pytest.importorskip("prefect.workers.base").BaseJobConfiguration
-    made = asyncio.run(configuration.from_template_and_values(TEMPLATE, {"env": {"A": "b"}}, client=MagicMock()))
-    assert made.env == rendered()["spec"]["template"]["spec"]["containers"][0]["env"] | {"A": "b"}
-
-
 def policies() -> Iterator[dict[str, Any]]:
     return yaml.safe_load_all((INFRA / "kubernetes/network-policies.yaml").read_text(encoding="utf-8"))
 
@@ -183,12 +175,6 @@ def test_mlflow_answers_to_the_names_of_its_service_and_its_own_page_may_write(m
     origins = security.get_allowed_origins_from_env()
     assert not security.should_block_cors_request("https://mlflow.example", "POST", origins)
     assert security.should_block_cors_request("https://other.example", "POST", origins)
-
-
-def test_the_pool_is_made_before_its_worker_makes_one_without_the_template() -> None:
-    page = (ROOT / "docs/platform.md").read_text(encoding="utf-8")
-    pool, worker = (page.index(f"\n{line}") for line in ("prefect work-pool create", "helm install prefect-worker"))
-    assert pool < worker
 
 
 def test_values_and_policies_agree_on_labels_and_versions() -> None:

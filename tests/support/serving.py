@@ -63,6 +63,19 @@ def serving(bundle: Path, **settings: Any) -> AbstractContextManager[Running]:
 
 
 @contextmanager
+def in_thread(server: Any) -> Iterator[Any]:
+    """Run a `LocalServer` on a thread of its own."""
+    with server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@contextmanager
 def started(*words: Any, under: tuple[str, ...] = (), **settings: Any) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """`sonorant serve` on a free port as a process, and its address; the process is killed if it still runs. `under`:
     a command that runs the words behind it."""

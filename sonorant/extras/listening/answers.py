@@ -20,7 +20,7 @@ class Header:
     """The first line."""
 
     test: str
-    """Hash of sounds and seed, so that answers to other sounds do not mix."""
+    """Hash of sounds and seed."""
     seed: int
     A: str
     """Folder or voice as typed; also B and recordings."""
@@ -61,11 +61,8 @@ class Answer:
 
 
 class AnswersFile:
-    r"""Answers to one test, open for appending.
-
-    Raises SonorantError if the file holds another test, is not an answers file, is not writable, or is in use by
-    another server.
-    """
+    """Answers to one test, open for appending. Raises SonorantError if the file holds something else, is not
+    writable, or is in use by another server."""
 
     def __init__(self, path: Path, header: Header) -> None:
         self.path = path
@@ -87,8 +84,7 @@ class AnswersFile:
         self._file.truncate(path.read_bytes().rfind(b"\n") + 1)
 
     def add(self, answer: Answer) -> None:
-        """Write an answer and sync it. Raises SonorantError on failure, such as a full disk; the file is then
-        unchanged."""
+        """Write an answer and sync it. Raises SonorantError, such as for a full disk; the file is then unchanged."""
         end, line = self._file.seek(0, os.SEEK_END), _line(answer).encode()
         try:
             while line:

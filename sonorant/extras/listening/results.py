@@ -1,4 +1,4 @@
-r"""Evaluate a listening test: preference, ratings, intervals, excluded listeners.
+"""Evaluate a listening test: preference, ratings, intervals.
 
 Listeners who rate the hidden reference below 90 in more than 15 % of the sentences are excluded (ITU-R BS.1534-3,
 section 4.1.2).
@@ -12,7 +12,7 @@ import numpy as np
 
 from sonorant.audio.arrays import Doubles
 from sonorant.extras.listening.answers import PAIR, RATING, Answer, Header
-from sonorant.extras.listening.test_sounds import ANCHOR, RECORDINGS, A, B
+from sonorant.extras.listening.listening_sounds import ANCHOR, RECORDINGS, A, B
 from sonorant.training.intervals import LEAST, crossed_bootstrap, wilson_interval
 
 HEARD = 90
@@ -123,7 +123,7 @@ def told(header: Header, answers: Sequence[Answer]) -> str:
     results = judge(answers)
     lines += [f"  left out: {listener}, who {why}" for listener, why in results.excluded.items()]
     if header.recordings is None:
-        lines.append("  nobody is screened: without recordings there is none to hide")
+        lines.append("  listeners are not screened: that needs recordings")
     return "\n".join([*lines, *_preferences(results), *_ratings(results), *_caution(results, header)])
 
 
@@ -166,7 +166,7 @@ def _caution(results: Results, header: Header) -> list[str]:
     if len(header.sentences) < LEAST:
         lines.append(f"Fewer than {LEAST} sentences: the intervals are too narrow.")
     whom = "listeners and sentences" if kept >= LISTENERS else "sentences"
-    few = "" if kept >= LISTENERS else f"; what others would say, {LISTENERS} listeners and more tell"
+    few = "" if kept >= LISTENERS else f"; to generalise to other listeners, ask at least {LISTENERS}"
     return [*lines, f"Intervals are over {whom}{few}."]
 
 

@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from sonorant.audio.arrays import Floats
 from sonorant.audio.decoding import SUFFIXES
@@ -33,24 +32,9 @@ class Sentence:
     """Row of the manifest; None for a list of texts."""
 
 
-class System(Protocol):
-    """Source of sounds for sentences."""
-
-    names: frozenset[str]
-    """Sentences it has."""
-
-    def read(self, names: Sequence[str]) -> dict[str, Heard]:
-        """Load the sounds. Raises SonorantError naming a sentence that cannot be read or spoken."""
-
-    def content(self, names: Sequence[str]) -> str:
-        """Text that is equal only for equal sounds."""
-
-
 def read_sentences(path: Path) -> list[Sentence]:
-    r"""Sentences of a text file, one a line or `name|text`; of a manifest.jsonl, its held-out ones.
-
-    Plain lines are named by line number. Raises SonorantError naming the file and the fault.
-    """
+    """Sentences of a text file, one a line (named by its number) or `name|text`; of a manifest.jsonl, its held-out
+    ones. Raises SonorantError naming the file and the fault."""
     if path.suffix == ".jsonl":
         rows = read_manifest(path)
         return [
@@ -76,13 +60,6 @@ def read_sentences(path: Path) -> list[Sentence]:
     return list(sentences.values())
 
 
-def open_system(place: str, sentences: Mapping[str, Sentence]) -> System:
-    """Open a folder or registry voice. Raises SonorantError if it does not exist or has none of the sentences."""
-    if place.startswith("models:/") or (Path(place) / "voice.json").is_file():
-        return Speaker(place, sentences)
-    return Folder(Path(place), sentences)
-
-
 class Speaker:
     """A voice; it has every sentence."""
 
@@ -93,6 +70,7 @@ class Speaker:
         self._place, self._sentences, self._hash = place, sentences, ""
 
     def read(self, names: Sequence[str]) -> dict[str, Heard]:
+        """Speak the sentences. Raises SonorantError naming the one that cannot be spoken."""
         with bundle_folder(self._place) as bundle:
             self._hash = sha256_tree([file for file in bundle.iterdir() if file.is_file()])
             voice = Voice.load(bundle)
@@ -105,6 +83,7 @@ class Speaker:
             raise SonorantError(f"{self._place}: sentence '{sentence.name}': {error}") from None
 
     def content(self, names: Sequence[str]) -> str:
+        """Hash of the voice, and the texts."""
         return f"{self._hash} {[(name, self._sentences[name].text) for name in names]}"
 
 
@@ -146,3 +125,10 @@ class Folder:
             how = row and (row.start, row.end, row.conditioning)
             digest.update(f"{name}\0{sha256_file(file)}\0{how}\n".encode())
         return digest.hexdigest()
+
+
+def open_system(place: str, sentences: Mapping[str, Sentence]) -> Speaker | Folder:
+    """Open a folder or registry voice. Raises SonorantError if it does not exist or has none of the sentences."""
+    if place.startswith("models:/") or (Path(place) / "voice.json").is_file():
+        return Speaker(place, sentences)
+    return Folder(Path(place), sentences)

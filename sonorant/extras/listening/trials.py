@@ -1,8 +1,5 @@
-r"""Trials of a listening test: order and opaque names.
-
-First pairs A/B with "neither" allowed; then, if there are recordings, ratings from 0 to 100 with a hidden reference and
-a low anchor (MUSHRA, ITU-R BS.1534-3).
-"""
+"""Trials of a listening test: pairs of A and B, then, if there are recordings, ratings from 0 to 100 with a hidden
+reference and a low anchor (MUSHRA, ITU-R BS.1534-3)."""
 
 import hashlib
 import hmac
@@ -10,7 +7,7 @@ import random
 from dataclasses import dataclass
 
 from sonorant.extras.listening.answers import PAIR, RATING, Header
-from sonorant.extras.listening.test_sounds import ANCHOR, RECORDINGS, A, B, Sounds
+from sonorant.extras.listening.listening_sounds import ANCHOR, RECORDINGS, A, B, Sounds
 
 
 @dataclass(frozen=True)
@@ -37,7 +34,7 @@ class ListeningTest:
         )
 
     def trials(self, listener: str) -> list[Trial]:
-        """A listener's trials, deterministic: random order of sentences, A first in half of the pairs."""
+        """A listener's trials: random order of sentences, A first in half of the pairs."""
         draw = random.Random(f"{self._seed} {listener}")
         names = list(self.sounds.sentences)
         draw.shuffle(names)

@@ -27,9 +27,9 @@ class ReviewClip:
 
 
 def load_clips(corpus: Path, prepared: Path, audit: Path | None, decided: Collection[str]) -> list[ReviewClip]:
-    """Clips of a prepared corpus, the worst of the audit first, then those without an audit, then rejected ones that
-    have a decision (in `decided`), so that it can be removed. `audit`: folder of audit.jsonl; None = order of the
-    manifest. Raises SonorantError naming a file that is absent or belongs to another corpus."""
+    """Clips of a prepared corpus, the worst of the audit first, then those without an audit, then rejected ones with a
+    decision (in `decided`), which can be removed. `audit`: folder of audit.jsonl; None: order of the manifest. Raises
+    SonorantError naming a file that is absent or of another corpus."""
     found: dict[str, list[Utterance]] = {}
     for row in read_manifest(corpus / "manifest.jsonl"):
         found.setdefault(row.id, []).append(row)

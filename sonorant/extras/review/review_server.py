@@ -4,26 +4,16 @@ import dataclasses
 import re
 import threading
 from http import HTTPStatus
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 from sonorant.corpus.decisions import Decision, apply, read_decisions, write_decision
-from sonorant.errors import SonorantError
 from sonorant.extras.review.clip_sound import ClipSounds
 from sonorant.extras.review.review_clips import AUDIT, ReviewClip, load_clips
 from sonorant.extras.review.word_columns import differences, tokens
 from sonorant.pages.local_server import LocalRequest, LocalServer
 
-PAGES = {
-    "/": (__package__, "page.html", "text/html; charset=utf-8"),
-    "/page.css": (__package__, "page.css", "text/css; charset=utf-8"),
-    "/page.js": (__package__, "page.js", "text/javascript; charset=utf-8"),
-    "/style.css": ("sonorant.pages", "style.css", "text/css; charset=utf-8"),
-}
-LARGEST = 50_000
-"""Maximum bytes of a decision."""
 _CLIP = re.compile(r"/clips/([^/]+?)(/sound|/picture)?")
 _GIVEN = {"decision": (str,), "text": (str,), "start": (int, float), "end": (int, float), "note": (str,)}
 
@@ -109,47 +99,31 @@ class ReviewServer(LocalServer):
 
 class ReviewRequest(LocalRequest):
     server: ReviewServer
+    largest = 50_000
 
-    def do_GET(self) -> None:
-        """Send the page, the list of clips, a clip, its sound or its picture."""
-        if not self.is_own():
-            return
+    def get(self) -> None:
+        """Send the list of clips, a clip, its sound or its picture."""
         review, asked = self.server.review, _CLIP.fullmatch(unquote(self.path))
         clip = review.clips.get(asked[1]) if asked else None
-        try:
-            if self.path in PAGES:
-                package, name, kind = PAGES[self.path]
-                self.send(HTTPStatus.OK, files(package).joinpath(name).read_bytes(), kind)
-            elif self.path == "/clips":
-                self.send_json(HTTPStatus.OK, review.listed())
-            elif asked is None or clip is None:
-                self.refuse(HTTPStatus.NOT_FOUND, "there is no such clip" if asked else "there is no such page")
-            elif asked[2] == "/sound":
-                self.send_range(review.sounds.wav(clip.utterance), "audio/wav")
-            elif asked[2] == "/picture":
-                self.send(HTTPStatus.OK, review.sounds.picture(clip.utterance), "image/png")
-            else:
-                self.send_json(HTTPStatus.OK, review.described(clip, review.decided().get(clip.name)))
-        except SonorantError as error:
-            self.refuse(HTTPStatus.INTERNAL_SERVER_ERROR, str(error))
+        if self.path == "/clips":
+            self.send_json(HTTPStatus.OK, review.listed())
+        elif asked is None or clip is None:
+            self.refuse(HTTPStatus.NOT_FOUND, "there is no such clip" if asked else "there is no such page")
+        elif asked[2] == "/sound":
+            self.send_range(review.sounds.wav(clip.utterance), "audio/wav")
+        elif asked[2] == "/picture":
+            self.send(HTTPStatus.OK, review.sounds.picture(clip.utterance), "image/png")
+        else:
+            self.send_json(HTTPStatus.OK, review.described(clip, review.decided().get(clip.name)))
 
-    def do_POST(self) -> None:
+    def post(self, asked: dict[str, Any]) -> None:
         """Write a decision: {"clip", "before": the page's version, "decision": the new one, or null to remove it}.
         The answer describes the clip; 409 describes the file's version."""
-        if not self.is_own():
-            return
-        if self.path != "/decisions":
-            self.refuse(HTTPStatus.NOT_FOUND, "there is no such page")
-            return
-        is_json, asked = self.read_json(LARGEST)
-        if not is_json:
-            return
-        if not isinstance(asked, dict) or asked.keys() != {"clip", "before", "decision"}:
-            self.refuse(HTTPStatus.BAD_REQUEST, "the request must have clip, before and decision")
-            return
         review = self.server.review
+        if asked.keys() != {"clip", "before", "decision"}:
+            raise ValueError("the request must have clip, before and decision")
         clip = review.clips.get(asked["clip"]) if isinstance(asked["clip"], str) else None
-        if clip is None:
+        if self.path != "/decisions" or clip is None:
             self.refuse(HTTPStatus.NOT_FOUND, "there is no such clip")
             return
         try:
@@ -157,12 +131,8 @@ class ReviewRequest(LocalRequest):
             self.send_json(HTTPStatus.OK, review.described(clip, decision))
         except ChangedError:
             error = f"{review.decisions} has another decision on this clip by now; it is shown, and nothing was written"
-            told = {"error": error, "clip": review.described(clip, review.decided().get(clip.name))}
-            self.send_json(HTTPStatus.CONFLICT, told)
-        except ValueError as error:
-            self.refuse(HTTPStatus.BAD_REQUEST, str(error))
-        except SonorantError as error:
-            self.refuse(HTTPStatus.INTERNAL_SERVER_ERROR, f"nothing was written: {error}")
+            answer = {"error": error, "clip": review.described(clip, review.decided().get(clip.name))}
+            self.send_json(HTTPStatus.CONFLICT, answer)
 
 
 def _as_row(decision: Decision | None) -> dict[str, Any] | None:

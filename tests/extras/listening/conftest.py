@@ -1,7 +1,7 @@
 """Systems told apart by pitch, and a listening server in this process."""
 
-import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +9,10 @@ import pytest
 import soundfile
 
 from sonorant.extras.listening.answers import AnswersFile
-from sonorant.extras.listening.test_server import ListenServer, Sitting
-from sonorant.extras.listening.test_sounds import RECORDINGS, A, B, gather
+from sonorant.extras.listening.listening_server import ListenServer, Sitting
+from sonorant.extras.listening.listening_sounds import RECORDINGS, A, B, gather
 from sonorant.extras.listening.trials import ListeningTest
+from tests.support.serving import in_thread
 
 RATE = 16000
 PITCH = {A: 310.0, B: 530.0, RECORDINGS: 870.0}
@@ -52,26 +53,13 @@ Start = Callable[..., ListenServer]
 @pytest.fixture
 def start(places: dict[str, str], tmp_path: Path) -> Iterator[Start]:
     """Start a server with or without recordings, after the previous one ends."""
-    running: list[tuple[ListenServer, AnswersFile, threading.Thread]] = []
+    with ExitStack() as running:
 
-    def end() -> None:
-        while running:
-            server, answers, thread = running.pop()
-            server.shutdown()
-            thread.join()
-            server.server_close()
-            answers.__exit__()
+        def begin(*systems: str, count: int = 20, seed: int = 1) -> ListenServer:
+            running.close()
+            chosen = {system: places[system] for system in systems or places}
+            test = ListeningTest(gather(chosen, [], count=count, seed=seed), chosen, seed)
+            answers = running.enter_context(AnswersFile(tmp_path / "answers.jsonl", test.header))
+            return running.enter_context(in_thread(ListenServer(Sitting(test, answers), 0)))
 
-    def begin(*systems: str, count: int = 20, seed: int = 1) -> ListenServer:
-        end()
-        chosen = {system: places[system] for system in systems or places}
-        test = ListeningTest(gather(chosen, [], count=count, seed=seed), chosen, seed)
-        answers = AnswersFile(tmp_path / "answers.jsonl", test.header)
-        server = ListenServer(Sitting(test, answers), 0)
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-        thread.start()
-        running.append((server, answers, thread))
-        return server
-
-    yield begin
-    end()
+        yield begin

@@ -136,7 +136,7 @@ def test_a_whole_test_by_keys_alone(browser: Browser, start: Start, tmp_path: Pa
     page.until("!document.getElementById('begin').hidden && !document.getElementById('name').value")
 
 
-def test_who_comes_back_to_another_server_goes_on_and_others_begin(browser: Browser, start: Start) -> None:
+def test_a_listener_goes_on_at_another_server_and_others_begin(browser: Browser, start: Start, tmp_path: Path) -> None:
     page = Page(browser, start(count=2).url)
     browser.run("sessionStorage.clear()")
     page = Page(browser, browser.driver.current_url)
@@ -152,34 +152,16 @@ def test_who_comes_back_to_another_server_goes_on_and_others_begin(browser: Brow
     page.begin("ben")
     page.shows("Question 1 of 4")
     assert page.systems()[1] == second, "the same order"
+    server.sitting.answer("ben", browser.run("return test.trial.token"), "none")  # in another window
     page.hear("1", "2")
     page.choose(0)
     page.send()
     page.shows("Question 2 of 4")
-    browser.run("sessionStorage.clear()")
-    page = Page(browser, server.url)
-    page.begin(" BEN ")
-    page.shows("Question 2 of 4")
+    assert [answer.prefers for answer in read_answers(tmp_path / "answers.jsonl")[1]] == [None]
     browser.run("sessionStorage.clear()")
     page = Page(browser, server.url)
     page.begin("carl")
     page.shows("Question 1 of 4")
-
-
-def test_another_windows_answer_is_kept_and_this_one_goes_on(browser: Browser, start: Start, tmp_path: Path) -> None:
-    server = start("A", "B", count=2)
-    page = Page(browser, server.url)
-    browser.run("sessionStorage.clear()")
-    page = Page(browser, server.url)
-    page.begin("dora")
-    page.shows("Question 1 of 2")
-    token = browser.run("return test.trial.token")
-    server.sitting.answer("dora", token, "none")
-    page.hear("1", "2")
-    page.choose(0)
-    page.send()
-    page.shows("Question 2 of 2")
-    assert [answer.prefers for answer in read_answers(tmp_path / "answers.jsonl")[1]] == [None]
 
 
 def test_one_sound_plays_at_a_time_and_stops_when_the_next_begins(
@@ -202,14 +184,10 @@ def test_one_sound_plays_at_a_time_and_stops_when_the_next_begins(
     assert browser.run("return document.querySelectorAll('.playing').length") == 1
     page.send()
     page.says("The first was not heard to its end yet.")
-    browser.run("document.getElementById('keys').click()")
-    page.press("1")
-    assert browser.run(f"return {playing}") == "false,true", "keys can be switched off"
 
 
-@pytest.mark.parametrize("width", [390, 1200])
-def test_it_fits_a_phone_and_everything_has_a_name(browser: Browser, start: Start, width: int) -> None:
-    server = start(count=1)
+def test_it_fits_a_phone_and_everything_has_a_name(browser: Browser, start: Start) -> None:
+    server, width = start(count=1), 390
     browser.open(server.url, width=width)
     browser.run("sessionStorage.setItem('listener', 'finn')")
     for kind in ("pair", "rating"):
@@ -220,10 +198,6 @@ def test_it_fits_a_phone_and_everything_has_a_name(browser: Browser, start: Star
         assert browser.run(UNNAMED) == []
         sizes = "return [...document.querySelectorAll('#trial button')].map((e) => e.getBoundingClientRect().height)"
         assert min(browser.run(sizes)) >= 44
-        shown = (
-            "return [...document.querySelectorAll('fieldset, input[type=range]')].filter((e) => e.checkVisibility())"
-        )
-        assert [e.tag_name for e in browser.run(shown)] == (["fieldset"] if kind == "pair" else ["input"] * 4)
         if kind == "pair":
             server.sitting.answer("finn", browser.run("return test.trial.token"), "none")
     assert browser.complaints() == []

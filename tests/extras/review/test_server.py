@@ -2,7 +2,6 @@
 
 import io
 import json
-import os
 import re
 import shutil
 import signal
@@ -10,10 +9,9 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import numpy as np
 import pytest
@@ -28,28 +26,20 @@ from sonorant.corpus.decisions import Decision, read_decisions, write_decision
 from sonorant.corpus.manifest import read_manifest
 from sonorant.corpus.preparation import PrepareConfig, prepare
 from sonorant.extras.review.review_clips import before_conditioning
-from sonorant.extras.review.review_server import LARGEST, ReviewServer
+from sonorant.extras.review.review_server import ReviewServer
 from sonorant.extras.review.word_columns import differences, tokens
 from sonorant.files import sha256_file
 from tests.extras.review.conftest import RATE, TEXTS, audit
 from tests.support.command import error_line, run_command
 from tests.support.conditions import UNCONDITIONED
 from tests.support.imports import ROOT
-from tests.support.processes import start as start_process
-from tests.support.waiting import PATIENCE
+from tests.support.serving import ask
 
-JSON = {"Content-Type": "application/json"}
 Start = Callable[[], ReviewServer]
 
 
-def ask(server: ReviewServer, path: str, body: bytes | None = None, headers: dict[str, str] = JSON) -> HTTPResponse:
-    connection = HTTPConnection(urlsplit(server.url).netloc, timeout=PATIENCE)
-    connection.request("GET" if body is None else "POST", path, body, headers)
-    return connection.getresponse()
-
-
 def get(server: ReviewServer, path: str) -> Any:
-    response = ask(server, path)
+    response = ask(server.url, path)
     answer = json.loads(response.read())
     assert response.status == 200, answer
     return answer
@@ -57,34 +47,28 @@ def get(server: ReviewServer, path: str) -> Any:
 
 def decide(server: ReviewServer, clip: str, decision: Any, before: Any = None) -> tuple[int, Any]:
     body = json.dumps({"clip": clip, "before": before, "decision": decision}).encode()
-    response = ask(server, "/decisions", body)
+    response = ask(server.url, "/decisions", body)
     return response.status, json.loads(response.read())
 
 
-def test_the_worst_come_first_and_what_was_not_judged_last(start: Start) -> None:
+def test_the_worst_come_first_and_without_an_audit_the_manifests_order(start: Start, folder: Path) -> None:
     listed = get(start(), "/clips")
-    assert listed["audited"]
+    assert listed["audited"] and listed["clips"][0]["fault"] == "other text"
     assert [clip["id"] for clip in listed["clips"]] == ["two", "three", "four", "one", "part"]
-    assert listed["clips"][0]["fault"] == "other text"
-
-
-def test_without_an_audit_the_order_is_the_manifests(start: Start, folder: Path) -> None:
     shutil.rmtree(folder / "audit")
     listed = get(start(), "/clips")
-    assert not listed["audited"]
-    assert [clip["id"] for clip in listed["clips"]] == list(TEXTS)
+    assert not listed["audited"] and [clip["id"] for clip in listed["clips"]] == list(TEXTS)
 
 
-def test_a_number_that_was_read_otherwise_says_how(start: Start, folder: Path, names: dict[str, str]) -> None:
+def test_a_number_that_was_read_differently_is_described(start: Start, folder: Path, names: dict[str, str]) -> None:
     reading = Reading(written="1984", expected="nineteen eighty four", heard="one nine eight four")
     rows = read_audit(folder / "audit/audit.jsonl")
-    told = [replace(row, fault=Fault.READING, reading=reading) if row.id == "two" else row for row in rows]
-    write_audit(folder / "audit/audit.jsonl", told)
-    assert read_audit(folder / "audit/audit.jsonl") == told
-    server = start()
-    said = '"1984", expected "nineteen eighty four", likely "one nine eight four"'
-    assert get(server, f"/clips/{quote(names['two'])}")["reading"] == said
-    assert get(server, f"/clips/{quote(names['three'])}")["reading"] is None
+    write_audit(
+        folder / "audit/audit.jsonl",
+        [replace(row, fault=Fault.READING, reading=reading) if row.id == "two" else row for row in rows],
+    )
+    words = '"1984", expected "nineteen eighty four", likely "one nine eight four"'
+    assert get(start(), f"/clips/{quote(names['two'])}")["reading"] == words
 
 
 def test_a_clip_is_named_by_its_file_and_tells_all_that_is_known(start: Start, names: dict[str, str]) -> None:
@@ -101,33 +85,16 @@ def test_a_clip_is_named_by_its_file_and_tells_all_that_is_known(start: Start, n
     assert one["words"][said["first"]]["text"] == "twelve"
 
 
-def test_the_sound_is_the_clips_and_any_range_of_it_can_be_had(start: Start, names: dict[str, str]) -> None:
-    server, path = start(), f"/clips/{quote(names['part'])}/sound"
-    response = ask(server, path)
-    whole = response.read()
-    samples, rate = soundfile.read(io.BytesIO(whole), dtype="float32")
-    recording, _ = soundfile.read(server.review.corpus / "part.wav", dtype="float32")
+def test_sound_and_picture_are_the_clips(start: Start, folder: Path, names: dict[str, str]) -> None:
+    server = start()
+    samples, rate = soundfile.read(io.BytesIO(ask(server.url, f"/clips/{quote(names['part'])}/sound").read()))
+    recording, _ = soundfile.read(server.review.corpus / "part.wav")
     np.testing.assert_allclose(samples, recording[RATE : 4 * RATE], atol=1 / 32768)
-    assert (rate, response.headers["Content-Type"], response.headers["Accept-Ranges"]) == (RATE, "audio/wav", "bytes")
-    size = len(whole)
-    ranges = {"0-99": (0, 100), "44-": (44, size), "-10": (size - 10, size), "5-5": (5, 6), f"9-{size * 2}": (9, size)}
-    for asked, (first, end) in ranges.items():
-        response = ask(server, path, headers={"Range": f"bytes={asked}"})
-        assert (response.status, response.read()) == (206, whole[first:end]), asked
-        assert response.headers["Content-Range"] == f"bytes {first}-{end - 1}/{size}"
-    for asked in (f"{size}-", "7-3", "-0"):
-        response = ask(server, path, headers={"Range": f"bytes={asked}"})
-        assert (response.status, response.headers["Content-Range"]) == (416, f"bytes */{size}"), asked
-    for asked in ("bytes=-", "bytes=0-1,4-5", "words=0-1", "bytes=" + "9" * 5000 + "-"):
-        response = ask(server, path, headers={"Range": asked})
-        assert (response.status, response.read()) == (200, whole), "what is not understood is not a range"
-
-
-def test_the_picture_spans_the_clip(start: Start, names: dict[str, str]) -> None:
-    response = ask(start(), f"/clips/{names['one']}/picture")
-    picture = Image.open(io.BytesIO(response.read()))
-    assert (response.headers["Content-Type"], picture.format) == ("image/png", "PNG")
-    assert picture.width == pytest.approx(3 * RATE / 64, abs=1)
+    picture = Image.open(io.BytesIO(ask(server.url, f"/clips/{names['part']}/picture").read()))
+    assert rate == RATE and picture.width == pytest.approx(3 * RATE / 64, abs=1)
+    (folder / "corpus/one.wav").unlink()
+    response = ask(server.url, f"/clips/{names['one']}/sound")
+    assert response.status == 500 and "no such audio file" in json.loads(response.read())["error"]
 
 
 def test_each_decision_is_in_the_file_at_once_and_a_restart_knows_it(
@@ -175,7 +142,7 @@ def test_what_a_person_wrote_meanwhile_is_neither_lost_nor_overwritten(
     status, answer = decide(server, names["four"], {"decision": "drop"})
     assert status == 500 and "row 6: column clip" in answer["error"]
     assert file.read_bytes() == before
-    assert ask(server, "/clips").status == 500
+    assert ask(server.url, "/clips").status == 500
 
 
 def test_after_prepare_times_stay_those_of_the_clip_and_what_it_left_out_can_be_taken_back(
@@ -209,16 +176,12 @@ def test_after_prepare_times_stay_those_of_the_clip_and_what_it_left_out_can_be_
     ("decision", "line"),
     [
         ({"decision": "keep", "text": "x"}, "only 'edit' changes a clip"),
-        ({"decision": "edit"}, "this edit changes nothing"),
         ({"decision": "erase"}, "unknown decision 'erase'"),
         ({"decision": "edit", "end": 3.2}, "3.2 s lies after the end of the clip, which has 3.000 s"),
         ({"decision": "edit", "start": -1}, "not a number of seconds"),
         ({"decision": "edit", "start": True}, "start is of type bool"),
-        ({"decision": "edit", "text": 3}, "text is of type int"),
         ({"decision": "edit", "text": "half \ud83d"}, "half a character"),
-        ({"decision": "edit", "start": 1e400}, "not a number of seconds"),
         ({"decision": "drop", "clip": "0123456789ab"}, "a decision is an object of"),
-        ({}, "a decision is an object of"),
         ("drop", "a decision is an object of"),
     ],
     ids=str,
@@ -232,59 +195,26 @@ def test_a_decision_that_makes_no_sense_is_refused_in_a_line(
 
 
 @pytest.mark.parametrize(
-    ("body", "headers", "status"),
+    ("path", "asked", "status"),
     [
-        (b'{"clip": "CLIP", "before": null, "decision": {"decision": "drop"}}', {}, 415),
-        (b'{"clip": "CLIP", "before": null, "decision": {"decision": "drop"}}', {"Content-Type": "text/plain"}, 415),
-        (b'{"clip": "CLIP", "before": null}', JSON, 400),
-        (b"[]", JSON, 400),
-        (b"{", JSON, 400),
-        (b"\xff", JSON, 400),
-        (b"[" * 40_000, JSON, 400),
-        (b'{"clip": ["CLIP"], "before": null, "decision": null}', JSON, 404),
-        (b'{"clip": "0123456789ab", "before": null, "decision": {"decision": "drop"}}', JSON, 404),
-        (b" " * (LARGEST + 1), JSON, 413),
-        (b"{}", JSON | {"Content-Length": "1e3"}, 411),
-        (b'{"clip": "CLIP", "before": null, "decision": {"decision": "drop"}}', JSON | {"Origin": "null"}, 403),
-        (b'{"clip": "CLIP", "before": null, "decision": null}', JSON | {"Origin": "http://example.com"}, 403),
-        (b'{"clip": "CLIP", "before": null, "decision": null}', JSON | {"Host": "example.com"}, 403),
+        ("/decisions", {"clip": "NAME", "before": None}, 400),
+        ("/decisions", {"clip": ["NAME"], "before": None, "decision": None}, 404),
+        ("/decisions", {"clip": "0123456789ab", "before": None, "decision": {"decision": "drop"}}, 404),
+        ("/clips", {"clip": "NAME", "before": None, "decision": {"decision": "drop"}}, 404),
+        ("/../page.css", None, 404),
+        ("/decisions", None, 404),
+        ("/clips/%2e%2e%2fone.wav/sound", None, 404),
+        ("/clips/0123456789ab/sound", None, 404),
+        ("/clips/NAME/sound/more", None, 404),
     ],
-    ids=lambda value: str(value)[:60],
+    ids=str,
 )
-def test_requests_that_the_page_does_not_make_are_refused(
-    start: Start, folder: Path, names: dict[str, str], body: bytes, headers: dict[str, str], status: int
+def test_nothing_else_is_served_or_written(
+    start: Start, folder: Path, names: dict[str, str], path: str, asked: Any, status: int
 ) -> None:
-    response = ask(start(), "/decisions", body.replace(b"CLIP", names["one"].encode()), headers)
-    assert response.status == status
-    assert "error" in json.loads(response.read())
-    assert "Access-Control-Allow-Origin" not in response.headers
+    body = None if asked is None else json.dumps(asked).replace("NAME", names["one"]).encode()
+    assert ask(start().url, path.replace("NAME", names["one"]), body).status == status
     assert not (folder / "decisions.csv").exists()
-
-
-def test_a_rebound_name_gets_neither_page_nor_sound(start: Start, names: dict[str, str]) -> None:
-    server = start()
-    for path in ("/", "/clips", f"/clips/{names['one']}/sound"):
-        assert ask(server, path, headers={"Host": f"evil.example:{server.server_port}"}).status == 403
-        response = ask(server, path, headers={"Host": f"localhost:{server.server_port}"})
-        assert response.status == 200
-        assert response.headers["Content-Security-Policy"].startswith("default-src 'none'; script-src 'self'")
-        assert response.headers["Cross-Origin-Resource-Policy"] == "same-origin"
-
-
-@pytest.mark.parametrize(
-    "path",
-    ["/server.py", "/page.html", "/../page.css", "/decisions", "/clips/", "/clips/0123456789ab", "/clips/../one/sound",
-     "/clips/%2e%2e%2fone.wav/sound", "/clips/0123456789ab/sound", "/clips/NAME/other", "/clips/NAME/sound/more"],
-)  # fmt: skip
-def test_nothing_else_is_served(start: Start, names: dict[str, str], path: str) -> None:
-    assert ask(start(), path.replace("NAME", names["one"])).status == 404
-
-
-def test_a_recording_that_went_is_told(start: Start, folder: Path, names: dict[str, str]) -> None:
-    server = start()
-    (folder / "corpus/one.wav").unlink()
-    response = ask(server, f"/clips/{names['one']}/sound")
-    assert response.status == 500 and "no such audio file" in json.loads(response.read())["error"]
 
 
 @given(cut=st.floats(0, 0.5), dropped=st.lists(st.floats(0.1, 0.3), max_size=3), place=st.integers(0, 99))
@@ -332,39 +262,21 @@ def project(folder: Path, decisions: str | None = None) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_command_serves_the_project_it_stands_in_and_ends_when_told(folder: Path, number: int) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "sonorant.cli.main",
-        "review",
-        "--port",
-        "0",
-        "--decisions",
-        "corpora/mine.csv",
-    ]
+def test_the_command_serves_the_project_it_stands_in_until_sigterm(folder: Path) -> None:
+    command = [sys.executable, "-m", "sonorant.cli.main", "review", "--port", "0", "--decisions", "corpora/mine.csv"]
     streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    root = project(folder)
-    with start_process(command, **streams, cwd=root, start_new_session=True) as process:
+    with subprocess.Popen(command, cwd=project(folder), **streams) as process:
         assert process.stdout.readline().startswith("note: prepare does not apply corpora/mine.csv yet; set prepare.")
-        found = re.search(r"http://127\.0\.0\.1:(\d+)/", process.stdout.readline())
-        assert found
-        if number == signal.SIGINT:
-            os.killpg(process.pid, number)
-        else:
-            process.send_signal(number)
+        found = re.search(r"http://127\.0\.0\.1:\d+/", process.stdout.readline())
+        assert found and ask(found[0], "/clips").status == 200
+        process.send_signal(signal.SIGTERM)
         assert "Traceback" not in process.stderr.read()
-        process.wait(PATIENCE)
-    with pytest.raises(ConnectionRefusedError):
-        HTTPConnection(f"127.0.0.1:{found[1]}", timeout=5).connect()
 
 
 @pytest.mark.parametrize(
     ("options", "line"),
     [
         ([], "say where decisions go: --decisions corpora/<name>.decisions.csv"),
-        (["--decisions", "d.csv", "--port", "70000"], "port must be 0 to 65535"),
         (["--decisions", "d.csv", "--prepared", "nowhere"], "nowhere/manifest.jsonl: no such file"),
         (["--decisions", "bad.csv"], "bad.csv: row 1: unknown column 'klip'; did you mean 'clip'?"),
     ],

@@ -5,23 +5,13 @@ import threading
 from datetime import UTC, datetime
 from functools import lru_cache
 from http import HTTPStatus
-from importlib.resources import files
 from typing import Any
 
-from sonorant.errors import SonorantError
 from sonorant.extras.listening.answers import PAIR, Answer, AnswersFile
-from sonorant.extras.listening.test_sounds import RECORDINGS
+from sonorant.extras.listening.listening_sounds import RECORDINGS
 from sonorant.extras.listening.trials import ListeningTest, Trial
 from sonorant.pages.local_server import LocalRequest, LocalServer
 
-PAGES = {
-    "/": (__package__, "page.html", "text/html; charset=utf-8"),
-    "/page.css": (__package__, "page.css", "text/css; charset=utf-8"),
-    "/page.js": (__package__, "page.js", "text/javascript; charset=utf-8"),
-    "/style.css": ("sonorant.pages", "style.css", "text/css; charset=utf-8"),
-}
-LARGEST = 2_000
-"""Maximum bytes of a request."""
 LONGEST = 60
 """Maximum characters of a listener's name."""
 KEPT = 32
@@ -35,7 +25,7 @@ class AnsweredError(Exception):
 
 
 class Sitting:
-    """The test and its answers file, for any number of listeners. Never reveals which system is which."""
+    """The test and its answers file. Never reveals which system is which."""
 
     def __init__(self, test: ListeningTest, answers: AnswersFile) -> None:
         self._test, self._answers = test, answers
@@ -51,11 +41,8 @@ class Sitting:
         return {"listener": listener, "done": done, "total": len(trials), "trial": shown}
 
     def answer(self, listener: str, token: Any, given: Any) -> None:
-        r"""Write the answer to the listener's next trial, named by `token`.
-
-        `given`: one of _CHOICES for a pair; a score per sound, in order, for a rating. Raises AnsweredError if another
-        trial is next, ValueError for an invalid answer, SonorantError if writing fails.
-        """
+        """Write the answer to the listener's next trial. `given`: one of _CHOICES for a pair; a score per sound, in
+        order, for a rating. Raises AnsweredError if another trial is next, ValueError for an invalid answer."""
         with self._lock:
             _, trial = self._next(listener, self._test.trials(listener))
             if trial is None or token != self._test.token(listener, trial):
@@ -108,52 +95,30 @@ class ListenServer(LocalServer):
 
 class ListenRequest(LocalRequest):
     server: ListenServer
+    largest = 2_000
 
-    def do_GET(self) -> None:
-        if not self.is_own():
-            return
+    def get(self) -> None:
+        """Send a sound."""
         sound = _SOUND.fullmatch(self.path)
-        if self.path in PAGES:
-            package, name, kind = PAGES[self.path]
-            self.send(HTTPStatus.OK, files(package).joinpath(name).read_bytes(), kind)
-        elif sound is None:
-            self.refuse(HTTPStatus.NOT_FOUND, "there is no such page")
-        else:
-            try:
-                self.send_range(self.server.sitting.wav(sound[1]), "audio/wav")
-            except KeyError:
-                self.refuse(HTTPStatus.NOT_FOUND, "there is no such sound; reload the page")
+        try:
+            self.send_range(self.server.sitting.wav(sound[1] if sound else ""), "audio/wav")
+        except KeyError:
+            self.refuse(HTTPStatus.NOT_FOUND, "there is no such page or sound; reload the page")
 
-    def do_POST(self) -> None:
-        r"""{"listener"} returns the next trial; "trial" and "answer" first answer the current one.
-
-        Returns `Sitting.state`; status 409 means that the trial was already answered.
-        """
-        if not self.is_own():
-            return
-        if self.path not in ("/next", "/answers"):
+    def post(self, asked: dict[str, Any]) -> None:
+        """Send `Sitting.state` of the "listener", after taking the "answer" to a "trial"; 409: it has one already."""
+        keys = {"/next": {"listener"}, "/answers": {"listener", "trial", "answer"}}.get(self.path)
+        if keys is None:
             self.refuse(HTTPStatus.NOT_FOUND, "there is no such page")
             return
-        is_json, asked = self.read_json(LARGEST)
-        if not is_json:
-            return
-        keys = {"listener"} if self.path == "/next" else {"listener", "trial", "answer"}
-        name = asked.get("listener") if isinstance(asked, dict) and asked.keys() == keys else None
+        name = asked.get("listener") if asked.keys() == keys else None
         listener = " ".join(name.split()).casefold() if isinstance(name, str) else ""
         if not 1 <= len(listener) <= LONGEST or not listener.isprintable():
-            error = f"the request must have {', '.join(sorted(keys))}, and a name 1 to {LONGEST} characters"
-            self.refuse(HTTPStatus.BAD_REQUEST, error)
-            return
+            raise ValueError(f"the request must have {', '.join(sorted(keys))}, and a name 1 to {LONGEST} characters")
         sitting, status = self.server.sitting, HTTPStatus.OK
         try:
             if self.path == "/answers":
                 sitting.answer(listener, asked["trial"], asked["answer"])
         except AnsweredError:
             status = HTTPStatus.CONFLICT
-        except ValueError as error:
-            self.refuse(HTTPStatus.BAD_REQUEST, str(error))
-            return
-        except SonorantError as error:
-            self.refuse(HTTPStatus.INTERNAL_SERVER_ERROR, f"the answer was not kept: {error}")
-            return
         self.send_json(status, sitting.state(listener))

@@ -19,7 +19,7 @@ from sonorant.extras.listening.systems import Sentence, open_system
 
 A, B, RECORDINGS, ANCHOR = "A", "B", "recordings", "anchor"
 LOUDNESS = -23.0
-"""LUFS of every sound (EBU R 128); lower for a whole sentence if a peak would exceed PEAK."""
+"""LUFS of every sound (EBU R 128); lower for a sentence of which a peak would exceed PEAK."""
 PEAK = -1.0
 """Maximum, dBTP."""
 CUTOFF = 3500.0
@@ -55,8 +55,8 @@ class Sounds:
         return RECORDINGS in self.by_system
 
     def wav(self, system: str, sentence: str, token: str) -> bytes:
-        """16-bit WAV. Dither and trailing silence are seeded by `token` (hexadecimal), so that neither bytes nor
-        size reveal equal sounds."""
+        """16-bit WAV. `token` (hexadecimal) seeds dither and trailing silence: neither bytes nor size reveal equal
+        sounds."""
         noise = np.random.default_rng(int(token, 16))
         silence = np.zeros(round(noise.uniform(*SILENCE) * self.rate), np.float32)
         samples = np.concatenate([self.by_system[system][sentence], silence])
@@ -65,11 +65,8 @@ class Sounds:
 
 
 def gather(places: Mapping[str, str], sentences: Sequence[Sentence], *, count: int, seed: int) -> Sounds:
-    r"""Read or speak `count` sentences that all systems have, drawn by `seed`.
-
-    `places`: folder or voice of A and B, and the recordings' folder, if any. `sentences`: texts for voices; may be
-    empty without voices. Raises SonorantError naming the faulty place.
-    """
+    """Read or speak `count` sentences that all systems have, drawn by `seed`. `places`: folder or voice of A and B, and
+    of the recordings, if any. `sentences`: texts for voices. Raises SonorantError naming the faulty place."""
     asked = {sentence.name: sentence for sentence in sentences}
     systems = {name: open_system(place, asked) for name, place in places.items()}
     common = sorted(frozenset.intersection(*(system.names for system in systems.values())))
