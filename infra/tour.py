@@ -1,22 +1,20 @@
 """A walk through the platform with the voice that `make demo` made: python -m infra.tour, or `make tour` for both.
 
-It starts the platform (PostgreSQL, S3 store, MLflow, Prefect, a worker), registers the voice by a deployment run, looks
-at the registry, serves the champion, speaks with OpenAI's client, has another voice trained and made champion while
-the server runs, and rolls it back. What is said each time lies in runs/tour. It may be taken again and again: a voice
-that is registered already is found. At the end it stops the servers that it started, and no others.
+It starts the platform (PostgreSQL, S3 store, MLflow, Prefect, a worker), registers the voice by a deployment run,
+serves the champion, speaks with OpenAI's client, trains another voice and makes it champion while the server runs, and
+rolls it back. The speech lies in runs/tour. A second walk finds registered voices. At the end the servers that it
+started stop.
 """
 
 from __future__ import annotations
 
 import argparse
-import base64
 import json
 import os
 import re
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,23 +34,22 @@ from tasks.stage import run
 OUT = Path("runs/tour")
 VOICE = Path("artifacts/voice")
 WORKSPACES = Path("runs/workspaces")
-"""Where a run with other settings has its copy of the project, in a folder of the run's id."""
+"""Copies of the project for runs with other settings, in folders named by the run's id."""
 TEXT = "Good morning. This is the champion."
 OTHER = {"train_acoustic.seed": 2}
-"""Settings of the other voice: the same training from other first weights, so another voice as good as this one."""
+"""Settings of the other voice: the same training from other initial weights."""
 PATIENCE = 120.0
-"""Seconds in which the server must have taken up a version that the registry names."""
+"""Seconds for the server to switch to the registry's version."""
 
 
 def walk() -> None:
-    """All steps, each told in a line. Raises SonorantError for the first that does not end as it should."""
+    """Print a line for each step. Raises SonorantError for the first that fails."""
     if not (VOICE / "voice.json").exists():
         raise SonorantError(f"{VOICE}: there is no voice; make one first: make demo")
     model = params.load("register", RegisterConfig).model
     with platform():
         first = deployed(model, {})
         reign(model, first)
-        look_at_registry(model)
         words = [f"models:/{model}@champion", "--poll-seconds", "1"]
         tell(f"sonorant serve {' '.join(words)}")
         with served(*words) as address:
@@ -72,7 +69,7 @@ def walk() -> None:
 
 @contextmanager
 def platform() -> Iterator[None]:
-    """The platform, with this process signed in. Servers that ran before are used, and run afterwards."""
+    """The platform, with this process signed in. Servers that ran before go on afterwards."""
     here = Platform.here()
     found = [name for name in NATIVE if here.servers.alive(name)]
     tell(START + (f"; found running, and left so: {', '.join(found)}" if found else ""))
@@ -86,10 +83,7 @@ def platform() -> Iterator[None]:
 
 
 def deployed(model: str, overrides: dict[str, Any]) -> int:
-    """Run the deployment with these settings; the version of the model that its voice is.
-
-    Not the newest one: a voice that was registered before, as by an earlier walk, is no new version.
-    """
+    """Run the deployment with these settings; the version of its voice, which an earlier walk may have registered."""
     words = ["deployment", "run", "train-and-export/local"]
     words += ["--param", f"overrides={json.dumps(overrides)}"] if overrides else []
     tell(f"prefect {' '.join(words)}")
@@ -102,7 +96,7 @@ def deployed(model: str, overrides: dict[str, Any]) -> int:
 
 
 def reign(model: str, version: int) -> None:
-    """Make a version the champion: by the gates, or, where they refuse it, by hand, which the walk says."""
+    """Make a version the champion by moving the aliases, if the gates refused it."""
     aliases = client().get_registered_model(model).aliases
     if int(aliases.get("champion", 0)) != version:
         tell(f"the gates keep version {version} from being champion; the walk moves the aliases by hand")
@@ -111,25 +105,8 @@ def reign(model: str, version: int) -> None:
         client().set_registered_model_alias(model, "champion", str(version))
 
 
-def look_at_registry(model: str) -> None:
-    """Open the registry's page and the model on it, signed in, as a browser does."""
-    address = os.environ["MLFLOW_TRACKING_URI"]
-    sign_in = f"{os.environ['MLFLOW_TRACKING_USERNAME']}:{os.environ['MLFLOW_TRACKING_PASSWORD']}"
-    header = {"Authorization": f"Basic {base64.b64encode(sign_in.encode()).decode()}"}
-
-    def get(path: str) -> bytes:
-        with urllib.request.urlopen(urllib.request.Request(f"{address}{path}", headers=header), timeout=60) as reply:
-            return bytes(reply.read())
-
-    if b"<html" not in get("/").lower():
-        raise SonorantError(f"{address}: is no page")
-    found = json.loads(get(f"/api/2.0/mlflow/registered-models/get?name={model}"))["registered_model"]
-    aliases = ", ".join(f"{one['alias']} {one['version']}" for one in found["aliases"])
-    tell(f"{address}/#/models/{model}: {aliases}")
-
-
 def speak(url: str, number: int) -> bytes:
-    """What OpenAI's client is given for the text, kept as `<number>.wav`."""
+    """The text spoken through OpenAI's client, kept as `<number>.wav`."""
     from openai import OpenAI
 
     with OpenAI(base_url=url, api_key="none") as asking:
@@ -143,7 +120,7 @@ def speak(url: str, number: int) -> bytes:
 
 
 def spoken_anew(url: str, before: bytes, number: int) -> bytes:
-    """As `speak`, once the server speaks otherwise than before. Raises SonorantError if it does not."""
+    """Repeat `speak` until the sound differs. Raises SonorantError if it does not."""
     deadline = time.monotonic() + PATIENCE
     while (sound := speak(url, number)) == before:
         if time.monotonic() > deadline:
@@ -161,7 +138,7 @@ def command(*words: str) -> None:
 
 
 def client() -> Any:
-    """MLflow's, of the platform."""
+    """MLflow's client for the platform."""
     return open_store().client
 
 

@@ -3,10 +3,9 @@
     python -m infra.platform.backup save backups/monday
     python -m infra.platform.backup restore backups/monday
 
-Databases come first: what they name is in the store by then, so no version in a backup lacks its files. A backup is
-checked whole before anything is restored, and brings the secrets that MLflow's data is of no use without. Where libpq's
-and S3's variables are set, as in compose.yaml's service `backup`, they say what to save; else it is the platform of
-`make serve STACK=full`.
+Databases are saved first: objects that they name are in the store by then. A restore checks the whole backup first, and
+brings the secrets that MLflow's data needs. Where libpq's and S3's variables are set, as in compose.yaml's service
+`backup`, they name the stores; else it is the platform of `make serve STACK=full`.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from typing import Any
 
 from infra.platform import buckets
 from infra.platform.databases import as_superuser, make_database, put_in_place, remove_database
-from infra.platform.env_file import OF_BACKUP, read_env, secrets_of_backup, take_over, write_env
+from infra.platform.env_file import OF_BACKUP, read_env, take_over, write_env
 from infra.platform.native import Platform
 from infra.platform.programs import postgres_program
 from infra.platform.services import BUCKETS, DATABASES, OF_DATA, S3_CLIENT, SERVICES, filled
@@ -59,36 +58,34 @@ def save(folder: Path, environment: Mapping[str, str], secrets: Mapping[str, str
                 for key, _ in buckets.objects(store, bucket):
                     file = inside(new / "objects" / bucket, key)
                     file.parent.mkdir(parents=True, exist_ok=True)
-                    with buckets.unless_gone():  # removed since it was listed: others work meanwhile
+                    with buckets.unless_gone():  # removed since it was listed
                         store.download_file(bucket, key, str(file))
         write_env(new / OF_BACKUP, secrets)
         write_json(new / CONTENT, content_of(new))
 
 
 def content_of(folder: Path) -> dict[str, str]:
-    """SHA-256 of every file of a backup but the list itself, by path within it."""
+    """SHA-256 of every file of a backup except the list itself, by path within it."""
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / CONTENT)
     return {str(path.relative_to(folder)): sha256_file(path) for path in files}
 
 
 def checked(folder: Path) -> Path:
-    """`folder` if it is a whole backup. Raises SonorantError naming the first file that is not as it was saved."""
+    """`folder` if it is a whole backup. Raises SonorantError naming the first file that changed."""
     if not (folder / CONTENT).is_file():
-        raise SonorantError(f"{folder} is no backup: it has no {CONTENT}")
+        raise SonorantError(f"{folder} is not a backup: it has no {CONTENT}")
     known, found = read_json(folder / CONTENT), content_of(folder)
     for name in sorted(known.keys() | found.keys()):
         if known.get(name) != found.get(name):
-            raise SonorantError(f"{folder}: {name} is not as it was saved; nothing was restored")
+            raise SonorantError(f"{folder}: {name} changed since it was saved; nothing was restored")
     return folder
 
 
 def restore(folder: Path, environment: Mapping[str, str]) -> None:
-    """Bring databases and objects back to what they were; other objects stay.
+    """Restore databases and objects; other objects stay.
 
-    Databases are made anew beside the former ones, and take their place at once when all is there: a restore that fails
-    leaves those as they are. Read into a former one, a dump would meet what an upgrade has added there, and fail.
-
-    Raises SonorantError if the backup is damaged, or a store does not answer.
+    Databases are restored beside the present ones and replace them together at the end: a restore that fails changes
+    nothing, and tables that an upgrade added do not stop it. Raises SonorantError if a store does not answer.
     """
     try:
         for name, new in RESTORED.items():
@@ -106,7 +103,7 @@ def restore(folder: Path, environment: Mapping[str, str]) -> None:
 def restore_database(dump: Path, name: str, role: str, environment: Mapping[str, str]) -> None:
     """Make the database `name` of the role anew from a dump."""
     with as_superuser(environment) as connection:
-        remove_database(connection, name)  # what a restore that was killed left
+        remove_database(connection, name)  # left by a killed restore
         make_database(connection, name, role)
     whole = ["--exit-on-error", "--single-transaction"]
     postgres("pg_restore", [*whole, "--dbname", name, str(dump)], environment)
@@ -122,7 +119,7 @@ def restore_objects(folder: Path, environment: Mapping[str, str]) -> None:
 
 
 def inside(top: Path, key: str) -> Path:
-    """Where an object goes. Raises SonorantError for a key that would leave the folder."""
+    """Path of an object. Raises SonorantError for a key that would leave the folder."""
     if ".." in key.split("/") or key.startswith("/"):
         raise SonorantError(f"the key '{key}' of an object leaves its bucket's folder; remove the object")
     return top / key
@@ -140,7 +137,7 @@ def postgres(program: str, words: list[str], environment: Mapping[str, str]) -> 
 
 @contextmanager
 def natively(platform: Platform) -> Iterator[dict[str, str]]:
-    """Variables of the platform of `make serve STACK=full`, whose two stores run meanwhile."""
+    """Variables of the platform of `make serve STACK=full`, whose two stores run within the block."""
     with platform.running(STORES):
         words = platform.words()
         variables = {**SERVICES["databases"].environment, **S3_CLIENT}
@@ -157,37 +154,26 @@ def save_natively(folder: Path, platform: Platform) -> None:
 
 
 def restore_natively(folder: Path, platform: Platform) -> None:
-    """Also where nothing is left of the platform's folder: all its secrets come from the backup then, else those that
-    belong to the data."""
+    """Restore, with the secrets that belong to the data; all of them if the platform's folder is lost."""
     running = [name for name in SERVICES if name not in STORES and platform.servers.alive(name)]
     if running:
-        raise SonorantError(f"{', '.join(running)} would write meanwhile; end the platform first: make stop")
-    secrets, saved = platform.folder / "secrets.env", secrets_of_backup(folder)
-    if saved and not secrets.exists():
+        raise SonorantError(f"{', '.join(running)} would write during the restore; end the platform first: make stop")
+    secrets, saved = platform.folder / "secrets.env", read_env(folder / OF_BACKUP)
+    if not secrets.exists():
         write_env(secrets, saved)
     with natively(platform) as environment:
         restore(folder, environment)
     take_over(secrets, saved)
-    say_what_lacks(folder, saved)
 
 
 def restore_in_container(folder: Path, environment: Mapping[str, str]) -> None:
-    """As `restore`; infra/.env is not to be had in a container, so it says which command takes the secrets over."""
-    saved = secrets_of_backup(folder)
+    """Restore, and print the command that takes the secrets over: a container does not see infra/.env."""
+    saved = read_env(folder / OF_BACKUP)
     restore(folder, environment)
-    others = [name for name in OF_DATA if saved.get(name) and saved[name] != environment.get(name)]
+    others = [name for name in OF_DATA if saved[name] != environment.get(name)]
     if others:
         remedy = f"python -m infra.platform.env_file infra/.env --of-backup infra/backups/{folder.name}"
         print(f"{', '.join(others)} of infra/.env must be those of the backup: {remedy}", file=sys.stderr)
-    say_what_lacks(folder, saved)
-
-
-def say_what_lacks(folder: Path, saved: Mapping[str, str]) -> None:
-    """A backup of a former release may hold no secrets, or not all: one line says what does not fit then."""
-    lacking = [name for name in OF_DATA if not saved.get(name)]
-    if lacking:
-        reason = "MLflow's restored sign-in fits only if they are here as they were there"
-        print(f"{folder} does not hold {', '.join(lacking)}: {reason}", file=sys.stderr)
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
-"""The buckets of the S3 store: made where they are absent, looked for, and read object by object.
+"""The buckets of the S3 store: `python -m infra.platform.buckets` makes missing ones.
 
-Address and keys come from the variables that every S3 client reads (AWS_ENDPOINT_URL_S3, AWS_ACCESS_KEY_ID,
-AWS_SECRET_ACCESS_KEY), so it may be any store that speaks S3.
+Address and keys are in the usual variables of S3 clients (AWS_ENDPOINT_URL_S3, AWS_ACCESS_KEY_ID,
+AWS_SECRET_ACCESS_KEY).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ REMEDIES = {
 
 
 def client(environment: Mapping[str, str] = os.environ) -> Any:
-    """A client of the store that asks twice at most and waits for seconds, not minutes."""
+    """A client of the store with short timeouts and one retry."""
     settings = Config(connect_timeout=5, read_timeout=60, retries={"total_max_attempts": 2})
     return boto3.client(
         "s3",
@@ -50,7 +50,7 @@ def client(environment: Mapping[str, str] = os.environ) -> Any:
 
 @contextmanager
 def answering(what: str) -> Iterator[None]:
-    """Turn errors of the store into a SonorantError of one line that names `what` and the remedy."""
+    """Turn errors of the store into a one-line SonorantError that names `what` and the remedy."""
     try:
         yield
     except ClientError as error:
@@ -62,7 +62,7 @@ def answering(what: str) -> Iterator[None]:
 
 @contextmanager
 def unless_gone() -> Iterator[None]:
-    """Pass over an object that is not there (any more)."""
+    """Ignore a missing object."""
     try:
         yield
     except ClientError as error:
@@ -80,7 +80,7 @@ def make_buckets() -> None:
 
 
 def objects(store: Any, bucket: str) -> Iterator[tuple[str, int]]:
-    """Key and bytes of every object of a bucket; folders, which some stores list too, are left out."""
+    """Key and bytes of every object of a bucket, without folders."""
     for page in store.get_paginator("list_objects_v2").paginate(Bucket=bucket):
         for each in page.get("Contents", []):
             if not each["Key"].endswith("/"):

@@ -1,6 +1,6 @@
-"""Is the platform usable from here? `python -m infra.platform.check`: a line each for Prefect, MLflow and every bucket.
+"""Check Prefect, MLflow and every bucket as a client: `python -m infra.platform.check`.
 
-It asks as a client does, with the variables that `make serve STACK=full` names, and writes and removes an object.
+It uses the variables that `make serve STACK=full` prints, and writes and removes an object.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def check_mlflow() -> str:
 
 
 def check_bucket(name: str) -> str:
-    """Writes an object, because a full disk still lists what it has."""
+    """Write an object, because a full disk can still be listed."""
     store, key = buckets.client(), f".check-{uuid.uuid4().hex}"
     with buckets.answering(f"bucket '{name}'"):
         store.head_bucket(Bucket=name)
@@ -46,7 +46,7 @@ def check_bucket(name: str) -> str:
 
 
 def get(url: str, sign_in: str, variables: str) -> object:
-    """The JSON at an address that wants a sign-in. Raises SonorantError of one line."""
+    """The JSON at an address with a sign-in. Raises SonorantError."""
     header = {"Authorization": f"Basic {base64.b64encode(sign_in.encode()).decode()}"}
     try:
         with urllib.request.urlopen(urllib.request.Request(url, headers=header), timeout=10) as reply:
@@ -62,7 +62,7 @@ def variable(name: str) -> str:
     """Raises SonorantError if it is not set."""
     value = os.environ.get(name)
     if not value:
-        raise SonorantError(f"{name} is not set; read the file that make serve STACK=full names")
+        raise SonorantError(f"{name} is not set; source the file that make serve STACK=full prints")
     return value
 
 
@@ -74,7 +74,7 @@ CHECKS: list[Callable[[], str]] = [
 
 
 def main() -> None:
-    """All checks, whichever fail; exit status 1 if any did."""
+    """Run all checks; exit status 1 if any failed."""
     argparse.ArgumentParser(description=__doc__).parse_args()
     failed = False
     for check in CHECKS:

@@ -28,11 +28,11 @@ HEADER = """\
 """
 SIGN_IN = "/etc/mlflow/sign_in.ini"
 POSTGRES_VERSION = "15.14-bookworm"
-"""The major version that Debian 12 has too, so that the table is tested on it, and whose clients the image brings."""
+"""Debian 12's major version, which tests use, and of whose clients the image has."""
 OWNER = "${SONORANT_UID:-1000}:${SONORANT_GID:-1000}"
-"""Who writes into folders of the machine: the project's, and that of the backups."""
+"""Owner of the machine's folders: project and backups."""
 OWNER_IN_IMAGE = "1000:1000"
-"""To whom the images give their folders, and so the named volumes that Docker fills from them."""
+"""Owner of the images' folders, and of the named volumes that Docker fills from them."""
 IMAGES: dict[str, dict[str, Any]] = {
     "postgres": {"image": f"postgres:{POSTGRES_VERSION}"},
     "platform": {
@@ -56,7 +56,7 @@ VOLUMES = {
     "worker-nodes": ["node-project:/sonorant"],  # a project folder of its own; Docker fills it from the image
 }
 PROFILES = {"worker-nodes": ["nodes"]}
-"""What `docker compose up` leaves out unless its profile is asked for."""
+"""Services that `docker compose up` starts only with a profile."""
 WORDS = {
     **{name: f"${{{name}:?set {name} in infra/.env}}" for name in SECRETS},
     **{f"{name}_host": name for name in PORTS},
@@ -88,7 +88,7 @@ def document() -> dict[str, Any]:
 
 
 def service_entry(name: str, service: Service) -> dict[str, Any]:
-    """One service of the table as Compose wants it."""
+    """Compose's entry for a service of the table."""
     entry = {
         **IMAGES[service.image],
         "command": [filled(word, WORDS) for word in service.command],
@@ -124,7 +124,7 @@ def condition(needed: Service) -> str:
 
 
 def backup_entry() -> dict[str, Any]:
-    """`docker compose run --rm backup save /backup/<name>`; of Compose alone, natively it is a command."""
+    """`docker compose run --rm backup save /backup/<name>`."""
     variables = {**SERVICES["databases"].environment, **S3_CLIENT, **{name: f"{{{name}}}" for name in OF_DATA}}
     return {
         **IMAGES["platform"],
@@ -141,10 +141,8 @@ def backup_entry() -> dict[str, Any]:
 
 
 def proxy_entry() -> dict[str, Any]:
-    """Caddy, which has certificates and answers to others than this machine; asked for by its profile.
-
-    Its command refuses to start without its names: Compose itself would demand them of who does not ask for it, too.
-    """
+    """Caddy with TLS for other machines, in a profile. Its command requires the host names; Compose would require them
+    without the profile too."""
     names = [f"SONORANT_{server}_HOST" for server in ("PREFECT", "MLFLOW", "S3")]
     named = " ".join(f'"$${{{name}:?set {name} in infra/.env}}"' for name in names)  # $$: the shell's, not Compose's
     return {
@@ -162,7 +160,7 @@ def proxy_entry() -> dict[str, Any]:
 
 
 class Plain(yaml.SafeDumper):
-    """Writes what occurs twice twice: a reader of the file wants to see it, not to look for it."""
+    """Writes repeated values in full."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True

@@ -1,7 +1,6 @@
-"""Make the roles and databases of Prefect and MLflow where they are absent: a job that may run any number of times.
+"""Make missing roles and databases of Prefect and MLflow, and set the roles' passwords: an idempotent job.
 
-Reads libpq's variables (PGHOST, PGPORT, PGUSER, PGPASSWORD) and the passwords that the roles are to have, so a changed
-password is set too.
+Reads libpq's variables (PGHOST, PGPORT, PGUSER, PGPASSWORD) and the roles' passwords.
 """
 
 from __future__ import annotations
@@ -31,8 +30,7 @@ def make_databases() -> None:
 
 @contextmanager
 def as_superuser(environment: Mapping[str, str]) -> Iterator[psycopg.Connection]:
-    """A connection by libpq's variables, where each statement counts at once. Raises SonorantError for PostgreSQL's
-    errors within, too."""
+    """A connection by libpq's variables, with autocommit. Raises SonorantError for PostgreSQL's errors in the block."""
     names = {"host": "PGHOST", "port": "PGPORT", "user": "PGUSER", "password": "PGPASSWORD"}
     given: dict[str, Any] = {word: environment.get(name) for word, name in names.items()}
     address = make_conninfo(dbname="postgres", connect_timeout=10, **given)
@@ -46,13 +44,13 @@ def as_superuser(environment: Mapping[str, str]) -> Iterator[psycopg.Connection]
 def make_role(connection: psycopg.Connection, role: str, password: str) -> None:
     known = connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (role,)).fetchone()
     words = sql.SQL("ALTER" if known else "CREATE")
-    # PostgreSQL keeps statements that fail in its log, so the password goes there hashed
+    # hashed, because PostgreSQL logs statements that fail
     hashed = connection.pgconn.encrypt_password(password.encode(), role.encode(), b"scram-sha-256").decode()
     connection.execute(sql.SQL("{} ROLE {} LOGIN PASSWORD {}").format(words, sql.Identifier(role), sql.Literal(hashed)))
 
 
 def make_database(connection: psycopg.Connection, name: str, role: str) -> None:
-    """A database that nobody but its role and the superuser may enter."""
+    """Make a database that only its role and the superuser may enter."""
     known = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (name,)).fetchone()
     database = sql.Identifier(name)
     if not known:
@@ -61,17 +59,17 @@ def make_database(connection: psycopg.Connection, name: str, role: str) -> None:
 
 
 def remove_database(connection: psycopg.Connection, name: str) -> None:
-    """Where there is one. Who is connected to it is cut off, else it would stay."""
+    """Remove a database if it exists, and end its connections."""
     connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
 def put_in_place(connection: psycopg.Connection, restored: Mapping[str, str]) -> None:
-    """Give each database the name of the other one, whose content goes: all of them, or none if an error comes."""
+    """Replace databases by restored ones (new name: old name), all or none."""
     cut_off = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s"
     rename = sql.SQL("ALTER DATABASE {} RENAME TO {}")
     former = {name: f"{name}_former" for name in restored.values()}
     for name in former.values():
-        remove_database(connection, name)  # what a restore that was killed left
+        remove_database(connection, name)  # left by a killed restore
     with connection.transaction():
         for new, name in restored.items():
             connection.execute(cut_off, (name,))
@@ -86,7 +84,7 @@ def where(environment: Mapping[str, str]) -> str:
 
 
 def one_line(error: psycopg.Error) -> str:
-    """The last line of libpq's message, which is the reason."""
+    """The last line of libpq's message: the reason."""
     return str(error).strip().splitlines()[-1].strip()
 
 

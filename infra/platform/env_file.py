@@ -1,4 +1,4 @@
-"""Files of secrets and addresses, NAME=value a line, that only their owner may read.
+"""Files of secrets and addresses, a NAME=value on each line, that only their owner may read.
 
 python -m infra.platform.env_file infra/.env   # random secrets for `docker compose`
 python -m infra.platform.env_file infra/.env --of-backup infra/backups/monday   # those that a restored backup needs
@@ -24,7 +24,7 @@ OF_BACKUP = "secrets.env"
 
 
 def random_secrets() -> dict[str, str]:
-    """A value for each of SECRETS, of letters and digits alone, so that it needs no quotes anywhere."""
+    """A value for each of SECRETS, of letters and digits, which need no quotes."""
     values = {name: secrets.token_hex(24) for name in SECRETS}
     return values | {
         "S3_ACCESS_KEY": f"sonorant-{secrets.token_hex(4)}",
@@ -33,7 +33,7 @@ def random_secrets() -> dict[str, str]:
 
 
 def write_env(path: Path, values: Mapping[str, str]) -> None:
-    """Write the file whole or not at all; it is never readable by others, not for a moment."""
+    """Write the file atomically; others can never read it."""
     with atomic_file(path) as temporary:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
@@ -41,7 +41,9 @@ def write_env(path: Path, values: Mapping[str, str]) -> None:
 
 
 def read_env(path: Path) -> dict[str, str]:
-    """Raises SonorantError naming the line that is not NAME=value, or a file that others may read."""
+    """Raises SonorantError naming the line that is not NAME=value, or a file that is absent or readable by others."""
+    if not path.exists():
+        raise SonorantError(f"{path}: no such file")
     if path.stat().st_mode & 0o077:
         raise SonorantError(f"{path}: others may read these secrets: chmod 600 {path}")
     values = {}
@@ -51,13 +53,13 @@ def read_env(path: Path) -> dict[str, str]:
         found = re.fullmatch(r"([A-Z][A-Z0-9_]*)=(.*)", line)
         words = shlex.split(found[2]) if found else ["", ""]
         if not found or len(words) > 1:
-            raise SonorantError(f"{path}:{number}: no NAME=value; quote a value that has spaces")
+            raise SonorantError(f"{path}:{number}: not NAME=value; quote a value that has spaces")
         values[found[1]] = "".join(words)
     return values
 
 
 def make_env(path: Path) -> dict[str, str]:
-    """The secrets that `path` holds; random ones for those that it lacks are added to it."""
+    """The secrets of the file `path`, after adding random ones for those that it lacks."""
     known = read_env(path) if path.exists() else {}
     values = random_secrets() | {name: value for name, value in known.items() if value}
     if values != known:
@@ -66,28 +68,19 @@ def make_env(path: Path) -> dict[str, str]:
 
 
 def take_over(path: Path, saved: Mapping[str, str]) -> None:
-    """Put those secrets of a backup into the file `path` that its data is of no use without; the others stay."""
-    write_env(path, make_env(path) | {name: saved[name] for name in OF_DATA if saved.get(name)})
-
-
-def secrets_of_backup(folder: Path) -> dict[str, str]:
-    """What a backup holds; nothing for one of a former release. Raises SonorantError as `read_env`."""
-    file = folder / OF_BACKUP
-    return read_env(file) if file.exists() else {}
+    """Put the secrets that belong to a backup's data into the file `path`; the others stay."""
+    write_env(path, make_env(path) | {name: saved[name] for name in OF_DATA})
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("file", type=Path, help="written with mode 600; what it holds already stays")
-    parser.add_argument("--of-backup", type=Path, help="a backup's folder: what its data needs comes from it")
+    parser.add_argument("file", type=Path, help="written with mode 600; secrets that it holds stay")
+    parser.add_argument("--of-backup", type=Path, help="folder of a backup whose secrets to take over")
     given = parser.parse_args()
     if given.of_backup is None:
         make_env(given.file)
-        return
-    saved = secrets_of_backup(given.of_backup)
-    if not saved:
-        raise SonorantError(f"{given.of_backup}: no backup that holds secrets: it has no {OF_BACKUP}")
-    take_over(given.file, saved)
+    else:
+        take_over(given.file, read_env(given.of_backup / OF_BACKUP))
 
 
 if __name__ == "__main__":

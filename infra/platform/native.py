@@ -1,7 +1,7 @@
 """The platform on loopback without containers: `make serve STACK=full`, `make stop`, and `upgrade` for MLflow's tables.
 
-All it keeps lies in one folder, runs/platform or SONORANT_PLATFORM: databases, objects, logs, secrets. What runs is the
-table of services.py. What was killed is started again by the same command.
+Databases, objects, logs and secrets lie in one folder, runs/platform or SONORANT_PLATFORM. The services are those of
+services.py; the same command starts killed ones again.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import sys
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from infra.background import Background, call, check_free, port_from_environment
@@ -40,7 +41,7 @@ class Platform:
 
     @classmethod
     def here(cls) -> Platform:
-        """The one that the environment names."""
+        """The platform of SONORANT_PLATFORM."""
         return cls(Path(os.environ.get("SONORANT_PLATFORM") or "runs/platform").resolve())
 
     @property
@@ -49,7 +50,7 @@ class Platform:
 
     @property
     def client_file(self) -> Path:
-        """Addresses and sign-in for clients, to be read by a shell."""
+        """Addresses and sign-in for clients, as a shell script."""
         return self.folder / "client.env"
 
     @property
@@ -57,7 +58,7 @@ class Platform:
         return self.folder / "postgres" / "data"
 
     def words(self) -> dict[str, str]:
-        """What fills the table's words in braces here; the ports are those of the first start."""
+        """Values of the table's words in braces; the ports are those of the first start."""
         file = self.folder / "ports.json"
         ports = read_json(file) if file.exists() else ports_from_environment()
         words = make_env(self.folder / "secrets.env")
@@ -78,10 +79,13 @@ class Platform:
         }
 
     def command(self, service: Service) -> list[str]:
-        first, *others = service.command
-        words = self.words()
-        command = [program(first, self.postgres_data), *(filled(word, words) for word in others)]
+        command = self._filled(service.command)
         return [*as_postgres(self.folder / "postgres"), *command] if service.image == "postgres" else command
+
+    def _filled(self, command: tuple[str, ...]) -> list[str]:
+        first, *others = command
+        words = self.words()
+        return [program(first, self.postgres_data), *(filled(word, words) for word in others)]
 
     def environment(self, service: Service) -> dict[str, str]:
         """The service's own variables and those of this process that are not about other servers."""
@@ -94,21 +98,18 @@ class Platform:
 
     def healthy(self, service: Service) -> bool:
         """Whether the service's health check succeeds."""
-        first, *others = service.health
-        words = self.words()
-        command = [program(first, self.postgres_data), *(filled(word, words) for word in others)]
-        silent = subprocess.DEVNULL
-        return subprocess.run(command, stdin=silent, stdout=silent, stderr=silent, check=False).returncode == 0
+        done = subprocess.run(self._filled(service.health), stdin=subprocess.DEVNULL, capture_output=True)
+        return done.returncode == 0
 
     def start(self, only: Collection[str] = NATIVE) -> None:
         """Start what does not run, in the table's order, and return once all answer; `only` these with their jobs.
 
-        Raises SonorantError if a port is in use or a service does not start; what was started by this call is stopped
-        again.
+        Raises SonorantError if a port is in use or a service does not start, after stopping what this call started.
         """
         started: list[str] = []
+        self.folder.mkdir(parents=True, exist_ok=True)
         try:
-            with self.alone():
+            with locked(self.folder / "start.lock"):
                 self.prepare(cluster="postgres" in only)
                 down = {name for name in only if not (NATIVE[name].job or self.servers.alive(name))}
                 for name, service in NATIVE.items():
@@ -126,19 +127,17 @@ class Platform:
             raise
 
     def wait_for(self, names: Iterable[str]) -> None:
-        """Return once the servers among these answer; jobs are done when their turn is over."""
+        """Return once the servers among these answer; jobs run to their end when they are started."""
         for name in names:
-            service = NATIVE[name]
-            if not service.job:
-                self.servers.wait_for(name, lambda service=service: self.healthy(service), pause=1.0)  # type: ignore[misc]
+            if name not in JOBS:
+                self.servers.wait_for(name, partial(self.healthy, NATIVE[name]), pause=1.0)
 
     def prepare(self, cluster: bool = True) -> None:
-        """Folders, secrets, and PostgreSQL's `cluster`; of what is there already, nothing changes."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        """Make missing folders, secrets, and PostgreSQL's `cluster`."""
         ports = self.folder / "ports.json"
         if not any(self.servers.alive(name) for name in NATIVE):
             self.stop()  # what killed servers left holds their ports
-            write_json(ports, free_postgres_port(ports_from_environment()))
+            write_json(ports, ports_from_environment())
             for name, port in read_json(ports).items():
                 check_free(port, f"SONORANT_{name.upper()}_PORT", START)
         words = self.words()
@@ -158,7 +157,7 @@ class Platform:
 
     @contextmanager
     def running(self, names: Collection[str]) -> Iterator[None]:
-        """These services run meanwhile; those that did not before are stopped again."""
+        """Run these services within the block; those that ran before go on."""
         before = [name for name in names if self.servers.alive(name)]
         self.start(only=names)
         try:
@@ -167,10 +166,7 @@ class Platform:
             self.stop([name for name in names if name not in before])
 
     def upgrade(self) -> None:
-        """Bring MLflow's tables up to date. Its server refuses older ones, so it cannot be asked to.
-
-        Raises SonorantError if that server runs, or the upgrade fails.
-        """
+        """Bring MLflow's tables up to date; its server refuses older ones. Raises SonorantError if that server runs."""
         if self.servers.alive("mlflow"):
             raise SonorantError("mlflow uses these tables; end the platform first: make stop")
         with self.running(["postgres"]):
@@ -178,40 +174,24 @@ class Platform:
             address = environment["MLFLOW_BACKEND_STORE_URI"]
             call([sys.executable, "-m", "mlflow", "db", "upgrade", address], environment)
 
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Only one process starts services at a time."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with locked(self.folder / "start.lock"):
-            yield
-
 
 def related(job: str) -> set[str]:
-    """Names of all that a job needs, and of all that need it: only for these it runs again."""
+    """Services that a job needs or that need it: only if one of them starts, the job runs again."""
     return needed_by(job) | {name for name in SERVICES if job in needed_by(name)}
 
 
 def ports_from_environment() -> dict[str, int]:
-    """SONORANT_<SERVICE>_PORT, or the usual one. Raises SonorantError for two services on one port."""
+    """SONORANT_<SERVICE>_PORT, or the usual ones; of PostgreSQL, which only our servers use, a free port if the usual
+    one is taken, as by the system's own server."""
     ports = {name: port_from_environment(f"SONORANT_{name.upper()}_PORT", port) for name, port in PORTS.items()}
-    for name, port in ports.items():
-        others = [other for other, taken in ports.items() if taken == port and other != name]
-        if others:
-            raise SonorantError(f"SONORANT_{name.upper()}_PORT: {port} is also the port of {others[0]}")
+    if not os.environ.get("SONORANT_POSTGRES_PORT"):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", ports["postgres"]))
+            except OSError:
+                probe.bind(("127.0.0.1", 0))
+            ports["postgres"] = probe.getsockname()[1]
     return ports
-
-
-def free_postgres_port(ports: dict[str, int]) -> dict[str, int]:
-    """These ports; of PostgreSQL another one if its usual one is taken, as by the system's own. Only our servers use
-    it, so nobody has to know it. A port that was asked for stays."""
-    if os.environ.get("SONORANT_POSTGRES_PORT"):
-        return ports
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", ports["postgres"]))
-        except OSError:
-            probe.bind(("127.0.0.1", 0))
-        return ports | {"postgres": probe.getsockname()[1]}
 
 
 def make_cluster(folder: Path, password: str) -> None:
@@ -219,9 +199,11 @@ def make_cluster(folder: Path, password: str) -> None:
     folder.mkdir(mode=0o700, exist_ok=True)
     if (folder / "data" / "PG_VERSION").exists():
         return
-    prefix, secret = as_postgres(folder), folder / "password"
+    prefix, secret, owner = as_postgres(folder), folder / "password", folder.stat()
     secret.unlink(missing_ok=True)
-    write_private(secret, password, folder)
+    with os.fdopen(os.open(secret, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        os.fchown(file.fileno(), owner.st_uid, owner.st_gid)
+        file.write(password)
     command = [*prefix, postgres_program("initdb"), "-D", str(folder / "data"), "-U", "postgres", "-E", "UTF8"]
     command += ["--locale=C.UTF-8", "--auth=scram-sha-256", f"--pwfile={secret}"]
     try:
@@ -230,13 +212,6 @@ def make_cluster(folder: Path, password: str) -> None:
         secret.unlink()
     if done.returncode != 0:
         raise SonorantError(f"PostgreSQL's initdb failed: {' '.join(done.stderr.split())[-300:]}")
-
-
-def write_private(path: Path, text: str, beside: Path) -> None:
-    """A new file that the owner of the folder `beside` may read, and nobody else, not for a moment."""
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        os.fchown(file.fileno(), beside.stat().st_uid, beside.stat().st_gid)
-        file.write(text)
 
 
 def main() -> None:

@@ -1,9 +1,7 @@
-"""The services of the platform: one table, from which `infra/compose.yaml` is written and `make serve STACK=full`
-starts.
+"""The services of the platform: the table of `infra/compose.yaml` and `make serve STACK=full`.
 
-Words in braces differ by place; `compose.py` and `native.py` fill them in: a secret, where a server listens and keeps
-its files. Natively a variable that is empty then is not set, so that one may be Compose's alone. No command has a
-secret, because `ps` shows commands to everybody.
+`compose.py` and `native.py` fill in words in braces: secrets, addresses, folders. Natively, empty variables are not
+set. No command has a secret, because `ps` shows commands to everybody.
 """
 
 from __future__ import annotations
@@ -12,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 DATABASES = {"prefect": ("prefect",), "mlflow": ("mlflow", "mlflow_auth")}
-"""The role of each server, and the databases that it owns; MLflow keeps its users apart from its runs."""
+"""The role of each server, and its databases."""
 BUCKETS = ("mlflow", "dvc")
 POOLS = ("sonorant", "sonorant-nodes")
-"""`sonorant-nodes` is for the other machines of a training; a worker there needs a project folder of its own."""
+"""`sonorant-nodes`: for the other machines of a training, each with a project folder of its own."""
 PORTS = {"postgres": 5432, "s3": 9000, "mlflow": 5000, "prefect": 4200, "worker": 8080}
 SECRETS = {
     "POSTGRES_PASSWORD": "PostgreSQL's superuser, postgres",
@@ -27,9 +25,9 @@ SECRETS = {
     "MLFLOW_ADMIN_PASSWORD": "MLflow's user admin, at least 12 characters; read when the store is new",
     "MLFLOW_SECRET_KEY": "signs the forms of MLflow's sign-in page",
 }
-"""Names in `infra/.env` and in the secrets file of `make serve STACK=full`, and what each is for."""
+"""Names in `infra/.env` and in the secrets file of `make serve STACK=full`, and their use."""
 OF_DATA = ("MLFLOW_ADMIN_PASSWORD", "MLFLOW_SECRET_KEY")
-"""Of these, what MLflow's databases are of use with: they go with a backup. The others belong to the servers."""
+"""Secrets that belong to MLflow's databases, and so to a backup."""
 
 MLFLOW_SIGN_IN = """\
 [mlflow]
@@ -38,10 +36,8 @@ database_uri = postgresql+psycopg://mlflow@{postgres_host}:{postgres_port}/mlflo
 authorization_function = mlflow.server.auth:authenticate_request_basic_auth
 auth_cache_ttl_seconds = 60
 """
-"""Settings of MLflow's basic-auth: who is signed in reads all, and changes what is his.
-
-A version is hundreds of files, each a request; without the cache, the password's slow hash is computed for each.
-"""
+"""Settings of MLflow's basic-auth. A version is hundreds of files, each a request; the cache saves the password's slow
+hash for each."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,11 +48,11 @@ class Service:
     """`python` is this environment's own; other programs are found on PATH."""
     environment: Mapping[str, str] = field(default_factory=dict)
     needs: tuple[str, ...] = ()
-    """Services that are healthy, and jobs that are done, before it starts."""
+    """Services that must be healthy, and jobs that must be done, before it starts."""
     health: tuple[str, ...] = ()
-    """A command that succeeds while the service answers; empty for a job, which runs once and ends."""
+    """A command that succeeds while the service answers; empty for a job."""
     port: str = ""
-    """Key of PORTS if the service is for users too; published on loopback."""
+    """Key of PORTS if users need it; published on loopback."""
     image: str = "platform"
     """`postgres`, `platform` (Python with the servers) or `train` (the project and all it needs)."""
     stop_signal: str = "SIGTERM"
@@ -88,11 +84,10 @@ MLFLOW_CLIENT = {
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "120",
 }
 CLIENT = PREFECT_CLIENT | MLFLOW_CLIENT | S3_CLIENT
-"""What a person, a flow or a CI needs to use the platform."""
+"""Variables of users, flows and CI."""
 
 
 def health(server: str, path: str) -> tuple[str, ...]:
-    """A GET of the server's own page, seen from beside it."""
     return ("python", "-m", "infra.platform.health", f"http://127.0.0.1:{{{server}_port}}{path}")
 
 
@@ -204,11 +199,11 @@ SERVICES: dict[str, Service] = {
 
 
 def needed_by(name: str) -> set[str]:
-    """Names of all that a service needs, directly or not."""
+    """Names of all services that a service needs, directly or indirectly."""
     direct = set(SERVICES[name].needs)
     return direct | {each for needed in direct for each in needed_by(needed)}
 
 
 def filled(text: str, words: Mapping[str, str]) -> str:
-    """`text` with its words in braces replaced. A word that is not known is a KeyError: the table is wrong."""
+    """`text` with its words in braces replaced."""
     return text.format_map(words)

@@ -24,7 +24,7 @@ def test_secrets_are_random_private_and_kept(tmp_path: Path) -> None:
     assert values["S3_ACCESS_KEY"] == "mine" and read_env(file) == values == make_env(file)
     assert all(values[name] and values[name] != others[name] for name in values)
     file.write_text("A=1\nb c\n")
-    with pytest.raises(SonorantError, match=r"\.env:2: no NAME=value"):
+    with pytest.raises(SonorantError, match=r"\.env:2: not NAME=value"):
         read_env(file)
 
 

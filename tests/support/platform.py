@@ -34,7 +34,7 @@ ON_THE_FULL_STACK = [
         reason="not run (SONORANT_PLATFORM_FLOWS=0): it takes minutes on PostgreSQL and S3; `make test-long` runs it",
     ),
 ]
-"""Marks of tests that take nearly an hour together."""
+"""Marks of tests that take an hour together."""
 REGISTRY = f"""
 import hashlib, tempfile
 from pathlib import Path
@@ -74,13 +74,14 @@ class Stack:
     environment: dict[str, str]
 
     def module(self, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
-        """Run `python -m <words>` in the project, as somebody who is signed in."""
+        """Run `python -m <words>` in the project, signed in."""
         command, environment = [sys.executable, "-m", *words], self.environment | self.client | more
         return subprocess.run(command, cwd=self.root, env=environment, capture_output=True, text=True, timeout=500)
 
     def begun(self, *words: str) -> subprocess.Popen[str]:
-        """As `module`, not waited for."""
-        command, environment, pipe = [sys.executable, "-m", *words], self.environment | self.client, subprocess.PIPE
+        """Start `python -m <words>` in the project, signed in."""
+        command, pipe = [sys.executable, "-m", *words], subprocess.PIPE
+        environment = self.environment | self.client
         return subprocess.Popen(command, cwd=self.root, env=environment, stdout=pipe, stderr=pipe, text=True)
 
     def run(self, *words: str, **more: str) -> str:
@@ -90,7 +91,7 @@ class Stack:
         return done.stdout
 
     def python(self, code: str) -> Any:
-        """What the code assigns to `found`, run in the project as somebody who is signed in."""
+        """The value of `found` after running the code in the project, signed in."""
         command = [sys.executable, "-c", f"import json\n{code}\nprint(json.dumps(found))"]
         environment = self.environment | self.client
         done = subprocess.run(command, cwd=self.root, env=environment, capture_output=True, text=True, timeout=500)
@@ -98,13 +99,11 @@ class Stack:
         return json.loads(done.stdout.splitlines()[-1])
 
     def registry(self, files: bool = True) -> dict[str, Any]:
-        """Versions of the voice with tags and files, its aliases and tags: all that must outlive an accident. Hundreds
-        of files a version take a while, so some look without them."""
+        """Versions of the voice with tags and files, its aliases and tags: all that must survive a crash."""
         return dict(self.python(f"with_files = {files}\n{REGISTRY}"))
 
     def place_voice(self, note: str = "first") -> None:
-        """Put a voice and its figures where the stages would, for the tasks `register` and `promote`. Voices of another
-        note are other voices."""
+        """Put a voice, named by its note, and its figures where the stages would, for `register` and `promote`."""
         for name in ("artifacts", "reports"):
             shutil.rmtree(self.root / name, ignore_errors=True)
         (self.root / "artifacts").mkdir()
@@ -115,7 +114,7 @@ class Stack:
         (self.root / "reports" / "metrics.json").write_text(json.dumps(found))
 
     def place_source(self, note: str) -> None:
-        """As `place_voice`, for a flow, whose stages put the voice where it belongs."""
+        """As `place_voice`, where the stages of a flow find it."""
         corpora = self.root / "corpora"
         voice = renamed(corpora / "voice", corpora / note)
         shutil.rmtree(corpora / "voice")
@@ -133,24 +132,15 @@ class Stack:
         return read_env(file) if file.exists() else {}
 
     def prefect(self, path: str, body: Any = None) -> Any:
-        """What Prefect's API answers to a GET, or to a POST of `body`; its command line takes seconds to start."""
+        """Prefect's answer to a GET, or to a POST of `body`; its command line takes seconds to start."""
         client = self.client
-        header = base64.b64encode(client["PREFECT_API_AUTH_STRING"].encode()).decode()
-        request = urllib.request.Request(f"{client['PREFECT_API_URL']}/{path}")
-        request.add_header("Authorization", f"Basic {header}")
-        request.add_header("Content-Type", "application/json")
-        data = None if body is None else json.dumps(body).encode()
-        with urllib.request.urlopen(request, data, timeout=60) as reply:
-            return json.load(reply)
+        return answer(f"{client['PREFECT_API_URL']}/{path}", client["PREFECT_API_AUTH_STRING"], body)
 
     def mlflow(self, path: str) -> Any:
-        """GET from MLflow's API; its client takes seconds to start."""
+        """MLflow's answer to a GET; its client takes seconds to start."""
         client = self.client
         sign_in = f"{client['MLFLOW_TRACKING_USERNAME']}:{client['MLFLOW_TRACKING_PASSWORD']}"
-        request = urllib.request.Request(f"{client['MLFLOW_TRACKING_URI']}/api/2.0/mlflow/{path}")
-        request.add_header("Authorization", f"Basic {base64.b64encode(sign_in.encode()).decode()}")
-        with urllib.request.urlopen(request, timeout=60) as reply:
-            return json.load(reply)
+        return answer(f"{client['MLFLOW_TRACKING_URI']}/api/2.0/mlflow/{path}", sign_in)
 
     def curves(self) -> list[tuple[list[str], list[int]]]:
         """Every training in MLflow: its flow runs and logged steps."""
@@ -184,6 +174,13 @@ class Stack:
         return "\n".join(each["message"] for each in found)
 
 
+def answer(url: str, sign_in: str, body: Any = None) -> Any:
+    headers = {"Authorization": f"Basic {base64.b64encode(sign_in.encode()).decode()}"}
+    request = urllib.request.Request(url, headers=headers | {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, None if body is None else json.dumps(body).encode(), timeout=60) as reply:
+        return json.load(reply)
+
+
 def why_not() -> str | None:
     """Reason for no platform, else None."""
     try:
@@ -198,17 +195,13 @@ def why_not() -> str | None:
 
 
 @contextmanager
-def platform(voice: Path, store: Path | None = None) -> Iterator[Stack]:
-    """A running platform; nothing of it is left behind. The S3 server keeps its files in the folder `store`, if one is
-    given."""
+def platform(voice: Path) -> Iterator[Stack]:
+    """A running platform; nothing of it is left behind."""
     with tempfile.TemporaryDirectory(prefix="sonorant-platform-") as name:
         folder = Path(name)
         folder.chmod(0o711)  # PostgreSQL's user has to get through
         root = folder / "project"
         write_project(root, voice)
-        if store:
-            (folder / "platform").mkdir()
-            (folder / "platform" / "s3").symlink_to(store)
         outside = ("PREFECT", "MLFLOW", "AWS_", "PG", "SONORANT_")
         environment = {name: value for name, value in os.environ.items() if not name.startswith(outside)}
         environment |= {f"SONORANT_{name.upper()}_PORT": str(free_port()) for name in PORTS}

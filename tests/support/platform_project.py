@@ -1,4 +1,4 @@
-"""The small project beside a platform: it trains for a moment, and exports a voice that passes the gates."""
+"""A small project for the platform: it trains for a moment, and exports a voice that passes the gates."""
 
 import dataclasses
 import json
@@ -31,7 +31,7 @@ stages:
     metrics: [reports/metrics.json]
 """
 TRAINER = '''\
-"""A training whose run MLflow keeps as of any other: a step is a line in metrics.jsonl, and none is done twice."""
+"""A training with a run in MLflow: a step is a line in metrics.jsonl, and none is done twice."""
 
 import json
 import time
@@ -67,7 +67,7 @@ SETTINGS: dict[str, Any] = {
 
 
 def write_project(root: Path, voice: Path) -> None:
-    """A project that trains for a moment, exports `voice`, and has figures with which it passes the gates."""
+    """Write the project, which exports `voice`, into `root`."""
     for package in ("flows", "tasks", "sonorant", "infra"):
         shutil.copytree(ROOT / package, root / package, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "prefect.yaml", root)
