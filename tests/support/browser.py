@@ -1,4 +1,4 @@
-"""A real headless Chromium, driven by selenium, that records console errors and network requests."""
+"""A headless Chromium, driven by selenium, that records console errors and network requests."""
 
 import json
 import os
@@ -20,13 +20,13 @@ OWN = ("data:", "blob:", "about:")
 
 
 class Browser:
-    """One window of Chromium. `driver` is selenium's own, for all that is not here."""
+    """One window of Chromium."""
 
     def __init__(self, driver: Any) -> None:
         self.driver = driver
 
     def open(self, address: str | Path, *, width: int = 1200, height: int = 900, dark: bool = False) -> None:
-        """Load a page, a file or a URL, in a window of so many CSS pixels; forget what earlier pages said."""
+        """Load a page, a file or a URL, in a window of this size in CSS pixels, and clear the logs."""
         view = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         # a real window is never narrower than 500
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", view)
@@ -49,7 +49,7 @@ class Browser:
         return [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
 
     def requests(self) -> list[str]:
-        """Addresses the page asked for since it was opened or this was last asked, its own first; without OWN."""
+        """Addresses requested since the page was opened or the last call, without OWN."""
         events = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
         sent = [event for event in events if event["method"] == "Network.requestWillBeSent"]
         asked = [event["params"]["request"]["url"] for event in sent]
@@ -61,7 +61,7 @@ class Browser:
 
 
 def start_browser() -> Browser:
-    """Start Chromium without a window. Skips the test by name where it, its driver or selenium is not installed."""
+    """Start Chromium; skips the test if it, its driver or selenium is not installed."""
     selenium = pytest.importorskip("selenium.webdriver", reason="selenium is not installed (extra dev)")
     program = next((found for found in map(shutil.which, BROWSERS) if found), None)
     chromedriver = shutil.which("chromedriver")

@@ -1,4 +1,4 @@
-"""Commands of the project, run in this process as `python -m` would: a process of its own costs seconds of imports."""
+"""Commands of the project, run in this process as `python -m` would, without seconds of imports."""
 
 import contextlib
 import io
@@ -22,8 +22,7 @@ def run_command(
 ) -> subprocess.CompletedProcess[str]:
     """Run `python -m module words` to its end, in the folder `cwd`, with more variables in the environment.
 
-    The standard streams are real files, as a command that writes to their descriptors needs them. What is no text in
-    its output becomes a lone surrogate.
+    The standard streams are real files, for commands that write to descriptors.
     """
     command = [module, *map(str, words)]
     with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
@@ -43,7 +42,7 @@ def run_command(
 
 
 def error_line(done: subprocess.CompletedProcess[str]) -> str:
-    """The one line with which a command failed, without `error: `."""
+    """The line of a failed command's error."""
     assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
     assert done.stderr.startswith("error: ")
     return done.stderr.removeprefix("error: ")
@@ -59,7 +58,7 @@ def _status_of(module: str) -> int:
 
 @contextlib.contextmanager
 def _surroundings(command: list[str], cwd: Path, env: dict[str, str]) -> Iterator[None]:
-    """Those of a new process; afterwards all is as it was."""
+    """Environment of a new process; restored afterwards."""
     log, threads = logging.getLogger(), torch.get_num_threads()
     handlers, level = log.handlers[:], log.level
     signals = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -1,4 +1,4 @@
-"""Sound files of every format, encoded by the encoders in PyAV's wheel, and what they hold."""
+"""Sound files of every format, encoded by PyAV."""
 
 from fractions import Fraction
 from pathlib import Path
@@ -31,7 +31,7 @@ FORMATS: dict[str, dict[str, Any]] = {
 
 
 def sweep(seconds: float, rate: int, channels: int = 1) -> np.ndarray:
-    """A tone that rises from 100 Hz and a fixed one that comes and goes: float32 (S, C), alike nowhere to itself."""
+    """A tone that rises from 100 Hz and a pulsed one: float32 (S, C), different at every place."""
     time = np.arange(round(seconds * rate)) / rate
     top = min(0.3 * rate, 6000.0)
     rising = 0.4 * np.sin(2 * np.pi * (100 * time + (top - 100) * time**2 / (2 * seconds)))
@@ -50,8 +50,7 @@ def encode(
     options: dict[str, str] | None = None,
     gap: tuple[float, float] = (0.0, 0.0),
 ) -> Path:
-    """Write float32 (S, C) to `path`; `film` adds pictures; `gap`: the second at which time stamps jump ahead, and by
-    how many."""
+    """Write float32 (S, C) to `path`; `film` adds pictures; `gap`: second at which time stamps jump, and how far."""
     layout = "mono" if samples_SC.shape[1] == 1 else "stereo"
     cut = round(gap[0] * rate)
     with av.open(str(path), "w", format=container, options=options or {}) as file:

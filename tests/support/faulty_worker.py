@@ -1,9 +1,4 @@
-"""A rank with a fault planted in it, of the kinds that bugs and machines have planted in other trainers.
-
-    python -m tests.support.faulty_worker JOB FAULT
-
-Otherwise it is `sonorant.training.worker`, in whose place torchrun starts it.
-"""
+"""`sonorant.training.worker` with a planted fault: python -m tests.support.faulty_worker JOB FAULT"""
 
 import os
 import sys
@@ -25,12 +20,11 @@ Shard = list[tuple[MicroBatch, float]]
 
 
 def rank() -> int:
-    """The global rank, from torchrun."""
     return int(os.environ["RANK"])
 
 
 def wrapper_bypassed() -> None:
-    """The trainer calls the module that the wrapper wraps: every rank trains alone."""
+    """The trainer calls the module without DDP's wrapper: every rank trains alone."""
     _bypass(0)
 
 
@@ -51,7 +45,7 @@ def _bypass(first: int) -> None:
 
 
 def same_data_on_two_ranks() -> None:
-    """Every rank loads what belongs to the first."""
+    """Every rank loads the first one's data."""
     _shard_by(lambda batches, own, world_size: shard(batches, 0, world_size))
 
 
@@ -62,7 +56,7 @@ def node_local_slicing() -> None:
 
 
 def uneven_shards() -> None:
-    """A rank leaves out the epoch's last micro-batch, and with it the samples in it."""
+    """A rank leaves out the epoch's last micro-batch."""
     _shard_by(lambda batches, own, world_size: _without_the_last(batches, own, world_size) or [(batches[0], 0.0)])
 
 
@@ -81,7 +75,7 @@ def _without_the_last(batches: list[MicroBatch], own: int, world_size: int) -> S
 
 
 def never_reshuffled() -> None:
-    """The plan forgets to ask for the epoch's number."""
+    """The plan ignores the epoch's number."""
 
     def planned_once(made: Any) -> None:
         first = made.plan.micro_batches(0)
@@ -91,7 +85,7 @@ def never_reshuffled() -> None:
 
 
 def epoch_never_set() -> None:
-    """The plan is right, but the trainer never gets beyond its first epoch."""
+    """The trainer repeats the plan's first epoch."""
 
     def first_epoch(self: trainer.Trainer) -> Iterator[tuple[list[MicroBatch], Iterator[Batch]]]:
         while self.step < self.config.steps:
@@ -102,12 +96,12 @@ def epoch_never_set() -> None:
 
 
 def two_ranks_on_one_device() -> None:
-    """All processes were given the same device."""
+    """All processes have the same device."""
     ranks.Ranks.device_id = property(lambda self: "GPU-8b4ce27d")  # type: ignore[assignment, method-assign]
 
 
 def wrong_world_size() -> None:
-    """The processes do not find each other, and each is a world of its own."""
+    """Each process is a world of its own."""
     os.environ.update(RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()))
     os.environ["TORCHELASTIC_USE_AGENT_STORE"] = "False"
 
@@ -127,7 +121,7 @@ def one_replica_drifts() -> None:
 
 
 def average_drifts() -> None:
-    """The moving average of a rank misses an update."""
+    """A rank's moving average misses an update."""
     update = checkpoint.Ema.update_parameters
 
     def missed(self: Any, model: torch.nn.Module) -> None:

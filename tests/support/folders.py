@@ -1,4 +1,4 @@
-"""What a folder holds, to be compared with another."""
+"""Contents of folders, for comparison."""
 
 from pathlib import Path
 

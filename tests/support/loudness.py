@@ -1,4 +1,4 @@
-"""Voices that differ in loudness, to identify the one that a server uses."""
+"""Voices that differ in loudness, to identify a server's."""
 
 import json
 import shutil

@@ -4,11 +4,11 @@ import secrets
 import socket
 
 PORTS = range(10_000, 20_000)
-"""Below those that Linux gives of its own accord (from 32768): any connection may get one before the server listens."""
+"""Below Linux's ephemeral ports (from 32768), which any connection may take before the server listens."""
 
 
 def free_port() -> int:
-    """A port of loopback on which nobody listens."""
+    """An unused port of loopback."""
     while True:
         port = secrets.choice(PORTS)
         with socket.socket() as listener:

@@ -18,7 +18,7 @@ def start(command: list[Any], **settings: Any) -> subprocess.Popen[Any]:
 
 
 def processes_of(folder: Path, *, having: str = TOKEN, running: str = "") -> list[psutil.Process]:
-    """Living ones of the folder; those with the variable `having`, those whose command has the word `running`."""
+    """Living processes of the folder, with the variable `having`, and the word `running` in the command."""
     found = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):

@@ -31,7 +31,7 @@ def padded(rows: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def tokens_of(voice: Voice, text: str) -> np.ndarray:
-    """What a voice is given to say a text: tokens (N, 3)."""
+    """A voice's tokens (N, 3) of a text."""
     return voice.symbols.to_tokens(voice.frontend.speak(text).phonemes)
 
 
@@ -41,7 +41,7 @@ def joined(chunks: Iterable[np.ndarray]) -> np.ndarray:
 
 
 def edited(bundle: Path, out: Path, change: Callable[[dict[str, Any]], object]) -> Path:
-    """A copy of a bundle at `out`; `change` is given what its voice.json says, to change it in place."""
+    """A copy of a bundle at `out`; `change` edits the content of its voice.json in place."""
     shutil.copytree(bundle, out)
     description = read_json(out / "voice.json")
     change(description)
@@ -50,7 +50,7 @@ def edited(bundle: Path, out: Path, change: Callable[[dict[str, Any]], object]) 
 
 
 class Replaced:
-    """A runtime or stepper with other methods in the place of some of its own."""
+    """A runtime or stepper with some methods replaced."""
 
     def __init__(self, inner: Any, **methods: Any) -> None:
         self._inner = inner

@@ -1,4 +1,4 @@
-"""Voices of real parts and random weights, small enough to export in seconds. They say nothing that is understood."""
+"""Voices with random weights, small enough to export in seconds."""
 
 from pathlib import Path
 from typing import Any
@@ -42,11 +42,8 @@ def write_trained(folder: Path, decoder: str = "regression", audio: dict[str, An
 def write_trained_codec_lm(
     folder: Path, *, seed: int = 0, kind: str = "source_filter", **changes: Any
 ) -> tuple[Path, Path]:
-    """Write trained folders of a language model with two speakers and of its codec; same arguments, same weights.
-
-    `kind`: of the codec; `changes` are settings of the language model other than those here, such as prompt_frames=4.
-    Both codebooks have 15 codes; the pointer moves at a random pace.
-    """
+    """Write trained folders of a language model with two speakers and of its codec, of `kind` and 2 codebooks of 15
+    codes, with weights fixed by the arguments. `changes`: settings of the language model."""
     common = _common(AUDIO)
     sizes = {
         "kind": kind, "channels": 16, "expansion": 2, "kernel": 5, "encoder_blocks": 1, "decoder_blocks": 1,
@@ -70,7 +67,7 @@ def write_trained_codec_lm(
     torch.manual_seed(seed)  # so that its weights do not depend on the codec's size
     model = build(language_model)
     with torch.no_grad():
-        # logits of the first weights hardly differ: more, and what is said follows from what was said
+        # initial logits hardly differ; larger weights make speech depend on its context
         for layer in model.modules():
             if isinstance(layer, torch.nn.Linear):
                 layer.weight *= 3.0
@@ -79,7 +76,7 @@ def write_trained_codec_lm(
 
 
 def _common(audio: dict[str, Any]) -> dict[str, Any]:
-    """What `model.json` says of all these models."""
+    """Common content of `model.json`."""
     frontend = load_frontend("gruut", "en-us")
     return {
         "audio": audio,

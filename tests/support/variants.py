@@ -1,4 +1,4 @@
-"""One more variant for a bundle that exists, for tests that need two."""
+"""One more variant for a bundle."""
 
 import dataclasses
 import shutil
