@@ -27,7 +27,7 @@ from tasks.stage import run
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("sonorant", "tasks", "flows")
 PLUMBING = (
-    *(f"sonorant/{name}.py" for name in ("__init__", "errors", "files", "locks", "plain", "plugins")),
+    *(f"sonorant/{name}.py" for name in ("__init__", "errors", "files", "plugins")),
     "sonorant/extras/cluster/",
     "sonorant/families/family.py",
     "sonorant/registry/__init__.py",
@@ -108,13 +108,15 @@ def _methods_called(file: Path) -> set[Path]:
     """Project files that the methods of families called by `file` import, in every family of this project."""
     families = [ROOT / "sonorant/families/family.py", *ROOT.glob(FAMILIES)]
     methods = [node for path in families for node in ast.walk(syntax_of(path)) if isinstance(node, ast.FunctionDef)]
+    functions = {node.name for path in families for node in syntax_of(path).body if isinstance(node, ast.FunctionDef)}
     reached, called, waiting = set(families), set[str](), _attributes(syntax_of(file))
     while waiting:
         name = waiting.pop()
         called.add(name)
         for method in (method for method in methods if method.name == name):
             reached |= project_files(_names_in(method))
-            waiting |= _attributes(method) - called
+            used = {node.id for node in ast.walk(method) if isinstance(node, ast.Name)} & functions
+            waiting |= (_attributes(method) | used) - called
     return reached
 
 
