@@ -53,7 +53,7 @@ def plan(arguments: argparse.Namespace) -> dict[str, Any]:
         fleet = Fleet(gpu=arguments.gpu, gpus=arguments.gpus, machines=arguments.machines, link=arguments.link)
     elif (arguments.gpus, arguments.machines) != (1, 1):
         raise SonorantError("--gpus and --machines count GPUs of one model: give --gpu too")
-    for name in ("steps", "probe_steps"):
+    for name in ("steps", "probe_steps", "gpus", "machines"):
         value = getattr(arguments, name)
         if value is not None and value <= 0:
             raise SonorantError(f"--{name.replace('_', '-')} {value:g}: give a number above 0")
@@ -86,7 +86,7 @@ def main() -> None:
     add("--probe-steps", type=int, default=8, metavar="N", help="steps to measure speed with (default 8)")
     add("--price", type=float, metavar="X", help="price of an hour of this machine or, with --gpu, of one GPU")
     add("--watts", type=float, metavar="W", help="power that this machine draws while it trains")
-    add("--gpu", metavar="NAME", help=f"estimate for this GPU: {', '.join(GPUS)}")
+    add("--gpu", choices=GPUS, metavar="NAME", help=f"estimate for this GPU: {', '.join(GPUS)}")
     add("--gpus", type=int, default=1, metavar="N", help="GPUs in a machine (default 1)")
     add("--machines", type=int, default=1, metavar="N", help="machines (default 1)")
     link = f"between machines (default ethernet-10g): {', '.join(BETWEEN)}"

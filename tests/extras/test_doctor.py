@@ -49,10 +49,10 @@ def test_it_checks_everything_here(tmp_path: Path) -> None:
 
 
 def test_a_problem_is_in_the_table_with_its_hint_and_status_1() -> None:
-    done = doctor("--no-ranks", OMP_NUM_THREADS="many")
+    done = doctor("--no-ranks", PET_NNODES="many")
     assert done.returncode == 1
-    assert "problem  threads" in done.stdout
-    assert "-> unset OMP_NUM_THREADS" in done.stdout
+    assert "problem  rendezvous" in done.stdout
+    assert "-> set them as docs/training.md says" in done.stdout
     assert "not run  self-test" in done.stdout
 
 
@@ -117,15 +117,11 @@ def test_features_that_are_not_there_are_found(tmp_path: Path) -> None:
         (software.check_torch("550.54", "13.0", False), "problem", "with driver 550.54"),
         (software.check_onnxruntime(["onnxruntime", "onnxruntime-gpu"]), "problem", "overwrite"),
         (machine.check_cores(16, 2.0), "warning", "2.0 of them"),
-        (machine.check_threads({"OMP_NUM_THREADS": "8", "PET_NPROC_PER_NODE": "4"}, 16, 0), "warning", "16 cores"),
-        (machine.check_threads({"OMP_NUM_THREADS": "4", "PET_NPROC_PER_NODE": "4"}, 16, 0), "ok", "16 cores"),
         (machine.check_memory(2**29), "warning", "0.5 GiB"),
-        (machine.check_shared_memory(2**26, 0), "warning", "64 MiB"),
         (machine.check_shared_memory(2**26, 8), "problem", "64 MiB"),
         (machine.check_meeting({"PET_NNODES": "2", "PET_NODE_RANK": "1", "PET_MASTER_ADDR": "nowhere.invalid"}),
          "problem", "nowhere.invalid"),
         (storage.check_free("runs", 2**31), "warning", "2.0 GiB"),
-        (gradient_test.judge("2", {"ranks": 2, "difference": 0.1, "seconds": []}), "problem", "1.0e-01"),
         (gradient_test.judge("2", {"ranks": 2, "difference": float("nan"), "seconds": []}), "problem", "nan"),
     ],
 )  # fmt: skip

@@ -14,7 +14,7 @@ import yaml
 from sonorant.errors import SonorantError
 from sonorant.extras.planning.estimate import REACHED, estimate, step_time
 from sonorant.extras.planning.forecast import advice, forecast, table
-from sonorant.extras.planning.hardware import BETWEEN, GPUS, LINKS, Fleet, gpu_named
+from sonorant.extras.planning.hardware import GPUS, Fleet
 from sonorant.extras.planning.probe import Needs, Speed, needs_of
 from sonorant.extras.planning.work import Work, work_of
 from tasks.plan import job_of
@@ -55,20 +55,14 @@ def test_work_is_counted_where_a_module_is_given_a_parameter() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "budget"),
-    [
-        ("acoustic", {"frames_per_micro_batch": 800}),
-        ("codec", {"segments_per_micro_batch": "auto"}),
-        ("language_model", {"frames_per_micro_batch": "auto"}),
-    ],
+    [("acoustic", {"frames_per_micro_batch": 800}), ("language_model", {"frames_per_micro_batch": "auto"})],
 )
 def test_memory_by_component_is_what_training_holds(kind: str, budget: dict, features: Path, tmp_path: Path) -> None:
     needs = needs_of(tiny_job(kind, features, tmp_path, **budget))
     count = sum(parameter.numel() for parameter in tiny_recipe(kind, features).model.parameters())
     assert sum(needs.parameters.values()) == count
-    assert needs.bytes["gradients"] == 4 * count
-    assert needs.bytes["optimizer"] == 8 * count
+    assert (needs.bytes["gradients"], needs.bytes["optimizer"]) == (4 * count, 8 * count)
     assert [needs.budget] == [needs.largest if size == "auto" else size for size in budget.values()]
-    assert needs.budget > 0
     assert needs.work.flops > 6 * count, "forward and backward, each weight used more than once"
     if kind == "acoustic":
         assert needs.bytes["activations"] > 800 * 16 * 4, "more than one layer of the heaviest micro-batch"
@@ -100,7 +94,6 @@ SPEED = Speed(
     processes=2,
     seconds_per_step=0.5,
     shares={"data": 0.01, "backward": 0.6},
-    core_seconds=0.9,
     validation=3.0,
     checkpoint=1.0,
     start=20.0,
@@ -120,32 +113,29 @@ def estimated(
     return estimate(job, needs, Fleet(gpu=name, **fleet), 1000, price)
 
 
-def test_a_gpu_too_small_for_weights_and_optimizer_is_said_to_be(tmp_path: Path) -> None:
+def test_a_gpu_too_small_for_weights_and_optimizer_is_named(tmp_path: Path) -> None:
     huge = replace(NEEDS, bytes=NEEDS.bytes | {"optimizer": 2**40})
     assert "does not fit" in str(estimated("t4", tmp_path, huge)["largest_micro_batch"])
 
 
-def test_time_energy_and_cost_follow_from_speed_and_what_was_given(tmp_path: Path) -> None:
+def test_time_energy_and_cost_follow_from_speed_and_options(tmp_path: Path) -> None:
     until = planned(tmp_path, price=3.0, watts=200.0)["until_the_end"]
     assert until["seconds"] == {"steps": 3600.0, "validations": 24.0, "checkpoints": 1.0, "start": 20.0}
     assert until["hours"] == pytest.approx(3645 / 3600)
     assert (until["kwh"], until["cost"]) == pytest.approx((0.2 * until["hours"], 3.0 * until["hours"]))
-    assert planned(tmp_path)["speed"]["audio_seconds_per_second"] == 20.0
+    plan = planned(tmp_path)
+    assert plan["speed"]["audio_seconds_per_second"] == 20.0
+    assert (plan["until_the_end"]["kwh"], plan["until_the_end"]["cost"]) == ("not given: --watts", "not given: --price")
+    assert "ESTIMATE" not in table(plan)
 
 
-def test_what_was_not_given_is_no_number(tmp_path: Path) -> None:
-    until = planned(tmp_path)["until_the_end"]
-    assert (until["kwh"], until["cost"]) == ("not given: --watts", "not given: --price")
-    assert "ESTIMATE" not in table(planned(tmp_path))
-
-
-@pytest.mark.parametrize("name", GPUS)
-def test_an_estimate_is_labelled_names_its_source_and_no_peak_is_exceeded(name: str, tmp_path: Path) -> None:
-    for count in (1, 8):
+@pytest.mark.parametrize("count", [1, 8])
+def test_an_estimate_is_labelled_and_exceeds_no_peak(count: int, tmp_path: Path) -> None:
+    for name, gpu in GPUS.items():
         found = estimated(name, tmp_path, price=2.0, gpus=count)
-        assert (found["kind"], found["source"]) == ("estimate", GPUS[name].source)
-        assert found["steps_per_second"] <= count * GPUS[name].half / NEEDS.work.flops
-        assert found["steps_per_second"] <= count * GPUS[name].bandwidth / NEEDS.work.bytes
+        assert (found["kind"], found["source"]) == ("estimate", gpu.source)
+        assert found["steps_per_second"] <= count * gpu.half / NEEDS.work.flops
+        assert found["steps_per_second"] <= count * gpu.bandwidth / NEEDS.work.bytes
         assert found["hours_expected"] >= found["hours"]
         assert found["cost"] == pytest.approx(2.0 * count * found["hours_expected"])
         assert ("bf16 is not for" in found["note"]) == (name in ("t4", "v100")), "which have no bf16"
@@ -159,20 +149,14 @@ def test_fp32_is_estimated_without_tensor_cores() -> None:
     assert fp32 / bf16 == pytest.approx(312 / 19.5)
 
 
-def test_averaging_takes_what_a_ring_takes_and_nothing_on_one_gpu() -> None:
+def test_averaging_is_a_ring_within_then_between_machines() -> None:
     size = 100 * 2**20
     assert Fleet(gpu="h100").averaging(size) == 0.0
-    for count in (2, 4, 8):
-        ring = 2 * (count - 1) / count * size / 450e9 + 4 * 2 * (count - 1) * 5e-6  # four buckets
-        assert Fleet(gpu="h100", gpus=count).averaging(size) == pytest.approx(ring)
-    slow, fast = (
-        Fleet(gpu="h100", machines=2, link=name).averaging(size) for name in ("ethernet-1g", "infiniband-ndr")
-    )
-    assert slow > size / 0.125e9 and slow / fast > 100
-    both = Fleet(gpu="h100", gpus=8, machines=2, link="ethernet-1g").averaging(size)
-    assert both == pytest.approx(slow + Fleet(gpu="h100", gpus=8).averaging(size)), (
-        "first within, then between machines"
-    )
+    within = 2 * 7 / 8 * size / 450e9 + 4 * 2 * 7 * 5e-6  # four buckets
+    assert Fleet(gpu="h100", gpus=8).averaging(size) == pytest.approx(within)
+    between = Fleet(gpu="h100", machines=2, link="ethernet-1g").averaging(size)
+    assert between == pytest.approx(size / 0.125e9 + 4 * 2 * 50e-6)
+    assert Fleet(gpu="h100", gpus=8, machines=2, link="ethernet-1g").averaging(size) == pytest.approx(within + between)
 
 
 def test_averaging_is_hidden_by_the_backward_pass_as_far_as_it_lasts() -> None:
@@ -184,43 +168,16 @@ def test_averaging_is_hidden_by_the_backward_pass_as_far_as_it_lasts() -> None:
     assert slow.expected == pytest.approx(slow.averaging + slow.computing / REACHED / 3)
 
 
-def test_more_gpus_are_faster_until_the_links_are_what_takes_the_time() -> None:
-    one, eight = (step_time(Fleet(gpu="h100", gpus=count), NEEDS, "bf16", 8) for count in (1, 8))
-    assert 4 < one.best / eight.best <= 8
-    heavy = replace(NEEDS, bytes=NEEDS.bytes | {"gradients": 2**30})
-    alone, two = (
-        step_time(Fleet(gpu="h100", machines=count, link="ethernet-1g"), heavy, "bf16", 8) for count in (1, 2)
-    )
-    assert two.best > alone.best
-
-
-def test_every_gpu_and_link_of_the_issue_is_known_and_plausible() -> None:
-    assert {"v100", "a6000", "l4", "a100-80gb", "h100"} <= GPUS.keys()
-    for gpu in GPUS.values():
-        assert gpu.fp32 < gpu.half and gpu.link in LINKS and gpu.source
-        assert 10e9 < gpu.memory < 200e9 and 100e9 < gpu.bandwidth < 10e12 and 50 < gpu.watts <= 1000
-    assert LINKS["pcie4"].bandwidth == pytest.approx(2 * LINKS["pcie3"].bandwidth)
-    assert all(
-        LINKS[name].bandwidth == pytest.approx(float(name.split("-")[1][:-1]) / 8 * 1e9) for name in BETWEEN[:-1]
-    )
-
-
 @pytest.mark.parametrize(
     ("words", "says"),
     [
         (("acoustic", "--features", "f", "--gpus", "2"), "give --gpu too"),
-        (("acoustic", "--features", "f", "--gpu", "a1000"), "no GPU 'a1000' is in the table"),
-        (("acoustic", "--features", "f", "--gpu", "l4", "--gpus", "0"), "both must be at least 1"),
+        (("acoustic", "--features", "f", "--gpu", "l4", "--gpus", "0"), "--gpus 0: give a number above 0"),
         (("acoustic", "--features", "f", "--steps", "0"), "--steps 0: give a number above 0"),
     ],
 )
 def test_what_the_command_cannot_plan_is_one_line(words: tuple[str, ...], says: str) -> None:
     assert says in error_line(run_command("tasks.plan", *words))
-
-
-def test_an_unknown_gpu_is_refused_with_those_that_are_known() -> None:
-    with pytest.raises(SonorantError, match=r"no GPU 'a1000' .* known: v100, a100-80gb, h100"):
-        gpu_named("a1000")
 
 
 @pytest.mark.parametrize(
@@ -244,8 +201,8 @@ def test_what_would_help_follows_from_what_was_measured(
 def test_a_plan_says_the_learning_rate_that_its_batch_has(tmp_path: Path) -> None:
     """2 micro-batches of 1000 frames: four times the reference batch."""
     job = tiny_job("acoustic", tmp_path, tmp_path, learning_rate_batch=500)
-    told = forecast(job, NEEDS, SPEED, steps=1000, price=None, watts=None)
-    assert told["micro_batch"]["learning_rate"] == pytest.approx(0.004)
+    plan = forecast(job, NEEDS, SPEED, steps=1000, price=None, watts=None)
+    assert plan["micro_batch"]["learning_rate"] == pytest.approx(0.004)
     assert planned(tmp_path)["micro_batch"]["learning_rate"] == 0.002, "learning_rate_batch is null"
 
 
@@ -271,8 +228,6 @@ def test_the_command_plans_a_real_training(features: Path, tmp_path: Path) -> No
     assert list((ROOT / "runs").glob("plan*")) == []
 
 
-def test_the_command_says_where_to_stand(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "sonorant.cli.main", "plan", "acoustic", "--features", "features"]
-    done = subprocess.run(command, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
-    assert done.returncode == 1
-    assert done.stderr.startswith("error: sonorant plan: needs the pipeline; run it in the folder with params.yaml")
+def test_the_command_names_the_folder_to_run_it_in(tmp_path: Path) -> None:
+    line = error_line(run_command("sonorant.cli.main", "plan", "acoustic", cwd=tmp_path))
+    assert line.startswith("sonorant plan: needs the pipeline; run it in the folder with params.yaml")

@@ -1,7 +1,6 @@
 """The ranks' self-test: are gradients averaged, and how long does an all-reduce take?
 
-`examine` starts torchrun as training does; each rank runs this module as a program:
-torchrun --nproc-per-node 2 -m sonorant.extras.doctor.gradient_test cuda result.json"""
+`examine` starts torchrun as training does; each rank runs this module as a program."""
 
 import os
 import signal
@@ -22,7 +21,7 @@ from sonorant.training.distributed.launch import environment
 from sonorant.training.distributed.ranks import die_with_parent
 
 SECONDS = 180
-"""Time limit of the whole test; importing torch from a cold disk takes most of it."""
+"""Time limit, mostly for importing torch from a cold disk."""
 ROUNDING = 1e-5
 SIZES = (2**20, 25 * 2**20)
 """Bytes of the timed all-reduces: a small one, and DDP's bucket."""

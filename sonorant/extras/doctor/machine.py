@@ -20,13 +20,12 @@ SHARED_MEMORY = Path("/dev/shm")
 
 def examine() -> Iterator[Finding]:
     """Findings of this machine and its environment variables."""
-    gpus, cores = torch.cuda.device_count(), usable_cores()
+    gpus = torch.cuda.device_count()
     if not gpus:
         yield not_run("GPUs", "torch sees none: ranks are CPU processes that talk over gloo")
     for index in range(gpus):
         yield check_gpu(index)
-    yield check_cores(cores, cgroup_cores())
-    yield check_threads(os.environ, cores, gpus)
+    yield check_cores(usable_cores(), cgroup_cores())
     yield check_memory(part_of_free())
     if SHARED_MEMORY.exists():
         yield check_shared_memory(shutil.disk_usage(SHARED_MEMORY).total, gpus)
@@ -57,20 +56,6 @@ def check_cores(usable: int, quota: float | None) -> Finding:
         hint = f"threads beyond the quota are halted: set {settings}, or raise the quota"
         return warning("cores", f"{usable} usable, but the container may use {quota:.1f} of them", hint)
     return ok("cores", f"{usable}; {os.getloadavg()[0]:.1f} processes ran in the last minute")
-
-
-def check_threads(env: Mapping[str, str], cores: int, gpus: int) -> Finding:
-    """Whether the ranks' threads fit on the cores."""
-    threads, ranks = env.get("OMP_NUM_THREADS"), env.get("PET_NPROC_PER_NODE", "")
-    if threads is None:
-        return ok("threads", "OMP_NUM_THREADS is not set: the launcher divides the cores")
-    if not threads.isdigit() or int(threads) == 0:
-        return problem("threads", f"OMP_NUM_THREADS={threads} is not a number above 0", "unset OMP_NUM_THREADS")
-    processes = int(ranks) if ranks.isdigit() else max(1, gpus)
-    value = f"OMP_NUM_THREADS={threads} for each of {processes} ranks, {cores} cores"
-    if int(threads) * processes > cores:
-        return warning("threads", value, f"unset OMP_NUM_THREADS, or set it to {max(1, cores // processes)}")
-    return ok("threads", value)
 
 
 def check_memory(available: int) -> Finding:

@@ -32,13 +32,13 @@ def forecast_sentence(curve: Curve, measure: Measure, more: float) -> str:
     forecast = curve.forecast(more)
     start = f"Another {more:g} minutes of recordings would bring"
     if forecast is None:
-        return f"What another {more:g} minutes would bring to {measure.words} is not foretold: {curve.why_none}."
+        return f"There is no forecast of {measure.words} with another {more:g} minutes: {curve.why_none}."
     low, high = (measure.number(end) for end in forecast.ci95)
     amount = measure.amount(forecast.difference)
     if not forecast.certain:
         seeds = min(len(point.values) for point in curve.points)
-        told = f"nothing that {seeds} seeds can tell" if seeds > 1 else "nothing that can be told"
-        return f"{start} {told} to {measure.words} ({amount}, 95 % interval {low} to {high})."
+        told = f"no certain change with {seeds} seeds" if seeds > 1 else "no certain change"
+        return f"{start} {told} of {measure.words} ({amount}, 95 % interval {low} to {high})."
     return f"{start} {amount} of {measure.words} (95 % interval {low} to {high})."
 
 

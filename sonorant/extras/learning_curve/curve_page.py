@@ -23,8 +23,8 @@ Found = Mapping[Measure, Curve | str]
 def as_json(
     study: str, found: Found, more: float, notes: Sequence[str] = (), source: str = "", tuned: Tuned | None = None
 ) -> dict[str, Any]:
-    """Content of `reports/curve.json`; values as in reports/metrics.json. `source`, `tuned`: the base voice of
-    fine-tuning, and its advantages. Raises SonorantError if `more` is too far ahead."""
+    """Content of `reports/curve.json`. `source`, `tuned`: the base voice of fine-tuning, and its advantages. Raises
+    SonorantError if `more` is too far ahead."""
     figures: dict[str, dict[str, Any]] = {
         measure.name: {"not_run": curve} if isinstance(curve, str) else _as_json(curve, measure, more)
         for measure, curve in found.items()

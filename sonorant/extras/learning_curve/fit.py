@@ -1,8 +1,5 @@
-r"""Power-law fit of a learning curve, a + b * minutes^-c, and its forecast.
-
-Errors follow power laws of data size over wide ranges (Hestness et al. 2017, "Deep learning scaling is predictable,
-empirically"). Intervals come from refitting every resample of the points.
-"""
+"""Power-law fit of a learning curve, a + b * minutes^-c, and its forecast (Hestness et al. 2017, "Deep learning
+scaling is predictable, empirically"). Intervals come from refitting every resample of the points."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -57,7 +54,7 @@ class Forecast:
     difference: float
     ci95: tuple[float, float]
     certain: bool
-    """True if the intervals of both the forecast and the gain so far exclude zero. A power law is monotonic, so a
+    """Whether the intervals of both the forecast and the gain so far exclude zero: a power law is monotonic, so a
     chance trend would look certain farther ahead."""
 
 
@@ -88,17 +85,15 @@ class Curve:
         """Effect of `more` minutes; None without a fit. Raises SonorantError beyond `FARTHEST`."""
         if not 0 < more <= (FARTHEST - 1) * self.most:
             raise SonorantError(
-                f"--more {more:g}: there are {self.most:.1f} minutes, and no curve is to be believed beyond "
-                f"{FARTHEST:g} times as many: give at most {int((FARTHEST - 1) * self.most)}"
+                f"--more {more:g}: there are {self.most:.1f} minutes, and the fit holds up to {FARTHEST:g} times as "
+                f"many: give at most {int((FARTHEST - 1) * self.most)}"
             )
         if self.law is None or self.laws is None:
             return None
-        ahead = self.most + more
-        differences_R = self.laws.at(ahead) - self.laws.at(self.most)
-        difference = float((self.law.at(ahead) - self.law.at(self.most))[0])
+        difference, differences_R = (law.at(self.most + more) - law.at(self.most) for law in (self.law, self.laws))
         ends = interval(differences_R)
         certain = excludes_zero(ends) and excludes_zero(self.gain_ci95)
-        return Forecast(minutes=more, difference=difference, ci95=ends, certain=certain)
+        return Forecast(minutes=more, difference=float(difference[0]), ci95=ends, certain=certain)
 
 
 def curve_of(points: Sequence[Point]) -> Curve:
@@ -112,7 +107,7 @@ def curve_of(points: Sequence[Point]) -> Curve:
     if len(points) < LEAST_POINTS:
         why = f"{len(points)} sizes are too few for a curve of three unknowns: {LEAST_POINTS} are needed"
     elif missed := _missed(law, minutes_P, means_P, values_RP):
-        why = f"the points follow no power law: it misses that of {missed:.0f} minutes by more than chance"
+        why = f"the points do not follow a power law: it misses that of {missed:.0f} minutes by more than chance"
     return Curve(
         points=tuple(points),
         ci95=tuple(interval(values_R) for values_R in values_RP.T),

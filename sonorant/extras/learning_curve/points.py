@@ -1,9 +1,8 @@
-r"""A figure by minutes of recordings: several seeds per size, evaluated on the same sentences.
+"""A figure by minutes of recordings: several seeds per size, evaluated on the same sentences.
 
-Resamples cover both seeds and sentences. Sentences are drawn once for all sizes, so a hard sentence cancels in
-differences. With few seeds, their spread is pooled over sizes and drawn from Student's distribution (Student,
-Biometrika 1908); a bootstrap of three would understate it by half. Seed-sentence interaction counts twice, so intervals
-are slightly wide.
+Resamples cover seeds and sentences. Sentences are drawn once for all sizes, so a hard sentence cancels in differences.
+The spread of the seeds is pooled over sizes and drawn from Student's distribution (Student, Biometrika 1908); a
+bootstrap of three would understate it by half.
 """
 
 from collections.abc import Sequence
@@ -30,7 +29,7 @@ class Point:
     intervals: tuple[tuple[float, float], ...] = ()
     """95 % intervals over sentences, one per seed; may be empty."""
     parts: tuple[Doubles, ...] = ()
-    """Per seed, each sentence's sum and weight (S, 2); the figure is their ratio. Empty if unknown."""
+    """Per seed, each sentence's sum and weight (S, 2); the figure is the ratio of sums."""
 
     @property
     def mean(self) -> float:
@@ -38,24 +37,21 @@ class Point:
 
 
 def paired(points: Sequence[Point]) -> bool:
-    """True if every voice has per-sentence values for the same sentences."""
+    """Whether every voice has values for the same sentences."""
     shapes = {part.shape for point in points for part in point.parts}
     return len(shapes) == 1 and all(len(point.parts) == len(point.values) for point in points)
 
 
 def resampled(points: Sequence[Point], resamples: int = RESAMPLES) -> Doubles:
-    r"""Means per size under resampled seeds and sentences: (R, P).
-
-    Raises SonorantError if no size has two seeds.
-    """
+    """Means per size under resampled seeds and sentences (R, P). Raises SonorantError if no size has two seeds."""
     random = np.random.default_rng(SEED)
     return _other_sentences(points, resamples, random) + _other_seeds(points, resamples, random)
 
 
 def _other_sentences(points: Sequence[Point], resamples: int, random: np.random.Generator) -> Doubles:
-    """(R, P). Without per-sentence values, intervals are drawn independently, which widens differences."""
+    """(R, P). Without per-sentence values, sizes are drawn independently, which widens differences."""
     if not paired(points):
-        half_P = np.array([_half_width(point) for point in points])
+        half_P = np.array([np.mean(np.diff(point.intervals)) / 2 if point.intervals else 0.0 for point in points])
         means_P = np.array([point.mean for point in points])
         return means_P + half_P / Z * random.standard_normal((resamples, len(points)))
     sentences = len(points[0].parts[0])
@@ -65,11 +61,6 @@ def _other_sentences(points: Sequence[Point], resamples: int, random: np.random.
         sums_KR2 = np.stack([drawn_RS @ part for part in point.parts])
         means.append((sums_KR2[..., 0] / sums_KR2[..., 1]).mean(axis=0))
     return np.stack(means, axis=1)
-
-
-def _half_width(point: Point) -> float:
-    """Mean half width of the seeds' intervals; 0 without any."""
-    return float(np.mean([(high - low) / 2 for low, high in point.intervals])) if point.intervals else 0.0
 
 
 def _other_seeds(points: Sequence[Point], resamples: int, random: np.random.Generator) -> Doubles:

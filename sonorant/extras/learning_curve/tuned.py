@@ -25,7 +25,7 @@ class Advantage:
 
     def sentence(self, measure: Measure) -> str:
         low, high = (measure.number(end) for end in self.ci95)
-        told = "" if excludes_zero(self.ci95) else f", which {self.seeds} seeds cannot tell from chance"
+        told = "" if excludes_zero(self.ci95) else f", which with {self.seeds} seeds may be chance"
         return (
             f"Fine-tuning with {self.minutes:.1f} minutes instead of training from scratch: "
             f"{measure.amount(self.difference)} of {measure.words} (95 % interval {low} to {high}){told}."

@@ -1,10 +1,7 @@
-r"""Estimate a training on other GPUs: a bound, an expected time under a stated assumption, and sufficient hardware.
-
-Counted work at published peaks; nothing is measured.
-"""
+"""Estimate a training on other GPUs from counted work and published peaks: a bound, and an expected time."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from sonorant.extras.planning.hardware import Fleet, GpuModel
@@ -12,10 +9,10 @@ from sonorant.extras.planning.probe import Needs
 from sonorant.training.worker import Job
 
 SECONDS_AN_OPERATION = 5e-6
-"""Host seconds to issue an operation in eager mode: assumed; limits small models on fast GPUs."""
+"""Host seconds to issue an operation in eager mode: assumed."""
 REACHED = 0.3
 """Expected share of the bound's speed: assumed. Large language models reach 0.21 to 0.46 of the tensor cores' peak
-(Chowdhery et al. 2022, table 3); not validated on a GPU."""
+(Chowdhery et al. 2022, table 3)."""
 HIDING = 2 / 3
 """Share of a step's computing that can hide averaging: the backward pass, twice the forward."""
 
@@ -32,12 +29,12 @@ class StepTime:
 
     @property
     def computing(self) -> float:
-        """Arithmetic plus traffic, as eager operations are sequential, or the host's time if longer."""
+        """Arithmetic plus traffic (eager operations are sequential), or the host's time if longer."""
         return max(self.arithmetic + self.memory, self.issuing)
 
     @property
     def best(self) -> float:
-        """With averaging behind the backward pass, except the last bucket."""
+        """With averaging hidden behind the backward pass as far as possible."""
         return self.computing + max(self.averaging - HIDING * self.computing, 0.0)
 
     @property
@@ -48,11 +45,7 @@ class StepTime:
 
 
 def step_time(fleet: Fleet, needs: Needs, precision: str, micro_batches: int) -> StepTime:
-    r"""Time of a step of the same global batch, split evenly over the fleet's GPUs.
-
-    Roofline of Williams et al. 2009. A GPU issues the operations of its micro-batches, at least one; traffic shrinks
-    with its share.
-    """
+    """Time of a step of the same global batch, split evenly over the fleet's GPUs (roofline, Williams et al. 2009)."""
     gpu, work = fleet.model, needs.work
     peak = gpu.fp32 if precision == "fp32" else gpu.half
     own = max(1, math.ceil(micro_batches / fleet.count)) / micro_batches
@@ -72,21 +65,16 @@ def precision_on(gpu: GpuModel, job: Job) -> str:
 
 def largest_budget(gpu: GpuModel, job: Job, needs: Needs) -> int:
     """Largest micro-batch that fits into the GPU's memory, 0 if none."""
-    fixed = sum(size for part, size in needs.bytes.items() if part != "activations")
+    fixed = sum(needs.bytes.values()) - needs.bytes["activations"]
     room = job.machine.get("memory_share", 0.85) * gpu.memory - fixed
     return max(0, int(needs.budget * room / needs.bytes["activations"]))
 
 
 def estimate(job: Job, needs: Needs, fleet: Fleet, steps: int, price: float | None) -> dict[str, Any]:
-    """A step and the whole training on a fleet. `price`: per GPU hour."""
+    """Report on a fleet. `price`: per GPU hour."""
     gpu, precision = fleet.model, precision_on(fleet.model, job)
     time = step_time(fleet, needs, precision, job.train["micro_batches_per_step"])
-    limits = {
-        "arithmetic": time.arithmetic,
-        "memory": time.memory,
-        "issuing": time.issuing,
-        "averaging": time.averaging,
-    }
+    limits = asdict(time)
     hours, expected = steps * time.best / 3600, steps * time.expected / 3600
     largest = largest_budget(gpu, job, needs)
     notes = [] if precision != "bf16" or gpu.bf16 else ["bf16 is not for this GPU's tensor cores: set precision: fp16"]

@@ -1,7 +1,4 @@
-r"""Forecast a training on this machine from measurements.
-
-Unknown values are sentences, never numbers.
-"""
+"""Forecast a training on this machine from measurements. Unknown values are sentences, never numbers."""
 
 import math
 from dataclasses import asdict
@@ -26,13 +23,7 @@ TITLES = {
 def forecast(
     job: Job, needs: Needs, speed: Speed, *, steps: int, price: float | None, watts: float | None
 ) -> dict[str, Any]:
-    """What `sonorant plan` reports of this machine, as plain data.
-
-    Args:
-        steps: optimizer steps to plan for.
-        price: of an hour of this machine, in any currency.
-        watts: power that this machine draws.
-    """
+    """Report for this machine as plain data; `price`: of an hour, `watts`: power it draws."""
     parts = seconds_of(job, speed, steps)
     hours = sum(parts.values()) / 3600
     config = model_kind(job.recipe).settings()(**job.train)
@@ -62,7 +53,7 @@ def forecast(
             "cost": hours * price if price is not None else "not given: --price",
         },
         "work_a_step": asdict(needs.work),
-        "would_help": advice(job, needs, speed) or ["nothing that these rules know"],
+        "would_help": advice(job, needs, speed) or ["no suggestions"],
     }
 
 
@@ -79,13 +70,13 @@ def seconds_of(job: Job, speed: Speed, steps: int) -> dict[str, float]:
 
 
 def advice(job: Job, needs: Needs, speed: Speed) -> list[str]:
-    """Rules on the measurements that make training faster or fit."""
+    """Settings that would make training faster or fit."""
     on_gpu, train, section, cores = needs.device.type == "cuda", job.train, f"train_{job.recipe}", usable_cores()
     waiting, talking, updating = (speed.shares.get(phase, 0.0) for phase in ("data", "communication", "optimizer"))
     idle = cores - speed.processes
     found = []
     if train["precision"] == "fp32":
-        found.append(f"{section}.precision: bf16 halves the activations and is faster wherever the processor has it")
+        found.append(f"{section}.precision: bf16 halves the activations and is faster if the processor has it")
     if waiting > 0.02:
         found.append(f"data.preload: memory, or more data.workers: {waiting:.0%} of a step waits for data")
     if talking > 0.2:
@@ -96,9 +87,9 @@ def advice(job: Job, needs: Needs, speed: Speed) -> list[str]:
     if on_gpu and needs.largest > 1.5 * needs.budget:
         found.append(f"a larger micro-batch: {needs.largest} fits, {needs.budget} is set; a GPU is faster for it")
     if needs.bytes["activations"] > 0.5 * needs.allowed:
-        found.append(f"{section}.activation_checkpointing: true, for activations take more than half of the memory")
+        found.append(f"{section}.activation_checkpointing: true, as activations take more than half of the memory")
     if on_gpu and not train["compile"]:
-        found.append(f"{section}.compile: true joins what is bound by memory; it costs a minute at the start")
+        found.append(f"{section}.compile: true fuses operations bound by memory; it costs a minute at the start")
     if not on_gpu and idle > 0:
         found.append(f"{section}.micro_batches_per_step: {cores}, smaller ones: {idle} cores are idle")
     return found
@@ -116,13 +107,11 @@ def table(forecast: dict[str, Any]) -> str:
 def _rows(values: dict[str, Any]) -> list[tuple[str, str]]:
     rows = []
     for name, value in values.items():
-        if isinstance(value, list):  # one per line
-            rows += [(name.replace("_", " ") if place == 0 else "", str(line)) for place, line in enumerate(value)]
-            continue
         parts = value.items() if isinstance(value, dict) else [("", value)]
         if value != "":
-            shown = ", ".join(f"{key} {_short(part, name)}".lstrip() for key, part in parts)
-            rows.append((name.replace("_", " "), shown))
+            rows.append(
+                (name.replace("_", " "), ", ".join(f"{key} {_short(part, name)}".lstrip() for key, part in parts))
+            )
     return rows
 
 

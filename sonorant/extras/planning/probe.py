@@ -44,7 +44,7 @@ class Needs:
     largest: int
     """Largest budget run that fits."""
     bounded: bool
-    """True if the epoch's size, not memory, bounds `largest`."""
+    """Whether the epoch's size, not memory, bounds `largest`."""
     work: Work
     """Of one step."""
     frames_a_step: float
@@ -59,8 +59,6 @@ class Speed:
     """At average length."""
     shares: dict[str, float]
     """Shares of a step's time, as in `metrics.jsonl`."""
-    core_seconds: float
-    """CPU seconds per step over all processes: shows other load."""
     validation: float
     """Seconds of a validation with its samples and best checkpoint."""
     checkpoint: float
@@ -70,7 +68,7 @@ class Speed:
 
 
 def needs_of(job: Job) -> Needs:
-    """Build the training here, run its heaviest micro-batches in growing sizes, and count a step's work."""
+    """Run the training's heaviest micro-batches in growing sizes, and count a step's work."""
     device = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
     with _alone():
         needs = _needs(job, device)
@@ -124,7 +122,6 @@ def speed_of(job: Job, needs: Needs, steps: int) -> Speed:
         processes=int(environment(os.environ, train["micro_batches_per_step"])["PET_NPROC_PER_NODE"]),
         seconds_per_step=seconds,
         shares={name[5:]: statistics.fmean(row.get(name, 0.0) for row in measured) for name in names},
-        core_seconds=statistics.fmean(row["speed/core_seconds_per_step"] for row in measured),
         validation=validated - taken[-1]["time"],
         checkpoint=max(0.0, saved - validated),
         start=max(0.0, taken[0]["time"] - begun - seconds),

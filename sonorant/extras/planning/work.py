@@ -31,8 +31,8 @@ def work_of(call: Callable[[], object]) -> Work:
 
 
 class _Counter(TorchDispatchMode):
-    """Counts dispatched operations. torch's `FlopCounterMode` adds module hooks, which `autograd.grad` rejects when
-    a module gets a parameter as input; only its formulas are used."""
+    """Counts dispatched operations. The module hooks of torch's `FlopCounterMode` fail in `autograd.grad` if a module
+    gets a parameter as input; only its formulas are used."""
 
     def __init__(self) -> None:
         super().__init__()
