@@ -9,7 +9,6 @@ speaks the demo's prompts, clearer than a person does.
 import random
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +30,6 @@ from tasks.stage import run
 SHARES = {"swapped": 0.04, "edge": 0.03, "inside": 0.03, "cut": 0.03}
 AIMS = {"swapped": 0.99, "edge": 0.90, "cut": 0.85}
 MOST_GOOD = 0.02
-DOUBTS = (0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)
 CUT_SECONDS = (0.15, 0.4)
 SHORT = {"sentences": 160, "steps": 60}
 
@@ -157,38 +155,25 @@ def _cut(corpus: Path, utterances: dict[str, Utterance], id: str, chance: random
 
 def count(audited: list[Audited], planted: dict[str, str]) -> tuple[dict[str, object], dict[str, bool]]:
     """Share found of each kind, share flagged of the rest, how often the kind was named right, and the claims."""
-    found: dict[str, dict[str, float]] = {}
-    by_group: dict[str, list[bool]] = {group: [] for group in SHARES}
-    for kind in sorted(set(planted.values())):
-        flagged = [row.fault is not None for row in audited if planted.get(row.id) == kind]
-        by_group[kind.split(":")[0]] += flagged
-        found[kind] = {"planted": len(flagged), "found": sum(flagged)}
-    good = [row for row in audited if row.id not in planted]
-    flagged_good = sum(row.fault is not None for row in good) / max(1, len(good))
-    recall = {group: round(float(np.mean(flags)), 4) if flags else 0.0 for group, flags in by_group.items()}
-    flags = [row for row in audited if row.fault is not None]
-    precision = sum(row.id in planted for row in flags) / max(1, len(flags))
-    named = Counter(_names(planted[row.id]) == row.fault for row in flags if row.id in planted)
+    flags = {row.id: row.fault is not None for row in audited}
+    recall = {}
+    for group in SHARES:
+        own = [flags[id] for id, kind in planted.items() if id in flags and kind.startswith(group)]
+        recall[group] = round(float(np.mean(own)), 4) if own else 0.0
+    flagged_good = float(np.mean([flag for id, flag in flags.items() if id not in planted] or [0]))
+    flagged = [row for row in audited if row.fault is not None]
+    found = [row for row in flagged if row.id in planted]
+    named = sum(_names(planted[row.id]) == row.fault for row in found)
     claims = {f"{group}: at least {aim:.0%} found": recall[group] >= aim for group, aim in AIMS.items()}
     claims[f"at most {MOST_GOOD:.0%} of the others flagged"] = flagged_good <= MOST_GOOD
     return {
         "utterances": len(audited),
         "found": recall,
         "flagged_of_the_others": round(flagged_good, 4),
-        "precision": round(precision, 4),
-        "kind_named_right": round(named[True] / max(1, named.total()), 4),
-        "kinds": found,
-        "by_doubt": {str(doubt): _shares(audited, planted, doubt) for doubt in DOUBTS},
-        "flagged_others": [row.id for row in flags if row.id not in planted][:40],
+        "precision": round(len(found) / max(1, len(flagged)), 4),
+        "kind_named_right": round(named / max(1, len(found)), 4),
+        "kinds": {kind: sum(planted[row.id] == kind for row in found) for kind in sorted(set(planted.values()))},
     }, claims
-
-
-def _shares(audited: list[Audited], planted: dict[str, str], doubt: float) -> dict[str, float]:
-    """Share of each group, and of the others, that scores `doubt` or more."""
-    scores: dict[str, list[bool]] = {}
-    for row in audited:
-        scores.setdefault(planted.get(row.id, "others").split(":")[0], []).append(row.score >= doubt)
-    return {group: round(float(np.mean(flags)), 4) for group, flags in sorted(scores.items())}
 
 
 def _names(kind: str) -> Fault:

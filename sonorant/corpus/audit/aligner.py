@@ -6,6 +6,7 @@ are judged by an aligner that was not trained on them. Shapes: T frames of 20 ms
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO
 
@@ -102,6 +103,7 @@ def save(aligner: Aligner, file: BinaryIO) -> None:
     torch.save(aligner.state_dict(), file)
 
 
+@lru_cache(maxsize=4)
 def load(path: Path) -> Aligner:
     weights = torch.load(path, weights_only=True)
     aligner = Aligner(len(weights["out.bias"]))

@@ -18,30 +18,35 @@ NEVER = -1e9
 
 
 @numba.njit(cache=True, nogil=True)
-def prefix_scores(emission_TL: Doubles, phones_N: Ints) -> Doubles:
-    """(N + 1, T + 1) float64: [n, t] is the best score of the first n phones on the first t frames."""
+def _paths(emission_TL: Doubles, phones_N: Ints) -> tuple[Doubles, NDArray[np.int8]]:
+    """Best scores and steps (T, 2 N + 1) of all paths up to each frame and state: phones, with blanks around them."""
     frames, count = emission_TL.shape[0], len(phones_N)
-    states = 2 * count + 1
-    scores = np.full((count + 1, frames + 1), NEVER)
-    scores[0, 0] = 0.0
-    now, before = np.full(states, NEVER), np.full(states, NEVER)
+    scores_TS = np.full((frames, 2 * count + 1), NEVER)
+    steps_TS = np.zeros((frames, 2 * count + 1), np.int8)
     for t in range(frames):
-        now, before = before, now
-        for s in range(states):
+        for s in range(2 * count + 1):
             phone = s // 2
             label = phones_N[phone] if s % 2 else 0
-            if t == 0:
-                best = 0.0 if s < 2 else NEVER
-            else:
-                best = before[s]
-                if s > 0:
-                    best = max(best, before[s - 1])
-                if s % 2 and s > 1 and phones_N[phone] != phones_N[phone - 1]:
-                    best = max(best, before[s - 2])
-            now[s] = best + emission_TL[t, label]
-        scores[0, t + 1] = now[0]
-        for n in range(1, count + 1):
-            scores[n, t + 1] = max(now[2 * n - 1], now[2 * n])
+            best, step = (0.0 if s < 2 else NEVER), 0
+            if t:
+                best = scores_TS[t - 1, s]
+                if s > 0 and scores_TS[t - 1, s - 1] > best:
+                    best, step = scores_TS[t - 1, s - 1], 1
+                fresh = s % 2 == 1 and s > 1 and phones_N[phone] != phones_N[phone - 1]
+                if fresh and scores_TS[t - 1, s - 2] > best:
+                    best, step = scores_TS[t - 1, s - 2], 2
+            scores_TS[t, s] = best + emission_TL[t, label]
+            steps_TS[t, s] = step
+    return scores_TS, steps_TS
+
+
+def prefix_scores(emission_TL: Doubles, phones_N: Ints) -> Doubles:
+    """(N + 1, T + 1) float64: [n, t] is the best score of the first n phones on the first t frames."""
+    scores_TS, _ = _paths(emission_TL, phones_N)
+    scores = np.full((len(phones_N) + 1, len(emission_TL) + 1), NEVER)
+    scores[0, 0] = 0.0
+    scores[0, 1:] = scores_TS[:, 0]
+    scores[1:, 1:] = np.maximum(scores_TS[:, 1::2], scores_TS[:, 2::2]).T
     return scores
 
 
@@ -50,33 +55,15 @@ def suffix_scores(emission_TL: Doubles, phones_N: Ints) -> Doubles:
     return prefix_scores(emission_TL[::-1].copy(), phones_N[::-1].copy())[::-1, ::-1]
 
 
-@numba.njit(cache=True, nogil=True)
 def best_path(emission_TL: Doubles, phones_N: Ints) -> NDArray[np.int32]:
     """(T,) int32: index of the phone of each frame, -1 for a blank."""
-    frames, count = emission_TL.shape[0], len(phones_N)
-    states = 2 * count + 1
-    now, before = np.full(states, NEVER), np.full(states, NEVER)
-    came_TS = np.zeros((frames, states), np.int8)
-    for t in range(frames):
-        now, before = before, now
-        for s in range(states):
-            phone = s // 2
-            label = phones_N[phone] if s % 2 else 0
-            best, came = before[s], 0
-            if t == 0:
-                best = 0.0 if s < 2 else NEVER
-            else:
-                if s > 0 and before[s - 1] > best:
-                    best, came = before[s - 1], 1
-                if s % 2 and s > 1 and phones_N[phone] != phones_N[phone - 1] and before[s - 2] > best:
-                    best, came = before[s - 2], 2
-            now[s] = best + emission_TL[t, label]
-            came_TS[t, s] = came
-    path_T = np.empty(frames, np.int32)
-    state = states - 1 if now[states - 1] > now[states - 2] else states - 2
-    for t in range(frames - 1, -1, -1):
+    scores_TS, steps_TS = _paths(emission_TL, phones_N)
+    path_T = np.empty(len(emission_TL), np.int32)
+    state = 2 * len(phones_N)
+    state -= scores_TS[-1, state] <= scores_TS[-1, state - 1]
+    for t in range(len(path_T) - 1, -1, -1):
         path_T[t] = state // 2 if state % 2 else -1
-        state -= came_TS[t, state]
+        state -= steps_TS[t, state]
     return path_T
 
 

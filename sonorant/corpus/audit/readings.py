@@ -5,21 +5,17 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from pathlib import Path
 from typing import TypedDict
 
 import numpy as np
-import torch
 from rapidfuzz.distance import Levenshtein
 
-from sonorant.corpus.audit.aligner import AUDIO, Aligner, load, mel_of
+from sonorant.audio.arrays import Floats
 from sonorant.corpus.audit.evidence import prefix_scores
 from sonorant.corpus.audit.findings import Audited, AuditedWord, Fault, Reading
 from sonorant.corpus.audit.hearing import words_of
 from sonorant.corpus.audit.labels import Labels, Said
 from sonorant.corpus.manifest import Utterance
-from sonorant.corpus.sound import read_sound
 
 MOST = 16
 """Maximum readings of a text."""
@@ -222,27 +218,10 @@ def doubtful_reading(written: str, words: Sequence[AuditedWord]) -> Reading | No
     return Reading(written=first.written, expected=" ".join(spoken[first.first : first.end]), heard=None)
 
 
-_corpus = Path()
-
-
-def begin_weighing(corpus: Path) -> None:
-    """Initialise this process."""
-    global _corpus
-    _corpus = corpus
-    torch.set_num_threads(1)
-
-
-def weigh(asked: tuple[Question, Path]) -> ReadingAnswer:
-    """Compare all readings with the sound, by an aligner (its weights' file) not trained on it."""
-    question, aligner = asked
-    mel, _ = mel_of(read_sound(_corpus, question.utterance, AUDIO.sample_rate)[0])
-    emission_TL = _aligner(aligner).log_probabilities(mel).astype(np.float64)
-    readings = [[phone for _, word in words for phone in word] for words in (question.words, *question.others)]
-    own, *others = (prefix_scores(emission_TL, np.array(phones, dtype=np.int64))[-1, -1] for phones in readings)
+def weigh(logs_TL: Floats, words: Sequence[Said], others: Sequence[Sequence[Said]]) -> ReadingAnswer:
+    """Compare the frontend's and other readings with the log-probabilities of an aligner."""
+    emission_TL = logs_TL.astype(np.float64)
+    readings = [[phone for _, word in reading for phone in word] for reading in (words, *others)]
+    own, *gained = (prefix_scores(emission_TL, np.array(phones, dtype=np.int64))[-1, -1] for phones in readings)
     lacking = float(emission_TL.max(axis=1).sum() - own)
-    return {"lacking": lacking, "gains": [float(other - own) for other in others]}
-
-
-@lru_cache(maxsize=4)
-def _aligner(path: Path) -> Aligner:
-    return load(path)
+    return {"lacking": lacking, "gains": [float(other - own) for other in gained]}

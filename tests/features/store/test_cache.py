@@ -41,13 +41,6 @@ def listings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return done
 
 
-def test_a_cache_with_room_is_listed_once(store: Folder, names: list[str], listings: list[str], tmp_path: Path) -> None:
-    cache = Cache(store, tmp_path / "cache", 10 * ROOM)
-    for name in names:
-        cache.path(name)
-    assert listings == [str(tmp_path / "cache/objects")]
-
-
 def test_a_full_one_is_listed_once_for_a_sixteenth_of_its_room_and_two_processes_keep_one_bound(
     store: Folder, names: list[str], listings: list[str], tmp_path: Path
 ) -> None:
