@@ -74,9 +74,9 @@ def read_in_training(utterances: Iterable[Utterance]) -> set[str]:
 
 
 def describe_texts(utterances: Sequence[Utterance]) -> dict[str, Any]:
-    """Repetition of sentences, for `summary.json`: `texts` (different ones), `takes` (utterances with a repeated
-    text), `held_out_read` (held-out utterances whose text is also in training), `near_duplicates` (held-out texts
-    with the nearest training text, if at most `NEAR` of the words differ)."""
+    """Counts of different texts (`texts`), utterances with a repeated text (`takes`), held-out ones whose text training
+    reads (`held_out_read`), and `near_duplicates`: held-out texts with a training text that differs in at most `NEAR`
+    of the words."""
     times, read = Counter(map(text_key, utterances)), read_in_training(utterances)
     held_out = [text_key(utterance) for utterance in utterances if utterance.split != "train"]
     return {

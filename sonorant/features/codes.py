@@ -66,9 +66,8 @@ class CodeStore:
     """Codes of the utterances of a feature store, by the same index.
 
     Attributes: `frames` (int64 (U,)), `codebooks` (G), `codes_per_stream`, `stride` (mel frames per code frame),
-    `codec`
-    (with `silence`, and `sha256` of the weights), `report` (per codebook `use`, the share of codes that occur, and
-    `entropy_bits`).
+    `codec` (with `silence`, and `sha256` of the weights), `report` (per codebook `use`, the share of codes that occur,
+    and `entropy_bits`).
     """
 
     def __init__(self, path: Path, header: dict[str, Any], features: FeatureStore) -> None:

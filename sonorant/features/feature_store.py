@@ -101,8 +101,6 @@ class FeatureStore:
                 f"memory, {room / 2**30:.1f} GiB; set data.preload to none or folder"
             )
         self._shards.hold()
-        if self._said:
-            self._said.hold()
 
     def fetch(self, items: Iterable[int] | np.ndarray, names: tuple[str, ...] = ARRAYS) -> None:
         """Download the shards of these utterances; see `Shards.fetch`."""
@@ -179,7 +177,6 @@ class SaidMels:
 
     def __init__(self, path: Path, frames: np.ndarray, bins: int) -> None:
         self._first = np.cumsum(frames) - frames
-        self._held: np.ndarray | None = None
         try:
             self._file = ArrayFile(path)
         except (OSError, ValueError, EOFError) as error:
@@ -192,12 +189,7 @@ class SaidMels:
 
     def read(self, i: int, start: int, count: int) -> np.ndarray:
         """Frames float16 (count, M) of utterance `i`."""
-        first = int(self._first[i]) + start
-        return self._file.read(first, count) if self._held is None else self._held[first : first + count].copy()
-
-    def hold(self) -> None:
-        """Load the file into memory."""
-        self._held = self._file.read_all()
+        return self._file.read(int(self._first[i]) + start, count)
 
     @property
     def sha256(self) -> str:

@@ -55,9 +55,8 @@ def write_features(
     """Write the features of `utterances`, then of `short_clips`: missing shards to `store`, the index to `out`,
     atomically.
 
-    Raises SonorantError naming an utterance without readable audio, text to speak or a split, and for a corpus
-    without a
-    training split or with two languages.
+    Raises SonorantError naming an utterance without readable audio, text to speak or a split, and for a corpus without
+    a training split or with two languages.
     """
     language = _check(utterances)
     frontend = text.load(language)

@@ -53,8 +53,7 @@ class Ids(Sequence[str]):
 
 class Index:
     """Memory-mapped columns, see `COLUMNS`: `first_frame` and `first_token` count in the shard, `split` and `speaker`
-    in
-    the header's lists; `by_shard` has the utterances in shard order."""
+    in the header's lists; `by_shard` has the utterances in shard order."""
 
     frames: np.ndarray
     first_frame: np.ndarray
@@ -73,9 +72,8 @@ class Index:
 
     @classmethod
     def open(cls, store: Path, content: str, *, compared: bool = False) -> Index:
-        """`content`: hash in the header of `store`; `compared`: it was checked before. Raises SonorantError if a
-        column is
-        missing or has changed."""
+        """`content`: hash in the header of `store`; `compared`: it was checked before. Raises SonorantError if a column
+        is missing or has changed."""
         columns = {name: _mapped(store / file) for name, file in zip(COLUMNS, FILES, strict=True)}
         if not compared and content_hash([array_hash(store / file) for file in FILES]) != content:
             raise SonorantError(f"{store / FOLDER}: does not match the header; {_REPAIR}")

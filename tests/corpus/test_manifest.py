@@ -46,7 +46,7 @@ def test_written_is_read(tmp_path_factory: pytest.TempPathFactory, utterances: l
         (GOOD | {"defect": "ugly"}, "'ugly'"),
         (GOOD | {"measures": 3}, "'measures'"),
         (GOOD | {"conditioning": {"gain_db": "much"}}, r"'conditioning\."),
-        ({field: GOOD[field] for field in GOOD if field != "language"}, "field 'language' is missing"),
+        ({field: GOOD[field] for field in GOOD if field != "language"}, "'language' is missing"),
     ],
 )
 def test_a_damaged_row_is_named(tmp_path: Path, row: dict[str, object], named: str) -> None:

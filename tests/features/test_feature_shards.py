@@ -74,17 +74,6 @@ def test_another_split_or_speaker_computes_nothing(corpus: Corpus, store: StoreC
     assert FeatureStore.open(out).header["speakers"] == ["adam", "eve", "mallory", "zoe"]
 
 
-def test_the_order_of_the_rows_moves_no_shard(corpus: Corpus, store: StoreConfig, tmp_path: Path) -> None:
-    before, _ = written(corpus, store, tmp_path / "features")
-    shuffled = random.Random(1).sample(corpus[1], len(corpus[1]))
-    after, made = written(corpus, store, tmp_path / "shuffled", shuffled)
-    one, other = FeatureStore.open(before), FeatureStore.open(after)
-    assert made == 0 and one.header["content"] == other.header["content"]
-    assert list(other.ids) == [utterance.id for utterance in shuffled]
-    place = list(one.ids).index("u4-6"), list(other.ids).index("u4-6")
-    np.testing.assert_array_equal(one.mel(place[0]), other.mel(place[1]))
-
-
 def test_a_changed_recording_of_the_same_name_is_computed_anew(store: StoreConfig, tmp_path: Path) -> None:
     own = make_corpus(tmp_path / "corpus")
     written(own, store, tmp_path / "features")

@@ -47,8 +47,8 @@ def train_aligners(
     steps: int,
     cache: Path,
 ) -> list[Path]:
-    """Train the aligners missing in the cache. Returns for each utterance the weights of the aligner trained without
-    its text. `labels`: number for the whole language, so that edited texts do not change other aligners."""
+    """Train the aligners missing in the cache. Returns for each utterance the weights of the one trained without its
+    text. `labels`: number for the whole language, so that edited texts do not change other aligners."""
     learning = code_of(*LEARNING)
     order = sorted(range(len(utterances)), key=lambda place: _order(utterances[place]))
     folds = [int(hashlib.sha256(text_key(utterance).encode()).hexdigest(), 16) % FOLDS for utterance in utterances]

@@ -1,7 +1,7 @@
-r"""The stage `audit`: does the sound of each utterance match its text?
+"""The stage `audit`: does the sound of each utterance match its text?
 
 An aligner trained on the corpus and recognisers give figures; a judge trained on planted faults turns them into a
-score. Results are cached by the content of a clip.
+score.
 """
 
 from collections.abc import Sequence
@@ -15,11 +15,12 @@ from sonorant.audio.recognizers import RECOGNIZERS
 from sonorant.corpus.audit.alignment import clip_key, examine_clips, train_aligners
 from sonorant.corpus.audit.fault_score import Exhibit, judge
 from sonorant.corpus.audit.findings import Audited, AuditedWord, Fault, Span, write_audit
-from sonorant.corpus.audit.hearing import compare_words, hear, words_of
+from sonorant.corpus.audit.hearing import compare_words, hear
 from sonorant.corpus.audit.labels import Labels, Said
 from sonorant.corpus.audit.planted import plant
 from sonorant.corpus.audit.readings import Question, question_of, with_reading
 from sonorant.corpus.manifest import Utterance, read_manifest, write_manifest
+from sonorant.corpus.splits import words_of
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_folder, write_json, write_jsonl, write_text
 from sonorant.pages.blocks import Section, Table, render
@@ -68,8 +69,7 @@ def audit(
     skip: str | None = None,
     lexicon: str | None = None,
 ) -> None:
-    r"""Judge the utterances of the folder `prepared`, whose audio is in `corpus`; write manifest.jsonl (without dropped
-    ones), audit.jsonl, dropped.jsonl, summary.json and audit.html to `out`.
+    """Judge the utterances of the folder `prepared`, whose audio is in `corpus`, and write the results to `out`.
 
     `cache`: folder of earlier results; `skip`: reason to judge nothing; `lexicon`: file of the user's words. Raises
     SonorantError if all utterances would be dropped.
@@ -157,7 +157,6 @@ def _audited(
     faults: list[Fault | None],
     config: AuditConfig,
 ) -> list[Audited]:
-    """Rows of audit.jsonl."""
     lacking = [word[2] for row in found for word in row["words"]]
     usual, most = np.percentile(lacking, [90, 99]) if lacking else (0.0, 1.0)
     rows = []

@@ -32,8 +32,6 @@ class JudgedClip:
 
 @dataclass(frozen=True, kw_only=True)
 class Course:
-    """Training data and settings of an aligner."""
-
     corpus: Path
     clips: tuple[tuple[Utterance, tuple[Said, ...]], ...]
     labels: int
@@ -61,7 +59,7 @@ def _lessons(course: Course) -> list[Lesson]:
         mel, _ = mel_of(_samples(course.corpus, utterance))
         labels = np.array([phone for _, word in words for phone in word], dtype=np.int64)
         if 2 * len(labels) <= len(mel):  # more phones than frames cannot be learned
-            lessons.append(Lesson(mel, labels))
+            lessons.append((mel, labels))
     return lessons
 
 
@@ -76,7 +74,7 @@ def begin(corpus: Path, pool: list[Said]) -> None:
 
 
 def examine(clip: JudgedClip) -> dict[str, Any]:
-    """Figures and places of a clip, the figures of each planted fault, and the weights of readings, as plain JSON."""
+    """Figures, places, planted faults and weights of readings of a clip, as plain JSON."""
     aligner, samples = load(clip.aligner), _samples(_corpus, clip.utterance)
     logs_TL, energy, evidence = _compared(aligner, samples, clip.words)
     planted = []

@@ -69,9 +69,8 @@ def best_path(emission_TL: Doubles, phones_N: Ints) -> NDArray[np.int32]:
 
 @numba.njit(cache=True, nogil=True)
 def best_gap(before_T: Doubles, filler_T: Doubles, after_T: Doubles) -> tuple[float, int, int]:
-    """Best score, start and end of a gap between two parts of a text. (T + 1,) each: `before_T` scores the part
-    before on the first t frames, `after_T` the part after on the rest, `filler_T` filling the first t frames with
-    anything."""
+    """Best score, start and end of a gap between two parts of a text. (T + 1,) each: scores of the part before and of
+    the part after by the frame where they meet, and of filling the first t frames with anything."""
     best, start, end = 2 * NEVER, 0, 0
     head, head_at = 2 * NEVER, 0
     for t in range(len(filler_T)):
@@ -143,7 +142,6 @@ class _Search:
     """Score of the whole text."""
 
     def left_out(self) -> dict[str, float]:
-        """Gains of skipping one to three words at the start, at the end, and anywhere inside."""
         words, found = len(self.first) - 1, {}
         for count in range(1, LEFT_OUT + 1):
             fits = count < words
@@ -195,7 +193,6 @@ class _Search:
 def _words(
     emission_TL: Doubles, path_T: np.ndarray, phones_N: Ints, first: Ints, likeliest_T: Doubles
 ) -> tuple[tuple[tuple[float, float, float], ...], dict[str, float]]:
-    """Each word's place, and figures of the worst, first, last and average word."""
     frames = len(path_T)
     labels_T = np.where(path_T < 0, 0, phones_N[np.maximum(path_T, 0)])
     lacking_T = likeliest_T - emission_TL[np.arange(frames), labels_T]
@@ -225,8 +222,7 @@ def _words(
 
 
 def _edges(energy: Floats, logs_TL: Floats, path_T: np.ndarray) -> dict[str, float]:
-    """Whether the clip starts and ends in speech: relative level at both edges, seconds before the first and after
-    the last phone, probability of a blank."""
+    """Whether the clip starts and ends in speech: relative level, seconds of silence, probability of a blank."""
     quiet, loud = np.percentile(energy, [5, 95])
     level = (energy - quiet) / max(loud - quiet, 0.5)
     heard = np.flatnonzero(path_T >= 0)

@@ -65,8 +65,7 @@ def return_surplus_to_training(outcomes: list[Outcome], split_by: SplitBy, most:
 
 
 def reject_lost_speakers(outcomes: list[Outcome], split_by: SplitBy) -> list[Outcome]:
-    """Reject speakers without training utterances, as a voice cannot speak like them; not if speakers are held out
-    on purpose."""
+    """Reject speakers without training utterances, unless speakers are held out on purpose."""
     trained = {utterance.speaker for utterance in sound(outcomes) if utterance.split == "train"}
     if split_by == "speaker" or not trained:
         return outcomes
@@ -80,7 +79,6 @@ def reject_lost_speakers(outcomes: list[Outcome], split_by: SplitBy) -> list[Out
 
 
 def sound(outcomes: list[Outcome]) -> list[Utterance]:
-    """The sound utterances."""
     return [outcome.utterance for outcome in outcomes if outcome.reason is None]
 
 

@@ -52,8 +52,8 @@ _FIGURES = (
 
 
 def find_outliers(utterances: Sequence[Utterance]) -> list[dict[str, Any]]:
-    """Outliers among speakers with at least `FEWEST` measured utterances, most unusual first: `id`, `deviations` of the
-    most unusual figure, and `words`, each unusual figure with the middle 90 % of the others."""
+    """Outliers among speakers with at least `FEWEST` measured utterances, most unusual first: `id`, `deviations`, and
+    in `words` each unusual figure with the middle 90 % of the others."""
     by_speaker: dict[str, list[Utterance]] = defaultdict(list)
     for utterance in utterances:
         by_speaker[utterance.speaker].append(utterance)
@@ -108,7 +108,6 @@ def _unusual_spectra(utterances: list[Utterance]) -> Iterator[tuple[str, float, 
 
 
 def _weights(utterances: list[Utterance]) -> Doubles:
-    """Weight of a deviation, float64 (R,) from 0 to 1, by the seconds of speech."""
     return np.sqrt(np.minimum(np.array([_value(utterance, "speech_seconds") for utterance in utterances]) / 3, 1))
 
 

@@ -40,7 +40,7 @@ def summarize(
     accepted: Sequence[Utterance], rejected: Sequence[dict[str, Any]], condition: ConditionConfig
 ) -> dict[str, Any]:
     """Figures of accepted utterances (at least one, all fields set) and of rejected ones (`reason`, `speaker`), as
-    plain JSON. A measurement without values is None."""
+    plain JSON."""
     reasons = Counter(str(row["reason"]) for row in rejected)
     characters = Counter(character for utterance in accepted for character in utterance.text)
     measures: list[Any] = [utterance.measures for utterance in accepted]
@@ -84,8 +84,8 @@ def _grouped(utterances: Iterable[Utterance], field: str) -> dict[str, list[Utte
 
 
 def summarize_speakers(accepted: Iterable[Utterance], rejected: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """By speaker: `utterances`, `hours`, `splits`, `rejected`, and the medians `snr_db` (dB) and `loudness` (LUFS
-    before conditioning), None without values. `rejected`: the speaker of each rejected utterance."""
+    """By speaker; medians `snr_db` (dB) and `loudness` (LUFS before conditioning) without values are None. `rejected`:
+    the speaker of each rejected utterance."""
     lost, by_speaker, found = Counter(rejected), _grouped(accepted, "speaker"), {}
     for speaker in sorted({*lost, *by_speaker}):
         own = by_speaker.get(speaker, [])
@@ -290,8 +290,7 @@ def _table(caption: str, head: list[str], rows: list[list[Any]], prose: int) -> 
 
 
 def summarize_unplaced(corpus: Path) -> dict[str, float] | None:
-    """`seconds` of speech without text and `words` of text without speech, by unplaced.jsonl; None if the corpus has no
-    such file. Raises SonorantError naming file and line."""
+    """Seconds of speech without text and words without speech; None if the corpus has no unplaced.jsonl."""
     file = corpus / "unplaced.jsonl"
     if not file.exists():
         return None

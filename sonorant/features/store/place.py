@@ -16,8 +16,7 @@ FILE = "place.json"
 
 def open_store(place: str) -> Store:
     """The store at `place`: a folder, which need not exist yet, or `s3://bucket/prefix`. Raises SonorantError without
-    the
-    bucket's package."""
+    the bucket's package."""
     if place.startswith(REMOTE):
         from sonorant.features.store.bucket import Bucket  # of the extra `s3`
 

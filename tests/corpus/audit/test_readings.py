@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sonorant.corpus.audit.findings import Audited, AuditedWord, Fault
-from sonorant.corpus.audit.hearing import words_of
 from sonorant.corpus.audit.labels import Labels
 from sonorant.corpus.audit.readings import (
     MOST,
@@ -20,6 +19,7 @@ from sonorant.corpus.audit.readings import (
     with_reading,
 )
 from sonorant.corpus.manifest import Utterance
+from sonorant.corpus.splits import words_of
 from sonorant.text import load_frontend
 
 FRONTEND = load_frontend("gruut", "en-us")
