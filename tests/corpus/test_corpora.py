@@ -191,12 +191,6 @@ def test_a_bad_pair_spoils_only_itself(tmp_path: Path, murmur: Murmur) -> None:
     assert {u.id for u in utterances if u.sha256} == {"good", "mute", "empty"}
 
 
-def test_auto_takes_the_layout_of_ljspeech_where_there_is_one(tmp_path: Path, murmur: Murmur) -> None:
-    folder = ljspeech_folder(tmp_path / "in", b"a|One.\n", {"a.wav": murmur(1, 1)})
-    (folder / "wavs/a.txt").write_text("Other words.")
-    assert [u.text for u in imported(folder, tmp_path / "out", config("auto"))] == ["One."]
-
-
 def test_a_folder_without_pairs_is_refused(tmp_path: Path, murmur: Murmur) -> None:
     folder = pairs_folder(tmp_path / "in", {"a.txt": b"One."}, {"b.wav": murmur(1, 1)})
     with pytest.raises(SonorantError, match=r"in: no recording has a text of the same name beside it"):

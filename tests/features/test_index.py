@@ -1,13 +1,10 @@
 """An index returns its rows and shard places in little memory."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sonorant.errors import SonorantError
 from sonorant.features.grouping import leaves
 from sonorant.features.index import Index, Rows, write_index
 
@@ -43,10 +40,3 @@ def test_an_index_gives_back_its_rows(ids: list[str], tmp_path_factory: pytest.T
         assert (index.shard[members] == shard).all()
         for begins, counts in ((index.first_frame, rows.frames), (index.first_token, rows.tokens)):
             assert begins[members].tolist() == [int(counts[members[:n]].sum()) for n in range(len(members))]
-
-
-def test_an_index_of_other_content_is_refused(tmp_path: Path) -> None:
-    content = write_index(tmp_path, rows_of(["a"]))
-    assert Index.open(tmp_path, content).ids[0] == "a"
-    with pytest.raises(SonorantError, match="index: does not match the header; run: dvc repro features"):
-        Index.open(tmp_path, "0" * 64)

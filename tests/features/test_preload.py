@@ -34,19 +34,14 @@ def batches(store: FeatureStore, workers: int = 0) -> list[dict[str, torch.Tenso
     return [batch for dataset in datasets for batch in prefetched(dataset, workers, pin=False)]
 
 
-def same(some: list[dict[str, torch.Tensor]], others: list[dict[str, torch.Tensor]]) -> bool:
-    pairs = zip(some, others, strict=True)
-    return all(a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a) for a, b in pairs)
-
-
 def test_batches_from_memory_and_from_a_copy_are_those_from_disk(features: Path, tmp_path: Path) -> None:
     wanted = batches(FeatureStore.open(features))
     copied = FeatureStore.open(local_copy(features, tmp_path / "copies"))
     held = FeatureStore.open(local_copy(features, tmp_path / "gone"))
     held.read_into_memory(2**30)
     shutil.rmtree(held.path / "shards")  # workers do not read from there either
-    assert same(batches(copied), wanted)
-    assert same(batches(held, workers=2), wanted)
+    torch.testing.assert_close(batches(copied), wanted, rtol=0, atol=0)
+    torch.testing.assert_close(batches(held, workers=2), wanted, rtol=0, atol=0)
 
 
 class Deadly(Dataset[Batch]):

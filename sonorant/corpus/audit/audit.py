@@ -75,26 +75,25 @@ def audit(
     SonorantError if all utterances would be dropped.
     """
     utterances = read_manifest(prepared / "manifest.jsonl")
+    ran = dict.fromkeys(config.sources, "ran")
     texts: list[tuple[Said, ...]] = [()] * len(utterances)
     questions: list[Question | None] = [None] * len(utterances)
-    count = 1  # blank and phones
-    ran = dict.fromkeys(config.sources, "ran")
-    heard: dict[str, list[str]] = {}
     found: list[dict[str, Any]] = []
-    too_few = why_not(utterances)
-    if config.sources and not (skip or too_few):
+    heard: dict[str, list[str]] = {}
+    if reason := skip or why_not(utterances):
+        ran = dict.fromkeys(config.sources, f"not run: {reason}")
+    elif config.sources:
         labels = Labels(utterances, frontend, lexicon)
-        count += len(labels.symbols)
         texts = [labels.of_text(u.text, u.spoken or "", u.language) for u in utterances]
         questions = [question_of(u, text, labels) for u, text in zip(utterances, texts, strict=True)]
-    for source in config.sources:
-        if skip or too_few:
-            ran[source] = f"not run: {skip or too_few}"
-        elif source == ALIGNER:
-            aligners = train_aligners(corpus, utterances, texts, count, config.steps, cache)
+        if ALIGNER in config.sources:
+            blank_and_phones = 1 + len(labels.symbols)
+            aligners = train_aligners(corpus, utterances, texts, blank_and_phones, config.steps, cache)
             readings = [question.others if question else () for question in questions]
             found = examine_clips(corpus, utterances, texts, readings, aligners, cache)
-        else:
+        for source in dict.fromkeys(config.sources):
+            if source == ALIGNER:
+                continue
             understood = hear(corpus, utterances, [clip_key(u) for u in utterances], source, cache)
             if isinstance(understood, str):
                 ran[source] = understood
