@@ -66,15 +66,9 @@ def write_features(
     work = [[rows[place] for place in members] for members in shards]
     keys = shard_keys(job, work, frontend)
     mark(open_store(store.place), keys)
+    todo, sizes, reads = list(zip(keys, work, strict=True)), [*map(len, work)], corpus_files(corpus, utterances)
     whole = complete(
-        store.place,
-        keys,
-        list(zip(keys, work, strict=True)),
-        [len(members) for members in work],
-        partial(write, job),
-        label="features",
-        processes=processes,
-        reads=corpus_files(corpus, utterances),
+        store.place, keys, todo, sizes, partial(write, job), label="features", processes=processes, reads=reads
     )
 
     splits = np.array([SPLITS.index(str(utterance_of(row).split)) for row in rows], dtype=np.uint8)

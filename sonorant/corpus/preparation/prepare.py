@@ -90,7 +90,7 @@ def prepare(
         unit="utterance",
         processes=processes,
         reads=corpus_files(corpus, utterances),
-        parse=partial(parse_checked, kind=Finding, file=Path("the cache of prepare")),
+        parse=partial(parse_checked, kind=Examination, file=Path("the cache of prepare")),
     )
     outcomes = [_outcome(*of_row, config) for of_row in zip(rows, files, decided.notes, found, strict=True)]
     outcomes = reject_scarce_speakers(reject_repeated_sounds(outcomes), config.min_speaker_seconds)
@@ -160,16 +160,16 @@ def examine(
     frontend: str,
     lexicon: str | None = None,
 ) -> dict[str, Any]:
-    """Examine one utterance; the fields of a `Finding`."""
+    """Examine one utterance; the fields of a `Examination`."""
     try:
         finding = _examined(utterance, corpus, config, condition, _frontend(frontend, lexicon, utterance.language))
     except Unsound as error:
-        finding = Finding(reason=error.defect, detail=error.found)
+        finding = Examination(reason=error.defect, detail=error.found)
     return dataclasses.asdict(finding)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Finding:
+class Examination:
     """Result for one recording and its text, without the id; cached."""
 
     reason: str | None = None
@@ -192,7 +192,7 @@ _KNOWN = ("spoken", "seconds", "sample_rate", "channels", "channel_correlation",
 
 def _examined(
     utterance: Utterance, corpus: Path, config: PrepareConfig, condition: ConditionConfig, frontend: Frontend
-) -> Finding:
+) -> Examination:
     """Raises Unsound."""
     if utterance.defect is not None:
         duplicate = utterance.defect == Defect.DUPLICATE_ID
@@ -220,7 +220,7 @@ def _examined(
     measures = measure(samples, rate, probability)
     if config.rate_dnsmos:
         measures = replace(measures, dnsmos=round(dnsmos.rate_clip((samples, rate))[0], 3))
-    return Finding(
+    return Examination(
         spoken=spoken.text,
         seconds=conditioning.after.seconds,
         sample_rate=rate,
@@ -233,7 +233,7 @@ def _examined(
     )
 
 
-def _outcome(row: Utterance, file: str | None, note: str, found: Finding, config: PrepareConfig) -> Outcome:
+def _outcome(row: Utterance, file: str | None, note: str, found: Examination, config: PrepareConfig) -> Outcome:
     if found.reason is not None or found.measures is None:
         return Outcome(utterance=row, reason=Defect(str(found.reason)), detail=note or found.detail)
     try:
