@@ -9,8 +9,6 @@ speaks the demo's prompts, clearer than a person does.
 import random
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,7 +29,6 @@ from tasks.stage import run
 SHARES = {"swapped": 0.04, "edge": 0.03, "inside": 0.03, "cut": 0.03}
 AIMS = {"swapped": 0.99, "edge": 0.90, "cut": 0.85}
 MOST_GOOD = 0.02
-DOUBTS = (0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)
 CUT_SECONDS = (0.15, 0.4)
 SHORT = {"sentences": 160, "steps": 60}
 
@@ -88,58 +85,57 @@ def source_of(source: Path | None, sentences: int, out: Path) -> tuple[Path, Pat
     return prompts, out, CorpusConfig(kind="demo", path=str(prompts), sentences=sentences)
 
 
-def plant(
-    corpus: Path, chance: random.Random, among: Collection[str] | None = None, times: float = 1.0
-) -> dict[str, str]:
-    """Make utterances of an imported corpus faulty; return the kind of fault by id. `among`: ids that may be made so,
-    None = all; `times`: factor on the `SHARES` of them."""
+Planted = dict[str, tuple[str, Fault]]
+"""Key of `SHARES` and fault, by id."""
+
+
+def plant(corpus: Path, chance: random.Random) -> Planted:
+    """Make utterances of an imported corpus faulty."""
     utterances = {utterance.id: utterance for utterance in read_manifest(corpus / "manifest.jsonl")}
-    order = sorted(utterances if among is None else among)
-    candidates = len(order)
+    order = sorted(utterances)
     chance.shuffle(order)
     pool = [word for id in sorted(utterances) for word in utterances[id].text.split()]
-    kinds: dict[str, str] = {}
-    for kind, share in SHARES.items():
-        chosen = [order.pop() for _ in range(round(times * share * candidates) // 2 * 2)]
-        if kind == "swapped":
+    planted: Planted = {}
+    for group, share in SHARES.items():
+        chosen = [order.pop() for _ in range(round(share * len(utterances)) // 2 * 2)]
+        if group == "swapped":
             for one, other in zip(chosen[::2], chosen[1::2], strict=True):
-                kinds |= _swap(utterances, one, other)
+                planted |= dict.fromkeys(_swap(utterances, one, other), (group, Fault.OTHER_TEXT))
             continue
         for id in chosen:
-            if kind == "cut":
-                kinds[id] = _cut(corpus, utterances, id, chance)
-            else:
-                kinds[id] = _word(utterances, id, kind, pool, chance)
+            fault = (
+                _cut(corpus, utterances, id, chance) if group == "cut" else _word(utterances, id, group, pool, chance)
+            )
+            planted[id] = group, fault
     write_manifest(corpus / "manifest.jsonl", utterances.values())
-    return kinds
+    return planted
 
 
-def _swap(utterances: dict[str, Utterance], one: str, other: str) -> dict[str, str]:
+def _swap(utterances: dict[str, Utterance], one: str, other: str) -> tuple[str, ...]:
     first, second = utterances[one], utterances[other]
     if first.text == second.text:  # takes of one sentence
-        return {}
+        return ()
     utterances[one] = replace(first, text=second.text)
     utterances[other] = replace(second, text=first.text)
-    return {one: "swapped", other: "swapped"}
+    return one, other
 
 
-def _word(utterances: dict[str, Utterance], id: str, where: str, pool: list[str], chance: random.Random) -> str:
+def _word(utterances: dict[str, Utterance], id: str, where: str, pool: list[str], chance: random.Random) -> Fault:
     """Add a word to the text, or take one away."""
     words = utterances[id].text.split()
     start = chance.random() < 0.5
     place = (0 if start else len(words)) if where == "edge" else chance.randrange(1, max(2, len(words) - 1))
-    side = f" at the {'start' if start else 'end'}" if where == "edge" else ""
-    if chance.random() < 0.5 or len(words) < 3:
+    side = ("AT_START" if start else "AT_END") if where == "edge" else "INSIDE"
+    added = chance.random() < 0.5 or len(words) < 3
+    if added:
         words.insert(place, chance.choice(pool))
-        kind = f"{where}: missing in the sound{side}"
     else:
         del words[min(place, len(words) - 1)]
-        kind = f"{where}: added in the sound{side}"
     utterances[id] = replace(utterances[id], text=" ".join(words))
-    return kind
+    return Fault[f"{'MISSING' if added else 'ADDED'}_{side}"]
 
 
-def _cut(corpus: Path, utterances: dict[str, Utterance], id: str, chance: random.Random) -> str:
+def _cut(corpus: Path, utterances: dict[str, Utterance], id: str, chance: random.Random) -> Fault:
     """Take away the first or last part of the speech, with the silence beyond it."""
     utterance = utterances[id]
     samples, rate = read_audio(corpus / str(utterance.audio))
@@ -152,58 +148,27 @@ def _cut(corpus: Path, utterances: dict[str, Utterance], id: str, chance: random
     name = f"cut/{id}.wav"
     write_wav(corpus / name, kept, rate)
     utterances[id] = replace(utterance, audio=name)
-    return f"cut: {'start' if start else 'end'}"
+    return Fault.CUT_AT_START if start else Fault.CUT_AT_END
 
 
-def count(audited: list[Audited], planted: dict[str, str]) -> tuple[dict[str, object], dict[str, bool]]:
-    """Share found of each kind, share flagged of the rest, how often the kind was named right, and the claims."""
-    found: dict[str, dict[str, float]] = {}
-    by_group: dict[str, list[bool]] = {group: [] for group in SHARES}
-    for kind in sorted(set(planted.values())):
-        flagged = [row.fault is not None for row in audited if planted.get(row.id) == kind]
-        by_group[kind.split(":")[0]] += flagged
-        found[kind] = {"planted": len(flagged), "found": sum(flagged)}
-    good = [row for row in audited if row.id not in planted]
-    flagged_good = sum(row.fault is not None for row in good) / max(1, len(good))
-    recall = {group: round(float(np.mean(flags)), 4) if flags else 0.0 for group, flags in by_group.items()}
-    flags = [row for row in audited if row.fault is not None]
-    precision = sum(row.id in planted for row in flags) / max(1, len(flags))
-    named = Counter(_names(planted[row.id]) == row.fault for row in flags if row.id in planted)
+def count(audited: list[Audited], planted: Planted) -> tuple[dict[str, object], dict[str, bool]]:
+    """Share found of each group, share flagged of the rest, how often the fault was named right, and the claims."""
+    flags = {row.id: row.fault for row in audited}
+    recall = {}
+    for group in SHARES:
+        own = [flags[id] is not None for id, (kind, _) in planted.items() if id in flags and kind == group]
+        recall[group] = round(float(np.mean(own)), 4) if own else 0.0
+    good = [fault is not None for id, fault in flags.items() if id not in planted]
+    found = [planted[id][1] == fault for id, fault in flags.items() if fault is not None and id in planted]
     claims = {f"{group}: at least {aim:.0%} found": recall[group] >= aim for group, aim in AIMS.items()}
-    claims[f"at most {MOST_GOOD:.0%} of the others flagged"] = flagged_good <= MOST_GOOD
+    claims[f"at most {MOST_GOOD:.0%} of the others flagged"] = sum(good) <= MOST_GOOD * len(good)
     return {
         "utterances": len(audited),
         "found": recall,
-        "flagged_of_the_others": round(flagged_good, 4),
-        "precision": round(precision, 4),
-        "kind_named_right": round(named[True] / max(1, named.total()), 4),
-        "kinds": found,
-        "by_doubt": {str(doubt): _shares(audited, planted, doubt) for doubt in DOUBTS},
-        "flagged_others": [row.id for row in flags if row.id not in planted][:40],
+        "flagged_of_the_others": round(sum(good) / max(1, len(good)), 4),
+        "precision": round(len(found) / max(1, len(found) + sum(good)), 4),
+        "kind_named_right": round(sum(found) / max(1, len(found)), 4),
     }, claims
-
-
-def _shares(audited: list[Audited], planted: dict[str, str], doubt: float) -> dict[str, float]:
-    """Share of each group, and of the others, that scores `doubt` or more."""
-    scores: dict[str, list[bool]] = {}
-    for row in audited:
-        scores.setdefault(planted.get(row.id, "others").split(":")[0], []).append(row.score >= doubt)
-    return {group: round(float(np.mean(flags)), 4) for group, flags in sorted(scores.items())}
-
-
-def _names(kind: str) -> Fault:
-    """What the audit should call a planted fault."""
-    return {
-        "swapped": Fault.OTHER_TEXT,
-        "edge: missing in the sound at the start": Fault.MISSING_AT_START,
-        "edge: missing in the sound at the end": Fault.MISSING_AT_END,
-        "edge: added in the sound at the start": Fault.ADDED_AT_START,
-        "edge: added in the sound at the end": Fault.ADDED_AT_END,
-        "inside: missing in the sound": Fault.MISSING_INSIDE,
-        "inside: added in the sound": Fault.ADDED_INSIDE,
-        "cut: start": Fault.CUT_AT_START,
-        "cut: end": Fault.CUT_AT_END,
-    }[kind]
 
 
 if __name__ == "__main__":

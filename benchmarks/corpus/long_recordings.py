@@ -11,8 +11,7 @@ import multiprocessing
 import resource
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
-from multiprocessing.connection import Connection
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -33,16 +32,6 @@ SHORT = {"minutes": [0.7, 1.4], "sentences": 60}
 _TOUCHES = 0.15  # seconds of a sentence within an utterance that make it a part
 
 
-@dataclass(frozen=True)
-class Cost:
-    """What cutting a chapter took."""
-
-    cpu: float
-    """Seconds of a core, all processes together."""
-    memory_mib: float
-    """Peak of the largest process."""
-
-
 def main() -> None:
     """Join chapters, cut each as the stage `corpus` does, compare."""
     parser = command(__doc__)
@@ -61,9 +50,11 @@ def main() -> None:
             source.mkdir()
             seed = arguments.seed + number
             chapter = write_chapter(source, "chapter", sentences, tone, rate, 60 * minutes, seed)
-            cost = _cut_apart(source, folder / f"out{number}")
+            with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+                cpu, memory = pool.submit(_cut_apart, source, folder / f"out{number}").result()
             utterances = read_manifest(folder / f"out{number}" / "manifest.jsonl")
-            rows.append({"minutes": minutes, **judge(chapter, utterances), **_of(cost, chapter)})
+            cost = {"cpu_seconds_an_hour": round(cpu / chapter.seconds * 3600), "memory_mib": round(memory)}
+            rows.append({"minutes": minutes} | judge(chapter, utterances) | cost)
     result = {
         "source": "recordings" if arguments.source else "flite",
         "seed": arguments.seed,
@@ -93,27 +84,11 @@ def _sentences(source: Path | None, count: int, folder: Path) -> tuple[list[Sent
     return sentences, room_tone(silences, rate), rate
 
 
-def _cut_apart(source: Path, out: Path) -> Cost:
-    """In a process of its own, whose memory is that of this chapter alone."""
-    ours, theirs = multiprocessing.get_context("spawn").Pipe()
-    process = multiprocessing.get_context("spawn").Process(target=_import, args=(source, out, theirs))
-    process.start()
-    theirs.close()
-    cost: Cost = ours.recv()
-    process.join()
-    return cost
-
-
-def _import(source: Path, out: Path, report: Connection) -> None:
+def _cut_apart(source: Path, out: Path) -> tuple[float, float]:
+    """CPU seconds of all processes together, and the peak MiB of the largest. Runs in a process of its own."""
     import_corpus(source, out, CorpusConfig(kind="long", path=str(source)))
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    cpu = sum(one.ru_utime + one.ru_stime for one in used)
-    report.send(Cost(cpu, max(one.ru_maxrss for one in used) / 1024))
-
-
-def _of(cost: Cost, chapter: Chapter) -> dict[str, float]:
-    hours = chapter.seconds / 3600
-    return {"cpu_seconds_an_hour": round(cost.cpu / hours), "memory_mib": round(cost.memory_mib)}
+    return sum(one.ru_utime + one.ru_stime for one in used), max(one.ru_maxrss for one in used) / 1024
 
 
 def judge(chapter: Chapter, utterances: Sequence[Utterance]) -> dict[str, object]:

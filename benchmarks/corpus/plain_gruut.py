@@ -11,12 +11,16 @@ from benchmarks.processes import answer
 from sonorant.text.gruut_processor import open_lexicon
 
 
-def speak(texts: list[str], language: str) -> float:
-    """CPU seconds to make phonemes of the texts, once everything is loaded."""
+def plain_processor(language: str) -> TextProcessor:
     processor = TextProcessor(default_lang=language)
     lookup: Any = processor.get_settings(language).lookup_phonemes
-    copy = open_lexicon(lookup.db_path, "in a copy")
-    lookup.phonemizer = SqlitePhonemizer(db_conn=copy, **lookup.phonemizer_args)
+    lookup.phonemizer = SqlitePhonemizer(db_conn=open_lexicon(lookup.db_path, "in a copy"), **lookup.phonemizer_args)
+    return processor
+
+
+def speak(texts: list[str], language: str) -> float:
+    """CPU seconds to make phonemes of the texts, once everything is loaded."""
+    processor = plain_processor(language)
     list(processor.sentences(*processor("Warm.", lang=language)))
     began = time.thread_time()
     for text in texts:

@@ -16,10 +16,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from benchmarks.corpus.plain_gruut import plain_processor
 from benchmarks.report import command, finish, options
 from sonorant.text import Frontend, load_frontend
 from sonorant.text.frontend import Phoneme
-from sonorant.text.gruut_processor import open_lexicon
 from sonorant.text.user_lexicon import parse_phonemes
 
 FORMS = Path(__file__).parent / "forms"
@@ -95,20 +95,11 @@ def by_frontend(frontend: Frontend) -> Speak:
     return speak
 
 
-@cache
-def gruut_processor() -> Any:
-    """Unmodified gruut with an index of its lexicon."""
-    from gruut import TextProcessor
-    from gruut.phonemize import SqlitePhonemizer
-
-    processor = TextProcessor(default_lang="en-us")
-    lookup: Any = processor.get_settings("en-us").lookup_phonemes
-    lookup.phonemizer = SqlitePhonemizer(db_conn=open_lexicon(lookup.db_path, "in a copy"), **lookup.phonemizer_args)
-    return processor
+_processor = cache(plain_processor)
 
 
 def gruut_alone(written: str) -> tuple[str, list[str]]:
-    processor = gruut_processor()
+    processor = _processor("en-us")
     try:
         sentences = list(processor.sentences(*processor(written, lang="en-us")))
     except Exception:  # its parsers raise anything

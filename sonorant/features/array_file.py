@@ -72,11 +72,10 @@ class ArrayFile:
 
 
 class ArrayWriter:
-    """Write a .npy file (rows, *row_shape) by appending, hashing its data."""
+    """Write a .npy file (rows, *row_shape) by appending."""
 
     def __init__(self, path: Path, dtype: Any, row_shape: tuple[int, ...] = ()) -> None:
         self._path, self._dtype, self._row_shape = path, np.dtype(dtype), row_shape
-        self._digest = hashlib.sha256()
         self.rows = 0
 
     def __enter__(self) -> ArrayWriter:
@@ -88,9 +87,7 @@ class ArrayWriter:
         """Append rows (n, *row_shape)."""
         if rows.dtype != self._dtype or rows.shape[1:] != self._row_shape:
             raise TypeError(f"expected {self._dtype} (n, *{self._row_shape}), got {rows.dtype} {rows.shape}")
-        data = rows.tobytes()
-        self._digest.update(data)
-        self._file.write(data)
+        self._file.write(rows.tobytes())
         self.rows += len(rows)
 
     def __exit__(self, *_: object) -> None:
@@ -101,11 +98,6 @@ class ArrayWriter:
     def _write_header(self) -> None:
         kind, shape = np.lib.format.dtype_to_descr(self._dtype), (self.rows, *self._row_shape)
         np.lib.format.write_array_header_1_0(self._file, {"descr": kind, "fortran_order": False, "shape": shape})
-
-    @property
-    def sha256(self) -> str:
-        """Equal to `array_hash` of the file."""
-        return self._digest.hexdigest()
 
 
 def array_hash(path: Path) -> str:

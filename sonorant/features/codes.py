@@ -24,19 +24,16 @@ from numpy.typing import NDArray
 from sonorant.cache import code_of, key_of
 from sonorant.errors import SonorantError
 from sonorant.features.array_file import ArrayWriter, array_hash, content_hash
+from sonorant.features.computing import complete, use_one_thread
 from sonorant.features.feature_store import ARRAYS, AUDIO, MELS, PITCH, FeatureStore, store_hash
 from sonorant.features.shards import Shards
 from sonorant.features.store import Place, open_store
 from sonorant.features.store.marks import KEYS, mark, packed
-from sonorant.features.store.shard_files import Shard, check_written, find_shards, write_shard
-from sonorant.features.threads import one_thread, use_one_thread
+from sonorant.features.store.shard_files import Shard, write_shard
 from sonorant.files import atomic_folder, read_json, sha256_tree, write_json
-from sonorant.processes import spread
 
 VERSION = 1
 """Version of the store's layout; a reader refuses any other."""
-FEW = 32
-"""Utterances that are encoded sooner than a process starts."""
 CODES, FRAMES, OBJECTS = "codes", "frames.npy", "objects.npy"
 _REPAIR = "run: dvc repro train_waveform"
 _FRAMES, _USED = "frames", "used"
@@ -68,10 +65,9 @@ class Encodes(Protocol):
 class CodeStore:
     """Codes of the utterances of a feature store, by the same index.
 
-    Attributes: `header` (header.json), `frames` (int64 (U,)), `codebooks` (G), `codes_per_stream`, `stride` (mel frames
-    per code frame), `codec` (`codebooks`, `codes`, `stride`, `samples_per_frame`, `silence`, `sha256` of the weights),
-    `report` (`bits_per_second`, `frames_per_second`, and per codebook `use`, the share of codes that occur, and
-    `entropy_bits`).
+    Attributes: `frames` (int64 (U,)), `codebooks` (G), `codes_per_stream`, `stride` (mel frames per code frame),
+    `codec` (with `silence`, and `sha256` of the weights), `report` (per codebook `use`, the share of codes that occur,
+    and `entropy_bits`).
     """
 
     def __init__(self, path: Path, header: dict[str, Any], features: FeatureStore) -> None:
@@ -82,10 +78,7 @@ class CodeStore:
         sizes = (int(self.codec[key]) for key in ("codebooks", "codes", "stride"))
         self.codebooks, self.codes_per_stream, self.stride = sizes
         self._features = features
-        try:
-            self.frames: NDArray[np.int64] = np.load(path / FRAMES, mmap_mode="r").view(np.ndarray)
-        except (OSError, ValueError, EOFError) as error:
-            raise SonorantError(f"{path}: truncated or damaged ({' '.join(str(error).split())}); {_REPAIR}") from None
+        self.frames = _loaded(path, FRAMES)
         index, objects = features.index, self.objects_of(path)
         if self.frames.shape != (len(features),) or objects.shape != (len(index.shard_ends), 1, 32):
             raise SonorantError(f"{path}: arrays and header do not match; {_REPAIR}")
@@ -94,11 +87,8 @@ class CodeStore:
 
     @classmethod
     def open(cls, path: Path, features: FeatureStore) -> CodeStore:
-        """Open the store at `path`.
-
-        Raises SonorantError for codes of other features, a family without codes, another version, and missing or
-        truncated files.
-        """
+        """Raises SonorantError for codes of other features, a family without codes, another version and damaged
+        files."""
         header = read_header(path)
         if "codec" not in header:
             raise SonorantError(f"{path}: no codes, written with voice.family {header['family']}; {_REPAIR}")
@@ -109,11 +99,7 @@ class CodeStore:
     @staticmethod
     def objects_of(path: Path) -> NDArray[np.uint8]:
         """SHA-256 of each shard's codes, uint8 (K, 1, 32). Raises SonorantError if the file is damaged."""
-        try:
-            objects: NDArray[np.uint8] = np.load(path / OBJECTS, mmap_mode="r").view(np.ndarray)
-        except (OSError, ValueError, EOFError) as error:
-            raise SonorantError(f"{path}: truncated or damaged ({' '.join(str(error).split())}); {_REPAIR}") from None
-        return objects
+        return _loaded(path, OBJECTS)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return CodeStore.open, (self.path, self._features)
@@ -138,8 +124,14 @@ class CodeStore:
     def verify(self) -> None:
         if content_hash([array_hash(self.path / name) for name in (OBJECTS, FRAMES)]) != self.header["content"]:
             raise SonorantError(f"{self.path}: the arrays do not match the header; {_REPAIR}")
-        self._shards.check()
         self._shards.verify()
+
+
+def _loaded(path: Path, name: str) -> np.ndarray:
+    try:
+        return np.load(path / name, mmap_mode="r").view(np.ndarray)
+    except (OSError, ValueError, EOFError) as error:
+        raise SonorantError(f"{path}: truncated or damaged ({' '.join(str(error).split())}); {_REPAIR}") from None
 
 
 def code_hash(path: Path) -> str:
@@ -164,10 +156,10 @@ def write_no_codes(out: Path, family: str) -> None:
 def write_codes(
     out: Path, family: str, features: FeatureStore, codec: Encodes, sha256: str, processes: int | None = None
 ) -> None:
-    """Encode every utterance of `features` that is not in the store yet, and write `out` atomically.
+    """Encode the utterances of `features` that are not in the store yet, and write `out` atomically.
 
-    `sha256`: of the codec's weights. `processes`: as in `spread`; with a GPU only this process encodes. Raises
-    SonorantError naming an utterance whose code frames do not match the codec's stride.
+    `sha256`: of the codec's weights; `processes`: as in `spread`. Raises SonorantError naming an utterance whose code
+    frames do not match the codec's stride.
     """
     described = {
         "codebooks": codec.codebooks,
@@ -183,7 +175,19 @@ def write_codes(
     frames_U = np.zeros(len(features), dtype=np.int64)
     used_GK = np.zeros((codec.codebooks, codec.codes), dtype=np.int64)
     objects = np.zeros((len(keys), 1, 32), dtype=np.uint8)
-    for number, shard in enumerate(_encoded_shards(features, codec, keys, processes)):
+    shards = complete(
+        features.place.store,
+        keys,
+        list(enumerate(keys)),
+        [len(features.index.in_shard(number)) for number in range(len(keys))],
+        _encode,
+        label="codes",
+        processes=1 if torch.cuda.is_available() else processes,
+        reads=(features.path / "header.json",),
+        prepare=_prepare,
+        arguments=(pickle.dumps((features, codec)),),  # by value: torch's own pickling shares memory
+    )
+    for number, shard in enumerate(shards):
         frames_U[features.index.in_shard(number)] = shard.rows[_FRAMES]
         used_GK += np.array(shard.rows[_USED])
         objects[number, 0] = list(bytes.fromhex(shard.objects[CODES]))
@@ -204,7 +208,6 @@ def write_codes(
 
 
 def _keys(features: FeatureStore, codec: Encodes, described: dict[str, Any]) -> list[str]:
-    """Key of each shard's codes: its features, the codec and its source code."""
     import sonorant.layers
 
     # A GPU rounds differently, so its codes may differ.
@@ -218,47 +221,22 @@ def _keys(features: FeatureStore, codec: Encodes, described: dict[str, Any]) -> 
 
 
 def modules_of(kind: type) -> list[ModuleType]:
-    """Modules of a class and of its base classes in this library."""
     names = {one.__module__ for one in kind.__mro__ if one is kind or one.__module__.startswith("sonorant.")}
     return [sys.modules[name] for name in sorted(names)]
-
-
-def _encoded_shards(features: FeatureStore, codec: Encodes, keys: list[str], processes: int | None) -> list[Shard]:
-    """All shards; missing ones are encoded, in several processes if they are many."""
-    found = find_shards(open_store(features.place.store), keys)
-    missing = [(number, keys[number]) for number, shard in enumerate(found) if shard is None]
-    few = sum(len(features.index.in_shard(number)) for number, _ in missing) <= FEW
-    if few or processes == 1 or torch.cuda.is_available():
-        from tqdm import tqdm  # not needed where codes are only read
-
-        with one_thread():
-            made = [_encode(features, codec, *shard) for shard in tqdm(missing, desc="codes", unit="shard")]
-    else:
-        content = pickle.dumps((features, codec))  # by value: torch's own pickling shares memory
-        made = spread(
-            _encode_in_worker, missing, label="codes", unit="shard", processes=processes, prepare=_prepare_worker,
-            arguments=(content,), reads=(features.path / "header.json",),
-        )  # fmt: skip
-        check_written(features.place.store, [key for _, key in missing])
-    computed = iter(made)
-    return [shard if shard is not None else next(computed) for shard in found]
 
 
 _given: tuple[FeatureStore, Encodes]
 """State of a worker process."""
 
 
-def _prepare_worker(content: bytes) -> None:
+def _prepare(content: bytes) -> None:
     global _given
     use_one_thread()
     _given = pickle.loads(content)
 
 
-def _encode_in_worker(shard: tuple[int, str]) -> Shard:
-    return _encode(*_given, *shard)
-
-
-def _encode(features: FeatureStore, codec: Encodes, shard: int, key: str) -> Shard:
+def _encode(work: tuple[int, str]) -> Shard:
+    (features, codec), (shard, key) = _given, work
     store = open_store(features.place.store)
     rows: dict[str, list[Any]] = {_FRAMES: [], _USED: []}
     used_GK = np.zeros((codec.codebooks, codec.codes), dtype=np.int64)
@@ -287,7 +265,6 @@ def _encoded(codec: Encodes, features: FeatureStore, i: int) -> NDArray[np.int16
 
 
 def _report(used_GK: np.ndarray, frame_seconds: float) -> dict[str, Any]:
-    """`used_GK`: occurrences of each code of each codebook."""
     codebooks, codes = used_GK.shape
     share_GK = used_GK / used_GK.sum(1, keepdims=True)
     entropy_G = -(share_GK * np.log2(np.where(share_GK > 0, share_GK, 1.0))).sum(1)

@@ -26,7 +26,7 @@ from sonorant.corpus.short_clips import ShortClip, cut, phonemes_of
 from sonorant.corpus.sound import read_sound
 from sonorant.errors import SonorantError
 from sonorant.features.array_file import ArrayWriter
-from sonorant.features.feature_store import ARRAYS, AUDIO, MELS, PITCH, TOKENS, arrays_of
+from sonorant.features.feature_store import ARRAYS, MELS, TOKENS, arrays_of
 from sonorant.features.store import open_store
 from sonorant.features.store.shard_files import Shard, write_shard
 from sonorant.files import sha256_file
@@ -49,26 +49,7 @@ class Job:
     text: TextConfig
 
 
-@dataclass(frozen=True)
-class Work:
-    """A shard to compute."""
-
-    key: str
-    rows: list[Row]
-
-
-@dataclass(frozen=True)
-class Features:
-    """Features of one utterance."""
-
-    mel: np.ndarray  # float16 (T, M)
-    pitch: np.ndarray  # float16 (T, 2)
-    samples: np.ndarray  # int16 (T * hop,)
-    tokens: np.ndarray  # int16 (N, 3)
-
-
 def utterance_of(row: Row) -> Utterance:
-    """The row, or the utterance that a short clip is cut from."""
     return row.utterance if isinstance(row, ShortClip) else row
 
 
@@ -96,30 +77,26 @@ def _described(corpus: Path, row: Row) -> list[Any]:
     return described
 
 
-def write(job: Job, work: Work) -> Shard:
-    """Compute a shard and write it to the store.
-
-    Raises SonorantError naming an utterance whose audio cannot be read or whose text has nothing to speak.
-    """
+def write(job: Job, work: tuple[str, list[Row]]) -> Shard:
+    """Compute a shard from its key and rows, and write it. Raises SonorantError naming an utterance without audio or
+    text."""
+    key, rows = work
     store, arrays = open_store(job.store), arrays_of(job.audio)
     known: dict[str, list[Any]] = {FRAMES: [], COUNT: [], SUM: [], SQUARES: []}
     with store.draft() as folder:
         files = {name: folder / f"{name}.npy" for name in ARRAYS}
         with ExitStack() as stack:
             writers = {name: stack.enter_context(ArrayWriter(files[name], *arrays[name])) for name in ARRAYS}
-            for row in work.rows:
-                speaking = _frontend(job.text, utterance_of(row).language)
-                features = features_of(job.corpus, row, job.audio, speaking)
-                writers[MELS].append(features.mel)
-                writers[PITCH].append(features.pitch)
-                writers[AUDIO].append(features.samples)
-                writers[TOKENS].append(features.tokens)
-                values = features.mel.astype(np.float64)
-                known[FRAMES].append(len(features.mel))
-                known[COUNT].append(len(features.tokens))
+            for row in rows:
+                features = features_of(job, row)
+                for name, array in features.items():
+                    writers[name].append(array)
+                values = features[MELS].astype(np.float64)
+                known[FRAMES].append(len(values))
+                known[COUNT].append(len(features[TOKENS]))
                 known[SUM].append(float(values.sum()))
                 known[SQUARES].append(float(np.square(values).sum()))
-        return write_shard(store, work.key, files, known)
+        return write_shard(store, key, files, known)
 
 
 @lru_cache
@@ -128,15 +105,15 @@ def _frontend(text: TextConfig, language: str) -> tuple[Frontend, SymbolTable]:
     return frontend, SymbolTable(frontend.symbols)
 
 
-def features_of(corpus: Path, row: Row, audio: MelConfig, speaking: tuple[Frontend, SymbolTable]) -> Features:
-    """Features of one row; the mel is computed from the stored 16-bit samples."""
-    frontend, symbols = speaking
-    utterance = utterance_of(row)
+def features_of(job: Job, row: Row) -> dict[str, np.ndarray]:
+    """Arrays of one row, see `arrays_of`; the mel is computed from the stored 16-bit samples."""
+    utterance, audio = utterance_of(row), job.audio
+    frontend, symbols = _frontend(job.text, utterance.language)
     named, repair = f"features: utterance '{utterance.id}'", "run: dvc repro prepare"
     phonemes = frontend.speak(utterance.text).phonemes
     if not phonemes:
         raise SonorantError(f"{named}: nothing in {utterance.text!r} can be spoken; {repair}")
-    heard, _ = read_sound(corpus, utterance, audio.sample_rate)
+    heard, _ = read_sound(job.corpus, utterance, audio.sample_rate)
     if not len(heard) or not np.isfinite(heard).all():
         raise SonorantError(f"{named}: {utterance.audio} is empty or not finite; {repair}")
     if isinstance(row, ShortClip):
@@ -149,4 +126,5 @@ def features_of(corpus: Path, row: Row, audio: MelConfig, speaking: tuple[Fronte
     samples[: len(heard)] = np.clip(np.rint(heard * 32768.0), -32768, 32767)
     mel = log_mel(torch.from_numpy(samples.astype(np.float32) / 32768.0), audio)
     pitch = track_pitch(heard, audio.sample_rate, audio.hop, mel.shape[1])
-    return Features(mel.T.numpy().astype(np.float16), pitch.astype(np.float16), samples, symbols.to_tokens(phonemes))
+    arrays = mel.T.numpy().astype(np.float16), pitch.astype(np.float16), samples, symbols.to_tokens(phonemes)
+    return dict(zip(ARRAYS, arrays, strict=True))

@@ -5,9 +5,8 @@ Shapes of one utterance: T frames, M mel bins, S samples, N tokens. U utterances
 
 from __future__ import annotations
 
-import dataclasses
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -39,17 +38,13 @@ SAID_BY = "mels_said_by"
 _REPAIR = "run: dvc repro features"
 REMAKE = "dvc repro --force --single-item features"
 """Command that computes missing shards."""
-_HEADER_KEYS = (
-    "version", "audio", "frontend", "symbols", "speakers", "splits", "mel_mean", "mel_std", "content", "index",
-)  # fmt: skip
 
 
 class FeatureStore:
     """Utterances by index 0..U-1 in the manifest's order. Cheap to open and to pickle.
 
-    Attributes: `header` (header.json), `audio` (MelConfig), `index` and its columns `ids` (U strings), `split` (uint8
-    (U,), position in `header["splits"]`), `speaker` (int64 (U,), position in `header["speakers"]`), `frames`,
-    `tokens_count` (int64 (U,)); `place` (location of the shards), `seconds_reading` (time spent reading).
+    Attributes: `header`, `audio`, `index` and its columns `ids`, `split` and `speaker` (positions in the header's
+    lists), `frames`, `tokens_count` ((U,) each); `place` (location of the shards), `seconds_reading`.
     """
 
     def __init__(self, path: Path, header: dict[str, Any], index: Index) -> None:
@@ -64,35 +59,25 @@ class FeatureStore:
         self._said = SaidMels(path / SAID_MELS, index.frames, self.audio.n_mels) if SAID_BY in header else None
         self.seconds_reading = 0.0
         self.keeps = False
-        """See `keeping`."""
 
     @classmethod
-    def open(cls, path: Path, audio: MelConfig | None = None, compared: str | None = None) -> FeatureStore:
-        """Open the store at `path`; `audio`: expected settings; `compared`: hash of an index that was checked before.
-
-        Raises SonorantError for another version, other audio settings, and missing or damaged files. Shards are checked
-        when they are read, or by `verify`.
-        """
+    def open(cls, path: Path, compared: str | None = None) -> FeatureStore:
+        """`compared`: hash of an index that was checked before. Raises SonorantError for another version and damaged
+        files;
+        shards are checked when they are read, or by `verify`."""
         header = read_json(path / HEADER)
         if not isinstance(header, dict) or header.get("version") != VERSION:
             found = header.get("version") if isinstance(header, dict) else None
             raise SonorantError(f"{path}: feature store of version {found}, this code reads {VERSION}; {_REPAIR}")
-        missing = [key for key in _HEADER_KEYS if key not in header]
-        if missing:
-            raise SonorantError(f"{path / 'header.json'}: key '{missing[0]}' is missing; {_REPAIR}")
-        if audio is not None and header["audio"] != dataclasses.asdict(audio):
-            difference = _difference(header["audio"], dataclasses.asdict(audio))
-            raise SonorantError(f"{path}: made with {difference}; {_REPAIR}")
-        index = Index.open(path, header["index"], compared=header["index"] == compared)
         try:
-            return cls(path, header, index)
-        except (TypeError, ValueError) as error:
+            return cls(path, header, Index.open(path, header["index"], compared=header["index"] == compared))
+        except (KeyError, TypeError, ValueError) as error:
             reason = " ".join(str(error).split())
-            raise SonorantError(f"{path}: damaged header ({reason}); {_REPAIR}") from None
+            raise SonorantError(f"{path / HEADER}: damaged ({reason}); {_REPAIR}") from None
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Workers open the files themselves, and skip hashing the index: each window has new workers.
-        return FeatureStore.open, (self.path, None, self.header["index"])
+        return FeatureStore.open, (self.path, self.header["index"])
 
     def __len__(self) -> int:
         return len(self.frames)
@@ -109,18 +94,13 @@ class FeatureStore:
         return frames * 2 * (self.audio.n_mels + ROWS + self.audio.hop) + tokens * 2 * 3
 
     def read_into_memory(self, room: int) -> None:
-        """Load all arrays; worker processes forked from this one share them.
-
-        Raises SonorantError if they exceed `room` bytes, this rank's share of free memory.
-        """
+        """Load all arrays. Raises SonorantError if they exceed `room` bytes."""
         if self.nbytes > room:
             raise SonorantError(
                 f"{self.path}: {self.nbytes / 2**30:.1f} GiB of features do not fit into this rank's share of free "
                 f"memory, {room / 2**30:.1f} GiB; set data.preload to none or folder"
             )
         self._shards.hold()
-        if self._said:
-            self._said.hold()
 
     def fetch(self, items: Iterable[int] | np.ndarray, names: tuple[str, ...] = ARRAYS) -> None:
         """Download the shards of these utterances; see `Shards.fetch`."""
@@ -129,11 +109,7 @@ class FeatureStore:
 
     @contextmanager
     def keeping(self) -> Iterator[None]:
-        """Keep rows read within this context on local disk, outside the cache.
-
-        For a few utterances that are read repeatedly: fetching their whole shards each time would evict the training
-        data from the cache.
-        """
+        """Keep rows read here in memory: fetching their shards at each validation would evict training data."""
         self.keeps = True
         try:
             yield
@@ -144,7 +120,7 @@ class FeatureStore:
         """Log-mel float16 (T, M) of utterance `i`, or of `frames` frames from `start`."""
         count = self._frames_of(i, start, frames)
         if self._said:
-            return self._timed(self._said.read, i, start, count)
+            return self._said.read(i, start, count)
         return self._read(MELS, i, self.index.first_frame[i] + start, count)
 
     def mel_and_pitch(self, i: int, start: int = 0, frames: int | None = None) -> np.ndarray:
@@ -171,12 +147,8 @@ class FeatureStore:
         return left if frames is None else min(frames, left)
 
     def _read(self, name: str, i: int, first: int, count: int) -> np.ndarray:
-        shard = int(self.index.shard[i])
-        return self._timed(self._shards.read, name, shard, int(first), int(count), keep=self.keeps)
-
-    def _timed(self, read: Callable[..., np.ndarray], *arguments: Any, **options: bool) -> np.ndarray:
         before = time.perf_counter()
-        rows = read(*arguments, **options)
+        rows = self._shards.read(name, int(self.index.shard[i]), int(first), int(count), keep=self.keeps)
         self.seconds_reading += time.perf_counter() - before
         return rows
 
@@ -189,9 +161,8 @@ class FeatureStore:
         self._shards.check()
 
     def verify(self) -> None:
-        """Raise SonorantError if an array differs from its hash. Shards in a bucket are only checked for existence:
-        each download is compared with its hash."""
-        self._shards.check()
+        """Raise SonorantError if an array is missing or differs from its hash; a bucket's are compared when
+        downloaded."""
         self._shards.verify()
         if self._said and self._said.sha256 != self.header[SAID_MELS]:
             raise SonorantError(f"{self.path}: the mels do not match the header; delete the folder")
@@ -206,7 +177,6 @@ class SaidMels:
 
     def __init__(self, path: Path, frames: np.ndarray, bins: int) -> None:
         self._first = np.cumsum(frames) - frames
-        self._held: np.ndarray | None = None
         try:
             self._file = ArrayFile(path)
         except (OSError, ValueError, EOFError) as error:
@@ -219,12 +189,7 @@ class SaidMels:
 
     def read(self, i: int, start: int, count: int) -> np.ndarray:
         """Frames float16 (count, M) of utterance `i`."""
-        first = int(self._first[i]) + start
-        return self._file.read(first, count) if self._held is None else self._held[first : first + count].copy()
-
-    def hold(self) -> None:
-        """Load the file into memory."""
-        self._held = self._file.read_all()
+        return self._file.read(int(self._first[i]) + start, count)
 
     @property
     def sha256(self) -> str:
@@ -244,10 +209,3 @@ def arrays_of(audio: MelConfig) -> dict[str, tuple[Any, tuple[int, ...]]]:
 def store_hash(path: Path) -> str:
     """Hex SHA-256 of the store's header, which holds the hashes of its shards and index."""
     return sha256_tree([path / HEADER])
-
-
-def _difference(found: Any, wanted: dict[str, Any]) -> str:
-    if not isinstance(found, dict):
-        return "no audio settings"
-    keys = [key for key in {**found, **wanted} if found.get(key) != wanted.get(key)]
-    return ", ".join(f"audio.{key} {found.get(key)} (now {wanted.get(key)})" for key in keys)

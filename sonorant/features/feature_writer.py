@@ -19,6 +19,7 @@ from sonorant.corpus.manifest import SPLITS, Utterance, corpus_files
 from sonorant.corpus.short_clips import ShortClip
 from sonorant.errors import SonorantError
 from sonorant.features.array_file import content_hash
+from sonorant.features.computing import complete
 from sonorant.features.feature_shards import (
     COUNT,
     FRAMES,
@@ -26,7 +27,6 @@ from sonorant.features.feature_shards import (
     SUM,
     Job,
     Row,
-    Work,
     shard_keys,
     utterance_of,
     write,
@@ -36,13 +36,9 @@ from sonorant.features.grouping import leaves
 from sonorant.features.index import Rows, write_index
 from sonorant.features.store import StoreConfig, open_store
 from sonorant.features.store.marks import KEYS, mark, packed
-from sonorant.features.store.shard_files import Shard, check_written, find_shards
-from sonorant.features.threads import one_thread, use_one_thread
+from sonorant.features.store.shard_files import Shard
 from sonorant.files import atomic_folder, write_json
-from sonorant.processes import spread
 from sonorant.text import TextConfig, frontend_description
-
-_FEW = 32  # up to this many utterances are computed in this process
 
 
 def write_features(
@@ -56,11 +52,11 @@ def write_features(
     *,
     store: StoreConfig,
 ) -> None:
-    """Write the features of `utterances`, then of their `short_clips`: missing shards to `store`, the index to `out`,
-    atomically. Audio lies in the folder `corpus`.
+    """Write the features of `utterances`, then of `short_clips`: missing shards to `store`, the index to `out`,
+    atomically.
 
-    `processes`: None = one per usable core. Raises SonorantError naming an utterance without readable audio, text to
-    speak or a split, and for a corpus without a training split or with two languages.
+    Raises SonorantError naming an utterance without readable audio, text to speak or a split, and for a corpus without
+    a training split or with two languages.
     """
     language = _check(utterances)
     frontend = text.load(language)
@@ -70,7 +66,10 @@ def write_features(
     work = [[rows[place] for place in members] for members in shards]
     keys = shard_keys(job, work, frontend)
     mark(open_store(store.place), keys)
-    whole = _computed(job, [Work(key, members) for key, members in zip(keys, work, strict=True)], processes)
+    todo, sizes, reads = list(zip(keys, work, strict=True)), [*map(len, work)], corpus_files(corpus, utterances)
+    whole = complete(
+        store.place, keys, todo, sizes, partial(write, job), label="features", processes=processes, reads=reads
+    )
 
     splits = np.array([SPLITS.index(str(utterance_of(row).split)) for row in rows], dtype=np.uint8)
     speakers = sorted({utterance.speaker for utterance in utterances})
@@ -108,7 +107,7 @@ def write_features(
 
 
 def _check(utterances: list[Utterance]) -> str:
-    """Return the utterances' one language. Raises SonorantError if they cannot form a store."""
+    """Return the language. Raises SonorantError if the utterances cannot form a store."""
     if not any(utterance.split == "train" for utterance in utterances):
         raise SonorantError(f"features: none of {len(utterances)} utterances is in the training split; see the report")
     for utterance in utterances:
@@ -120,37 +119,7 @@ def _check(utterances: list[Utterance]) -> str:
     return languages[0]
 
 
-def _computed(job: Job, work: list[Work], processes: int | None) -> list[Shard]:
-    found = find_shards(open_store(job.store), [shard.key for shard in work])
-    missing = [shard for shard, there in zip(work, found, strict=True) if there is None]
-    if len(missing) < len(work):
-        print(f"features: {len(work) - len(missing)} of {len(work)} shards are in {job.store}", flush=True)
-    computed = iter(_apply(job, missing, processes))
-    return [there if there is not None else next(computed) for there in found]
-
-
-def _apply(job: Job, missing: list[Work], processes: int | None) -> list[Shard]:
-    if processes == 1 or sum(len(work.rows) for work in missing) <= _FEW:
-        with one_thread():
-            return [write(job, work) for work in missing]
-    # Largest first, so that workers finish together.
-    order = sorted(range(len(missing)), key=lambda place: -_seconds(missing[place]))
-    todo: list[Work] = [missing[place] for place in order]
-    known = corpus_files(job.corpus, [utterance_of(row) for row in todo[0].rows])
-    made: list[Shard] = spread(
-        partial(write, job), todo, label="features", unit="shard", processes=processes,
-        prepare=use_one_thread, reads=known,
-    )  # fmt: skip
-    check_written(job.store, [work.key for work in todo])
-    return [shard for _, shard in sorted(zip(order, made, strict=True), key=lambda pair: pair[0])]
-
-
-def _seconds(work: Work) -> float:
-    return sum(utterance_of(row).seconds or 0 for row in work.rows)
-
-
 def _column(whole: list[Shard], shards: list[np.ndarray], name: str, dtype: Any) -> np.ndarray:
-    """A column of the shards' rows, in the order of the index."""
     column = np.zeros(sum(map(len, shards)), dtype)
     for shard, members in zip(whole, shards, strict=True):
         column[members] = shard.rows[name]
@@ -158,7 +127,7 @@ def _column(whole: list[Shard], shards: list[np.ndarray], name: str, dtype: Any)
 
 
 def _statistics(count: int, sums: np.ndarray, squares: np.ndarray) -> tuple[float, float]:
-    """Mean and standard deviation of `count` values from each utterance's sum and sum of squares (U,).
+    """Mean and standard deviation of `count` values from the sums (U,) of utterances.
 
     Added in the order of the rows, so that no bit depends on the shards.
     """

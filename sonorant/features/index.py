@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 
@@ -45,41 +45,35 @@ class Ids(Sequence[str]):
     def __len__(self) -> int:
         return len(self._ends)
 
-    @overload
-    def __getitem__(self, place: int) -> str: ...
-    @overload
-    def __getitem__(self, place: slice) -> list[str]: ...
-    def __getitem__(self, place: int | slice) -> str | list[str]:
-        if isinstance(place, slice):
-            return [self[one] for one in range(*place.indices(len(self)))]
+    def __getitem__(self, place: int) -> str:  # type: ignore[override]  # no slices
         place = range(len(self))[place]
         first = int(self._ends[place - 1]) if place else 0
         return bytes(self._data[first : int(self._ends[place])]).decode("utf-8")
 
 
 class Index:
-    """Memory-mapped columns.
+    """Memory-mapped columns, see `COLUMNS`: `first_frame` and `first_token` count in the shard, `split` and `speaker`
+    in the header's lists; `by_shard` has the utterances in shard order."""
 
-    Attributes: `frames`, `tokens` (int64 (U,): counts), `first_frame`, `first_token` (int64 (U,): offsets in the
-    shard), `speaker` (int64 (U,)) and `split` (uint8 (U,): positions in the header's lists), `shard` (int32 (U,)),
-    `by_shard` (int64 (U,): utterances in shard order), `shard_ends` (int64 (K,)), `shard_objects` (uint8 (K, F, 32)),
-    `ids`.
-    """
+    frames: np.ndarray
+    first_frame: np.ndarray
+    tokens: np.ndarray
+    first_token: np.ndarray
+    speaker: np.ndarray
+    split: np.ndarray
+    shard: np.ndarray
+    by_shard: np.ndarray
+    shard_ends: np.ndarray
+    shard_objects: np.ndarray
 
     def __init__(self, columns: dict[str, np.ndarray]) -> None:
-        self.frames, self.first_frame = columns["frames"], columns["first_frame"]
-        self.tokens, self.first_token = columns["tokens"], columns["first_token"]
-        self.speaker, self.split = columns["speaker"], columns["split"]
-        self.shard, self.by_shard = columns["shard"], columns["by_shard"]
-        self.shard_ends, self.shard_objects = columns["shard_ends"], columns["shard_objects"]
+        vars(self).update(columns)
         self.ids = Ids(columns["id_bytes"], columns["id_ends"])
 
     @classmethod
     def open(cls, store: Path, content: str, *, compared: bool = False) -> Index:
-        """Map the index of `store`, whose header has the hash `content`; `compared`: it was checked before.
-
-        Raises SonorantError if a column is missing or has changed.
-        """
+        """`content`: hash in the header of `store`; `compared`: it was checked before. Raises SonorantError if a column
+        is missing or has changed."""
         columns = {name: _mapped(store / file) for name, file in zip(COLUMNS, FILES, strict=True)}
         if not compared and content_hash([array_hash(store / file) for file in FILES]) != content:
             raise SonorantError(f"{store / FOLDER}: does not match the header; {_REPAIR}")
@@ -126,13 +120,9 @@ def write_index(store: Path, rows: Rows) -> str:
     shard = np.zeros(len(by_shard), np.int32)
     shard[by_shard] = np.repeat(np.arange(len(sizes)), sizes)
     ids = [name.encode("utf-8") for name in rows.ids]
-    columns = {
-        "frames": rows.frames,
+    columns = vars(rows) | {
         "first_frame": begins(rows.frames, by_shard, np.cumsum(sizes)),
-        "tokens": rows.tokens,
         "first_token": begins(rows.tokens, by_shard, np.cumsum(sizes)),
-        "speaker": rows.speaker,
-        "split": rows.split,
         "shard": shard,
         "by_shard": by_shard,
         "shard_ends": np.cumsum(sizes),

@@ -11,10 +11,8 @@ from sonorant.files import read_json
 
 
 def needed_of(index: Path) -> Needed | None:
-    """Of the folder that the stage `features` or `train_waveform` wrote; None if it holds no codes.
-
-    Raises SonorantError if it is neither, or damaged.
-    """
+    """By the folder of the stage `features` or `train_waveform`; None without codes. Raises SonorantError if
+    damaged."""
     header = read_json(index / HEADER)
     if isinstance(header, dict) and "index" in header:
         objects = np.array(FeatureStore.open(index).index.shard_objects)

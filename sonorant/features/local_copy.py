@@ -15,15 +15,14 @@ _NO_ROOM = "make room there, name another folder or set data.preload to none"
 
 
 def copy_path(features: Path, folder: Path) -> Path:
-    """Folder below `folder` for a copy of these features, named by their hash."""
     return folder / store_hash(features)[:32]
 
 
 def local_copy(features: Path, folder: Path) -> Path:
-    """Copy a feature store to `folder`, atomically, unless a whole copy is there; return its path.
+    """Copy a feature store to `folder`, atomically, unless a whole copy is there; concurrent processes wait for the
+    first.
 
-    Concurrent processes wait for the first. Raises SonorantError if the disk is full or not writable, or the features
-    are damaged.
+    Raises SonorantError if the disk is full or not writable, or the features are damaged.
     """
     target = copy_path(features, folder)
     try:

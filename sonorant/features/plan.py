@@ -60,11 +60,8 @@ def balanced(
 ) -> np.ndarray:
     """Items (B,) of an epoch, with those of speakers with few recordings repeated.
 
-    Each utterance occurs (largest speaker's frames / own speaker's frames) ** balance times: balance 0 changes nothing,
-    1 gives all speakers equal time. The fractional part is drawn from (seed, epoch).
-
-    Args:
-        items: int64 indices; speakers, frames: (U,) of the whole store.
+    Each occurs (largest speaker's frames / own speaker's frames) ** balance times: 0 changes nothing, 1 gives all
+    speakers equal time. `speakers`, `frames`: (U,) of the whole store.
     """
     times_B = times_heard(items, speakers, frames, balance)
     return items if times_B is None else repeated(items, times_B, seed=seed, epoch=epoch)
@@ -100,11 +97,7 @@ def shard(step: list[MicroBatch], rank: int, world_size: int) -> list[tuple[Micr
 
 
 def utterance_plan(frames: np.ndarray, items: np.ndarray, *, budget: int, seed: int, epoch: int) -> list[MicroBatch]:
-    """Micro-batches of utterances of similar length with at most `budget` padded frames each.
-
-    Args:
-        frames: int64 (U,) of the whole store.
-        items: (B,) int64 indices to plan over.
+    """Micro-batches of the utterances `items` (B,), of similar length, with at most `budget` padded frames each.
 
     Raises SonorantError if an utterance exceeds the budget.
     """

@@ -13,7 +13,7 @@ import numpy as np
 
 from sonorant.audio.arrays import Floats
 from sonorant.errors import SonorantError
-from sonorant.features.array_file import ArrayWriter
+from sonorant.features.array_file import ArrayWriter, array_hash
 from sonorant.features.feature_store import FILES, HEADER, SAID_BY, SAID_MELS, FeatureStore, store_hash
 from sonorant.files import atomic_folder, locked, read_json, sha256_file, write_json
 
@@ -25,10 +25,9 @@ Says = Callable[[FeatureStore], Iterator[Floats]]
 
 def predicted_store(features: Path, predictor: Path, folder: Path, says: Says) -> Path:
     """The store of `features` with the mels that the model in the folder `predictor` `says`, made below `folder` unless
-    it is there. Its name is a hash of features and model.
+    it is there; concurrent processes wait for the first.
 
-    Concurrent processes wait for the first. Raises SonorantError if the disk is full or not writable, the features are
-    damaged, or a mel is not finite or has the wrong length.
+    Raises SonorantError if the disk is full, the features are damaged, or a mel is not finite or of another length.
     """
     key = _key(features, predictor)
     target = folder / key[:32]
@@ -76,4 +75,4 @@ def _write(features: Path, target: Path, key: str, says: Says) -> None:
             (new / name).parent.mkdir(exist_ok=True)
             shutil.copyfile(features / name, new / name)
         store.place.seen_from(target).write(new)
-        write_json(new / HEADER, store.header | {SAID_MELS: mels.sha256, SAID_BY: key})
+        write_json(new / HEADER, store.header | {SAID_MELS: array_hash(new / SAID_MELS), SAID_BY: key})

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
-import os
 import resource
-import tempfile
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -52,24 +50,22 @@ class Shards:
         allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         self._most = _OPEN if allowed == resource.RLIM_INFINITY else max(1, min(_OPEN, allowed // _SHARE))
         self._held: dict[str, list[np.ndarray]] = {}
-        self._kept = KeptRows(Path(place.cache))
+        self._kept: dict[tuple[str, int, int, int], np.ndarray] = {}
 
     def __len__(self) -> int:
         return len(self._objects)
 
     def read(self, name: str, shard: int, first: int, count: int, *, keep: bool = False) -> np.ndarray:
-        """A copy of `count` rows from `first` of the array `name` of a shard.
-
-        Args:
-            keep: keep these rows on local disk while this process lives, whatever the cache evicts.
+        """A copy of `count` rows from `first`; `keep`: keep them in memory, whatever the cache evicts.
 
         Raises SonorantError if the array is missing, damaged or too short.
         """
         if not keep or self.held or self._store.local(self._object(name, shard)) is not None:
             return self._read(name, shard, first, count)
         key = name, shard, first, count
-        kept = self._kept.find(key)
-        return self._kept.add(key, self._read(*key)) if kept is None else kept
+        if key not in self._kept:
+            self._kept[key] = self._read(*key)
+        return self._kept[key].copy()
 
     def _read(self, name: str, shard: int, first: int, count: int) -> np.ndarray:
         if self._held:
@@ -98,46 +94,40 @@ class Shards:
         self._open.clear()
 
     def fetch(self, shards: Iterable[int], names: Sequence[str]) -> None:
-        """Download these arrays as far as the cache has room; nothing to do for a folder. Thread-safe.
-
-        Closes evicted files, which take disk space until then.
-        """
+        """Download these arrays as far as the cache has room, and close evicted files, which take disk space.
+        Thread-safe."""
         for key, file in list(self._open.items()):
             if file.removed:
                 self._open.pop(key, None)
-        for shard in shards:
-            for name in names:
-                if self._store.local(self._object(name, shard)) is None and not self.held:
-                    self._path(name, shard)
+        if not self.held:
+            for shard, name in product(shards, names):
+                self._path(name, shard)
 
     def copy(self, target: Path) -> None:
-        """Copy all objects to the folder `target`, a store of its own."""
-        for name in self._arrays:
-            for shard in range(len(self)):
-                file = target / self._object(name, shard)
-                file.parent.mkdir(parents=True, exist_ok=True)
-                if not file.exists() and not self._store.fetch(self._object(name, shard), file):
-                    raise self._missing(name, shard)
+        """Copy all objects to the folder `target`, a store."""
+        for name, shard in self._all():
+            file = target / self._object(name, shard)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            if not file.exists() and not self._store.fetch(self._object(name, shard), file):
+                raise self._missing(name, shard)
 
     def check(self) -> None:
         """Raise SonorantError naming the first array that is missing."""
-        bucket = len(self) > 0 and self._store.local(self._object(next(iter(self._arrays)), 0)) is None
-        there = {entry.name for entry in self._store.entries(OBJECTS)} if bucket else set()
-        for name in self._arrays:
-            for shard in range(len(self)):
-                file = self._store.local(self._object(name, shard))
-                if not (file.exists() if file else self._object(name, shard) in there):
-                    raise self._missing(name, shard)
+        there = {entry.name for entry in self._store.entries(OBJECTS)}
+        for name, shard in self._all():
+            if self._object(name, shard) not in there:
+                raise self._missing(name, shard)
 
     def verify(self) -> None:
-        """Raise SonorantError naming the first array in a folder that differs from its hash."""
-        for name in self._arrays:
-            for shard in range(len(self)):
-                file = self._store.local(self._object(name, shard))
-                if file is None:
-                    return
-                if sha256_file(file) != file.name:
-                    raise SonorantError(f"{self._named(name, shard)}: damaged; {self._mend}")
+        """Raise SonorantError naming the first array that is missing, or in a folder differs from its hash."""
+        self.check()
+        for name, shard in self._all():
+            file = self._store.local(self._object(name, shard))
+            if file is not None and sha256_file(file) != file.name:
+                raise SonorantError(f"{self._named(name, shard)}: damaged; {self._mend}")
+
+    def _all(self) -> Iterator[tuple[str, int]]:
+        return product(self._arrays, range(len(self)))
 
     def _opened(self, name: str, shard: int) -> ArrayFile:
         cached, dropped = self._store.local(self._object(name, shard)) is None, False
@@ -192,39 +182,3 @@ class Shards:
 
     def _missing(self, name: str, shard: int) -> SonorantError:
         return SonorantError(f"{self._named(name, shard)}: no such file; run: {self._remake}")
-
-
-class KeptRows:
-    """Copies of rows in an unnamed temporary file in `folder`, which ends with the process."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._file: Any = None
-        self._places: dict[tuple[str, int, int, int], tuple[int, np.dtype, tuple[int, ...]]] = {}
-        """(array, shard, first row, count) -> offset in the file, dtype, shape."""
-        self._end = 0
-
-    def add(self, key: tuple[str, int, int, int], rows: np.ndarray) -> np.ndarray:
-        """Raises SonorantError if the disk is full."""
-        try:
-            if self._file is None:
-                self._folder.mkdir(parents=True, exist_ok=True)
-                self._file = tempfile.TemporaryFile(dir=self._folder, buffering=0)  # noqa: SIM115 (open to the end)
-            data, place = memoryview(rows.tobytes()), self._end
-            while data:
-                written = os.pwrite(self._file.fileno(), data, place)
-                data, place = data[written:], place + written
-        except OSError as error:
-            raise SonorantError(
-                f"store.cache {self._folder}: {error.strerror}; make room there or name another"
-            ) from None
-        self._places[key] = self._end, rows.dtype, rows.shape
-        self._end = place
-        return rows
-
-    def find(self, key: tuple[str, int, int, int]) -> np.ndarray | None:
-        if key not in self._places:
-            return None
-        place, dtype, shape = self._places[key]
-        size = dtype.itemsize * math.prod(shape)
-        return np.frombuffer(bytearray(os.pread(self._file.fileno(), size, place)), dtype).reshape(shape)

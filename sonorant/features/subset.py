@@ -16,7 +16,7 @@ def first_minutes(utterances: Sequence[Utterance], minutes: float) -> list[Utter
     """Keep at most `minutes` of the training split; validation and test stay whole.
 
     Utterances are taken in the order of their ids' hashes, so a smaller subset is part of a larger one. Speakers get
-    equal shares; unused time goes to the others. Every speaker keeps at least one utterance.
+    equal shares, at least one utterance each; unused time goes to the others.
     """
     by_speaker: defaultdict[str, list[Utterance]] = defaultdict(list)
     for utterance in utterances:

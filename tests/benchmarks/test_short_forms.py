@@ -13,7 +13,7 @@ from tests.support.imports import ROOT
 
 FILES = [path for path in (ROOT / "benchmarks").glob("*/*.py") if "options(parser, SHORT)" in path.read_text("utf-8")]
 BENCHMARKS = sorted(path.stem for path in FILES)
-NEEDS_FLITE = {"audit", "long_recordings", "timings"}
+NEEDS_FLITE = {"audit", "features", "long_recordings", "timings"}
 NEEDS_A_DEMO = {"quantization"}
 
 

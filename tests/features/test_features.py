@@ -71,10 +71,10 @@ def store(corpus: Corpus, tmp_path: Path) -> Path:
 
 def test_what_is_read_is_what_was_recorded_and_written(corpus: Corpus, store: Path) -> None:
     folder, utterances = corpus
-    features = FeatureStore.open(store, AUDIO)
+    features = FeatureStore.open(store)
     frontend = load_frontend("gruut", "en-us")
     table = SymbolTable(features.header["symbols"])
-    assert list(features.ids) == features.ids[:] == [utterance.id for utterance in utterances]
+    assert list(features.ids) == [utterance.id for utterance in utterances]
     assert [features.header["splits"][split] for split in features.split] == [u.split for u in utterances]
     for i, utterance in enumerate(utterances):
         heard, _ = read_audio(folder / str(utterance.audio), AUDIO.sample_rate)
@@ -116,27 +116,13 @@ def test_the_number_of_processes_changes_no_byte(corpus: Corpus, tmp_path: Path)
     assert one == two
 
 
-def test_the_content_hash_tells_data_apart(corpus: Corpus, store: Path, tmp_path: Path) -> None:
-    folder, utterances = corpus
-    changed = [replace(utterances[0], text="One small leap."), *utterances[1:]]
-    write((folder, changed), tmp_path / "other")
-    assert FeatureStore.open(tmp_path / "other").header["content"] != FeatureStore.open(store).header["content"]
-
-
-def test_a_worker_process_is_sent_the_path_not_the_arrays(store: Path) -> None:
-    features = FeatureStore.open(store)
-    sent = pickle.dumps(features)
-    assert len(sent) < 1000
-    np.testing.assert_array_equal(pickle.loads(sent).mel(2), features.mel(2))
-
-
 def test_a_worker_process_hashes_no_index_but_another_one(
     store: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else each process would hash the whole corpus' index."""
     sent, hashed = pickle.dumps(FeatureStore.open(store)), []
     monkeypatch.setattr("sonorant.features.index.array_hash", lambda file: hashed.append(file) or "another")
-    assert len(pickle.loads(sent)) == len(corpus[1]) and hashed == []
+    assert len(sent) < 1000 and len(pickle.loads(sent)) == len(corpus[1]) and hashed == []
     header = read_json(store / "header.json")
     write_json(store / "header.json", header | {"index": "0" * 64})
     with pytest.raises(SonorantError, match="does not match the header"):
@@ -163,10 +149,8 @@ def edit(change: Callable[[Any], object]) -> Callable[[Path], None]:
         ("index/frames.npy", Path.unlink, "index/frames.npy: no such file"),
         ("index/id_ends.npy", truncate, "index/id_ends.npy: truncated or damaged"),
         ("index/speaker.npy", damage, "index: does not match the header"),
-        ("index/split.npy", damage, "index: does not match the header"),
         ("header.json", edit(lambda header: header.update(version=2)), "version 2, this code reads 1"),
-        ("header.json", edit(lambda header: header.pop("speakers")), "header.json: key 'speakers' is missing"),
-        ("place.json", Path.unlink, "place.json: missing or damaged"),
+        ("header.json", edit(lambda header: header.pop("audio")), "header.json: damaged .'audio'"),
         ("place.json", edit(lambda place: place.pop("store")), "place.json: missing or damaged"),
     ],
 )
@@ -204,17 +188,10 @@ def test_a_shard_that_is_damaged_or_missing_is_named_with_the_command_that_makes
     assert "\n" not in str(raised.value)
 
 
-def test_other_settings_are_refused_by_name(store: Path) -> None:
-    named = r"audio.n_mels 80 \(now 100\), audio.f_max 8000.0 \(now 7600.0\); run: dvc repro features"
-    with pytest.raises(SonorantError, match=named):
-        FeatureStore.open(store, replace(AUDIO, n_mels=100, f_max=7600.0))
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"split": "test"}, "none of 6 utterances is in the training split"),
-        ({"split": None}, "none of 6 utterances is in the training split"),
         ({"text": "😀"}, "utterance 'u0': nothing in '😀' can be spoken"),
         ({"audio": "audio/none.wav"}, "none.wav: no such audio file"),
         ({"language": "de-de"}, "mixes the languages de-de, en-us"),

@@ -1,8 +1,6 @@
 """The number of open shard files has a limit."""
 
 import resource
-import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -96,18 +94,3 @@ def test_a_file_that_goes_as_it_is_opened_is_read_all_the_same(
 
     monkeypatch.setattr(sonorant.features.shards, "ArrayFile", Gone)
     np.testing.assert_array_equal(FeatureStore.open(features).mel(0), wanted)
-
-
-def test_a_training_allows_itself_more_than_the_usual(tmp_path: Path) -> None:
-    code = """
-import resource, sys
-from sonorant.processes import allow_open_files
-resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]), int(sys.argv[2])))
-allow_open_files(3000)
-print(*resource.getrlimit(resource.RLIMIT_NOFILE))
-"""
-    for before, after in (((1024, 2000), "2000 2000"), ((1024, 5000), "3000 5000"), ((4000, 5000), "4000 5000")):
-        done = subprocess.run(
-            [sys.executable, "-c", code, *map(str, before)], capture_output=True, text=True, check=True
-        )
-        assert done.stdout.strip() == after

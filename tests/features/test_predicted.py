@@ -1,7 +1,6 @@
 """A store of predicted mels differs in the mels alone and belongs to one model."""
 
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +16,7 @@ from sonorant.features.predicted import predicted_store
 from testbed.tiny_training import tiny_features
 from tests.support.edited import edited
 from tests.support.folders import contents
-from tests.support.stores import damage, edit_index, object_of, own_copy
+from tests.support.stores import damage, object_of, own_copy
 from tests.support.tiny_voice import write_trained
 
 
@@ -72,66 +71,24 @@ def test_what_is_there_is_taken_and_what_is_damaged_is_made_again(
     assert (made / SAID_MELS).read_bytes() == whole
 
 
-def other_weights(features: Path, predictor: Path) -> None:
+def test_what_an_older_model_said_is_never_read(features: Path, predictor: Path, tmp_path: Path) -> None:
+    made = predicted_store(features, predictor, tmp_path / "made", Louder())
+    with edited(predictor / "model.json") as description:
+        description["provenance"] = {"git_commit": "another"}
+    assert predicted_store(features, predictor, tmp_path / "made", Louder()) == made
+    with edited(predictor / "model.json") as description:
+        description["config"]["flow_steps"] += 1
+    larger = predicted_store(features, predictor, tmp_path / "made", Louder())
     weights = torch.load(predictor / "weights.pt", weights_only=True)
     weights["prior.weight"][0, 0] += 1.0
     torch.save(weights, predictor / "weights.pt")
+    assert len({made, larger, predicted_store(features, predictor, tmp_path / "made", Louder())}) == 3
 
 
-def other_sizes(features: Path, predictor: Path) -> None:
-    with edited(predictor / "model.json") as description:
-        description["config"]["flow_steps"] += 1
-
-
-def other_splits(features: Path, predictor: Path) -> None:
-    edit_index(features, lambda rows: [{**rows[0], "split": 1}, *rows[1:]])
-
-
-@pytest.mark.parametrize("change", [other_weights, other_sizes, other_splits])
-def test_what_an_older_model_said_is_never_read(
-    change: Callable[[Path, Path], None], features: Path, predictor: Path, tmp_path: Path
-) -> None:
-    own = Path(shutil.copytree(features, tmp_path / "features"))
-    louder = Louder()
-    before = predicted_store(own, predictor, tmp_path / "made", louder)
-    change(own, predictor)
-    assert predicted_store(own, predictor, tmp_path / "made", louder) != before
-    assert louder.asked == 2
-
-
-def test_a_store_under_the_name_of_another_is_not_taken(features: Path, predictor: Path, tmp_path: Path) -> None:
-    louder = Louder()
-    made = predicted_store(features, predictor, tmp_path / "made", louder)
-    shutil.rmtree(made)
-    shutil.copytree(features, made)
-    predicted_store(features, predictor, tmp_path / "made", louder)
-    assert louder.asked == 2
-
-
-def test_the_provenance_of_equal_weights_changes_nothing(features: Path, predictor: Path, tmp_path: Path) -> None:
-    before = predicted_store(features, predictor, tmp_path / "made", Louder())
-    with edited(predictor / "model.json") as description:
-        description["provenance"] = {"git_commit": "another"}
-    assert predicted_store(features, predictor, tmp_path / "made", Louder()) == before
-
-
-def short(mel_TM: Floats) -> Floats:
-    return mel_TM[:-1]
-
-
-def not_a_number(mel_TM: Floats) -> Floats:
-    mel_TM[0, 0] = np.nan
-    return mel_TM
-
-
-@pytest.mark.parametrize("spoil", [short, not_a_number])
-def test_a_mel_that_does_not_fit_its_recording_is_refused(
-    spoil: Callable[[Floats], Floats], features: Path, predictor: Path, tmp_path: Path
-) -> None:
+def test_a_mel_that_does_not_fit_its_recording_is_refused(features: Path, predictor: Path, tmp_path: Path) -> None:
     def says(store: FeatureStore) -> Iterator[Floats]:
         for i in range(len(store)):
-            mel_TM = store.mel(i).astype(np.float32)
-            yield spoil(mel_TM) if i == 3 else mel_TM
+            yield store.mel(i).astype(np.float32)[: -1 if i == 3 else None]
 
     with pytest.raises(SonorantError, match=r"utterance 'u00003': the predictor's mel .* not finite numbers"):
         predicted_store(features, predictor, tmp_path / "made", says)

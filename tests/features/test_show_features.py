@@ -14,7 +14,7 @@ def test_a_store_is_printed_in_lines_of_json(tmp_path: Path) -> None:
     about, *rows = [json.loads(line) for line in done.stdout.splitlines()]
     store = FeatureStore.open(features)
     assert (about["utterances"], about["version"]) == (20, 1)
-    assert [row["id"] for row in rows] == store.ids[:2]
+    assert [row["id"] for row in rows] == list(store.ids)[:2]
     assert rows[1] == {
         "id": "u00001", "split": "train", "speaker": "low", "seconds": round(int(store.frames[1]) * 64 / 8000, 3),
         "frames": int(store.frames[1]), "tokens": int(store.tokens_count[1]),

@@ -27,7 +27,7 @@ def _rows(store: Path) -> Rows:
     """What a store's index was written from."""
     index = Index.open(store, read_json(store / "header.json")["index"])
     return Rows(
-        ids=index.ids[:],
+        ids=list(index.ids),
         split=np.array(index.split),
         speaker=np.array(index.speaker),
         frames=np.array(index.frames),

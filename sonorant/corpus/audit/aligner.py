@@ -5,7 +5,7 @@ are judged by an aligner that was not trained on them. Shapes: T frames of 20 ms
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO
 
@@ -30,14 +30,8 @@ BATCH_FRAMES = 1500  # padded mel frames
 _MASKED_BINS, _MASKED_FRAMES, _FRAMES_PER_MASK = 10, 16, 150
 
 
-@dataclass(frozen=True)
-class Lesson:
-    """A training clip."""
-
-    mel: NDArray[np.float16]
-    """(mel frames, 64) from `mel_of`."""
-    labels: Ints
-    """(N,) phones of the text, from 1."""
+Lesson = tuple[NDArray[np.float16], Ints]
+"""A training clip: (mel frames, 64) from `mel_of`, and (N,) phones of the text, from 1."""
 
 
 class Aligner(nn.Module):
@@ -81,9 +75,9 @@ def train(lessons: Sequence[Lesson], labels: int, steps: int, seed: int, progres
     with tqdm(total=steps, desc=progress, unit="step") as bar:
         while bar.n < steps:
             for batch in _batches(lessons, generator)[: steps - bar.n]:
-                mel_BTM, lengths_B = _collate([_masked(lessons[place].mel, generator) for place in batch])
+                mel_BTM, lengths_B = _collate([_masked(lessons[place][0], generator) for place in batch])
                 logs_BTL, frames_B = aligner(mel_BTM, lengths_B)
-                texts = [torch.from_numpy(lessons[place].labels) for place in batch]
+                texts = [torch.from_numpy(lessons[place][1]) for place in batch]
                 tokens_B = torch.tensor([len(text) for text in texts])
                 loss = F.ctc_loss(
                     logs_BTL.transpose(0, 1), torch.cat(texts), frames_B, tokens_B, reduction="sum", zero_infinity=True
@@ -102,6 +96,7 @@ def save(aligner: Aligner, file: BinaryIO) -> None:
     torch.save(aligner.state_dict(), file)
 
 
+@lru_cache(maxsize=4)
 def load(path: Path) -> Aligner:
     weights = torch.load(path, weights_only=True)
     aligner = Aligner(len(weights["out.bias"]))
@@ -113,8 +108,8 @@ def _batches(lessons: Sequence[Lesson], generator: torch.Generator) -> list[list
     """Clips of similar length, in random order."""
     jitter = torch.rand(len(lessons), generator=generator).numpy() * 60
     batches: list[list[int]] = [[]]
-    for place in np.argsort(np.array([len(lesson.mel) for lesson in lessons]) + jitter).tolist():
-        if batches[-1] and (len(batches[-1]) + 1) * len(lessons[place].mel) > BATCH_FRAMES:
+    for place in np.argsort(np.array([len(mel) for mel, _ in lessons]) + jitter).tolist():
+        if batches[-1] and (len(batches[-1]) + 1) * len(lessons[place][0]) > BATCH_FRAMES:
             batches.append([])
         batches[-1].append(place)
     return [batches[place] for place in torch.randperm(len(batches), generator=generator).tolist()]

@@ -19,7 +19,6 @@ import sonorant.layers.convnext
 from sonorant.cache import code_of, compute_missing, key_of
 from sonorant.corpus.audit.clip_scoring import Course, JudgedClip, begin, examine, train_aligner
 from sonorant.corpus.audit.labels import Said
-from sonorant.corpus.audit.readings import Question, ReadingAnswer, begin_weighing, weigh
 from sonorant.corpus.manifest import Utterance, corpus_files
 from sonorant.corpus.splits import text_key
 from sonorant.files import atomic_file
@@ -48,8 +47,8 @@ def train_aligners(
     steps: int,
     cache: Path,
 ) -> list[Path]:
-    """Train the aligners missing in the cache. Returns for each utterance the weights of the aligner trained without
-    its text. `labels`: number for the whole language, so that edited texts do not change other aligners."""
+    """Train the aligners missing in the cache. Returns for each utterance the weights of the one trained without its
+    text. `labels`: number for the whole language, so that edited texts do not change other aligners."""
     learning = code_of(*LEARNING)
     order = sorted(range(len(utterances)), key=lambda place: _order(utterances[place]))
     folds = [int(hashlib.sha256(text_key(utterance).encode()).hexdigest(), 16) % FOLDS for utterance in utterances]
@@ -87,12 +86,13 @@ def examine_clips(
     corpus: Path,
     utterances: Sequence[Utterance],
     texts: Sequence[tuple[Said, ...]],
+    readings: Sequence[tuple[tuple[Said, ...], ...]],
     aligners: Sequence[Path],
     cache: Path,
 ) -> list[dict[str, Any]]:
-    """`examine` every clip, with planted faults for some."""
+    """`examine` every clip, with planted faults for some. `readings`: other readings of each text."""
     code = code_of(
-        *LEARNING, sonorant.corpus.audit.evidence, sonorant.corpus.audit.planted, sonorant.corpus.audit.evidence
+        *LEARNING, sonorant.corpus.audit.evidence, sonorant.corpus.audit.planted, sonorant.corpus.audit.readings
     )
     planted = sorted(range(len(utterances)), key=lambda place: _order(utterances[place]))[:PLANTED_CLIPS]
     others = dict(zip(planted, [*planted[1:], planted[0]], strict=True))
@@ -104,10 +104,14 @@ def examine_clips(
             words=texts[place],
             aligner=aligners[place],
             other=texts[others[place]] if place in others else None,
+            readings=readings[place],
         )
         for place, utterance in enumerate(utterances)
     ]
-    keys = [key_of(code, _key(clip.utterance, clip.words), clip.aligner.name, clip.other, pool) for clip in clips]
+    keys = [
+        key_of(code, _key(clip.utterance, clip.words), clip.aligner.name, clip.other, clip.readings, pool)
+        for clip in clips
+    ]
     return compute_missing(
         examine,
         clips,
@@ -119,32 +123,6 @@ def examine_clips(
         arguments=(corpus, pool),
         reads=(*corpus_files(corpus, utterances), *sorted(set(aligners))),
     )
-
-
-def weigh_readings(
-    corpus: Path, questions: Sequence[Question | None], aligners: Sequence[Path], cache: Path
-) -> dict[int, ReadingAnswer]:
-    """`weigh` the utterances with other readings, by place."""
-    code = code_of(*LEARNING, sonorant.corpus.audit.readings, sonorant.corpus.audit.evidence)
-    asked = {
-        place: (question, aligners[place]) for place, question in enumerate(questions) if question and question.others
-    }
-    keys = [
-        key_of(code, _key(question.utterance, question.words), question.others, aligner.name)
-        for question, aligner in asked.values()
-    ]
-    found = compute_missing(
-        weigh,
-        list(asked.values()),
-        keys,
-        cache,
-        label="numbers and abbreviations",
-        unit="clip",
-        prepare=begin_weighing,
-        arguments=(corpus,),
-        reads=(*corpus_files(corpus, [question.utterance for question, _ in asked.values()]), *sorted(set(aligners))),
-    )
-    return dict(zip(asked, found, strict=True))
 
 
 def clip_key(utterance: Utterance) -> str:

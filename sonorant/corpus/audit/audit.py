@@ -1,7 +1,7 @@
-r"""The stage `audit`: does the sound of each utterance match its text?
+"""The stage `audit`: does the sound of each utterance match its text?
 
 An aligner trained on the corpus and recognisers give figures; a judge trained on planted faults turns them into a
-score. Results are cached by the content of a clip.
+score.
 """
 
 from collections.abc import Sequence
@@ -12,14 +12,15 @@ from typing import Any
 import numpy as np
 
 from sonorant.audio.recognizers import RECOGNIZERS
-from sonorant.corpus.audit.alignment import clip_key, examine_clips, train_aligners, weigh_readings
+from sonorant.corpus.audit.alignment import clip_key, examine_clips, train_aligners
 from sonorant.corpus.audit.fault_score import Exhibit, judge
 from sonorant.corpus.audit.findings import Audited, AuditedWord, Fault, Span, write_audit
-from sonorant.corpus.audit.hearing import compare_words, hear, words_of
+from sonorant.corpus.audit.hearing import compare_words, hear
 from sonorant.corpus.audit.labels import Labels, Said
 from sonorant.corpus.audit.planted import plant
-from sonorant.corpus.audit.readings import Question, ReadingAnswer, question_of, with_reading
+from sonorant.corpus.audit.readings import Question, question_of, with_reading
 from sonorant.corpus.manifest import Utterance, read_manifest, write_manifest
+from sonorant.corpus.splits import words_of
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_folder, write_json, write_jsonl, write_text
 from sonorant.pages.blocks import Section, Table, render
@@ -68,34 +69,31 @@ def audit(
     skip: str | None = None,
     lexicon: str | None = None,
 ) -> None:
-    r"""Judge the utterances of the folder `prepared`, whose audio is in `corpus`; write manifest.jsonl (without dropped
-    ones), audit.jsonl, dropped.jsonl, summary.json and audit.html to `out`.
+    """Judge the utterances of the folder `prepared`, whose audio is in `corpus`, and write the results to `out`.
 
     `cache`: folder of earlier results; `skip`: reason to judge nothing; `lexicon`: file of the user's words. Raises
     SonorantError if all utterances would be dropped.
     """
     utterances = read_manifest(prepared / "manifest.jsonl")
+    ran = dict.fromkeys(config.sources, "ran")
     texts: list[tuple[Said, ...]] = [()] * len(utterances)
     questions: list[Question | None] = [None] * len(utterances)
-    count = 1  # blank and phones
-    answers: dict[int, ReadingAnswer] = {}
-    ran = dict.fromkeys(config.sources, "ran")
-    heard: dict[str, list[str]] = {}
     found: list[dict[str, Any]] = []
-    too_few = why_not(utterances)
-    if config.sources and not (skip or too_few):
+    heard: dict[str, list[str]] = {}
+    if reason := skip or why_not(utterances):
+        ran = dict.fromkeys(config.sources, f"not run: {reason}")
+    elif config.sources:
         labels = Labels(utterances, frontend, lexicon)
-        count += len(labels.symbols)
         texts = [labels.of_text(u.text, u.spoken or "", u.language) for u in utterances]
         questions = [question_of(u, text, labels) for u, text in zip(utterances, texts, strict=True)]
-    for source in config.sources:
-        if skip or too_few:
-            ran[source] = f"not run: {skip or too_few}"
-        elif source == ALIGNER:
-            aligners = train_aligners(corpus, utterances, texts, count, config.steps, cache)
-            found = examine_clips(corpus, utterances, texts, aligners, cache)
-            answers = weigh_readings(corpus, questions, aligners, cache)
-        else:
+        if ALIGNER in config.sources:
+            blank_and_phones = 1 + len(labels.symbols)
+            aligners = train_aligners(corpus, utterances, texts, blank_and_phones, config.steps, cache)
+            readings = [question.others if question else () for question in questions]
+            found = examine_clips(corpus, utterances, texts, readings, aligners, cache)
+        for source in dict.fromkeys(config.sources):
+            if source == ALIGNER:
+                continue
             understood = hear(corpus, utterances, [clip_key(u) for u in utterances], source, cache)
             if isinstance(understood, str):
                 ran[source] = understood
@@ -105,7 +103,8 @@ def audit(
     audited = _audited(utterances, texts, found, heard, scores, faults, config)
     for place, question in enumerate(questions):
         if question is not None:
-            audited[place] = with_reading(audited[place], question, answers.get(place), config.doubt)
+            answer = found[place]["reading"] if found else None
+            audited[place] = with_reading(audited[place], question, answer, config.doubt)
     _write(out, utterances, audited, ran, config)
 
 
@@ -122,32 +121,28 @@ def _judge(
     texts: list[tuple[Said, ...]], found: list[dict[str, Any]], heard: dict[str, list[str]]
 ) -> tuple[list[float], list[Fault | None]]:
     """Score and most likely fault of every clip; zeros without figures."""
-    understood = {name: [words_of(text) for text in said] for name, said in heard.items()}
-
-    def figures(place: int, own: dict[str, float], words: Sequence[str]) -> dict[str, float]:
-        beside = {
-            f"{name}: {key}": value
-            for name, said in understood.items()
-            for key, value in compare_words(words, said[place]).items()
-        }
-        return own | beside
-
-    exhibits = []
-    for place, text in enumerate(texts):
-        own = found[place]["figures"] if found else {}
-        exhibits.append(Exhibit(clip=place, fault=None, figures=figures(place, own, [word for word, _ in text])))
-    for place, row in enumerate(found):
-        for fault, words, own in row["planted"]:
-            exhibits.append(Exhibit(clip=place, fault=Fault(fault), figures=figures(place, own, words)))
     if not found and not heard:
         return [0.0] * len(texts), [None] * len(texts)
+    understood = {name: [words_of(text) for text in said] for name, said in heard.items()}
+
+    def exhibit(place: int, fault: Fault | None, words: Sequence[str], own: dict[str, float]) -> Exhibit:
+        figures = dict(own)
+        for name, said in understood.items():
+            figures |= {f"{name}: {key}": value for key, value in compare_words(words, said[place]).items()}
+        return Exhibit(clip=place, fault=fault, figures=figures)
+
+    exhibits = [
+        exhibit(place, None, [word for word, _ in text], found[place]["figures"] if found else {})
+        for place, text in enumerate(texts)
+    ]
+    for place, row in enumerate(found):
+        exhibits += [exhibit(place, Fault(fault), words, own) for fault, words, own in row["planted"]]
     if not found:  # recognisers detect wrong texts, but not cut sound
         pool = sorted({word for text in texts for word in text})
         for place, text in enumerate(texts):
             for planted in plant(text, (0.0, 0.0), texts[place - 1], pool, str(place)):
                 if not planted.start and not planted.end:
-                    own = figures(place, {}, [word for word, _ in planted.words])
-                    exhibits.append(Exhibit(clip=place, fault=planted.fault, figures=own))
+                    exhibits.append(exhibit(place, planted.fault, [word for word, _ in planted.words], {}))
     scores, faults = judge(exhibits, len(texts))
     return scores.tolist(), list(faults)
 
@@ -161,19 +156,20 @@ def _audited(
     faults: list[Fault | None],
     config: AuditConfig,
 ) -> list[Audited]:
-    """Rows of audit.jsonl."""
     lacking = [word[2] for row in found for word in row["words"]]
     usual, most = np.percentile(lacking, [90, 99]) if lacking else (0.0, 1.0)
     rows = []
     for place, utterance in enumerate(utterances):
         row = found[place] if found else {"words": [], "gaps": [], "figures": {}}
-        doubtful = scores[place] >= config.doubt
+        figures = {key: round(value, 3) for key, value in row["figures"].items()}
+        if utterance.confidence is not None:  # of the recogniser that gave the text
+            figures["confidence in the text"] = round(utterance.confidence, 3)
         rows.append(
             Audited(
                 id=utterance.id,
                 clip=utterance.clip or str(utterance.sha256)[:12],
                 score=round(scores[place], 4),
-                fault=faults[place] if doubtful else None,
+                fault=faults[place] if scores[place] >= config.doubt else None,
                 words=tuple(
                     AuditedWord(
                         text=word,
@@ -187,15 +183,10 @@ def _audited(
                     Span(start=round(start, 2), end=round(end, 2)) for start, end, gain in row["gaps"] if gain > _GAIN
                 ),
                 heard={name: said[place] for name, said in heard.items()},
-                figures={key: round(value, 3) for key, value in row["figures"].items()} | _confidence(utterance),
+                figures=figures,
             )
         )
     return rows
-
-
-def _confidence(utterance: Utterance) -> dict[str, float]:
-    """The recogniser's confidence in its own text; empty for given texts."""
-    return {} if utterance.confidence is None else {"confidence in the text": round(utterance.confidence, 3)}
 
 
 def _write(

@@ -2,7 +2,6 @@
 
 import io
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from sonorant.corpus.audit.aligner import AUDIO, Aligner, Lesson, load, mel_of, 
 from sonorant.corpus.audit.evidence import ClipEvidence, compare
 from sonorant.corpus.audit.labels import Said
 from sonorant.corpus.audit.planted import plant
+from sonorant.corpus.audit.readings import weigh
 from sonorant.corpus.manifest import Utterance
 from sonorant.corpus.sound import read_sound
 
@@ -26,12 +26,12 @@ class JudgedClip:
     """Weights of an aligner not trained on this clip."""
     other: tuple[Said, ...] | None
     """Words of another clip, for planting; None = plant nothing."""
+    readings: tuple[tuple[Said, ...], ...]
+    """Other readings of its numbers and abbreviations."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Course:
-    """Training data and settings of an aligner."""
-
     corpus: Path
     clips: tuple[tuple[Utterance, tuple[Said, ...]], ...]
     labels: int
@@ -59,7 +59,7 @@ def _lessons(course: Course) -> list[Lesson]:
         mel, _ = mel_of(_samples(course.corpus, utterance))
         labels = np.array([phone for _, word in words for phone in word], dtype=np.int64)
         if 2 * len(labels) <= len(mel):  # more phones than frames cannot be learned
-            lessons.append(Lesson(mel, labels))
+            lessons.append((mel, labels))
     return lessons
 
 
@@ -74,8 +74,8 @@ def begin(corpus: Path, pool: list[Said]) -> None:
 
 
 def examine(clip: JudgedClip) -> dict[str, Any]:
-    """Figures and places of a clip, and the figures of each planted fault, as plain JSON."""
-    aligner, samples = _aligner(clip.aligner), _samples(_corpus, clip.utterance)
+    """Figures, places, planted faults and weights of readings of a clip, as plain JSON."""
+    aligner, samples = load(clip.aligner), _samples(_corpus, clip.utterance)
     logs_TL, energy, evidence = _compared(aligner, samples, clip.words)
     planted = []
     if clip.other is not None:
@@ -95,6 +95,7 @@ def examine(clip: JudgedClip) -> dict[str, Any]:
         "words": [list(word) for word in evidence.words],
         "gaps": [list(gap) for gap in evidence.gaps],
         "planted": planted,
+        "reading": weigh(logs_TL, clip.words, clip.readings) if clip.readings else None,
     }
 
 
@@ -106,8 +107,3 @@ def _compared(aligner: Aligner, samples: Floats, words: tuple[Said, ...]) -> tup
 
 def _samples(corpus: Path, utterance: Utterance) -> Floats:
     return read_sound(corpus, utterance, AUDIO.sample_rate)[0]
-
-
-@lru_cache(maxsize=4)
-def _aligner(path: Path) -> Aligner:
-    return load(path)

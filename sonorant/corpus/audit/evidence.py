@@ -18,30 +18,35 @@ NEVER = -1e9
 
 
 @numba.njit(cache=True, nogil=True)
-def prefix_scores(emission_TL: Doubles, phones_N: Ints) -> Doubles:
-    """(N + 1, T + 1) float64: [n, t] is the best score of the first n phones on the first t frames."""
+def _paths(emission_TL: Doubles, phones_N: Ints) -> tuple[Doubles, NDArray[np.int8]]:
+    """Best scores and steps (T, 2 N + 1) of all paths up to each frame and state: phones, with blanks around them."""
     frames, count = emission_TL.shape[0], len(phones_N)
-    states = 2 * count + 1
-    scores = np.full((count + 1, frames + 1), NEVER)
-    scores[0, 0] = 0.0
-    now, before = np.full(states, NEVER), np.full(states, NEVER)
+    scores_TS = np.full((frames, 2 * count + 1), NEVER)
+    steps_TS = np.zeros((frames, 2 * count + 1), np.int8)
     for t in range(frames):
-        now, before = before, now
-        for s in range(states):
+        for s in range(2 * count + 1):
             phone = s // 2
             label = phones_N[phone] if s % 2 else 0
-            if t == 0:
-                best = 0.0 if s < 2 else NEVER
-            else:
-                best = before[s]
-                if s > 0:
-                    best = max(best, before[s - 1])
-                if s % 2 and s > 1 and phones_N[phone] != phones_N[phone - 1]:
-                    best = max(best, before[s - 2])
-            now[s] = best + emission_TL[t, label]
-        scores[0, t + 1] = now[0]
-        for n in range(1, count + 1):
-            scores[n, t + 1] = max(now[2 * n - 1], now[2 * n])
+            best, step = (0.0 if s < 2 else NEVER), 0
+            if t:
+                best = scores_TS[t - 1, s]
+                if s > 0 and scores_TS[t - 1, s - 1] > best:
+                    best, step = scores_TS[t - 1, s - 1], 1
+                fresh = s % 2 == 1 and s > 1 and phones_N[phone] != phones_N[phone - 1]
+                if fresh and scores_TS[t - 1, s - 2] > best:
+                    best, step = scores_TS[t - 1, s - 2], 2
+            scores_TS[t, s] = best + emission_TL[t, label]
+            steps_TS[t, s] = step
+    return scores_TS, steps_TS
+
+
+def prefix_scores(emission_TL: Doubles, phones_N: Ints) -> Doubles:
+    """(N + 1, T + 1) float64: [n, t] is the best score of the first n phones on the first t frames."""
+    scores_TS, _ = _paths(emission_TL, phones_N)
+    scores = np.full((len(phones_N) + 1, len(emission_TL) + 1), NEVER)
+    scores[0, 0] = 0.0
+    scores[0, 1:] = scores_TS[:, 0]
+    scores[1:, 1:] = np.maximum(scores_TS[:, 1::2], scores_TS[:, 2::2]).T
     return scores
 
 
@@ -50,41 +55,22 @@ def suffix_scores(emission_TL: Doubles, phones_N: Ints) -> Doubles:
     return prefix_scores(emission_TL[::-1].copy(), phones_N[::-1].copy())[::-1, ::-1]
 
 
-@numba.njit(cache=True, nogil=True)
 def best_path(emission_TL: Doubles, phones_N: Ints) -> NDArray[np.int32]:
     """(T,) int32: index of the phone of each frame, -1 for a blank."""
-    frames, count = emission_TL.shape[0], len(phones_N)
-    states = 2 * count + 1
-    now, before = np.full(states, NEVER), np.full(states, NEVER)
-    came_TS = np.zeros((frames, states), np.int8)
-    for t in range(frames):
-        now, before = before, now
-        for s in range(states):
-            phone = s // 2
-            label = phones_N[phone] if s % 2 else 0
-            best, came = before[s], 0
-            if t == 0:
-                best = 0.0 if s < 2 else NEVER
-            else:
-                if s > 0 and before[s - 1] > best:
-                    best, came = before[s - 1], 1
-                if s % 2 and s > 1 and phones_N[phone] != phones_N[phone - 1] and before[s - 2] > best:
-                    best, came = before[s - 2], 2
-            now[s] = best + emission_TL[t, label]
-            came_TS[t, s] = came
-    path_T = np.empty(frames, np.int32)
-    state = states - 1 if now[states - 1] > now[states - 2] else states - 2
-    for t in range(frames - 1, -1, -1):
+    scores_TS, steps_TS = _paths(emission_TL, phones_N)
+    path_T = np.empty(len(emission_TL), np.int32)
+    state = 2 * len(phones_N)
+    state -= scores_TS[-1, state] <= scores_TS[-1, state - 1]
+    for t in range(len(path_T) - 1, -1, -1):
         path_T[t] = state // 2 if state % 2 else -1
-        state -= came_TS[t, state]
+        state -= steps_TS[t, state]
     return path_T
 
 
 @numba.njit(cache=True, nogil=True)
 def best_gap(before_T: Doubles, filler_T: Doubles, after_T: Doubles) -> tuple[float, int, int]:
-    """Best score, start and end of a gap between two parts of a text. (T + 1,) each: `before_T` scores the part
-    before on the first t frames, `after_T` the part after on the rest, `filler_T` filling the first t frames with
-    anything."""
+    """Best score, start and end of a gap between two parts of a text. (T + 1,) each: scores of the part before and of
+    the part after by the frame where they meet, and of filling the first t frames with anything."""
     best, start, end = 2 * NEVER, 0, 0
     head, head_at = 2 * NEVER, 0
     for t in range(len(filler_T)):
@@ -156,7 +142,6 @@ class _Search:
     """Score of the whole text."""
 
     def left_out(self) -> dict[str, float]:
-        """Gains of skipping one to three words at the start, at the end, and anywhere inside."""
         words, found = len(self.first) - 1, {}
         for count in range(1, LEFT_OUT + 1):
             fits = count < words
@@ -208,7 +193,6 @@ class _Search:
 def _words(
     emission_TL: Doubles, path_T: np.ndarray, phones_N: Ints, first: Ints, likeliest_T: Doubles
 ) -> tuple[tuple[tuple[float, float, float], ...], dict[str, float]]:
-    """Each word's place, and figures of the worst, first, last and average word."""
     frames = len(path_T)
     labels_T = np.where(path_T < 0, 0, phones_N[np.maximum(path_T, 0)])
     lacking_T = likeliest_T - emission_TL[np.arange(frames), labels_T]
@@ -238,8 +222,7 @@ def _words(
 
 
 def _edges(energy: Floats, logs_TL: Floats, path_T: np.ndarray) -> dict[str, float]:
-    """Whether the clip starts and ends in speech: relative level at both edges, seconds before the first and after
-    the last phone, probability of a blank."""
+    """Whether the clip starts and ends in speech: relative level, seconds of silence, probability of a blank."""
     quiet, loud = np.percentile(energy, [5, 95])
     level = (energy - quiet) / max(loud - quiet, 0.5)
     heard = np.flatnonzero(path_T >= 0)

@@ -37,8 +37,8 @@ class Exhibit:
 
 
 def judge(exhibits: Sequence[Exhibit], clips: int) -> tuple[Doubles, list[Fault]]:
-    """Score (clips,) in 0..1 and most likely fault of every clip. Each clip has one exhibit without a fault, and any
-    number with one."""
+    """Score (clips,) in 0..1 and most likely fault of every clip, from one exhibit each without a planted fault, and
+    others."""
     names = list(exhibits[0].figures)
     values = np.array([[exhibit.figures[name] for name in names] for exhibit in exhibits])
     values = np.sign(values) * np.log1p(np.abs(values))  # gains reach hundreds of nats, but a few decide

@@ -1,8 +1,7 @@
 """Recognise every clip, and compare the result with its text."""
 
-import re
-import unicodedata
 from collections.abc import Sequence
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +16,11 @@ from sonorant.corpus.manifest import Utterance, corpus_files
 from sonorant.corpus.sound import read_sound
 from sonorant.errors import SonorantError
 
-_WORD = re.compile(r"\w+(?:['’]\w+)*")
-_recognizer: Recognizer | None = None
-"""Of this process."""
-
 
 def hear(
     corpus: Path, utterances: Sequence[Utterance], clips: Sequence[str], name: str, cache: Path
 ) -> list[str] | str:
-    """Text of each utterance by the recogniser `name`, or `not run: <why>`. `clips`: their names by content, keys of
-    the `cache`."""
+    """Text of each utterance by the recogniser `name`, or `not run: <why>`. `clips`: keys of the `cache`."""
     languages = sorted({utterance.language for utterance in utterances})
     if len(languages) > 1:
         return f"not run: the corpus mixes {', '.join(languages)}, and a recogniser hears one language"
@@ -36,34 +30,23 @@ def hear(
         return f"not run: {error}"
     code = code_of(sonorant.audio.recognizers, sonorant.audio, sonorant.corpus.sound)
     return compute_missing(
-        _hear,
+        partial(_hear, corpus, name, languages[0]),
         utterances,
         [key_of(code, revision, languages[0], clip) for clip in clips],
         cache,
         label=f"listening ({name})",
         unit="clip",
-        prepare=_load,
-        arguments=(corpus, name, languages[0]),
         reads=corpus_files(corpus, utterances),
     )
 
 
-def _load(corpus: Path, name: str, language: str) -> None:
-    global _recognizer, _corpus
-    _corpus, _recognizer = corpus, load_recognizer(name, language)
+def _hear(corpus: Path, name: str, language: str, utterance: Utterance) -> str:
+    return _loaded(name, language).transcribe(*read_sound(corpus, utterance))
 
 
-_corpus = Path()
-
-
-def _hear(utterance: Utterance) -> str:
-    assert _recognizer is not None
-    return _recognizer.transcribe(*read_sound(_corpus, utterance))
-
-
-def words_of(text: str) -> list[str]:
-    """Words without case and marks."""
-    return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
+@lru_cache(maxsize=1)
+def _loaded(name: str, language: str) -> Recognizer:
+    return load_recognizer(name, language)
 
 
 def compare_words(said: Sequence[str], heard: Sequence[str]) -> dict[str, float]:

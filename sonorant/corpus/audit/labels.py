@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from sonorant.corpus.audit.hearing import words_of
 from sonorant.corpus.manifest import Utterance
+from sonorant.corpus.splits import words_of
 from sonorant.text import load_with_lexicon
 from sonorant.text.frontend import PAUSES
 
@@ -15,8 +15,7 @@ class Labels:
     """Labels of the phones of all languages of a corpus, from 1."""
 
     def __init__(self, utterances: Sequence[Utterance], frontend: str, lexicon: str | None = None) -> None:
-        """`frontend`: its name; `lexicon`: file of the user's words. Raises SonorantError if the frontend lacks a
-        language."""
+        """Raises SonorantError if the frontend lacks a language."""
         languages = sorted({utterance.language for utterance in utterances})
         self._frontends = {language: load_with_lexicon(frontend, language, lexicon) for language in languages}
         known = {symbol for frontend in self._frontends.values() for symbol in frontend.symbols}

@@ -5,21 +5,17 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from pathlib import Path
 from typing import TypedDict
 
 import numpy as np
-import torch
 from rapidfuzz.distance import Levenshtein
 
-from sonorant.corpus.audit.aligner import AUDIO, Aligner, load, mel_of
+from sonorant.audio.arrays import Floats
 from sonorant.corpus.audit.evidence import prefix_scores
 from sonorant.corpus.audit.findings import Audited, AuditedWord, Fault, Reading
-from sonorant.corpus.audit.hearing import words_of
 from sonorant.corpus.audit.labels import Labels, Said
 from sonorant.corpus.manifest import Utterance
-from sonorant.corpus.sound import read_sound
+from sonorant.corpus.splits import WORD, words_of
 
 MOST = 16
 """Maximum readings of a text."""
@@ -43,8 +39,6 @@ _READ_AS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Form:
-    """A number or an abbreviation of a text."""
-
     written: str
     first: int
     """Index of its first spoken word."""
@@ -55,7 +49,7 @@ class Form:
 def forms(written: str, spoken: Sequence[str]) -> list[Form]:
     """Stretches of a written text that are spoken in other words. `spoken`: its words."""
     plain = unicodedata.normalize("NFKC", written)
-    places = [match.span() for match in re.finditer(r"\w+(?:['’]\w+)*", plain)]
+    places = [match.span() for match in WORD.finditer(plain)]
     found: list[tuple[int, int, int, int]] = []
     for step in Levenshtein.opcodes(words_of(written), list(spoken)):
         if step.tag == "equal":
@@ -72,7 +66,7 @@ def forms(written: str, spoken: Sequence[str]) -> list[Form]:
 
 
 def other_texts(written: str, language: str) -> list[str]:
-    """The text with numbers or abbreviations in other readings, at most `MOST`, perhaps including the frontend's."""
+    """The text with numbers or abbreviations in other readings, at most `MOST`."""
     numbers = [(match, number_readings(match[0].replace(",", ""), language)) for match in _NUMBER.finditer(written)]
     letters = [(match, _letters(match[0])) for match in _CAPITALS.finditer(written)]
     if language.startswith("en"):
@@ -85,7 +79,6 @@ def other_texts(written: str, language: str) -> list[str]:
 
 
 def number_readings(digits: str, language: str) -> dict[str, str]:
-    """Readings of a whole number by manner: number, year, digits; in English also pairs, and without "and"."""
     found = {
         "number": _words(int(digits), "cardinal", language),
         "digits": " ".join(_words(int(digit), "cardinal", language) for digit in digits) if len(digits) > 1 else "",
@@ -168,8 +161,8 @@ def question_of(utterance: Utterance, words: Sequence[Said], labels: Labels) -> 
 
 
 def with_reading(row: Audited, question: Question, answer: ReadingAnswer | None, doubt: float) -> Audited:
-    """Set `Fault.READING` if it is the likely fault. `answer`: None without an aligner; `doubt`: score of doubtful
-    rows. A certain other reading makes a row doubtful."""
+    """Set `Fault.READING` if it is the likely fault, or an aligner (`answer`) is certain of another reading; `doubt`:
+    score of doubtful rows."""
     if row.fault == Fault.OTHER_TEXT:
         return row
     chosen = choose(question, answer, [words_of(text) for text in row.heard.values()])
@@ -183,8 +176,8 @@ def with_reading(row: Audited, question: Question, answer: ReadingAnswer | None,
 
 
 def choose(question: Question, answer: ReadingAnswer | None, heard: Sequence[Sequence[str]]) -> tuple[int, bool] | None:
-    """Index of the other reading that is likelier than the frontend's, and whether it is certain; None if there is
-    none. `heard`: words by each recogniser."""
+    """Index of another reading that is likelier than the frontend's, and whether it is certain. `heard`: words by each
+    recogniser."""
     gains = answer["gains"] if answer else []
     if not question.others:
         return None
@@ -200,7 +193,7 @@ def choose(question: Question, answer: ReadingAnswer | None, heard: Sequence[Seq
 
 
 def heard_reading(question: Question, other: int) -> Reading:
-    """The form for which this other reading has other words."""
+    """The form that this other reading says in other words."""
     written = question.utterance.text
     own, heard = ([word for word, _ in words] for words in (question.words, question.others[other]))
     expected = {form.written: own[form.first : form.end] for form in forms(written, own)}
@@ -212,7 +205,7 @@ def heard_reading(question: Question, other: int) -> Reading:
 
 
 def doubtful_reading(written: str, words: Sequence[AuditedWord]) -> Reading | None:
-    """The form that the doubtful words belong to; None if there are none, or some belong to other text."""
+    """The form that all doubtful words belong to."""
     spoken = [word.text for word in words]
     doubtful = [place for place, word in enumerate(words) if word.doubtful]
     found = [form for form in forms(written, spoken) if any(form.first <= place < form.end for place in doubtful)]
@@ -222,27 +215,9 @@ def doubtful_reading(written: str, words: Sequence[AuditedWord]) -> Reading | No
     return Reading(written=first.written, expected=" ".join(spoken[first.first : first.end]), heard=None)
 
 
-_corpus = Path()
-
-
-def begin_weighing(corpus: Path) -> None:
-    """Initialise this process."""
-    global _corpus
-    _corpus = corpus
-    torch.set_num_threads(1)
-
-
-def weigh(asked: tuple[Question, Path]) -> ReadingAnswer:
-    """Compare all readings with the sound, by an aligner (its weights' file) not trained on it."""
-    question, aligner = asked
-    mel, _ = mel_of(read_sound(_corpus, question.utterance, AUDIO.sample_rate)[0])
-    emission_TL = _aligner(aligner).log_probabilities(mel).astype(np.float64)
-    readings = [[phone for _, word in words for phone in word] for words in (question.words, *question.others)]
-    own, *others = (prefix_scores(emission_TL, np.array(phones, dtype=np.int64))[-1, -1] for phones in readings)
+def weigh(logs_TL: Floats, words: Sequence[Said], others: Sequence[Sequence[Said]]) -> ReadingAnswer:
+    emission_TL = logs_TL.astype(np.float64)
+    readings = [[phone for _, word in reading for phone in word] for reading in (words, *others)]
+    own, *gained = (prefix_scores(emission_TL, np.array(phones, dtype=np.int64))[-1, -1] for phones in readings)
     lacking = float(emission_TL.max(axis=1).sum() - own)
-    return {"lacking": lacking, "gains": [float(other - own) for other in others]}
-
-
-@lru_cache(maxsize=4)
-def _aligner(path: Path) -> Aligner:
-    return load(path)
+    return {"lacking": lacking, "gains": [float(other - own) for other in gained]}

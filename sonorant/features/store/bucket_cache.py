@@ -66,11 +66,8 @@ class Cache:
             arriving.unlink(missing_ok=True)
 
     def _make_room(self, wanted: int) -> None:
-        """Evict until `wanted` more bytes fit, and add them to the count.
-
-        The shared count avoids listing a folder of 100,000 files at each fetch. Each process lists it once, as the
-        count may be wrong after a power cut.
-        """
+        """Evict until `wanted` more bytes fit, and add them to the shared count, which avoids listing 100,000 files at
+        each fetch. Each process lists them once, as the count may be wrong after a power cut."""
         held = self._counted() if self._listed else None
         if held is None or held + wanted > self._most:
             held, self._listed = self._remove_for(wanted), True

@@ -22,8 +22,7 @@ def unpacked(data: bytes) -> Iterator[str]:
 
 
 def mark(store: Store, keys: Sequence[str]) -> None:
-    """Mark the shards with these keys as needed, before they are computed: a killed stage's shards are kept too.
-    Rewritten each time: a young mark belongs to a stage that may be running."""
+    """Mark shards as needed before they are computed. Rewritten each time: a young mark belongs to a running stage."""
     data = packed(keys)
     with store.draft() as folder:
         (folder / KEYS).write_bytes(data)

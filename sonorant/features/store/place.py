@@ -15,11 +15,8 @@ FILE = "place.json"
 
 
 def open_store(place: str) -> Store:
-    """The store at `place`: a folder, which need not exist yet, or `s3://bucket/prefix`.
-
-    A bucket reads AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_REGION. Raises SonorantError if
-    its package is not installed.
-    """
+    """The store at `place`: a folder, which need not exist yet, or `s3://bucket/prefix`. Raises SonorantError without
+    the bucket's package."""
     if place.startswith(REMOTE):
         from sonorant.features.store.bucket import Bucket  # of the extra `s3`
 
@@ -65,7 +62,7 @@ class Place:
         return self.store.startswith(REMOTE)
 
     def seen_from(self, folder: Path) -> "Place":
-        """Relative paths rewritten relative to `folder`, so that a project may be moved."""
+        """With relative paths from `folder`, so that a project may be moved."""
 
         def seen(name: str) -> str:
             return name if Path(name).is_absolute() or name.startswith(REMOTE) else os.path.relpath(name, folder)
@@ -77,7 +74,7 @@ class Place:
 
     @classmethod
     def read(cls, folder: Path, repair: str) -> Self:
-        """Read it from `folder`. Raises SonorantError, ending in `repair`, if it is missing or damaged."""
+        """Raises SonorantError, ending in `repair`, if it is missing or damaged."""
         try:
             kept = read_json(folder / FILE)
             store, cache, size = str(kept["store"]), str(kept["cache"]), int(kept["cache_bytes"])

@@ -1,7 +1,7 @@
 """A shard in a store: its arrays, named by their content, and a JSON file written last.
 
-The JSON file is named by the shard's key, a hash of everything that the shard is computed from. So a stage finds the
-shards of earlier runs, and two stages may compute the same shard at once.
+The file is named by a hash of everything that the shard is computed from. So a stage finds the shards of earlier runs,
+and two stages may compute the same shard at once.
 """
 
 from __future__ import annotations
@@ -55,8 +55,7 @@ def write_shard(store: Store, key: str, arrays: dict[str, Path], rows: dict[str,
 
 
 def find_shards(store: Store, keys: Sequence[str]) -> list[Shard | None]:
-    """Complete shards; None for each that is missing or lacks an array. The JSON file of the latter is removed, so that
-    the shard can be written again."""
+    """Complete shards; None for each that is missing or lacks an array, whose JSON file is removed."""
     with ThreadPoolExecutor(_AT_ONCE) as threads:
         kept = list(threads.map(lambda key: store.read(shard_name(key)), keys))
     # Listed afterwards: the JSON file is written last.
@@ -72,7 +71,7 @@ def find_shards(store: Store, keys: Sequence[str]) -> list[Shard | None]:
 
 
 def check_written(place: str, keys: Sequence[str]) -> None:
-    """Raise SonorantError if this process does not see a shard that a worker has written."""
+    """Raise SonorantError if a shard that a worker has written is not visible here."""
     store = open_store(place)
     with ThreadPoolExecutor(_AT_ONCE) as threads:
         lost = sum(data is None for data in threads.map(lambda key: store.read(shard_name(key)), keys))

@@ -98,7 +98,7 @@ class _Uses:
 
 
 def collect(needed: Collection[Needed], *, only: bool, hours: float, dry_run: bool) -> Removed:
-    """Remove shards and arrays that no index needs (see `_Uses`), and drafts of killed processes.
+    """Remove shards and arrays that no index needs, and drafts of killed processes.
 
     Anything younger than `hours` stays, as a running stage may have written it, and so do shards that a stage marks
     while this runs.
@@ -150,7 +150,7 @@ def faults(needed: Collection[Needed]) -> Iterator[tuple[str, str]]:
 
 
 def copy(needed: Collection[Needed], target: Store) -> int:
-    """Copy these indexes' shards to another store; return the number of objects copied."""
+    """Copy these indexes' shards to another store; return the number of objects."""
     store, copied = store_of(needed), 0
     there = {entry.name for folder in (OBJECTS, SHARDS) for entry in target.entries(folder)}
     for one in needed:

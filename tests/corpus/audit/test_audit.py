@@ -1,7 +1,6 @@
 """The stage audit: faults are found, nothing is computed twice, and sources that did not run are named."""
 
 import sys
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
@@ -14,7 +13,6 @@ from sonorant.audio.wav import write_wav
 from sonorant.corpus.audit.audit import AuditConfig, audit
 from sonorant.corpus.audit.clip_scoring import Course, examine, train_aligner
 from sonorant.corpus.audit.findings import Fault, read_audit
-from sonorant.corpus.audit.hearing import hear
 from sonorant.corpus.audit.readings import number_readings
 from sonorant.corpus.manifest import Utterance, read_manifest, write_manifest
 from sonorant.errors import SonorantError
@@ -139,6 +137,7 @@ def test_only_what_changed_is_worked_on_again(tmp_path: Path, monkeypatch: pytes
     seen, trained = Mock(side_effect=examine), Mock(wraps=ALIGNMENT.spread)
     monkeypatch.setattr(ALIGNMENT, "examine", seen)
     monkeypatch.setattr(ALIGNMENT, "spread", trained)
+    monkeypatch.setattr(STAGE, "judge", lambda exhibits, clips: (np.zeros(clips), [Fault.OTHER_TEXT] * clips))  # slow
     config = replace(CONFIG, steps=2)
 
     def examined() -> tuple[int, int]:
@@ -153,48 +152,31 @@ def test_only_what_changed_is_worked_on_again(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(ALIGNMENT, "LEARNED_SECONDS", 6.0)  # the aligners learn from the first two clips of their order
     assert examined() == (2, 12)
     assert examined() == (0, 0)
-    last = max(rows, key=ALIGNMENT._order)
-    rows[rows.index(last)] = replace(last, text="green apples", spoken="green apples")
-    write_manifest(tmp_path / "prepared/manifest.jsonl", rows)
-    trained_again, examined_again = examined()
-    assert trained_again == 0 and 1 <= examined_again <= 2, "the clip, and the one that borrows its text"
-
-
-@pytest.mark.usefixtures("smaller")
-def test_a_text_with_a_phone_that_no_text_had_needs_no_new_aligner(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows = corpus_of(tmp_path, 12)
-    monkeypatch.setattr(ALIGNMENT, "LEARNED_SECONDS", 6.0)
-    config = replace(CONFIG, steps=2)
-    run_stage(tmp_path, config)
-    aligners = sorted((tmp_path / "cache/aligners").iterdir())
-    last = max(rows, key=ALIGNMENT._order)
-    rows[rows.index(last)] = replace(last, text="three thin things", spoken="three thin things")
-    write_manifest(tmp_path / "prepared/manifest.jsonl", rows)
-    run_stage(tmp_path, config)
-    assert sorted((tmp_path / "cache/aligners").iterdir()) == aligners
+    last = max(range(len(rows)), key=lambda place: ALIGNMENT._order(rows[place]))
+    for text, most in (("green apples", 2), ("three thin things", len(rows))):  # new phones; words to plant
+        rows[last] = replace(rows[last], text=text, spoken=text)
+        write_manifest(tmp_path / "prepared/manifest.jsonl", rows)
+        trained_again, examined_again = examined()
+        assert trained_again == 0 and 1 <= examined_again <= most, "the clip, and the one that borrows its text"
     audited = {row.id: row for row in read_audit(tmp_path / "out/audit.jsonl")}
-    assert [word.text for word in audited[last.id].words] == ["three", "thin", "things"]
+    assert [word.text for word in audited[rows[last].id].words] == text.split()
 
 
-@pytest.mark.parametrize("lost", [False, True])
-def test_training_an_aligner_leaves_the_threads_of_its_process_as_they_were(tmp_path: Path, lost: bool) -> None:
+def test_training_an_aligner_leaves_the_threads_of_its_process_as_they_were(tmp_path: Path) -> None:
     clips = tuple((row, (("all", (1, 2, 3)),)) for row in corpus_of(tmp_path, 3))
     before = torch.get_num_threads()
-    corpus = tmp_path / "lost" if lost else tmp_path
-    course = Course(corpus=corpus, clips=clips, labels=4, steps=1, fold=0, threads=before + 1)
-    with pytest.raises(SonorantError, match="lost") if lost else nullcontext():
-        assert train_aligner(course)
+    course = Course(corpus=tmp_path, clips=clips, labels=4, steps=1, fold=0, threads=before + 1)
+    assert train_aligner(course)
     assert torch.get_num_threads() == before
 
 
-@pytest.mark.parametrize("sources", [("aligner",), ("aligner", "pocketsphinx")])
-def test_what_is_too_small_or_needs_no_judge_says_so_and_passes(tmp_path: Path, sources: tuple[str, ...]) -> None:
+def test_what_is_too_small_or_needs_no_judge_says_so_and_passes(tmp_path: Path) -> None:
     rows = corpus_of(tmp_path, 3)
-    config = replace(CONFIG, sources=sources)
+    rows[1] = replace(rows[1], confidence=0.4321)
+    write_manifest(tmp_path / "prepared/manifest.jsonl", rows)
+    config = replace(CONFIG, sources=("aligner", "pocketsphinx"))
     summary = run_stage(tmp_path, config)
-    assert summary["sources"].keys() == set(sources)
+    assert list(summary["sources"]) == ["aligner", "pocketsphinx"]
     assert all(
         said.startswith("not run: 3 utterances of 0.1 minutes are too few") for said in summary["sources"].values()
     )
@@ -204,45 +186,8 @@ def test_what_is_too_small_or_needs_no_judge_says_so_and_passes(tmp_path: Path, 
         run_stage(tmp_path, config, skip="spoken by a machine")["sources"]["aligner"] == "not run: spoken by a machine"
     )
     assert run_stage(tmp_path, replace(config, sources=()))["sources"] == {}
-
-
-def test_where_a_recogniser_gave_the_text_its_confidence_is_shown(tmp_path: Path) -> None:
-    rows = corpus_of(tmp_path, 3)
-    write_manifest(tmp_path / "prepared/manifest.jsonl", [rows[0], replace(rows[1], confidence=0.4321), rows[2]])
-    run_stage(tmp_path, replace(CONFIG, sources=()))
     figures = [row.figures for row in read_audit(tmp_path / "out/audit.jsonl")]
     assert figures == [{}, {"confidence in the text": 0.432}, {}]
-
-
-@pytest.mark.usefixtures("smaller")
-def test_a_recogniser_that_lacks_the_language_is_not_run_by_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows = corpus_of(tmp_path, 4)
-    monkeypatch.setattr(
-        sys.modules["sonorant.corpus.audit.labels"],
-        "load_with_lexicon",
-        lambda name, language, lexicon: load_frontend(name, "en-us"),
-    )
-    write_manifest(tmp_path / "prepared/manifest.jsonl", [replace(row, language="de-de") for row in rows])
-    summary = run_stage(tmp_path, replace(CONFIG, sources=("pocketsphinx",)))
-    assert "pocketsphinx hears English only" in summary["sources"]["pocketsphinx"]
-
-
-@pytest.mark.parametrize("changed", ["sonorant.audio.recognizers", "sonorant.audio", "sonorant.corpus.sound"])
-def test_hearings_are_keyed_by_all_code_that_makes_them(
-    changed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows, computed = corpus_of(tmp_path, 1), Mock()
-    monkeypatch.setattr(HEARING, "load_recognizer", Mock(return_value=Mock(revision="1")))
-    monkeypatch.setattr(HEARING, "compute_missing", computed)
-    hashes: dict[str, str] = {}
-    monkeypatch.setattr(HEARING, "code_of", lambda *used: str([hashes.get(one.__name__) for one in used]))
-    for source in ("before", "after"):
-        hashes[changed] = source
-        hear(tmp_path, rows, ["clip"], "pocketsphinx", tmp_path / "cache")
-    before, after = (call.args[2] for call in computed.call_args_list)
-    assert before != after
 
 
 @pytest.mark.usefixtures("smaller")
@@ -269,8 +214,6 @@ def test_dropping_everything_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
     ("wrong", "said"),
     [
         ({"sources": ("aligner", "ears")}, "'ears' is unknown; allowed: aligner, pocketsphinx"),
-        ({"steps": 0}, "steps must be at least 1"),
-        ({"doubt": 0.0}, "doubt"),
         ({"drop_above": 1.5}, "drop_above"),
     ],
 )
@@ -287,6 +230,3 @@ def test_the_command_on_a_synthesiser_s_corpus(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     said = read_json(tmp_path / "audit/summary.json")["sources"]["aligner"]
     assert said == "not run: a synthesiser spoke the texts of corpus.kind demo, so they are what is said"
-    (tmp_path / "prepared/manifest.jsonl").unlink()
-    done = run_command("tasks.audit", *arguments, cwd=tmp_path)
-    assert done.returncode == 1 and "prepared/manifest.jsonl: no such file" in done.stderr

@@ -80,10 +80,5 @@ def test_planted_faults_are_what_they_are_called_and_depend_on_the_seed_alone() 
     assert len(faults) == 10
     assert faults["OTHER_TEXT"].words == tuple(other)
     assert faults["MISSING_AT_START"].words == (pool[0], *text) and faults["ADDED_AT_END"].words == tuple(text[:-1])
-    assert len(faults["MISSING_INSIDE"].words) == 5 and len(faults["ADDED_INSIDE"].words) == 3
-    assert len(faults["OTHER_WORDS"].words) == 4 and faults["OTHER_WORDS"].words != tuple(text)
     assert faults["CUT_AT_START"].start > 0.1 and faults["CUT_AT_END"].end > 0.2
     assert list(plant(text, (0.1, 0.2), other, pool, "seed")) == list(faults.values())
-    assert {found.fault.name for found in plant(text[:1], (0, 0), other, pool, "s")} == {
-        "OTHER_TEXT", "MISSING_AT_START", "MISSING_AT_END"
-    }  # fmt: skip

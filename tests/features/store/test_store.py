@@ -181,7 +181,6 @@ def test_a_bucket_that_answers_503_is_asked_again(bucket: str, tmp_path: Path, m
 @pytest.mark.parametrize(
     ("status", "code", "token", "says"),
     [
-        (403, "InvalidAccessKeyId", "old", "the temporary key may have expired: sign in again"),
         (400, "ExpiredToken", "old", "the temporary key may have expired: sign in again"),
         (403, "InvalidAccessKeyId", "", "check AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID"),
     ],
@@ -189,20 +188,13 @@ def test_a_bucket_that_answers_503_is_asked_again(bucket: str, tmp_path: Path, m
 def test_a_key_that_a_bucket_refuses_is_named_in_one_line(
     status: int, code: str, token: str, says: str, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first is JuiceFS with expired credentials."""
     body = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>No such key.</Message></Error>".encode()
     with disturbed(os.environ["AWS_ENDPOINT_URL"], lambda number: (status, body)) as address:
         monkeypatch.setenv("AWS_ENDPOINT_URL", address)
         monkeypatch.setenv("AWS_SESSION_TOKEN", token)
         store = open_store(bucket)
-        (tmp_path / "new").write_bytes(b"new")
-        for ask in (
-            lambda: store.read("a"),
-            lambda: store.fetch("a", tmp_path / "a"),
-            lambda: store.put(tmp_path / "new", "a"),
-        ):
-            with pytest.raises(SonorantError, match=f"^store {bucket}: {code}: No such key.; {says}"):
-                ask()
+        with pytest.raises(SonorantError, match=f"^store {bucket}: {code}: No such key.; {says}"):
+            store.read("a")
 
 
 def test_gc_removes_what_no_index_names_and_nothing_else(
