@@ -1,4 +1,4 @@
-"""Speech as an HTTP response: the first piece determines the status, the rest is streamed; errors as JSON."""
+"""Speech as an HTTP response: the first piece decides the status, the rest is streamed; errors are JSON."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 async def begun(request: Request, pieces: Pieces) -> Pieces:
-    """Wait for the first piece, so that an error gets its own status; stop if the client disconnects before."""
+    """Wait for the first piece, so that an error gets its own status; stop if the client disconnects."""
     first = asyncio.ensure_future(anext(pieces))
     gone = asyncio.ensure_future(_gone(request))
     try:
@@ -60,8 +60,8 @@ async def _gone(request: Request) -> None:
 
 
 class SpeechResponse(StreamingResponse):
-    """A streamed response; closing it stops the work. If the speech fails midway, `error_line` gives the last bytes;
-    without it the connection breaks, so that no client takes a part for the whole."""
+    """A streamed response; closing it stops the speech. If the speech fails midway, `error_line` returns the last
+    bytes; without it, the connection breaks, so that no client mistakes a part for the whole."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class SpeechResponse(StreamingResponse):
 
 
 def add_error_handlers(app: FastAPI) -> None:
-    """Every error is a status and a line; none repeats the request."""
+    """Return each error as a status and one line that does not quote the request."""
 
     def answer(status: int, line: str, param: str | None = None, **headers: str) -> Response:
         return JSONResponse(error_body(status, line, param), status, headers=headers)
@@ -117,10 +117,10 @@ def add_error_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(StarletteHTTPException)
     async def other(_: Request, error: StarletteHTTPException) -> Response:
-        line = "there is no such page" if error.status_code == HTTPStatus.NOT_FOUND else str(error.detail)
+        line = "no such page" if error.status_code == HTTPStatus.NOT_FOUND else str(error.detail)
         return answer(error.status_code, line, **(error.headers or {}))
 
 
 def _printable(text: str) -> str:
-    """Without lone surrogates."""
+    """Replace lone surrogates."""
     return text.encode(errors="replace").decode()

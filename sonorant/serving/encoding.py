@@ -21,17 +21,17 @@ class Encoding:
 
     media_type: str
     container: str = ""
-    """FFmpeg's name; empty: 16-bit samples, written here."""
+    """FFmpeg's name of the container; empty means raw 16-bit samples."""
     codec: str = ""
     options: dict[str, str] = field(default_factory=dict)
-    """Of the container."""
+    """FFmpeg options of the container."""
     bits_per_second: int | None = None
 
 
 ENCODINGS = {
     "wav": Encoding(media_type="audio/wav"),
     "pcm": Encoding(media_type="audio/pcm"),
-    # No header with the length, which a stream does not know.
+    # No header with the length, which is unknown in a stream.
     "mp3": Encoding(
         media_type="audio/mpeg",
         container="mp3",
@@ -39,7 +39,7 @@ ENCODINGS = {
         options={"write_xing": "0"},
         bits_per_second=64_000,
     ),
-    # Shorter pages than a second; bitexact against a random serial number.
+    # Pages shorter than a second; bitexact avoids a random serial number.
     "opus": Encoding(
         media_type="audio/ogg",
         container="ogg",
@@ -49,18 +49,18 @@ ENCODINGS = {
     ),
     "flac": Encoding(media_type="audio/flac", container="flac", codec="flac"),
 }
-"""By their names in OpenAI's interface."""
+"""Encodings by their names in OpenAI's API."""
 
 
 def open_encoder(name: str, rate: int, out_rate: int | None = None) -> Plain | Compressed:
-    """A deterministic encoder of samples float32 (S,) in -1..1 at `rate` Hz. `out_rate`: Hz of wav and pcm, None =
-    `rate`; the other formats take the next rate that they have."""
+    """Return a deterministic encoder of samples float32 (S,) in -1..1 at `rate` Hz. `out_rate`: Hz of wav and pcm; None
+    means `rate`. Other formats use the next higher rate that they support."""
     encoding = ENCODINGS[name]
     return Compressed(encoding, rate) if encoding.container else Plain(rate, out_rate or rate, header=name == "wav")
 
 
 class Plain:
-    """16-bit samples, little-endian; WAV with a header of unknown length."""
+    """Encoder to 16-bit little-endian samples; the WAV header has no length."""
 
     def __init__(self, rate: int, out_rate: int, *, header: bool) -> None:
         self._head = wav_header(out_rate, None) if header else b""
@@ -99,7 +99,7 @@ class _Sink:
 
 
 class Compressed:
-    """An FFmpeg stream."""
+    """Encoder to a format of FFmpeg."""
 
     def __init__(self, encoding: Encoding, rate: int) -> None:
         import av

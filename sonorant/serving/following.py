@@ -1,4 +1,4 @@
-"""Voices of MLflow's registry: download them and follow their alias to new versions."""
+"""Download voices from MLflow's registry and follow their aliases to new versions."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from sonorant.serving.voice_processes import in_daemon_thread
 from sonorant.serving.voices import REGISTRY, Offer, Offered, Voices, remove
 
 AGAIN_SECONDS = 30.0
-"""Delay before a broken download is tried again."""
+"""Delay in seconds before a failed download is retried."""
 _log = logging.getLogger(__name__)
 
 
 def fetch(offer: Offer, folder: Path) -> Offered:
-    """A voice in its current version; one of the registry is downloaded below `folder`. Raises SonorantError."""
+    """Return a voice in its current version; download a voice of the registry into `folder`. Raises SonorantError."""
     if not offer.where.startswith(REGISTRY):
         return Offered(offer, Path(offer.where), "")
     version = _version_of(offer.where)
@@ -28,8 +28,8 @@ def fetch(offer: Offer, folder: Path) -> Offered:
 
 
 async def follow(voices: Voices, folder: Path, seconds: float) -> None:
-    """Poll the registry every `seconds`, forever. A version that does not speak is tried once, a failed download again
-    after AGAIN_SECONDS."""
+    """Poll the registry every `seconds`, forever. A version that cannot speak is tried once; a failed download is
+    retried after AGAIN_SECONDS."""
     followed = [one for one in voices.by_name.values() if one.offer.where.startswith(REGISTRY)]
     refused: dict[str, tuple[str, float]] = {}  # by voice: version, and when to try again
     while True:
@@ -52,8 +52,8 @@ async def follow(voices: Voices, folder: Path, seconds: float) -> None:
                     passes = not isinstance(error, SonorantError) or isinstance(error, TrackingUnavailable)
                     refused[name] = (version, time.monotonic() + AGAIN_SECONDS if passes else math.inf)
                     why = str(error) if isinstance(error, SonorantError) else type(error).__name__
-                    one.trouble = f"{REGISTRY}{version} was refused, {one.version} stays in use: {why}"
-                    _log.error("%s%s", one.trouble, f"; tried again in {AGAIN_SECONDS:g} s" if passes else "")
+                    one.trouble = f"{REGISTRY}{version} was refused; {one.version} remains in use: {why}"
+                    _log.error("%s%s", one.trouble, f"; next attempt in {AGAIN_SECONDS:g} s" if passes else "")
 
 
 async def _take(voices: Voices, one: Offered, version: str, folder: Path) -> None:
@@ -64,7 +64,7 @@ async def _take(voices: Voices, one: Offered, version: str, folder: Path) -> Non
     except BaseException:
         remove(bundle)
         raise
-    _log.warning("%s is %s%s from now on", one.offer.name, REGISTRY, version)
+    _log.warning("%s now uses %s%s", one.offer.name, REGISTRY, version)
     voices.replace(one, bundle, version, loaded)
 
 

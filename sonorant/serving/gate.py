@@ -1,4 +1,4 @@
-"""Checks before routes: number of connections, deadlines, Host and Origin, size and form of the body."""
+"""Checks before the routes: number of connections, deadlines, Host, Origin, and size and format of the body."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from sonorant.errors import SonorantError
 
 CONNECTIONS = 2_000
-"""At a time; others get status 503."""
+"""Maximum number of simultaneous connections; further ones get status 503."""
 HEAD_SECONDS = 10.0
-"""Deadline for the head of a request."""
+"""Deadline in seconds for the headers of a request."""
 STALL_SECONDS = 30.0
-"""Deadline for a listener to take the buffered 50 KB."""
+"""Deadline in seconds for a client to read the buffered 50 KB."""
 BODY_SECONDS = 10.0
-"""Deadline for the whole body."""
+"""Deadline in seconds for the whole body."""
 HEAD_BYTES = 32 * 1024
-"""Of all headers."""
+"""Maximum bytes of all headers together."""
 JSON = "application/json"
 LOOPBACK = frozenset(("127.0.0.1", "localhost", "[::1]"))
 
@@ -38,7 +38,7 @@ Send = Callable[[Message], Awaitable[None]]
 
 
 def error_body(status: int, line: str, param: str | None = None) -> dict[str, Any]:
-    """An error in the form of OpenAI's interface."""
+    """Return an error in the format of OpenAI's API."""
     kind = "invalid_request_error" if status < 500 else "server_error"
     return {"error": {"message": line, "type": kind, "param": param, "code": None}}
 
@@ -49,17 +49,17 @@ def host_name(text: str) -> str:
         address = ipaddress.ip_address(text.strip("[]"))
         if address.version == 4:
             return str(address)
-        return str(address.ipv4_mapped or f"[{address}]")  # an IPv6 socket shows IPv4 as ::ffff:10.0.0.5
+        return str(address.ipv4_mapped or f"[{address}]")  # an IPv6 socket reports IPv4 as ::ffff:10.0.0.5
     if not re.fullmatch(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*", text.lower()):
         raise SonorantError(f"'{text}' is not a host name; give it without scheme, port and path: voice.example.org")
     return text.lower()
 
 
 class Gate:
-    """ASGI middleware."""
+    """ASGI middleware that refuses invalid requests."""
 
     def __init__(self, app: Any, *, most_bytes: int, hosts: frozenset[str] | None) -> None:
-        """`hosts`: allowed names in lower case, against DNS rebinding; None = any."""
+        """`hosts`: allowed lower-case names, against DNS rebinding; None allows any."""
         self._app, self._most, self._hosts = app, most_bytes, hosts
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
@@ -80,9 +80,13 @@ class Gate:
             await _answer(send, *refused)
 
     def _refusal(self, headers: dict[str, str], here: tuple[str, int] | None) -> tuple[HTTPStatus, str] | None:
-        """`here`: address and port that the client reached, always allowed as Host, for probes."""
+        """Return why the headers are refused, or None. `here`: address and port that the client reached, always allowed
+        as Host, for probes."""
         if sum(len(name) + len(value) for name, value in headers.items()) > HEAD_BYTES:
-            return HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"the headers are larger than {HEAD_BYTES} bytes"
+            return (
+                HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+                f"the headers are larger than {HEAD_BYTES} bytes; shorten them",
+            )
         host, origin = headers.get("host", "").lower(), headers.get("origin")
         hosts = self._hosts and self._hosts.union([host_name(here[0])] if here else [])
         if hosts is not None and hosts.isdisjoint(_names_in(host)):
@@ -92,7 +96,7 @@ class Gate:
         return None
 
     async def _body(self, headers: dict[str, str], receive: Receive) -> bytes | tuple[HTTPStatus, str]:
-        """The whole body, or the refusal."""
+        """Return the whole body, or why it is refused."""
         if headers.get("content-type", "").partition(";")[0].strip().lower() != JSON:
             return HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"the request must be {JSON}"
         too_large = HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the request is larger than {self._most} bytes; shorten it"
@@ -110,7 +114,10 @@ class Gate:
                     if not message.get("more_body"):
                         break
         except TimeoutError:
-            return HTTPStatus.REQUEST_TIMEOUT, f"the request did not come within {BODY_SECONDS:g} seconds"
+            return (
+                HTTPStatus.REQUEST_TIMEOUT,
+                f"the request did not arrive within {BODY_SECONDS:g} seconds; send it again",
+            )
         try:
             json.loads(body)
         except (ValueError, RecursionError):  # ValueError also for a number with thousands of digits
@@ -119,14 +126,14 @@ class Gate:
 
 
 def _names_in(host: str) -> Iterator[str]:
-    """Possible names in a header Host: with and without a port."""
+    """Yield the names that a Host header may contain, with and without a port."""
     for text in (host, host.rpartition(":")[0]):
         with suppress(SonorantError):
             yield host_name(text)
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
-    """Return the body once, then later messages (the disconnect)."""
+    """Return a `receive` that returns the body once, then later messages (the disconnect)."""
     given = False
 
     async def replay() -> Message:
@@ -148,7 +155,7 @@ async def _answer(send: Send, status: HTTPStatus, line: str) -> None:
 
 
 def most_held(connections: int) -> int:
-    """Connections kept open, also to answer 503; others are closed at once."""
+    """Maximum number of open connections, including those that get status 503; others are closed immediately."""
     return connections + connections // 10 + 1
 
 
@@ -158,8 +165,8 @@ def needed_files(connections: int) -> int:
 
 
 def allowed_connections(beside: int) -> int:
-    """Connections that the limit of open files allows besides `beside` other files; increases the soft limit as needed.
-    Raises SonorantError if no connection is left."""
+    """Return how many connections the open-file limit allows in addition to `beside` other files; raise the soft limit
+    if needed. Raises SonorantError if it allows none."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = beside + needed_files(CONNECTIONS)
     if soft == resource.RLIM_INFINITY or soft >= needed:
@@ -172,8 +179,8 @@ def allowed_connections(beside: int) -> int:
         return CONNECTIONS
     connections = (soft - beside - 1) * 10 // 21
     if connections < 1:
-        raise SonorantError(f"{soft} open files are too few to serve; raise the limit to {needed} (ulimit -Hn)")
-    line = "takes %d connections at a time, not %d: %d files may be open (ulimit -Hn), and all would need %d"
+        raise SonorantError(f"{soft} open files are too few for a server; raise the limit to {needed} (ulimit -Hn)")
+    line = "at most %d connections at a time, not %d: the limit is %d open files (ulimit -Hn), but %d are needed"
     _log.warning(line, connections, CONNECTIONS, soft, needed)
     return connections
 

@@ -1,4 +1,4 @@
-"""API keys with limits: stored as SHA-256 (enough for 32 random bytes), compared in constant time."""
+"""API keys with limits, stored as SHA-256 (enough for 32 random bytes) and compared in constant time."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Key:
 
     name: str
     sha256: str
-    """Of the key, hexadecimal."""
+    """Hexadecimal hash of the key."""
     requests_a_minute: int = 120
     characters_a_minute: int = 100_000
     concurrent: int = 8
-    """Requests at a time."""
+    """Maximum number of simultaneous requests."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +42,7 @@ class KeyFile:
 
 
 class RefusedKey(Exception):
-    """No key, or an unknown one."""
+    """The key is missing or unknown."""
 
 
 class LimitReached(Exception):
@@ -63,16 +63,16 @@ class Caller:
 
     @contextmanager
     def asking(self, characters: int) -> Iterator[None]:
-        """Count a request. Raises LimitReached."""
+        """Count a request against the key's limits. Raises LimitReached."""
         now, key = self._clock(), self.key
         self._asked = [(when, count) for when, count in self._asked if when > now - MINUTE]
         again = self._asked[0][0] + MINUTE - now if self._asked else MINUTE
         if self._speaking >= key.concurrent:
             raise LimitReached(f"the key '{key.name}' may have {key.concurrent} requests at a time", 1.0)
         if len(self._asked) >= key.requests_a_minute:
-            raise LimitReached(f"the key '{key.name}' may send {key.requests_a_minute} requests a minute", again)
+            raise LimitReached(f"the key '{key.name}' may send {key.requests_a_minute} requests per minute", again)
         if sum(count for _, count in self._asked) + characters > key.characters_a_minute:
-            raise LimitReached(f"the key '{key.name}' may send {key.characters_a_minute} characters a minute", again)
+            raise LimitReached(f"the key '{key.name}' may send {key.characters_a_minute} characters per minute", again)
         self._asked.append((now, characters))
         self._speaking += 1
         try:
@@ -85,26 +85,26 @@ class Keys:
     """The keys of a file, read again when it changes."""
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
-        """Raises SonorantError if the file cannot be read or holds no key."""
+        """Read the file `path`. Raises SonorantError if it cannot be read or contains no key."""
         self._path, self._clock = path, clock
         self._callers: dict[str, Caller] = {}
         self._read_at = -1
         self._read()
         if not self._callers:
-            raise SonorantError(f"{path}: holds no key; make one with --new-key")
+            raise SonorantError(f"{path}: contains no key; create one with --new-key")
 
     def caller(self, authorization: str | None) -> Caller:
-        """The caller of a header `Bearer <key>`. Raises RefusedKey, or NotSpoken while the file is damaged."""
+        """Return the caller of a header `Bearer <key>`. Raises RefusedKey, or NotSpoken while the file is damaged."""
         try:
             self._read()
         except SonorantError as error:
             _log.error("%s", error)
-            raise NotSpoken("the server cannot read its keys now; try again") from None
+            raise NotSpoken("the server cannot read its keys; try again later") from None
         kind, _, key = (authorization or "").partition(" ")
         given = _hash(key.strip())
         found = None
         for sha256, caller in self._callers.items():
-            if hmac.compare_digest(sha256, given):  # compares all, so timing reveals nothing
+            if hmac.compare_digest(sha256, given):  # compare all, so that timing reveals nothing
                 found = caller
         if found is None or kind.lower() != "bearer":
             raise RefusedKey
@@ -114,7 +114,7 @@ class Keys:
         try:
             changed = self._path.stat().st_mtime_ns
         except OSError as error:
-            raise SonorantError(f"{self._path}: cannot be read ({error.strerror}); make one with --new-key") from None
+            raise SonorantError(f"{self._path}: cannot be read ({error.strerror}); create it with --new-key") from None
         if changed != self._read_at:
             keys = parse_checked(read_json(self._path), KeyFile, self._path).keys
             kept = self._callers
@@ -126,11 +126,11 @@ class Keys:
 
 
 def new_key(path: Path, name: str) -> str:
-    """Add a key to a file and return it. A new file is readable by its owner only, an existing one keeps its access.
+    """Add a key to a file and return it. Only the owner can read a new file; an existing file keeps its permissions.
     Raises SonorantError if the name is taken or the file would change its owner."""
     keys = parse_checked(read_json(path), KeyFile, path).keys if path.exists() else ()
     if not name or any(key.name == name for key in keys):
-        raise SonorantError(f"{path}: has a key named '{name}'; give another name")
+        raise SonorantError(f"{path}: already has a key named '{name}'; choose another name")
     secret = f"sk-{secrets.token_urlsafe(32)}"
     with atomic_file(path) as temporary:
         temporary.touch(0o600)
@@ -142,13 +142,15 @@ def new_key(path: Path, name: str) -> str:
 
 
 def _keep_access(former: Path, new: Path) -> None:
-    """Copy owner, group and mode, so that a server in that group can still read the file."""
+    """Copy owner, group and mode to `new`, so that a server in that group can still read the file."""
     kept = former.stat()
     try:
         os.chown(new, kept.st_uid, kept.st_gid)
-    except OSError:  # not permitted, or a user unknown in this container
+    except OSError:  # not permitted, or the user is unknown in this container
         owner = f"{kept.st_uid}:{kept.st_gid}"
-        raise SonorantError(f"{former}: belongs to {owner} (user:group); run this as that user or root") from None
+        raise SonorantError(
+            f"{former}: belongs to {owner} (user:group); run this command as that user or root"
+        ) from None
     new.chmod(stat.S_IMODE(kept.st_mode))
 
 

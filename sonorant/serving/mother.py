@@ -1,7 +1,8 @@
 """`python -m sonorant.serving.mother <socket> <bundle>`: load a voice once and fork the speaking processes, which share
-its memory and start at once.
+its memory and start immediately.
 
-It can be forked because it has one thread and its graphs use no thread pool. The children end when their pipes close.
+Forking is safe because the process has one thread and its graphs use no thread pool. The children exit when their pipes
+close.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from sonorant.serving.speech_worker import Variants, Worker
 from sonorant.speech.voice import Voice
 
 CHECK = "1, 2, 3."
-"""Spoken before a voice is used; numbers are words in every language."""
+"""Check sentence of every voice; numbers are words in every language."""
 SPEAKERS = 8
-"""Most speakers that are checked."""
+"""Maximum number of speakers to check."""
 QUIETEST = 1e-4
-"""Lowest peak that is not silence; full scale is 1."""
+"""Minimum peak of speech, relative to full scale."""
 SHORTEST = 0.1
-"""Seconds."""
+"""Minimum duration in seconds of the check sentence."""
 
 
 def check(voice: Voice) -> None:
@@ -57,7 +58,7 @@ def main() -> None:
         control.sendall(json.dumps({"error": str(error)}).encode() + b"\n")
         return
     except Exception as error:
-        logging.getLogger(__name__).exception("the voice was not loaded")
+        logging.getLogger(__name__).exception("loading the voice failed")
         control.sendall(json.dumps({"error": f"cannot be loaded ({type(error).__name__})"}).encode() + b"\n")
         return
     gc.collect()

@@ -1,4 +1,4 @@
-"""Sonorant's own interface: speech with word and phoneme times, and every setting of a request."""
+"""Sonorant's own API: speech with word and phoneme times, and every setting of a request."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ ANSWER = (
     '"phonemes": [{"symbol": "k", "start": 0.05, "end": 0.14}]}]}\n{"end": true, "seconds": 0.93}\n'
 )
 MOST_WORDS = 200
-"""Of a request's lexicon."""
+"""Maximum number of words in a request's lexicon."""
 
 Word = Annotated[str, Field(pattern=r"^[^\s\x00-\x1f](.*\S)?$", max_length=LONGEST_WORD)]
 Phonemes = Annotated[str, Field(min_length=1, max_length=10 * LONGEST_WORD)]
 
 
 class Speech(BaseModel):
-    """A text and how to speak it; docs/serving.md lists which voices take what."""
+    """A text and how to speak it; docs/serving.md lists which voices support which settings."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [EXAMPLE]})
 
     text: str
-    voice: str | None = Field(default=None, description="A voice of this server; without one, the first")
-    speaker: str | None = Field(default=None, description="One of the voice's; without one, the first")
+    voice: str | None = Field(default=None, description="A voice of this server (default: the first)")
+    speaker: str | None = Field(default=None, description="A speaker of the voice (default: the first)")
     speed: float = Field(default=1.0, ge=SLOWEST, le=FASTEST)
     pitch: float = Field(default=0.0, ge=-MOST_PITCH, le=MOST_PITCH, description="Semitones higher")
     energy: float = Field(default=0.0, ge=-MOST_ENERGY, le=MOST_ENERGY, description="dB louder")
@@ -55,12 +55,14 @@ class Speech(BaseModel):
     variant: str | None = Field(default=None, description="Precision of the graphs, such as int8")
     markup: bool = Field(default=True, description="Whether SSML and double brackets are markup")
     lexicon: dict[Word, Phonemes] = Field(default={}, max_length=MOST_WORDS, description="Words with their phonemes")
-    format: Literal["wav", "pcm", "mp3", "opus", "flac"] = Field(default="wav", description="At the voice's own rate")
+    format: Literal["wav", "pcm", "mp3", "opus", "flac"] = Field(
+        default="wav", description="Audio format, at the voice's sample rate"
+    )
     timings: bool = Field(default=True, description="Whether to include the times of words and phonemes")
 
 
 def served_request(asked: Speech, one: Offered, limits: Limits) -> ServedRequest:
-    """The body of a request to this voice; a voice without word times gives none."""
+    """Convert the body of a request to the voice `one`, without timings if the voice has none."""
     how = asked.model_dump(exclude={"voice", "format", "timings", "temperature"})
     timed = asked.timings and not load_family(one.description.family).why_untimed(one.description)
     decoding = {} if asked.temperature is None else {"temperature": asked.temperature}
@@ -70,14 +72,17 @@ def served_request(asked: Speech, one: Offered, limits: Limits) -> ServedRequest
 def native_routes(service: Service) -> APIRouter:
     routes = APIRouter(prefix="/v1", tags=["Sonorant"])
     spoken: dict[int | str, dict[str, Any]] = {
-        200: {"description": "Lines of JSON, as the speech is made", "content": {LINES: {"example": ANSWER}}}
+        200: {
+            "description": "Lines of JSON, streamed while the speech is computed",
+            "content": {LINES: {"example": ANSWER}},
+        }
     }
 
     @routes.post("/speech", response_class=StreamingResponse, responses=spoken | ERRORS)
     async def speak(request: Request, asked: Speech, authorization: Authorization = None) -> SpeechResponse:
-        """Speak a text. Each line has some of `audio` (base64 of the next bytes), `words` that end with it, `unknown`
-        characters that were left out, and `bad` reasons why sentences went wrong. The last line is
-        `{"end": true, "seconds": ...}`, or `{"error": ...}` if the speech broke off."""
+        """Speak a text. Each line has some of `audio` (base64 of the next bytes), `words` whose audio ends in it,
+        `unknown` (characters left out), and `bad` (why sentences went wrong). The last line is
+        `{"end": true, "seconds": ...}`, or `{"error": ...}` if the speech failed."""
         caller = service.caller(authorization)
         one = service.voices.named(asked.voice)
         pieces = await begun(request, service.speak(one, served_request(asked, one, service.limits), caller))
@@ -110,5 +115,5 @@ def error_line(line: str) -> bytes:
 
 
 def json_line(value: dict[str, Any]) -> bytes:
-    """ASCII, which holds any character of a request escaped."""
+    """Encode a line as ASCII JSON, which escapes all other characters."""
     return json.dumps(value, allow_nan=False).encode() + b"\n"

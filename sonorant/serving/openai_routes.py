@@ -1,4 +1,4 @@
-"""OpenAI's interface: `POST /v1/audio/speech` and `GET /v1/models`, for existing clients."""
+"""OpenAI's API, for existing clients: `POST /v1/audio/speech` and `GET /v1/models`."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ from sonorant.serving.service import Service
 from sonorant.serving.voices import Offered
 
 PCM_RATE = 24_000
-"""Hz of `pcm` in OpenAI's interface."""
+"""Sample rate in Hz of the `pcm` format in OpenAI's API."""
 EXAMPLE: dict[str, Any] = {"model": "voice", "input": "Good morning.", "voice": "anna", "response_format": "wav"}
-Authorization = Annotated[str | None, Header(description="Bearer <key>, where the server asks for keys")]
+Authorization = Annotated[str | None, Header(description="Bearer <key>, if the server requires keys")]
 ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"description": says, "content": {"application/json": {"example": error_body(status, line)}}}
     for status, says, line in (
-        (400, "It cannot be spoken", "no speaker 'carl'; the voice has: anna, ben"),
-        (401, "No key, or none of this server's", "give a key of this server: Authorization: Bearer <key>"),
-        (403, "A page of another site asks", "pages of other sites may not send requests here"),
-        (413, "Too large", "the request is larger than 76000 bytes; shorten it"),
-        (415, "Not JSON", "the request must be application/json"),
+        (400, "The request is invalid", "no speaker 'carl'; the voice has: anna, ben"),
+        (401, "The key is missing or unknown", "give a key of this server: Authorization: Bearer <key>"),
+        (403, "The request is from a page of another site", "pages of other sites may not send requests here"),
+        (413, "The request is too large", "the request is larger than 76000 bytes; shorten it"),
+        (415, "The request is not JSON", "the request must be application/json"),
         (422, "A field is missing, unknown or wrong", "speed: Input should be less than or equal to 4"),
-        (429, "A limit of the key", "the key 'app' may send 120 requests a minute"),
-        (503, "Too many are waiting", "too many are speaking; try again in a moment"),
+        (429, "A limit of the key is reached", "the key 'app' may send 120 requests per minute"),
+        (503, "Too many requests are waiting", "too many requests are waiting; try again in a moment"),
     )
 }
 
 
 class OpenAiSpeech(BaseModel):
-    """A request as OpenAI documents it."""
+    """A request in the form that OpenAI documents."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLE]})
 
     model: str = Field(description="A voice of this server, by its name in `GET /v1/models`")
-    input: str = Field(description="The text; SSML, and phonemes and pauses between double brackets, are read as such")
+    input: str = Field(description="The text, which may contain SSML, and phonemes and pauses in double brackets")
     voice: str = Field(description="A speaker of the voice")
     response_format: Literal["mp3", "opus", "flac", "wav", "pcm"] = "mp3"
     speed: float = Field(default=1.0, ge=0.25, le=4.0, allow_inf_nan=False)
@@ -55,12 +55,12 @@ def openai_routes(service: Service) -> APIRouter:
     routes = APIRouter(prefix="/v1", tags=["OpenAI"])
     sounds: dict[str, Any] = {encoding.media_type: {} for encoding in ENCODINGS.values()}
     spoken: dict[int | str, dict[str, Any]] = {
-        200: {"description": "The speech, as it is made", "content": sounds | {"text/event-stream": {}}}
+        200: {"description": "The speech, streamed while it is computed", "content": sounds | {"text/event-stream": {}}}
     }
 
     @routes.post("/audio/speech", response_class=StreamingResponse, responses=spoken | ERRORS)
     async def speak(request: Request, asked: OpenAiSpeech, authorization: Authorization = None) -> SpeechResponse:
-        """Speak a text. The answer is streamed."""
+        """Speak a text. The response is streamed."""
         caller = service.caller(authorization)
         spoken_as = ServedRequest(
             text=asked.input,
@@ -77,13 +77,13 @@ def openai_routes(service: Service) -> APIRouter:
 
     @routes.get("/models")
     async def models(authorization: Authorization = None) -> dict[str, Any]:
-        """The voices of this server."""
+        """List the voices of this server."""
         service.caller(authorization)
         return {"object": "list", "data": [_model(one) for one in service.voices.by_name.values()]}
 
     @routes.get("/models/{model}", responses={400: ERRORS[400]})
     async def one_model(model: str, authorization: Authorization = None) -> dict[str, Any]:
-        """A voice of this server."""
+        """Describe a voice of this server."""
         service.caller(authorization)
         return _model(service.voices.named(model))
 
@@ -91,7 +91,7 @@ def openai_routes(service: Service) -> APIRouter:
 
 
 def _model(one: Offered) -> dict[str, Any]:
-    """OpenAI's fields and Sonorant's."""
+    """Describe a voice in OpenAI's fields and Sonorant's own."""
     description = one.description
     return {
         "id": one.offer.name,

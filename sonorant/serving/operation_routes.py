@@ -13,19 +13,19 @@ PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def operation_routes(service: Service) -> APIRouter:
-    """Routes without keys."""
+    """Return the routes, which require no key."""
     routes = APIRouter(tags=["Operation"])
 
     @routes.get("/healthz")
     async def healthz() -> dict[str, str]:
-        """Whether the server answers at all."""
+        """Report that the server is alive."""
         return {"status": "alive"}
 
-    not_ready = "None of the loaded voices speaks, or the server is about to end"
+    not_ready = "No loaded voice has a running process, or the server is shutting down"
 
     @routes.get("/readyz", responses={503: {"description": not_ready}})
     async def readyz() -> JSONResponse:
-        """Whether the server takes requests, and the state of each voice."""
+        """Report whether the server accepts requests, and the state of each voice."""
         voices: dict[str, Any] = {
             name: {
                 "version": one.version or None,
@@ -44,7 +44,7 @@ def operation_routes(service: Service) -> APIRouter:
 
     @routes.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> PlainTextResponse:
-        """All counters, for Prometheus."""
+        """Report all metrics in Prometheus' format."""
         return PlainTextResponse(service.metrics.text(), media_type=PROMETHEUS)
 
     return routes

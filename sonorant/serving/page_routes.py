@@ -1,4 +1,4 @@
-"""The demo page, which speaks a text while it is computed or typed."""
+"""Routes of the demo page, which plays speech while it is computed or the text is typed."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ PAGES = {
     "/page.js": ("page.js", "text/javascript; charset=utf-8"),
 }
 IDLE = 60.0
-"""Seconds without more text, after which an arriving text is complete."""
+"""Seconds without more text after which an arriving text is complete."""
 LONGEST = 900.0
-"""Most seconds for an arriving text, which holds a place."""
+"""Maximum seconds for an arriving text, which occupies a slot."""
 
 
 class Typed(Speech):
-    """A text of the page and how to speak it."""
+    """A text from the page and how to speak it."""
 
     arrives: bool = False
-    """Whether more of it follows at /text while it is spoken."""
+    """Whether more text is sent to /text during speech."""
 
 
 class More(BaseModel):
@@ -48,7 +48,7 @@ class More(BaseModel):
     id: str
     text: str = ""
     pause: bool = False
-    """Whether there is a lull."""
+    """Whether the user paused."""
     end: bool = False
     """Whether the text is complete."""
 
@@ -82,7 +82,7 @@ class Arriving:
 
 
 def page_routes(service: Service) -> APIRouter:
-    """Routes of the page, left out of OpenAPI."""
+    """Return the page's routes, which OpenAPI omits."""
     routes = APIRouter(include_in_schema=False)
     texts: dict[str, Arriving] = {}
 
@@ -91,13 +91,13 @@ def page_routes(service: Service) -> APIRouter:
 
     @routes.get("/voice")
     async def voice() -> JSONResponse:
-        """Settings of the page."""
+        """Return the settings that the page offers."""
         told = _voice(service.voices.first.description, service.limits.characters)
         return JSONResponse(told, headers=HEADERS)
 
     @routes.post("/speech", response_class=StreamingResponse)
     async def speak(request: Request, asked: Typed) -> SpeechResponse:
-        """As /v1/speech; of an arriving text the first line is {"id": of the text}."""
+        """Speak a text like /v1/speech; for an arriving text, the first line is {"id": ...}."""
         one = service.voices.named(asked.voice)
         spoken_as = served_request(asked, one, service.limits)
         if not asked.arrives:
@@ -109,9 +109,9 @@ def page_routes(service: Service) -> APIRouter:
 
     @routes.post("/text")
     async def add(more: More) -> dict[str, Any]:
-        """Add to an arriving text."""
+        """Append to an arriving text."""
         if more.id not in texts:
-            raise SonorantError("this text has ended; begin another")
+            raise SonorantError("this text is complete; start another")
         texts[more.id].add(more)
         return {}
 

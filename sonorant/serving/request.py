@@ -1,4 +1,4 @@
-"""A request to the server and the messages in which its speech comes back."""
+"""Requests to the speaking processes, and the messages that return the speech."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
@@ -9,40 +9,40 @@ from sonorant.speech.word_times import WordTiming
 from sonorant.text.arriving import Fragment
 
 LIMITS = Limits(characters=5_000, audio_seconds=1_800.0, work_seconds=120.0)
-"""Of one request: about five minutes of speech."""
+"""Default limits of one request, enough for about five minutes of speech."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServedRequest(SpeechRequest):
-    """A request to speak and the form of the answer, from the route through the pipe to the voice."""
+    """A speech request and the format of the response, passed from the route to the speaking process."""
 
     text: str
     limits: Limits = field(default=LIMITS)
     arrives: bool = False
-    """Whether more text follows while it is spoken."""
+    """Whether more text arrives during speech."""
     variant: str | None = None
-    """Precision of the graphs; None = the voice's default."""
+    """Precision of the graphs; None means the voice's default."""
     encoding: str = "pcm"
     """A key of `sonorant.serving.encoding.ENCODINGS`."""
     sample_rate: int | None = None
-    """Hz of the sound; None = the voice's."""
+    """Sample rate in Hz of the audio; None means the voice's."""
     skip: int = 0
-    """Pieces not to send again after a process died."""
+    """Number of pieces that a process that died already sent."""
 
     def to_speech(self, text: Iterable[Fragment]) -> SpeechRequest:
-        """The request with a text that arrives."""
+        """Return the request with an arriving text."""
         return SpeechRequest(**{one.name: getattr(self, one.name) for one in fields(SpeechRequest)} | {"text": text})
 
 
 class Piece(NamedTuple):
-    """One chunk of a speech."""
+    """One chunk of encoded speech."""
 
     sound: bytes
-    """Encoded; may be empty."""
+    """Encoded audio; may be empty."""
     words: tuple[WordTiming, ...] = ()
-    """Words that end with this sound."""
+    """Words whose audio ends in this piece."""
     unknown: str = ""
-    """Characters left out because they cannot be spoken."""
+    """Unspeakable characters that were left out."""
     bad: tuple[str, ...] = ()
     """Finish reasons of sentences that went wrong."""
 
@@ -52,6 +52,6 @@ class Ended(NamedTuple):
 
     audio_seconds: float
     work_seconds: float
-    """Computing time."""
+    """Computing time in seconds."""
     late: int = 0
-    """Graphs that the process prepared since the last report, while requests waited."""
+    """Graphs compiled since the last report, while requests waited."""

@@ -1,4 +1,4 @@
-"""The server: settings, application, HTTP by uvicorn, and a shutdown that finishes running speeches."""
+"""The server: settings, application, HTTP with uvicorn, and a shutdown that finishes running requests."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ from sonorant.serving.voice_processes import in_daemon_thread
 from sonorant.serving.voices import Offer, Voices
 
 SEND_BUFFER = 128 * 1024
-"""Bytes that the kernel buffers for a listener."""
+"""Bytes that the kernel buffers per client."""
 FILES = 100
-"""Open files besides connections and pipes to processes."""
+"""Open files in addition to connections and pipes to processes."""
 BYTES_A_CHARACTER = 12
-"""At most, as two JSON escapes such as \\ud83d."""
+"""Maximum bytes per character of text: two JSON escapes such as \\ud83d."""
 BYTES_BESIDE_TEXT = 16_000
-SAYS = "Speech, from voices that Sonorant trained: OpenAI's interface, and one that tells more."
+SAYS = "Speech from voices trained with Sonorant: OpenAI's API, and one with more settings and times."
 _log = logging.getLogger(__name__)
 
 
@@ -52,29 +52,29 @@ class ServeConfig:
     offers: tuple[Offer, ...]
     host: str = "127.0.0.1"
     allow_hosts: Sequence[str] = ()
-    """Further allowed host names, such as the proxy's. Without any, a server on loopback allows its own names, another
+    """Further allowed host names, such as the proxy's. By default a server on loopback allows its own names, any other
     server all names."""
     port: int = 8000
-    """0 = any free port."""
+    """Port; 0 means any free port."""
     workers: int | None = None
-    """Processes a voice; None = one a core."""
+    """Processes per voice; None means one per core."""
     streams: int = 16
-    """Requests a process serves in turn."""
+    """Requests that a process serves alternately."""
     queue: int = 128
-    """Further requests that may wait."""
+    """Maximum number of waiting requests."""
     characters: int = LIMITS.characters
-    """Of one request."""
+    """Maximum number of characters per request."""
     memory_mib: int | None = None
-    """Of all voices; None = unlimited."""
+    """Maximum memory in MiB of all voices; None means no limit."""
     poll_seconds: float = 5.0
-    """Between polls of the registry."""
+    """Seconds between polls of the registry."""
     keys: Path | None = None
-    """File of API keys; None = no key is needed."""
+    """File of API keys; None means that no key is required."""
     log_texts: bool = False
     page: bool = True
-    """Whether to serve the demo page, which is off with keys."""
+    """Whether to serve the demo page; never served with keys."""
     drain_seconds: float = 300.0
-    """Limit for finishing speeches at shutdown."""
+    """Maximum seconds to finish running requests at shutdown."""
 
     def __post_init__(self) -> None:
         least = {"workers": 1, "streams": 1, "queue": 0, "characters": 1, "memory_mib": 1}
@@ -85,26 +85,26 @@ class ServeConfig:
         if not self.poll_seconds > 0 or not self.drain_seconds >= 0:
             raise SonorantError("poll-seconds must be above 0, and drain-seconds at least 0")
         if not self.offers:
-            raise SonorantError("name a voice: a folder, or models:/<name>@<alias>")
+            raise SonorantError("no voice; give a bundle folder or models:/<name>@<alias>")
         _ = self.hosts  # raises SonorantError for an invalid name
 
     @property
     def loopback(self) -> bool:
-        """Whether it listens on loopback only."""
+        """Whether the server listens on loopback only."""
         with suppress(ValueError):
             return ipaddress.ip_address(self.host).is_loopback
         return self.host == "localhost"
 
     @property
     def hosts(self) -> frozenset[str] | None:
-        """Allowed names; None = any."""
+        """Allowed host names; None means any."""
         if not self.loopback and not self.allow_hosts:
             return None
         return LOOPBACK.union(map(host_name, (self.host, *self.allow_hosts)))
 
 
 def application(service: Service, *, hosts: frozenset[str] | None, page: bool) -> FastAPI:
-    """The ASGI application. `hosts`: allowed names, None = any."""
+    """Return the ASGI application. `hosts`: allowed names; None means any."""
     app = FastAPI(title="Sonorant", description=SAYS, version=version("sonorant"), docs_url=None, redoc_url=None)
     for routes in (openai_routes, native_routes, operation_routes):
         app.include_router(routes(service))
@@ -117,10 +117,10 @@ def application(service: Service, *, hosts: frozenset[str] | None, page: bool) -
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server with a start callback and a shutdown that loses no request."""
+    """uvicorn server with a start callback and a shutdown that loses no request."""
 
     GRACE_SECONDS = 0.5
-    """For connections accepted just before shutdown."""
+    """Wait for connections accepted just before shutdown."""
 
     def __init__(self, config: uvicorn.Config, service: Service, started: Callable[[], None]) -> None:
         super().__init__(config)
@@ -158,8 +158,8 @@ def listen(host: str, port: int) -> socket.socket:
 
 @asynccontextmanager
 async def living(config: ServeConfig) -> AsyncIterator[Service]:
-    """A service with its first voice loaded, following the registry. Raises SonorantError if a voice is missing or the
-    first does not speak."""
+    """Yield a service with its first voice loaded, which follows the registry. Raises SonorantError if a voice is
+    missing or the first cannot speak."""
     workers = config.workers or usable_cores()
     metrics = Metrics()
     log = "INFO" if config.log_texts else "ERROR"
@@ -188,7 +188,8 @@ async def living(config: ServeConfig) -> AsyncIterator[Service]:
 
 
 def serve(config: ServeConfig, tell: Callable[[str], None]) -> None:
-    """Serve until SIGTERM or Ctrl-C. `tell` is called with the address. Raises SonorantError if it cannot start."""
+    """Serve until SIGTERM or Ctrl-C. `tell` is called with the address. Raises SonorantError if the server cannot
+    start."""
     asyncio.run(_serve(config, tell))
 
 
@@ -201,7 +202,7 @@ async def _serve(config: ServeConfig, tell: Callable[[str], None]) -> None:
 
 
 def server_of(config: ServeConfig, service: Service, started: Callable[[], None]) -> Server:
-    """The HTTP server of a service. Raises SonorantError if the system allows too few open files."""
+    """Return the HTTP server of a service. Raises SonorantError if the system allows too few open files."""
     processes = len(config.offers) * ((config.workers or usable_cores()) + 1)
     connections = allowed_connections(FILES + 2 * processes)
     options = uvicorn.Config(

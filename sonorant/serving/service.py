@@ -1,4 +1,4 @@
-"""What the routes share: voices, a bounded queue, keys and metrics."""
+"""State shared by the routes: voices, a bounded queue, keys and metrics."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class BusyError(Exception):
     """Too many requests are waiting."""
 
     def __init__(self) -> None:
-        super().__init__("too many are speaking; try again in a moment")
+        super().__init__("too many requests are waiting; try again in a moment")
 
 
 class Turns:
-    """Places for requests; further ones wait in order, up to a limit."""
+    """Slots for running requests; further requests wait in order, up to a limit."""
 
     def __init__(self, places: int, waiting: int) -> None:
         self.places, self.most_waiting = places, waiting
@@ -36,7 +36,7 @@ class Turns:
 
     @asynccontextmanager
     async def place(self) -> AsyncIterator[None]:
-        """Hold a place. Raises BusyError at once if too many wait."""
+        """Hold a slot. Raises BusyError immediately if too many requests wait."""
         if self._free.locked() and self.waiting >= self.most_waiting:
             raise BusyError
         self.waiting += 1
@@ -63,32 +63,33 @@ _log = logging.getLogger(__name__)
 
 @dataclass(kw_only=True)
 class Service:
-    """One server."""
+    """State of one server."""
 
     voices: Voices
     turns: Turns
     metrics: Metrics
     keys: Keys | None = None
-    """None = no key is needed."""
+    """API keys; None means that no key is required."""
     limits: Limits = LIMITS
-    """Of one request."""
+    """Limits of one request."""
     log_texts: bool = False
     draining: bool = False
-    """Whether the server is about to end; late requests are still spoken."""
+    """Whether the server is shutting down; late requests are still served."""
 
     def __post_init__(self) -> None:
         turns = self.turns
         self.metrics.watch(lambda: turns.waiting, lambda: turns.speaking, self.voices.memory)
 
     def caller(self, authorization: str | None) -> Caller | None:
-        """The caller of a header; None if no key is needed. Raises RefusedKey or NotSpoken."""
+        """Return the caller of an Authorization header, or None if no key is required. Raises RefusedKey or
+        NotSpoken."""
         return self.keys.caller(authorization) if self.keys else None
 
     async def speak(
         self, one: Offered, request: ServedRequest, caller: Caller | None = None, told: Any = None
     ) -> AsyncGenerator[Piece | Ended, None]:
-        """Yield the speech; closing the generator ends the work. `told`: see `LoadedVoice.speak`. Raises SonorantError,
-        BusyError or LimitReached."""
+        """Yield the speech; closing the generator cancels it. `told` is as in `LoadedVoice.speak`. Raises
+        SonorantError, BusyError or LimitReached."""
         name, began, outcome, heard = one.offer.name, time.perf_counter(), "cancelled", False
         metrics, characters = self.metrics, len(request.text)
         metrics.characters.labels(name).inc(characters)

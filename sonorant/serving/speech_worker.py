@@ -1,4 +1,4 @@
-"""A speaking process: reads requests from a pipe and computes them chunk by chunk in turn."""
+"""A speaking process: reads requests from a pipe and computes one chunk of each alternately."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from sonorant.text.arriving import ArrivingText
 AHEAD = 4
 """Chunks computed ahead of the listener."""
 HUNG_SECONDS = 120.0
-"""A process that takes longer for one chunk ends, and another takes over its requests."""
+"""Maximum seconds for one chunk; a slower process exits, and another takes over its requests."""
 
 _log = logging.getLogger(__name__)
 
 
 class Variants:
-    """A voice and its variants, each loaded at its first use."""
+    """A voice and its variants, each loaded on first use."""
 
     def __init__(self, bundle: Path) -> None:
         self._bundle = bundle
         self._loaded: dict[str | None, Voice] = {}
         self.prepared = 0
-        """Graphs opened so far; ONNX Runtime compiles only when it opens one."""
+        """Graphs opened so far; ONNX Runtime compiles a graph only when opening it."""
 
     def load(self, variant: str | None = None) -> Voice:
-        """The voice in a variant, None = its default."""
+        """Return the voice in a variant; None means its default."""
         own = self._loaded.get(None)
         if own and all(graph.default_variant == variant for graph in own.description.graphs.values()):
             variant = None
@@ -56,7 +56,7 @@ class Worker:
 
     It receives ("speak", id, ServedRequest), ("more", id) for each piece taken, ("text", id, str), ("pause", id) and
     ("close", id) for an arriving text, and ("cancel", id). It sends ("piece", id, Piece), and last ("ended", id,
-    Ended), ("refused", id, line) for a bad request, or ("failed", id, line) for a fault of its own.
+    Ended), ("refused", id, line) for a bad request, or ("failed", id, line) for an internal error.
     """
 
     def __init__(self, pipe: Connection, variants: Variants) -> None:
@@ -71,18 +71,18 @@ class Worker:
             turn = self._next()
             self._obey(wait=turn is None)
             if turn is not None and turn.number in self._turns:
-                # Needs no GIL, so it also ends a hang in a library.
+                # Needs no GIL, so it also stops a hang in a library.
                 faulthandler.dump_traceback_later(HUNG_SECONDS, exit=True)
                 self._advance(turn)
                 faulthandler.cancel_dump_traceback_later()
 
     def _listen(self) -> None:
-        """Read messages at once, so that the sender never blocks."""
+        """Read messages immediately, so that the sender never blocks."""
         try:
             while True:
                 self._told.put(self._pipe.recv())
         except (EOFError, OSError):
-            os._exit(0)  # the server has ended or closed this process
+            os._exit(0)  # the server exited or closed this process
 
     def _obey(self, *, wait: bool) -> None:
         while wait or not self._told.empty():
@@ -96,7 +96,7 @@ class Worker:
                     self._turns.pop(number).close()
 
     def _next(self) -> _Turn | None:
-        """The next turn: those without audio first, then the one that waited longest."""
+        """Return the turn to advance: those without audio first, then the one that waited longest."""
         able = [turn for turn in self._turns.values() if turn.credit and not turn.waits]
         return next((turn for turn in able if not turn.given), able[0] if able else None)
 
@@ -113,8 +113,8 @@ class Worker:
         except SonorantError as error:
             self._end(turn, "refused", str(error))
         except Exception:
-            _log.exception("a speech failed")
-            self._end(turn, "failed", "the speech failed; the server's log says why")
+            _log.exception("speaking a request failed")
+            self._end(turn, "failed", "the speech failed; look in the server's log")
 
     def _late(self) -> int:
         reported, self._reported = self._reported, self._variants.prepared
@@ -133,7 +133,7 @@ class Worker:
 
 
 class _Turn:
-    """One speech."""
+    """The speech of one request."""
 
     def __init__(self, number: int, request: ServedRequest) -> None:
         self.number, self.request = number, request
@@ -170,7 +170,7 @@ class _Turn:
         self.speech = voice.speak(request if self._text is None else request.to_speech(self._text))
 
     def advance(self) -> Piece | None:
-        """The next chunk; None until more text arrives."""
+        """Compute the next chunk; return None until more text arrives."""
         try:
             samples = self.speech.advance()
         except StopIteration:

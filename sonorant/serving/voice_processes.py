@@ -1,4 +1,4 @@
-"""The processes of a loaded voice; one that dies is replaced."""
+"""The processes of a loaded voice; a process that dies is replaced."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from sonorant.serving.request import Ended, Piece, ServedRequest
 from sonorant.speech.bundle import read_bundle
 
 ATTEMPTS = 3
-"""Attempts at a request whose process dies; the text may be the cause."""
+"""Maximum attempts at a request whose process dies; the text may be the cause."""
 AGAIN_SECONDS = 0.5
-"""Delay before replacing a process again."""
+"""Delay in seconds before the next attempt to replace a process."""
 
 SILENT_SECONDS = 5.0
-"""A process that has not answered for this long gets requests last."""
+"""Seconds without a message after which a process is the last choice for requests."""
 LOAD_SECONDS = 300.0
-"""Time to load a voice and speak its check sentence; enough for gigabytes on a slow disk."""
+"""Maximum seconds to load a voice and speak its check sentence; enough for gigabytes on a slow disk."""
 
 Value = TypeVar("Value")
 Told = asyncio.Queue[tuple[Any, ...]]
@@ -43,7 +43,8 @@ _log = logging.getLogger(__name__)
 
 
 async def in_daemon_thread(function: Callable[..., Value], *arguments: object) -> Value:
-    """Like `asyncio.to_thread`, for work that may hang: asyncio waits for its own threads at the end."""
+    """Run `function` like `asyncio.to_thread`, but for work that may hang: asyncio waits for its own threads on
+    exit."""
     answer: Future[Value] = Future()
     answer.set_running_or_notify_cancel()  # so it cannot be cancelled before it has a result
 
@@ -58,7 +59,7 @@ async def in_daemon_thread(function: Callable[..., Value], *arguments: object) -
 
 
 class NotSpoken(SonorantError):
-    """A fault of the server; the request may succeed later."""
+    """An internal error of the server; the request may succeed later."""
 
 
 class WorkerDied(NotSpoken):
@@ -66,7 +67,7 @@ class WorkerDied(NotSpoken):
 
 
 class SpeakingProcess:
-    """The pipe to one speaking process, and its speeches."""
+    """The pipe to one speaking process, and its running requests."""
 
     def __init__(self, pipe: Connection, died: Callable[[SpeakingProcess], None]) -> None:
         self.pid: int | None = None
@@ -90,7 +91,7 @@ class SpeakingProcess:
         self._told.put(message)
 
     def close(self) -> None:
-        """End the process."""
+        """Stop the process by closing its pipe."""
         with suppress(OSError):
             socket.socket(fileno=os.dup(self._pipe.fileno())).shutdown(socket.SHUT_RDWR)
 
@@ -103,12 +104,12 @@ class SpeakingProcess:
 
     def _send(self) -> None:
         while (message := self._told.get()) is not None:
-            with suppress(OSError):  # `_listen` notices its death
+            with suppress(OSError):  # `_listen` detects a dead process
                 self._pipe.send(message)
         self._pipe.close()  # by its last user, before the descriptor is reused
 
     def _call(self, function: Callable[..., None], *arguments: Any) -> None:
-        with suppress(RuntimeError):  # the server has ended
+        with suppress(RuntimeError):  # the server has stopped
             self._loop.call_soon_threadsafe(function, *arguments)
 
     def _deliver(self, message: tuple[Any, ...]) -> None:
@@ -127,7 +128,7 @@ class SpeakingProcess:
 
 
 class LoadedVoice:
-    """A voice and its processes. Create it with `start`."""
+    """A voice and its processes, created with `start`."""
 
     def __init__(self, bundle: Path, workers: int, log: str, died: Callable[[], None]) -> None:
         self.bundle = bundle
@@ -146,7 +147,7 @@ class LoadedVoice:
     @classmethod
     async def start(cls, bundle: Path, workers: int, *, log: str = "ERROR", died: Callable[[], None]) -> LoadedVoice:
         """Load the voice, speak its check sentence, and start `workers` processes. `died` is called when one dies.
-        Raises SonorantError if the voice cannot be loaded or does not speak."""
+        Raises SonorantError if the voice cannot be loaded or cannot speak."""
         voice = cls(bundle, workers, log, died)
         await voice._start_mother()
         for _ in range(workers):
@@ -160,7 +161,7 @@ class LoadedVoice:
 
     @property
     def pids(self) -> list[int]:
-        """Of the loading process and the speaking ones."""
+        """Ids of the loading process and the speaking processes."""
         return [self._mother.pid, *(worker.pid for worker in self._workers if worker.pid and not worker.dead)]
 
     @contextmanager
@@ -173,7 +174,7 @@ class LoadedVoice:
             self.users -= 1
 
     async def speak(self, request: ServedRequest, told: Told | None = None) -> AsyncGenerator[Piece | Ended, None]:
-        """Yield the speech as it is computed, its end last. `told`: updates of an arriving text: ("text", str),
+        """Yield the speech while it is computed, then its end. `told`: updates of an arriving text: ("text", str),
         ("pause",), ("close",). If the process dies, another continues. Raises SonorantError."""
         given = 0
         for attempt in range(1, ATTEMPTS + 1):
@@ -218,18 +219,18 @@ class LoadedVoice:
             if self._ended:
                 raise WorkerDied("the voice has been unloaded; try again")
             if self.trouble:
-                raise NotSpoken("the speaking processes have died and cannot be replaced yet; try later")
+                raise NotSpoken("the speaking processes died and cannot be replaced yet; try again later")
             await asyncio.sleep(0.05)
         return min(able, key=lambda worker: (worker.silent, len(worker.speeches)))
 
     async def retire(self) -> None:
-        """End the processes after the last request."""
+        """Stop the processes after the last request."""
         while self.users:
             await asyncio.sleep(0.1)
         self.close()
 
     def close(self) -> None:
-        """End the processes now."""
+        """Stop the processes immediately."""
         self._ended = True
         self._control.close()
         for worker in self._workers:
@@ -237,7 +238,7 @@ class LoadedVoice:
         threading.Thread(target=self._mother.wait, daemon=True).start()
 
     def memory(self) -> int:
-        """Bytes of all processes; shared pages count once."""
+        """Return the memory in bytes of all processes; shared pages count once."""
         return sum(_proportional(pid) for pid in self.pids)
 
     async def _start_mother(self) -> None:
@@ -252,7 +253,7 @@ class LoadedVoice:
                 if answer := await in_daemon_thread(self._control.makefile("rb").readline):
                     told = json.loads(answer)
         except TimeoutError:
-            told = {"error": f"the process that loads it hung for {LOAD_SECONDS:g} s and was killed; look at its disk"}
+            told = {"error": f"the process that loads it hung for {LOAD_SECONDS:g} s and was killed; check its disk"}
         except asyncio.CancelledError:
             self._kill_mother()
             raise
@@ -261,7 +262,7 @@ class LoadedVoice:
             raise SonorantError(f"{self.bundle}: {told['error']}" if "the process" in told["error"] else told["error"])
 
     def _kill_mother(self) -> None:
-        """And its children; nothing speaks yet."""
+        """Kill the loading process and its children, which serve no request yet."""
         with suppress(ProcessLookupError):
             os.killpg(self._mother.pid, signal.SIGKILL)
         with suppress(OSError):
@@ -271,7 +272,7 @@ class LoadedVoice:
 
     def _hire(self) -> None:
         ours, theirs = socket.socketpair()
-        with theirs, suppress(OSError):  # if the mother is dead, the worker counts as dead
+        with theirs, suppress(OSError):  # if the mother is dead, the pipe closes
             socket.send_fds(self._control, [b"+"], [theirs.fileno()])
         self._workers = [worker for worker in self._workers if not worker.dead]
         self._workers.append(SpeakingProcess(Connection(ours.detach()), self._replace))
@@ -279,7 +280,7 @@ class LoadedVoice:
     def _replace(self, dead: SpeakingProcess) -> None:
         if self._ended:
             return
-        _log.warning("a process that speaks has died (%s); another takes its place", dead.pid)
+        _log.warning("a speaking process died (%s) and is being replaced", dead.pid)
         self._died()
         task = asyncio.ensure_future(self._hire_again(soon=dead.pid is not None))
         self._tasks.add(task)

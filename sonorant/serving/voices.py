@@ -1,4 +1,4 @@
-"""The voices of a server: loaded at their first request, unloaded when memory is short, replaced by new versions."""
+"""The voices of a server: loaded on first request, unloaded when memory is short, replaced by new versions."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class Offer:
     """A voice as named on the command line."""
 
     name: str
-    """Its name in requests."""
+    """Name of the voice in requests."""
     where: str
-    """Folder of a bundle, or models:/<name>@<alias> or models:/<name>/<version>."""
+    """Bundle folder, models:/<name>@<alias> or models:/<name>/<version>."""
 
     @classmethod
     def parse(cls, text: str) -> Offer:
-        """Read `<name>=<where>`, or `<where>` named after its folder or registered model. Raises SonorantError."""
+        """Parse `<name>=<where>`, or `<where>` alone, whose folder or model gives the name. Raises SonorantError."""
         name, found, where = text.partition("=")
         if not found:
             where = text
@@ -50,18 +50,18 @@ class Offered:
 
     def __init__(self, offer: Offer, bundle: Path, version: str) -> None:
         self.offer, self.bundle, self.version = offer, bundle, version
-        """`version`: <model>/<number>; empty for a folder."""
+        """`version` is <model>/<number>, or empty for a folder."""
         self.description: VoiceDescription = read_bundle(bundle).description
         self.loaded: LoadedVoice | None = None
         self.trouble = ""
-        """Why a newer version is not used or the registry does not answer."""
+        """Why a newer version is not used or the registry cannot be reached."""
         self.not_loaded = ""
-        """Why the last attempt to load it failed."""
+        """Why the last attempt to load the voice failed."""
         self.since = time.time()
-        """When this version was adopted."""
+        """Time at which this version came into use."""
         self.used = 0.0
         self.load: asyncio.Task[None] | None = None
-        """The running load, shared by the waiting requests."""
+        """Task that loads the voice, shared by the waiting requests."""
         self.waiting = 0
         """Requests waiting for the load."""
 
@@ -79,13 +79,13 @@ class Voices:
         died: Callable[[], None],
         late: Callable[[str, int], None] = lambda *_: None,
     ) -> None:
-        """`workers`: processes a voice; `memory`: bytes of all voices, None = unlimited; `late`: called with a voice's
-        name and the graphs prepared while requests waited; the rest as `LoadedVoice.start`. Raises SonorantError if a
-        name repeats."""
+        """`workers`: processes per voice. `memory`: maximum bytes of all voices; None means no limit. `late`: called
+        with a voice's name and the number of graphs compiled while requests waited. `log` and `died` are as in
+        `LoadedVoice.start`. Raises SonorantError for duplicate names."""
         self.by_name: dict[str, Offered] = {}
         for one in offered:
             if one.offer.name in self.by_name:
-                raise SonorantError(f"two voices are named '{one.offer.name}'; name one: <name>={one.offer.where}")
+                raise SonorantError(f"two voices are named '{one.offer.name}'; rename one: <name>={one.offer.where}")
             self.by_name[one.offer.name] = one
         self._workers, self._memory, self._log, self._died, self._late = workers, memory, log, died, late
         self._tasks: set[asyncio.Task[None]] = set()
@@ -96,22 +96,23 @@ class Voices:
         return next(iter(self.by_name.values()))
 
     def named(self, name: str | None) -> Offered:
-        """A voice by name, None = the first. Raises SonorantError."""
+        """Return a voice by name; None means the first. Raises SonorantError for an unknown name."""
         if name is None:
             return self.first
         if name not in self.by_name:
-            raise SonorantError(f"no voice '{name}'; there are: {', '.join(self.by_name)}")
+            raise SonorantError(f"no voice '{name}'; choose one of: {', '.join(self.by_name)}")
         return self.by_name[name]
 
     @asynccontextmanager
     async def use(self, one: Offered, *, asked: bool = True) -> AsyncIterator[LoadedVoice]:
-        """Load the voice if needed and keep it for one request; `asked`: whether a request waits. Raises NotSpoken."""
+        """Load the voice if needed and keep it loaded for one request; `asked`: whether a request waits. Raises
+        NotSpoken."""
         one.waiting += 1
         try:
             while one.loaded is None:
                 if one.load is None or one.load.done():
                     one.load = asyncio.create_task(self._load(one, asked))
-                await asyncio.shield(one.load)  # cancelling one request does not end the load
+                await asyncio.shield(one.load)  # cancelling one request does not cancel the load
             loaded = one.loaded
         finally:
             one.waiting -= 1
@@ -137,11 +138,11 @@ class Voices:
             loaded.close()
 
     async def start(self, bundle: Path) -> LoadedVoice:
-        """Load a bundle. Raises SonorantError if it does not speak."""
+        """Load a bundle. Raises SonorantError if it cannot speak."""
         return await LoadedVoice.start(bundle, self._workers, log=self._log, died=self._died)
 
     def replace(self, one: Offered, bundle: Path, version: str, loaded: LoadedVoice) -> None:
-        """Switch to another version; the old one finishes its requests and its download is removed."""
+        """Switch to another version; the old version finishes its requests before its download is removed."""
         before, former = one.loaded, one.bundle
         one.bundle, one.version, one.loaded, one.since = bundle, version, loaded, time.time()
         one.description, one.trouble, one.not_loaded = loaded.description, "", ""
@@ -158,7 +159,7 @@ class Voices:
             if self.memory() <= self._memory:
                 return
             if one is not but and one.loaded is not None and not (one.loaded.users or one.waiting):
-                _log.warning("the voice %s is unloaded: memory is short", one.offer.name)
+                _log.warning("unloaded the voice %s, because memory is short", one.offer.name)
                 one.loaded.close()
                 one.loaded = None
 
@@ -178,5 +179,5 @@ async def _retire(before: LoadedVoice | None, downloaded: Path) -> None:
 
 
 def remove(downloaded: Path) -> None:
-    """Remove a download in the background, as its disk may hang."""
+    """Remove a download in the background, because its disk may hang."""
     threading.Thread(target=shutil.rmtree, args=(downloaded, True), daemon=True).start()

@@ -90,7 +90,7 @@ def test_a_server_of_few_files_turns_away_and_goes_on(voice_bundle: Path) -> Non
         process.terminate()
         assert process.wait(PATIENCE) == 0
         [line] = process.stderr.read().splitlines()
-        assert "takes 21 connections at a time, not 2000: 150 files may be open" in line
+        assert "at most 21 connections at a time, not 2000: the limit is 150 open files" in line
 
 
 def answers(url: str) -> bool:

@@ -54,7 +54,9 @@ def test_a_file_that_would_become_anothers_is_left_as_it_is(
     new_key(file, "one")
     before = file.read_text()
     monkeypatch.setattr(os, "chown", refused)
-    with pytest.raises(SonorantError, match=r"belongs to \d+:\d+ \(user:group\); run this as that user or root$"):
+    with pytest.raises(
+        SonorantError, match=r"belongs to \d+:\d+ \(user:group\); run this command as that user or root$"
+    ):
         new_key(file, "two")
     assert file.read_text() == before
     assert list(file.parent.iterdir()) == [file]
@@ -76,7 +78,7 @@ def test_a_file_that_is_damaged_while_the_server_runs_is_told_to_its_log_alone(
         file.write_text(damage)
         with pytest.raises(NotSpoken) as told:
             keys.caller(f"Bearer {secret}")
-        assert str(told.value) == "the server cannot read its keys now; try again"
+        assert str(told.value) == "the server cannot read its keys; try again later"
         assert "keys.json" in caplog.text
     file.write_text(whole)
     assert keys.caller(f"Bearer {secret}").key.name == "app"
@@ -105,10 +107,10 @@ def test_each_limit_of_a_key_holds_for_its_minute(file: Path) -> None:
 
     with caller.asking(40), caller.asking(40):
         assert "2 requests at a time" in refused(1)
-    assert "100 characters a minute" in refused(21)
+    assert "100 characters per minute" in refused(21)
     with caller.asking(20):
         pass
-    assert "3 requests a minute" in refused(0)
+    assert "3 requests per minute" in refused(0)
     now[0] = 61.0
     with caller.asking(100):
         pass
@@ -125,7 +127,7 @@ def test_a_server_with_keys_speaks_to_nobody_without_one(file: Path, voice_bundl
             assert ask(server.url, path, sent, JSON | {"Authorization": f"Bearer {secret}"}).status == 200
         limited = ask(server.url, "/v1/speech", body, JSON | {"Authorization": f"Bearer {secret}"})
         assert limited.status == 429 and 1 <= int(limited.headers["Retry-After"]) <= 60
-        assert json.loads(limited.read())["error"]["message"] == "the key 'app' may send 1 requests a minute"
+        assert json.loads(limited.read())["error"]["message"] == "the key 'app' may send 1 requests per minute"
         told = ask(server.url, "/metrics").read().decode()
         assert 'sonorant_requests_total{outcome="limited",voice="tiny"} 1.0' in told
         assert ask(server.url, "/").status == 404

@@ -91,7 +91,7 @@ def test_events_carry_the_same_sound(client: openai.OpenAI) -> None:
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
-        ({"model": "nobody"}, "no voice 'nobody'; there are: tiny, codes"),
+        ({"model": "nobody"}, "no voice 'nobody'; choose one of: tiny, codes"),
         ({"voice": "alloy"}, "no speaker 'alloy'; the voice has: anna, ben"),
         ({"input": "a " * 5000}, "more than 5000 characters"),
         ({"speed": 4.0}, "speed must be 0.5 to 2.0"),

@@ -144,7 +144,7 @@ def test_a_version_that_says_nothing_is_not_spoken_with_and_readyz_says_why(serv
     told = ask(server.url, "/readyz")
     trouble = json.loads(told.read())["voices"]["tiny"]["trouble"]
     assert told.status == 200
-    assert "models:/tiny/3 was refused, tiny/1 stays in use: does not speak its check sentence" in trouble
+    assert "models:/tiny/3 was refused; tiny/1 remains in use: does not speak its check sentence" in trouble
     assert (version(server), loudest(server)) == ("tiny/1", plain)
     champion(2)
     wait_until(lambda: version(server) == "tiny/2")
@@ -163,7 +163,7 @@ def test_a_version_that_hangs_while_it_loads_holds_up_no_later_one_and_readyz_sa
         patched.setattr("sonorant.serving.voice_processes.LOAD_SECONDS", 0.2)
         champion(2)
         wait_until(lambda: "hung for 0.2 s" in str(told_of(server, "tiny")))
-    assert "models:/tiny/2 was refused, tiny/1 stays in use" in str(told_of(server, "tiny"))
+    assert "models:/tiny/2 was refused; tiny/1 remains in use" in str(told_of(server, "tiny"))
     assert (version(server), loudest(server)) == ("tiny/1", plain)
     champion(1)
     wait_until(lambda: told_of(server, "tiny") is None)

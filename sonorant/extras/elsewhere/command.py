@@ -19,7 +19,7 @@ examples:
   sonorant export-sherpa --voice artifacts/voice -o sherpa
   sonorant export-sherpa --voice models:/sonorant-demo@champion --variant int8 -o sherpa
 
-sherpa-onnx (pip install sherpa-onnx, or its libraries for phones) is told of the three files:
+To speak with sherpa-onnx (pip install sherpa-onnx, or its libraries for phones):
   import sherpa_onnx as sherpa
   files = dict(model="sherpa/model.onnx", lexicon="sherpa/lexicon.txt", tokens="sherpa/tokens.txt")
   model = sherpa.OfflineTtsModelConfig(vits=sherpa.OfflineTtsVitsModelConfig(**files))
@@ -40,7 +40,7 @@ def add_export_sherpa(commands: argparse._SubParsersAction) -> None:
         commands, "export-sherpa", "write a voice for sherpa-onnx: phones, small boards, other languages", SHERPA
     )
     command.description = (
-        "Write a voice as sherpa-onnx takes it: one graph, a table of tokens, a lexicon of words. Family parallel; "
+        "Write a voice for sherpa-onnx: one graph, a table of tokens, a lexicon of words. Family parallel; "
         "English, German, Spanish and French."
     )
     command.set_defaults(run=_run_sherpa)
@@ -52,12 +52,12 @@ def add_export_page(commands: argparse._SubParsersAction) -> None:
         commands, "export-page", "write a voice as a page that speaks in a browser, without a server", PAGE
     )
     command.description = (
-        "Write a voice as one HTML file that holds all it needs: the voice, the language's words, and ONNX Runtime for "
-        "browsers, which npm brings the first time. Family parallel."
+        "Write a voice as one HTML file with the voice, the language's words, and ONNX Runtime for browsers, which npm "
+        "downloads the first time. Family parallel."
     )
     command.set_defaults(run=_run_page)
     command.add_argument("-o", "--out", type=Path, required=True, metavar="FILE", help="the HTML file to write")
-    runtime = "folder `dist` of the npm package onnxruntime-web (default: npm brings it)"
+    runtime = "folder `dist` of the npm package onnxruntime-web (default: npm downloads it)"
     command.add_argument("--browser-runtime", type=Path, metavar="FOLDER", help=runtime)
 
 
@@ -67,7 +67,7 @@ def _added(commands: argparse._SubParsersAction, name: str, what: str, examples:
     command: argparse.ArgumentParser = commands.add_parser(name, help=what, epilog=examples, formatter_class=shape)
     add_voice(command)
     command.add_argument("--variant", metavar="NAME", help="fp32, fp16 or int8 (default: what the voice ships)")
-    words = "file of words that must be known too, in UTF-8, parted by blanks; a language without gruut needs one"
+    words = "file of more words to pronounce (UTF-8, between blanks); a language without gruut needs one"
     command.add_argument("--words", type=Path, metavar="FILE", help=words)
     return command
 

@@ -1,8 +1,8 @@
-r"""Cut a long recording at pauses into utterances, and list what could not be placed.
+"""Cut a long recording at pauses into utterances.
 
-Speech without a pause is an atom, which is never divided. Consecutive atoms whose text continues are a run; a run ends
-where the reader jumped. An atom is left out if the recognised words differ from the text, or if a jump leaves it within
-a sentence, because the reader usually repeats what was broken off.
+Speech without a pause is an atom, which is never divided. Consecutive atoms whose text continues are a run; a jump of
+the reader ends it. An atom is left out if the recognised words differ from the text, or if a jump leaves it within a
+sentence, which the reader usually repeats.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -51,13 +51,13 @@ class _Atom:
     alone: bool = False
     """Whether a run starts here."""
     divided: bool = True
-    """Whether a cut is possible before it: not where words were missed at the pause."""
+    """Whether a cut is possible before it: no words were missed at the pause."""
     parted: bool = False
     """Whether a cut is needed before it, because of other speech."""
 
 
 def cut(heard: Sequence[Heard], places: Sequence[int], script: Script, shortest: float, longest: float) -> list[Cut]:
-    """Utterances of `shortest` to `longest` seconds in order, from recognised words and their places in the text."""
+    """Utterances of `shortest` to `longest` seconds in order; `places`: of the recognised words in the text."""
     atoms = _atoms(heard, places, script)
     _join(atoms, script)
     cuts: list[Cut] = []
@@ -85,14 +85,12 @@ def _atoms(heard: Sequence[Heard], places: Sequence[int], script: Script) -> lis
 
 
 def _cuttable(heard: Sequence[Heard], places: Sequence[int], place: int) -> bool:
-    """Whether there is a pause before a word. Next to words that are not in the text (mostly breaths) a short one is
-    enough."""
+    """Whether there is a pause before a word; a short one suffices beside words that are not in the text (breaths)."""
     other = (places[place] == NOWHERE) != (places[place - 1] == NOWHERE)
     return heard[place][1] - heard[place - 1][2] >= (_SHORT_PAUSE if other else PAUSE)
 
 
 def _atom(heard: Sequence[Heard], places: Sequence[int], script: Script) -> _Atom:
-    """An atom with at least one placed word."""
     placed = [place for place in places if place != NOWHERE]
     first, last = placed[0], placed[-1] + 1
     steps = [later - earlier for earlier, later in pairwise(placed)]
@@ -111,8 +109,8 @@ def _join(atoms: list[_Atom], script: Script) -> None:
     for place in range(1, len(atoms) - 1):
         around = atoms[place - 1].good and atoms[place + 1].good and missed[place - 1] == missed[place] == 0
         atoms[place].good |= atoms[place].alike and around
-    for atom in atoms[:1]:
-        atom.alone = True
+    if atoms:
+        atoms[0].alone = True
     for (before, atom), words in zip(pairwise(atoms), missed, strict=True):
         atom.alone = not 0 <= words <= _UNHEARD
         # Within a sentence, a neighbour that differs from the text may hold a word of this side.
@@ -135,7 +133,8 @@ def _best(run: list[_Atom], script: Script, shortest: float, longest: float) -> 
             seconds = run[last - 1].end - run[first].start + 2 * MARGIN
             if seconds > longest or not run[first].good:
                 return
-            if seconds >= shortest and _separate(run, first, last):
+            separate = (first == 0 or run[first].divided) and (last == len(run) or run[last].divided)
+            if seconds >= shortest and separate:
                 yield first, _cost(run, first, last, script)
             if run[first].parted:
                 return
@@ -147,8 +146,8 @@ def _best(run: list[_Atom], script: Script, shortest: float, longest: float) -> 
 
 
 def _cheapest(count: int, parts: Callable[[int], Iterable[tuple[int, float]]]) -> list[tuple[int, int]]:
-    """The cheapest parts (first, after the last) of `count` items, some of which may be left out, by dynamic
-    programming. `parts`: for the end of a part, its possible starts with their costs."""
+    """The cheapest parts (first, after the last) of `count` items by dynamic programming; items may be left out.
+    `parts`: possible starts with their costs, by the end of a part."""
     costs, came = [0.0], [(0, False)]
     for last in range(1, count + 1):
         best, how = costs[last - 1] + _LEFT_OUT, (last - 1, False)
@@ -170,10 +169,6 @@ def _with_margins(start: float, end: float) -> tuple[float, float]:
     return round(max(start - MARGIN, 0.0), 3), round(end + MARGIN, 3)
 
 
-def _separate(run: list[_Atom], first: int, last: int) -> bool:
-    return (first == 0 or run[first].divided) and (last == len(run) or run[last].divided)
-
-
 def _cost(run: list[_Atom], first: int, last: int, script: Script) -> float:
     after = run[last - 1].last
     inside = sum(word in script.sentence_ends for word in range(run[first].first + 1, after))
@@ -184,7 +179,7 @@ def _cost(run: list[_Atom], first: int, last: int, script: Script) -> float:
 def join_stretches(
     stretches: Sequence[tuple[float, float]], shortest: float, longest: float
 ) -> list[tuple[float, float]]:
-    """Join stretches of speech without a text into utterances by their pauses: seconds with margins."""
+    """Join stretches of speech by their pauses into utterances: seconds with margins."""
 
     def parts(last: int) -> Iterator[tuple[int, float]]:
         for first in range(last - 1, -1, -1):

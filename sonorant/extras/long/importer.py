@@ -1,10 +1,8 @@
-r"""Import recordings of minutes to hours, with or without a text beside each.
+"""Import recordings of minutes to hours, with or without a text beside each.
 
-An utterance is a part of its recording and not written as sound. Recordings with slow seeking (mp3, m4a) are copied as
-16-bit FLAC; others stay where they are.
+An utterance is a part of its recording. Recordings with slow seeking (mp3, m4a) are copied as 16-bit FLAC.
 """
 
-import dataclasses
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +16,7 @@ from sonorant.corpus.importers import CorpusConfig
 from sonorant.corpus.importers.metadata_files import clean, place_of
 from sonorant.corpus.manifest import Utterance, path_inside, write_manifest
 from sonorant.errors import SonorantError
-from sonorant.extras.long.long_recording import LongConfig, Placement, Unheard, place
+from sonorant.extras.long.long_recording import LongConfig, Placement, place
 from sonorant.files import sha256_file, write_json, write_jsonl
 from sonorant.text.written_words import plain_words
 
@@ -36,8 +34,7 @@ class _Pair:
 def import_corpus(source: Path, out: Path, config: CorpusConfig, cache: Path | None) -> None:
     """Import recordings and texts of the same name (`chapter1.mp3`, `chapter1.txt`), at any depth: manifest.jsonl,
     unplaced.jsonl (speech without text, text without speech), summary.json, and audio/ with copies. `cache`: folder
-    of earlier results. Raises SonorantError if there are no recordings, a file cannot be read, two recordings have
-    one name, or the recogniser lacks the language."""
+    of earlier results. Raises SonorantError naming the faulty file, or if the recogniser lacks the language."""
     pairs = _pairs(source)
     settings = _settings(pairs, config)
     utterances: list[Utterance] = []
@@ -61,8 +58,7 @@ def import_corpus(source: Path, out: Path, config: CorpusConfig, cache: Path | N
                     confidence=one.confidence,
                 )
             )
-        unplaced += [{"name": pair.name, **dataclasses.asdict(one)} for one in found.untold]
-        unplaced += [{"name": pair.name, **dataclasses.asdict(one)} for one in found.unheard]
+        unplaced += [{"name": pair.name, **row} for row in found.unplaced]
         figures.append(_figures(found))
     if not utterances:
         raise SonorantError(f"{source}: no part of its recordings could be placed; {_why_none(unplaced)}")
@@ -124,7 +120,7 @@ def _settings(pairs: list[_Pair], config: CorpusConfig) -> LongConfig:
 
 
 def _named(kept: Path, source: Path, out: Path) -> tuple[str, str | None]:
-    """The recording's name in the manifest, and its hash if it is outside `out`."""
+    """The recording's path in the manifest, and its hash if it is outside `out`."""
     if kept.is_relative_to(out):
         return kept.relative_to(out).as_posix(), None
     return place_of(kept, source, out), sha256_file(kept)
@@ -148,8 +144,8 @@ def _quick(name: str, recording: Path, out: Path) -> Path:
 def _without_recording(pair: _Pair) -> Placement:
     text = " ".join((pair.text or "").split())
     words = len(plain_words(text))
-    lost = (Unheard(words=words, text=text, why="no recording has this name"),)
-    return Placement(seconds=0.0, speech=0.0, words=words, utterances=(), unheard=lost if words else (), untold=())
+    lost = {"words": words, "text": text, "why": "no recording has this name"}
+    return Placement(seconds=0.0, speech=0.0, words=words, utterances=[], unplaced=[lost] if words else [])
 
 
 def _figures(found: Placement) -> dict[str, float]:
@@ -158,9 +154,9 @@ def _figures(found: Placement) -> dict[str, float]:
         "speech_seconds": found.speech,
         "utterances": len(found.utterances),
         "utterance_seconds": round(sum(one.end - one.start for one in found.utterances), 3),
-        "untold_seconds": round(sum(one.end - one.start for one in found.untold), 3),
+        "untold_seconds": round(sum(row["end"] - row["start"] for row in found.unplaced if "end" in row), 3),
         "words": found.words,
-        "unheard_words": sum(one.words for one in found.unheard),
+        "unheard_words": sum(row["words"] for row in found.unplaced if "words" in row),
     }
 
 

@@ -1,7 +1,7 @@
-""" "Recognise the stretches of a long recording, if possible with a language model of its text.
+"""Recognise the stretches of a long recording.
 
-pocketsphinx uses a model of the text (Moreno et al. 1998, "A recursive algorithm for the forced alignment of very long
-audio segments") and gives the time of each word. Other recognisers have an open vocabulary.
+pocketsphinx uses a language model of the text (Moreno et al. 1998, "A recursive algorithm for the forced alignment of
+very long audio segments") and gives the time of each word. Other recognisers have an open vocabulary.
 """
 
 import math
@@ -48,8 +48,7 @@ def begin(recognizer: str, language: str, words: tuple[str, ...] | None) -> None
 
 
 def listen(passage: HeardPassage) -> list[list[Heard]]:
-    """Recognised words of each stretch, as plain JSON. Without times from the recogniser, words are spread over
-    their stretch."""
+    """Recognised words of each stretch; without times from the recogniser, spread evenly."""
     listener = _listener(*_work)
     first = max(passage.stretches[0][0] - AROUND, 0.0)
     samples, _ = read_audio(passage.recording, RATE, start=first, end=passage.stretches[-1][1] + AROUND)

@@ -1,12 +1,13 @@
-r"""One long recording, with or without text: its utterances, and what could not be placed.
+"""Utterances of one long recording, and the speech and text that could not be placed.
 
 With a text, recognised words are placed in the text and cut at pauses. Without, the recording is cut at pauses, and the
 recogniser gives the text. Results are cached by content.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -55,27 +56,6 @@ class Placed:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Unheard:
-    """Text without an utterance."""
-
-    words: int
-    text: str
-    why: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Untold:
-    """Speech without an utterance."""
-
-    start: float
-    """Seconds."""
-    end: float
-    heard: str
-    """Recognised words."""
-    why: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class Placement:
     """Result for one recording."""
 
@@ -84,14 +64,14 @@ class Placement:
     """Seconds of speech."""
     words: int
     """Number of spoken words of the text."""
-    utterances: tuple[Placed, ...]
-    unheard: tuple[Unheard, ...]
-    untold: tuple[Untold, ...]
+    utterances: list[Placed]
+    unplaced: list[dict[str, Any]]
+    """Rows of unplaced.jsonl: speech (start, end, heard, why) and text (words, text, why) without an utterance."""
 
 
 def place(recording: Path, name: str, text: str | None, config: LongConfig, cache: Path | None) -> Placement:
-    """Place one recording beside its text; None = no text. `name`: for the progress bar; `cache`: folder of earlier
-    results. Raises SonorantError as `decode`."""
+    """Place one recording beside its text (None: there is no text). `name`: for the progress bar; `cache`: folder of
+    earlier results. Raises SonorantError as `decode`."""
     code = code_of(sonorant.audio, sonorant.extras.long, sonorant.audio.recognizers, sonorant.text)
     key = key_of(code, config.revision, config.language, sha256_file(recording))
     seconds = header(recording).seconds
@@ -103,71 +83,53 @@ def place(recording: Path, name: str, text: str | None, config: LongConfig, cach
     probability = np.array([value for values in found for value in values], dtype=np.float32)
     spans = stretches(probability)
     script = read_script(text or "", config.language)
+    words = script.words or None
+
+    def recognise(function: Callable[[HeardPassage], Any], passages: list[HeardPassage], unit: str) -> list[Any]:
+        return compute_missing(
+            function,
+            passages,
+            [key_of(key, words, passage.stretches) for passage in passages],
+            cache,
+            label=f"{name}: recognising",
+            unit=unit,
+            prepare=begin,
+            arguments=(config.recognizer, config.language, words),
+            reads=(recording,),
+        )
+
     if text is None:
-        utterances, unheard, untold = _without_text(recording, name, spans, config, cache, key)
+        joined = join_stretches(spans, config.shortest, config.longest)
+        passages = [HeardPassage(recording, (part,)) for part in joined]
+        utterances, unplaced = _as_recognised(spans, joined, recognise(understand, passages, "utterance"))
+    elif not words:
+        utterances, unplaced = [], _untold(spans, [], [], "its text is empty")
     else:
-        utterances, unheard, untold = _in_text(recording, name, spans, probability, script, config, cache, key)
+        said = recognise(listen, _passages(recording, spans), "passage")
+        heard = _widened([tuple(word) for passage in said for stretch in passage for word in stretch], probability)
+        utterances, unplaced = _in_text(spans, heard, script, config)
     return Placement(
         seconds=round(seconds, 3),
         speech=round(sum(end - start for start, end in spans), 3),
         words=len(script.words),
-        utterances=tuple(utterances),
-        unheard=tuple(unheard),
-        untold=tuple(untold),
+        utterances=utterances,
+        unplaced=unplaced,
     )
 
 
-_Result = tuple[list[Placed], list[Unheard], list[Untold]]
+_Result = tuple[list[Placed], list[dict[str, Any]]]
 
 
-def _in_text(
-    recording: Path,
-    name: str,
-    spans: list[Span],
-    probability: Floats,
-    script: Script,
-    config: LongConfig,
-    cache: Path | None,
-    key: str,
-) -> _Result:
-    if not script.words:
-        return [], [], _untold(spans, [], [], "its text is empty")
-    passages = _passages(recording, spans)
-    said = compute_missing(
-        listen,
-        passages,
-        [key_of(key, script.words, passage.stretches) for passage in passages],
-        cache,
-        label=f"{name}: listening",
-        unit="passage",
-        prepare=begin,
-        arguments=(config.recognizer, config.language, script.words),
-        reads=(recording,),
-    )
-    heard = _widened([tuple(word) for passage in said for stretch in passage for word in stretch], probability)
+def _in_text(spans: list[Span], heard: list[Heard], script: Script, config: LongConfig) -> _Result:
     places = place_words([word for word, _, _ in heard], script).tolist()
     cuts = cut(heard, places, script, config.shortest, config.longest)
     utterances = [Placed(start=one.start, end=one.end, text=script.text(one.first, one.last)) for one in cuts]
-    why = "not in the text, broken off or not as written" if spans else "no speech was found"
+    why = "not in the text, broken off or not as written"
     untold = _untold(spans, [(one.start, one.end) for one in cuts], heard, why)
-    return utterances, _unheard(cuts, script, "not heard as written" if spans else "no speech was found"), untold
+    return utterances, untold + _unheard(cuts, script, "not heard as written" if spans else "no speech was found")
 
 
-def _without_text(
-    recording: Path, name: str, spans: list[Span], config: LongConfig, cache: Path | None, key: str
-) -> _Result:
-    parts = join_stretches(spans, config.shortest, config.longest)
-    said = compute_missing(
-        understand,
-        [HeardPassage(recording, (part,)) for part in parts],
-        [key_of(key, "understood", part) for part in parts],
-        cache,
-        label=f"{name}: recognising",
-        unit="utterance",
-        prepare=begin,
-        arguments=(config.recognizer, config.language, None),
-        reads=(recording,),
-    )
+def _as_recognised(spans: list[Span], parts: list[Span], said: list[tuple[str, float | None]]) -> _Result:
     utterances = [
         Placed(start=start, end=end, text=text, confidence=confidence)
         for (start, end), (text, confidence) in zip(parts, said, strict=True)
@@ -175,7 +137,7 @@ def _without_text(
     ]
     silent = [part for part, (text, _) in zip(parts, said, strict=True) if not text]
     untold = _untold(spans, parts, [], "too short alone, or too long without a pause")
-    return utterances, [], untold + _untold(silent, [], [], "nothing was understood")
+    return utterances, untold + _untold(silent, [], [], "nothing was understood")
 
 
 def _passages(recording: Path, spans: Sequence[Span]) -> list[HeardPassage]:
@@ -198,7 +160,7 @@ def _widened(heard: list[Heard], probability: Floats) -> list[Heard]:
     return found
 
 
-def _unheard(cuts: Sequence[Cut], script: Script, why: str) -> list[Unheard]:
+def _unheard(cuts: Sequence[Cut], script: Script, why: str) -> list[dict[str, Any]]:
     """Parts of the text without an utterance."""
     spoken = [False] * len(script.words)
     for one in cuts:
@@ -207,14 +169,14 @@ def _unheard(cuts: Sequence[Cut], script: Script, why: str) -> list[Unheard]:
     for place in range(1, len(spoken) + 1):
         if place == len(spoken) or spoken[place] != spoken[place - 1]:
             if not spoken[first]:
-                found.append(Unheard(words=place - first, text=script.text(first, place), why=why))
+                found.append({"words": place - first, "text": script.text(first, place), "why": why})
             first = place
     return found
 
 
-def _untold(spans: Sequence[Span], covered: Sequence[Span], heard: Sequence[Heard], why: str) -> list[Untold]:
+def _untold(spans: Sequence[Span], covered: Sequence[Span], heard: Sequence[Heard], why: str) -> list[dict[str, Any]]:
     """Parts of stretches without an utterance; both in order."""
-    found: list[Untold] = []
+    found = []
     place = word = 0
     for start, end in spans:
         while place < len(covered) and covered[place][1] <= start:
@@ -233,5 +195,5 @@ def _untold(spans: Sequence[Span], covered: Sequence[Span], heard: Sequence[Hear
             while ahead < len(heard) and heard[ahead][1] < last:
                 words.append(heard[ahead][0])
                 ahead += 1
-            found.append(Untold(start=round(first, 3), end=round(last, 3), heard=" ".join(words), why=why))
+            found.append({"start": round(first, 3), "end": round(last, 3), "heard": " ".join(words), "why": why})
     return found

@@ -1,7 +1,6 @@
-r"""Place recognised words in a text, with jumps for skipped or repeated parts.
+"""Place recognised words in a text, with jumps for skipped or repeated parts.
 
-A Viterbi search over places in the text (Prahallad and Black 2011, "Segmentation of monologues in audio books"): each
-recognised word advances by one; skipped, extra and wrong words and jumps cost, jumps to the start of a sentence less.
+A Viterbi search over places in the text (Prahallad and Black 2011, "Segmentation of monologues in audio books").
 Shapes: M recognised words, N words of the text.
 """
 
@@ -26,8 +25,7 @@ NOWHERE = -1
 
 
 def place_words(heard: Sequence[str], script: Script) -> NDArray[np.int64]:
-    """(M,) int64: place in the text of each recognised word, or `NOWHERE`. Works in pieces, so memory is constant
-    except for the result."""
+    """(M,) int64: place in the text of each recognised word, or `NOWHERE`. Works in pieces of constant memory."""
     text = script.words
     starts = np.array([word in script.sentence_ends for word in range(len(text))])
     places = np.full(len(heard), NOWHERE, np.int64)

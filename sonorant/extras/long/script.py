@@ -22,8 +22,7 @@ class Script:
     words: tuple[str, ...]
     """As spoken, in lower case."""
     units: tuple[tuple[int, int], ...]
-    """Tokens (first, after the last) of each word's unit: "1984" is three words of one unit, which is never divided."""
-
+    """Tokens (first, after the last) of each word's unit: "1984" is one unit of three words, never divided."""
     sentence_ends: frozenset[int]
     """Indices of words at which a sentence or paragraph starts, and the number of words."""
     clause_ends: frozenset[int]
@@ -39,7 +38,7 @@ class Script:
 
 
 def read_script(text: str, language: str) -> Script:
-    """A text of any length. gruut writes out numbers and abbreviations if it has the language."""
+    """gruut writes out numbers and abbreviations if it has the language."""
     tokens: list[str] = []
     words: list[str] = []
     units: list[tuple[int, int]] = []

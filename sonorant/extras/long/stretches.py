@@ -45,7 +45,7 @@ def stretches(probability: Floats) -> list[Span]:
 
 
 def widen(start: float, end: float, earliest: float, latest: float, probability: Floats) -> Span:
-    """Move a word's edges out over certain speech, at most to `earliest` and `latest`. Recognisers are late at soft
+    """Move a word's edges out over certain speech, at most to `earliest` and `latest`: recognisers are late at soft
     onsets and early at final fricatives."""
     first, last = int(start / BLOCK_SECONDS), int(end / BLOCK_SECONDS)
     while first > 0 and first * BLOCK_SECONDS > max(start - _REACH, earliest) and probability[first] >= _CERTAIN:

@@ -1,10 +1,9 @@
 """A voice as one graph and for sherpa-onnx: samples equal ours."""
 
+from itertools import product
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import onnx
 import onnxruntime
 import pytest
 
@@ -16,14 +15,11 @@ from sonorant.plugins import load_family
 from sonorant.speech import Voice
 from sonorant.speech.bundle import read_bundle
 from sonorant.text.frontend import load_frontend
+from tests.support.runtimes import tokens_of
 
 TEXTS = ("Good morning.", "No?", "We came, we saw, and it was over in a moment!")
 ROUNDING = 2e-3
 """sherpa-onnx brings its own ONNX Runtime."""
-
-
-def session(model: onnx.ModelProto) -> Any:
-    return onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
 
 
 @pytest.fixture(scope="module")
@@ -39,18 +35,16 @@ def few_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sonorant.extras.elsewhere.exported_lexicon._words_of_gruut", lambda frontend: [])
 
 
-@pytest.mark.parametrize("text", TEXTS)
-@pytest.mark.parametrize(("speed", "pitch", "energy"), [(1.0, 0.0, 0.0), (1.5, 3.0, -6.0)])
-def test_one_graph_speaks_as_three(text: str, speed: float, pitch: float, energy: float, voice_bundle: Path) -> None:
+def test_one_graph_speaks_as_three(voice_bundle: Path) -> None:
     voice = Voice.load(voice_bundle)
-    tokens = voice.symbols.to_tokens(voice.frontend.speak(text).phonemes).astype(np.int64)[None]
-    inputs = {"tokens": tokens, "speaker": np.zeros(1, np.int64)}
-    manner = {"speed": speed, "pitch": pitch, "energy": energy}
-    inputs |= {name: np.array([value], np.float32) for name, value in manner.items()}
-    [samples] = session(load_family("parallel").whole_graph(voice.bundle)).run(None, inputs)
-    expected = voice.say(text, **manner)
-    assert samples.shape == (1, len(expected))
-    assert np.abs(samples[0] - expected).max() < 1e-5
+    model = load_family("parallel").whole_graph(voice.bundle)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    for text, manner in product(TEXTS, ((1.0, 0.0, 0.0), (1.5, 3.0, -6.0))):
+        given = dict(zip(("speed", "pitch", "energy"), manner, strict=True))
+        inputs = {"tokens": tokens_of(voice, text).astype(np.int64)[None], "speaker": np.zeros(1, np.int64)}
+        inputs |= {name: np.array([value], np.float32) for name, value in given.items()}
+        [samples], expected = session.run(None, inputs), voice.say(text, **given)
+        assert samples.shape == (1, len(expected)) and np.abs(samples[0] - expected).max() < 1e-5
 
 
 def test_a_voice_that_decodes_step_by_step_is_no_single_graph(codec_lm_bundle: Path) -> None:

