@@ -1,5 +1,5 @@
-"""Aliases `challenger`, `champion` and `previous`. MLflow moves one alias at a time, so a tag on the model records
-the whole move first; after a crash the next process completes it."""
+"""Move the aliases `challenger`, `champion` and `previous`. MLflow moves one alias at a time, so a tag on the model
+records the whole move first; after a crash the next process completes it."""
 
 import dataclasses
 import json
@@ -15,9 +15,9 @@ from sonorant.registry.tracking.mlflow_store import DEFAULT_DATABASE, Store, ans
 
 NEWEST, BEST, FORMER = "challenger", "champion", "previous"
 MOVE_TAG = "alias_move"
-"""Tag of the registered model: the pending move."""
+"""Tag of the registered model with the pending move."""
 GONE_TAG, BACK_TAG = "rolled_back", "returned"
-"""Tags of versions: time, reason and the other version of a rollback."""
+"""Tags of both versions of a rollback: time, reason and the other version."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +25,7 @@ class Move:
     action: Literal["promote", "rollback"]
     champion: int
     previous: int | None
-    """Champion before, which becomes `previous`; None = there was none."""
+    """Champion before the move, which becomes `previous`, or None."""
     time: str
     """UTC, ISO 8601."""
     reason: str = ""
@@ -36,14 +36,14 @@ LOCK = DEFAULT_DATABASE.with_name("registry.lock")
 
 @contextmanager
 def registry() -> Iterator[Store]:
-    """The store, locked for this folder. Other clones can write to the same MLflow, so writers check again before
-    writing. Raises as `sonorant.registry.tracking.mlflow_store.answering`."""
+    """Open the store and lock it for this folder. Other clones can write to the same MLflow, so callers check again
+    before writing. Raises as `sonorant.registry.tracking.mlflow_store.answering`."""
     with answering("registry") as store, locked(LOCK):
         yield store
 
 
 def now() -> str:
-    """UTC, ISO 8601, in seconds."""
+    """Return the UTC time, ISO 8601."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
@@ -52,7 +52,7 @@ def named(version: int | None) -> str:
 
 
 def all_versions(store: Store, model: str) -> dict[int, Any]:
-    """Versions by number; empty for an unknown model."""
+    """Return versions by number; empty for an unknown model."""
     return {int(version.version): version for version in store.client.search_model_versions(f"name='{model}'")}
 
 
@@ -67,7 +67,7 @@ def begin(store: Store, model: str, move: Move) -> None:
 
 
 def finish(store: Store, model: str) -> Move | None:
-    """Complete and return an interrupted move. The model must exist."""
+    """Complete an interrupted move and return it. The model must exist."""
     noted = store.client.get_registered_model(model).tags.get(MOVE_TAG)
     if not noted:
         return None
@@ -77,7 +77,7 @@ def finish(store: Store, model: str) -> Move | None:
 
 
 def _carry_out(store: Store, model: str, move: Move) -> None:
-    """Idempotent."""
+    """Move the aliases; idempotent."""
     client, because = store.client, f": {move.reason}" if move.reason else ""
     if move.action == "rollback":
         gone, back = f"{move.time} to version {move.champion}", f"{move.time} from version {move.previous}"
@@ -101,7 +101,7 @@ class RolledBack:
     champion: int
     previous: int
     finished: bool
-    """True if this call only completed an interrupted rollback."""
+    """Whether this call only completed an interrupted rollback."""
 
     def says(self) -> str:
         line = f"models:/{self.name}/{self.champion} is {BEST} again; version {self.previous} is {FORMER}"
@@ -109,16 +109,15 @@ class RolledBack:
 
 
 def rollback(model: str, reason: str = "") -> RolledBack:
-    """Swap `champion` and `previous`; record time and reason on both.
+    """Swap `champion` and `previous`, and record the time and reason on both versions.
 
-    A second call swaps back, unless it completes an interrupted one. Versions rolled back are promoted again only by
-    number. Raises SonorantError without a previous version or if `champion` moves while waiting for the lock;
-    TrackingUnavailable if MLflow does not answer.
+    A second call swaps them back, unless it completes an interrupted rollback. Raises SonorantError if there is no
+    previous version or `champion` moves while waiting for the lock, TrackingUnavailable if MLflow does not answer.
     """
     with answering("registry") as store:
         versions = all_versions(store, model)
         if not versions:
-            raise SonorantError(f"models:/{model}: has no versions; register a voice first")
+            raise SonorantError(f"models:/{model} has no versions; register a voice first")
         seen = _reigning(store, model)  # before the lock, so that a promotion that held it is not undone
         with locked(LOCK):
             begun = finish(store, model)
@@ -128,10 +127,10 @@ def rollback(model: str, reason: str = "") -> RolledBack:
             champion, former = aliases.get(BEST), aliases.get(FORMER)
             if champion is None or former is None or champion == former:
                 known = ", ".join(map(str, sorted(versions)))
-                raise SonorantError(f"models:/{model}: there is no {FORMER} champion to return to; versions: {known}")
+                raise SonorantError(f"models:/{model} has no {FORMER} champion; promote one of its versions: {known}")
             if champion != seen:
                 raise SonorantError(
-                    f"models:/{model}: not rolled back: {BEST} moved from {named(seen)} to {named(champion)} "
+                    f"models:/{model}: not rolled back, because {BEST} moved from {named(seen)} to {named(champion)} "
                     f"meanwhile; roll back again to replace {named(champion)}"
                 )
             begin(store, model, Move(action="rollback", champion=former, previous=champion, time=now(), reason=reason))
@@ -139,7 +138,7 @@ def rollback(model: str, reason: str = "") -> RolledBack:
 
 
 def _reigning(store: Store, model: str) -> int | None:
-    """The champion the caller sees: during a move, the one before."""
+    """Return the champion, or during an interrupted move the champion before it."""
     found = store.client.get_registered_model(model)
     if noted := found.tags.get(MOVE_TAG):
         return Move(**json.loads(noted)).previous

@@ -25,17 +25,17 @@ from sonorant.speech.voice import Voice
 from sonorant.training.intervals import bootstrap, check_enough, rate
 
 ROUNDING = 0.001
-"""Tolerance in points: figures have three digits."""
+"""Tolerance in percentage points for rounded figures."""
 HINT = "evaluate it on these sentences and register its figures (docs/deploy.md), or promote with --without-champion"
 TIMED = 40
-"""Evenly spread over lengths."""
+"""Maximum number of timed sentences, spread over lengths."""
 ROUNDS = 5
-"""Timed rounds per sentence, after a warm-up."""
+"""Maximum number of timed rounds per sentence, after a warm-up."""
 LONGEST, LEAST = 2.0, 2
 """Seconds after which no further round starts, and the minimum number of rounds."""
 SENTENCES = f"{REPORT}/evaluation/sentences.jsonl"
 JUDGE = ("recognizer", "revision", "normalizer")
-"""Keys that must agree for comparable word error rates."""
+"""Keys that must agree to compare word error rates."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,11 +55,13 @@ class Evidence:
         return {key: entry(self.metrics, "intelligibility", self.shipped.variant, key) for key in JUDGE}
 
     def word_errors(self) -> Ints:
-        """Word errors of the shipped variant (S,). Raises SonorantError if there are none."""
+        """Return the shipped variant's number of word errors per sentence (S,). Raises SonorantError if missing."""
         try:
             return np.array([row["word_errors"][self.shipped.variant] for row in self.sentences], dtype=np.int64)
-        except (KeyError, TypeError, ValueError):  # ValueError: "not run: ..."
-            raise SonorantError(f"version {self.version} has no word errors of {self.shipped.variant}") from None
+        except (KeyError, TypeError, ValueError):  # ValueError if it is "not run: ..."
+            raise SonorantError(
+                f"version {self.version} has no word errors of {self.shipped.variant}; evaluate it again"
+            ) from None
 
     def opinions(self) -> dict[tuple[str, str], float]:
         found = {(row["id"], row["reference"]): number(row, "dnsmos", self.shipped.variant) for row in self.sentences}
@@ -118,13 +120,13 @@ def _check_same_judge(voice: Evidence, champion: Evidence) -> None:
         _check_consistent(each)
     if voice.judge != champion.judge:
         theirs, ours = (" ".join(map(str, each.judge.values())) for each in (champion, voice))
-        raise SonorantError(f"version {champion.version} was judged by {theirs}, this one by {ours}; {HINT}")
+        raise SonorantError(f"version {champion.version} was judged by {theirs}, this version by {ours}; {HINT}")
     if voice.texts() != champion.texts():
-        raise SonorantError(f"version {champion.version} was judged on other sentences; {HINT}")
+        raise SonorantError(f"version {champion.version} was judged on different sentences; {HINT}")
 
 
 def _check_consistent(version: Evidence) -> None:
-    """A crash between registering figures and sentences leaves the two inconsistent."""
+    """Raise SonorantError if figures and sentences disagree, as after a crash."""
     try:
         figure = needed(version.metrics, "intelligibility", version.shipped.variant, "wer")
     except SonorantError as error:
@@ -132,8 +134,8 @@ def _check_consistent(version: Evidence) -> None:
     heard = rate(version.word_errors(), version.words())
     if abs(heard - figure) > ROUNDING:
         raise SonorantError(
-            f"version {version.version} was registered incompletely: word error rate {heard:.3f} % in its sentences, "
-            f"{figure:.3f} % in its figures; evaluate it again and run python -m tasks.register (docs/deploy.md)"
+            f"version {version.version} is inconsistent: word error rate {heard:.3f} % in its sentences, {figure:.3f} "
+            "% in metrics.json; evaluate it again and run python -m tasks.register (docs/deploy.md)"
         )
 
 
@@ -147,7 +149,7 @@ def _latency_over_champion(voice: Evidence, champion: Evidence, limit: float) ->
     reason = (
         f"{voice.shipped.candidate} takes {ratio:.2f} times as long as version {champion.version}'s "
         f"{champion.shipped.candidate}, timed alternately on {len(ratios)} sentences (paired 95 % interval {low:.2f} "
-        f"to {high:.2f}; {finding(low, high, 1.0)}), its upper end at most {limit:.2f}"
+        f"to {high:.2f}; {finding(low, high, 1.0)}), upper end must be at most {limit:.2f}"
     )
     name = "latency_over_champion"
     return Gate(name=name, passed=high <= limit, reason=reason, value=ratio, interval=bounds, limit=limit)
@@ -162,7 +164,7 @@ def _dnsmos_below_champion(voice: Evidence, champion: Evidence, limit: float) ->
             return Gate(name=name, passed=True, reason=f"not run: version {each.version}: {why}", limit=limit)
     same = [text for text in ours if text in theirs]
     if not same:
-        raise SonorantError(f"version {champion.version} was judged on other sentences; {HINT}")
+        raise SonorantError(f"version {champion.version} was judged on different sentences; {HINT}")
     our, their = (np.array([opinions[text] for text in same]) for opinions in (ours, theirs))
     check_enough(len(same))
     below, bounds = float(np.mean(their - our)), bootstrap(np.mean, their - our, resamples=RESAMPLES)
@@ -175,16 +177,16 @@ def _size_over_champion(voice: Evidence, champion: Evidence, limit: float) -> Ga
     ratio = ours.bytes / theirs.bytes
     reason = (
         f"{ours.variant} has {ours.bytes / 1e6:.2f} MB, version {champion.version}'s {theirs.variant} "
-        f"{theirs.bytes / 1e6:.2f} MB: {ratio:.2f} times, at most {limit:.2f}"
+        f"{theirs.bytes / 1e6:.2f} MB: {ratio:.2f} times, must be at most {limit:.2f}"
     )
     return Gate(name="size_over_champion", passed=ratio <= limit, reason=reason, value=ratio, limit=limit)
 
 
 def latency_ratios(challenger: Bundle, champion: Bundle, texts: Sequence[str]) -> NDArray[np.float64]:
-    """Latency of `challenger` over `champion`, from phoneme ids to samples, one ratio per sentence (S,).
+    """Return the latency of `challenger` relative to `champion`, from phoneme ids to samples, per sentence (S,).
 
-    Default variant and runtime, one thread. The fastest round counts, since load only adds time. Raises SonorantError
-    if a voice cannot run here.
+    Uses default variants and runtimes and one thread. The fastest round counts, because load only adds time. Raises
+    SonorantError if a voice cannot run here.
     """
     by_length = sorted(dict.fromkeys(texts), key=len)
     places = np.unique(np.linspace(0, len(by_length) - 1, min(TIMED, len(by_length))).astype(int))

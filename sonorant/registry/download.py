@@ -1,4 +1,4 @@
-"""Download registered voices. Trained models are artifacts of the version's run, so serving does not download them."""
+"""Download registered voices. Trained models are artifacts of a version's run, so serving does not download them."""
 
 import re
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ def point_mlflow_at(store: Store) -> None:
 
 
 def download_bundle(uri: str, out: Path) -> Path:
-    """Download the bundle of models:/<name>@<alias> or models:/<name>/<version> to a folder below `out`; return it.
+    """Download the bundle of models:/<name>@<alias> or models:/<name>/<version> and return its folder below `out`.
 
     Raises SonorantError for an unknown model, TrackingUnavailable if MLflow does not answer.
     """
@@ -29,7 +29,7 @@ def download_bundle(uri: str, out: Path) -> Path:
         folder = mlflow.artifacts.download_artifacts(artifact_uri=uri, dst_path=str(out))
     bundles = sorted((Path(folder) / "artifacts").glob("*/voice.json"))
     if not bundles:
-        raise SonorantError(f"{uri}: has no voice bundle; give a model registered by sonorant")
+        raise SonorantError(f"{uri} has no voice bundle; give a model registered by Sonorant")
     return bundles[0].parent
 
 
@@ -38,8 +38,8 @@ FILES = ("weights.pt", "model.json")
 
 
 def keep_trained(store: Store, run_id: str, folders: Mapping[str, Path]) -> None:
-    """Upload trained models by kind to a version's run, unless complete. The last file marks completion; partial
-    uploads restart."""
+    """Upload trained models by kind to a version's run, unless complete. The last file marks completion; a partial
+    upload restarts."""
     for kind, folder in folders.items():
         present = {Path(file.path).name for file in store.client.list_artifacts(run_id, f"{FOLDER}/{kind}")}
         for name in FILES if FILES[-1] not in present else ():
@@ -47,14 +47,14 @@ def keep_trained(store: Store, run_id: str, folders: Mapping[str, Path]) -> None
 
 
 def download_trained(uri: str, kind: str, out: Path) -> Path:
-    """Download the trained model of `kind` (such as acoustic or codec) to a folder below `out`; return it. Raises
-    SonorantError if there is none, TrackingUnavailable if MLflow does not answer."""
+    """Download the trained model of `kind` (such as acoustic or codec) and return its folder below `out`. Raises
+    SonorantError if the version has none, TrackingUnavailable if MLflow does not answer."""
     with answering(uri) as store:
         version = _version(store, uri)
         present = {Path(file.path).name for file in store.client.list_artifacts(version.run_id, f"{FOLDER}/{kind}")}
         if not set(FILES) <= present:
             raise SonorantError(
-                f"{uri}: was registered without the trained {kind} model; "
+                f"{uri} was registered without the trained {kind} model; "
                 "register it again with its models, or give a checkpoint"
             )
         return Path(store.client.download_artifacts(version.run_id, f"{FOLDER}/{kind}", str(out)))
@@ -63,7 +63,7 @@ def download_trained(uri: str, kind: str, out: Path) -> Path:
 def version_of(uri: str) -> str:
     """Resolve models:/<name>@<alias> or models:/<name>/<version> to <name>/<version>.
 
-    Raises SonorantError if there is none, TrackingUnavailable if MLflow does not answer.
+    Raises SonorantError for an unknown version, TrackingUnavailable if MLflow does not answer.
     """
     with answering(uri) as store:
         version = _version(store, uri)
@@ -73,7 +73,7 @@ def version_of(uri: str) -> str:
 def _version(store: Store, uri: str) -> Any:
     parts = re.fullmatch(r"models:/([^/@]+)(?:@([^/@]+)|/(\d+))", uri)
     if not parts:
-        raise SonorantError(f"{uri}: give models:/<name>@<alias> or models:/<name>/<version>")
+        raise SonorantError(f"'{uri}' is not a model; give models:/<name>@<alias> or models:/<name>/<version>")
     name, alias, number = parts.groups()
     client = store.client
     return client.get_model_version_by_alias(name, alias) if alias else client.get_model_version(name, number)

@@ -1,4 +1,4 @@
-"""Look up figures in reports/metrics.json, and a bundle's default variant."""
+"""Look up figures in reports/metrics.json and the default variant of a bundle."""
 
 import math
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from sonorant.speech.bundle import Bundle
 BESIDE = ("recordings", "vocoder")
 """Entries of `intelligibility` and `naturalness` that are not variants."""
 BY_VARIANT = ("intelligibility", "naturalness", "first_audio", "short_texts", "decoding", "size")
-"""Sections by variant; the others are by candidate."""
+"""Sections with an entry per variant; the others have one per candidate."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +27,7 @@ class Shipped:
 
 
 def shipped(bundle: Bundle) -> Shipped:
-    """The choice of the stage `choose`; without one, the default variant under ONNX Runtime."""
+    """Return the choice of the stage `choose`, else the default variant with ONNX Runtime."""
     choice, graphs = bundle.description.choice, bundle.description.graphs
     variant = choice.get("variant") or next(iter(graphs.values())).default_variant
     size = sum(graph.variants[variant].bytes for graph in graphs.values() if variant in graph.variants)
@@ -42,11 +42,11 @@ def check_judged(bundle: Bundle, metrics: Mapping[str, Any]) -> None:
         raise SonorantError(f"key 'size.{variant}.sha256' is missing; run evaluate again")
     for name, graph in bundle.description.graphs.items():
         if variant in graph.variants and graph.variants[variant].sha256 != judged.get(name):
-            raise SonorantError(f"not measured on {bundle.folder}: its {name} of {variant} differs; run evaluate again")
+            raise SonorantError(f"{bundle.folder}: its {name} ({variant}) is not the measured one; run evaluate again")
 
 
 def number(values: Any, *keys: str) -> float | None:
-    """The finite number at a key path, or None."""
+    """Return the finite number at the path `keys`, or None."""
     value = entry(values, *keys)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         return None
@@ -54,7 +54,7 @@ def number(values: Any, *keys: str) -> float | None:
 
 
 def needed(values: Any, *keys: str) -> float:
-    """The finite number at a key path. Raises SonorantError with the reason that stands in its place."""
+    """Return the finite number at the path `keys`. Raises SonorantError with the reason recorded in its place."""
     value = number(values, *keys)
     if value is not None:
         return value
@@ -64,11 +64,11 @@ def needed(values: Any, *keys: str) -> float:
 
 
 def estimate(values: Any, *keys: str) -> tuple[float, tuple[float, float]]:
-    """The number at a key path with its interval `<last key>_ci95`. Raises SonorantError as `needed`."""
+    """Return the number at the path `keys` with its interval `<last key>_ci95`. Raises as `needed`."""
     value, bounds = needed(values, *keys), entry(values, *keys[:-1], f"{keys[-1]}_ci95")
     low, high = (number(bound) for bound in bounds) if isinstance(bounds, (list, tuple)) else (None, None)
     if low is None or high is None:
-        raise SonorantError(f"{'.'.join(keys)}: has no 95 % interval; run evaluate again")
+        raise SonorantError(f"{'.'.join(keys)} has no 95 % interval; run evaluate again")
     return value, (low, high)
 
 
@@ -85,7 +85,7 @@ def variants(metrics: Mapping[str, Any]) -> list[str]:
 
 
 def of_variant(metrics: Mapping[str, Any], variant: str) -> dict[str, Any]:
-    """One variant's figures, under the same keys for all variants."""
+    """Return a variant's figures under the same keys for all variants."""
     found = {section: entry(metrics, section, variant) for section in BY_VARIANT}
     for section in ("speed", "parity", "memory"):
         candidates = metrics.get(section) or {}

@@ -1,7 +1,7 @@
 """Promotion gates that need no champion: statistical tests of non-inferiority.
 
-A gate passes if the far end of the two-sided 95 % interval is within the limit (one-sided 2.5 %). Too few sentences
-(`LEAST` of `sonorant.training.intervals`) or missing figures fail it, except those of optional packages.
+A gate passes if the worse end of the two-sided 95 % interval is within the limit (one-sided 2.5 %). It fails if
+sentences are too few (`LEAST` of `sonorant.training.intervals`) or figures are missing, except optional ones.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,19 +17,19 @@ from sonorant.training.intervals import check_enough
 
 RESAMPLES = 2000
 OPTIONAL = ("dnsmos_below_recordings", "speaker_below_recordings")
-"""Naturalness figures of optional packages; ignored if not installed."""
+"""Naturalness figures of optional packages, ignored if not installed."""
 TOO_FEW = "hold out more sentences of each speaker (prepare.test, recognizer.sentences)"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Gate:
     name: str
-    """The limit's setting without "max_"."""
+    """Name of the limit's setting without `max_`."""
     passed: bool
     reason: str
     value: float | None = None
     interval: tuple[float, float] | None = None
-    """95 %."""
+    """95 % interval of `value`."""
     limit: float | None = None
 
     def says(self) -> str:
@@ -37,7 +37,7 @@ class Gate:
 
 
 def check(name: str, judge: Callable[..., Gate], *given: Any, failure: str = "not measured") -> Gate:
-    """`judge(*given)`; a failed gate with the reason if it raises SonorantError."""
+    """Return `judge(*given)`, or a failed gate with the reason if it raises SonorantError."""
     try:
         return judge(*given)
     except SonorantError as error:
@@ -45,7 +45,7 @@ def check(name: str, judge: Callable[..., Gate], *given: Any, failure: str = "no
 
 
 def judge_alone(metrics: Any, description: VoiceDescription, candidate: str, config: PromoteConfig) -> tuple[Gate, ...]:
-    """These gates for a candidate `<runtime>/<variant>` in metrics.json."""
+    """Check this module's gates for the candidate `<runtime>/<variant>` in `metrics`."""
     family, variant = description.family, candidate.split("/", 1)[1]
     naturalness = config.naturalness_below_recordings[family]
     short, sentences = config.max_faulty_short_texts[family], config.max_faulty_sentences[family]
@@ -71,24 +71,24 @@ def judge_alone(metrics: Any, description: VoiceDescription, candidate: str, con
 
 
 def points(name: str, text: str, value: float, bounds: tuple[float, float], limit: float, digits: int = 1) -> Gate:
-    """Gate on a paired difference; lower is better."""
+    """Return the gate for a paired difference; lower is better."""
     low, high = bounds
     reason = (
         f"{text}: {value:+.{digits}f} points (paired 95 % interval {low:+.{digits}f} to {high:+.{digits}f}; "
-        f"{finding(low, high, 0.0)}), its upper end at most {limit:+.{digits}f}"
+        f"{finding(low, high, 0.0)}), upper end must be at most {limit:+.{digits}f}"
     )
     return Gate(name=name, passed=high <= limit, reason=reason, value=value, interval=bounds, limit=limit)
 
 
 def finding(low: float, high: float, equal: float) -> str:
-    """Lower is better."""
+    """Compare an interval with `equal`; lower is better."""
     if high < equal:
         return "better"
     return "worse" if low > equal else "no difference beyond noise"
 
 
 def _words(metrics: Any, variant: str, limit: float) -> Gate:
-    """Word error rate above the recordings'. `metrics`: of the voice or of one speaker."""
+    """Check the word error rate above the recordings'. `metrics` are the voice's or one speaker's."""
     heard = entry(metrics, "intelligibility", variant)
     (wer, (low, high)), (above, paired) = estimate(heard, "wer"), estimate(heard, "above_recordings", "wer")
     recordings = needed(metrics, "intelligibility", "recordings", "wer")
@@ -98,7 +98,7 @@ def _words(metrics: Any, variant: str, limit: float) -> Gate:
 
 
 def _naturalness(metrics: Any, variant: str, limits: NaturalnessLimits) -> Gate:
-    """Whether every figure's whole 95 % interval is within its range; `metrics` as in `_words`."""
+    """Check that each figure's whole 95 % interval is within its range. `metrics` are as in `_words`."""
     figures = entry(metrics, "naturalness", variant)
     within: list[str] = []
     beyond: list[str] = []
@@ -130,7 +130,7 @@ def _allowed(low: float | None, high: float | None) -> str:
 
 def _rtf(metrics: Any, candidate: str, limit: float) -> Gate:
     rtf = needed(metrics, "speed", candidate, "medium", "threads_1", "rtf")
-    reason = f"{candidate}: real-time factor {rtf:.4f}, at most {limit}"
+    reason = f"{candidate}: real-time factor {rtf:.4f}, must be at most {limit}"
     return Gate(name="rtf", passed=rtf <= limit, reason=reason, value=rtf, limit=limit)
 
 
@@ -163,13 +163,13 @@ def _runaways(metrics: Any, variant: str, limit: float) -> Gate:
 
 def _fraction(name: str, text: str, value: float, bounds: tuple[float, float], limit: float) -> Gate:
     low, high = (100 * bound for bound in bounds)
-    reason = f"{text} (95 % interval {low:.1f} - {high:.1f} %), its upper end at most {100 * limit:.1f} %"
+    reason = f"{text} (95 % interval {low:.1f} - {high:.1f} %), upper end must be at most {100 * limit:.1f} %"
     return Gate(name=name, passed=bounds[1] <= limit, reason=reason, value=value, interval=bounds, limit=limit)
 
 
 def _every_speaker(name: str, rows: Mapping[str, Any], judge: Callable[..., Gate], variant: str, limit: Any) -> Gate:
-    """Fails if it fails for one speaker; names those, else the one closest to the limit. Few sentences per speaker mean
-    wide intervals, so limits are wide too: they catch a speaker who babbles, which the mean would hide."""
+    """Return a gate that fails if any speaker fails, and names those speakers, or the one closest to the limit. Few
+    sentences per speaker make intervals wide, so limits are wide too: they catch babbling, which the mean hides."""
     judged = {speaker: check(name, judge, row, variant, limit) for speaker, row in rows.items()}
     nearest, worst = max(
         judged.items(), key=lambda found: (not found[1].passed, found[1].interval[1] if found[1].interval else 0.0)

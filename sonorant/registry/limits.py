@@ -6,36 +6,36 @@ from dataclasses import dataclass, field
 from sonorant.plugins import family_names
 
 Range = tuple[float | None, float | None]
-"""Minimum and maximum; None: unlimited."""
+"""Minimum and maximum; None means unlimited."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NaturalnessLimits:
-    """Allowed range of each figure in `naturalness.<variant>`; the whole 95 % interval must be inside. Figures:
-    `docs/quality.md`."""
+    """Allowed range of each figure in `naturalness.<variant>` (see docs/quality.md). The whole 95 % interval must be
+    inside."""
 
     dnsmos_below_recordings: Range = (None, 0.4)
-    """Points of overall DNSMOS below the recordings'."""
+    """Decrease in overall DNSMOS relative to the recordings."""
     speaker_below_recordings: Range = (None, 0.1)
-    """Speaker cosine below the recordings'."""
+    """Decrease in cosine speaker similarity relative to the recordings."""
     pitch_range_ratio: Range = (0.6, 1.6)
     """Pitch range relative to the recordings'."""
     pitch_correlation: Range = (0.3, None)
     """Correlation with the recording's pitch."""
     pitch_offset_cents: Range = (-150.0, 150.0)
-    """Median pitch difference."""
+    """Median pitch difference from the recordings."""
     energy_error_db: Range = (None, 8.0)
     """RMS level difference after removing the mean difference."""
     tempo_ratio: Range = (0.85, 1.2)
     """Speaking rate relative to the recordings'; above 1 is faster."""
     tempo_unevenness: Range = (None, 0.5)
-    """Standard deviation of local tempo, octaves."""
+    """Standard deviation of local tempo in octaves."""
     pause_seconds_per_minute: Range = (-6.0, 6.0)
     """Additional pauses inside sentences."""
     voicing_error: Range = (None, 0.3)
-    """Fraction of frames voiced on one side only."""
+    """Fraction of frames voiced only in speech or recording."""
     pulses_db: Range = (-6.0, 2.0)
-    """Pulse prominence at 3 to 7 kHz relative to the recordings': above 0 buzzy, below metallic."""
+    """Pulse prominence at 3 to 7 kHz relative to the recordings': above 0 sounds buzzy, below 0 metallic."""
     harmonicity_db: Range = (-5.0, 5.0)
     """Harmonics-to-noise ratio relative to the recordings'."""
     noise_floor_db: Range = (None, 6.0)
@@ -54,37 +54,37 @@ class NaturalnessLimits:
 
 @dataclass(frozen=True, kw_only=True)
 class PromoteConfig:
-    """Section `promote` of params.yaml: conditions for `champion`. Gates are named after their limits."""
+    """Section `promote` of params.yaml: conditions for becoming `champion`. Gates are named after their limits."""
 
     max_wer_above_recordings: dict[str, float] = field(default_factory=lambda: {"parallel": 4.0, "codec_lm": 6.0})
-    """By family: points of word error rate above the recordings'."""
+    """Maximum points of word error rate above the recordings', by family."""
     max_rtf: dict[str, float] = field(default_factory=lambda: {"parallel": 0.02, "codec_lm": 0.1})
-    """By family: real-time factor, one thread, medium length."""
+    """Maximum real-time factor with one thread at medium length, by family."""
     naturalness_below_recordings: dict[str, NaturalnessLimits] = field(
         default_factory=lambda: {
             "parallel": NaturalnessLimits(),
             "codec_lm": NaturalnessLimits(pulses_db=(-13.0, 2.0)),
         }
     )
-    """By family: ranges of the naturalness figures."""
+    """Allowed ranges of the naturalness figures, by family."""
     max_faulty_short_texts: dict[str, float] = field(default_factory=lambda: {"parallel": 0.12, "codec_lm": 0.12})
-    """By family: fraction of short texts with a skipped, repeated or babbled word."""
+    """Maximum fraction of short texts with a skipped, repeated or babbled word, by family."""
     max_faulty_sentences: dict[str, float] = field(default_factory=lambda: {"parallel": 0.25, "codec_lm": 0.25})
-    """By family: the same for sentences."""
+    """Maximum fraction of sentences with a skipped, repeated or babbled word, by family."""
     max_runaways: float = 0.05
-    """Fraction of sentences in which an autoregressive voice may run away."""
+    """Maximum fraction of sentences that an autoregressive voice does not end by itself."""
     max_wer_above_recordings_of_a_speaker: dict[str, float] = field(
         default_factory=lambda: {"parallel": 14.0, "codec_lm": 16.0}
     )
-    """By family, for multi-speaker voices: points of word error rate above each speaker's recordings."""
+    """Maximum points of word error rate above each speaker's recordings, by family."""
     max_wer_above_champion: float = 4.0
-    """Points of word error rate above the champion's, same sentences."""
+    """Maximum points of word error rate above the champion's, on the same sentences."""
     max_latency_over_champion: float = 1.15
-    """Latency relative to the champion's, timed alternately."""
+    """Maximum latency relative to the champion's, timed alternately."""
     max_dnsmos_below_champion: float = 0.1
-    """Points of overall DNSMOS below the champion's."""
+    """Maximum decrease in overall DNSMOS relative to the champion."""
     max_size_over_champion: float = 1.5
-    """Size of the graphs relative to the champion's."""
+    """Maximum size of the graphs relative to the champion's."""
 
     def __post_init__(self) -> None:
         families = set(family_names())

@@ -36,11 +36,11 @@ class Verdict:
     version: int
     gates: tuple[Gate, ...]
     champion: int | None
-    """Former champion, if another version."""
+    """Former champion if another version, else None."""
     reigning: bool
     """Whether the version is already `champion`; then nothing moves."""
     without_champion: str
-    """Reason to skip the comparison; empty = compared."""
+    """Reason for skipping the comparison; empty if compared."""
     time: str
     """UTC, ISO 8601."""
 
@@ -53,7 +53,7 @@ class Verdict:
             return f"is {BEST}" + (f"; version {self.champion} is {FORMER}" if self.champion else "")
         refused = ", ".join(gate.name for gate in self.gates if not gate.passed)
         if self.reigning:
-            return f"stays {BEST}, although {refused} refuses it now; to return to the former: python -m tasks.rollback"
+            return f"stays {BEST}, although it now fails {refused}; to replace it, run python -m tasks.rollback"
         return f"is refused by {refused}; {BEST} does not move"
 
     def says(self) -> list[str]:
@@ -79,9 +79,9 @@ def promote(
 ) -> Verdict:
     """Check the gates for a version (None = alias `challenger`), promote it if they pass, and record the verdict.
 
-    `without_champion`: reason to skip the comparison; `again`: accept a version that was rolled back. A champion is
-    checked only by the gates without comparison and keeps its promotion verdict. Raises SonorantError for an unknown
-    version, TrackingUnavailable if MLflow does not answer or the champion moved.
+    `without_champion` is the reason for skipping the comparison; `again` accepts a version that was rolled back. The
+    champion is checked only by the gates without comparison and keeps the verdict of its promotion. Raises
+    SonorantError for an unknown version, TrackingUnavailable if MLflow does not answer or the champion moved.
     """
     with registry() as store:
         versions = all_versions(store, model)
@@ -93,7 +93,9 @@ def promote(
         if chosen is None:
             known = ", ".join(map(str, sorted(versions))) or "none"
             asked = NEWEST if version is None else version
-            raise SonorantError(f"models:/{model}: no version {asked}; there are: {known}; register a voice first")
+            raise SonorantError(
+                f"models:/{model} has no version {asked} (versions: {known}); choose one of these or register a voice"
+            )
         number, best = int(chosen.version), aliases.get(BEST)
         former = best if best != number else None
         gates = _judge(store, chosen, versions.get(former or 0), config, without_champion)
@@ -156,8 +158,8 @@ def _keep(store: Store, chosen: Any, verdict: Verdict) -> None:
 
 
 def _check_unmoved(store: Store, verdict: Verdict) -> None:
-    """Another clone may have moved `champion`: the lock covers only this folder. Tags the version and raises
-    TrackingUnavailable, since a retry may succeed."""
+    """Tag the version and raise TrackingUnavailable (a retry may succeed) if another clone moved `champion`. The lock
+    covers only this folder."""
     best = read_aliases(store, verdict.name).get(BEST)
     if best == verdict.champion:
         return

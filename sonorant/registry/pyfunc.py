@@ -25,23 +25,22 @@ UNSPOKEN = {"audio": "", "sample_rate": 0, "seconds": 0.0, "timings": "", "warni
 
 class SpokenVoice(PythonModel):
     def load_context(self, context: Any) -> None:
-        """Called by MLflow."""
         self.voice = Voice.load(Path(context.artifacts["bundle"]))
 
     def predict(self, context: Any, model_input: pd.DataFrame, params: dict[str, Any] | None = None) -> pd.DataFrame:
         """Speak a table with the column `text` and optionally `speaker` (name), `speed` (2.0 = twice as fast), `pitch`
-        (semitones) and `energy` (dB), as `Voice.say`. Texts may hold marks and be SSML.
+        (semitones) and `energy` (dB), as `Voice.say`. Texts may contain marks or be SSML.
 
-        One result row each: `audio` (base64 of a 16-bit wav), `sample_rate` (Hz), `seconds`, `timings` (JSON: `words`
+        Return a row for each: `audio` (base64 of a 16-bit wav), `sample_rate` (Hz), `seconds`, `timings` (JSON: `words`
         as in `sonorant say --timings`, or `not_run`), `warning` (sentences with a bad `FinishReason`), `error` (one
-        line; then no audio). Family codec_lm supports only speed 1. Raises MlflowException (HTTP 400) if no row can be
+        line; without audio). Family codec_lm supports only speed 1. Raises MlflowException (HTTP 400) if no row can be
         spoken or the table exceeds a request's limit.
         """
         asked = model_input.to_dict("records")
         characters = sum(len(str(row.get("text"))) for row in asked)
         if characters > AT_ONCE.characters:
             raise _refusal(
-                f"the rows have {characters} characters, at most {AT_ONCE.characters} are spoken in one request; "
+                f"the rows have {characters} characters, but a request may have at most {AT_ONCE.characters}; "
                 "split them"
             )
         rows = [self._row(number, row) for number, row in enumerate(asked, 1)]
@@ -74,7 +73,7 @@ class SpokenVoice(PythonModel):
         given = {name: value for name, value in row.items() if not pd.isna(value)}
         text, speaker = given.get("text"), given.get("speaker")
         if not isinstance(text, str):
-            raise SonorantError("there is no text")
+            raise SonorantError("the text is missing")
         how: dict[str, Any] = {name: _number(name, given.get(name, usual)) for name, usual in MANNER.items()}
         timings = not self.voice.why_untimed
         return self.voice.stream(text, speaker, limits=AT_ONCE, whole=True, timings=timings, **how)

@@ -22,7 +22,7 @@ from sonorant.speech.bundle import Bundle, content_hash, read_bundle
 
 METRICS, CHOICE, REPORT = "metrics.json", "choice.json", "report"
 PACKAGE = Path(__file__).parents[1]
-# Packages needed to speak, without torch.
+# Packages required for speaking without torch.
 REQUIREMENTS = ("mlflow", "numpy", "pandas", "soundfile", "onnxruntime", "gruut", "array-api-compat", "pydantic")
 
 
@@ -35,7 +35,7 @@ class RegisterConfig:
 
     def __post_init__(self) -> None:
         if not self.model or any(character in self.model for character in "/:.%\"'"):
-            raise ValueError(f"model: '{self.model}' must be a name without / : . % and quotes")
+            raise ValueError(f"model: '{self.model}' must be a name without / : . % or quotes")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,16 +43,16 @@ class Registered:
     name: str
     version: int
     run_id: str
-    """MLflow run with the report; child runs hold the variants."""
+    """MLflow run with the report; its child runs have the variants' figures."""
     new: bool
-    """False if the same bundle was already registered."""
+    """Whether the bundle was not registered before."""
     without: tuple[str, ...]
-    """Missing trained models, which cannot be fine-tuned from this version."""
+    """Kinds of trained models that are missing, so the version cannot be fine-tuned."""
 
     def says(self) -> str:
         found = "registered" if self.new else "already registered"
         line = f"models:/{self.name}/{self.version}: {found}"
-        return line + (f"; not for fine-tuning: no trained {' or '.join(self.without)}" if self.without else "")
+        return line + (f"; cannot be fine-tuned: no trained {' or '.join(self.without)}" if self.without else "")
 
 
 def register(
@@ -66,16 +66,16 @@ def register(
 ) -> Registered:
     """Register the voice bundle, or find the version with the same content, and update its figures.
 
-    Measurements are not content: a voice measured again is the same version. The newest version becomes `challenger`.
+    Measurements are not content, so a voice that is measured again keeps its version. The newest version becomes
+    `challenger`.
 
-    `metrics`: content of reports/metrics.json; `report`: folder with the page and, in `evaluation`, the evaluated
-    sentences; may be absent; `origin`: tags; `execution`: pipeline execution; `trained`: trained folders by kind,
-    uploaded if the bundle was exported from them. Raises SonorantError if the bundle is damaged, TrackingUnavailable if
-    MLflow does not answer.
+    `metrics` is the content of reports/metrics.json. The folder `report` has the page and, in `evaluation`, the
+    evaluated sentences; it may be absent. `origin` are tags. `trained` are folders by kind, uploaded if the bundle was
+    exported from them. Raises SonorantError if the bundle is damaged, TrackingUnavailable if MLflow does not answer.
     """
     read_bundle(bundle).check_files()
     with tempfile.TemporaryDirectory() as folder:
-        # A copy: the bundle may change while this waits for the lock or uploads.
+        # Copied because the bundle may change during the wait for the lock or the upload.
         voice = read_bundle(Path(shutil.copytree(bundle, Path(folder) / bundle.name)))
         spec = RunSpec(
             key=f"{config.model}-{content_of(voice)}", stage="register", execution=execution, tags=dict(origin)
@@ -93,7 +93,7 @@ def register(
 
 
 def _version(store: Store, model: str, voice: Bundle, spec: RunSpec) -> tuple[Any, bool]:
-    """(version, whether it is new)."""
+    """Return the version and whether it is new."""
     from mlflow.exceptions import MlflowException
 
     try:
@@ -143,7 +143,7 @@ def _log_model(store: Store, run_id: str, bundle: Path) -> Any:
 
 def _describe(store: Store, version: Any, voice: Bundle, metrics: Mapping[str, Any], origin: Mapping[str, str]) -> None:
     """Tag the version; log the shipped variant's figures on its run and every variant's on a child run. MLflow
-    attaches a run's metrics to all its models, so variants need runs of their own."""
+    attaches a run's metrics to all its models, so each variant needs its own run."""
     default = shipped(voice)
     for key, value in (dict(origin) | _tags(default, voice, metrics)).items():
         store.client.set_model_version_tag(version.name, str(version.version), key, value)
@@ -195,19 +195,19 @@ HASH_TAG = "bundle_sha256"
 
 
 def content_of(voice: Bundle) -> str:
-    """Hash of the bundle without its measurements."""
+    """Return the hash of the bundle without its measurements."""
     choice = {key: value for key, value in voice.description.choice.items() if key in ("variant", "runtime")}
     return content_hash(dataclasses.replace(voice, description=dataclasses.replace(voice.description, choice=choice)))
 
 
 def versions_of(store: Store, model: str, content: str) -> list[Any]:
-    """Versions with this content, oldest first."""
+    """Return the versions with this content hash, oldest first."""
     versions = all_versions(store, model)
     return [versions[key] for key in sorted(versions) if versions[key].tags.get(HASH_TAG) == content]
 
 
 def find_version(bundle: Path, model: str) -> int:
-    """Number of the bundle's version, not necessarily the newest.
+    """Return the number of the bundle's version, not necessarily the newest.
 
     Raises SonorantError if the bundle is damaged or not registered, TrackingUnavailable if MLflow does not answer.
     """

@@ -70,7 +70,7 @@ def test_a_voice_that_cannot_tell_says_why_and_speaks(
     ("bad", "line"),
     [
         ({"text": "..."}, "row 2: nothing in the text can be spoken in en-us: '...'"),
-        ({"text": None}, "row 2: there is no text"),
+        ({"text": None}, "row 2: the text is missing"),
         ({"text": "Hi.", "speed": "fast"}, "row 2: speed must be a number, not 'fast'"),
     ],
 )
@@ -104,4 +104,4 @@ def test_a_table_that_is_too_long_is_refused(server: Any) -> None:
     half = {"text": "a " * (AT_ONCE.characters // 4 + 1)}
     answer = ask(server, half, half)
     assert answer.status_code == 400
-    assert f"at most {AT_ONCE.characters} are spoken in one request" in answer.text
+    assert f"a request may have at most {AT_ONCE.characters}; split them" in answer.text

@@ -109,7 +109,7 @@ def test_figures_of_another_voice_are_refused_by_one_line(voice_bundle: Path, pr
     metrics, other = project / "metrics.json", planted.padded(voice_bundle, project / "other", megabytes=0.1)
     given, says = figures(), r"key 'size\.fp32\.sha256' is missing"
     if figures_of == "another voice":
-        given, says = of_bundle(voice_bundle, given), f"not measured on {other}: its vocoder of fp32 differs"
+        given, says = of_bundle(voice_bundle, given), rf"{other}: its vocoder \(fp32\) is not the measured one"
     write_json(metrics, given)
     with pytest.raises(SonorantError, match=f"^{metrics}: [^\n]*{says}"):
         register_files(other, metrics, project / "absent", project / "params.yaml", None)
@@ -179,7 +179,7 @@ def test_a_registered_voice_can_be_fine_tuned_elsewhere(
         description["provenance"] = {"steps": 1}
     nowhere = project / "nowhere"
     of_another = register(voice_bundle, figures(), nowhere, CONFIG, {}, trained=folders | {"acoustic": other})
-    assert of_another.says() == "models:/test-voice/1: registered; not for fine-tuning: no trained acoustic"
+    assert of_another.says() == "models:/test-voice/1: registered; cannot be fine-tuned: no trained acoustic"
     with pytest.raises(SonorantError, match="registered without the trained acoustic model"):
         find_initial("models:/test-voice/1", "acoustic", nowhere, nowhere)
     assert register(voice_bundle, figures(), nowhere, CONFIG, {}, trained=folders).without == ()

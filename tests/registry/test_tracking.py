@@ -243,7 +243,7 @@ def test_stage_goes_on_without_a_server_and_sync_sends_the_rest(
         assert said[0] == "runs/train/f:"
         assert steps_of(said[3]) == [0, 1, 2, 3]
         assert status_of(said[3]) == "FINISHED"
-    with pytest.raises(SonorantError, match="holds no run"):
+    with pytest.raises(SonorantError, match="contains no run"):
         tracked_runs([project / "nowhere"])
 
 

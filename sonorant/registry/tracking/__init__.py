@@ -1,4 +1,4 @@
-"""MLflow tracking; training itself writes plain files.
+"""MLflow tracking of stages; training itself writes plain files.
 
 A stage opens `stage_run`; a thread (follower.py) sends points, samples and machine load to the store
 (mlflow_store.py). An unavailable store never stops or slows a stage.

@@ -1,6 +1,6 @@
 """Send a growing run directory to MLflow, each point once.
 
-`tracking.json` records progress. A batch without an answer is sent again: MLflow's databases keep equal
+`tracking.json` records progress. A batch without a response is sent again, because MLflow's databases store equal
 points once.
 """
 
@@ -27,9 +27,9 @@ log = logging.getLogger(__name__)
 STATE = "tracking.json"
 LOCK = "tracking.lock"
 END = "tracking_end.json"
-"""Final status, written by the stage because its thread may still wait for the store."""
+"""Final status, written by the stage because its thread may still be waiting."""
 BATCH = 500
-"""Points per request; MLflow's limit is 1000."""
+"""Number of points per request; MLflow's limit is 1000."""
 
 
 @dataclass(kw_only=True)
@@ -37,19 +37,19 @@ class Sent:
     run_id: str | None = None
     """None until the run exists."""
     steps: dict[str, int] = field(default_factory=dict)
-    """Last step sent per curve."""
+    """Last sent step of each curve."""
     samples: list[str] = field(default_factory=list)
 
 
 class Delivery:
-    """Sends the missing part of a run directory, one process at a time. `spec`: for a new run; stored in the
-    directory. Raises SonorantError if neither exists."""
+    """Sends the missing part of a run directory, one process at a time. `spec` describes a new run and is then stored.
+    Raises SonorantError if there is none."""
 
     def __init__(self, directory: Path, spec: RunSpec | None = None) -> None:
         self.directory = directory
         self.files: list[tuple[Path, str]] = []
         self.arrived = 0
-        """Requests accepted; shows progress."""
+        """Number of accepted requests."""
         self._tails = [Tail(directory / "metrics.jsonl"), Tail(directory / "system.jsonl")]
         self._store: Store | None = None
         with locked(directory / LOCK):
@@ -58,7 +58,7 @@ class Delivery:
                 remembered = RunSpec(**saved["spec"])
                 spec = dataclasses.replace(spec, key=remembered.key) if spec else remembered
             if spec is None:
-                raise SonorantError(f"{directory}: has no {STATE}; give runs/<stage>/<fingerprint>")
+                raise SonorantError(f"{directory} has no {STATE}; give runs/<stage>/<fingerprint>")
             self.spec = spec
             self.sent = Sent(**saved.get("sent", {}))
             self._save()
@@ -83,7 +83,7 @@ class Delivery:
             raise
 
     def close(self) -> None:
-        """Set FINISHED, FAILED or KILLED. Without a recorded end the run stays open."""
+        """Set the recorded final status of the run; without one, it stays open."""
         if (self.directory / END).exists():
             close_run(*self._open(), read_json(self.directory / END)["status"])
 
@@ -162,7 +162,7 @@ class Follower(threading.Thread):
             self._quietly(self.delivery.close)
 
     def finish(self, status: str, patience: float) -> bool:
-        """Send the rest and close; give up after `patience` seconds without progress. Returns whether complete."""
+        """Send the rest and close the run. Return False after `patience` seconds without progress."""
         with suppress(OSError):
             write_json(self.delivery.directory / END, {"status": status})
         self._done.set()
@@ -187,19 +187,19 @@ class Follower(threading.Thread):
 
 
 def tracked_runs(folders: Iterable[Path]) -> list[Path]:
-    """Tracked run directories at or below the folders. Raises SonorantError naming a folder without any."""
+    """Return the tracked run directories at or below the folders. Raises SonorantError naming a folder without any."""
     found = []
     for folder in folders:
         below = sorted(path.parent for path in folder.rglob(STATE))
         if not below:
-            raise SonorantError(f"{folder}: holds no run with a {STATE}; give runs/<stage>/<fingerprint>")
+            raise SonorantError(f"{folder} contains no run with a {STATE}; give runs/<stage>/<fingerprint>")
         found += below
     return found
 
 
 def sync(directory: Path) -> str:
-    """Send what MLflow lacks of a run directory; return the run id. Raises SonorantError if it was never tracked,
-    TrackingUnavailable if the store does not answer."""
+    """Send the part of a run directory that MLflow lacks and return the run id. Raises SonorantError if it was never
+    tracked, TrackingUnavailable if the store does not answer."""
     delivery = Delivery(directory)
     try:
         delivery.send()

@@ -14,7 +14,7 @@ KEY_TAG = "sonorant.run"
 EXECUTION_TAG = "sonorant.execution"
 PARENT_TAG = "mlflow.parentRunId"
 SERVED_TAG = "sonorant.executions"
-"""All executions a run has served; its parent is the newest."""
+"""Tag with all executions of a run; the newest is its parent."""
 ORIGIN_TAGS = ("git_commit", "git_dirty", "dvc_lock", "data")
 """Stage tags that hold for the whole execution."""
 
@@ -22,17 +22,17 @@ ORIGIN_TAGS = ("git_commit", "git_dirty", "dvc_lock", "data")
 @dataclass(frozen=True, kw_only=True)
 class RunSpec:
     key: str
-    """Unique tag: finds a run whose creation was not confirmed."""
+    """Unique tag to find a run whose creation was not confirmed."""
     stage: str
     execution: str | None = None
-    """Parent pipeline execution; None = standalone."""
+    """Parent pipeline execution; None if standalone."""
     params: dict[str, str] = field(default_factory=dict)
     tags: dict[str, str] = field(default_factory=dict)
-    """Origin: git commit, data hash, ..."""
+    """Origin, such as git commit and data hash."""
 
 
 def execution_id() -> str | None:
-    """Pipeline execution from SONORANT_EXECUTION or the outermost `dvc` process, or None."""
+    """Return the pipeline execution from SONORANT_EXECUTION or the outermost `dvc` process, or None."""
     if named := os.environ.get("SONORANT_EXECUTION"):
         return named
     import psutil
@@ -52,7 +52,7 @@ def execution_id() -> str | None:
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """{"train": {"steps": 3}} -> {"train.steps": "3"}."""
+    """Flatten {"train": {"steps": 3}} to {"train.steps": "3"}."""
     result: dict[str, str] = {}
     for key, value in values.items():
         name = f"{prefix}{key}"
@@ -61,7 +61,7 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 
 
 def flat_numbers(values: Mapping[str, Any]) -> dict[str, float]:
-    """As `flat`, the finite numbers alone."""
+    """Flatten as `flat`, keeping only finite numbers."""
     numbers = {}
     for key, text in flat(values).items():
         with suppress(ValueError):
@@ -70,8 +70,8 @@ def flat_numbers(values: Mapping[str, Any]) -> dict[str, float]:
 
 
 def open_run(store: Store, spec: RunSpec, run_id: str | None = None) -> str:
-    """Find the run by `run_id` or key, or create it, and set it RUNNING below its execution's run. Returns its
-    id. Raises mlflow's errors."""
+    """Find the run by `run_id` or key, or create it; set it to RUNNING below its execution's run. Return its id. Raises
+    mlflow's errors."""
     client = store.client
     run = _existing(store, run_id) or _newest(store, KEY_TAG, spec.key)
     if run is None:
@@ -88,10 +88,10 @@ def open_run(store: Store, spec: RunSpec, run_id: str | None = None) -> str:
 
 
 def open_execution(store: Store, execution: str, tags: dict[str, str]) -> str:
-    """Find or create the parent run of an execution. It takes the newest stage's origin: the data hash exists only
+    """Find or create an execution's parent run. It gets the newest stage's origin, because the data hash exists only
     after import."""
     client, name = store.client, f"pipeline {execution}"
-    with locked(DEFAULT_DATABASE.with_name("execution.lock")):  # two stages may start at once
+    with locked(DEFAULT_DATABASE.with_name("execution.lock")):  # two stages may start simultaneously
         run = find_execution(store, execution)
         if run is None:
             run = client.create_run(store.experiment, run_name=name, tags={EXECUTION_TAG: execution})
@@ -110,7 +110,7 @@ def add_origin(store: Store, run: Any, tags: Mapping[str, str]) -> None:
 
 
 def close_run(store: Store, run_id: str, status: str) -> None:
-    """Set FINISHED, FAILED or KILLED on the run and its parent; the next stage reopens the parent."""
+    """Set the run and its parent to FINISHED, FAILED or KILLED; the next stage reopens the parent."""
     parent = store.client.get_run(run_id).data.tags.get(PARENT_TAG)
     for run in filter(None, (run_id, parent)):
         store.client.set_terminated(run, status)

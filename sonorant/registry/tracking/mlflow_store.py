@@ -1,4 +1,4 @@
-"""The MLflow store: MLFLOW_TRACKING_URI, or a project sqlite file."""
+"""The MLflow store at MLFLOW_TRACKING_URI, by default an sqlite file."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ PLACES = {
 
 
 def place_of_artifacts(database: Path) -> str:
-    """Artifact URI of an sqlite store: a plain folder, readable with and without a server."""
+    """Return the artifact URI of an sqlite store: a plain folder, readable with and without a server."""
     return (database.parent / ARTIFACTS).as_uri()
 
 
 def follow_move(database: Path, former: str) -> None:
-    """After the project was moved or copied, rewrite artifact paths to the folder beside `database`. Otherwise
-    artifacts would go to the old place. Does nothing unless `former` was beside the database."""
+    """Rewrite artifact paths to the folder next to `database` after the project was moved or copied. Otherwise
+    artifacts would go to the old place. Does nothing unless `former` was next to the database."""
     now = place_of_artifacts(database)
     if former == now or not former.endswith(f"/{ARTIFACTS}"):
         return
@@ -76,9 +76,9 @@ def store_uri() -> str:
 
 
 def shown(text: object) -> str:
-    """At most 300 characters of `text` on one line, without credentials in addresses."""
+    """Return at most 300 characters of `text` on one line, without credentials in URLs."""
     one_line = " ".join(str(text).split())
-    # Database passwords may hold / and @; in web addresses an @ after the host is not part of one.
+    # Database passwords may contain / and @; in web URLs an @ after the host is not part of one.
     return re.sub(r"\b(https?://)[^/\s]*@|\b(?!https?://)(\w+://)\S*@", r"\1\2", one_line)[:300]
 
 
@@ -96,7 +96,7 @@ def open_store() -> Store:
         from mlflow.tracking import MlflowClient
 
         logging.getLogger("mlflow").setLevel(logging.WARNING)  # importing mlflow sets it to INFO
-        # The first client of a new sqlite file creates its tables; two at once would collide.
+        # The first client of a new sqlite file creates its tables; two simultaneous ones would collide.
         with locked(database.with_name(f"{database.name}.lock")) if database else nullcontext():
             if database and not database.exists():
                 _make_tables(database)
@@ -108,12 +108,14 @@ def open_store() -> Store:
     except SonorantError:
         raise
     except Exception as error:
-        raise TrackingUnavailable(f"MLflow at {shown(uri)} does not answer: {shown(error)}") from error
+        raise TrackingUnavailable(
+            f"MLflow at {shown(uri)} does not answer ({shown(error)}); check the server and MLFLOW_TRACKING_URI"
+        ) from error
 
 
 @contextmanager
 def answering(what: str) -> Iterator[Store]:
-    """Open the store; errors name `what`. TrackingUnavailable for no answer, SonorantError for a refusal."""
+    """Open the store; errors name `what`. Raises TrackingUnavailable without an answer, SonorantError for a refusal."""
     store = open_store()
     from mlflow.exceptions import MlflowException
 
@@ -153,7 +155,9 @@ def _experiment(client: MlflowClient, database: Path | None) -> str:
         except Exception:  # another process made it; a missing store raises again below
             experiment = client.get_experiment_by_name(EXPERIMENT)
     if experiment is None or experiment.lifecycle_stage != "active":
-        raise SonorantError(f"the MLflow experiment '{EXPERIMENT}' was deleted; restore it: mlflow experiments restore")
+        raise SonorantError(
+            f"the MLflow experiment '{EXPERIMENT}' was deleted; restore it with mlflow experiments restore"
+        )
     if database:
         follow_move(database, str(experiment.artifact_location))
     return str(experiment.experiment_id)

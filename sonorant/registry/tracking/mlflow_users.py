@@ -9,15 +9,15 @@ from sonorant.registry.tracking.mlflow_store import EXPERIMENT, answering
 
 
 def let_in(name: str, models: Sequence[str], password: Callable[[], str]) -> list[str]:
-    """Make the user and grant what is missing: EDIT on the experiment, MANAGE on the models, because stages and tasks
-    move aliases and remove tags. Returns a line for each thing that the user may change.
+    """Create the user and grant missing permissions: EDIT on the experiment, MANAGE on the models, because stages and
+    tasks move aliases and remove tags. Return a line per permission.
 
-    Raises SonorantError if MLflow does not answer, the sign-in is not an admin's, or MLflow refuses name or password.
+    Raises SonorantError if MLflow does not answer or refuses name or password, or the sign-in is not an admin's.
     """
     from mlflow.exceptions import MlflowException
 
     with answering(f"user {name}") as store:
-        with warnings.catch_warnings(action="ignore"):  # of Starlette
+        with warnings.catch_warnings(action="ignore"):  # warnings of Starlette
             from mlflow.server.auth.client import AuthServiceClient
         auth = AuthServiceClient(store.uri)
         try:
@@ -25,7 +25,7 @@ def let_in(name: str, models: Sequence[str], password: Callable[[], str]) -> lis
         except MlflowException as error:
             if error.error_code in ("PERMISSION_DENIED", "UNAUTHENTICATED"):
                 names = "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
-                raise SonorantError(f"user {name}: MLflow wants the admin's sign-in; see {names}") from None
+                raise SonorantError(f"user {name}: MLflow requires the admin's sign-in; set {names}") from None
             if error.error_code != "RESOURCE_DOES_NOT_EXIST":
                 raise
             auth.create_user(name, password())
@@ -35,7 +35,7 @@ def let_in(name: str, models: Sequence[str], password: Callable[[], str]) -> lis
 
 
 def _granted(auth: Any, name: str, kind: str, key: str, level: str) -> str:
-    """The user's permission on a thing, after granting `level` if there was none."""
+    """Return the user's permission on the object `key`, after granting `level` if there was none."""
     from mlflow.exceptions import MlflowException
 
     try:

@@ -1,4 +1,4 @@
-"""Points, sample pictures and machine load of a run directory."""
+"""Points, sample images and machine load of a run directory."""
 
 import json
 import time
@@ -18,7 +18,7 @@ class Point:
     """May be NaN or infinite."""
     step: int
     time: float
-    """Unix seconds."""
+    """Unix time in seconds."""
 
 
 class Tail:
@@ -34,7 +34,7 @@ class Tail:
         self._position, self._last = 0, b""
 
     def read(self) -> list[Point]:
-        """Points of new complete lines; damaged lines are skipped."""
+        """Return the points of new complete lines; damaged lines are skipped."""
         try:
             with self.path.open("rb") as file:
                 file.seek(self._position - len(self._last))
@@ -61,8 +61,8 @@ def _points(line: bytes) -> list[Point]:
 
 
 def draw_sample(sample: Path, out: Path) -> None:
-    """Draw the intact files of the folder `sample` into `out`: `mel.npz` (target and predicted, (M, T) log-mel) and
-    `alignment.npz` ((T, N) or (N, T)) become PNGs."""
+    """Draw `mel.npz` (target and predicted, (M, T) log-mel) and `alignment.npz` ((T, N) or (N, T)) of the folder
+    `sample` as PNGs in `out`, if intact."""
     mels = {name: mel for name, mel in _arrays(sample / "mel.npz").items() if name in ("target", "predicted")}
     _draw(mels, "frame", "mel bin", out / "mel.png")
     _draw(_arrays(sample / "alignment.npz"), "frame", "phoneme", out / "alignment.png")
@@ -94,7 +94,7 @@ def _draw(arrays: dict[str, np.ndarray], across: str, up: str, out: Path) -> Non
 
 
 def append_load(path: Path) -> None:
-    """Append the machine load to `path` in the format of `metrics.jsonl`; step = line number."""
+    """Append the machine load to `path` in the format of `metrics.jsonl`, with the line number as step."""
     step = path.read_bytes().count(b"\n") + 1 if path.exists() else 1
     row = {"step": step, "time": time.time(), "metrics": {**processor_load(), **gpu_load()}}
     with path.open("a", encoding="utf-8") as file:
@@ -102,7 +102,7 @@ def append_load(path: Path) -> None:
 
 
 def processor_load() -> dict[str, float]:
-    """Cores in use since the last call (percent) and memory (MB, percent)."""
+    """Return CPU use since the last call (percent) and memory use (MB, percent)."""
     import psutil
 
     memory = psutil.virtual_memory()
@@ -114,7 +114,7 @@ def processor_load() -> dict[str, float]:
 
 
 def gpu_load() -> dict[str, float]:
-    """Use (percent) and memory (MB) per NVIDIA GPU; empty without GPU or NVML."""
+    """Return utilization (percent) and memory use (MB) per NVIDIA GPU; empty without GPU or NVML."""
     try:
         with Nvml() as nvml:
             loads = [nvml.load(uuid)[0] for uuid in nvml.uuids()]

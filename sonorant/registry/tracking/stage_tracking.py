@@ -1,4 +1,4 @@
-"""MLflow run of a stage's process."""
+"""Track a stage's process as an MLflow run."""
 
 import importlib.util
 import json
@@ -18,7 +18,7 @@ from sonorant.registry.tracking.mlflow_store import open_store, unless_away
 
 log = logging.getLogger(__name__)
 PATIENCE = 20.0
-"""Seconds without progress before a finished stage gives up."""
+"""Seconds without progress before a finished stage stops sending."""
 
 
 class StageRun:
@@ -28,18 +28,18 @@ class StageRun:
         self.directory, self._follower = directory, follower
 
     def log_metrics(self, values: Mapping[str, Any], step: int = 0) -> None:
-        """Log points; nested keys become "a.b", non-finite values are dropped."""
+        """Log `values` as points. Nested keys become "a.b"; non-finite values are dropped."""
         with (self.directory / "metrics.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps({"step": step, "time": time.time(), "metrics": flat_numbers(values)}) + "\n")
 
     def log_file(self, path: Path, folder: str = "") -> None:
-        """Log a file or a folder's content below `folder`."""
+        """Log a file, or the content of a folder, below `folder`."""
         self._follower.delivery.files.append((path, folder))
 
 
 def describe_execution(execution: str, tags: Mapping[str, str]) -> None:
-    """Tag an execution's run with its origin, since DVC writes its lock after the stage. No-op if the store is
-    unavailable or no stage ran."""
+    """Tag an execution's run with its origin, because DVC writes its lock after the stage. Does nothing if the store
+    is unavailable or no stage ran."""
     with unless_away(execution):
         store = open_store()
         if run := find_execution(store, execution):
@@ -55,9 +55,9 @@ def stage_run(
 ) -> Iterator[StageRun]:
     """Track this process as an MLflow run named `stage`, below its pipeline execution.
 
-    `params`: settings, may be nested; `tags`: origin; `run_directory`: folder with `metrics.jsonl` and `samples/` to
-    follow, and to resume the same run later; None: only `log_metrics` and `log_file`. If the store is unavailable,
-    `sync` or the next run sends the rest.
+    `params` are settings, possibly nested; `tags` are the origin. `metrics.jsonl` and `samples/` in `run_directory`
+    are sent as they grow, and its run can be resumed. If the store is unavailable, `sync` or the next run sends the
+    rest.
     """
     flat_params, all_tags = flat(params or {}), {"stage": stage, **(tags or {})}
     spec = RunSpec(key=uuid.uuid4().hex, stage=stage, execution=execution_id(), params=flat_params, tags=all_tags)
@@ -74,5 +74,5 @@ def stage_run(
             raise
         finally:
             if not follower.finish(status, PATIENCE) and importlib.util.find_spec("mlflow"):
-                later = f"send it later: sonorant sync-tracking {run_directory}"
+                later = f"send the rest later with: sonorant sync-tracking {run_directory}"
                 log.warning("%s: not complete in MLflow; %s", stage, later if run_directory else "the rest is lost")

@@ -22,7 +22,7 @@ def open_trial(study: str, number: int, execution: str, settings: Mapping[str, A
 
 
 def close_trial(study: str, number: int, status: str, values: Mapping[str, float], why: str = "") -> None:
-    """End a trial's newest run (FINISHED, FAILED or KILLED) with its figures, or why there are none."""
+    """Close a trial's newest run as FINISHED, FAILED or KILLED, with its figures or the reason for having none."""
     with unless_away(f"{study} {number}"):
         store = open_store()
         for found in _find(store, study, str(number)):
@@ -35,7 +35,7 @@ def close_trial(study: str, number: int, status: str, values: Mapping[str, float
 
 
 def study_run(store: Store, study: str) -> str:
-    with locked(DEFAULT_DATABASE.with_name("study.lock")):  # two workers may start at once
+    with locked(DEFAULT_DATABASE.with_name("study.lock")):  # two workers may start simultaneously
         found = _find(store, study, "all")
         if found:
             return str(found[0].info.run_id)
