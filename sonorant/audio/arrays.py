@@ -7,4 +7,4 @@ Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Integers = NDArray[np.integer]
-"""Of any width."""
+"""Integers of any width."""

@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 DEAD_DB = 40.0
-"""A channel this far below the loudest is dead: hum from a cable, or nothing."""
+"""Level in dB below the loudest channel at which a channel is dead: cable hum or silence."""
 ALIKE = 0.9
 """Correlation, of either sign, above which two channels hold the same sound."""
 _ACTIVE_DB = 25.0
-"""Blocks this far below the loudest are pauses; all channels may share their hum."""
+"""Level in dB below the loudest block at which a block is a pause; hum in pauses may be common to all channels."""
 _BLOCK_SECONDS = 0.05
 _LAG_SECONDS = 0.05
-"""Sound travels 17 metres in this time."""
+"""Maximum delay between channels in seconds; sound travels 17 metres in this time."""
 Samples = NDArray[np.float32]
 
 
@@ -31,12 +31,12 @@ class Channels(StrEnum):
 class ChannelFinding:
     kind: Channels
     correlation: float | None = None
-    """Of the two least alike live channels, without pauses."""
+    """Correlation of the two least similar live channels, without pauses."""
     pair: tuple[int, int] = (0, 0)
 
 
 def mix(samples_SC: Samples) -> Samples:
-    """Average of the live channels, float32 (S,)."""
+    """Return the average of the live channels, float32 (S,)."""
     if samples_SC.shape[1] == 1:
         return np.ascontiguousarray(samples_SC[:, 0])
     live = np.flatnonzero(live_channels(samples_SC))
@@ -45,7 +45,7 @@ def mix(samples_SC: Samples) -> Samples:
 
 
 def live_channels(samples_SC: Samples) -> NDArray[np.bool_]:
-    """Bool (C,): not dead. All True if all are silent or one is not finite."""
+    """Return whether each channel is not dead, bool (C,). All True if all are silent or one is not finite."""
     if not len(samples_SC):
         return np.ones(samples_SC.shape[1], dtype=bool)
     with np.errstate(invalid="ignore"):  # infinity minus infinity
@@ -66,8 +66,8 @@ def channel_finding(samples_SC: Samples, rate: int) -> ChannelFinding:
 
 
 def lag_of(samples_S2: Samples, rate: int) -> tuple[float, float]:
-    """Delay of channel 2 behind channel 1 in seconds, and the signed correlation at that delay. High correlation at
-    a nonzero delay means two microphones."""
+    """Return the delay of channel 2 after channel 1 in seconds, and the signed correlation at that delay. A high
+    correlation at a nonzero delay means two microphones."""
     from scipy.signal import correlate  # not needed for speaking
 
     reach = min(round(_LAG_SECONDS * rate), len(samples_S2) - 1)
@@ -79,7 +79,7 @@ def lag_of(samples_S2: Samples, rate: int) -> tuple[float, float]:
 
 
 def _correlation(samples_S2: Samples, rate: int) -> float:
-    """Pearson's correlation without pauses; 1.0 if there is only silence."""
+    """Return Pearson's correlation without pauses; 1.0 if there is only silence."""
     if not len(samples_S2):
         return 1.0
     block = min(max(round(_BLOCK_SECONDS * rate), 1), len(samples_S2))
@@ -91,7 +91,7 @@ def _correlation(samples_S2: Samples, rate: int) -> float:
 
 
 def _centred(samples_SC: Samples) -> Samples:
-    """Channels (C, S) without direct current."""
+    """Return the channels (C, S) without their constant offsets."""
     samples = np.array(samples_SC.T, order="C")
     samples -= samples.mean(axis=1, dtype=np.float64, keepdims=True).astype(np.float32)
     return samples

@@ -1,5 +1,5 @@
-"""Condition a recording for training: trim edges, shorten pauses, correct offset and level. The manifest keeps the
-`plan`; the recording never changes."""
+"""Condition a recording for training: trim edges, shorten pauses, correct offset and level. The manifest stores the
+`plan`; the recording is never changed."""
 
 import math
 from collections.abc import Sequence
@@ -13,25 +13,25 @@ from sonorant.audio.loudness import loudness, true_peak
 from sonorant.audio.voice_activity import Span
 
 JOINT = 0.005
-"""Seconds of crossfade where a pause was shortened."""
+"""Length in seconds of the crossfade where a pause was shortened."""
 _TELLING = 0.1
-"""Shortest silence in seconds from which to measure an offset."""
+"""Minimum length in seconds of silence for measuring an offset."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConditionConfig:
-    """Section `condition` of params.yaml; None turns a step off."""
+    """Section `condition` of params.yaml. None disables a step."""
 
     margin: float | None = 0.15
     """Seconds of silence to keep before and after the speech."""
     longest_pause: float | None = None
-    """Longest pause in seconds within the speech."""
+    """Maximum length in seconds of a pause within the speech."""
     remove_dc: bool = True
     """Subtract a constant offset."""
     loudness: float | None = -20.0
-    """Integrated loudness in LUFS of each recording."""
+    """Target integrated loudness in LUFS of each recording."""
     true_peak: float | None = -1.0
-    """Largest true peak in dBTP; the gain is lowered to keep it."""
+    """Maximum true peak in dBTP; the gain is reduced if necessary."""
 
     def __post_init__(self) -> None:
         if self.margin is not None and self.margin < 0:
@@ -50,11 +50,11 @@ class ConditionConfig:
 class Level:
     seconds: float
     loudness: float | None
-    """LUFS; None if too quiet."""
+    """Integrated loudness in LUFS; None if too quiet."""
     true_peak: float | None
-    """dBTP; None for digital silence."""
+    """True peak in dBTP; None for digital silence. """
     dc: float
-    """Constant offset, full scale 1."""
+    """Constant offset; full scale is 1."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,9 +62,9 @@ class Conditioning:
     """Changes to one recording; times are seconds within it."""
 
     start: float | None = None
-    """Cut off before; None: nothing."""
+    """Start of the kept part; None means the recording's start."""
     end: float | None = None
-    """Cut off after; None: nothing."""
+    """End of the kept part; None means the recording's end."""
     dropped: tuple[Span, ...] = ()
     """Removed parts of pauses, in order."""
     dc: float = 0.0
@@ -84,7 +84,7 @@ class Conditioning:
 
 
 def plan(samples: Floats, rate: int, speech: list[Span], config: ConditionConfig) -> Conditioning:
-    """Decide how to condition finite samples (S,) at `rate` Hz. `speech`: as `locate_speech`."""
+    """Decide how to condition finite samples (S,) at `rate` Hz. `speech`: result of `locate_speech`."""
     before = measure_level(samples, rate, speech)
     cut = Conditioning(before=before, after=before, dc=before.dc if config.remove_dc else 0.0)
     if speech and config.margin is not None:
@@ -105,14 +105,14 @@ def measure_level(samples: Floats, rate: int, speech: Sequence[Span] = ()) -> Le
     return Level(
         seconds=round(len(samples) / rate, 6),
         loudness=_rounded(loudness(samples, rate)),
-        true_peak=None if peak is None else math.ceil(100 * peak) / 100,  # rounded up, so that a bound holds
+        true_peak=None if peak is None else math.ceil(100 * peak) / 100,  # rounded up to respect `true_peak`
         dc=float(f"{dc:.3g}"),
     )
 
 
 def _offset(samples: Floats, rate: int, speech: Sequence[Span]) -> float:
-    """Mean outside the speech, or of everything if that is too short. Speech has a mean of its own: glottal pulses are
-    asymmetric."""
+    """Return the mean outside the speech, or of all samples if there is too little silence. Speech itself has a nonzero
+    mean, because glottal pulses are asymmetric."""
     silent = np.ones(len(samples), bool)
     for start, end in speech:
         silent[round(start * rate) : round(end * rate)] = False
@@ -121,7 +121,7 @@ def _offset(samples: Floats, rate: int, speech: Sequence[Span]) -> float:
 
 
 def apply(samples: Floats, rate: int, conditioning: Conditioning) -> Floats:
-    """Apply a plan to its samples (S,) float32: float32 (S',), the same array if nothing is planned."""
+    """Apply a plan to samples (S,) float32. Return float32 (S',), the same array if the plan is empty."""
     heard = samples
     if conditioning.dc:
         heard = heard - np.float32(conditioning.dc)
@@ -134,7 +134,7 @@ def apply(samples: Floats, rate: int, conditioning: Conditioning) -> Floats:
 
 
 def _kept(count: int, rate: int, conditioning: Conditioning) -> list[tuple[int, int]]:
-    """First and last sample, exclusive, of the kept parts."""
+    """Return the first sample and the sample after the last of each kept part."""
     start = round((conditioning.start or 0.0) * rate)
     end = count if conditioning.end is None else min(round(conditioning.end * rate), count)
     edges = [start, *(round(edge * rate) for span in conditioning.dropped for edge in span), end]
@@ -142,7 +142,8 @@ def _kept(count: int, rate: int, conditioning: Conditioning) -> list[tuple[int, 
 
 
 def joined(pieces: list[Floats], rate: int) -> Floats:
-    """Join pieces with crossfades of `JOINT`, of constant power: the noise on both sides is uncorrelated."""
+    """Join pieces with crossfades of `JOINT` seconds and constant power, because the noise on both sides is
+    uncorrelated."""
     joined = pieces[0]
     for piece in pieces[1:]:
         width = min(round(JOINT * rate), len(joined), len(piece))
@@ -153,7 +154,7 @@ def joined(pieces: list[Floats], rate: int) -> Floats:
 
 
 def _excess(speech: list[Span], longest: float) -> tuple[Span, ...]:
-    """The middle of each pause longer than `longest`, without the crossfade."""
+    """Return the span to cut from the middle of each pause longer than `longest`, excluding the crossfade."""
     pauses = [(before[1], after[0]) for before, after in pairwise(speech)]
     return tuple(
         (round(start + (longest + JOINT) / 2, 4), round(end - (longest + JOINT) / 2, 4))
@@ -163,7 +164,7 @@ def _excess(speech: list[Span], longest: float) -> tuple[Span, ...]:
 
 
 def _gain(level: Level, config: ConditionConfig) -> float:
-    """Gain in dB, rounded down to hundredths so that the bound holds."""
+    """Return the gain in dB, rounded down to hundredths so that `true_peak` is not exceeded."""
     if config.loudness is None or level.loudness is None or level.true_peak is None:
         return 0.0
     gain = config.loudness - level.loudness
@@ -172,8 +173,8 @@ def _gain(level: Level, config: ConditionConfig) -> float:
 
 
 def _raised(level: Level, gain_db: float) -> Level:
-    """Level after a gain. Blocks pushed below the gate of -70 LUFS change a measured loudness by 0.25 dB at -39 LUFS,
-    less than 0.05 dB from -28 LUFS on."""
+    """Return the level after a gain. Blocks that fall below the gate of -70 LUFS change the measured loudness by 0.25
+    dB at -39 LUFS and by less than 0.05 dB at -28 LUFS and above."""
     if not gain_db:
         return level
     raised = [None if value is None else _rounded(value + gain_db) for value in (level.loudness, level.true_peak)]

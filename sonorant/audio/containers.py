@@ -1,4 +1,4 @@
-"""Detect truncated sound files from their containers: decoders often read them as shorter recordings.
+"""Detect truncated sound files from their containers, because decoders often read them as shorter recordings.
 
 RIFF WAVE and AVI, AIFF, CAF, AU, Ogg (RFC 3533), MP3's Xing/Info header (LAME), m4a, mp4 and mov (ISO/IEC 14496-12),
 Matroska and WebM (RFC 9559, RFC 8794), ASF: wma. FLAC's decoder detects truncation itself.
@@ -9,7 +9,7 @@ from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Literal
 
-# Written by streaming programs, which do not know the length.
+# Written by streaming programs when the length is unknown.
 _UNKNOWN_LENGTH = (0, 0x7FFFFFFF, 0xFFFFFFFF)
 _TO_THE_END = 0xFFFFFFFFFFFFFFFF
 _ASF_FILE_PROPERTIES = bytes.fromhex("a1dcab8c47a9cf118ee400c00c205365")
@@ -18,7 +18,8 @@ _ENTERED = {0x18538067: "segment", 0x1F43B675: "cluster"}
 
 
 def cut_off(path: Path) -> str | None:
-    """The part missing from a truncated, non-empty file; None if it is whole or its format has no length."""
+    """Describe what is missing from a truncated, non-empty file; None if the file is complete or its format stores no
+    length."""
     with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
         start = data[:16]
         look = next((look for place, magic, look in _FORMATS if start.startswith(magic, place)), None)
@@ -104,7 +105,7 @@ def _iso_media(data: mmap) -> str | None:
 def _matroska(data: mmap) -> str | None:
     position = 0
     while position < len(data):
-        # An element: id and size, each as long as its first byte's leading zeros say.
+        # An element begins with id and size; the leading zeros of the first byte give the length of each.
         at_size = position + 9 - data[position].bit_length()
         if at_size > position + 4:  # damaged, not truncated
             return None
@@ -150,4 +151,4 @@ _FORMATS: tuple[tuple[int, bytes, Callable[[mmap], str | None]], ...] = (
     (0, bytes.fromhex("3026b2758e66cf11a6d900aa0062ce6c"), _asf),
     *((4, box, _iso_media) for box in (b"ftyp", b"moov", b"mdat", b"wide")),
 )
-"""Place and bytes by which a format is known, and its check."""
+"""Position and bytes that identify a format, and its check."""

@@ -1,4 +1,5 @@
-"""Decode sound files with libsndfile, else FFmpeg. Both detect formats by content. Shapes: S samples, C channels."""
+"""Decode sound files with libsndfile or, if it fails, FFmpeg. Both detect formats by content. Shapes: S samples, C
+channels."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,15 +19,15 @@ SUFFIXES = (
     ".m4a", ".aac", ".wma", ".webm", ".mka", ".mp4", ".m4v", ".mov", ".mkv", ".avi", ".3gp", ".amr", ".ac3",
 )
 # fmt: on
-"""Suffixes to try, in this order, for a recording named without one."""
+"""Suffixes to try, in this order, for a recording named without a suffix."""
 PREROLL = 0.5
-"""Seconds decoded before a part: the first frames after a seek are wrong in Opus and MP3, and
-containers seek to a block only."""
+"""Seconds to decode before a part, because the first frames after a seek are wrong in Opus and MP3, and containers seek
+only to a block."""
 _UNKNOWN = "Format not recognised"
 
 
 class UndecodableError(SonorantError):
-    """A file that is not sound, or damaged; `reason` is the message without the path."""
+    """The file is damaged or contains no sound. `reason` is the message without the path."""
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"{path}: cannot be read as audio ({reason}); convert it to wav or flac")
@@ -36,14 +37,14 @@ class UndecodableError(SonorantError):
 @dataclass(frozen=True, kw_only=True)
 class Header:
     sample_rate: int
-    """Hz."""
+    """Sample rate in Hz."""
     frames: int
-    """Samples per channel."""
+    """Number of samples per channel."""
     channels: int
     form: str
     """Container and codec, such as "WAV PCM_16" or "matroska,webm opus"."""
     least: int
-    """Minimum samples per channel of a whole file; 0 if the container does not store it."""
+    """Minimum number of samples per channel of a complete file; 0 if the container does not store it."""
 
     @property
     def seconds(self) -> float:
@@ -51,8 +52,8 @@ class Header:
 
 
 def header(path: Path) -> Header:
-    """Read a header without decoding. Raises SonorantError if the file is absent, UndecodableError if it is not
-    sound."""
+    """Read a header without decoding. Raises SonorantError if the file does not exist, UndecodableError if it contains
+    no sound."""
     opened = _open(path)
     if isinstance(opened, str):
         return _ffmpeg(path, opened).header(path, opened)
@@ -64,15 +65,15 @@ def header(path: Path) -> Header:
 
 
 def decode(path: Path, start: float = 0.0, end: float | None = None) -> tuple[NDArray[np.float32], int]:
-    """float32 (S, C), full scale 1.0, of a file or of the part from `start` to `end` (seconds; None = its end), and the
-    rate in Hz. NaN, infinity and values beyond full scale are kept. A part equals the same cut of the whole, to 1 ms
-    where only time stamps exist (webm). Raises as `header`."""
+    """Decode a file or its part from `start` to `end` (seconds; None means the file's end) to float32 (S, C), full
+    scale 1.0, and the rate in Hz. NaN, infinity and values beyond full scale are kept. A part equals the same part of
+    the decoded file, within 1 ms in formats with time stamps only (webm). Raises errors as `header` does."""
     opened = _open(path)
     if isinstance(opened, str):
         return _ffmpeg(path, opened).decode(path, start, end, opened)
     with opened as file:
         if file.format == "MP3" and start > 0 and find_spec("av"):
-            # After a seek, libsndfile's MP3 decoder prints complaints about the frames before.
+            # After a seek, libsndfile's MP3 decoder prints warnings about the preceding frames.
             return _ffmpeg(path, _UNKNOWN).decode(path, start, end, _UNKNOWN)
         try:
             return _read(file, start, end), file.samplerate
@@ -95,7 +96,7 @@ def decode_blocks(path: Path) -> Iterator[tuple[NDArray[np.float32], int]]:
 
 
 def seeks_fast(path: Path) -> bool:
-    """Whether the time to read a part is independent of its place."""
+    """Return whether the time to read a part is independent of its position."""
     opened = _open(path)
     if isinstance(opened, str):
         return False
@@ -113,8 +114,8 @@ def _read(file: soundfile.SoundFile, start: float, end: float | None) -> NDArray
 
 
 def _open(path: Path) -> soundfile.SoundFile | str:
-    """The file opened by libsndfile, or the reason for its refusal. A file that opens and then fails is damaged; FFmpeg
-    might read a shorter sound from it."""
+    """Open the file with libsndfile, or return why that fails. A file that opens and fails later is damaged; FFmpeg
+    might decode only its beginning."""
     if not path.is_file():
         raise SonorantError(f"{path}: no such audio file")
     try:
@@ -126,12 +127,12 @@ def _open(path: Path) -> soundfile.SoundFile | str:
 
 
 def _problem(error: soundfile.SoundFileError) -> str:
-    """libsndfile's message without the path."""
+    """Return libsndfile's message without the path."""
     return str(getattr(error, "error_string", error)).strip().removeprefix("Error : ").rstrip(".")
 
 
 def _ffmpeg(path: Path, refused: str) -> ModuleType:
-    """FFmpeg's decoders, which speaking does not need."""
+    """Import FFmpeg's decoders, which synthesis does not need."""
     try:
         from sonorant.audio import ffmpeg
     except ImportError:

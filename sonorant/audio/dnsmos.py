@@ -1,5 +1,5 @@
-"""DNSMOS, a network's rating of speech (Reddy et al., "DNSMOS P.835", ICASSP 2022; package speechmos), trained on noisy
-calls: differences between renderings mean something, absolute scores little."""
+"""DNSMOS, a neural rating of speech (Reddy et al., "DNSMOS P.835", ICASSP 2022; package speechmos). It was trained on
+noisy calls, so differences between renderings are meaningful, but absolute scores are not."""
 
 import importlib.util
 from collections.abc import Sequence
@@ -14,12 +14,12 @@ from sonorant.audio.wav import resample
 from sonorant.processes import spread
 
 RATE = 16_000
-"""Hz of the network's input."""
+"""Sample rate of the network's input in Hz."""
 Clip = tuple[Floats, int]
 """Samples (S,) in -1..1 and their rate in Hz."""
 WINDOW_SECONDS = 9.01
 WINDOW = int(WINDOW_SECONDS * RATE)
-"""Samples of the network's input."""
+"""Length of the network's input in samples."""
 SCORES = {
     "ovrl": (-0.06766283, 1.11546468, 0.04602535),
     "sig": (-0.08397278, 1.22083953, 0.0052439),
@@ -36,7 +36,7 @@ def installed() -> bool:
 
 
 def rate_clips(clips: Sequence[Clip]) -> Doubles | str:
-    """Scores (clips, 3) in the order of `SCORES`, or "not run: <why>"."""
+    """Return scores (clips, 3) in the order of `SCORES`, or "not run: <reason>"."""
     if not installed():
         return NOT_INSTALLED
     return np.array(spread(rate_clip, clips, label="DNSMOS", unit="clip"))
@@ -44,7 +44,7 @@ def rate_clips(clips: Sequence[Clip]) -> Doubles | str:
 
 @cache
 def _network() -> Any:
-    """The network itself: the package would compile librosa and run a second network."""
+    """Load the network directly, because the package would compile librosa and run a second network."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -56,7 +56,7 @@ def _network() -> Any:
 
 
 def rate_clip(clip: Clip) -> list[float]:
-    """Scores of a clip in the order of `SCORES`; needs the package speechmos."""
+    """Return a clip's scores in the order of `SCORES`. Requires the package speechmos."""
     samples, rate = clip
     heard = np.clip(resample(samples, rate, RATE), -1.0, 1.0)
     if len(heard) < WINDOW:

@@ -1,7 +1,7 @@
 """Decode m4a, webm, wma and video with PyAV, for `decoding.py`.
 
-The first audio stream is read; its first sample is second 0. Silence added by an encoder is cut if the container marks
-it (edit lists, Opus' pre-skip). Shapes: S samples, C channels.
+The first audio stream is read; its first sample is at second 0. Silence added by an encoder is removed if the container
+marks it (edit lists, Opus pre-skip). Shapes: S samples, C channels.
 """
 
 import sys
@@ -19,14 +19,15 @@ from numpy.typing import NDArray
 from sonorant.audio.decoding import PREROLL, Header, UndecodableError
 
 GAP = 0.05, 60.0
-"""Seconds of a jump in time stamps that is a gap: below is rounding, above a damaged time stamp."""
+"""Minimum and maximum jump in time stamps, in seconds, that is a gap: a smaller one is rounding, a larger one a damaged
+time stamp."""
 # Without this list, text may be read as a playlist, which opens other files.
 _FORMATS = (
     "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,asf,avi,flv,mpegts,mpeg,aac,loas,ac3,eac3,dts,amr,mp3,ogg,wav,w64,aiff,caf,au"
     ",flac,wv,tta,ape,dsf"
 )
 _TELLING = ("mov", "matroska", "asf", "avi", "caf", "wv", "tta", "ape", "dsf")
-"""Formats with a stored length; packets of the others are counted."""
+"""Formats that store the length; in others, the packets are counted."""
 _PROTECTED = ("drms", "enca")
 SLACK = 0.1
 """Seconds by which a file may be shorter than its stored length."""
@@ -39,7 +40,7 @@ av.logging.set_level(None)  # errors are raised instead
 
 
 def header(path: Path, refused: str) -> Header:
-    """As `decoding.header`. `refused`: reason for the error if FFmpeg cannot read the file either."""
+    """Read a header as `decoding.header` does. `refused`: reason in the error if FFmpeg cannot read the file either."""
     with _opened(path, refused) as file:
         rate, told = file.rate, file.sound_length
         seconds = next((known for known in (told, file.longest) if known is not None), None)
@@ -51,10 +52,10 @@ def header(path: Path, refused: str) -> Header:
 
 
 def decode(path: Path, start: float, end: float | None, refused: str) -> tuple[NDArray[np.float32], int]:
-    """As `decoding.decode`; files without seeking are decoded from their start."""
+    """Decode a part as `decoding.decode` does; files without seeking are decoded from their start."""
     found = None
     if start > 2 * PREROLL:
-        with _opened(path, refused) as file, suppress(UndecodableError):  # a packet may be cut in two after a seek
+        with _opened(path, refused) as file, suppress(UndecodableError):  # a seek may split a packet
             found = _part(file, start, end, jump=True)
     if found is None:
         with _opened(path, refused) as file:
@@ -64,7 +65,7 @@ def decode(path: Path, start: float, end: float | None, refused: str) -> tuple[N
 
 
 def decode_blocks(path: Path, refused: str) -> Iterator[tuple[NDArray[np.float32], int]]:
-    """As `decoding.decode_blocks`, one packet at a time."""
+    """Decode blocks as `decoding.decode_blocks` does, one packet at a time."""
     with _opened(path, refused) as file:
         opening, sounds = _opening(file)
         last = _last(file, None)
@@ -86,7 +87,7 @@ class _File:
 
     @property
     def sound_length(self) -> float | None:
-        """Seconds of the sound without padding; None if not stored."""
+        """Length in seconds of the sound without padding; None if not stored."""
         ticks, unit = self.stream.duration, self.stream.time_base
         if not self.container.format.name.startswith("mov,") or ticks is None or unit is None:
             return None
@@ -94,14 +95,14 @@ class _File:
 
     @property
     def longest(self) -> float | None:
-        """Seconds of the longest stream; None if not stored."""
+        """Length in seconds of the longest stream; None if not stored."""
         telling = self.container.format.name.split(",")[0] in _TELLING
         return self.container.duration / av.time_base if telling and self.container.duration is not None else None
 
 
 @contextmanager
 def _opened(path: Path, refused: str) -> Iterator[_File]:
-    # Bytes and microseconds to probe: in a film, sound may begin long after the picture.
+    # Bytes and seconds to probe: in a film, sound may begin long after the picture.
     look = {"protocol_whitelist": "file", "format_whitelist": _FORMATS, "probesize": "32M", "analyzeduration": "60M"}
     try:
         container = av.open(f"file:{path}", options=look, metadata_errors="replace")
@@ -121,13 +122,13 @@ def _opened(path: Path, refused: str) -> Iterator[_File]:
 
 
 def _counted(file: _File) -> float:
-    """Seconds of all packets, without decoding."""
+    """Return the total length in seconds of all packets, without decoding."""
     packets = file.container.demux(file.stream)
     return sum(float(packet.duration * packet.time_base) for packet in packets if packet.duration)
 
 
 def _part(file: _File, start: float, end: float | None, *, jump: bool) -> Samples | None:
-    """Samples (C, S) of the part; None if a seek failed or went past the start."""
+    """Return samples (C, S) of the part; None if a seek failed or went past its start."""
     rate, (opening, sounds) = file.rate, _opening(file)
     origin = opening[0] or 0.0
     if jump:
@@ -153,7 +154,7 @@ def _part(file: _File, start: float, end: float | None, *, jump: bool) -> Sample
 
 
 def _opening(file: _File) -> tuple[_Sound, Iterator[_Sound]]:
-    """The first piece, and all pieces."""
+    """Return the first piece, and an iterator over all pieces."""
     sounds = _sounds(file)
     opening = next(sounds, None)
     if opening is None:
@@ -162,20 +163,20 @@ def _opening(file: _File) -> tuple[_Sound, Iterator[_Sound]]:
 
 
 def _last(file: _File, end: float | None) -> int:
-    """Position after the last sample, without an encoder's padding."""
+    """Return the position after the last sample, without encoder padding."""
     ends = [seconds for seconds in (end, file.sound_length) if seconds is not None]
     return round(min(ends) * file.rate) if ends else sys.maxsize
 
 
 def _placed(sounds: Iterator[_Sound], origin: float, rate: int) -> Iterator[tuple[int, Samples]]:
-    """Pieces with the position of their first sample; gaps become silence."""
+    """Yield pieces with the position of their first sample; gaps become silence."""
     position, expected = None, origin
     for time, samples in sounds:
         if position is None:
             position = round(((time or origin) - origin) * rate)
         elif time is not None:
             gap = round((time - origin) * rate) - position
-            # Both, because clocks may run slower than the samples, and time stamps may scatter.
+            # Check both, because clocks may run slower than the samples, and time stamps may jitter.
             if GAP[0] < time - expected < GAP[1] and GAP[0] * rate < gap < GAP[1] * rate:
                 yield position, np.zeros((len(samples), gap), np.float32)
                 position += gap

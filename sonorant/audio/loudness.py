@@ -1,7 +1,7 @@
 """Loudness and true peak of a recording (ITU-R BS.1770-4).
 
-Loudness: annex 1, by pyloudnorm with the coefficients of B. De Man (AES 145, 2018), which follow the standard at other
-rates than 48 kHz too. True peak: annex 2, oversampled four times.
+Loudness: annex 1, by pyloudnorm with the coefficients of B. De Man (AES 145, 2018), which also follow the standard at
+rates other than 48 kHz. True peak: annex 2, oversampled four times.
 """
 
 import numpy as np
@@ -10,14 +10,14 @@ from sonorant.audio.arrays import Floats
 from sonorant.audio.wav import resample
 
 BLOCK = 0.4
-"""Seconds of a gating block."""
+"""Length in seconds of a gating block."""
 OVERSAMPLING = 4
 
 
 def loudness(samples: Floats, rate: int) -> float | None:
-    """Integrated loudness in LUFS of samples (S,) at `rate` Hz; None if no block reaches -70 LUFS. Samples shorter
-    than 0.4 s are one block."""
-    import pyloudnorm  # not a dependency of speaking
+    """Return the integrated loudness in LUFS of samples (S,) at `rate` Hz; None if no block reaches -70 LUFS. Samples
+    shorter than 0.4 s are one block."""
+    import pyloudnorm  # not a dependency of synthesis
 
     if not len(samples):
         return None
@@ -29,9 +29,9 @@ def loudness(samples: Floats, rate: int) -> float | None:
 
 
 def true_peak(samples: Floats, rate: int) -> float | None:
-    """True peak in dBTP of samples (S,) at `rate` Hz; None for digital silence."""
+    """Return the true peak in dBTP of samples (S,) at `rate` Hz; None for digital silence."""
     if not len(samples):
         return None
     between = np.abs(resample(samples, rate, OVERSAMPLING * rate)).max()
-    peak = max(float(between), float(np.abs(samples).max()))  # the edges may lie above the filtered samples
+    peak = max(float(between), float(np.abs(samples).max()))  # the first and last samples may exceed the filtered ones
     return 20 * float(np.log10(peak)) if peak > 0 else None

@@ -1,5 +1,5 @@
-"""Noise, room, bandwidth, hum, clipping and pitch of a recording; None if it is too short or lacks speech. Only the
-noise floor depends on the level."""
+"""Noise, room, bandwidth, hum, clipping and pitch of a recording; None if it is too short or contains no speech. Only
+the noise floor depends on the level."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -27,17 +27,17 @@ _MAINS_RATE = 1000  # Hz
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Measures:
-    """Rounded measurements of one recording; None: not measurable."""
+    """Rounded measurements of one recording; None means not measurable."""
 
     speech_seconds: float
-    """Without pauses, to 32 ms."""
+    """Length of the speech without pauses, to 32 ms."""
     snr_db: float | None
-    """Mean power of speech over the noise floor."""
+    """Mean power of speech above the noise floor."""
     noise_floor_db: float | None
     """5th percentile of the power of 10 ms frames in dB of full scale, without offset and digital silence (R. Martin,
-    "Noise power spectral density estimation", IEEE TSAP 9, 2001). Too high without pauses."""
+    "Noise power spectral density estimation", IEEE TSAP 9, 2001). Too high for recordings without pauses."""
     reverberation: float | None
-    """Seconds."""
+    """Reverberation time in seconds."""
     bandwidth_hz: float | None
     """Highest frequency with speech."""
     hum_db: float | None
@@ -55,7 +55,7 @@ class Measures:
 
 
 def measure(samples: Floats, rate: int, probability: Floats) -> Measures:
-    """Measure finite samples (S,) at `rate` Hz. `probability` (F,): as `speech_probability`."""
+    """Measure finite samples (S,) at `rate` Hz. `probability` (F,): result of `speech_probability`."""
     dc = float(samples.mean(dtype=np.float64)) if len(samples) else 0.0
     centred = samples - np.float32(dc)
     heard = resample(centred, rate, RATE)
@@ -78,7 +78,8 @@ def measure(samples: Floats, rate: int, probability: Floats) -> Measures:
 
 
 def noise(samples: Floats, rate: int, probability: Floats) -> tuple[float | None, float | None]:
-    """Signal-to-noise ratio in dB (None without speech) and noise floor in dB of full scale (None below 0.1 s)."""
+    """Return the signal-to-noise ratio in dB (None without speech) and noise floor in dB of full scale (None below 0.1
+    s)."""
     size = round(0.01 * rate)
     frames_TS = samples[: len(samples) // size * size].reshape(-1, size).astype(np.float64)
     power_T = np.square(frames_TS).mean(axis=1)
@@ -93,11 +94,12 @@ def noise(samples: Floats, rate: int, probability: Floats) -> tuple[float | None
 
 
 def reverberation(powers_TF: Doubles) -> float | None:
-    """Reverberation time in seconds from power spectra (T, F) at `RATE`, 8 ms apart; None: too few decays.
+    """Estimate the reverberation time in seconds from power spectra (T, F) at `RATE`, 8 ms apart; None if there are too
+    few decays.
 
-    The steepest 5 % of the slopes over 144 ms of the energy of five bands belong to the room, or in a dry room to the
-    voice (Wen, Habets, Naylor, "Blind estimation of reverberation time", ICASSP 2008). Planted times of 0, 0.4, 0.8 and
-    1.2 s read about 0.29, 0.41, 0.65 and 0.8.
+    The steepest 5 % of the energy slopes (over 144 ms, in five bands) are due to the room, or to the voice in a dry
+    room (Wen, Habets, Naylor, "Blind estimation of reverberation time", ICASSP 2008). True times of 0, 0.4, 0.8 and 1.2
+    s are estimated as about 0.29, 0.41, 0.65 and 0.8 s.
     """
     if len(powers_TF) < _ROOM_STEPS:
         return None
@@ -116,8 +118,8 @@ def reverberation(powers_TF: Doubles) -> float | None:
 
 
 def bandwidth(samples: Floats, rate: int, probability: Floats) -> float | None:
-    """Upper edge in Hz, to 1/64 of half the rate, of the highest two bands with speech: 10 dB above their own quietest
-    moments (noise) and within 70 dB of the loudest band (rounding). None without speech."""
+    """Return the upper edge in Hz, to 1/64 of half the rate, of the highest two adjacent bands with speech: 10 dB above
+    their quietest moments (noise) and within 70 dB of the loudest band (rounding). None without speech."""
     size = 2 * round(0.016 * rate)
     powers_TF = _powers(samples, size, size // 2)
     speaking = _speaking(len(powers_TF), size / 2 / rate, probability)
@@ -132,12 +134,12 @@ def bandwidth(samples: Floats, rate: int, probability: Floats) -> float | None:
 
 
 def hum(heard: Floats) -> float | None:
-    """Power in dB of the strongest of 50, 60, 100 and 120 Hz over its neighbours in the quietest quarter of half-second
-    windows of samples (S,) at `RATE`; None below 1 s. 0 to 8 without hum."""
+    """Return the power in dB of the strongest of 50, 60, 100 and 120 Hz above neighbouring frequencies, in the quietest
+    quarter of half-second windows of samples (S,) at `RATE`; None below 1 s. It is 0 to 8 without hum."""
     slow = resample(heard, RATE, _MAINS_RATE)
     if len(slow) < _MAINS_RATE:
         return None
-    power_F = np.percentile(_powers(slow, 500, 50), 25, axis=0)  # 2 Hz a bin
+    power_F = np.percentile(_powers(slow, 500, 50), 25, axis=0)  # 2 Hz per bin
     ratios = []
     for line in (50, 60, 100, 120):
         at = line // 2
@@ -147,8 +149,8 @@ def hum(heard: Floats) -> float | None:
 
 
 def soft_clipped(samples: Floats) -> float:
-    """Fraction of samples (S,) within 2 % of a peak below full scale, if four times as many as in the next 2 % (a sine
-    has 2.4 times): clipped, then made quieter."""
+    """Return the fraction of samples (S,) within 2 % of a peak below full scale, if at least four times as many as in
+    the next 2 % (2.4 times in a sine): clipped, then attenuated."""
     piled = 0
     for values in (samples, -samples):
         peak = float(values.max(initial=0.0))
@@ -160,8 +162,8 @@ def soft_clipped(samples: Floats) -> float:
 
 
 def pitch(heard: Floats, probability: Floats) -> float | None:
-    """Median fundamental frequency in Hz of speech (S,) at `RATE`, by DIO (Morise et al. 2009; pyworld); None below 0.2
-    s of voice."""
+    """Return the median fundamental frequency in Hz of speech (S,) at `RATE`, by DIO (Morise et al. 2009; pyworld);
+    None below 0.2 s of voiced speech."""
     import pyworld
 
     f0_T, _ = pyworld.dio(heard.astype(np.float64), RATE, f0_floor=60.0, f0_ceil=500.0, frame_period=10.0, speed=4)
@@ -170,7 +172,7 @@ def pitch(heard: Floats, probability: Floats) -> float | None:
 
 
 def spectrum(speech_powers_TF: Doubles) -> tuple[float, ...] | None:
-    """See `Measures.spectrum`, from power spectra (T, F) of speech at `RATE`."""
+    """Compute `Measures.spectrum` from power spectra (T, F) of speech at `RATE`."""
     if not len(speech_powers_TF):
         return None
     mean_F = speech_powers_TF.mean(axis=0)
@@ -182,7 +184,7 @@ def spectrum(speech_powers_TF: Doubles) -> tuple[float, ...] | None:
 
 
 def _powers(samples: Floats, size: int, step: int) -> Doubles:
-    """Power spectra (T, size / 2 + 1) with Blackman windows (little leakage)."""
+    """Return power spectra (T, size / 2 + 1) with Blackman windows (little leakage)."""
     if len(samples) < size:
         return np.zeros((0, size // 2 + 1))
     frames_TS = np.lib.stride_tricks.sliding_window_view(samples, size)[::step]
@@ -190,7 +192,7 @@ def _powers(samples: Floats, size: int, step: int) -> Doubles:
 
 
 def _speaking(count: int, step: float, probability: Floats) -> NDArray[np.bool_]:
-    """Whether there is speech at each of `count` places, `step` seconds apart."""
+    """Return whether there is speech at each of `count` positions, `step` seconds apart."""
     if not len(probability):
         return np.zeros(count, dtype=np.bool_)
     places = np.minimum((np.arange(count) * step / BLOCK_SECONDS).astype(int), len(probability) - 1)
@@ -198,7 +200,7 @@ def _speaking(count: int, step: float, probability: Floats) -> NDArray[np.bool_]
 
 
 def _db(power: Any) -> Any:
-    """At least -120 dB."""
+    """Convert power to dB, at least -120 dB."""
     return 10 * np.log10(np.maximum(power, _POWER_FLOOR))
 
 

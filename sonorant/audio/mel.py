@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-_BAND = 10  # filters computed together
+_BAND = 10  # number of filters computed together
 
 FLOOR = 1e-5
 """Minimum magnitude before the natural logarithm; log-mels are at least -11.5."""
@@ -20,17 +20,17 @@ class MelConfig:
     """Section `audio` of params.yaml."""
 
     sample_rate: int = 16000
-    """Hz; recordings are resampled to it."""
+    """Sample rate in Hz; recordings are resampled to it."""
     n_fft: int = 1024
-    """Samples of the Hann window and the Fourier transform."""
+    """Length in samples of the Hann window and the Fourier transform."""
     hop: int = 256
-    """Samples from one frame to the next."""
+    """Number of samples from one frame to the next."""
     n_mels: int = 80
-    """Mel bins."""
+    """Number of mel bins."""
     f_min: float = 0.0
-    """Hz, lower edge of the lowest mel bin."""
+    """Lower edge in Hz of the lowest mel bin."""
     f_max: float = 8000.0
-    """Hz, upper edge of the highest mel bin."""
+    """Upper edge in Hz of the highest mel bin."""
 
     def __post_init__(self) -> None:
         for name in ("sample_rate", "n_fft", "hop", "n_mels"):
@@ -52,7 +52,8 @@ class MelConfig:
 
 
 def hertz_to_mel(hertz: np.ndarray) -> np.ndarray:
-    """Slaney's mel scale, linear below 1 kHz ("Auditory Toolbox", Technical Report 1998-010, Interval Research)."""
+    """Convert to Slaney's mel scale, linear below 1 kHz ("Auditory Toolbox", Technical Report 1998-010, Interval
+    Research)."""
     return np.where(hertz < 1000, hertz * 3 / 200, 15 + 27 * np.log(np.maximum(hertz, 1000) / 1000) / np.log(6.4))
 
 
@@ -61,7 +62,7 @@ def mel_to_hertz(mel: np.ndarray) -> np.ndarray:
 
 
 def mel_filterbank(config: MelConfig) -> np.ndarray:
-    """Triangular filters float32 (M, F), equally spaced in mel, of unit area over Hz."""
+    """Return triangular filters, float32 (M, F), equally spaced in mel, of unit area over Hz."""
     bins = np.linspace(0, config.sample_rate / 2, config.n_fft // 2 + 1)
     limits = hertz_to_mel(np.array([config.f_min, config.f_max]))
     edges = mel_to_hertz(np.linspace(limits[0], limits[1], config.n_mels + 2))
@@ -73,7 +74,7 @@ def mel_filterbank(config: MelConfig) -> np.ndarray:
 
 @lru_cache(maxsize=16)
 def _constants(config: MelConfig, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Window (n_fft,) and filters (M, F)."""
+    """Return the window (n_fft,) and the filters (M, F)."""
     with torch.inference_mode(False):  # a first call in inference mode would make them unusable in training
         window = torch.hann_window(config.n_fft, periodic=True, device=device, dtype=torch.float32)
         return window, torch.from_numpy(mel_filterbank(config)).to(device)
@@ -81,7 +82,7 @@ def _constants(config: MelConfig, device: torch.device) -> tuple[Tensor, Tensor]
 
 @lru_cache(maxsize=16)
 def _bands(config: MelConfig, device: torch.device) -> tuple[tuple[slice, Tensor], ...]:
-    """Groups of neighbouring filters: their frequencies, and filters (m, f). Nine tenths of the filterbank is zero."""
+    """Return groups of neighbouring filters: frequencies and filters (m, f). Nine tenths of the filterbank are zero."""
     bank = filters_of(config, device)
     groups = []
     with torch.inference_mode(False):
@@ -93,7 +94,7 @@ def _bands(config: MelConfig, device: torch.device) -> tuple[tuple[slice, Tensor
 
 
 def filters_of(config: MelConfig, device: torch.device) -> Tensor:
-    """`mel_filterbank` as a tensor (M, F); do not change it."""
+    """Return `mel_filterbank` as a tensor (M, F), which must not be changed."""
     return _constants(config, device)[1]
 
 
@@ -102,8 +103,8 @@ def frames_of(samples: int, config: MelConfig) -> int:
 
 
 def spectrum(samples: Tensor, config: MelConfig) -> Tensor:
-    """Short-time spectrum complex64 (..., F, T) of samples (..., S), T = ceil(S / hop). Zeros pad the end to T * hop,
-    then both ends are mirrored: frame t is centred on sample t * hop + hop / 2."""
+    """Return the short-time spectrum, complex64 (..., F, T), of samples (..., S), T = ceil(S / hop). Zeros pad the end
+    to T * hop, then both ends are mirrored: frame t is centred on sample t * hop + hop / 2."""
     frames = frames_of(samples.shape[-1], config)
     if frames == 0:
         return torch.zeros(*samples.shape[:-1], config.n_fft // 2 + 1, 0, dtype=torch.complex64, device=samples.device)
@@ -116,7 +117,7 @@ def spectrum(samples: Tensor, config: MelConfig) -> Tensor:
 
 
 def _mirror_ends(samples: Tensor, width: int) -> Tensor:
-    """(B, S) -> (B, S + 2 * width), mirrored at both ends, repeatedly if S is shorter than width."""
+    """Mirror (B, S) at both ends to (B, S + 2 * width), repeatedly if S is less than width."""
     length = samples.shape[-1]
     if width < length:
         ends = samples[:, 1 : width + 1], samples[:, length - 1 - width : length - 1]
@@ -127,8 +128,8 @@ def _mirror_ends(samples: Tensor, width: int) -> Tensor:
 
 
 def log_mel(samples: Tensor, config: MelConfig) -> Tensor:
-    """Natural-log magnitude mel float32 (..., M, T) of samples (..., S) in -1..1, frames as in `spectrum`.
-    Differentiable; float32 also under autocast."""
+    """Return the natural-log magnitude mel spectrogram, float32 (..., M, T), of samples (..., S) in -1..1, frames as in
+    `spectrum`. Differentiable; float32 also under autocast."""
     with torch.autocast(samples.device.type, enabled=False):
         magnitude_FT = _magnitude(spectrum(samples, config))
         bands = [filters_mf @ magnitude_FT[..., heard, :] for heard, filters_mf in _bands(config, samples.device)]
@@ -136,7 +137,7 @@ def log_mel(samples: Tensor, config: MelConfig) -> Tensor:
 
 
 def _magnitude(bins: Tensor) -> Tensor:
-    """Magnitudes float32. `abs` is slower than the transform, but has a finite gradient at zero."""
+    """Return magnitudes, float32. `abs` is slower than the transform but has a finite gradient at zero."""
     if bins.requires_grad:
         return bins.abs()
     squares = torch.view_as_real(bins).square()
@@ -145,8 +146,9 @@ def _magnitude(bins: Tensor) -> Tensor:
 
 @torch.no_grad()
 def griffin_lim(mel_MT: Tensor, config: MelConfig) -> Tensor:
-    """Natural-log mel (M, T) float32 -> samples (T * hop,) float32. Phase by 30 iterations of Griffin and Lim (1984)
-    with the momentum of Perraudin et al. (2013), magnitudes by the filterbank's pseudo-inverse."""
+    """Convert a natural-log mel (M, T) float32 to samples (T * hop,) float32. The phase is from 30 iterations of
+    Griffin and Lim (1984) with the momentum of Perraudin et al. (2013), the magnitudes from the filterbank's
+    pseudo-inverse."""
     magnitude_FT = (torch.linalg.pinv(filters_of(config, mel_MT.device)) @ mel_MT.exp()).clamp(min=1e-7)
     window, _ = _constants(config, mel_MT.device)
     frames: dict[str, Any] = {"n_fft": config.n_fft, "hop_length": config.hop, "window": window}

@@ -1,6 +1,6 @@
-"""Pitch of a recording by frames, and the rows that drive a vocoder's source.
+"""Pitch of a recording per frame, and the rows that drive a vocoder's source.
 
-A voice's frames have M rows of log-mel, then `ROWS` of pitch; a vocoder's input has `SOURCE_ROWS` more. Shapes: B
+A voice's frames have M rows of log-mel, then `ROWS` rows of pitch; a vocoder's input has `SOURCE_ROWS` more. Shapes: B
 items, D = M + 2 rows, T frames, S samples.
 """
 
@@ -11,24 +11,25 @@ import numpy as np
 from sonorant.audio.arrays import Floats
 
 REFERENCE = 200.0
-"""Hz at pitch 0; 1 is an octave higher."""
+"""Frequency in Hz of pitch 0; pitch 1 is an octave higher."""
 PITCH_STD = 0.25
-"""Typical deviation of a speaker's pitch in octaves, the unit of the models' token pitch."""
+"""Typical standard deviation of a speaker's pitch in octaves, the unit of token pitch in the models."""
 ROWS = 2
-"""Pitch in octaves from `REFERENCE` at the frame's start, and voicing, 0 to 1."""
+"""Number of pitch rows: octaves from `REFERENCE` at the frame's start, and voicing, 0 to 1."""
 SOURCE_ROWS = 2
-"""Phase of the fundamental at the frame's start, in cycles, 0 to 1, and the frame's number."""
+"""Number of source rows: phase of the fundamental at the frame's start in cycles, 0 to 1, and frame number."""
 LOWEST, HIGHEST = 70.0, 500.0
-"""Hz, range of the search."""
+"""Range of the pitch search in Hz."""
 NOISE_FRAMES = 128
-"""Period of a vocoder's noise and of the frames' numbers."""
-_PERIOD = 5.0  # ms; at a hop of 10.7, DIO errs twice as much
-_DECIMATED = 5500.0  # Hz, least rate of DIO's decimated signal: half the samples take half the time
+"""Period in frames of a vocoder's noise and of frame numbers."""
+_PERIOD = 5.0  # ms; with a hop of 10.7 ms, DIO's errors double
+_DECIMATED = 5500.0  # Hz, minimum rate of DIO's decimated signal: half the samples take half the time
 
 
 def track_pitch(samples: Floats, rate: int, hop: int, frames: int) -> Floats:
-    """Samples (S,) at `rate` Hz -> (frames, `ROWS`) float32, frame t starting at sample t * hop. DIO and StoneMask
-    (Morise et al. 2009 and 2016; pyworld). Pitch is interpolated between voiced parts, and 0 without any voice."""
+    """Estimate the pitch of samples (S,) at `rate` Hz as (frames, `ROWS`) float32; frame t starts at sample t * hop.
+    Uses DIO and StoneMask (Morise et al. 2009 and 2016; pyworld). Pitch is interpolated between voiced parts, and 0 if
+    nothing is voiced."""
     import pyworld  # slow to import
 
     signal = np.ascontiguousarray(samples, dtype=np.float64)
@@ -45,7 +46,7 @@ def track_pitch(samples: Floats, rate: int, hop: int, frames: int) -> Floats:
 
 
 class SourceRows:
-    """Append `SOURCE_ROWS` to consecutive parts of frames."""
+    """Appends the source rows to consecutive parts of frames."""
 
     def __init__(self, rate: int, hop: int, first: int = 0) -> None:
         """`first`: number of the first frame."""
@@ -54,7 +55,7 @@ class SourceRows:
         self._passed: np.ndarray | None = None  # phase at the start of the last frame, and its pitch in Hz (B, 2)
 
     def append(self, frames: Floats) -> Floats:
-        """(B, D, T) with `ROWS` last -> (B, D + 2, T) float32."""
+        """Append the source rows: (B, D, T) with `ROWS` last -> (B, D + 2, T) float32."""
         count = frames.shape[2]
         hertz = REFERENCE * np.exp2(frames[:, -ROWS].astype(np.float64))
         passed, before = np.zeros((len(hertz), 1)), hertz[:, :1]
@@ -72,7 +73,8 @@ class SourceRows:
 
 
 def with_source(parts: Iterable[Floats], rate: int, hop: int, rows: int) -> Iterator[Floats]:
-    """Consecutive parts (B, D, any) for a vocoder of `rows` rows, with `SOURCE_ROWS` if it takes them."""
+    """Yield consecutive parts (B, D, any) for a vocoder with `rows` input rows, with the source rows if those are part
+    of its input."""
     source = SourceRows(rate, hop)
     for part in parts:
         yield source.append(part) if part.shape[1] + SOURCE_ROWS == rows else part

@@ -1,5 +1,5 @@
-"""Speech recognisers: samples to words, many clips in several processes. All have an open vocabulary, so that error
-rates mean something."""
+"""Speech recognisers, which transcribe clips in several processes. All have an open vocabulary, so that error rates are
+meaningful."""
 
 import hashlib
 import importlib.util
@@ -17,7 +17,7 @@ from sonorant.errors import SonorantError
 from sonorant.processes import spread
 
 RATE = 16_000
-"""Hz of every recogniser's input."""
+"""Sample rate of every recogniser's input in Hz."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,9 +25,10 @@ class RecognizerConfig:
     """Section `recognizer` of params.yaml."""
 
     name: str = "pocketsphinx"
-    """`pocketsphinx`, `faster-whisper:<model>` or `onnx-asr:<model>`; a model is a name on its hub or a folder."""
+    """`pocketsphinx`, `faster-whisper:<model>` or `onnx-asr:<model>`, where `<model>` is a hub name or a local
+    folder."""
     sentences: int = 160
-    """Held-out sentences to recognise, the first by hash of id."""
+    """Number of held-out sentences to recognise, selected by hash of id."""
 
     def __post_init__(self) -> None:
         split_name(self.name)
@@ -39,33 +40,33 @@ class RecognizerConfig:
 class Hypothesis:
     text: str
     confidence: float | None
-    """0 to 1, by the recogniser's own measure; None if it has none."""
+    """Confidence from 0 to 1, as defined by the recogniser; None if it reports none."""
 
 
 class Recognizer(Protocol):
-    """Deterministic: a result does not depend on earlier clips."""
+    """A speech recogniser. Deterministic: a result does not depend on earlier clips."""
 
     name: str
-    """Name as configured; of a folder, its last part."""
+    """Name as configured; for a folder, only its last part."""
     revision: str
     """Versions of the package and the model."""
 
     def transcribe(self, samples: Floats, rate: int) -> str:
-        """Text of samples (S,) in -1..1 at `rate` Hz; may be empty."""
+        """Return the text of samples (S,) in -1..1 at `rate` Hz; may be empty."""
         return self.recognize(samples, rate).text
 
     def recognize(self, samples: Floats, rate: int) -> Hypothesis:
-        """Text and confidence."""
+        """Return the text and confidence of samples (S,) in -1..1 at `rate` Hz."""
 
 
 class PocketSphinx(Recognizer):
-    """CMU PocketSphinx with its English model (Huggins-Daines et al., ICASSP 2006). BSD. 3,000 active HMMs a frame
-    instead of 30,000 are 35 % faster on LJSpeech with the same word error rate; 2,000 cost words."""
+    """CMU PocketSphinx with its English model (Huggins-Daines et al., ICASSP 2006). BSD. 3,000 active HMMs per frame
+    instead of 30,000 are 35 % faster on LJSpeech with the same word error rate; 2,000 increase it."""
 
     ACTIVE_HMMS = 3000
 
     def __init__(self, model: str = "", language: str = "en-us") -> None:
-        """Raises SonorantError for another language than English."""
+        """Load the model. Raises SonorantError for a language other than English."""
         from pocketsphinx import Decoder
 
         if why := not_heard("pocketsphinx", language):
@@ -78,7 +79,7 @@ class PocketSphinx(Recognizer):
         integers = (np.clip(_at_rate(samples, rate), -1.0, 1.0) * 32767.0).astype(np.int16)
         if not len(integers):
             return Hypothesis("", None)
-        # The front end would carry its noise estimate over from earlier clips.
+        # Otherwise the front end would keep its noise estimate from earlier clips.
         self._decoder.reinit_feat()
         self._decoder.start_utt()
         self._decoder.process_raw(integers.tobytes(), full_utt=True)
@@ -90,7 +91,7 @@ class PocketSphinx(Recognizer):
 
 
 class FasterWhisper(Recognizer):
-    """Whisper (Radford et al. 2022) by CTranslate2: one temperature, no text carried over."""
+    """Whisper (Radford et al. 2022) in CTranslate2, with one temperature and without the text of earlier segments."""
 
     def __init__(self, model: str, language: str) -> None:
         _require("faster_whisper", "whisper")
@@ -136,7 +137,8 @@ class OnnxAsr(Recognizer):
 
 
 def not_heard(name: str, language: str) -> str | None:
-    """`not run: <why>` if the recogniser lacks the language, else None. Models of other packages may also lack it."""
+    """Return `not run: <reason>` if pocketsphinx does not support the language, otherwise None. Models of other
+    packages are not checked."""
     if name != "pocketsphinx" or language.split("-")[0] == "en":
         return None
     others = "use faster-whisper:<model> or onnx-asr:<model>"
@@ -151,7 +153,8 @@ RECOGNIZERS: dict[str, Callable[[str, str], Recognizer]] = {
 
 
 def load_recognizer(name: str, language: str = "en-us") -> Recognizer:
-    """Raises SonorantError if the name is unknown, its package is missing, or it lacks the language. One thread."""
+    """Load a recogniser that uses one thread. Raises SonorantError if the name is unknown, its package is missing, or
+    it does not support the language."""
     try:
         kind, model = split_name(name)
     except ValueError as error:
@@ -160,7 +163,7 @@ def load_recognizer(name: str, language: str = "en-us") -> Recognizer:
 
 
 def split_name(name: str) -> tuple[str, str]:
-    """Kind and model. Raises ValueError for an unknown kind."""
+    """Split a name into kind and model. Raises ValueError for an unknown kind."""
     kind, _, model = name.partition(":")
     if kind not in RECOGNIZERS or (kind == "pocketsphinx") == bool(model):
         raise ValueError(f"name is '{name}'; allowed: pocketsphinx, faster-whisper:<model>, onnx-asr:<model>")
@@ -184,7 +187,7 @@ def _loaded(load: Callable[[], Any], name: str) -> Any:
 
 
 def _public_name(model: str) -> str:
-    """A folder's name without its path."""
+    """Return the name of a model, without the path of a folder."""
     return Path(model).name if Path(model).exists() else model
 
 
@@ -196,23 +199,23 @@ def _at_rate(samples: Floats, rate: int) -> Floats:
 @dataclass(frozen=True)
 class Clip:
     samples: Floats
-    """(S,) in -1..1."""
+    """Samples (S,) in -1..1."""
     rate: int
-    """Hz."""
+    """Sample rate in Hz."""
 
     def content(self) -> tuple[int, bytes]:
-        """Equal for clips with the same 16-bit samples."""
+        """Return a key that is equal for clips with the same 16-bit samples."""
         integers = np.rint(np.clip(self.samples, -1.0, 1.0) * 32767.0).astype(np.int16)
         return self.rate, hashlib.sha256(integers.tobytes()).digest()
 
 
 _recognizer: Recognizer | None = None
-"""Of this process."""
+"""Recogniser of this process."""
 
 
 def transcribe(clips: Sequence[Clip], recognizer: str, language: str, *, processes: int | None = None) -> list[str]:
-    """Text of each clip, in order, in one process a core. Equal clips are recognised once. Raises SonorantError as
-    `load_recognizer`, or if a process dies."""
+    """Return the text of each clip, in order, using one process per core. Equal clips are recognised once. Raises
+    SonorantError as `load_recognizer` does, or if a process dies."""
     contents = [clip.content() for clip in clips]
     different = dict(zip(contents, clips, strict=True))
     heard = spread(

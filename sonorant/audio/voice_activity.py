@@ -1,7 +1,7 @@
-"""Voice activity detection: Silero VAD finds speech to 32 ms, signal energy refines the edges to 5 ms.
+"""Voice activity detection: Silero VAD finds speech to 32 ms, and signal energy refines its edges to 5 ms.
 
-The network (package silero-vad, version 6, MIT) is late at soft onsets and early at a final /s/ or /f/, so each edge
-moves to where the energy of a low or a high band leaves the noise floor.
+The network (package silero-vad, version 6, MIT) is late at soft onsets and early at a final /s/ or /f/, so each edge is
+moved to where the energy of a low or a high band rises above the noise floor.
 """
 
 import importlib.util
@@ -17,35 +17,35 @@ from sonorant.audio.wav import resample
 from sonorant.errors import SonorantError
 
 RATE = 16_000
-"""Hz of the network's input."""
+"""Sample rate of the network's input in Hz."""
 BLOCK = 512
-"""Samples per probability."""
+"""Number of samples per probability."""
 BLOCK_SECONDS = BLOCK / RATE
 SPEAKING = 0.5
-"""Probability that starts speech."""
+"""Minimum probability at which speech starts."""
 SHORTEST_PAUSE = 0.1
-"""Seconds; a shorter pause is part of the speech."""
+"""Minimum length of a pause in seconds; a shorter one is part of the speech."""
 Span = tuple[float, float]
 """Start and end in seconds."""
 
 _LEAVE = 0.35  # probability below which speech ends
 _SHORTEST_SPEECH = 0.09  # seconds; shorter speech is a click or a knock
-_CONTEXT = 64  # samples of the block before, part of the network's input
+_CONTEXT = 64  # samples of the previous block in the network's input
 _BLOCKS_AT_ONCE = 1024
-_FRAME, _STEP = 160, 80  # samples at `RATE` of an energy and of its step: 10 and 5 ms
+_FRAME, _STEP = 160, 80  # window and step of an energy in samples at `RATE`: 10 and 5 ms
 _STEP_SECONDS = _STEP / RATE
 _BANDS = ((150.0, 2000.0), (2000.0, 8000.0))  # Hz, above hum: voices and stops; fricatives
-_REACH = 0.3  # seconds that an edge may move out: the longest final /s/
-_INWARDS = 0.064  # seconds that an edge may move in
+_REACH = 0.3  # maximum seconds to move an edge outwards: the longest final /s/
+_INWARDS = 0.064  # maximum seconds to move an edge inwards
 _CLOSURE = 0.1  # seconds: a stop's closure
-_SHORTEST = 3  # steps of energy in a row; fewer are a click
+_SHORTEST = 3  # consecutive steps with energy; fewer are a click
 _ABOVE_NOISE_DB = 6.0
 _BELOW_SPEECH_DB = 50.0
 
 
 def speech_probability(samples: Floats, rate: int) -> Floats:
-    """Probability of speech, float32 (F,), for every 32 ms of samples (S,) at `rate` Hz. Raises SonorantError without
-    the package silero-vad."""
+    """Return the probability of speech, float32 (F,), for every 32 ms of samples (S,) at `rate` Hz. Raises
+    SonorantError if the package silero-vad is missing."""
     heard = resample(samples, rate, RATE)
     blocks = np.pad(heard, (0, -len(heard) % BLOCK)).reshape(-1, BLOCK)
     contexts = np.zeros((len(blocks), _CONTEXT), dtype=np.float32)
@@ -68,14 +68,14 @@ def _network() -> Any:
     if package is None or not package.submodule_search_locations:
         raise SonorantError("voice activity: silero-vad is not installed; pip install 'sonorant[pipeline]'")
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1  # recordings are spread over processes
-    # The file alone: importing the package would import torch.
+    options.intra_op_num_threads = options.inter_op_num_threads = 1  # recordings are distributed over processes
+    # Use only the file, because importing the package would import torch.
     path = Path(package.submodule_search_locations[0]) / "data/silero_vad_16k_sequence.onnx"
     return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
 
 def speech_spans(probability: Floats, shortest_pause: float = SHORTEST_PAUSE) -> list[Span]:
-    """Spans of speech in order from probabilities (F,) of 32 ms blocks. `shortest_pause`: seconds."""
+    """Return the spans of speech, in order, from probabilities (F,) of 32 ms blocks. `shortest_pause`: seconds."""
     found: list[Span] = []
     start: int | None = None
     for place, value in enumerate([*probability.tolist(), 0.0]):
@@ -100,8 +100,8 @@ def _join(spans: list[Span], shortest_pause: float) -> list[Span]:
 
 
 def locate_speech(samples: Floats, rate: int, probability: Floats) -> list[Span]:
-    """Spans of speech in seconds of samples (S,) at `rate` Hz, exact to 5 ms. An edge moves to the outermost energy
-    above the noise floor that is at most a stop's closure away."""
+    """Return the spans of speech, exact to 5 ms, in samples (S,) at `rate` Hz. An edge is moved to the outermost energy
+    above the noise floor, across silences no longer than the closure of a stop consonant."""
     spans = speech_spans(probability)
     if not spans:
         return []
@@ -126,7 +126,7 @@ def _steps(earliest: float, latest: float, active: NDArray[np.bool_]) -> tuple[i
 
 
 def _outermost(active: NDArray[np.bool_]) -> int | None:
-    """Index of the last active step over silences of at most a closure."""
+    """Return the index of the last active step before a silence longer than a stop's closure."""
     outermost, quiet = None, 0
     for place, sounding in enumerate(active.tolist()):
         quiet = 0 if sounding else quiet + 1
@@ -138,7 +138,7 @@ def _outermost(active: NDArray[np.bool_]) -> int | None:
 
 
 def _active(samples: Floats, rate: int, probability: Floats) -> NDArray[np.bool_]:
-    """Whether a band is above its noise floor, for each 5 ms step, without clicks."""
+    """Return, for each 5 ms step, whether a band is above its noise floor, ignoring clicks."""
     energy_TB = _band_energies(samples, rate)
     blocks = np.minimum(np.arange(len(energy_TB)) * _STEP // BLOCK, len(probability) - 1)
     speaking, quiet = probability[blocks] >= SPEAKING, ~_near_speech(probability)[blocks]
@@ -156,7 +156,7 @@ def _active(samples: Floats, rate: int, probability: Floats) -> NDArray[np.bool_
 
 
 def _near_speech(probability: Floats) -> NDArray[np.bool_]:
-    """Blocks (F,) with a probability of at least 0.15, one before and two after them."""
+    """Mark blocks (F,) with a probability of at least 0.15, the block before and the two blocks after them."""
     speech = probability >= 0.15
     near = speech.copy()
     near[:-1] |= speech[1:]
@@ -166,7 +166,7 @@ def _near_speech(probability: Floats) -> NDArray[np.bool_]:
 
 
 def _band_energies(samples: Floats, rate: int) -> Doubles:
-    """Energy in dB of full scale, at least -120, float64 (T, 2): below and above 2 kHz, for each 5 ms step."""
+    """Return the energy in dB of full scale, at least -120, float64 (T, 2): below and above 2 kHz, per 5 ms step."""
     heard = resample(samples, rate, RATE)
     count = max((len(heard) - _FRAME) // _STEP + 1, 0)
     if count == 0:

@@ -17,8 +17,8 @@ from sonorant.files import atomic_file
 def read_audio(
     path: Path, sample_rate: int | None = None, *, start: float = 0.0, end: float | None = None
 ) -> tuple[np.ndarray, int]:
-    """`decode` a recording, mix it to mono (S,) without dead channels, and resample it to `sample_rate` (Hz); also the
-    rate."""
+    """Decode a recording, mix it to mono (S,) without dead channels, and resample it to `sample_rate` Hz. Return
+    samples and rate."""
     samples, rate = decode(path, start, end)
     sample_rate = sample_rate or rate
     return resample(mix(samples), rate, sample_rate), sample_rate
@@ -28,7 +28,7 @@ def resample(samples: np.ndarray, rate: int, new_rate: int) -> np.ndarray:
     """Resample float32 (S,) to float32 (round(S * new_rate / rate),) with soxr at high quality."""
     if rate == new_rate:
         return samples.astype(np.float32, copy=False)
-    import soxr  # not a dependency of speaking
+    import soxr  # not a dependency of synthesis
 
     return soxr.resample(samples, rate, new_rate).astype(np.float32, copy=False)
 
@@ -47,7 +47,7 @@ def write_wav(path: Path, samples: np.ndarray, rate: int) -> None:
 @contextmanager
 def atomic_wav(path: Path, rate: int, *, header: bool = True) -> Iterator[Callable[[NDArray[np.int16]], None]]:
     """Yield a function that appends samples int16 (S,) to a mono WAV at `rate` Hz, which appears at `path` on success.
-    A pipe or device is written at once, with a header of unknown length."""
+    A pipe or device is written immediately, with a header of unknown length."""
     special = path.exists() and not path.is_file()
     with nullcontext(path) if special else atomic_file(path.resolve()) as place, place.open("wb") as file:
         written = 0
@@ -68,13 +68,13 @@ def atomic_wav(path: Path, rate: int, *, header: bool = True) -> Iterator[Callab
 
 
 def pcm16(samples: np.ndarray) -> NDArray[np.int16]:
-    """Samples (S,), full scale 1.0, as little-endian int16, clipped."""
+    """Convert samples (S,), full scale 1.0, to little-endian int16, clipped."""
     return np.clip(np.rint(np.asarray(samples, dtype=np.float64) * 32768.0), -32768, 32767).astype("<i2")
 
 
 def wav_header(rate: int, samples: int | None) -> bytes:
-    """Header of a mono 16-bit WAV. An unknown number of samples (None), or more than 4 GiB, is written as the largest
-    size, which players read as "until the end"."""
+    """Return the header of a mono 16-bit WAV. If the number of samples is unknown (None) or exceeds 4 GiB, it contains
+    the maximum size, which players read as "until the end"."""
     size = 0xFFFFFFFF if samples is None else min(2 * samples + 36, 0xFFFFFFFF)
     form = struct.pack("<4sI4s4sIHHIIHH", b"RIFF", size, b"WAVE", b"fmt ", 16, 1, 1, rate, 2 * rate, 2, 16)
     return form + struct.pack("<4sI", b"data", size if size == 0xFFFFFFFF else size - 36)

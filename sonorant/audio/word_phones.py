@@ -1,4 +1,4 @@
-"""Pronounce words that pocketsphinx' dictionary lacks with gruut, in its phones (ARPAbet)."""
+"""Pronounce words missing from pocketsphinx's dictionary with gruut, in the dictionary's phones (ARPAbet)."""
 
 import json
 from pathlib import Path
@@ -7,13 +7,14 @@ from typing import Any
 from sonorant.text import load_frontend
 
 ARPABET: dict[str, str] = json.loads((Path(__file__).parent / "arpabet.json").read_text(encoding="utf-8"))
-"""Phone of the dictionary by phone of the frontend."""
+"""Phones of the dictionary by phone of the frontend."""
 PHONES = tuple(sorted(set(ARPABET.values())))
 """All 39 phones of the dictionary."""
 
 
 def pronounced(decoder: Any, word: str, language: str) -> bool:
-    """Whether the dictionary of a pocketsphinx `Decoder` has the word, after adding it if gruut can pronounce it."""
+    """Return whether the dictionary of a pocketsphinx `Decoder` contains the word, after adding it if gruut can
+    pronounce it."""
     if decoder.lookup_word(word) is not None:
         return True
     phonemes = load_frontend("gruut", language).speak(word).phonemes

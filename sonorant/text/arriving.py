@@ -15,19 +15,19 @@ class Lull(Enum):
     SHORT = "short"
     """No text yet."""
     LONG = "long"
-    """No text for a while: a sentence that looks complete is complete."""
+    """No text for a while; a sentence that looks complete is taken as complete."""
 
 
 Fragment = str | Lull
 
 
 class ArrivingText:
-    """A text written like a file while `Voice.stream` speaks it. Any thread may write; one reads, once. As a context
-    manager it closes with its block; an error in the block is raised in the reader."""
+    """Text written like a file while `Voice.stream` speaks it. Any thread may write; one thread may read, once. As a
+    context manager, it is closed at the end of the block; an error in the block is raised in the reader."""
 
     def __init__(self, patience: float | None = None) -> None:
-        """`patience`: seconds without text after which a sentence that looks complete is spoken; None = never. Raises
-        SonorantError if it is below 0."""
+        """`patience`: seconds without text after which a sentence that looks complete is spoken; None means never.
+        Raises SonorantError if `patience` is negative."""
         if patience is not None and not patience >= 0:
             raise SonorantError(f"patience must be at least 0 seconds, not {patience}")
         self._patience = patience
@@ -44,11 +44,11 @@ class ArrivingText:
             self._add(text)
 
     def pause(self) -> None:
-        """Speak a sentence that looks complete now. Raises as `write`."""
+        """Speak the text so far if it looks like a complete sentence. Raises SonorantError as `write` does."""
         self._add(Lull.LONG)
 
     def close(self, error: BaseException | None = None) -> None:
-        """End the text, or abort it with an error, which is raised in the reader."""
+        """End the text, or abort it with `error`, which is raised in the reader."""
         with self._changed:
             self._over, self._error = True, self._error or error
             self._changed.notify_all()
@@ -62,12 +62,12 @@ class ArrivingText:
         self.close(error)
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait until there is text to read or the text has ended; False after a timeout."""
+        """Wait until there is text to read or the text has ended. Return False after `seconds`."""
         with self._changed:
             return self._changed.wait_for(lambda: bool(self._unread) or self._over, seconds)
 
     def __iter__(self) -> Iterator[Fragment]:
-        """Fragments in order. Without text: one short lull, then wait."""
+        """Yield the fragments in order. Without text, yield one short lull, then wait."""
         try:
             while True:
                 if not self.wait(0):

@@ -1,4 +1,4 @@
-"""Phonemes by espeak-ng through phonemizer; an optional extra, because both are GPL-3."""
+"""Phonemes from espeak-ng through phonemizer. An optional extra, because both are GPL-3."""
 
 import re
 import threading
@@ -14,9 +14,9 @@ from sonorant.text.user_lexicon import Lexicon
 from sonorant.text.written_forms import plain_characters, split_unknown
 
 RULES = 1
-"""Raise it when phonemes of a text change."""
+"""Revision of these rules; increase it when the phonemes of any text change."""
 
-# espeak-ng has no inventory of a language; its phones are split into these symbols.
+# espeak-ng has no list of a language's phonemes; its phones are split into these symbols.
 _VOWELS = "aɑɐɒæʌəɘɚɛɜɝɞeɤɵiɨɪᵻyʏɯuʉʊoɔøœɶ"
 _CONSONANTS = "pbtdʈɖcɟkɡqɢʔmɱnɳɲŋɴʙrʀɾɽɸβfvθðszʃʒʂʐɕʑçʝxɣχʁħʕhɦɬɮʋɹɻjɥɰlɭʎʟɫwʍɓɗʄɠʛɧʘǀǃǂǁ"
 _JOINED = ("aɪ", "aʊ", "eɪ", "oʊ", "əʊ", "ɔɪ", "ɪə", "eə", "ʊə", "tʃ", "dʒ", "ts", "dz", "tɕ", "dʑ", "pf")
@@ -35,7 +35,7 @@ _SENTENCE_END = re.compile(r"(?<=[.?!؟])\s+")
 
 
 class EspeakFrontend:
-    """Frontend of one language. Raises SonorantError if phonemizer, espeak-ng or the language is missing."""
+    """espeak-ng frontend for one language. Raises SonorantError if phonemizer, espeak-ng or the language is missing."""
 
     name = "espeak"
     symbols: tuple[str, ...] = (*dict.fromkeys(_SYMBOLS), *PAUSES)
@@ -58,7 +58,8 @@ class EspeakFrontend:
         return f"espeak-ng {library}, phonemizer {installed_version('phonemizer')}, rules {RULES}{lexicon}"
 
     def speak(self, text: str, given: GivenSounds = NOTHING_GIVEN) -> SpokenText:
-        """See `Frontend.speak`. `text` keeps digits, because espeak-ng does not return how it reads them."""
+        """See `Frontend.speak`. The returned text keeps digits, because espeak-ng does not return the words it speaks
+        for them."""
         known, unknown, sounds = self._known(text, given)
         return spoken_text(as_written(known.text, sounds), self._pieces(known, sounds), unknown)
 
@@ -73,7 +74,7 @@ class EspeakFrontend:
         return audible_sentences(parts, unknown)
 
     def _known(self, text: str, given: GivenSounds) -> tuple[TracedText, tuple[str, ...], dict[str, Sounds]]:
-        """Plain text, unknown characters, and the sounds of private characters."""
+        """Return the plain text, the unknown characters, and the sounds of the private-use characters."""
         plain, sounds = TracedText.of(text), given_in(text, given)
         if self.lexicon:
             plain = with_given(plain, self.lexicon.find(plain.text), sounds)
@@ -94,7 +95,8 @@ class EspeakFrontend:
         return pieces
 
     def _words(self, text: TracedText) -> list[Piece]:
-        """Words of a text without pauses, as one piece if espeak-ng finds another number of them."""
+        """Return the words of a text without pauses, or the whole text as one piece if espeak-ng finds a different
+        number of words."""
         with self._lock:
             spoken = self._backend.phonemize([text.text], separator=self._separator, strip=True)[0].split()
         written = list(re.finditer(r"\S*\w\S*", text.text))
@@ -142,7 +144,7 @@ def _word(phones: list[str]) -> list[Phoneme]:
 
 
 def _symbols_of(phone: str) -> list[str]:
-    """Split a phone into symbols of the inventory, longest first; other marks are dropped."""
+    """Split a phone into symbols of the inventory, longest match first, and drop other marks."""
     rest = unicodedata.normalize("NFC", "".join(mark for mark in phone if mark not in _STRESS))
     found = []
     while rest:

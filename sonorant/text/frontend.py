@@ -1,4 +1,4 @@
-"""Text frontends: phonemes, token ids, spoken text."""
+"""Text frontends, which convert text to phonemes, token ids and spoken text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sonorant.text.user_lexicon import Lexicon
 
 PAUSES = (",", ".", "?", "!")
-"""Pause symbols, last in every frontend's inventory."""
+"""Pause symbols, the last symbols of every frontend's inventory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Phoneme:
     stress: int = 0
     """0 none, 1 primary, 2 secondary."""
     word_start: bool = False
-    """False for pauses."""
+    """Whether the phoneme begins a word; False for pauses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,19 +35,19 @@ class SpokenUnit:
     """A spoken word or a pause."""
 
     text: str
-    """Spoken word, such as `twenty`; written word if its phonemes were given; or pause."""
+    """Spoken word, such as `twenty`; the written word if its phonemes were given; or a pause."""
     start: int
-    """First character of its written form: of both words of `20`, the 2."""
+    """Index of the first character of the written form; both words spoken for `21` have the same index."""
     end: int
-    """The one after the last."""
+    """Index after the last character of the written form."""
     first: int
-    """Index of its first phoneme in `SpokenText.phonemes`."""
+    """Index of the unit's first phoneme in `SpokenText.phonemes`."""
     after: int
-    """Index after its last phoneme."""
+    """Index after the unit's last phoneme."""
     seconds: float | None = None
-    """Length of a marked pause."""
+    """Length of a marked pause in seconds."""
     written: str = ""
-    """Written form without marks: `20`. Set by `split_phrases`."""
+    """Written form without markup: `20`. Set by `split_phrases`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Sounds:
 
     phonemes: tuple[Phoneme, ...]
     written: str
-    """Their form in the spoken text."""
+    """The word's form in the spoken text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +64,13 @@ class SpokenText:
     """The output of a frontend."""
 
     text: str
-    """With numbers, dates and abbreviations written out (gruut)."""
+    """Text with numbers, dates and abbreviations written out (gruut only)."""
     phonemes: tuple[Phoneme, ...]
-    """Empty if there are only pauses."""
+    """Phonemes of the text; empty if there are only pauses."""
     unknown: tuple[str, ...]
     """Characters that cannot be spoken, each once."""
     units: tuple[SpokenUnit, ...] = ()
-    """Cover all phonemes."""
+    """Words and pauses that together cover all phonemes."""
 
 
 PADDING, START, END = 0, 1, 2
@@ -90,8 +90,8 @@ class SymbolTable:
         self.size = _RESERVED + len(self.symbols)
 
     def to_tokens(self, phonemes: Iterable[Phoneme]) -> np.ndarray:
-        """Token ids int16 (N, 3) with start and end; columns: symbol, stress (0, 1, 2), word start (0, 1). Raises
-        SonorantError naming a phoneme that is not in the table."""
+        """Return token ids (N, 3) int16 with start and end. Columns: symbol, stress (0, 1, 2), word start (0, 1).
+        Raises SonorantError naming a phoneme that is not in the table."""
         rows = [(START, 0, 0)]
         for phoneme in phonemes:
             if phoneme.symbol not in self._ids:
@@ -122,12 +122,13 @@ class TextConfig:
             raise ValueError(f"frontend is '{self.frontend}'; allowed: {', '.join(FRONTENDS)}")
 
     def load(self, language: str) -> Frontend:
-        """Raises SonorantError as `load_with_lexicon`."""
+        """Load the frontend for `language`. Raises SonorantError as `load_with_lexicon` does."""
         return load_with_lexicon(self.frontend, language, self.lexicon)
 
 
 def load_with_lexicon(name: str, language: str, lexicon: str | None) -> Frontend:
-    """As `load_frontend`, with a lexicon file. Also raises SonorantError naming an invalid line of it."""
+    """Load a frontend with a lexicon file. Raises SonorantError as `load_frontend` does, or naming an invalid line of
+    the file."""
     if lexicon is None:
         return load_frontend(name, language)
     from sonorant.text.user_lexicon import read_lexicon
@@ -136,7 +137,7 @@ def load_with_lexicon(name: str, language: str, lexicon: str | None) -> Frontend
 
 
 def frontend_description(frontend: Frontend) -> dict[str, Any]:
-    """Record of a frontend in stores and models."""
+    """Return the fields that describe a frontend in stores and models."""
     return {
         "name": frontend.name,
         "version": frontend.version,
@@ -147,41 +148,42 @@ def frontend_description(frontend: Frontend) -> dict[str, Any]:
 
 
 GivenSounds = Mapping[str, Sounds]
-"""Sounds of private characters in a text."""
+"""Sounds of the private-use characters in a text."""
 NOTHING_GIVEN: GivenSounds = {}
 
 
 def as_written(text: str, given: GivenSounds) -> str:
-    """The text with the written forms of its private characters."""
+    """Replace each private-use character of `text` by its written form."""
     return text if text.isascii() else "".join(given[c].written if c in given else c for c in text)
 
 
 class Frontend(Protocol):
-    """Text to phonemes. May be shared between threads and pickled."""
+    """Converts text to phonemes. Can be shared between threads and pickled."""
 
     name: str
     """One of `FRONTENDS`."""
     language: str
-    """Code in lower case, such as `en-us`."""
+    """Language code in lower case, such as `en-us`."""
     symbols: tuple[str, ...]
     """The language's phones, then `PAUSES`."""
     rules: int
-    """Revision of the written forms."""
+    """Revision of the rules that write out numbers and abbreviations."""
     lexicon: Lexicon | None
 
     @property
     def version(self) -> str:
-        """Versions of software and language data, on which pronunciations depend."""
+        """Versions of the software and language data that determine pronunciations."""
 
     def speak(self, text: str, given: GivenSounds = NOTHING_GIVEN) -> SpokenText:
-        """Speak the whole text as one sequence. Never raises."""
+        """Convert the whole text to one sequence. Never raises."""
 
     def sentences(self, text: str, given: GivenSounds = NOTHING_GIVEN) -> list[SpokenText]:
-        """Audible sentences; the first lists all unknown characters. Spans are in the whole text."""
+        """Return the audible sentences; the first one lists all unknown characters. Spans refer to the whole text."""
 
 
 def load_frontend(name: str, language: str, *, lexicon: Lexicon | None = None) -> Frontend:
-    """Raises SonorantError if name or language is unknown or not installed, or a phoneme of the lexicon is unknown."""
+    """Load the frontend `name`. Raises SonorantError if name or language is unknown or not installed, or if a phoneme
+    of the lexicon is unknown."""
     if name == "gruut":
         from sonorant.text.gruut import GruutFrontend
 

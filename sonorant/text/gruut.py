@@ -1,4 +1,4 @@
-"""Phonemes by gruut (MIT), offline: a lexicon, a CRF for other words, numbers and dates as words."""
+"""Phonemes from gruut (MIT), offline: a lexicon, a CRF for other words, and numbers and dates as words."""
 
 import importlib.util
 import logging
@@ -18,7 +18,7 @@ from sonorant.text.user_lexicon import Lexicon
 from sonorant.text.written_forms import plain_characters, signs_written_out, split_unknown
 
 RULES = {"en": 2, "fr": 2}
-"""Revision of the written forms by language, 1 for others; raise it when phonemes of a text change."""
+"""Revision of the written forms per language (1 for others); increase it when the phonemes of any text change."""
 
 _DIGIT = re.compile(r"\d")
 _PLACEHOLDER = re.compile(rf"{PLACEHOLDER}[a-z]{{4}}")
@@ -30,7 +30,7 @@ _STRESS = {"ˈ": 1, "ˌ": 2, "'": 1, "²": 1}
 
 
 class GruutFrontend:
-    """Frontend of one language. Raises SonorantError if gruut or its data lack the language."""
+    """gruut frontend for one language. Raises SonorantError if gruut or its data do not support the language."""
 
     name = "gruut"
 
@@ -78,7 +78,7 @@ class GruutFrontend:
         return audible_sentences(*self._analyse(text, given))
 
     def _analyse(self, text: str, given: GivenSounds) -> tuple[list[tuple[str, list[Piece]]], tuple[str, ...]]:
-        """Spoken text and pieces of each sentence, and the unknown characters."""
+        """Return the spoken text and pieces of each sentence, and the unknown characters."""
         known, unknown, sounds = self._known(text, given)
         found = dict.fromkeys(unknown)
         sentences = self._process(known.text, found)
@@ -100,7 +100,7 @@ class GruutFrontend:
         return parts, tuple(found)
 
     def _known(self, text: str, given: GivenSounds) -> tuple[TracedText, tuple[str, ...], dict[str, Sounds]]:
-        """The text for gruut, unknown characters, and the sounds of its placeholders."""
+        """Return the text for gruut, the unknown characters, and the sounds of the text's placeholders."""
         sounds = given_in(text, given)
         plain = TracedText.of(text)
         if self.lexicon:
@@ -118,12 +118,13 @@ class GruutFrontend:
         return plain, unknown, {placeholders[character]: sound for character, sound in sounds.items()}
 
     def _process(self, text: str, unknown: dict[str, None]) -> list[Any]:
-        """gruut's sentences. A word on which gruut fails is spelt; a character on which it fails is unknown."""
+        """Return gruut's sentences. A word on which gruut fails is spelt out; a character on which it fails is added to
+        `unknown`."""
         processor = _processor(self._resolved, self._data)
         try:
             graph, root = processor(text, lang=self._resolved)
             return list(processor.sentences(graph, root))
-        except Exception:  # its parsers of numbers, sums and dates raise anything; keep the other words
+        except Exception:  # gruut's parsers of numbers, amounts and dates raise any error; keep the other words
             words = text.split()
             if len(words) > 1:
                 return [sentence for word in words for sentence in self._process(word, unknown)]
@@ -145,7 +146,7 @@ class GruutFrontend:
             return [Phoneme(",")]
         if not word.is_spoken:
             return []
-        # gruut guesses a word even from a lone sign such as €.
+        # gruut guesses phonemes even for a lone sign such as €.
         readable = any(character.isalpha() for character in word.text)
         phones = [_split_stress(phone) for phone in (word.phonemes or ()) if readable]
         known = [(symbol, stress) for symbol, stress in phones if symbol in self.symbols]
@@ -155,7 +156,7 @@ class GruutFrontend:
 
 
 def _placeholder(number: int) -> str:
-    """A word that does not occur in texts."""
+    """Return the placeholder `number`, a word that does not occur in texts."""
     letters = ""
     for _ in range(4):
         number, letter = divmod(number, 26)
@@ -164,13 +165,13 @@ def _placeholder(number: int) -> str:
 
 
 def _install(data: str) -> str:
-    """Command that installs a language's data."""
+    """Return the command that installs a language's data."""
     extra = data.removeprefix("gruut_lang_") in ("de", "fr", "es")
     return "pip install 'sonorant[languages]'" if extra else f"pip install {data.replace('_', '-')}"
 
 
 def _processor(language: str, data: str) -> Any:
-    """This thread's processor: database connections and models cannot be shared."""
+    """Return this thread's processor; database connections and models cannot be shared between threads."""
     processors = _LOCAL.__dict__.setdefault("processors", {})
     if language not in processors:
         processors[language] = new_processor(language, data)
@@ -179,6 +180,6 @@ def _processor(language: str, data: str) -> Any:
 
 @cache
 def _split_stress(phone: str) -> tuple[str, int]:
-    """Symbol and stress of a phone; pitch accents count as stress."""
+    """Return the symbol and stress of a phone; pitch accents count as stress."""
     stress = min((_STRESS[mark] for mark in phone if mark in _STRESS), default=0)
     return unicodedata.normalize("NFC", "".join(mark for mark in phone if mark not in _STRESS)), stress

@@ -1,9 +1,9 @@
 """gruut's text processor with faster parts and the same results.
 
-Packages for dates, money and numbers, slow to import, wait for a word with digits. Parts of speech are computed only
-for sentences with a word whose pronunciation depends on them. `DiGraph` replaces networkx, half of a sentence's time.
-The lexicons have no index (12 ms a word in English): sorted ones are bisected in the file, others copied into memory
-and indexed (80 ms and 20 MiB).
+Packages for dates, money and numbers are slow to import, so they are imported at the first word with digits. Parts of
+speech are computed only for sentences with a word whose pronunciation depends on them. `DiGraph` replaces networkx,
+which takes half of the time of a sentence. The lexicons have no index (12 ms per word in English): sorted lexicons are
+bisected in the file, others are copied into memory and indexed (80 ms and 20 MiB).
 """
 
 import importlib
@@ -25,25 +25,25 @@ _WITHOUT_DIGITS = {
     f"{step}_{kind}": False for step in ("detect", "verbalize") for kind in ("numbers", "currency", "dates", "times")
 }
 _RARELY_NEEDED = {"dateparser": ["parse"], "num2words": ["num2words"], "urllib.request": ["urlopen"], "networkx": []}
-"""Packages and their functions that gruut imports."""
+"""Packages that gruut imports, and the functions of them that it uses."""
 _LETTER = "gruut:letter"
 PLACEHOLDER = "qqzx"
-"""Start of words whose phonemes are given; four letters follow."""
+"""Start of the placeholders of words whose phonemes are given; four letters follow."""
 _GIVEN = re.compile(rf"{PLACEHOLDER}[a-z]{{4}}")
 
 Tagger = Callable[[Sequence[str]], Sequence[str]]
-"""Parts of speech of a sentence's words."""
+"""Returns the parts of speech of a sentence's words."""
 SORTED = {"gruut_lang_en 2.0.1": (3136, 83210, 89281), "gruut_lang_fr 2.0.2": ()}
-"""Releases whose words are sorted by code point, except those in the rows with these ids."""
+"""Lexicon releases whose words are sorted by code point, except in the rows with these ids."""
 _ROWS = "SELECT role, phonemes FROM word_phonemes WHERE id BETWEEN ? AND ? AND word = ? ORDER BY pron_order"
 
 Row = tuple[str, str]
-"""Role, and phonemes separated by blanks."""
+"""Role (part of speech), and phonemes separated by blanks."""
 Edge = tuple[int, int]
 
 
 def new_processor(language: str, data: str) -> Any:
-    """For one thread. `data`: package with the language's data."""
+    """Create a processor for one thread. `data`: package with the language's data."""
     import_gruut()
     from gruut.lang import DelayedSqlitePhonemizer
 
@@ -53,13 +53,13 @@ def new_processor(language: str, data: str) -> Any:
     if isinstance(lookup, DelayedSqlitePhonemizer):
         lexicon = open_lexicon(lookup.db_path, f"{data} {installed_version(data)}")
         lookup.phonemizer = _phonemizer_class()(db_conn=lexicon, **lookup.phonemizer_args)
-        if settings.get_parts_of_speech and not settings.post_process_sentence:  # which may need any word's
+        if settings.get_parts_of_speech and not settings.post_process_sentence:  # it may need those of any word
             settings.get_parts_of_speech = _where_needed(settings.get_parts_of_speech, lookup)
     return processor
 
 
 def installed_version(package: str) -> str:
-    """From the package's VERSION file; `importlib.metadata` takes 20 ms."""
+    """Return the version in the package's VERSION file, because `importlib.metadata` takes 20 ms."""
     spec = importlib.util.find_spec(package)
     said = Path(spec.submodule_search_locations[0]) / "VERSION" if spec and spec.submodule_search_locations else None
     if said and said.is_file():
@@ -68,7 +68,7 @@ def installed_version(package: str) -> str:
 
 
 def import_gruut() -> None:
-    """Import gruut with stand-ins for packages that it imports at once and rarely needs."""
+    """Import gruut with stubs for packages that it imports immediately but rarely needs."""
     if "gruut" in sys.modules:
         return
     absent = [name for name in _RARELY_NEEDED if name not in sys.modules]
@@ -84,19 +84,19 @@ def import_gruut() -> None:
 
 
 def _when_called(module: str, name: str) -> Callable[..., Any]:
-    """A function that imports its module when called."""
+    """Return a stub of the function `name` that imports `module` when called."""
 
     def call(*arguments: Any, **options: Any) -> Any:
         if module == "dateparser":
-            importlib.import_module("babel.dates")  # which gruut needs to write a date and does not import
+            importlib.import_module("babel.dates")  # gruut needs it to write a date but does not import it
         return getattr(importlib.import_module(module), name)(*arguments, **options)
 
     return call
 
 
 def _quick_processor() -> Any:
-    """Processor class that tries only words with digits as numbers and amounts. gruut goes over a text five times
-    because it counts every word tried as changed."""
+    """Return a processor class that tries only words with digits as numbers and amounts. gruut makes five passes over a
+    text because it counts every word that it tries as changed."""
     from gruut import TextProcessor
     from gruut.utils import get_currency_names
 
@@ -122,7 +122,7 @@ def _quick_processor() -> Any:
 
 
 def _phonemizer_class() -> Any:
-    """Lookup class that returns copies: French liaison appends to a word's phonemes."""
+    """Return a lookup class that returns copies, because French liaison appends to a word's phonemes."""
     from gruut.phonemize import SqlitePhonemizer
 
     class OwnPhonemes(SqlitePhonemizer):
@@ -140,7 +140,8 @@ def _has_digit(node: Any) -> bool:
 
 
 def _where_needed(tag: Tagger, lookup: Any) -> Tagger:
-    """Call `tag` only for sentences with a word whose pronunciation depends on its part of speech."""
+    """Return a tagger that calls `tag` only for sentences with a word whose pronunciation depends on its part of
+    speech."""
 
     def differs(word: str) -> bool:
         lookup(word)  # fills the lexicon
@@ -154,7 +155,7 @@ def _where_needed(tag: Tagger, lookup: Any) -> Tagger:
 
 
 class DiGraph:
-    """The part of networkx.DiGraph that gruut uses; the order of a walk is kept until the graph changes."""
+    """The part of networkx.DiGraph that gruut uses; walks are cached until the graph changes."""
 
     def __init__(self) -> None:
         self.nodes: dict[int, dict[str, Any]] = {}
@@ -195,7 +196,7 @@ class DiGraph:
         return iter(self._before[node])
 
     def walk(self, source: int) -> Sequence[int]:
-        """Nodes reachable from `source` in depth-first preorder."""
+        """Return the nodes reachable from `source` in depth-first preorder."""
         if source not in self._walks:
             order: dict[int, None] = {}
             ahead = [source]
@@ -212,12 +213,12 @@ dfs_preorder_nodes = DiGraph.walk
 
 
 def leaves(graph: DiGraph, node: Any) -> list[Any]:
-    """Replaces `gruut.utils.leaves`."""
+    """Return the data of the leaves below `node`, as `gruut.utils.leaves` does."""
     return [graph.nodes[end]["data"] for end in graph.walk(node.node) if not graph.out_degree(end)]
 
 
 def open_lexicon(path: Path, release: str) -> Any:
-    """Connection to a lexicon. `release`: such as "gruut_lang_en 2.0.1"."""
+    """Open a lexicon. `release`: such as "gruut_lang_en 2.0.1"."""
     if release in SORTED:
         return SortedLexicon(path, SORTED[release])
     copy = sqlite3.connect(":memory:")
@@ -228,7 +229,7 @@ def open_lexicon(path: Path, release: str) -> Any:
 
 
 class SortedLexicon:
-    """A lexicon with sorted words, except the rows `strays`; for one thread."""
+    """A lexicon whose words are sorted, except in the rows `strays`. For one thread."""
 
     def __init__(self, path: Path, strays: Sequence[int]) -> None:
         self._file = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
@@ -238,7 +239,7 @@ class SortedLexicon:
         self._found: Callable[[str], list[Row]] = lru_cache(maxsize=4096)(self._search)
 
     def execute(self, _query: str, values: tuple[str]) -> list[Row]:
-        """Rows of a word, commonest pronunciation first: gruut's only query."""
+        """Return the rows of a word, most common pronunciation first. This is gruut's only query."""
         return self._found(*values)
 
     def _search(self, word: str) -> list[Row]:

@@ -1,6 +1,6 @@
-"""Marks in a text: phonemes and pauses in double brackets, or SSML.
+"""Markup in a text: phonemes and pauses in double brackets, or SSML.
 
-Phrases and frontends see a plain text, in which each mark is one private character.
+Phrase splitting and frontends receive plain text, in which each mark is one private-use character.
 
     Call [[ʃ ɪ v ˈɔ n]] now. [[pause 0.5]] Then wait.
 """
@@ -20,19 +20,19 @@ from sonorant.text.pieces import Span
 from sonorant.text.user_lexicon import parse_phonemes
 
 MOST_PAUSE = 60.0
-"""Seconds of one marked pause."""
+"""Maximum length in seconds of one marked pause."""
 LONGEST_MARK = 400
-"""Characters in double brackets."""
+"""Maximum number of characters in double brackets."""
 _SOUNDS_FIRST, _SOUNDS = 0xF0000, 0xF000
 _PAUSES_FIRST = 0x100000
-"""Pause of 0 ms; each following character is 1 ms longer."""
+"""Character for a pause of 0 ms; each following character is 1 ms longer."""
 PAUSE = re.compile("[\U00100000-\U0010fffd]")
 _PRIVATE = re.compile("[\U000f0000-\U0010fffd]")
 _PAUSE_MARK = re.compile(r"pause\b\s*(.*)", re.DOTALL)
 _TIME = re.compile(r"\+?(\d{1,6}(?:\.\d{1,6})?|\.\d{1,6})\s*(s|ms)?")
 _SSML = re.compile(r"\s*<(?:\?xml|!DOCTYPE|speak)[\s>/]")
 _SSML_SHOWS = len("<!DOCTYPE ")
-"""Leading characters that decide whether a text is SSML."""
+"""Number of leading characters that decide whether a text is SSML."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +40,14 @@ class Prosody:
     """Speed and pitch of a run of text."""
 
     rate: float = 1.0
-    """2.0 is twice as fast."""
+    """Speed factor; 2.0 is twice as fast."""
     pitch: float = 0.0
-    """Semitones."""
+    """Shift in semitones."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Plain characters that stand for `source`, one by one or as a whole."""
+    """Plain characters that replace `source`, one by one or as a whole."""
 
     source: Span
     one_by_one: bool
@@ -55,12 +55,12 @@ class _Run:
 
 
 CheckProsody = Callable[[Prosody], None]
-"""Raises SonorantError if the voice cannot do it."""
+"""Raises SonorantError if the voice does not support the prosody."""
 
 
 class MarkedText:
-    """Fragments of the plain text, to be read once, and lulls; a mark or an SSML document is held back until it is
-    complete. Raises SonorantError naming the place of an invalid mark."""
+    """Iterable, once, over fragments of the plain text and lulls (gaps in arriving text). A mark or an SSML document is
+    held back until it is complete. Raises SonorantError naming the position of an invalid mark."""
 
     def __init__(
         self,
@@ -70,9 +70,10 @@ class MarkedText:
         markup: bool = True,
         check_prosody: CheckProsody = lambda _: None,
     ) -> None:
-        """`markup`: False = brackets and tags are ordinary characters. `check_prosody`: called for prosody in SSML."""
+        """`markup`: if False, brackets and tags are ordinary characters. `check_prosody`: called for each prosody in
+        SSML."""
         self.given: dict[str, Sounds] = {}
-        """Sounds of the private characters."""
+        """Sounds of the private-use characters."""
         self.frontend = frontend
         self._fragments = iter(fragments)
         self._markup, self._check_prosody = markup, check_prosody
@@ -105,7 +106,7 @@ class MarkedText:
         return self._runs[bisect_right(self._places, place) - 1].prosody
 
     def source(self, first: int, end: int) -> Span:
-        """Span in the original of plain characters; an empty one lies before its place."""
+        """Return the span in the original of plain characters; an empty span is placed before `first`."""
         start = self._source(first)[0]
         return start, max(self._source(end - 1)[1], start) if end > first else start
 
@@ -116,7 +117,7 @@ class MarkedText:
         return (at, at + 1) if run.one_by_one else run.source
 
     def characters(self, text: str, source: Span, prosody: Prosody, *, one_by_one: bool = True) -> str:
-        """Add plain text for `source`; return it without private characters."""
+        """Add plain text that replaces `source`. Return the text with its private-use characters replaced by U+FFFD."""
         last = self._runs[-1] if self._runs else None
         if text and not (
             last and one_by_one and last.one_by_one and last.source[1] == source[0] and last.prosody == prosody
@@ -129,14 +130,14 @@ class MarkedText:
         return text if text.isascii() else _PRIVATE.sub("\ufffd", text)
 
     def mark(self, character: str, source: Span, prosody: Prosody) -> str:
-        """Add a private character for `source`."""
+        """Add a private-use character that replaces `source`."""
         self._places.append(self._length)
         self._runs.append(_Run(source, False, prosody))
         self._length += 1
         return character
 
     def sounds(self, phonemes: tuple[Phoneme, ...], written: str) -> str:
-        """A new private character for phonemes."""
+        """Return a new private-use character for `phonemes`."""
         character = chr(_SOUNDS_FIRST + len(self.given) % _SOUNDS)
         self.given[character] = Sounds(phonemes, written)
         return character
@@ -180,7 +181,8 @@ _HINT = "write phonemes or a pause in double brackets, as [[h ə l ˈoʊ]] and [
 
 
 def pause_character(time: str) -> str:
-    """Private character of a pause of `0.5`, `0.5s` or `500ms`. Raises SonorantError for an invalid time."""
+    """Return the private-use character of a pause written `0.5`, `0.5s` or `500ms`. Raises SonorantError for an invalid
+    time."""
     match = _TIME.fullmatch(time.strip())
     seconds = float(match[1]) / (1000 if match[2] == "ms" else 1) if match else -1.0
     if not 0 <= seconds <= MOST_PAUSE:

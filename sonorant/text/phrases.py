@@ -1,5 +1,5 @@
-"""Split a text of any length into phrases, reading no further than needed. A phrase is a sentence of the frontend; a
-long one is cut at a comma or between words."""
+"""Split text of any length into phrases, reading no further than needed. A phrase is a sentence as found by the
+frontend; a long sentence is cut at a comma or between words."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -14,13 +14,13 @@ from sonorant.text.markup import PAUSE, pause_seconds
 from sonorant.text.written_words import WrittenWord, place_words
 
 LONGEST_PHRASE = 400
-"""Characters, some 25 seconds of speech."""
+"""Maximum number of characters in a phrase, about 25 seconds of speech."""
 SHORTEST_CUT = LONGEST_PHRASE // 4
 """Minimum number of characters before a cut."""
 _NEXT_WORD = 60
-"""Characters to read of the word after a full stop."""
+"""Maximum number of characters to read of the word after a full stop."""
 _WORDS_BEFORE = 3
-"""Words to read before a full stop."""
+"""Number of words to read before a full stop."""
 _MAYBE_END = re.compile(r"\s*\n[^\S\n]*\n\s*|[.?!…؟。！？]+[\"'”’»)\]]*\s+")
 _ENDS_FOR_NOW = re.compile(r"(?:[.?!؟。！？]|([:…]))[\"'”’»)\]]*\s*\Z")
 _WORD = re.compile(rf"\S{{1,{_NEXT_WORD}}}")
@@ -32,43 +32,44 @@ _LESSER_BORDERS = (
 )
 """A long sentence is cut at the last match of the first pattern that matches."""
 _CAPITAL, _SMALL = ("Smith", "B."), ("it", "five")
-"""Kinds of words that matter after an abbreviation: name, initial; word, number."""
+"""Examples of the words after an abbreviation that decide whether the sentence ends there: capitalised (name, initial)
+or not (word, number)."""
 
 IsEnd = Callable[[str, str], bool]
 """Whether a sentence ends between the words before a border and the word after it."""
 Cut = tuple[int, bool]
-"""Number of characters, and whether their sentence goes on."""
+"""Number of characters before the cut, and whether their sentence continues after it."""
 _FRAGMENT = 4096
 _SILENT = re.compile(r"[\s.,;:?!…\"'()\[\]*_–—-]*")
-"""Silent in every frontend."""
+"""Characters that are silent in every frontend."""
 
 
 class Part(NamedTuple):
     """Text for one call of the frontend."""
 
     text: str
-    """May end with a marked pause."""
+    """Text of the part; may end with a marked pause."""
     goes_on: bool
     """Whether its sentence continues in the next part."""
     start: int
-    """Place in the whole text."""
+    """Position in the whole text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """Text that is spoken at once."""
+    """Text that is spoken as one unit."""
 
     spoken: SpokenText
-    """Without phonemes if all characters are unknown. A marked pause inside a sentence is a comma whose unit has
-    `seconds`. Spans of units are in the whole text."""
+    """Spoken text; without phonemes if all characters are unknown. A marked pause inside a sentence is a comma whose
+    unit has `seconds`. Spans of units refer to the whole text."""
     goes_on: bool
     """Whether the sentence continues in the next phrase."""
     characters: int
-    """Characters read since the last phrase."""
+    """Number of characters read since the last phrase."""
     pause: float | None = None
-    """Seconds of a marked pause after the phrase."""
+    """Length in seconds of a marked pause after the phrase."""
     pause_place: int = 0
-    """Place of the mark."""
+    """Position of the mark of `pause`."""
     words: tuple[WrittenWord, ...] = ()
     """Written words, if requested."""
 
@@ -76,12 +77,12 @@ class Phrase:
 def split_phrases(
     text: str | Iterable[Fragment], frontend: Frontend, given: GivenSounds = NOTHING_GIVEN, *, words: bool = False
 ) -> Iterator[Phrase | Lull]:
-    """Yield the phrases of a text, or of its fragments, which may end anywhere, and the lulls among them.
+    """Yield the phrases of a text, or of its fragments, which may end anywhere, and the lulls (gaps in arriving text).
 
-    The phrases equal `frontend.sentences` of each paragraph, whatever the fragments. The next fragment is read when no
-    complete sentence is left: one that the start of the next word or a long lull ends. `given`: sounds of private
-    characters, may grow meanwhile. `words`: also find the written words. Raises SonorantError for a word longer than a
-    phrase.
+    The phrases equal `frontend.sentences` of each paragraph, regardless of the fragments. The next fragment is read
+    when no complete sentence is left. The start of the next word or a long lull completes a sentence. `given`: sounds
+    of private-use characters; may grow meanwhile. `words`: whether to find the written words. Raises SonorantError for
+    a word longer than a phrase.
     """
     held: Phrase | None = None
     for part in parts_of(_fragments(text), frontend, given):
@@ -121,7 +122,7 @@ def _phrases(whole: Part, frontend: Frontend, given: GivenSounds, words: bool) -
 
 
 def _pauses_inside(phrase: Phrase) -> bool:
-    """Whether the sentence goes on after a marked pause."""
+    """Return whether the sentence continues after a marked pause."""
     if phrase.pause is None or not phrase.spoken.phonemes or len(phrase.spoken.text) >= LONGEST_PHRASE:
         return False
     return phrase.spoken.phonemes[-1].symbol not in (".", "?", "!")
@@ -159,8 +160,8 @@ def _fragments(text: str | Iterable[Fragment]) -> Iterator[Fragment]:
 
 
 def parts_of(fragments: Iterable[Fragment], frontend: Frontend, given: GivenSounds) -> Iterator[Part | Lull]:
-    """Yield each part as soon as its end is certain, often after the first letter of the next word, and lulls after
-    the parts that they end."""
+    """Yield each part as soon as its end is certain, often after the first letter of the next word, and each lull after
+    the parts that it ends."""
 
     @lru_cache(maxsize=256)
     def is_end(before: str, after: str) -> bool:
@@ -187,7 +188,7 @@ def parts_of(fragments: Iterable[Fragment], frontend: Frontend, given: GivenSoun
         if isinstance(fragment, Lull):
             yield fragment
         elif number and foresees and _ENDS_FOR_NOW.search(waiting):
-            # A capital follows most often: fill the cache while waiting for it.
+            # Usually a capital follows: fill the cache while waiting for it.
             _ends_before_any(_last_words(waiting), "S", is_end)
     while waiting:
         length, goes_on = _first_cut(waiting, is_end, complete=True) or (len(waiting), False)
@@ -196,13 +197,14 @@ def parts_of(fragments: Iterable[Fragment], frontend: Frontend, given: GivenSoun
 
 
 def _behind(text: str, cut: int, place: int) -> tuple[str, int]:
-    """The text after a cut, without leading blanks, and its place."""
+    """Return the text after a cut, without leading blanks, and its position."""
     rest = text[cut:].lstrip()
     return rest, place + len(text) - len(rest)
 
 
 def _first_cut(text: str, is_end: IsEnd, *, complete: bool = False, foresees: bool = False) -> Cut | None:
-    """The first cut, or None. `complete`: no text follows. `foresees`: the first letter of a word may decide."""
+    """Return the first cut, or None. `complete`: whether no text follows. `foresees`: whether the first letter of the
+    next word may decide."""
     if pause := PAUSE.search(text, 0, LONGEST_PHRASE):
         before = text[: pause.start()]
         return _first_cut(before, is_end, complete=True) or (pause.end(), True)
@@ -228,14 +230,16 @@ def _first_cut(text: str, is_end: IsEnd, *, complete: bool = False, foresees: bo
 
 
 def _ends_before_any(before: str, letter: str, is_end: IsEnd) -> bool:
-    """Whether a sentence ends before every word with this first letter. Not after numbers: a unit may follow."""
+    """Return whether a sentence ends before every word with this first letter. False after a number, because a unit may
+    follow."""
     if not (letter.isascii() and letter.isalpha()) or any(character.isdigit() for character in before):
         return False
     return all(is_end(before, word) for word in (_CAPITAL if letter.isupper() else _SMALL))
 
 
 def _cut_for_now(text: str, is_end: IsEnd) -> Cut | None:
-    """The whole text, if it ends with a colon, or where its own first word would start a sentence."""
+    """Cut after the whole text if it ends with a colon, or if its own first word would start a sentence there;
+    otherwise return None."""
     end = _ENDS_FOR_NOW.search(text)
     if end is None or len(text) > LONGEST_PHRASE:
         return None

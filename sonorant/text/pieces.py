@@ -1,5 +1,5 @@
-"""`TracedText`, a rewritten text with the place of each character in the original; and a frontend's words and pauses,
-joined into the spoken text."""
+"""`TracedText`, a rewritten text with the original position of each character; and pieces, the words and pauses of a
+frontend, which are joined into the spoken text."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from sonorant.text.frontend import PAUSES, GivenSounds, Phoneme, Sounds, SpokenT
 
 Replacement = str | Callable[[re.Match[str]], str]
 Rules = tuple[tuple[str, Replacement], ...]
-"""Patterns and their replacements, in the order in which they run."""
+"""Patterns and their replacements, in the order in which they are applied."""
 Span = tuple[int, int]
-"""First character and the one after the last."""
+"""Index of the first character and index after the last."""
 _LOCAL_FIRST = 0xFF000
-"""First private character for words of the lexicon and homographs; marks use those below."""
+"""First private-use character for words of the lexicon and homographs; markup uses lower ones."""
 _LOCAL = 0xFFE
-"""Number of them; the frontend pronounces further words."""
+"""Maximum number of such words in a text; the frontend pronounces further ones."""
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 
 
@@ -39,15 +39,15 @@ class TracedText:
         return cls(text, [(place, place + 1) for place in range(len(text))])
 
     def sub(self, pattern: re.Pattern[str], replacement: Replacement) -> TracedText:
-        """As `re.sub`."""
+        """Replace all matches, as `re.sub` does."""
         if pattern.search(self.text) is None:
             return self
         expand = replacement if callable(replacement) else _template(replacement)
         return self.replaced((match.start(), match.end(), expand(match)) for match in pattern.finditer(self.text))
 
     def replaced(self, pieces: Iterable[tuple[int, int, str]]) -> TracedText:
-        """Replace pieces (first, end, new text), in order. Equal characters at the start and end of a piece keep their
-        spans; the others get the span of everything between."""
+        """Replace pieces (first, end, new text), in order. Characters at the start and end of a piece that do not
+        change keep their spans; the others get the span of all replaced characters."""
         texts: list[str] = []
         spans: list[Span] = []
         done = 0
@@ -74,7 +74,7 @@ class TracedText:
         return TracedText(self.text[first:end], self.spans[first:end])
 
     def strip_blanks(self) -> TracedText:
-        """One blank between words and none at the edges."""
+        """Leave one blank between words and none at the edges."""
         words = list(re.finditer(r"\S+", self.text))
         starts = list(accumulate((len(word[0]) + 1 for word in words), initial=0))[:-1]
         spans: list[Span] = []
@@ -85,7 +85,7 @@ class TracedText:
         return TracedText(" ".join(word[0] for word in words), spans)
 
     def span(self, first: int, end: int) -> Span:
-        """Span in the original; an empty one lies before `first`."""
+        """Return the span in the original; an empty span is placed before `first`."""
         if first < end:
             return self.spans[first][0], max(span[1] for span in self.spans[first:end])
         place = self.spans[first][0] if first < len(self.spans) else self.spans[-1][1] if self.spans else 0
@@ -93,7 +93,7 @@ class TracedText:
 
 
 def _same(one: str, other: str) -> int:
-    """Length of the common prefix."""
+    """Return the length of the common prefix."""
     pairs = zip(one, other, strict=False)
     return next((number for number, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
 
@@ -104,16 +104,16 @@ def _template(replacement: str) -> Callable[[re.Match[str]], str]:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A word or a pause, before pauses in a row become one."""
+    """A word or a pause, before consecutive pauses are merged."""
 
     text: str
     span: Span
-    """In the original text."""
+    """Span in the original text."""
     phonemes: tuple[Phoneme, ...]
 
 
 def spoken_text(text: str, pieces: Iterable[Piece], unknown: tuple[str, ...]) -> SpokenText:
-    """Join pieces without leading pauses; of several in a row the first of the strongest stays."""
+    """Join pieces without leading pauses; of consecutive pauses, the first of the strongest is kept."""
     phonemes: list[Phoneme] = []
     units: list[SpokenUnit] = []
     for piece in pieces:
@@ -135,16 +135,16 @@ def spoken_text(text: str, pieces: Iterable[Piece], unknown: tuple[str, ...]) ->
 
 
 def audible_sentences(parts: Iterable[tuple[str, Iterable[Piece]]], unknown: tuple[str, ...]) -> list[SpokenText]:
-    """Sentences of (text, pieces) without the silent ones; the first lists the `unknown` characters."""
+    """Join (text, pieces) into sentences and drop silent ones; the first sentence lists the `unknown` characters."""
     joined = [spoken_text(spoken, part, ()) for spoken, part in parts]
     audible = [sentence for sentence in joined if sentence.phonemes]
     return [dataclasses.replace(audible[0], unknown=unknown), *audible[1:]] if audible else []
 
 
 def placed(words: Sequence[str], text: TracedText) -> list[Span]:
-    """Spans in the original of words of `text`, in order. A word that is not in `text`, such as one of a number, gets
-    the span of everything between its neighbours. All words are aligned at once, because the word of an abbreviation
-    may also occur later."""
+    """Return the spans in the original of words of `text`, in order. A word that is not in `text`, such as a word of a
+    number, gets the span between its neighbours. All words are aligned together, because a word of an abbreviation may
+    also occur later."""
     found = _whole_words(words, text.text)
     place = 0
     for number, word in enumerate(words):
@@ -171,7 +171,7 @@ def placed(words: Sequence[str], text: TracedText) -> list[Span]:
 
 
 def _whole_words(words: Sequence[str], text: str) -> list[Span | None]:
-    """Spans of the words that are written as they are spoken."""
+    """Return the span of each word that is written as it is spoken, and None for other words."""
     tokens = list(_TOKEN.finditer(text))
     wanted = [(number, token) for number, word in enumerate(words) for token in _TOKEN.findall(word)]
     matcher = SequenceMatcher(None, [token for _, token in wanted], [token[0] for token in tokens], autojunk=False)
@@ -187,14 +187,14 @@ def _whole_words(words: Sequence[str], text: str) -> list[Span | None]:
 
 
 def given_in(text: str, given: GivenSounds) -> dict[str, Sounds]:
-    """The sounds of the private characters in the text."""
+    """Return the sounds of the private-use characters in the text."""
     if text.isascii() or not given:
         return {}
     return {character: given[character] for character in text if character in given}
 
 
 def with_given(text: TracedText, found: Iterable[tuple[int, int, Sounds]], sounds: dict[str, Sounds]) -> TracedText:
-    """Replace each word with given sounds by a private character, added to `sounds`."""
+    """Replace each word whose sounds are given by a private-use character, and add the sounds to `sounds` under it."""
     pieces = []
     for first, end, sound in found:
         if len(sounds) >= _LOCAL:

@@ -23,7 +23,7 @@ from sonorant.text.user_lexicon import parse_phonemes
 
 MOST_CHARACTERS = 1_000_000
 DEEPEST = 32
-"""Levels of nested elements."""
+"""Maximum depth of nested elements."""
 _ATTRIBUTES = {
     "speak": {"version", "xml:lang", "xmlns", "xmlns:xsi", "xsi:schemaLocation", "xml:base"},
     "p": {"xml:lang"}, "s": {"xml:lang"}, "break": {"time", "strength"}, "phoneme": {"ph", "alphabet"},
@@ -31,7 +31,7 @@ _ATTRIBUTES = {
 }  # fmt: skip
 _NEEDED = {"phoneme": "ph", "say-as": "interpret-as", "sub": "alias"}
 _WHOLE = ("phoneme", "say-as", "sub")
-"""Elements whose text is replaced as a whole; they hold only text."""
+"""Elements whose text is replaced as a whole; they may contain only text."""
 _STRENGTHS = {"none": "0", "x-weak": "0.1", "weak": "0.2", "medium": "0.4", "strong": "0.7", "x-strong": "1.2"}
 _RATES = {"x-slow": 0.5, "slow": 0.75, "medium": 1.0, "default": 1.0, "fast": 1.3, "x-fast": 1.7}
 _PITCHES = {"x-low": -6.0, "low": -3.0, "medium": 0.0, "default": 0.0, "high": 3.0, "x-high": 6.0}
@@ -41,8 +41,8 @@ _SEMITONES = re.compile(r"([+-]?\d{1,2}(?:\.\d{1,4})?)st")
 
 
 def read_ssml(fragments: Iterable[Fragment], marked: MarkedText, check: CheckProsody) -> Iterator[Fragment]:
-    """Read the whole document, then yield its plain text, added to `marked`; pass lulls on. Raises SonorantError naming
-    line and column of the first fault; `check` raises for prosody that the voice lacks."""
+    """Read the whole document, add its plain text to `marked` and yield it; yield lulls unchanged. Raises SonorantError
+    naming line and column of the first error; `check` raises it for prosody that the voice does not support."""
     document = ""
     for fragment in fragments:
         if isinstance(fragment, Lull):
@@ -62,7 +62,7 @@ class _SsmlReader:
         self._whole: tuple[int, str] | None = None
         """Start and text so far of an open element of `_WHOLE`."""
         self._given: list[str] = []
-        # Where each character starts in the bytes that expat counts.
+        # First byte of each character, because expat counts bytes.
         self._starts = [*accumulate((len(c.encode("utf-8", "replace")) for c in document), initial=0)]
         self._parser = expat.ParserCreate()
         self._parser.StartElementHandler = self._start
@@ -89,7 +89,7 @@ class _SsmlReader:
         raise self._fault("document types are not allowed; remove <!DOCTYPE ...>")
 
     def _place(self) -> int:
-        """The parser's place in characters."""
+        """Return the parser's position in characters."""
         return bisect_left(self._starts, self._parser.CurrentByteIndex)
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
@@ -151,7 +151,7 @@ class _SsmlReader:
             self._replace(name, attributes, " ".join(text.split()), self._tag_from(start), prosody)
 
     def _tag_from(self, start: int) -> Span:
-        """From `start` to the end of the current tag."""
+        """Return the span from `start` to the end of the current tag."""
         return start, self._document.index(">", self._place()) + 1
 
     def _replace(self, name: str, attributes: dict[str, str], text: str, source: Span, prosody: Prosody) -> None:
@@ -179,7 +179,7 @@ class _SsmlReader:
 
 
 def _rate(attributes: dict[str, str]) -> float:
-    """Speed factor: 120% and 1.2 are absolute, +20% is relative."""
+    """Return the speed factor: 120% and 1.2 are absolute, +20% is relative."""
     text = attributes.get("rate", "medium").strip()
     if text in _RATES:
         return _RATES[text]
@@ -194,7 +194,7 @@ def _rate(attributes: dict[str, str]) -> float:
 
 
 def _pitch(attributes: dict[str, str]) -> float:
-    """Semitones: +2st, or +10% of the frequency."""
+    """Return the pitch shift in semitones, from semitones (+2st) or a change of frequency (+10%)."""
     text = attributes.get("pitch", "medium").strip()
     if text in _PITCHES:
         return _PITCHES[text]
@@ -208,8 +208,9 @@ def _pitch(attributes: dict[str, str]) -> float:
 
 
 def said_as(text: str, kind: str, form: str, language: str) -> str:
-    """Words of `text` (single blanks) for a say-as element of `kind` and `form` (of a date: mdy, dmy, ymd, md, dm, my,
-    y). Raises SonorantError if the kind is unknown, needs another language or does not fit the text."""
+    """Return the words of `text` (single blanks) for a say-as element of `kind`. `form` is the format of a date: mdy,
+    dmy, ymd, md, dm, my or y. Raises SonorantError if the kind is unknown, requires another language or does not match
+    the text."""
     if kind in _ANY_LANGUAGE:
         return _ANY_LANGUAGE[kind](text, language)
     if kind not in _ENGLISH:
@@ -273,6 +274,6 @@ _ENGLISH: dict[str, Callable[[str, str], str]] = {
     **dict.fromkeys(("cardinal", "number"), _cardinal),
     "ordinal": _ordinal,
     "date": _date,
-    # The frontend itself reads these.
+    # The frontend writes these out itself.
     **dict.fromkeys(("time", "currency", "unit", "address", "fraction"), lambda text, form: text),
 }

@@ -1,7 +1,7 @@
 """Written phonemes, and the user's lexicon, which overrides every other pronunciation.
 
-A line `[en-us]` begins the words of a language; each other line is a word, which may contain blanks, a tab or two
-blanks, and its phonemes. `#` begins a comment.
+A line `[en-us]` begins the words of a language. Each other line contains a word (which may contain blanks), a tab or
+two blanks, and the word's phonemes. `#` begins a comment.
 
     [en-us]
     Siobhan    ʃ ɪ v ˈɔ n
@@ -23,7 +23,7 @@ from sonorant.text.frontend import PAUSES, Phoneme, Sounds
 
 MOST_BYTES = 16 * 2**20
 LONGEST_WORD = 100
-"""Characters."""
+"""Maximum number of characters in a word."""
 _LANGUAGE = re.compile(r"\[([A-Za-z]{2,3}(?:[-_][A-Za-z]{2,4})?)\]")
 _ENTRY = re.compile(r"(.+?)(?:\s*\t\s*| {2,})(.+)")
 _START = re.compile(r"\w+|[^\w\s]")
@@ -32,12 +32,12 @@ _VOICELESS = frozenset(("p", "t", "k", "f", "θ"))
 STRESS = {"ˈ": 1, "'": 1, "ˌ": 2}
 WORD_BORDER = "#"
 _SAME = {"tʃ": "t͡ʃ", "dʒ": "d͡ʒ", "ʧ": "t͡ʃ", "ʤ": "d͡ʒ", "g": "ɡ", "r": "ɹ", "ɝ": "ɚ", "ɜ": "ɚ", "ː": ""}
-"""Alternative spellings of a phone: the second is meant if the inventory lacks the first."""
+"""Alternative spellings of a phone; the first is read as the second if the inventory lacks the first."""
 _VOWELS = frozenset("aɑɐɒæʌəɘɚɛɜɝɞeɤɵiɨɪᵻyʏɯuʉʊoɔøœɶ")
 
 
 class Lexicon:
-    """The words of one language."""
+    """The user's words of one language and their phonemes."""
 
     def __init__(
         self,
@@ -63,27 +63,28 @@ class Lexicon:
             words.sort(key=lambda word: (-len(word), word.islower()))
 
     def bound(self, symbols: Sequence[str]) -> Lexicon:
-        """The same lexicon with an inventory. Raises SonorantError as the constructor."""
+        """Return the same lexicon with an inventory. Raises SonorantError as the constructor does."""
         return Lexicon(self.language, self.entries, symbols, self._places)
 
     @property
     def sha256(self) -> str:
-        """Of `text()`, hexadecimal."""
+        """SHA-256 of `text()` in hexadecimal."""
         return hashlib.sha256(self.text().encode()).hexdigest()
 
     @cached_property
     def crosses_sentences(self) -> bool:
-        """Whether a word contains a possible end of a sentence, as `St. Ives`."""
+        """Whether a word contains a possible end of a sentence, as in `St. Ives`."""
         return any(re.search(r"[.?!…]\S*\s", word) for word in self.entries)
 
     def text(self) -> str:
-        """Content of a lexicon file, words sorted."""
+        """Return the content of a lexicon file, with sorted words."""
         lines = (f"{word}\t{phonemes}\n" for word, phonemes in sorted(self.entries.items()))
         return f"[{self.language}]\n" + "".join(lines)
 
     def find(self, text: str) -> Iterator[tuple[int, int, Sounds]]:
-        """Words of the lexicon in a text: first character, the one after the last, sounds. A word in lower case matches
-        in any case, one with capitals only itself; the longest wins. English 's is pronounced with its word."""
+        """Yield each word of the lexicon in a text: index of its first character, index after its last, sounds. A word
+        in lower case matches in any case, a word with capitals only exactly; the longest match wins. English 's is part
+        of its word."""
         done = 0
         for start in _START.finditer(text):
             if start.start() < done:
@@ -99,7 +100,7 @@ class Lexicon:
 
 
 def _fits(word: str, text: str, start: int) -> int:
-    """End of the whole word at `start`, 0 if it is not there."""
+    """Return the index after the whole word at `start`, or 0 if the word is not there."""
     end = start + len(word)
     there = text[start:end]
     if there != word and not (word.islower() and there.lower() == word):
@@ -115,8 +116,8 @@ def _possessive(phonemes: tuple[Phoneme, ...]) -> tuple[Phoneme, ...]:
 
 
 def read_lexicon(path: Path, language: str) -> Lexicon | None:
-    """The words of a language in a lexicon file; None without any. `en-us` also has the words of `[en]`, unless
-    `[en-us]` has its own. Raises SonorantError naming file and line."""
+    """Read the words of a language from a lexicon file; None if there are none. `en-us` also has the words of `[en]`
+    that `[en-us]` does not redefine. Raises SonorantError naming file and line of an error."""
     language = language.lower().replace("_", "-")
     parsed = _parse(_read(path), path)
     found = parsed.get(language.split("-")[0], {}) | parsed.get(language, {})
@@ -138,7 +139,7 @@ def _read(path: Path) -> str:
 
 
 def _parse(text: str, path: Path) -> dict[str, dict[str, tuple[str, int]]]:
-    """Phonemes and line number of each word, by language."""
+    """Return the phonemes and line number of each word, by language."""
     languages: dict[str, dict[str, tuple[str, int]]] = {}
     words: dict[str, tuple[str, int]] | None = None
     for number, line in enumerate(map(str.strip, text.splitlines()), 1):
@@ -165,10 +166,10 @@ def _parse(text: str, path: Path) -> dict[str, dict[str, tuple[str, int]]]:
 
 
 def parse_phonemes(text: str, symbols: Sequence[str], language: str) -> tuple[Phoneme, ...]:
-    """Phonemes of the inventory `symbols`, with or without blanks between them: `h ə l ˈoʊ`, `həlˈoʊ`, `həˈloʊ`.
+    """Parse phonemes of the inventory `symbols`, with or without blanks between them: `h ə l ˈoʊ`, `həlˈoʊ`, `həˈloʊ`.
 
     A stress mark applies to the next vowel; `#` separates words. Raises SonorantError naming a phoneme that is not in
-    the inventory, or if there is none.
+    the inventory, or if there are no phonemes.
     """
     inventory = [symbol for symbol in symbols if symbol not in PAUSES]
     longest_first = sorted(inventory, key=len, reverse=True)

@@ -1,6 +1,7 @@
-"""Plain text for frontends: typography, unknown characters, and signs and units of German, French and Spanish.
+"""Convert text to plain text for frontends: typography, unknown characters, and signs and units of German, French and
+Spanish.
 
-gruut 2.4 garbles these forms: `5kg` becomes one made-up word. English has its own rules, `sonorant.text.english`.
+gruut 2.4 garbles these forms: `5kg` becomes one made-up word. The rules for English are in `sonorant.text.english`.
 """
 
 import json
@@ -20,7 +21,7 @@ _PLAIN = str.maketrans(
 )
 _FRACTION_AFTER_DIGIT = re.compile(r"(?<=\d)(?=[¼-¾⅐-⅞])")
 NOT_ASCII = re.compile(r"[\x00-\x7f]?[^\x00-\x7f]+")
-"""With the character before, to which an accent may belong."""
+"""Characters outside ASCII, with the character before them, to which an accent may belong."""
 _OPENING = re.compile(r"\s*[(<\[{]+\s*")
 _CLOSING = re.compile(r"[)>\]}]+(\w?)")
 _NO_SPACE_AFTER = re.compile(r"(?<=\w)([,;:?!])(?=[^\W\d])|(?<=[a-z])(\.)(?=[A-Z])")
@@ -56,9 +57,9 @@ def _plain(character: str) -> str:
 
 
 def split_unknown(text: TracedText, language: str, known: Container[str] = ()) -> tuple[TracedText, tuple[str, ...]]:
-    """Replace unknown characters by blanks, and return them, each once, in order: letters of another script, symbols
-    (emoji, mathematics), control and unassigned characters that are not in `known`, and currency signs without a digit
-    nearby."""
+    """Replace unknown characters by blanks. Return the text and these characters, each once, in order: letters of
+    another script, symbols (emoji, mathematics), control and unassigned characters, and currency signs without a digit
+    nearby. Characters in `known` are kept."""
     script = _SCRIPTS.get(language.split("-")[0], "LATIN")
     unknown: dict[str, None] = {}
     blanks: list[tuple[int, int, str]] = []
@@ -90,7 +91,7 @@ _LETTERS = str.maketrans({
 
 
 def without_accents(match: re.Match[str]) -> str:
-    """Replacement for `NOT_ASCII`: Latin letters without their marks."""
+    """Return a match of `NOT_ASCII` as Latin letters without accents."""
     decomposed = unicodedata.normalize("NFD", match[0].translate(_LETTERS))
     return "".join(character for character in decomposed if unicodedata.category(character) != "Mn")
 

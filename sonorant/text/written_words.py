@@ -16,7 +16,7 @@ _WORD = re.compile(r"\w+(?:'\w+)*")
 _MARKS = str.maketrans({"’": "'", "‘": "'", "ʼ": "'"})
 _TOKEN = re.compile(r"[^\s–—]+[–—]*|[–—]+")
 _EDGES = "\"'“”„‘’‚«»‹›()[]{}<>¿¡*_.,;:!?…。！？–—"
-"""Marks around a word that do not belong to it."""
+"""Punctuation around a word that is not part of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,28 +24,29 @@ class WrittenWord:
     """A word of the text and its phonemes."""
 
     text: str
-    """Without the marks around it: `else` of `else?"`."""
+    """Word without the punctuation around it: `else` of `else?"`."""
     written: str
-    """With them and silent text after it."""
+    """Word with the punctuation around it and the silent text after it."""
     first: int
-    """First character in the text."""
+    """Index of its first character in the text."""
     last: int
-    """The one after the last; without the marks around it."""
+    """Index after its last character, without the punctuation around it."""
     phonemes: tuple[int, int] = (0, 0)
-    """First phoneme in the phrase, and the one after the last."""
+    """Index of the first phoneme in the phrase, and index after the last."""
 
     def moved(self, phonemes: int) -> WrittenWord:
-        """Shifted by a number of phonemes."""
+        """Return the word shifted by a number of phonemes."""
         return replace(self, phonemes=(self.phonemes[0] + phonemes, self.phonemes[1] + phonemes))
 
 
 def place_words(
     text: str, first: int, sentences: Sequence[SpokenText], given: GivenSounds = NOTHING_GIVEN
 ) -> list[tuple[WrittenWord, ...]]:
-    """The written words of each sentence. `first`: place of `text`; `given`: its private characters.
+    """Return the written words of each sentence. `first`: position of `text`; `given`: sounds of its private-use
+    characters.
 
-    Silent text is added to `written` of the word before it. Written words whose spoken words interleave are one:
-    `$5 million`, "five million dollars".
+    Silent text is added to `written` of the word before it. Written words whose spoken words interleave become one: `$5
+    million`, "five million dollars".
     """
     tokens = list(_TOKEN.finditer(text))
     spoken = [
@@ -88,5 +89,5 @@ def place_words(
 
 
 def plain_words(text: str) -> list[str]:
-    """Words in lower case without marks, to compare texts; compounds are split."""
+    """Return the words in lower case without punctuation, to compare texts; compounds are split."""
     return _WORD.findall(unicodedata.normalize("NFKC", text).translate(_MARKS).casefold().replace("_", " "))

@@ -1,6 +1,7 @@
-"""English written forms as words: addresses, dates, sums, units, numbers, abbreviations.
+"""English written forms as words: addresses, dates, amounts, units, numbers, abbreviations.
 
-Rules run in order over the whole text, each on the output of those before. Tables of words are in `words.json`.
+Rules are applied in order to the whole text, each to the output of the rule before. Tables of words are in
+`words.json`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from sonorant.text.written_forms import NOT_ASCII, without_accents
 Rule = tuple[re.Pattern[str], Replacement]
 
 _DIGIT = re.compile(r"\d")
-# Before typography is made plain: brackets, superscripts and primes lose their meaning there.
+# Applied before `plain_characters`, in which brackets, superscripts and primes lose their meaning.
 _EARLY: Rules = (
     ("²", "^2"),
     ("³", "^3"),
@@ -48,7 +49,7 @@ def written_out(text: TracedText) -> TracedText:
 
 
 def table(name: str) -> Any:
-    """A table of `words.json`."""
+    """Return a table of `words.json`."""
     return _tables()[name]
 
 
@@ -65,7 +66,8 @@ def _apply(text: TracedText, rules: tuple[Rule, ...]) -> TracedText:
 
 @cache
 def _rules() -> tuple[tuple[Rule, ...], ...]:
-    """Rules before typography is made plain, first rules, rules for text with digits, rules for any."""
+    """Return the rules before `plain_characters`, the first rules after it, rules for text with digits, and rules for
+    any text."""
     from sonorant.text.english import abbreviations, addresses, amounts, dates
 
     with_digits = (*addresses.RULES, *dates.RULES, *amounts.RULES)

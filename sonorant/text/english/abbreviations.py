@@ -26,7 +26,7 @@ def _reigning(match: re.Match[str]) -> str:
 
 
 def _spelt(match: re.Match[str]) -> str:
-    """U.S. -> U S; the last point may end the sentence."""
+    """U.S. -> U S; the last full stop may also end the sentence."""
     next_sentence = r"\s+(?:The|A|An|He|She|It|They|We|I|In|On|But|And|This|That)\b"
     return " ".join(match[0].replace(".", "")) + ended(match, next_sentence)
 

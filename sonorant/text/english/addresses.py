@@ -16,12 +16,12 @@ _TLD = "|".join(table("top-level domains"))
 
 
 def followed(match: re.Match[str], pattern: str) -> bool:
-    """Whether the pattern matches the text after the match."""
+    """Return whether the pattern matches the text after the match."""
     return re.compile(pattern).match(match.string, match.end()) is not None
 
 
 def ended(match: re.Match[str], next_sentence: str = r"\s+[\"'(]?[A-Z]") -> str:
-    """`.` if the abbreviation's point also ends the sentence."""
+    """Return `.` if the full stop of an abbreviation also ends the sentence, otherwise an empty string."""
     return "." if match[0].endswith(".") and followed(match, rf"\s*$|{next_sentence}") else ""
 
 
@@ -69,7 +69,7 @@ _ADDRESS = (
     r"https?://[\w./-]*\w",
 )
 NET: Rules = tuple((rf"(?<![\w@.]){pattern}", _net) for pattern in _ADDRESS)
-"""Rules that run before all others."""
+"""Rules to apply before all others."""
 NAMED: Rules = (
     (rf"\b{_QUARTER}{_NAME}(Ave|Av|Blvd|Rd|Ln|Pkwy|Hwy)\b\.?", _street),
     (rf"\b{_QUARTER}{_NAME}(St)\b\.?(?! [A-Z])", _street),
@@ -77,7 +77,7 @@ NAMED: Rules = (
     (rf"(?<=[a-z], )({_STATE})\b", lambda match: STATES[match[1]]),
     (r"\bD\.C\.", lambda match: "D C" + ended(match)),
 )
-"""Rules for text without digits too."""
+"""Rules that also apply to text without digits."""
 RULES: Rules = (
     (r"(?<![\d.])(\d{1,3}\.){3}\d{1,3}(?![\d.]?\d)", lambda match: " dot ".join(map(digits, match[0].split(".")))),
     (r"(?<![\d-])(?:\+?1[-. ])?\(?\b\d{3}\)?[-. ]\d{3}[-.]\d{4}\b(?!-)", _telephone),

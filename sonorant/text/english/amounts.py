@@ -1,4 +1,4 @@
-"""Sums of money, measures, fractions, percentages, ranges, powers and plain numbers."""
+"""Amounts of money, measures, fractions, percentages, ranges, powers and plain numbers."""
 
 import re
 
@@ -19,7 +19,7 @@ _NO_NOUN = (
 )
 _CAPITAL = r"\s+[A-Z]"
 _AS_ADJECTIVE = rf"(?=[ -](?!(?:{_NO_NOUN})\b)[a-z]{{2,}})"
-"""A noun follows, so the unit stays singular: a $5 bill."""
+"""Matches if a noun follows, so that the unit stays singular: a $5 bill."""
 
 
 def _named(amount: str, singular: str, *, adjective: bool = False) -> str:
@@ -82,7 +82,7 @@ def _measure(match: re.Match[str]) -> str:
 
 
 def _inches(match: re.Match[str]) -> str:
-    """Unless the mark closes a quotation."""
+    """Write out inches, unless the mark closes a quotation."""
     if match.string[: match.start()].count('"') % 2:
         return match[0]
     return f"{number(match[1])} {'inch' if followed(match, ' [a-z]') else 'inches'}"
@@ -94,12 +94,12 @@ def _cents(match: re.Match[str], unit: str) -> str:
 
 
 def _behind(match: re.Match[str]) -> str:
-    """A sum followed by its currency."""
+    """Write out an amount followed by its currency."""
     return ("minus " if match[1] else "") + f"{number(match[2])} {_named(match[2], _CURRENCIES[match[3]][0])}"
 
 
 def _fraction(upper: int, lower: int) -> str:
-    """Words of a fraction, with "over" if its denominator has no short name."""
+    """Return the words of a fraction, with "over" if its denominator has no short name."""
     names = {2: ("half", "halves"), 4: ("quarter", "quarters")}
     if lower not in range(2, 21) and lower not in (25, 32, 50, 64, 100, 1000):
         return f"{cardinal(upper)} over {cardinal(lower)}"

@@ -10,7 +10,7 @@ from sonorant.text.pieces import Rules
 MONTHS, _DAYS = table("months"), table("days")
 _SHORT = {month[:3]: month for month in MONTHS} | {month: month for month in MONTHS} | {"Sept": "September"}
 _POINT = r"(?:(?<=Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sep|Oct|Nov|Dec|ept)\.)?"
-"""The point of an abbreviation; after a whole name it ends the sentence."""
+"""The full stop of an abbreviated month; after a full name, a full stop ends the sentence."""
 _MONTH = rf"({'|'.join(sorted(_SHORT, key=len, reverse=True))})\b{_POINT}"
 _DAY = r"(\d{1,2})(?:st|nd|rd|th)?"
 _YEAR = r"(\d{4})"
@@ -29,7 +29,8 @@ def _year(text: str) -> str:
 
 
 def date_in_words(*, m: int | None = None, d: int | None = None, y: int | None = None) -> str:
-    """Words of the given parts. Raises ValueError for a month or day that does not exist."""
+    """Return the words for month `m`, day `d` and year `y`. Raises ValueError for a month or day that does not
+    exist."""
     if m is not None and not 1 <= m <= 12:
         raise ValueError(f"there is no month {m}")
     if d is not None and not 1 <= d <= 31:
@@ -75,7 +76,7 @@ def _decade(match: re.Match[str]) -> str:
 
 
 def _bare_year(match: re.Match[str]) -> str:
-    """Four digits are a year unless they count the next word: 1234 houses."""
+    """Read four digits as a year unless they count the next word: 1234 houses."""
     counts = not match[1] and ((match[3] and int(match[2]) % 100) or int(match[2]) < 1100)
     return (match[1] or "") + (cardinal if counts else year)(int(match[2]))
 
@@ -85,7 +86,7 @@ def _short_year(match: re.Match[str]) -> str:
 
 
 def _half(match: re.Match[str], letter: str) -> str:
-    """A M or P M; its last point may end the sentence."""
+    """Return A M or P M; its last full stop may also end the sentence."""
     return f" {letter.upper()} M" + ended(match, r"\s+[A-Z]")
 
 
@@ -120,7 +121,7 @@ ALWAYS: Rules = (
     (rf"\b({'|'.join(_DAYS)})\.(?=,? |,|$)", lambda match: _DAYS[match[1]]),
     (rf"\b(?!May|Mar\b(?!\.)){_MONTH}(?<=\.)(?= ?\d|,| [a-z]|$)", lambda match: _SHORT[match[1]] + ended(match)),
 )
-"""Rules for text without digits too."""
+"""Rules that also apply to text without digits."""
 RULES: Rules = (
     ALWAYS[0],
     (rf"\b({'|'.join(_DAYS)})(?=,? (?:\d|{_MONTH} ?\d))", lambda match: _DAYS[match[1]]),

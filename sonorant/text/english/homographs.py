@@ -1,5 +1,5 @@
-"""Words written alike whose pronunciation depends on the words around them: rules of `homographs.tsv` for the clear
-cases, the others are left to gruut's parts of speech. Phonemes are gruut's American English."""
+"""Homographs, words whose pronunciation depends on the words around them. Rules in `homographs.tsv` decide the clear
+cases, gruut's parts of speech the others. Phonemes are those of gruut's American English."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -13,16 +13,17 @@ from sonorant.text.user_lexicon import parse_phonemes
 _LETTER_A = re.compile(
     r"(?<!['\w])A(?=,|\.? [A-Z](?!['\w]))|(?<=(?<!['\w])[B-HJ-Z] )A(?![\w'])|(?<=(?<!['\w])[A-Z], )A(?![\w'])"
 )
-"""The letter, not the article: of A M, U S A, A, B, C."""
+"""The letter A, not the article: in A M, U S A, or A, B, C."""
 _NEAR = 80
-"""Characters before and after a word that its rules see."""
+"""Number of characters before and after a word that its rules match."""
 
 Sense = tuple[str, re.Pattern[str], re.Pattern[str]]
 """Phonemes, pattern before the word, pattern after it."""
 
 
 def homographs(text: str, symbols: Sequence[str]) -> Iterator[tuple[int, int, Sounds]]:
-    """Homographs that a rule decides: first character, the one after the last, sounds in the inventory `symbols`."""
+    """Yield the homographs that a rule decides: index of the first character, index after the last, sounds in the
+    inventory `symbols`."""
     words, senses = _rules()
     found = [*_LETTER_A.finditer(text), *words.finditer(text)]
     for word in sorted(found, key=lambda match: match.start()):
@@ -43,7 +44,7 @@ def homographs(text: str, symbols: Sequence[str]) -> Iterator[tuple[int, int, So
 
 @cache
 def _rules() -> tuple[re.Pattern[str], dict[str, list[Sense]]]:
-    """A pattern of all homographs, and the senses of each."""
+    """Return a pattern of all homographs, and the senses of each."""
     names: dict[str, str] = {}
     senses: dict[str, list[Sense]] = {}
     for line in (Path(__file__).parent / "homographs.tsv").read_text(encoding="utf-8").splitlines():
@@ -63,7 +64,7 @@ def _rules() -> tuple[re.Pattern[str], dict[str, list[Sense]]]:
 
 @cache
 def _phonemes(written: str, symbols: tuple[str, ...]) -> tuple[Phoneme, ...]:
-    """Empty if the inventory lacks one."""
+    """Parse the phonemes `written`; empty if the inventory lacks one."""
     try:
         return parse_phonemes(written, symbols, "en")
     except SonorantError:

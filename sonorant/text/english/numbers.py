@@ -6,7 +6,7 @@ _SMALL, _TENS, _POWERS = table("small numbers"), table("tens"), table("powers")
 _IRREGULAR = table("ordinals")
 _ROMAN = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100}
 LONGEST = 15
-"""Digits of a number read as one; a longer one is read digit by digit."""
+"""Maximum number of digits of a number that is read as a whole; a longer one is read digit by digit."""
 
 
 def cardinal(number: int) -> str:
@@ -58,12 +58,12 @@ def _pair(hundreds: int, rest: int) -> str:
 
 
 def digits(text: str) -> str:
-    """007 -> zero zero seven; other characters are left out."""
+    """007 -> zero zero seven; other characters are dropped."""
     return " ".join(_SMALL[int(character)] for character in text if character.isdigit())
 
 
 def number(text: str) -> str:
-    """A written number, which may have a sign, commas and a decimal point: -1,234.5."""
+    """Return the words of a written number, which may have a sign, commas and a decimal point: -1,234.5."""
     sign, whole = ("minus ", text[1:]) if text[:1] == "-" else ("", text)
     whole, _, decimals = whole.replace(",", "").partition(".")
     if len(whole) > LONGEST or (len(whole) > 1 and whole[0] == "0" and not decimals):
