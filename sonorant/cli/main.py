@@ -1,4 +1,4 @@
-"""The command `sonorant` and its subcommands; `say`, `serve` and `listen` are in modules of their own."""
+"""The command `sonorant` and its subcommands."""
 
 import argparse
 import logging
@@ -18,11 +18,11 @@ from sonorant.plugins import added, load
 
 WATCH_EXAMPLES = """\
 examples:
-  sonorant watch                                     the training at work below runs/, or the newest
-  sonorant watch runs/train_acoustic --interval 5    the newest of this model
-  sonorant watch --once                              one line
+  sonorant watch                                     show the running training below runs/, or the newest
+  sonorant watch runs/train_acoustic --interval 5    show the newest training of this model
+  sonorant watch --once                              print one line
 
-exit status: 0 it finished, 75 it was stopped and may be resumed, 1 it failed or was killed
+exit status: 0 the training finished, 75 it was stopped and can be resumed, 1 it failed or was killed
 """
 
 
@@ -44,16 +44,16 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _parser(arguments: list[str]) -> argparse.ArgumentParser:
-    description = "Make a voice of recordings, and speak with it."
+    description = "Train a voice on recordings, and speak with it."
     parser = argparse.ArgumentParser(prog="sonorant", description=description)
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for add in (add_pipeline, add_say, add_serve, _add_watch, _add_sync_tracking, add_store):
         add(commands)
     for name, summary in PROGRAMS.items():
         _add_program(commands, name, "tasks", summary)
-    _add_program(commands, "tune", "flows", "search for better settings of params.yaml by runs of the pipeline")
+    _add_program(commands, "tune", "flows", "search for better settings of params.yaml by running the pipeline")
     if arguments and arguments[0] in commands.choices:
-        return parser  # plug-ins take 30 ms to find
+        return parser  # finding plug-ins takes 30 ms
     for place in added("commands").values():
         load(place)(commands)
     for name, (folder, summary) in added("programs").items():
@@ -64,16 +64,16 @@ def _parser(arguments: list[str]) -> argparse.ArgumentParser:
 def _add_watch(commands: argparse._SubParsersAction) -> None:
     watch = commands.add_parser(
         "watch",
-        help="show a training: step, time left, loss, speed of each rank, problems",
-        description="Show a training from its run directory until it ends; without a terminal, a line each time.",
+        help="show the progress of a training: step, time left, loss, speed of each rank, problems",
+        description="Show the progress of a training until it ends; without a terminal, print a line per interval.",
         epilog=WATCH_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    run = "run directory, or a folder above run directories (default: runs)"
+    run = "run directory, or a folder that contains run directories (default: runs)"
     watch.add_argument("folder", nargs="?", type=Path, default=Path("runs"), metavar="RUN", help=run)
-    seconds = "between looks (default: 2, without a terminal 10)"
+    seconds = "seconds between updates (default: 2, without a terminal 10)"
     watch.add_argument("--interval", type=_above_zero, metavar="SECONDS", help=seconds)
-    watch.add_argument("--once", action="store_true", help="print one line and end")
+    watch.add_argument("--once", action="store_true", help="print one line and exit")
     watch.set_defaults(run=_watch)
 
 
@@ -81,24 +81,24 @@ def _above_zero(text: str) -> float:
     with suppress(ValueError):
         if 0 < float(text) < float("inf"):
             return float(text)
-    raise argparse.ArgumentTypeError(f"{text} is not a number of seconds above 0")
+    raise argparse.ArgumentTypeError(f"{text} is not a positive number of seconds")
 
 
 def _watch(arguments: argparse.Namespace) -> None:
     try:
         from sonorant.training.watch import watch
     except ModuleNotFoundError as error:
-        raise SonorantError(f"sonorant watch needs {error.name}: pip install 'sonorant[pipeline]'") from None
+        raise SonorantError(f"sonorant watch needs {error.name}; run: pip install 'sonorant[pipeline]'") from None
     raise SystemExit(watch(arguments.folder, arguments.interval, arguments.once))
 
 
 def _add_sync_tracking(commands: argparse._SubParsersAction) -> None:
     sync = commands.add_parser(
         "sync-tracking",
-        help="send to MLflow what could not be sent while its server was unreachable",
-        description="Send to MLFLOW_TRACKING_URI what run directories could not send, each point once.",
+        help="send data to MLflow that could not be sent while its server was unreachable",
+        description="Send unsent data of run directories to MLFLOW_TRACKING_URI, each point once.",
     )
-    runs = "run directory, or a folder above run directories (default: runs)"
+    runs = "run directory, or a folder that contains run directories (default: runs)"
     sync.add_argument("runs", nargs="*", type=Path, default=[Path("runs")], metavar="RUN", help=runs)
     sync.set_defaults(run=_sync_tracking)
 
@@ -111,21 +111,21 @@ def _sync_tracking(arguments: argparse.Namespace) -> None:
 
 
 def _add_program(commands: argparse._SubParsersAction, task: str, room: str, summary: str) -> None:
-    # No option has this prefix, so all, also --help, go to the program.
+    # No option has this prefix, so that all options, including --help, go to the program.
     command = commands.add_parser(task, help=summary, add_help=False, prefix_chars="\0")
     command.add_argument("arguments", nargs="*")
     command.set_defaults(run=_run_task, task=task, room=room)
 
 
 def _run_task(arguments: argparse.Namespace) -> None:
-    """Run <room>/<task>.py of the project, which is not part of the installed library."""
+    """Run <room>/<task>.py of the project, which the installed library does not contain."""
     task, room = arguments.task, arguments.room
     if not Path(f"{room}/{task}.py").is_file():
-        raise SonorantError(f"sonorant {task}: needs the pipeline; run it in the folder with params.yaml and {room}/")
+        raise SonorantError(f"sonorant {task}: needs the pipeline; run it in the project folder, which has {room}/")
     command = [sys.executable, "-m", f"{room}.{task}", *arguments.arguments]
     if room == "flows":
-        os.execv(command[0], command)  # it handles Ctrl-C and SIGTERM for its own processes
-    end_cleanly_on_sigterm()  # so that the task ends too
+        os.execv(command[0], command)  # the program handles Ctrl-C and SIGTERM for its processes
+    end_cleanly_on_sigterm()  # so that the task exits too
     raise SystemExit(subprocess.run(command).returncode)
 
 

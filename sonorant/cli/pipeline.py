@@ -1,4 +1,4 @@
-"""`sonorant prepare`, `train`, `export` and `evaluate`: stages of the project's dvc.yaml, run by DVC."""
+"""`sonorant prepare`, `train`, `export` and `evaluate`: run stages of the project's dvc.yaml with DVC."""
 
 import argparse
 import os
@@ -13,13 +13,13 @@ STAGES = {
     "prepare": (("features", "recognize_recordings"), "Check the recordings, audit them, and compute features."),
     "train": (("train_waveform", "train_predictor"), "Train both models; an interrupted training continues."),
     "export": (("verify",), "Quantise both models, write every precision as ONNX, and check each against torch."),
-    "evaluate": (("choose", "report"), "Measure all precisions, choose the one that ships, and write the report."),
+    "evaluate": (("choose", "report"), "Evaluate all precisions, choose one to ship, and write the report."),
 }
-"""Command -> the last stages that it runs, and its summary."""
+"""Last stages to run and summary, by command."""
 PROGRAMS = {
-    "register": "make the voice a version of the registry, with its figures and samples",
+    "register": "register the voice as a version in the registry, with its metrics and samples",
     "promote": "make a registered voice the champion if it passes the gates",
-    "rollback": "make the previous champion the champion again",
+    "rollback": "restore the previous champion",
     "params": "print every setting of params.yaml with its default, value and meaning",
 }
 """Commands that run the module of the same name in tasks/."""
@@ -39,10 +39,10 @@ def add_pipeline(commands: argparse._SubParsersAction) -> None:
 
 def _repro(arguments: argparse.Namespace) -> None:
     if not Path("dvc.yaml").is_file():
-        raise SonorantError("dvc.yaml: no such file; run from the folder of the project")
+        raise SonorantError("dvc.yaml: no such file; run this command in the project folder")
     if find_spec("dvc") is None:
         raise SonorantError("DVC is not installed; run: pip install 'sonorant[pipeline]'")
-    # Stages run `python`: that of this environment.
+    # Stages run `python`, which must be that of this environment.
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     command = [sys.executable, "-m", "dvc", "repro", *arguments.targets]
     raise SystemExit(subprocess.run(command, env=os.environ | {"PATH": path}).returncode)

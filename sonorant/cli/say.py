@@ -30,7 +30,7 @@ EXAMPLES = """\
 examples:
   sonorant say "Good morning." --voice artifacts/voice -o morning.wav
   echo "Read this aloud." | sonorant say - --voice artifacts/voice -o aloud.wav
-  sonorant say "Not so fast." --voice artifacts/voice --speed 0.8 -o slow.wav
+  sonorant say "More slowly." --voice artifacts/voice --speed 0.8 -o slow.wav
   sonorant say "In a higher, louder voice." --voice artifacts/voice --pitch 3 --energy 4 -o high.wav
   sonorant say - --stream --voice artifacts/voice -o - < book.txt | aplay
   sonorant say - --stream --raw --voice artifacts/voice -o - < book.txt | aplay -f S16_LE -r 16000
@@ -40,12 +40,12 @@ examples:
   sonorant say "Words light up." --voice artifacts/voice -o words.wav --timings words.vtt
   sonorant say "From the registry." --voice models:/sonorant-demo@champion -o champion.wav
 
-A voice of the family codec_lm draws its speech code by code. At temperature 0, the usual default, it always says a text
-the same way:
+A voice of the family codec_lm samples its speech code by code. At temperature 0, the usual default, a text always
+sounds the same:
   sonorant say "Another way." --voice artifacts/voice --temperature 0.7 --seed 1 -o one.wav
   sonorant say "The best of four." --voice artifacts/voice --temperature 0.7 --candidates 4 -o best.wav
 A sentence that does not end properly is spoken again; if all attempts fail, a warning is printed. With --stream there
-is no second attempt. Such a voice has its own pace and melody: --speed, --pitch and --energy are errors.
+is no second attempt. Such a voice does not support --speed, --pitch and --energy.
 """
 _BYTES_AT_ONCE = 4096
 
@@ -53,29 +53,29 @@ _BYTES_AT_ONCE = 4096
 def add_say(commands: argparse._SubParsersAction) -> None:
     say = commands.add_parser(
         "say",
-        help="speak a text into a wav file",
-        description="Speak a text into a 16-bit wav file.",
+        help="speak a text and write a wav file",
+        description="Speak a text and write it as a 16-bit wav file.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     say.set_defaults(run=run)
     add = say.add_argument
-    add("text", help="what to say; - reads it from standard input (UTF-8)")
+    add("text", help="text to speak; - reads it from standard input (UTF-8)")
     add_voice(say)
-    add("-o", "--out", required=True, metavar="FILE", help="the wav file to write; - writes it to standard output")
-    stream = "write speech while the text is still being read; for text of any length"
+    add("-o", "--out", required=True, metavar="FILE", help="wav file to write; - means standard output")
+    stream = "write speech while the text is still being read, which can have any length"
     add("--stream", action="store_true", help=stream)
     patience = "with - and --stream: speak a complete sentence after this long without new text (default: wait)"
     add("--patience", type=float, metavar="SECONDS", help=patience)
-    raw = "write samples without a wav header: 16 bits, little-endian, mono, at the voice's rate (demo: 16000 Hz)"
+    raw = "write samples without a wav header: 16-bit, little-endian, mono, at the voice's sample rate (demo: 16000 Hz)"
     add("--raw", action="store_true", help=raw)
     timings = "also write the time of each word: .json (with phonemes), .srt or .vtt (subtitles)"
     add("--timings", type=Path, metavar="FILE", help=timings)
     add("--speaker", metavar="NAME", help="speaker of a voice with several (default: the first)")
-    speed = "0.5 (slow) to 2.0 (fast); default 1.0; codec_lm takes only 1.0"
+    speed = "0.5 (slow) to 2.0 (fast); default 1.0; codec_lm supports only 1.0"
     add("--speed", type=float, default=1.0, metavar="X", help=speed)
-    add("--pitch", type=float, default=0.0, metavar="X", help="semitones higher, -12 to 12; the melody stays")
-    energy = "dB louder, -12 to 12, with the timbre of a louder speaker"
+    add("--pitch", type=float, default=0.0, metavar="X", help="semitones higher, -12 to 12; default 0")
+    energy = "dB louder, -12 to 12, with the timbre of a louder speaker; default 0"
     add("--energy", type=float, default=0.0, metavar="X", help=energy)
     _add_decoding(say)
     marks = "speak [[ ]] and <speak> literally, not as phonemes, pauses and SSML (docs/pronunciation.md)"
@@ -85,30 +85,35 @@ def add_say(commands: argparse._SubParsersAction) -> None:
     add("--runtime", default="onnxruntime", metavar="NAME", help=runtime)
     engines = "folder of TensorRT engines (default: in the user's cache)"
     add("--engines", type=Path, metavar="FOLDER", help=engines)
-    add("--threads", type=int, metavar="N", help="processor threads (default: one a core)")
+    add("--threads", type=int, metavar="N", help="CPU threads (default: one per core)")
 
 
 def _add_decoding(say: argparse.ArgumentParser) -> None:
-    note = "other voices reject them; the defaults are in the voice"
+    note = "other voices reject these options; the voice sets the defaults"
     add = say.add_argument_group("voices of the family codec_lm", note).add_argument
-    add("--seed", type=int, metavar="N", help="random seed, default 0; matters above temperature 0")
-    add("--temperature", type=float, metavar="X", help="0 = always the likeliest code; 0.7 is lively, 1 as trained")
-    add("--top-k", type=int, metavar="N", help="draw from the N likeliest codes only; 0 = from all")
-    add("--top-p", type=float, metavar="X", help="draw from the likeliest codes of this total probability; 1 = all")
+    add("--seed", type=int, metavar="N", help="random seed, default 0; used above temperature 0")
+    add("--temperature", type=float, metavar="X", help="0: always the likeliest code; 0.7: lively; 1: as trained")
+    add("--top-k", type=int, metavar="N", help="sample only from the N likeliest codes; 0: all")
+    add(
+        "--top-p",
+        type=float,
+        metavar="X",
+        help="sample only from codes of this total probability; 1: all",
+    )
     candidates = "speak each sentence N times and keep the best; default 1"
     add("--candidates", type=int, default=1, metavar="N", help=candidates)
-    prompt = "a recording whose manner to continue, if the voice was trained with references"
+    prompt = "recording whose style to continue, if the voice was trained with references"
     add("--prompt", type=Path, metavar="WAV", help=prompt)
 
 
 def add_voice(command: argparse.ArgumentParser) -> None:
-    voice = "folder of a voice bundle, or of the registry models:/<name>@<alias> or models:/<name>/<version>"
+    voice = "bundle folder, or a registered voice: models:/<name>@<alias> or models:/<name>/<version>"
     command.add_argument("--voice", required=True, metavar="VOICE", help=voice)
 
 
 @contextmanager
 def bundle_folder(voice: str) -> Iterator[Path]:
-    """The bundle's folder; a temporary download for a voice of the registry."""
+    """Yield the bundle's folder, a temporary download if the voice is in the registry."""
     if not voice.startswith("models:/"):
         yield Path(voice)
         return
@@ -121,22 +126,22 @@ def bundle_folder(voice: str) -> Iterator[Path]:
 
 
 def end_cleanly_on_sigterm() -> None:
-    """Exit on SIGTERM through the stack, so that unfinished files and temporary folders are removed."""
+    """Unwind the stack on SIGTERM, so that unfinished files and temporary folders are removed."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Speak. An error leaves no file; a closed pipe ends the work."""
+    """Speak the text. An error leaves no file; a closed pipe stops the speech."""
     from sonorant.audio.wav import atomic_wav, pcm16, wav_header
     from sonorant.speech import Voice
     from sonorant.speech.subtitles import check_name, timings_file
 
     if Path(arguments.out).is_dir():
-        raise SonorantError(f"{arguments.out}: is a folder; give the name of a wav file")
+        raise SonorantError(f"{arguments.out}: is a folder; give the path of a wav file")
     if arguments.timings:
         check_name(arguments.timings)
         if arguments.timings.resolve() == Path(arguments.out).resolve():
-            raise SonorantError(f"{arguments.out}: --timings needs another file than -o")
+            raise SonorantError(f"{arguments.out}: --timings and -o need different files")
     if arguments.patience is not None and not (arguments.stream and arguments.text == "-" and arguments.patience >= 0):
         raise SonorantError("--patience must be at least 0 seconds, and needs --stream and the text -")
     end_cleanly_on_sigterm()
@@ -168,7 +173,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _write_to_standard_output(speech: Iterable[bytes]) -> None:
     if sys.stdout is None:
-        raise SonorantError("standard output is closed; give a file to write with -o")
+        raise SonorantError("standard output is closed; give a file with -o")
     # Not sys.stdout: Python would try to write the rest again when it exits.
     with open(sys.stdout.fileno(), "wb", closefd=False) as output:
         for data in speech:
@@ -177,7 +182,7 @@ def _write_to_standard_output(speech: Iterable[bytes]) -> None:
 
 
 def _heard(speech: Speech, timings: TimingsFile | None, *, whole: bool) -> Iterator[NDArray[np.float32]]:
-    """The samples, in chunks or all at once; writes completed words to `timings`."""
+    """Yield the samples in chunks, or `whole`, and write completed words to `timings`."""
     import numpy as np
 
     parts = []
@@ -197,7 +202,7 @@ def _speech(voice: Voice, arguments: argparse.Namespace) -> Speech:
     from sonorant.speech.voice import AT_ONCE
 
     text: Any = _read_standard_input(arguments) if arguments.text == "-" else arguments.text
-    if not arguments.stream:  # reads no further than the limit
+    if not arguments.stream:  # read no further than the limit
         text = "".join(part for part in Allowance(AT_ONCE).read(text) if isinstance(part, str))
     decoding = {name: getattr(arguments, name) for name in ("temperature", "top_k", "top_p")}
     return voice.speak(
@@ -220,7 +225,7 @@ def _speech(voice: Voice, arguments: argparse.Namespace) -> Speech:
 
 
 def _read_standard_input(arguments: argparse.Namespace) -> Iterator[Fragment]:
-    """Yield standard input as it arrives; with --stream also a lull after each typed line and after --patience seconds
+    """Yield standard input as it arrives; with --stream, also a lull after each typed line and after --patience seconds
     without text. Raises SonorantError for a read error or invalid UTF-8."""
     from sonorant.text.arriving import Lull
 
@@ -241,7 +246,7 @@ def _read_standard_input(arguments: argparse.Namespace) -> Iterator[Fragment]:
             raise SonorantError(f"standard input: cannot be read ({error.strerror})") from None
         except UnicodeDecodeError as error:
             place = read - undecoded + error.start
-            raise SonorantError(f"standard input: not UTF-8 (byte {place}); convert the text first") from None
+            raise SonorantError(f"standard input: not UTF-8 (byte {place}); convert the text to UTF-8 first") from None
         yield text
         if typed and text.endswith("\n"):
             yield Lull.LONG

@@ -1,7 +1,7 @@
 """The interface of a family of voices, found by `sonorant.plugins`.
 
-A voice is two trained models: the predictor turns phonemes into frames (a mel, or codes), the waveform model turns
-frames into samples. Methods import their modules when called: speaking needs no torch."""
+A voice consists of two trained models: the predictor turns phonemes into frames (a mel, or codes), and the waveform
+model turns frames into samples. Methods import their modules when called, because speaking needs no torch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sonorant.audio.arrays import Floats, Ints
 from sonorant.errors import SonorantError
 
-if TYPE_CHECKING:  # rooms that import families
+if TYPE_CHECKING:  # packages that import families
     import torch
     from onnx import ModelProto
 
@@ -34,77 +34,75 @@ if TYPE_CHECKING:  # rooms that import families
 
 
 Hear = Callable[[Floats, Floats], tuple[NDArray[Any], int]]
-"""Log-mel (M, T) and samples (T * hop,) of a recording -> frames without a batch axis, and their number."""
+"""Function: log-mel (M, T) and samples (T * hop,) of a recording -> frames without a batch axis, and their number."""
 
 
 class ModelKind(ABC):
-    """One of a family's two models: its settings, and how it is built, trained and judged."""
+    """One of a family's two models: its settings, and how it is built, trained and evaluated."""
 
     name: ClassVar[str]
-    """`kind` in `model.json`, section of params.yaml, and of its training `train_<name>`."""
+    """`kind` in `model.json` and section of params.yaml; the training's section is `train_<name>`."""
     title: ClassVar[str]
-    """Name in messages."""
+    """Name of the model in messages."""
     VERSION: ClassVar[int] = 1
-    """Raise it when the same data and settings give another model, so that no training resumes with other maths."""
+    """To increase when the same data and settings give another model, so that no training resumes with other maths."""
     learns_codes: ClassVar[bool] = False
-    """Whether its recipe reads a token store."""
+    """Whether the model's recipe reads a token store."""
     why_no_qat: ClassVar[str] = ""
-    """Empty if int8 training is possible."""
+    """Why int8 training is impossible; empty if it is possible."""
 
     @abstractmethod
     def sizes(self) -> type:
-        """Dataclass of its section of params.yaml."""
+        """Return the dataclass of the model's section of params.yaml."""
 
     @abstractmethod
     def settings(self) -> type[TrainConfig]:
-        """Dataclass of the section `train_<name>`."""
+        """Return the dataclass of the section `train_<name>`."""
 
     @abstractmethod
     def build(self, description: dict[str, Any]) -> torch.nn.Module:
-        """An untrained float model as described by `model.json`."""
+        """Build an untrained float model as described by `model.json`."""
 
     @abstractmethod
     def make_recipe(self, model: dict[str, Any], train: dict[str, Any], features: Path, codes: Path | None) -> Recipe:
-        """See `recipe`, which checks `codes` first."""
+        """Return the training recipe; called by `recipe`, which checks `codes`."""
 
     @abstractmethod
     def judge(self, recipe: Any, model: torch.nn.Module, items: Ints) -> Judge:
-        """Judges quantised models on utterances `items`; `model`: the float one."""
+        """Return a judge that measures quantised models on utterances `items`; `model`: the float model."""
 
     def recipe(self, model: dict[str, Any], train: dict[str, Any], features: Path, codes: Path | None = None) -> Recipe:
-        """`model`: fields of `sizes` and, for int8 layers, `quantization` of `model.json`; `train`: fields of
-        `settings`; `codes`: token store. Raises SonorantError if `codes` are needed and missing."""
+        """Return the training recipe. `model`: fields of `sizes` and, for int8 layers, `quantization` of `model.json`;
+        `train`: fields of `settings`; `codes`: token store. Raises SonorantError if `codes` is required but missing."""
         if self.learns_codes and codes is None:
-            raise SonorantError(f"a {self.title} learns codes: give --codes, the token store of train_waveform")
+            raise SonorantError(f"a {self.title} is trained on codes; give --codes, the token store of train_waveform")
         return self.make_recipe(model, train, features, codes if self.learns_codes else None)
 
     def check(self, sizes: Any, audio: MelConfig) -> None:  # noqa: B027 - most kinds have nothing to check
         """Raise SonorantError for settings that cannot work, such as a missing codec."""
 
     def pretrained(self, sizes: Any) -> str | None:
-        """The pretrained model in the settings; None: train."""
+        """Return the pretrained model named in the settings; None means training."""
         return None
 
     def take(self, sizes: Any, features: Path, out: Path, provenance: dict[str, Any]) -> None:
-        """Save the pretrained model in `out` as if trained here."""
+        """Save the pretrained model in `out` in the format of trained models."""
         raise NotImplementedError(f"{self.name}: no pretrained models of this kind")
 
 
 class Family(ABC):
-    """A family of voice."""
-
     name: ClassVar[str]
-    """`voice.family` in params.yaml and `family` in `voice.json`."""
+    """Value of `voice.family` in params.yaml and `family` in `voice.json`."""
     predictor: ClassVar[ModelKind]
-    """From phonemes to frames."""
+    """Model from phonemes to frames."""
     waveform: ClassVar[ModelKind]
-    """From frames to samples."""
+    """Model from frames to samples."""
     graphs: ClassVar[tuple[str, ...]]
-    """In the order of a synthesis; the last gives samples."""
+    """Names of the graphs in the order of synthesis; the last returns samples."""
     optional_graphs: ClassVar[tuple[str, ...]] = ()
-    """Those of `graphs` that some voices lack."""
+    """Graphs of `graphs` that some voices lack."""
     autoregressive: ClassVar[bool]
-    """Whether frames are decoded one by one: `voice.json` then has `decoding`."""
+    """Whether frames are decoded one at a time; if so, `voice.json` has `decoding`."""
 
     @property
     def kinds(self) -> tuple[ModelKind, ModelKind]:
@@ -112,56 +110,57 @@ class Family(ABC):
 
     @property
     def waveform_graphs(self) -> tuple[str, ...]:
-        """Those of `graphs` exported from the waveform model."""
+        """Graphs exported from the waveform model."""
         return self.graphs[-1:]
 
     @abstractmethod
     def loaders(self) -> Mapping[str, Callable[[Bundle, LoadOptions], Any]]:
-        """Loader of each runtime, by name."""
+        """Return the loaders of the runtimes by name."""
 
     @abstractmethod
     def speaking(self, bundle: Bundle, runtime: Any) -> Speaking:
-        """The synthesizer of a loaded runtime; for one thread at a time."""
+        """Return the synthesizer of a loaded runtime; not thread-safe."""
 
     def why_untimed(self, description: VoiceDescription) -> str:
-        """Empty if the voice gives word times: `Speaking.parts` then takes `times`, and `Synthesized` has `ends`."""
+        """Return why the voice has no word times; empty if it has, so that `Speaking.parts` accepts `times` and
+        `Synthesized` has `ends`."""
         return f"voices of the family {self.name} have no word times"
 
     def prompt(self, recording: Path, bundle: Bundle) -> Ints:
-        """Codes (P, G) of a recording's beginning, for a voice to continue."""
-        raise SonorantError(f"{recording}: a voice of the family {self.name} takes no prompt; leave it out")
+        """Return codes (P, G) of a recording's start, for the voice to continue."""
+        raise SonorantError(f"{recording}: a voice of the family {self.name} does not support prompts; leave it out")
 
     @abstractmethod
     def models(self, predictor: Path, waveform: Path) -> Models:
-        """Both trained folders, ready for export."""
+        """Load both trained folders for export."""
 
     def whole_graph(self, bundle: Bundle, variant: str | None = None) -> ModelProto:
-        """The voice as one ONNX graph for one utterance; `variant`: None = the default.
+        """Return the voice as one ONNX graph for one utterance; `variant`: None means the default.
 
         Inputs: tokens (1, N, 3) int64, speaker (1,) int64, speed, pitch (semitones) and energy (dB) (1,) float32.
-        Output: samples (1, S) float32. Raises SonorantError if the family has no such graph, and as
+        Output: samples (1, S) float32. Raises SonorantError if the family cannot be one graph, and like
         `Bundle.graph_file`.
         """
         raise SonorantError(
-            f"{bundle.folder}: a voice of the family {self.name} decodes step by step and is no single graph; those of "
-            "the family parallel are"
+            f"{bundle.folder}: a voice of the family {self.name} decodes step by step and cannot be one graph; use a "
+            "voice of the family parallel"
         )
 
     @abstractmethod
     def interface(self, description: VoiceDescription) -> Interface:
-        """Names and dtypes of each graph's inputs and outputs."""
+        """Return names and dtypes of each graph's inputs and outputs."""
 
     @abstractmethod
     def candidate(self) -> type[Candidate]:
-        """Parity checks of one variant under one runtime."""
+        """Return the class that checks the parity of one variant under one runtime."""
 
     @abstractmethod
     def hear(self, description: VoiceDescription, waveform: Path) -> Hear:
-        """From a recording to input of the waveform graph. `waveform`: trained folder."""
+        """Return a function from a recording to the waveform graph's input. `waveform`: trained folder."""
 
     @abstractmethod
     def write_codes(self, waveform: Path, features: Path, out: Path) -> None:
-        """Write a corpus' token store; a family without codes calls `sonorant.features.codes.write_no_codes`."""
+        """Write a corpus' token store; families without codes call `sonorant.features.codes.write_no_codes`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,7 +168,7 @@ class VoiceConfig:
     """Section `voice` of the settings."""
 
     family: str = "parallel"
-    """A name of `sonorant.plugins.family_names`."""
+    """Family of the voice, one of `sonorant.plugins.family_names`."""
 
     def __post_init__(self) -> None:
         from sonorant.plugins import load_family
@@ -180,7 +179,7 @@ class VoiceConfig:
 
 @contextmanager
 def as_value_error() -> Iterator[None]:
-    """Turn a SonorantError into a ValueError, to which the parser adds file and section."""
+    """Convert a SonorantError into a ValueError, to which the parser adds file and section."""
     try:
         yield
     except SonorantError as error:

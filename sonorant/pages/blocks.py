@@ -1,4 +1,4 @@
-"""Page blocks of plain text and figures, rendered by templates."""
+"""Page blocks of plain text, tables and charts, rendered by templates."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 POLICY = (
     "default-src 'none'; img-src data:; media-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 )
-"""Blocks scripts and external addresses in the browser."""
+"""Content security policy that blocks scripts and external addresses."""
 
 
 @dataclass(frozen=True)
 class Badge:
-    """A coloured verdict with words."""
+    """A coloured verdict with text."""
 
     words: str
     kind: Literal["good", "bad", "none"]
@@ -31,12 +31,12 @@ class Block:
 
 
 Part = str | Block
-"""Strings are remarks in small type."""
+"""Part of a page; strings are shown as notes in small type."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Table(Block):
-    """A scrollable table; the first cell of a row is its name."""
+    """A scrollable table; the first cell of a row is its header."""
 
     template = "table.html"
     caption: str
@@ -44,12 +44,12 @@ class Table(Block):
     rows: Sequence[Sequence[Cell]]
     """A short row's last cell spans the remaining columns."""
     prose: Sequence[str] = ()
-    """Text columns."""
+    """Names of the columns with running text."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fold(Block):
-    """Parts folded under a title, without a script."""
+    """Parts folded under a summary."""
 
     template = "fold.html"
     summary: str
@@ -75,7 +75,7 @@ class Section:
 
 
 def not_run(caption: str, absent: Iterable[tuple[str, str]]) -> list[Part]:
-    """A folded table of (name, reason) grouped by reason; empty without names."""
+    """Return a folded table of (name, reason) pairs grouped by reason, or nothing without pairs."""
     names: dict[str, list[str]] = {}
     for name, why in absent:
         names.setdefault(why, []).append(name)
@@ -87,7 +87,7 @@ def not_run(caption: str, absent: Iterable[tuple[str, str]]) -> list[Part]:
 
 
 def render(package: str, template: str, **values: Any) -> str:
-    """Render a template of `package` or of this one, with all values escaped."""
+    """Render a template of `package` or of this package, with all values escaped."""
     return _environment(package).get_template(template).render(policy=POLICY, **values)
 
 

@@ -1,4 +1,4 @@
-"""Charts as inline SVG, for light and dark mode and phones."""
+"""Charts as inline SVG that adapt to dark mode and phones."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -12,13 +12,13 @@ from sonorant.audio.arrays import Doubles
 from sonorant.pages.blocks import Block
 
 WIDTH = 360.0
-"""Units of every chart."""
+"""Width of every chart in SVG units."""
 BINS = 40
-"""Columns of a histogram."""
+"""Number of columns of a histogram."""
 ROW = 38.0
-"""Height of a row: name above, mark below."""
+"""Height of a row: name at the top, mark below it."""
 LEFT, TOP, RIGHT, BOTTOM = 38.0, 26.0, WIDTH - 16, 190.0
-"""Plot area between two axes."""
+"""Plot area of charts with two axes."""
 
 
 class Shape(NamedTuple):
@@ -31,7 +31,7 @@ class Shape(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Chart:
-    """A drawing `WIDTH` wide."""
+    """A drawing of the width `WIDTH`."""
 
     title: str
     height: float
@@ -55,21 +55,21 @@ class ChartRow:
     low: float | None = None
     high: float | None = None
     said: str
-    """Value as text, at the right."""
+    """Value as text, shown on the right."""
     strong: bool = False
-    """Highlighted."""
+    """Whether the row is highlighted."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChartLine:
-    """One curve: points (x, y) by rising x; NaN interrupts it."""
+    """One curve: points (x, y) in ascending x; NaN interrupts it."""
 
     name: str
     points: tuple[tuple[float, float], ...]
 
 
 def bars(title: str, rows: Sequence[ChartRow]) -> Chart:
-    """Bars from zero, with a whisker to `high` if set."""
+    """Draw bars from zero, with a whisker to `high` if set."""
     scale = WIDTH / max([row.high or row.value for row in rows] + [1e-12])
     shapes: list[Shape] = []
     for place, row in enumerate(rows):
@@ -81,7 +81,7 @@ def bars(title: str, rows: Sequence[ChartRow]) -> Chart:
 
 
 def intervals(title: str, unit: str, rows: Sequence[ChartRow], start: float = 0.0) -> Chart:
-    """Dots with intervals over one axis from `start` or below."""
+    """Draw dots with intervals over one axis, which starts at `start` or below."""
     low = min([start] + [row.value if row.low is None else row.low for row in rows])
     ticks = _ticks(low, max(row.value if row.high is None else row.high for row in rows))
     across, floor = _scale(ticks, 10, WIDTH - 10), len(rows) * ROW
@@ -98,7 +98,7 @@ def intervals(title: str, unit: str, rows: Sequence[ChartRow], start: float = 0.
 
 
 def lines(title: str, unit: str, curves: Sequence[ChartLine]) -> Chart:
-    """Curves over x in `unit`; y is logarithmic if all values are positive."""
+    """Draw curves over x in `unit`; y is logarithmic if all values are positive."""
     xs, ys = zip(*(point for curve in curves for point in curve.points if not math.isnan(point[1])), strict=True)
     logarithmic, x_ticks = min(ys) > 0, _ticks(min(xs), max(xs))
     y_ticks = (_decades if logarithmic else _ticks)(min(ys), max(ys))
@@ -124,7 +124,7 @@ def points(
     measured: Sequence[tuple[float, float, float, float]],
     line: Sequence[tuple[float, float]] = (),
 ) -> Chart:
-    """Points (x, y, low, high) with intervals and a line; x from zero, in `unit`."""
+    """Draw points (x, y, low, high) with intervals, and a line; x starts at zero and is in `unit`."""
     ys = [y for _, *ends in measured for y in ends] + [y for _, y in line]
     x_ticks, y_ticks = _ticks(0, max([x for x, *_ in measured] + [x for x, _ in line])), _ticks(min(ys), max(ys))
     across, up = _scale(x_ticks, LEFT, RIGHT), _scale(y_ticks, BOTTOM, TOP)
@@ -143,7 +143,7 @@ def points(
 def columns(
     title: str, unit: str, counts: Sequence[int], labels: Sequence[tuple[float, str]], logarithmic: bool = False
 ) -> Chart:
-    """One column per count. `labels`: text by position in 0..len(counts)."""
+    """Draw one column per count. `labels`: text by position in 0..len(counts)."""
     most, wide = max([*counts, 1]), (RIGHT - LEFT) / max(len(counts), 1)
     ticks = [0.5, *_decades(1, most)] if logarithmic else _ticks(0, most)
     up = _rising(ticks, logarithmic)
@@ -157,7 +157,7 @@ def columns(
 
 
 def histogram(title: str, unit: str, values: Doubles) -> Chart:
-    """Histogram of values (N,), N >= 1."""
+    """Draw a histogram of values (N,), N >= 1."""
     counts, edges = np.histogram(values, bins=BINS)
     form = "{:,.0f}" if np.abs(edges).max() >= 1000 else "{:.3g}"
     labels = [(float(place), form.format(edges[place])) for place in range(0, BINS + 1, BINS // 4)]
@@ -165,18 +165,18 @@ def histogram(title: str, unit: str, values: Doubles) -> Chart:
 
 
 def _grid(ticks: Sequence[float], up: Callable[[float], float]) -> list[Shape]:
-    """Horizontal rules with values."""
+    """Draw horizontal rules with their values."""
     rules = [_rule("grid", LEFT, up(tick), RIGHT, up(tick)) for tick in ticks]
     return rules + [_text(_said(tick), LEFT - 5, up(tick) + 4, "end") for tick in ticks]
 
 
 def _scale(ticks: Sequence[float], start: float, end: float) -> Callable[[float], float]:
-    """Map the ticks' range to `start`..`end`."""
+    """Return a function that maps the ticks' range to `start`..`end`."""
     return lambda value: start + (end - start) * (value - ticks[0]) / (ticks[-1] - ticks[0])
 
 
 def _rising(ticks: Sequence[float], logarithmic: bool) -> Callable[[float], float]:
-    """Map the ticks' range to heights."""
+    """Return a function that maps the ticks' range to heights."""
     if not logarithmic:
         return _scale(ticks, BOTTOM, TOP)
     up = _scale([math.log10(tick) for tick in ticks], BOTTOM, TOP)
@@ -212,7 +212,7 @@ def _n(value: float) -> str:
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """About five round numbers around low..high, at least two."""
+    """Return about five round numbers around low..high, at least two."""
     span = (high - low) or abs(high) or 1.0
     power = 10.0 ** math.floor(math.log10(span / 4))
     step = next(power * factor for factor in (1, 2, 5, 10) if span / (power * factor) <= 5)
@@ -221,7 +221,7 @@ def _ticks(low: float, high: float) -> list[float]:
 
 
 def _decades(low: float, high: float) -> list[float]:
-    """1, 2, 5 times powers of ten around low..high, at least two; only powers for wide ranges."""
+    """Return 1, 2 and 5 times powers of ten around low..high, at least two; only powers for wide ranges."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 2)
     for factors in ((1, 2, 5), (1,)):
         every = [10.0**power * factor for power in powers for factor in factors]

@@ -30,7 +30,7 @@ PAGES = {
     "/page.js": ("page.js", "text/javascript; charset=utf-8"),
     "/style.css": ("style.css", "text/css; charset=utf-8"),
 }
-"""Files beside the module of the request's class; style.css of this room."""
+"""Files next to the module of the request's class, except style.css, which is in this package."""
 
 _RANGE = re.compile(r"bytes=(\d*)-(\d*)")
 
@@ -38,7 +38,8 @@ _log = logging.getLogger(__name__)
 
 
 class LocalServer(ThreadingHTTPServer):
-    """One thread per request; port 0 = any free one. Raises SonorantError if the port is taken or not allowed."""
+    """Server with one thread per request; port 0 means any free port. Raises SonorantError if the port is taken or not
+    allowed."""
 
     daemon_threads = True
 
@@ -72,16 +73,16 @@ class LocalRequest(BaseHTTPRequestHandler):
     server_version = "Sonorant"
     sys_version = ""
     timeout = 30.0
-    """Seconds for sending or receiving."""
+    """Timeout in seconds for sending or receiving."""
     largest: int
-    """Bytes of a body."""
+    """Maximum bytes of a body."""
 
     def get(self) -> None:
-        """Answer a GET other than of PAGES. A SonorantError becomes status 500."""
+        """Handle a GET request of a path not in PAGES. A SonorantError becomes status 500."""
         raise NotImplementedError
 
     def post(self, asked: dict[str, Any]) -> None:
-        """Answer a POST of a JSON object. A ValueError becomes status 400, a SonorantError 500."""
+        """Handle a POST of a JSON object. A ValueError becomes status 400, a SonorantError 500."""
         raise NotImplementedError
 
     def do_GET(self) -> None:
@@ -113,11 +114,11 @@ class LocalRequest(BaseHTTPRequestHandler):
         host, origin = self.headers.get("Host"), self.headers.get("Origin")
         if host in self.server.hosts and origin in (None, f"http://{host}"):
             return True
-        self.refuse(HTTPStatus.FORBIDDEN, f"this page is for this machine alone; open {self.server.url}")
+        self.refuse(HTTPStatus.FORBIDDEN, f"this page is only for this machine; open {self.server.url}")
         return False
 
     def read_json(self) -> dict[str, Any] | None:
-        """The JSON object of the body; None if the request was refused."""
+        """Return the JSON object of the body, or None if the request was refused."""
         length = self.headers.get("Content-Length", "")
         if self.headers.get_content_type() != "application/json":
             self.refuse(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "the request must be application/json")
@@ -129,7 +130,7 @@ class LocalRequest(BaseHTTPRequestHandler):
         else:
             try:
                 asked = json.loads(self.rfile.read(int(length)))
-            except (ValueError, RecursionError):  # ValueError also for numbers of thousands of digits
+            except (ValueError, RecursionError):  # ValueError also for numbers with thousands of digits
                 asked = None
             if isinstance(asked, dict):
                 return asked
@@ -143,12 +144,12 @@ class LocalRequest(BaseHTTPRequestHandler):
         self.send(status, as_json(value), "application/json")
 
     def send(self, status: HTTPStatus, body: bytes, kind: str, **more: str) -> None:
-        """Send a response; `more`: headers with _ for -."""
+        """Send a response; `more`: headers with _ instead of -."""
         self.send_head(status, kind, len(body), **more)
         self.wfile.write(body)
 
     def send_range(self, body: bytes, kind: str) -> None:
-        """Send the requested range (RFC 9110, section 14; one range), so players can seek."""
+        """Send the requested range (RFC 9110, section 14; one range), so that players can seek."""
         asked = _RANGE.fullmatch(self.headers.get("Range", ""))
         if asked is None or not (asked[1] or asked[2]) or len(asked[0]) > 40:
             self.send(HTTPStatus.OK, body, kind, Accept_Ranges="bytes")
@@ -172,10 +173,10 @@ class LocalRequest(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        """Log requests, not to the terminal."""
+        """Log requests with `logging` instead of on stderr."""
         _log.info(format, *arguments)
 
 
 def as_json(value: dict[str, Any]) -> bytes:
-    """ASCII JSON; also encodes lone surrogates."""
+    """Encode `value` as ASCII JSON, including lone surrogates."""
     return json.dumps(value, allow_nan=False).encode()

@@ -40,7 +40,7 @@ class Offer:
             name = name or Path(where).resolve().name
         if not re.fullmatch(r"[\w.-]{1,100}", name):
             raise SonorantError(
-                f"{text}: '{name}' is not a valid voice name; give letters, digits, . _ or -: <name>={where}"
+                f"{text}: '{name}' is not a valid voice name; use letters, digits, . _ or -: <name>={where}"
             )
         return cls(name=name, where=where)
 

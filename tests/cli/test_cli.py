@@ -82,7 +82,7 @@ def test_timings_are_written_beside_the_speech(
     ("timings", "line"),
     [
         ("words.txt", "words.txt: timings are written as .json, .srt, .vtt"),
-        ("out.json", "out.json: --timings needs another file than -o"),
+        ("out.json", "out.json: --timings and -o need different files"),
         ("/proc/words.srt", "/proc/words.srt: cannot be written"),
     ],
 )

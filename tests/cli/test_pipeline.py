@@ -41,4 +41,4 @@ def test_a_command_runs_its_stages_and_those_before_them(tmp_path: Path) -> None
 
 def test_elsewhere_it_is_one_line(tmp_path: Path) -> None:
     line = error_line(run_command("sonorant.cli.main", "evaluate", cwd=tmp_path)).strip()
-    assert line == "dvc.yaml: no such file; run from the folder of the project"
+    assert line == "dvc.yaml: no such file; run this command in the project folder"

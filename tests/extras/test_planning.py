@@ -230,4 +230,4 @@ def test_the_command_plans_a_real_training(features: Path, tmp_path: Path) -> No
 
 def test_the_command_names_the_folder_to_run_it_in(tmp_path: Path) -> None:
     line = error_line(run_command("sonorant.cli.main", "plan", "acoustic", cwd=tmp_path))
-    assert line.startswith("sonorant plan: needs the pipeline; run it in the folder with params.yaml")
+    assert line.startswith("sonorant plan: needs the pipeline; run it in the project folder")

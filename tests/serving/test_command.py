@@ -33,8 +33,8 @@ def written(bundle: Path, *options: str | Path) -> str:
 
 def test_a_server_for_others_warns_in_one_line(voice_bundle: Path, tmp_path: Path) -> None:
     new_key(tmp_path / "keys.json", "app")
-    says = "warning: listens on 0.0.0.0 without TLS{}; put a proxy before it"
-    open_to_all = ", and without keys: give --keys"
+    says = "warning: listening on 0.0.0.0 without TLS{}; put a proxy in front of it"
+    open_to_all = " and without keys; give --keys"
     assert written(voice_bundle, "--host", "0.0.0.0").splitlines() == [says.format(open_to_all)]
     keys = ("--keys", tmp_path / "keys.json")
     assert written(voice_bundle, "--host", "0.0.0.0", *keys).splitlines() == [says.format("")]

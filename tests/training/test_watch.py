@@ -90,7 +90,7 @@ def test_a_damaged_status_and_a_bad_interval_are_refused(tmp_path: Path) -> None
     (run.path / "status.json").write_text("{")
     assert "status.json" in error_line(run_command("sonorant.cli.main", "watch", tmp_path))
     done = run_command("sonorant.cli.main", "watch", tmp_path, "--interval", "0")
-    assert done.returncode == 2 and "0 is not a number of seconds above 0" in done.stderr
+    assert done.returncode == 2 and "0 is not a positive number of seconds" in done.stderr
 
 
 def test_a_real_training_is_watched_from_outside_to_its_end(features: Path, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
-"""The parallel acoustic model: tokens in, frames of log-mel and pitch out, no recurrence.
+"""The parallel acoustic model: tokens -> frames of log-mel and pitch, without recurrence.
 
-Frames have D rows: M mel bins, then `sonorant.audio.pitch.ROWS`. Shapes: B items, N tokens, T frames, C channels, P = C
-channels and a token's pitch and energy."""
+Frames have D rows: M mel bins, then `sonorant.audio.pitch.ROWS`. Shapes: B items, N tokens, T frames, C channels, P: C
+channels plus a token's pitch and energy."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -18,14 +18,14 @@ from sonorant.layers.flow import FlowMatching
 from sonorant.layers.phoneme_encoder import PhonemeEncoder, check_prior_kernel
 
 MOST_OCTAVES = 1.5
-"""Pitch is clamped to this distance from its reference: 71 to 566 Hz."""
+"""Maximum distance of the pitch from its reference, in octaves: 71 to 566 Hz."""
 VOICING_MEAN = VOICING_STD = 0.5
 UNVOICED = 0.1
-"""Weight of an unvoiced frame's pitch, which is interpolated and inaudible."""
+"""Weight in the loss of an unvoiced frame's pitch, which is interpolated and inaudible."""
 LONGEST_TOKEN = 300.0
-"""Most frames of a token at synthesis."""
+"""Maximum number of frames of a token in synthesis."""
 SILENCE = -11.5129
-"""Log of the mel's floor of 1e-5."""
+"""Natural log of the mel's floor, 1e-5."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +33,7 @@ class AcousticConfig:
     """Size and kind of the acoustic model."""
 
     decoder: Literal["regression", "flow"] = "regression"
-    """`regression`: L1 on the mel, best on very regular voices; `flow`: conditional flow matching, for real speech."""
+    """`regression`: L1 on the mel, best for very regular voices; `flow`: conditional flow matching, for real speech."""
     channels: int = 192
     """Width of encoder and decoder."""
     expansion: int = 3
@@ -41,24 +41,24 @@ class AcousticConfig:
     encoder_blocks: int = 4
     """ConvNeXt blocks over tokens."""
     encoder_kernel: int = 5
-    """Their kernel, in tokens; odd."""
+    """Kernel size of the encoder's blocks, in tokens; odd."""
     prior_kernel: int = 3
-    """Tokens that the alignment's prior sees: 1: the token alone, 3: its neighbours too; odd. 0: the encoder's states;
-    a token may then claim its neighbour's frames."""
+    """Number of tokens that the alignment's prior depends on, odd; 1: the token alone; 3: also its neighbours. 0 uses
+    the encoder's states; a token may then claim its neighbour's frames."""
     decoder_blocks: int = 6
     """ConvNeXt blocks over frames."""
     decoder_kernel: int = 7
-    """Their kernel, in frames; odd."""
+    """Kernel size of the decoder's blocks, in frames; odd."""
     dropout: float = 0.05
-    """Dropout inside the blocks, 0 to below 1."""
+    """Dropout in the blocks, at least 0 and below 1."""
     flow_steps: int = 4
-    """Euler steps of a flow at synthesis, for decoder and prosody."""
+    """Number of Euler steps of the decoder's and the prosody's flow in synthesis."""
     prosody_dropout: float = 0.4
-    """Dropout of the predictor of length, pitch and energy, 0 to below 1. High, against memorising."""
+    """Dropout of the predictor of length, pitch and energy, at least 0 and below 1; high against memorising."""
     prosody_kind: Literal["regression", "flow"] = "regression"
-    """Prediction of length, pitch and energy. `regression`: the mean; `flow`: a sample with the speaker's variance."""
+    """Prediction of length, pitch and energy: `regression`, the mean; `flow`, a sample with the speaker's variance."""
     prosody_temperature: float = 0.0
-    """`flow` only: spread of the samples, 0: none; 1: as in the recordings."""
+    """Spread of the prosody's samples, for `flow` only; 0: none; 1: as in the recordings."""
 
     def __post_init__(self) -> None:
         if self.encoder_kernel % 2 == 0 or self.decoder_kernel % 2 == 0:
@@ -79,21 +79,21 @@ class Encoded:
 
     states_BNC: Tensor
     prior_BNM: Tensor
-    """Expected mel frame of each token, normalised, for the alignment search."""
+    """Expected normalised mel frame of each token, for the alignment search."""
     mask_BN: Tensor
     lengths_B: Tensor
 
     @property
     def heard(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Input of the prosody predictor: detached states, mask (B, N, 1), lengths. It overfits long before the decoder
-        is trained; with its gradients the encoder would too, and words get lost."""
+        """Input of the prosody predictor: detached states, mask (B, N, 1), lengths. The predictor overfits long before
+        the decoder is trained; its gradients would make the encoder overfit too, and words would get lost."""
         states_BNC, mask_BN1, lengths_B = self.heard_and_trained
         return states_BNC.detach(), mask_BN1, lengths_B
 
     @property
     def heard_and_trained(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The same with gradients, for steps with a frozen encoder: there a new speaker's embedding learns pitch and
-        pace."""
+        """Input of the prosody predictor with gradients, for steps with a frozen encoder: a new speaker's embedding
+        then learns pitch and pace."""
         return self.states_BNC, self.mask_BN[..., None].to(self.states_BNC.dtype), self.lengths_B
 
 
@@ -103,13 +103,13 @@ class Expanded:
 
     hidden_BTC: Tensor
     mask_BT1: Tensor
-    """0 before frame 0 and past a row's last end."""
+    """Mask of the frames: 0 before frame 0 and after a row's last end."""
     prosody_BT2: Tensor
-    """Of the token that the frame belongs to."""
+    """Pitch and energy of each frame's token."""
 
 
 class RegressionDecoder(nn.Module):
-    """Hidden states of frames -> normalised frames of D rows in one pass, L1 loss."""
+    """Hidden states of frames -> normalised frames of D rows, in one pass and with an L1 loss."""
 
     def __init__(self, config: AcousticConfig, rows: int) -> None:
         super().__init__()
@@ -117,11 +117,11 @@ class RegressionDecoder(nn.Module):
         self.out = nn.Linear(config.channels, rows)
 
     def forward(self, hidden_BTC: Tensor, mask_BT1: Tensor, time_T: Tensor | None = None) -> Tensor:
-        """(B, T, C), mask (B, T, 1) -> (B, T, D); `time_T` is only for `FlowMatching`."""
+        """Hidden states (B, T, C), mask (B, T, 1) -> frames (B, T, D); only `FlowMatching` uses `time_T`."""
         return self.out(self.stack(hidden_BTC, mask_BT1))
 
     def errors(self, hidden_BTC: Tensor, mask_BT1: Tensor, frames_BTD: Tensor) -> Tensor:
-        """Absolute errors (B, T, D), zero at padding."""
+        """Return absolute errors (B, T, D), zero at padding."""
         return (self(hidden_BTC, mask_BT1).float() - frames_BTD).abs() * mask_BT1
 
 
@@ -131,7 +131,7 @@ class AcousticModel(PhonemeEncoder):
     decoder: RegressionDecoder | FlowMatching
 
     def __init__(self, config: AcousticConfig, *, mels: int, **of_corpus: Any) -> None:
-        """`mels` and `of_corpus`: see `PhonemeEncoder`."""
+        """`mels` and `of_corpus` are as in `PhonemeEncoder`."""
         super().__init__(config, mels=mels, **of_corpus)
         self.config = config
         self.prosody = _prosody(config)
@@ -141,18 +141,18 @@ class AcousticModel(PhonemeEncoder):
         self.decoder = _decoder(config, mels + ROWS)
 
     def encode(self, tokens_BN3: Tensor, lengths_B: Tensor, speaker_B: Tensor) -> Encoded:
-        """Tokens (B, N, 3) int64 (symbol, stress, word start), lengths (B,), speaker ids (B,)."""
+        """Encode tokens (B, N, 3) int64 (symbol, stress, word start), lengths (B,), speaker ids (B,)."""
         states_BNC, prior_BNM, mask_BN = self.encode_phonemes(tokens_BN3, lengths_B, speaker_B)
         return Encoded(states_BNC, prior_BNM, mask_BN, lengths_B)
 
     def expand(self, states_BNP: Tensor, ends_BN: Tensor, time_T: Tensor) -> Expanded:
-        """Repeat each token's state for its frames, and add each frame's place in its token.
+        """Repeat each token's state for its frames, and add each frame's position in its token.
 
         States (B, N, P), ends (B, N) int64 as from `encode_speech`, consecutive frame numbers (T,) int64.
         """
         batch, tokens, width = states_BNP.shape
         starts_BN = torch.cat([torch.zeros_like(ends_BN[:, :1]), ends_BN[:, :-1]], dim=1)
-        # Tokens begun so far, minus one from frame 0 on: 0 to N - 1 without clamping integers, which TensorRT lacks.
+        # Tokens started so far, minus one from frame 0 on: 0 to N - 1 without clamping integers, which TensorRT lacks.
         owner_BT = (time_T[None, :, None] >= starts_BN[:, None, :]).sum(2) - (time_T >= 0).long()
         row_BT = owner_BT + torch.arange(batch, device=states_BNP.device)[:, None] * tokens
         end_BT = F.embedding(row_BT, ends_BN.reshape(-1, 1))[..., 0]
@@ -193,12 +193,13 @@ class AcousticModel(PhonemeEncoder):
         return self.states(encoded, speaker_B, prosody_BN2), ends_BN
 
     def states(self, encoded: Encoded, speaker_B: Tensor, prosody_BN2: Tensor) -> Tensor:
-        """Input of `expand` and `decode` for each token (B, N, P), with this prosody (B, N, 2)."""
+        """Return the input (B, N, P) of `expand` and `decode` for each token, with prosody (B, N, 2)."""
         return torch.cat([encoded.states_BNC + self.speaker(speaker_B)[:, None], prosody_BN2], dim=2)
 
     def decode(self, states_BNP: Tensor, ends_BN: Tensor, time_T: Tensor) -> Tensor:
         """Output of `encode_speech`, consecutive frame numbers (T,) int64 -> log-mel, pitch and voicing (B, D, T)
-        float32, silent outside an utterance. With `receptive_field` frames around it a part equals the whole's."""
+        float32, silent outside an utterance. With `receptive_field` frames around it, a part equals that of the
+        whole."""
         expanded = self.expand(states_BNP, ends_BN, time_T)
         mask_BT1 = expanded.mask_BT1
         frames_BTD = self.decoder(expanded.hidden_BTC, mask_BT1, time_T).float()
@@ -210,14 +211,14 @@ class AcousticModel(PhonemeEncoder):
         return torch.cat([mel_BTM, octaves_BT1 * mask_BT1, voicing_BT1 * mask_BT1], dim=2).transpose(1, 2)
 
     def normalized_frames(self, mel_BTM: Tensor, pitch_BT2: Tensor, prosody_BT2: Tensor) -> Tensor:
-        """The decoder's target (B, T, D): stored log-mel and pitch, normalised, the pitch relative to its token's."""
+        """Return the decoder's target (B, T, D): normalised log-mel and pitch, the pitch relative to its token's."""
         beyond_BT1 = pitch_BT2[..., :1] / PITCH_STD - prosody_BT2[..., :1]
         voicing_BT1 = (pitch_BT2[..., 1:] - VOICING_MEAN) / VOICING_STD
         return torch.cat([self.normalize(mel_BTM), beyond_BT1, voicing_BT1], dim=2)
 
     def prosody_of(self, mel_BTM: Tensor, pitch_BT2: Tensor, durations_BN: Tensor) -> tuple[Tensor, Tensor]:
-        """Stored log-mel and pitch, durations (B, N) int64 -> pitch and energy of each token, normalised (B, N, 2), and
-        the weight of its pitch, 0.1 to 1 (B, N)."""
+        """Stored log-mel and pitch, durations (B, N) int64 -> normalised pitch and energy of each token (B, N, 2), and
+        the weight of its pitch (B, N), 0.1 to 1."""
         heard_BT1 = UNVOICED + (1 - UNVOICED) * pitch_BT2[..., 1:]
         level_BT1 = (torch.logsumexp(2 * mel_BTM.float(), dim=2, keepdim=True) / 2 - self.mel_mean) / self.mel_std
         known_BT3 = torch.cat([pitch_BT2[..., :1] / PITCH_STD * heard_BT1, level_BT1, heard_BT1], dim=2)
@@ -226,13 +227,13 @@ class AcousticModel(PhonemeEncoder):
 
     @property
     def receptive_field(self) -> int:
-        """Frames on either side that a frame of the mel depends on."""
+        """Number of frames on either side that a mel frame depends on."""
         config = self.config
         passes = config.flow_steps if config.decoder == "flow" else 1
         return config.decoder_blocks * (config.decoder_kernel // 2) * passes
 
     def synthesize(self, *inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Arguments of `encode_speech` -> frames (B, D, T), silence past each end, and lengths (B,) int64."""
+        """Arguments of `encode_speech` -> frames (B, D, T), silent after each end, and lengths (B,) int64."""
         states_BNP, ends_BN = self.encode_speech(*inputs)
         time_T = torch.arange(int(ends_BN[:, -1].max()), device=ends_BN.device)
         return self.decode(states_BNP, ends_BN, time_T), ends_BN[:, -1]

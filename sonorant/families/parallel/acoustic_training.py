@@ -1,4 +1,4 @@
-"""Training of the parallel family: the acoustic model on alignment, prosody and mel; the vocoder on spectra."""
+"""Training of the family parallel: the acoustic model on alignment, prosody and mel, the vocoder on spectra."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -28,13 +28,13 @@ from sonorant.training.waveform import WaveformRecipe, WaveformTrainConfig
 
 @dataclass(frozen=True, kw_only=True)
 class AcousticTrainConfig(UtteranceTrainConfig):
-    """Training of the acoustic model."""
+    """Settings of the acoustic model's training."""
 
     steps: int = 1500
 
 
 class AcousticLosses(nn.Module):
-    """Summed losses of a batch, and the alignment they use."""
+    """Summed losses of a batch, and their alignment."""
 
     def __init__(self, model: AcousticModel, diagonal_steps: int, freeze_steps: int) -> None:
         super().__init__()
@@ -69,12 +69,12 @@ class AcousticLosses(nn.Module):
 
 
 class AcousticRecipe(Utterances):
-    """The acoustic model with its features."""
+    """Training recipe of the acoustic model."""
 
     name = "acoustic"
 
     def __init__(self, model: dict[str, Any], train: dict[str, Any], features: Path) -> None:
-        """As `ModelKind.recipe`."""
+        """Arguments are as in `ModelKind.recipe`."""
         self.config = AcousticTrainConfig(**train)
         super().__init__(self.name, self.config, features)
         self.model = cast(AcousticModel, self._build(AcousticConfig, model))
@@ -97,7 +97,7 @@ class AcousticRecipe(Utterances):
 
     @torch.no_grad()
     def write_sample(self, model: nn.Module, folder: Path) -> None:
-        """First validation utterance: predicted and real mel, alignment, and audio by Griffin-Lim."""
+        """Write the first validation utterance: predicted and real mel, alignment, and audio by Griffin-Lim."""
         assert isinstance(model, AcousticModel)
         planned = self.example()
         item = int(planned.items[0])
@@ -115,14 +115,14 @@ class AcousticRecipe(Utterances):
 
 @torch.no_grad()
 def predicted_mels(folder: Path, store: FeatureStore) -> Iterator[Floats]:
-    """Log-mel (T, M) float32 of each utterance by the acoustic model in `folder`, in the recording's timing:
+    """Yield each utterance's log-mel (T, M) float32 from the acoustic model in `folder`, with the recording's timing:
     ground-truth-aligned synthesis (Shen et al. 2018, "Tacotron 2", 2.3; Kong et al. 2020, "HiFi-GAN", 4.4).
 
-    Raises SonorantError if it was trained on other speakers, symbols or mels."""
+    Raises SonorantError if the model was trained on other speakers, symbols or mels."""
     model, description = load_acoustic(folder)
     for key in ("audio", "symbols", "speakers"):
         if description[key] != store.header[key]:
-            raise SonorantError(f"{folder}: trained with other {key} than {store.path} has; train it again")
+            raise SonorantError(f"{folder}: its {key} differ from those of {store.path}; train the model again")
     model.to("cuda" if torch.cuda.is_available() else "cpu")
     for item in range(len(store)):
         alone = UtteranceBatches(store, [MicroBatch(0, 0, np.array([item]))])[0]
@@ -131,19 +131,19 @@ def predicted_mels(folder: Path, store: FeatureStore) -> Iterator[Floats]:
 
 
 def say_in_time(model: AcousticModel, batch: Batch) -> Tensor:
-    """Batch of `UtteranceBatches` -> log-mel (B, T, M) with the recording's durations, by the training's alignment
-    search, pitch and energy."""
+    """Batch of `UtteranceBatches` -> log-mel (B, T, M) with the recording's pitch, energy, and durations from the
+    alignment search of the training."""
     return mel_in_time(model, batch, durations_of(model, batch), batch["mel"].shape[1]).transpose(1, 2)
 
 
 def durations_of(model: AcousticModel, batch: Batch) -> Tensor:
-    """Frames of each token (B, N) by the alignment search."""
+    """Return the number of frames of each token (B, N) from the alignment search."""
     prior_BNM = model.encode(batch["tokens"], batch["token_lengths"], batch["speaker"]).prior_BNM.float()
     return align(prior_BNM, model.normalize(batch["mel"]), batch["token_lengths"], batch["mel_lengths"])
 
 
 def mel_in_time(model: AcousticModel, batch: Batch, durations_BN: Tensor, frames: int) -> Tensor:
-    """Log-mel (B, M, frames) with these durations and the recording's pitch and energy."""
+    """Return a log-mel (B, M, frames) with these durations and the recording's pitch and energy."""
     encoded = model.encode(batch["tokens"], batch["token_lengths"], batch["speaker"])
     prosody_BN2, _ = model.prosody_of(batch["mel"], batch["pitch"], durations_BN)
     states_BNP = model.states(encoded, batch["speaker"], prosody_BN2)
@@ -153,14 +153,14 @@ def mel_in_time(model: AcousticModel, batch: Batch, durations_BN: Tensor, frames
 
 @dataclass(frozen=True, kw_only=True)
 class VocoderTrainConfig(WaveformTrainConfig):
-    """Training of the vocoder."""
+    """Settings of the vocoder's training."""
 
     learning_rate_batch: int | None = 16
     checkpoint_every: int = 150
 
 
 class VocoderRecipe(WaveformRecipe):
-    """The vocoder with its features; implements `Recipe`."""
+    """Training recipe of the vocoder."""
 
     name = "vocoder"
     sizes = VocoderConfig

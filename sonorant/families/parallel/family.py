@@ -1,4 +1,4 @@
-"""The family parallel: an acoustic model computes the whole mel at once, a vocoder turns it into samples."""
+"""The family parallel: an acoustic model computes the whole mel in one pass, a vocoder turns it into samples."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Acoustic(ModelKind):
-    """Tokens to frames of log-mel and pitch."""
+    """Model from tokens to frames of log-mel and pitch."""
 
     name, title = "acoustic", "acoustic model"
 
@@ -58,7 +58,7 @@ class Acoustic(ModelKind):
 
 
 class Vocoder(ModelKind):
-    """Frames of log-mel and pitch to samples."""
+    """Model from frames of log-mel and pitch to samples."""
 
     name, title = "vocoder", "vocoder"
 
@@ -89,7 +89,7 @@ class Vocoder(ModelKind):
 
 
 class Parallel(Family):
-    """All frames of a sentence at once, in a length known beforehand."""
+    """Family that computes all frames of a sentence together, with predicted lengths."""
 
     name = "parallel"
     predictor, waveform = Acoustic(), Vocoder()

@@ -1,4 +1,4 @@
-"""The parallel family's trained models as the graphs of its bundle."""
+"""Export the trained models of the family parallel as graphs of a bundle."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class ParallelModels:
 
     @classmethod
     def load(cls, predictor: Path, waveform: Path) -> ParallelModels:
-        """Read the trained folders. Raises SonorantError if a folder holds another kind of model."""
+        """Read the trained folders. Raises SonorantError if a folder contains another kind of model."""
         (acoustic, described), (vocoder, waveform_described) = load_acoustic(predictor), load_vocoder(waveform)
         return cls(acoustic, vocoder, described, waveform_described)
 
     def check_pair(self, waveform: Path) -> None:
-        """Any pair fits."""
+        """Accept any pair of models."""
 
     def write_graphs(self, files: dict[str, Path], config: ExportConfig) -> None:
         model, each, tokens = self.predictor, {0: "batch"}, {0: "batch", 1: "tokens"}
@@ -66,20 +66,20 @@ class ParallelModels:
 
     @property
     def vocoder_rows(self) -> int:
-        """Rows of the vocoder's frames: the decoder's and the source's."""
+        """Number of rows of the vocoder's frames: the decoder's and the source's."""
         return int(self.described["audio"]["n_mels"]) + ROWS + SOURCE_ROWS
 
     @property
     def receptive_field(self) -> ReceptiveField:
-        """In mel frames."""
+        """Receptive fields in mel frames."""
         return ReceptiveField(decoder=self.predictor.receptive_field, vocoder=self.waveform.receptive_field)
 
     def write_prompt(self, path: Path, config: ExportConfig) -> bool:
-        """False: the family takes no prompts."""
+        """Return False, because the family does not support prompts."""
         return False
 
     def graph_inputs(self, files: dict[str, Path], batches: Sequence[Arrays]) -> dict[str, list[Arrays]]:
-        """As `Models.graph_inputs`, computed under ONNX Runtime."""
+        """Compute `Models.graph_inputs` with ONNX Runtime."""
         runtime = OnnxRuntime(files, threads=1)
         inputs: dict[str, list[Arrays]] = {"encoder": list(batches), "decoder": [], "vocoder": []}
         for batch in batches:
@@ -93,7 +93,7 @@ class ParallelModels:
         return inputs
 
     def decoding(self, defaults: DecodingConfig | None) -> DecodingDescription | None:
-        """None: not autoregressive."""
+        """Return None, because the family is not autoregressive."""
         return None
 
 

@@ -1,4 +1,4 @@
-"""Losses of an acoustic model on utterances, for quantisation."""
+"""Measure losses of an acoustic model on utterances, for quantisation."""
 
 import numpy as np
 import torch
@@ -11,21 +11,22 @@ from sonorant.families.parallel.acoustic_training import AcousticRecipe, duratio
 from sonorant.training.recipe import weighted
 
 SEED = 1
-"""Seed of a flow decoder's loss, so that figures are reproducible."""
+"""Seed of a flow decoder's loss, for reproducible values."""
 
 
 class AcousticJudge:
-    """Judges acoustic models on whole utterances; implements `sonorant.export.quantization.utterance_losses.Judge`."""
+    """Measures acoustic models on whole utterances; implements
+    `sonorant.export.quantization.utterance_losses.Judge`."""
 
     def __init__(self, recipe: AcousticRecipe, model: AcousticModel, items: Ints) -> None:
-        """`model`: the float model, whose alignment sets the durations for all models."""
+        """`model`: the float model, whose alignment determines the durations for all models."""
         recipe.diagonal_steps = 0
         self.recipe = recipe
         with torch.no_grad():
             self.batches = [(plan, batch, durations_of(model, batch)) for plan, batch in alone(recipe, items)]
 
     def run(self, model: nn.Module) -> None:
-        """Synthesise the utterances' texts."""
+        """Synthesise all texts."""
         for _, batch, _ in self.batches:
             model.synthesize(batch["tokens"], batch["token_lengths"], batch["speaker"], torch.ones(1))  # type: ignore[operator]
 

@@ -11,12 +11,12 @@ from sonorant.speech.speaking import Marking
 _PITCH = -2
 """Index of a token's pitch in the encoder's states; energy is last."""
 FADE_SECONDS = 0.03
-"""Fade into and out of a marked pause."""
+"""Seconds of the fade into and out of a marked pause."""
 
 
 def marked_states(states_BNP: Floats, ends_BN: Ints, marking: Marking, frames_per_second: float) -> tuple[Floats, Ints]:
-    """Encoder output of one phrase (B = 1) with its marks: durations divided by the rate or set to the pause's, at
-    least one frame; pitch shifted."""
+    """Apply a phrase's marks to its encoder output (B = 1): durations are divided by the rate or set to the pause's, at
+    least one frame; pitch is shifted."""
     durations_N = np.diff(ends_BN[0], prepend=0) / marking.rate_N.astype(np.float64)
     held_N = np.isfinite(marking.seconds_N)
     durations_N[held_N] = marking.seconds_N[held_N] * frames_per_second
@@ -29,7 +29,7 @@ def marked_states(states_BNP: Floats, ends_BN: Ints, marking: Marking, frames_pe
 
 
 def silenced(parts: Iterable[Floats], ends_BN: Ints, marking: Marking, hop: int, rate: int) -> Iterator[Floats]:
-    """Samples of a phrase, in parts (S,), muted in marked pauses: a lengthened token is not silent if the voice learned
+    """Mute marked pauses in a phrase's samples, in parts (S,): a lengthened token is not silent if the voice learned
     room noise."""
     fade = round(FADE_SECONDS * rate)
     held_N = np.flatnonzero(np.isfinite(marking.seconds_N))

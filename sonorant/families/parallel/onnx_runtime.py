@@ -9,12 +9,12 @@ from sonorant.speech.onnx_sessions import CPU, ON_CUDA, Providers, check_cuda, o
 
 
 class OnnxRuntime(GraphRuntime):
-    """One session a graph. Thread-safe."""
+    """One session per graph. Thread-safe."""
 
     providers: Providers = (CPU,)
 
     def __init__(self, graphs: dict[str, Path], *, threads: int | None = None) -> None:
-        """`threads`: inside an operator, None = one a physical core."""
+        """`threads`: per operator; None means one per physical core."""
         self.sessions = {graph: open_session(graphs[graph], threads, self.providers) for graph in OUTPUTS}
 
     def run(self, graph: str, inputs: Arrays) -> Arrays:
@@ -23,7 +23,7 @@ class OnnxRuntime(GraphRuntime):
 
 
 class OnnxCudaRuntime(OnnxRuntime):
-    """The same on an NVIDIA GPU; operators without a GPU kernel run on the CPU."""
+    """ONNX Runtime on an NVIDIA GPU; operators without a GPU kernel run on the CPU."""
 
     providers = ON_CUDA
 
@@ -33,7 +33,7 @@ class OnnxCudaRuntime(OnnxRuntime):
         super().__init__(graphs, threads=threads)
 
     def run(self, graph: str, inputs: Arrays) -> Arrays:
-        """Outputs stay on the GPU until all are computed, and are copied once."""
+        """Run a graph; its outputs stay on the GPU until all are computed, and are copied once."""
         binding = self.sessions[graph].io_binding()
         for name, value in inputs.items():
             binding.bind_cpu_input(name, np.ascontiguousarray(value))

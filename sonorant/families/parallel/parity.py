@@ -1,4 +1,4 @@
-"""Parity checks of the family parallel: three graphs, each given torch's output of the one before."""
+"""Parity checks of the family parallel: three graphs, each with torch's output of the previous graph as input."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ from sonorant.speech.runtimes import LoadOptions, Runtime, load_runtime
 
 
 class ReferenceRuntime(GraphRuntime):
-    """One evaluator a graph."""
+    """One evaluator of ONNX's reference implementation per graph."""
 
     def __init__(self, graphs: dict[str, Path]) -> None:
         self._evaluators = {graph: ReferenceEvaluator(str(graphs[graph])) for graph in OUTPUTS}
@@ -37,7 +37,7 @@ class ReferenceRuntime(GraphRuntime):
 
 
 SHORT = 3
-"""Number of the shortest cases, for the reference evaluator."""
+"""Number of cases for the slow reference evaluator, the shortest."""
 NO_KERNEL = re.compile(r"NOT_IMPLEMENTED.*?implementation for (\w+)")
 """ONNX Runtime's message for an operator without a kernel for a type."""
 
@@ -47,19 +47,20 @@ class ParallelCandidate(Candidate):
 
     @staticmethod
     def expect(bundle: Bundle, trained: Trained, utterances: Sequence[NDArray[np.integer]], name: str) -> Expected:
-        """The trained models' results for utterances (N, 3), alone and together."""
+        """Compute the trained models' results for utterances (N, 3), alone and in a batch."""
         runtime: Any = load_runtime("torch", bundle, LoadOptions(trained=trained))
         inputs = batches(utterances, len(bundle.description.speakers))
         return Expected(runtime, [follow(runtime, one, bundle.description) for one in inputs], name)
 
     def computing(self) -> dict[str, Callable[[], Any]]:
-        # On CPUs ONNX Runtime computes fp16 in fp32.
+        # On CPUs, ONNX Runtime computes fp16 in fp32.
         written = {"written": self._written} if self.variant == "fp16" and self.row.on_cpu_kernels else {}
         from_float = {"float": self._from_float} if self.variant == "int8" else {}
         return {"graphs": self._values, **from_float, **written, "padding": self._padding, "parts": self._parts}
 
     def refused(self, why: str) -> Exception:
-        """As of any candidate; a variant without kernels is computed by ONNX's reference evaluator."""
+        """Return why a runtime refused the graphs; compute a variant without kernels with ONNX's reference
+        evaluator."""
         lacking = NO_KERNEL.search(why)
         if lacking and self.variant in ("fp16", "bf16"):
             return NotRun(
@@ -68,7 +69,7 @@ class ParallelCandidate(Candidate):
         return super().refused(why)
 
     def _measured(self, runtime: Runtime, variant: str | None = None) -> Measured:
-        """`variant`: whose tolerance applies, None = the candidate's."""
+        """`variant`: the variant whose tolerance applies; None means the candidate's."""
         return Measured(runtime, self.audio, self.tolerance(variant))
 
     def _values(self) -> dict[str, Any]:
@@ -85,22 +86,19 @@ class ParallelCandidate(Candidate):
         return check_chunks(self._measured(self.loaded), longest, self.bundle.description.receptive_field)
 
     def _written(self) -> dict[str, Any]:
-        """The graphs under ONNX's reference evaluator, in the types of their files."""
+        """Compare the graphs under ONNX's reference evaluator, in the types of their files."""
         runtime = ReferenceRuntime({graph: self.file(graph) for graph in self.bundle.graphs})
         short = sorted(self.expected.cases, key=lambda case: len(case.time) * case.batch)[:SHORT]
         expected = Expected(self.expected.runtime, short, self.expected.name)
         return without_cases(check_values(self._measured(runtime), expected))
 
     def _by_reference(self) -> str:
-        """The reference evaluator's result for a variant that nothing here runs, as part of a sentence."""
+        """Return the reference evaluator's result for a variant that no runtime supports, as a clause."""
         try:
             graphs = self._written()
         except Fault as fault:
-            return f"by onnx's reference evaluator on {SHORT} short cases it is wrong: {fault}"
+            return f"onnx's reference evaluator on {SHORT} short cases is beyond tolerance: {fault}"
         except Exception as error:  # operators raise any class
             return f"onnx's reference evaluator does not run it either: {type(error).__name__}: {one_line(error)}"
         figures = ", ".join(f"{graph} {found['max_abs_diff']:.2g}" for graph, found in graphs.items())
-        return (
-            f"by onnx's reference evaluator on {SHORT} short cases it is within tolerance, largest differences "
-            f"{figures}"
-        )
+        return f"onnx's reference evaluator on {SHORT} short cases is within tolerance; largest differences: {figures}"

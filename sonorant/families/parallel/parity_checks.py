@@ -17,16 +17,16 @@ from sonorant.speech.chunks import compute_chunks, decode_chunks
 from sonorant.speech.runtimes import Runtime
 
 NUDGE = 1.003
-"""Speed factor of a second comparison, which moves every sum of durations."""
+"""Speed factor of the second comparison, which changes every sum of durations."""
 PARTS = (23, 40)
-"""Frames of the first part and of later ones in `check_chunks`."""
+"""Frames of the first part and of later parts in `check_chunks`."""
 ROUNDED = 1.0
-"""Frames by which padding may move a token's end, if a sum of durations lies between two frames."""
+"""Maximum frames by which padding may move a token's end, if a sum of durations is between two frames."""
 GRAPHS = {"states": "encoder", "ends": "encoder", "mel": "decoder", "samples": "vocoder"}
 
 
 def follow(runtime: Runtime, inputs: Arrays, description: VoiceDescription) -> Case:
-    """A runtime's results for the encoder's inputs."""
+    """Compute a runtime's results for the encoder's inputs."""
     states, ends = runtime.encode(**inputs)
     lengths = ends[:, -1]
     mel = runtime.decode(states, ends, np.arange(lengths.max()))
@@ -36,7 +36,7 @@ def follow(runtime: Runtime, inputs: Arrays, description: VoiceDescription) -> C
 
 @dataclass(frozen=True)
 class Measured:
-    """A runtime and how it is measured."""
+    """A runtime and how it is compared."""
 
     runtime: Runtime
     audio: MelConfig
@@ -51,9 +51,9 @@ class Measured:
         return {"mel": mel, "samples": self.runtime.vocode(case.frames, case.lengths)}
 
     def compare(self, got: dict[str, Any], case: Case, batch: int, other: str) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Graph and report row of each output in `got`. Raises Fault for the first too far from `case`, results of
-        `other`."""
-        # Padding is undefined: in int8 its error is several times as large.
+        """Yield graph and report row of each output in `got`. Raises Fault for the first output that is too far from
+        `case`, the results of `other`."""
+        # Padding is undefined: in int8, its error is several times as large.
         real_BN1 = (np.arange(case.tokens) < case.inputs["lengths"][:, None])[:, :, None]
         for output, values in got.items():
             graph, wanted = GRAPHS[output], getattr(case, output)
@@ -73,15 +73,15 @@ class Measured:
 def compare(
     where: str, output: str, got: NDArray[Any], wanted: NDArray[Any], audio: MelConfig, tolerance: Tolerance, other: str
 ) -> Difference:
-    """Measure an output. Raises Fault if it is too far from `other`, such as "torch"."""
+    """Compare an output. Raises Fault if it is too far from that of `other`, such as "torch"."""
     found = difference(output, got, wanted, audio, where)
     found.check(tolerance, where, other)
     return found
 
 
 def check_values(measured: Measured, expected: Expected) -> dict[str, dict[str, Any]]:
-    """`{graph: {max_abs_diff, tolerance, relative_error, log_mel_db, correlation, worst: {length, output}, cases}}`;
-    `length`: the longest row's tokens for the encoder, else its frames. Raises Fault beyond the tolerance."""
+    """Return `{graph: {max_abs_diff, tolerance, relative_error, log_mel_db, correlation, worst: {length, output},
+    cases}}`; `length`: the longest row's tokens for the encoder, else frames. Raises Fault beyond the tolerance."""
     rows: dict[str, list[dict[str, Any]]] = {"encoder": [], "decoder": [], "vocoder": []}
     for case in expected.cases:
         rows["encoder"].append(_encoder_row(measured, expected, case))
@@ -91,8 +91,8 @@ def check_values(measured: Measured, expected: Expected) -> dict[str, dict[str, 
 
 
 def _encoder_row(measured: Measured, expected: Expected, case: Case) -> dict[str, Any]:
-    """Rounded to frames, two right sums of durations may differ by one. A case that differs is compared again at a
-    slightly different speed: a tie disappears, a fault stays."""
+    """Compare the encoder. Two correct sums of durations may differ by one frame after rounding. A case that differs is
+    compared again at a slightly different speed: a tie disappears, a fault remains."""
     again = False
     try:
         found = list(measured.compare(measured.encode(case), case, case.batch, expected.name))
@@ -106,8 +106,8 @@ def _encoder_row(measured: Measured, expected: Expected, case: Case) -> dict[str
 
 
 def check_padding(measured: Measured, cases: Sequence[Case]) -> dict[str, Any]:
-    """`{max_abs_diff, tolerance, rows}` between a row of a batch and the same utterance alone. Raises Fault as
-    `check_values`."""
+    """Return `{max_abs_diff, tolerance, rows}` between rows of a batch and the same utterances alone. Raises Fault
+    beyond the tolerance."""
     tolerance, rows, largest = measured.tolerance, 0, 0.0
     loose = replace(tolerance, frames=(max(ROUNDED, tolerance.frames[0]), tolerance.frames[1]))
     measured = replace(measured, tolerance=loose)
@@ -126,7 +126,8 @@ def check_padding(measured: Measured, cases: Sequence[Case]) -> dict[str, Any]:
 
 
 def check_chunks(measured: Measured, case: Case, receptive_field: ReceptiveField) -> dict[str, Any]:
-    """`{max_abs_diff, tolerance, parts}` between the whole and its parts. Raises Fault as `check_values`."""
+    """Return `{max_abs_diff, tolerance, parts}` between an utterance and its parts. Raises Fault beyond the
+    tolerance."""
     runtime = measured.runtime
     decoded = list(decode_chunks(runtime, case.states, case.ends, receptive_field.decoder, PARTS))
     spoken = list(compute_chunks(runtime.vocode, [case.frames], case.lengths, receptive_field.vocoder, PARTS))
@@ -163,7 +164,7 @@ def summary_of(cases: list[dict[str, Any]], tolerance: Tolerance) -> dict[str, A
 
 
 def without_cases(graphs: dict[str, Any]) -> dict[str, Any]:
-    """The result of `check_values` without single cases."""
+    """Return the result of `check_values` without its cases."""
     return {
         graph: {key: value for key, value in found.items() if key != "cases"} if isinstance(found, dict) else found
         for graph, found in graphs.items()

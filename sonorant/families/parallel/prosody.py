@@ -1,5 +1,5 @@
-"""Length, pitch and energy of each token, predicted and measured (Łańcucki 2021, "FastPitch", section 2). Shapes: B
-items, N tokens, T frames, C channels."""
+"""Predict and measure length, pitch and energy of each token (Łańcucki 2021, "FastPitch", section 2). Shapes: B items,
+N tokens, T frames, C channels."""
 
 import math
 from functools import partial
@@ -11,29 +11,29 @@ from sonorant.layers.convnext import ConvNeXtStack, Dropout
 from sonorant.layers.flow import FlowMatching
 
 PROSODY = 2
-"""Pitch and energy."""
+"""Number of prosody values of a token: pitch and energy."""
 TYPICAL = 1.5
-"""Initial log frames of a token."""
+"""Initial log of a token's number of frames."""
 SPREAD = 0.6
-"""Standard deviation about it."""
+"""Standard deviation of the log number of frames around `TYPICAL`."""
 NEAR_TOKENS = 16.0
-"""Tokens from an utterance's beginning and end that the melody may depend on."""
+"""Tokens from an utterance's start and end within which prosody depends on the position."""
 
 
 def nepers(decibels: Tensor) -> Tensor:
-    """Decibels -> natural log of an amplitude, the unit of a log-mel."""
+    """Convert decibels to the natural log of an amplitude, the unit of a log-mel."""
     return decibels * (math.log(10) / 20)
 
 
 def length_errors(log_BN: Tensor, frames_BN: Tensor) -> Tensor:
-    """Poisson deviance of log frames, in eighths, to be as large as the other errors. Its mean is right, unlike that of
-    a squared error of the logarithm, which shortens speech."""
+    """Return an eighth of the Poisson deviance of log frames, as large as the other errors. Its mean is unbiased,
+    unlike that of a squared error of the logarithm, which shortens speech."""
     wanted_BN = frames_BN.clamp(min=1)
     return (log_BN.exp() - wanted_BN + wanted_BN * (wanted_BN.log() - log_BN)) / 8.0
 
 
 class _Place(nn.Module):
-    """Encoder states after dropout, with their place in the utterance."""
+    """Adds positions in the utterance to encoder states."""
 
     def __init__(self, width: int, dropout: float) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class _Place(nn.Module):
         self.place = nn.Linear(3, width)
 
     def placed(self, states_BNC: Tensor, mask_BN1: Tensor, lengths_B: Tensor) -> Tensor:
-        """(B, N, C), mask (B, N, 1), lengths (B,) -> (B, N, C)."""
+        """States (B, N, C), mask (B, N, 1), lengths (B,) -> states (B, N, C)."""
         since_BN = (mask_BN1[..., 0].cumsum(1) - 0.5).to(states_BNC.dtype)
         length_B1 = lengths_B[:, None].to(states_BNC.dtype)
         near_BN2 = (torch.stack([since_BN, length_B1 - since_BN], dim=2) / NEAR_TOKENS).clamp(0.0, 1.0)
@@ -50,7 +50,7 @@ class _Place(nn.Module):
 
 
 class ProsodyPredictor(_Place):
-    """The mean of length, pitch and energy of each token."""
+    """Predicts the mean of each token's length, pitch and energy."""
 
     def __init__(self, width: int, dropout: float) -> None:
         super().__init__(width, dropout)
@@ -58,29 +58,30 @@ class ProsodyPredictor(_Place):
         self.out = nn.Linear(width, 1 + PROSODY)
 
     def forward(self, states_BNC: Tensor, mask_BN1: Tensor, lengths_B: Tensor) -> Tensor:
-        """(B, N, C), mask (B, N, 1), lengths (B,) -> (B, N, 3): log frames; pitch and energy, normalised."""
+        """States (B, N, C), mask (B, N, 1), lengths (B,) -> (B, N, 3): log frames, normalised pitch and energy."""
         told_BN3 = self.out(self.stack(self.placed(states_BNC, mask_BN1, lengths_B), mask_BN1))
         return torch.cat([told_BN3[..., :1] + TYPICAL, told_BN3[..., 1:]], dim=2)
 
     def errors(
         self, states_BNC: Tensor, mask_BN1: Tensor, lengths_B: Tensor, frames_BN: Tensor, prosody_BN2: Tensor
     ) -> Tensor:
-        """Errors per token (B, N, 3) against its frames (B, N) int64, pitch and energy (B, N, 2); zero at padding."""
+        """Return errors (B, N, 3) against each token's frames (B, N) int64, pitch and energy (B, N, 2); zero at
+        padding."""
         told_BN3 = self(states_BNC, mask_BN1, lengths_B).float()
         length_BN1 = length_errors(told_BN3[..., :1], frames_BN[..., None])
         return torch.cat([length_BN1, (told_BN3[..., 1:] - prosody_BN2).square()], dim=2) * mask_BN1
 
 
 class ProsodyFlow(_Place):
-    """A sample of length, pitch and energy with a speaker's variance (Mehta et al. 2024, "Should you use a
-    probabilistic duration model in TTS? Probably!", 2.3, for durations)."""
+    """Samples length, pitch and energy with a speaker's variance (Mehta et al. 2024, "Should you use a probabilistic
+    duration model in TTS? Probably!", 2.3, for durations)."""
 
     def __init__(self, width: int, dropout: float, steps: int, temperature: float) -> None:
         super().__init__(width, dropout)
         self.flow = FlowMatching(partial(_stack, width, dropout), width, 1 + PROSODY, steps, temperature)
 
     def forward(self, states_BNC: Tensor, mask_BN1: Tensor, lengths_B: Tensor) -> Tensor:
-        """As `ProsodyPredictor.forward`."""
+        """Sample with the arguments and shapes of `ProsodyPredictor.forward`."""
         number_N = torch.arange(states_BNC.shape[1], device=states_BNC.device)
         told_BN3 = self.flow(self.placed(states_BNC, mask_BN1, lengths_B), mask_BN1, number_N)
         return torch.cat([told_BN3[..., :1] * SPREAD + TYPICAL, told_BN3[..., 1:]], dim=2)
@@ -88,7 +89,7 @@ class ProsodyFlow(_Place):
     def errors(
         self, states_BNC: Tensor, mask_BN1: Tensor, lengths_B: Tensor, frames_BN: Tensor, prosody_BN2: Tensor
     ) -> Tensor:
-        """As `ProsodyPredictor.errors`, of the flow's velocity."""
+        """Return errors of the flow's velocity, in the shapes of `ProsodyPredictor.errors`."""
         log_BN1 = (frames_BN[..., None].clamp(min=1).log() - TYPICAL) / SPREAD
         wanted_BN3 = torch.cat([log_BN1, prosody_BN2], dim=2)
         errors_BN3 = self.flow.errors(self.placed(states_BNC, mask_BN1, lengths_B), mask_BN1, wanted_BN3)
@@ -100,8 +101,8 @@ def _stack(width: int, dropout: float) -> ConvNeXtStack:
 
 
 def token_means(frames_BTK: Tensor, durations_BN: Tensor) -> Tensor:
-    """Means of K figures over each token's frames: (B, T, K) float, durations (B, N) int64 -> (B, N, K); 0 for a token
-    without frames."""
+    """Return means of K values over each token's frames: (B, T, K) float, durations (B, N) int64 -> (B, N, K); 0 for a
+    token without frames."""
     sums_BTK = nn.functional.pad(frames_BTK.double().cumsum(1), (0, 0, 1, 0))
     ends_BN = durations_BN.cumsum(1)
     width = sums_BTK.shape[2]

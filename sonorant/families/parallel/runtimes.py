@@ -1,5 +1,5 @@
-"""Loaders of the family parallel, one a runtime. Each imports its runtime when called, so that speaking needs no other
-runtime's packages."""
+"""Loaders of the family parallel, one per runtime. Each imports its runtime when called, so that no other runtime's
+packages are needed."""
 
 from collections.abc import Callable
 from functools import partial
@@ -17,7 +17,7 @@ def load_onnxruntime(bundle: Bundle, options: LoadOptions, device: str = "cpu") 
 
 
 def load_torch(bundle: Bundle, options: LoadOptions, **how: Any) -> Runtime:
-    """The trained models; `how`: `way` and `device` of `load_models`."""
+    """Load the trained models; `how`: `way` and `device` of `load_models`."""
     from sonorant.families.parallel.torch_runtime import load_models
 
     assert options.trained is not None  # checked by `load_runtime`

@@ -21,14 +21,14 @@ from sonorant.speech.word_times import Timekeeper
 Arrays = Mapping[str, NDArray[Any]]
 OUTPUTS = {"encoder": ["states", "ends"], "decoder": ["mel"], "vocoder": ["samples"]}
 FIRST_FRAMES = (32, 96, 256)
-"""Mel frames of the first parts: each plays for longer than the next takes to compute."""
+"""Mel frames of the first parts: each part plays for longer than the next takes to compute."""
 BATCH_FRAMES = 8192
-"""Mel frames computed at a time in `synthesize`, all rows together."""
+"""Mel frames that `synthesize` computes at a time, in all rows together."""
 
 
 @dataclass(frozen=True)
 class ParallelSpeaking:
-    """All frames of an utterance at once: encoder, decoder, vocoder."""
+    """Speaks with encoder, decoder and vocoder."""
 
     runtime: Runtime
     description: VoiceDescription
@@ -84,14 +84,14 @@ class ParallelSpeaking:
 
 
 def speak(runtime: Runtime, states: Floats, ends: Ints, description: VoiceDescription, limit: int) -> Floats:
-    """Output of `encode` -> samples (B, T * hop), computing about `limit` frames of all rows at a time."""
+    """Output of `encode` -> samples (B, T * hop), computed in parts of about `limit` frames of all rows together."""
     sees, sizes = description.receptive_field, [max(1, limit // len(ends))]
     frames = vocoder_frames(decode_chunks(runtime, states, ends, sees.decoder, sizes), description)
     return np.concatenate(list(compute_chunks(runtime.vocode, frames, ends[:, -1], sees.vocoder, sizes)), axis=1)
 
 
 def vocoder_frames(parts: Iterable[Floats], description: VoiceDescription) -> Iterator[Floats]:
-    """The decoder's frames, in consecutive parts -> the vocoder's frames."""
+    """Convert the decoder's frames, in consecutive parts, to the vocoder's frames."""
     return with_source(parts, description.audio.sample_rate, description.audio.hop, vocoder_rows(description))
 
 
@@ -106,7 +106,7 @@ class GraphRuntime(ABC):
 
     @abstractmethod
     def run(self, graph: str, inputs: Arrays) -> Arrays:
-        """Outputs of a graph by name. `inputs` are in the graph's order."""
+        """Compute a graph's outputs by name. `inputs` are in the graph's order."""
 
     def encode(
         self, tokens: Ints, lengths: Ints, speaker: Ints, speed: Floats, pitch: Floats, energy: Floats

@@ -16,10 +16,10 @@ from sonorant.speech.torch_graphs import HALVES, Compiler, CudaGraphs, Function,
 
 
 class TorchRuntime(GraphRuntime):
-    """One function of tensors a graph. Thread-safe."""
+    """One function of tensors per graph. Thread-safe."""
 
     def __init__(self, functions: dict[str, Function], device: torch.device) -> None:
-        """`functions`: by graph, from and to tensors of `device`."""
+        """`functions`: by graph; inputs and outputs are tensors on `device`."""
         self._functions, self._device = functions, device
 
     @torch.inference_mode()
@@ -37,8 +37,8 @@ def load_models(
     way: Literal["eager", "compiled", "recorded"] = "eager",
     device: str = "cpu",
 ) -> TorchRuntime | Bucketed:
-    """The trained models: eager, compiled for each bucket (on a GPU also recorded), or recorded as a CUDA graph for
-    each bucket. `options.threads` applies to the whole process. Raises SonorantError as `load_functions` and
+    """Load the trained models: eager, compiled for each bucket (on a GPU also recorded), or recorded as a CUDA graph
+    for each bucket. `options.threads` applies to the whole process. Raises SonorantError like `load_functions` and
     `Compiler`."""
     if options.threads is not None:
         torch.set_num_threads(options.threads)
@@ -61,11 +61,11 @@ def load_models(
 
 
 def load_functions(trained: tuple[Path, Path], variant: str | None, device: torch.device) -> dict[str, Function]:
-    """The three graphs of the trained folders (acoustic model, vocoder) on a device.
+    """Return the three graphs of the trained folders (acoustic model, vocoder) on a device.
 
-    `variant`: fp32 or int8 require folders of that kind, None takes either; fp16 and bf16 halve decoder and vocoder of
-    float models. The encoder stays in float: it decides all durations and takes little time. Raises SonorantError if
-    the device is missing, the folders hold another kind of model, or the variant is impossible here.
+    `variant`: fp32 or int8 require folders of that kind, None accepts either; fp16 and bf16 halve decoder and vocoder
+    of float models. The encoder stays in float: it determines all durations and takes little time. Raises SonorantError
+    if the device is missing, the folders contain another kind of model, or the device does not support the variant.
     """
     check_device(device)
     (acoustic, described), (vocoder, vocoder_described) = load_acoustic(trained[0]), load_vocoder(trained[1])

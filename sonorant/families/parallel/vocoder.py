@@ -1,4 +1,4 @@
-"""The vocoder: frames of log-mel and pitch in, samples out, in one pass. ConvNeXt blocks work at frame rate, an inverse
+"""The vocoder: frames of log-mel and pitch -> samples, in one pass. ConvNeXt blocks run at frame rate; an inverse
 short-time Fourier transform upsamples (Siuzdak 2023, "Vocos").
 
 Frames have R rows: M of the log-mel, then those of `sonorant.audio.pitch`: pitch, voicing, phase, number."""
@@ -15,11 +15,11 @@ from sonorant.layers.inverse_stft import InverseSTFT
 from sonorant.layers.source import NoiseSpectra, Spectra, pulses
 
 ENTER_KERNEL = 7
-"""Kernel of the first convolution, in frames."""
+"""Kernel size of the first convolution, in frames."""
 FILTERS = 4
-"""Filters of a frame in a `SourceFilter`, one for each quarter of its hop: a burst is shorter than the mel's window."""
+"""Filters per frame in a `SourceFilter`, one per quarter of the hop: a burst is shorter than the mel's window."""
 LOUDEST = 4.0
-"""Natural log of a filter's largest gain."""
+"""Natural log of a filter's maximum gain."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,15 +27,15 @@ class VocoderConfig:
     """Kind and size of the vocoder."""
 
     kind: Literal["source_filter", "vocos"] = "source_filter"
-    """A key of `VOCODERS`."""
+    """Kind of the vocoder: `source_filter` uses the pitch, `vocos` does not."""
     channels: int = 192
     """Width of the network."""
     expansion: int = 3
     """Hidden width of a block's MLP as a multiple of `channels`."""
     blocks: int = 5
-    """ConvNeXt blocks."""
+    """Number of ConvNeXt blocks."""
     kernel: int = 7
-    """Their kernel in frames; odd."""
+    """Kernel size of the ConvNeXt blocks, in frames; odd."""
 
     def __post_init__(self) -> None:
         if self.kernel % 2 == 0:
@@ -56,14 +56,14 @@ class _FrameNetwork(nn.Module):
         self.out = nn.Linear(config.channels, outputs)
 
     def outputs(self, frames_BDT: Tensor, mask_BT1: Tensor | None) -> Tensor:
-        """(B, D, T) -> (B, T, outputs) float32."""
+        """Frames (B, D, T) -> (B, T, outputs) float32."""
         if mask_BT1 is not None:
             frames_BDT = frames_BDT * mask_BT1.transpose(1, 2)
         return self.out(self.stack(self.norm(self.enter(frames_BDT).transpose(1, 2)), mask_BT1)).float()
 
     @property
     def reach(self) -> int:
-        """Frames on either side that an output depends on."""
+        """Number of frames on either side that an output depends on."""
         return ENTER_KERNEL // 2 + self.config.blocks * (self.config.kernel // 2)
 
 
@@ -71,13 +71,13 @@ class Vocos(_FrameNetwork):
     """Log-mel -> magnitude and phase -> samples. Ignores pitch."""
 
     def __init__(self, config: VocoderConfig, *, mels: int, n_fft: int, hop: int, rate: int = 0) -> None:
-        """`rate` is unused, for the other kinds."""
+        """`rate` is unused; other kinds need it."""
         super().__init__(config, mels=mels, hop=hop, rows=mels, outputs=n_fft + 2)
         self.inverse = InverseSTFT(n_fft, hop)
 
     def forward(self, frames_BRT: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-        """Frames (B, R or M, T) float32, frames of each row (B,) int64 (None: all) -> samples (B, T * hop) float32 in
-        -1..1. A part equals that of the whole with `receptive_field` frames around it."""
+        """Frames (B, R or M, T) float32, frames of each row (B,) int64 (None means all) -> samples (B, T * hop) float32
+        in -1..1. With `receptive_field` frames around it, a part equals that of the whole."""
         mel_BMT = frames_BRT if frames_BRT.shape[1] == self.mels else frames_BRT[:, : self.mels]
         mask_BT1 = mask_of(mel_BMT, lengths_B)
         magnitude_BTF, phase_BTF = self.outputs(mel_BMT, mask_BT1).chunk(2, dim=2)
@@ -93,18 +93,19 @@ class Vocos(_FrameNetwork):
 
 
 class SourceFilter(_FrameNetwork):
-    """Pulses at the given pitch, and noise, each through `FILTERS` predicted filters a frame. The pitch gives the
-    phase, which a network learns slowest."""
+    """Pulses at the given pitch, and noise, each through `FILTERS` predicted filters per frame. The pitch determines
+    the phase, which a network learns slowest."""
 
     def __init__(self, config: VocoderConfig, *, mels: int, n_fft: int, hop: int, rate: int) -> None:
-        """`rate`: of the samples, Hz. Raises ValueError if a hop has no `FILTERS` parts of even length."""
+        """`rate`: sample rate in Hz. Raises ValueError if a hop cannot be divided into `FILTERS` parts of even
+        length."""
         if hop % (2 * FILTERS) or n_fft % (4 * FILTERS):
             raise ValueError(f"source_filter: hop and n_fft must be multiples of {2 * FILTERS} and {4 * FILTERS}")
         length, shift = n_fft // FILTERS, hop // FILTERS
         outputs = FILTERS * 3 * (length // 2 + 1)
         super().__init__(config, mels=mels, hop=hop, rows=mels + ROWS, outputs=outputs)
         self.rate = rate
-        with torch.no_grad():  # begin with quiet, smooth filters, the noise quieter
+        with torch.no_grad():  # start with quiet, smooth filters, the noise quieter
             self.out.weight.mul_(0.3)
             for filter_ in self.out.bias.chunk(FILTERS):
                 for part, start in zip(filter_.chunk(3), (-4.0, -5.0, 0.0), strict=True):
@@ -114,7 +115,7 @@ class SourceFilter(_FrameNetwork):
         self.inverse = InverseSTFT(length, shift, self.spectra.tables)
 
     def forward(self, frames_BRT: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-        """As `Vocos.forward`, of all R rows. P: filters of all frames, T * `FILTERS`."""
+        """Shapes are as in `Vocos.forward`, but all R rows are required. P: filters of all frames, T * `FILTERS`."""
         mask_BT1 = mask_of(frames_BRT, lengths_B)
         filters_BTG = self.outputs(frames_BRT[:, : self.mels + ROWS], mask_BT1)
         filters_BPG = filters_BTG.unflatten(2, (FILTERS, -1)).flatten(1, 2)
@@ -133,12 +134,12 @@ class SourceFilter(_FrameNetwork):
             )
 
     def _numbers(self, number_BT: Tensor) -> Tensor:
-        """Frame numbers -> filter numbers (B, T * `FILTERS`)."""
+        """Convert frame numbers to filter numbers (B, T * `FILTERS`)."""
         parts_K = torch.arange(FILTERS, device=number_BT.device, dtype=number_BT.dtype)
         return (number_BT[..., None] * FILTERS + parts_K).flatten(1)
 
     def _pulses(self, frames_BRT: Tensor, mask_BT1: Tensor | None) -> Tensor:
-        """(B, T * hop); silent past a row's end."""
+        """Return pulses (B, T * hop), silent after a row's end."""
         pitch_BT, phase_BT = frames_BRT[:, self.mels].float(), frames_BRT[:, -2].float()
         next_BT = torch.cat([pitch_BT[:, 1:], pitch_BT[:, -1:]], dim=1)
         if mask_BT1 is None:
@@ -156,7 +157,7 @@ class SourceFilter(_FrameNetwork):
 
 
 def mask_of(frames_BRT: Tensor, lengths_B: Tensor | None) -> Tensor | None:
-    """(B, T, 1) of ones and zeros; None if all frames are real."""
+    """Return a mask (B, T, 1) of ones and zeros, or None if all frames are real."""
     if lengths_B is None:
         return None
     time_T = torch.arange(frames_BRT.shape[2], device=frames_BRT.device)
@@ -164,5 +165,5 @@ def mask_of(frames_BRT: Tensor, lengths_B: Tensor | None) -> Tensor | None:
 
 
 VOCODERS: dict[str, type[Vocos] | type[SourceFilter]] = {"source_filter": SourceFilter, "vocos": Vocos}
-"""By `VocoderConfig.kind`."""
+"""Vocoders by `VocoderConfig.kind`."""
 Vocoder = Vocos | SourceFilter

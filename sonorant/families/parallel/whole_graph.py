@@ -1,4 +1,4 @@
-"""A voice of the family parallel as one ONNX graph: token ids in, samples out, one utterance at a time.
+"""A voice of the family parallel as one ONNX graph: token ids -> samples, one utterance at a time.
 
 Joins encoder, decoder and vocoder with the steps that runtimes compute in Python: frame numbers, and the vocoder's
 source (`sonorant.audio.pitch.SourceRows`).
@@ -25,7 +25,7 @@ time (int64[one, tokens] ends) => (int64[frames] time, int64[one] lengths) {{
     lengths = Reshape (last, shape)
 }}
 """
-"""An utterance's frame numbers, and their count."""
+"""Graph that computes an utterance's frame numbers and their count."""
 SOURCE = """
 <ir_version: {ir}, opset_import: ["": {opset}]>
 source (float[one, rows, frames] mel) => (float[one, all, frames] frames) {{
@@ -68,11 +68,11 @@ source (float[one, rows, frames] mel) => (float[one, all, frames] frames) {{
     frames = Concat <axis = 1> (mel, fraction, numbers)
 }}
 """
-"""Appends `SourceRows` to the decoder's frames; the phase is summed in float64, as there."""
+"""Graph that appends `SourceRows` to the decoder's frames; the phase is summed in float64, as in `SourceRows`."""
 
 
 def whole_graph(bundle: Bundle, variant: str | None = None) -> ModelProto:
-    """As `Family.whole_graph`."""
+    """Return the graph of `Family.whole_graph`."""
     description = bundle.description
     encoder, decoder, vocoder = (_prefixed(onnx.load(bundle.graph_file(name, variant)), name) for name in bundle.graphs)
     facts: dict[str, object] = {"ir": encoder.ir_version, "opset": opset_of(encoder)}
@@ -97,8 +97,8 @@ def _prefixed(model: ModelProto, name: str) -> ModelProto:
 
 
 def _joined(first: ModelProto, second: ModelProto, links: list[tuple[str, str]], kept: list[str]) -> ModelProto:
-    """Merge two models; `links`: outputs of the first to inputs of the second; `kept`: outputs of the first needed
-    later."""
+    """Merge two models; `links`: outputs of the first and inputs of the second; `kept`: outputs of the first that are
+    needed later."""
     outputs = [*kept, *(each.name for each in second.graph.output)]
     return compose.merge_models(first, second, links, outputs=outputs)
 
@@ -117,7 +117,7 @@ def _finished(model: ModelProto) -> ModelProto:
         each.name = names.get(each.name, each.name)
     del graph.input[:]
     graph.input.extend(kept)
-    versions = {each.domain: each.version for each in model.opset_import}  # merging repeats them for each graph
+    versions = {each.domain: each.version for each in model.opset_import}  # merging repeats the versions for each graph
     del model.opset_import[:]
     model.opset_import.extend(onnx.helper.make_opsetid(domain, version) for domain, version in versions.items())
     onnx.checker.check_model(model, full_check=True)

@@ -1,1 +1,1 @@
-"""A page on loopback where one types a text and hears it."""
+"""Demo page that speaks a typed text."""

@@ -1,13 +1,13 @@
 "use strict";
 
-// What is heard: samples are scheduled one after another on one AudioContext while later ones are still being computed.
+// Playback: samples are scheduled one after another on one AudioContext while later ones are still being computed.
 const silent = () => ({
   context: null, output: null, heard: [], ends: 0, started: null, complete: null, request: null,
-  chunks: [], // when each chunk is heard (seconds of the context) and where it begins (seconds of the speech)
-  seconds: 0, // of speech received
+  chunks: [], // when each chunk plays (seconds of the context) and where it starts (seconds of the speech)
+  seconds: 0, // duration of the received speech
   words: [], // elements of the page, with start and end in seconds of the speech
-  lit: null, // the one that is heard now
-  typed: null, // a text that is spoken while it is typed: its id, what of it was sent, and when the last of that is there
+  lit: null, // the word that is playing
+  typed: null, // a text that is spoken while it is typed: its id, the part that was sent, and a promise of the last request
 });
 const player = silent();
 
@@ -25,7 +25,7 @@ async function showVoice() {
   const voice = await (await fetch("voice")).json();
   const fill = (id, options) => element(id).replaceChildren(...options.map(([label, value]) => new Option(label, value)));
   fill("speaker", voice.speakers.map((name) => [name, name]));
-  fill("variant", [["the voice's own choice", ""], ...voice.variants.map((name) => [name, name])]);
+  fill("variant", [["default", ""], ...voice.variants.map((name) => [name, name])]);
   const offer = (id, offered) => (element(id).parentElement.hidden = !offered);
   const decodes = voice.temperature !== null;
   const ranges = { speed: voice.speeds, pitch: voice.pitches, energy: voice.energies };
@@ -59,7 +59,7 @@ function play(samples) {
   player.heard.push(samples);
 }
 
-// The text as it is spoken: the words that are known so far, each in an element of its own, and what follows them.
+// Show the spoken text: each word whose times are known in its own element, then the remaining text.
 function showText(text) {
   player.characters = Array.from(text); // Python's characters; JavaScript counts some of them as two
   player.placed = 0;
@@ -76,7 +76,7 @@ function place({ first, last, start, end }) {
   player.words.push({ span, start, end });
 }
 
-// More of a text that is spoken while it is typed.
+// Append to a text that is spoken while it is typed.
 function extendText(more) {
   player.characters.push(...Array.from(more));
   if (player.untimed) return;
@@ -85,16 +85,16 @@ function extendText(more) {
 }
 
 const ENDS = /[.?!:…]["'”’»)\]]*\s*$/;
-const PAUSE_MS = 1000; // without a key, after which what ends like a sentence is spoken
+const PAUSE_MS = 1000; // time without a key after which a complete sentence is spoken
 
-// Give the voice what was typed since the last time, without a word that may go on: all of it at the end, and at a pause
-// behind what ends like a sentence. A pause in a word lets the sentence before it be spoken.
+// Send the text typed since the last call, without a last word that may be incomplete; send all of it at the end, and at
+// a pause after a complete sentence. A pause within a word makes the server speak the sentence before it.
 function sendTyped({ pause = false, end = false } = {}) {
   const { typed } = player;
   const text = element("text").value;
   if (!typed) return;
   const kept = text.startsWith(typed.sent);
-  tell("error", kept ? "" : "What you changed was given to the voice already: go on behind it.");
+  tell("error", kept ? "" : "The text that you changed was already sent to the voice; continue after it.");
   const all = end || (pause && ENDS.test(text));
   const more = kept ? text.slice(typed.sent.length, all ? text.length : text.search(/\S*$/)) : "";
   if (!more && !all && !(pause && ENDS.test(typed.sent))) return;
@@ -115,7 +115,7 @@ function asJson(value) {
   return { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(value) };
 }
 
-// Seconds of the speech that are heard now; chunks that came late left gaps between them.
+// Current position in seconds of the speech; late chunks leave gaps in the playback.
 function heardNow() {
   const now = player.context.currentTime;
   const chunk = player.chunks.findLast(({ at }) => at <= now);
@@ -163,15 +163,15 @@ async function listen(response) {
     }
     if (line.audio) play(samplesOf(line.audio));
     for (const word of line.words ?? []) place(word);
-    if (line.unknown) tell("unknown", `${element("unknown").textContent || "Left out, because it cannot be spoken:"} ${line.unknown}`);
-    if (line.bad) tell("bad", `A sentence did not go well (${line.bad.join(", ")}): another seed may help.`);
+    if (line.unknown) tell("unknown", `${element("unknown").textContent || "Left out, because these characters cannot be spoken:"} ${line.unknown}`);
+    if (line.bad) tell("bad", `A sentence did not go well (${line.bad.join(", ")}); try another seed.`);
     if (line.error) throw new Error(line.error);
     if (line.end) {
       player.complete = performance.now();
       return;
     }
   }
-  throw new Error("the speech broke off");
+  throw new Error("the speech broke off; try again");
 }
 
 async function stop() {
@@ -184,7 +184,7 @@ async function stop() {
   for (const id of ["status", "unknown", "bad", "error"]) tell(id, "");
 }
 
-// Speak the text as it is; or, where it arrives, as it is and on with what is typed until the box is cleared.
+// Speak the text; if it `arrives`, also what is typed until the box is cleared.
 async function speak(arrives = false) {
   await stop();
   element("typed").checked = arrives;

@@ -300,7 +300,7 @@ def names_in(store: Store) -> set[str]:
 def test_check_finds_what_is_damaged_and_removes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = features(tmp_path / "features", str(tmp_path / "store"))
     main(["store", "check", str(made)])
-    assert "are what their names say" in capsys.readouterr().out
+    assert "match their hashes" in capsys.readouterr().out
     spoilt, lost = object_of(made, "audio", 1), object_of(made, "tokens", 0)
     damage(spoilt)
     lost.unlink()

@@ -148,7 +148,7 @@ def test_what_was_given_to_the_voice_cannot_be_changed(opened: Browser) -> None:
     field.send_keys(Keys.BACKSPACE * 2, "wo ")  # of a word that may go on
     until(opened, "return player.typed.sent === 'One apple. Two '")
     field.send_keys(Keys.BACKSPACE * 3)
-    assert line(opened, "error").startswith("What you changed was given to the voice already")
+    assert line(opened, "error").startswith("The text that you changed was already sent to the voice")
     field.send_keys("wo pears.")
     assert line(opened, "error") == ""
     box.click()
