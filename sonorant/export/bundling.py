@@ -1,4 +1,4 @@
-"""Export two trained models as one voice bundle of several precisions."""
+"""Export two trained models as one voice bundle in several precisions."""
 
 import tempfile
 from collections.abc import Sequence
@@ -44,17 +44,17 @@ class Sources:
     quantized: tuple[Path, Path] | None = None
     """Folders of the fake-quantised models, for int8."""
     utterances: Sequence[Integers] = ()
-    """Token ids (N, 3) each, to measure ranges on; none: no fp16 and bf16."""
+    """Token ids (N, 3) for measuring ranges; if empty, no fp16 and bf16."""
     decoding: DecodingConfig | None = None
-    """Defaults of the voice, for families that decode step by step."""
+    """Default settings of the voice, for autoregressive families."""
 
 
 class Models(Protocol):
-    """The two models of a voice: a family's part of the export."""
+    """The two models of a voice. Each family implements their export."""
 
     @property
     def described(self) -> dict[str, Any]:
-        """`model.json`."""
+        """Parsed `model.json`."""
 
     @property
     def waveform_described(self) -> dict[str, Any]: ...
@@ -63,19 +63,19 @@ class Models(Protocol):
     def receptive_field(self) -> ReceptiveField: ...
 
     def check_pair(self, waveform: Path) -> None:
-        """Raise SonorantError, naming the folder `waveform`, if the models do not fit each other."""
+        """Raise SonorantError, naming the folder `waveform`, if the two models do not match."""
 
     def write_graphs(self, files: dict[str, Path], config: ExportConfig) -> None:
         """Write the voice's graphs to `files` by name. Raises SonorantError if one is not valid ONNX."""
 
     def write_prompt(self, path: Path, config: ExportConfig) -> bool:
-        """Write the graph from a reference recording to codes; return False if the voice has none."""
+        """Write the graph that encodes a reference recording; return False if the voice has none."""
 
     def graph_inputs(self, files: dict[str, Path], batches: Sequence[Arrays]) -> dict[str, list[Arrays]]:
-        """Inputs of each graph from batches of tokens, to measure ranges on; empty: no 16-bit variants."""
+        """Return the inputs of each graph for batches of tokens; empty means no 16-bit variants."""
 
     def decoding(self, defaults: DecodingConfig | None) -> DecodingDescription | None:
-        """Raises SonorantError if the family needs defaults and there are none."""
+        """Describe decoding. Raises SonorantError if required defaults are missing."""
 
 
 def export_voice(
@@ -86,15 +86,15 @@ def export_voice(
     config: ExportConfig,
     decoding: DecodingConfig | None = None,
 ) -> None:
-    """Write a voice bundle with float32 graphs only; see `export_variants`."""
+    """Write a voice bundle with float32 graphs only, as `export_variants`."""
     export_variants(Sources(predictor, waveform, decoding=decoding), out, lengths, config)
 
 
 def export_variants(sources: Sources, out: Path, lengths: Lengths, config: ExportConfig) -> dict[str, Any]:
     """Write the voice bundle `out` with all variants, atomically; the same sources give the same bytes.
 
-    `lengths`: of the training corpus. Returns the report of `export_halves`. Raises SonorantError if a folder holds no
-    such model, or the models do not fit each other.
+    `lengths` are those of the training corpus. Returns the report of `export_halves`. Raises SonorantError if a folder
+    contains no such model or the two models do not match.
     """
     family = family_of(sources.predictor)
     models = load_family(family).models(sources.predictor, sources.waveform)
@@ -153,7 +153,7 @@ def _write_lexicon(entries: dict[str, str] | None, language: str, folder: Path) 
 
 
 def family_of(predictor: Path) -> str:
-    """The family of a trained predictor. Raises SonorantError if the folder holds none."""
+    """Return the family of a trained predictor. Raises SonorantError if the folder contains none."""
     kind = read_json(predictor / "model.json").get("kind")
     for family in all_families():
         if family.predictor.name == kind:
@@ -173,14 +173,14 @@ def _load_quantized(family: str, folders: tuple[Path, Path]) -> Models:
     for found, folder in zip((models.described, models.waveform_described), folders, strict=True):
         if not found.get("quantization"):
             raise SonorantError(
-                f"{folder}: no layer of this model is quantised; run the stage quantize, or leave out --quantized"
+                f"{folder}: no layer of this model is quantised; run the stage quantize or omit --quantized"
             )
     _check_same_mel(models, folders[1])
     return models
 
 
 def corpus_lengths(tokens: Ints, frames: Ints) -> Lengths:
-    """Token and frame counts of utterances (U,) -> their quantiles."""
+    """Return the quantiles of token and frame counts (U,) of utterances."""
 
     def four(counts: Ints) -> tuple[int, int, int, int]:
         shortest, median, p95, longest = np.percentile(counts, [0, 50, 95, 100], method="higher").astype(int).tolist()
@@ -190,10 +190,10 @@ def corpus_lengths(tokens: Ints, frames: Ints) -> Lengths:
 
 
 def read_tensors(file: Path) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-    """Inputs and outputs of an ONNX file. Raises SonorantError if it is no ONNX graph."""
+    """Return the inputs and outputs of an ONNX file. Raises SonorantError if it is not one."""
     try:
         graph = onnx.load(file, load_external_data=False).graph
-    except Exception as error:  # protobuf raises classes of its own
+    except Exception as error:  # protobuf raises its own classes
         raise SonorantError(
             f"{file}: not an ONNX graph ({' '.join(str(error).split())[:120]}); export it again"
         ) from None
@@ -220,6 +220,6 @@ def _check_same_mel(models: Models, waveform: Path) -> None:
     for key, value in models.described["audio"].items():
         if heard.get(key) != value:
             raise SonorantError(
-                f"{waveform}: trained on another mel than the predictor (audio.{key} is {heard.get(key)}, not "
+                f"{waveform}: trained with other mel settings than the predictor (audio.{key} is {heard.get(key)}, not "
                 f"{value}); train both again"
             )

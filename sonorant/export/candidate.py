@@ -1,4 +1,4 @@
-"""The parity checks of one runtime with one variant. Each family derives its own candidate."""
+"""Parity checks of one runtime with one variant. Each family derives its own candidate."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -18,34 +18,34 @@ from sonorant.speech.bundle import Bundle
 from sonorant.speech.runtimes import LoadOptions, RuntimeRow, extra_runtimes, load_runtime, runtime_row
 
 LONGEST_LINE = 300
-"""Characters kept of a foreign error message."""
-IN_FLOAT = "not run: its model has no layer in int8"
+"""Maximum number of characters of an error message."""
+IN_FLOAT = "not run: the model has no int8 layer"
 Trained = tuple[Path, Path]
 
 
 class NotRun(Exception):
-    """Why a candidate cannot run on this machine."""
+    """A candidate cannot run on this machine."""
 
 
 @dataclass(frozen=True)
 class Expected:
-    """The output of the trained models under torch."""
+    """Output of the trained models in torch."""
 
     runtime: Any
     cases: Sequence[Any]
     name: str
-    """Such as "torch"."""
+    """Name for messages, such as "torch"."""
 
 
 @dataclass(frozen=True)
 class Candidate(ABC):
-    """A runtime and a variant, and the reference to compare it with."""
+    """A runtime and a variant, with the reference output."""
 
     bundle: Bundle
     runtime: str
     variant: str
     trained: Trained | None
-    """The models that the variant was exported from."""
+    """Folders of the models from which the variant was exported."""
     expected: Expected
     of_float: Expected
     config: VerifyConfig
@@ -53,11 +53,11 @@ class Candidate(ABC):
     @staticmethod
     @abstractmethod
     def expect(bundle: Bundle, trained: Trained, utterances: Sequence[Integers], name: str) -> Expected:
-        """Results of the trained models for token ids (N, 3) each; `name`: for messages."""
+        """Run the trained models on utterances of token ids (N, 3). `name` is for messages."""
 
     @abstractmethod
     def computing(self) -> dict[str, Callable[[], Any]]:
-        """The family's own checks, in the form of `checks`."""
+        """Return the family's own checks by name, as `checks`."""
 
     @property
     def row(self) -> RuntimeRow:
@@ -65,9 +65,9 @@ class Candidate(ABC):
 
     @property
     def checks(self) -> dict[str, Callable[[], Any]]:
-        """Checks in order, by their key in the report; each returns its figures."""
+        """Checks in order, by key in the report; each returns its figures."""
         files = {"files": self._files, "interface": self._interface, "static": self._static}
-        if not self.row.standalone:  # it runs the trained folders
+        if not self.row.standalone:  # runs the trained models
             files = {}
         integers = {"integers": self._integers} if self.variant == "int8" and self.row.on_cpu_kernels else {}
         size = {"size": self._size} if self.variant == "int8" and files else {}
@@ -80,21 +80,21 @@ class Candidate(ABC):
 
     def _interface(self) -> str:
         check_interface(self.bundle, self.variant)
-        return "as every runtime counts on"
+        return "as every runtime expects"
 
     def _static(self) -> dict[str, Any]:
-        """Findings fail strict runtimes only."""
+        """Check graphs; findings fail only strict runtimes."""
         checks = [extra.check_graph for extra in extra_runtimes().values()]
         findings = {
             graph: [finding for check in checks for finding in check(self.file(graph))] for graph in self.bundle.graphs
         }
         if self.row.strict and any(findings.values()):
             graph = next(graph for graph in self.bundle.graphs if findings[graph])
-            raise Fault(f"graph {graph}: {self.row.name} would refuse it: {findings[graph][0]}")
+            raise Fault(f"graph {graph}: not supported by {self.row.name}: {findings[graph][0]}")
         return {"findings": findings}
 
     def _integers(self) -> dict[str, Any]:
-        """A pretrained codec stays in float as a whole."""
+        """Check int8 graphs; a pretrained codec stays in float."""
         models = self._quantizations()
         return {
             graph: check_integers(graph, self.file(graph)) if model.get("layers") else IN_FLOAT
@@ -106,7 +106,7 @@ class Candidate(ABC):
         return "loaded"
 
     def _size(self) -> str:
-        """Of graphs with a layer that could be int8; pretrained codecs have none."""
+        """Check the size of graphs with quantisable layers."""
         weighed = [
             graph for graph, model in self._quantizations().items() if model.get("layers") or model.get("float_layers")
         ]
@@ -117,13 +117,13 @@ class Candidate(ABC):
         graphs = "the graphs" if len(weighed) == len(self.bundle.graphs) else f"the graphs {', '.join(weighed)}"
         if over_fp32 > allowed:
             raise Fault(
-                f"{graphs} have {over_fp32:.4f} of fp32's bytes, verify.int8_size allows {allowed:g}; "
-                "for float_layers see reports/quantization.json, a larger quantize.max_layer_loss leaves fewer"
+                f"{graphs} have {over_fp32:.4f} of fp32's bytes, but verify.int8_size allows {allowed:g}; increase "
+                "quantize.max_layer_loss to keep fewer float_layers (listed in reports/quantization.json)"
             )
         return f"{graphs} have {over_fp32:.4f} of fp32's bytes"
 
     def _quantizations(self) -> dict[str, dict[str, Any]]:
-        """`quantization` of `model.json`, by graph."""
+        """Return `quantization` of `model.json`, by graph."""
         assert self.trained is not None
         speech, sound = (read_json(folder / "model.json").get("quantization", {}) for folder in self.trained)
         of_sound = load_family(self.bundle.description.family).waveform_graphs
@@ -135,7 +135,7 @@ class Candidate(ABC):
 
     @cached_property
     def loaded(self) -> Any:
-        """The loaded runtime. Raises the exception of `refused`."""
+        """The loaded runtime. Raises the exception that `refused` returns."""
         try:
             return load_runtime(self.runtime, self.bundle, self.options())
         except SonorantError as error:
@@ -145,12 +145,12 @@ class Candidate(ABC):
         return LoadOptions(variant=self.variant, trained=self.trained)
 
     def refused(self, why: str) -> Exception:
-        """The exception for a runtime that does not load the variant."""
+        """Return the exception for a runtime that does not load the variant."""
         # A runtime without requirements should load every variant.
         return NotRun(why) if self.row.needs else Fault(why)
 
     def tolerance(self, variant: str | None = None) -> Tolerance:
-        """Of a variant, None = the candidate's."""
+        """Return the tolerance of `variant`; None means the candidate's."""
         return self.config.tolerance(variant or self.variant, self.bundle.description.family)
 
     def file(self, graph: str) -> Path:
@@ -158,7 +158,7 @@ class Candidate(ABC):
 
 
 def run_checks(candidate: Candidate) -> dict[str, Any] | str:
-    """Run the checks up to the first that fails. Returns `{passed, failed, <check>: figures}` or "not run: <why>"."""
+    """Run the checks until one fails. Returns `{passed, failed, <check>: figures}` or "not run: <why>"."""
     found: dict[str, Any] = {"passed": False, "failed": None}
     for name, check in candidate.checks.items():
         told = "values" if name == "graphs" else name
@@ -168,7 +168,7 @@ def run_checks(candidate: Candidate) -> dict[str, Any] | str:
             return found | {"failed": f"{told}: {fault}"}
         except NotRun as why:
             return f"not run: {why}"
-        except Exception as error:  # of any class: a broken node, no memory; other candidates go on
+        except Exception as error:  # any class, such as a broken node or no memory
             return found | {"failed": f"{told}: {type(error).__name__}: {one_line(error)}"}
     return found | {"passed": True}
 

@@ -1,10 +1,9 @@
 """Choose the variant that ships, and write its bundle.
 
-The choice is a pure function of the figures of all candidates (`<runtime>/<variant>`). fp32 ships unless another passes
-every parity check, is about as intelligible, and is certainly faster: by the confidence interval of ratios measured
-alternately with fp32. Without a recogniser of the language only fp32 ships. A variant that the gates of `champion`
-refuse is not chosen if they accept fp32. The shipped bundle holds all variants that passed; the chosen one is the
-default.
+The choice depends only on the figures of all candidates (`<runtime>/<variant>`). fp32 ships unless another variant
+passes every parity check, is about as intelligible, and is significantly faster (confidence interval of ratios measured
+alternately). Without a recogniser for the language only fp32 ships. A variant that fails the gates of `champion` is not
+chosen if fp32 passes them. The shipped bundle contains all variants that passed; the chosen one is the default.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,11 +26,11 @@ class ChooseConfig:
     """Section `choose` of params.yaml: conditions for replacing fp32."""
 
     target: Target = "latency"
-    """latency: a medium sentence on all cores; throughput: on one thread, for one request a core."""
+    """latency: a medium sentence on all cores; throughput: on one thread, one request per core."""
     max_wer_above_fp32: float = 2.0
-    """Percentage points of word error rate on the same sentences."""
+    """Maximum percentage points of word error rate above fp32's."""
     min_speedup: float = 1.05
-    """Multiple of fp32's speed that the low end of the 95 % interval must reach."""
+    """Minimum multiple of fp32's speed, for the lower end of the 95 % interval."""
 
     def __post_init__(self) -> None:
         if self.max_wer_above_fp32 < 0:
@@ -42,16 +41,16 @@ class ChooseConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class CandidateRow:
-    """Figures and result of a candidate; None = not measured."""
+    """Figures and result of a candidate; None means not measured."""
 
     candidate: str
     passed: bool
-    """Every parity check and the word error rate."""
+    """Whether all parity checks and the word error rate passed."""
     reason: str
     p50_ms: float | None
     rtf: float | None
     speedup: float | None
-    """Multiple of the speed of `BASELINE`, measured alternately."""
+    """Speed divided by that of `BASELINE`, measured alternately."""
     speedup_ci95: list[float] | None
     wer: float | None
     wer_above_fp32: float | None
@@ -74,17 +73,18 @@ class CandidateRow:
 def choose(
     metrics: Mapping[str, Any], config: ChooseConfig, gates: Callable[[str], str] = lambda _: ""
 ) -> dict[str, Any]:
-    """The content of reports/choice.json from that of reports/metrics.json.
+    """Return the content of reports/choice.json for that of reports/metrics.json.
 
-    `gates`: why a candidate would not be champion; empty = it would. Raises SonorantError if onnxruntime/fp32 failed.
+    `gates` returns why a candidate fails the gates of `champion`, or "". Raises SonorantError if onnxruntime/fp32
+    failed.
     """
     try:
         candidates = dict.fromkeys([BASELINE, *metrics["parity"], *metrics["speed"]])
         rows = [_row(candidate, metrics, config) for candidate in candidates]
     except (AttributeError, KeyError, TypeError) as error:
-        raise SonorantError(f"not what the stage evaluate writes ({error}); run it again") from None
+        raise SonorantError(f"incomplete figures ({error}); run the stage evaluate again") from None
     if not rows[0].passed:
-        raise SonorantError(f"{BASELINE}: {rows[0].reason}; there is no voice to ship")
+        raise SonorantError(f"{BASELINE}: {rows[0].reason}; fix this first, since no voice can ship")
     able = [row for row in rows if row.passed and row.standalone]
     refused = {} if gates(BASELINE) else {row.candidate: why for row in able if (why := gates(row.candidate))}
     kept_back = "refused by gates that fp32 passes: "
@@ -103,7 +103,7 @@ def choose(
 
 
 def shipped_variants(choice: Mapping[str, Any]) -> list[str]:
-    """Variants that passed under a runtime that needs only the bundle."""
+    """Return the variants that passed under a runtime that requires only the bundle."""
     passed = [row["candidate"].split("/", 1) for row in choice["table"] if row["passed"]]
     return list(dict.fromkeys(variant for runtime, variant in passed if runtime_row(runtime).standalone))
 
@@ -113,7 +113,7 @@ def _row(candidate: str, metrics: Mapping[str, Any], config: ChooseConfig) -> Ca
     heard, speed = metrics["intelligibility"].get(variant), metrics["speed"].get(candidate)
     parity = metrics["parity"].get(candidate)
     ran = isinstance(parity, dict) and parity["passed"]
-    own = runtime_row(runtime).standalone  # torch runs the trained models: not recognised, not weighed
+    own = runtime_row(runtime).standalone  # torch runs the trained models
     judged: Mapping[str, Any] = heard if ran and own and isinstance(heard, dict) else {}
     timed: Mapping[str, Any] = speed[SENTENCES][TARGETS[config.target]] if isinstance(speed, dict) else {}
     above = judged.get("above_fp32", {})
@@ -136,7 +136,7 @@ def _row(candidate: str, metrics: Mapping[str, Any], config: ChooseConfig) -> Ca
 
 
 def _refused(candidate: str, parity: Any, heard: Any, everyone: Any, speed: Any, config: ChooseConfig) -> str | None:
-    """Why a candidate may not ship, or None. `everyone`: the recogniser's result for the recordings."""
+    """Return why a candidate may not ship, or None. `everyone` is the recogniser's result for the recordings."""
     if candidate == REFERENCE:
         return None if isinstance(speed, dict) else speed
     if not isinstance(parity, dict):
@@ -145,21 +145,21 @@ def _refused(candidate: str, parity: Any, heard: Any, everyone: Any, speed: Any,
         return f"failed verify: {parity['failed']}"
     nobody_listened = isinstance(heard, str) and heard == everyone
     if not isinstance(heard, dict) and not (nobody_listened and candidate.split("/", 1)[1] == "fp32"):
-        return heard or "not run: no sentence was heard of this variant under ONNX Runtime on the CPU"
+        return heard or "not run: no sentence of this variant was transcribed under ONNX Runtime on the CPU"
     above = heard.get("above_fp32") if isinstance(heard, dict) else None
     if above and above["wer"] > config.max_wer_above_fp32:
         low, high = above["wer_ci95"]
         limit = f"choose.max_wer_above_fp32 is {config.max_wer_above_fp32:g}"
         points = f"{above['wer']:+.1f} points above fp32 (95 % interval {low:+.1f} to {high:+.1f}; {limit})"
-        return f"understood worse: WER {points}{_where_heard(candidate)}"
+        return f"less intelligible: WER {points}{_where_heard(candidate)}"
     if not isinstance(speed, dict):
         return speed or "not run: evaluate did not time it"
     return None
 
 
 def _where_heard(candidate: str) -> str:
-    """Note for a word error rate measured under another runtime."""
-    return "" if candidate.split("/", 1)[0] == HEARD_UNDER else f" as heard under {HEARD_UNDER}"
+    """Note a word error rate measured under another runtime."""
+    return "" if candidate.split("/", 1)[0] == HEARD_UNDER else f" as measured under {HEARD_UNDER}"
 
 
 def _certainly_faster(row: CandidateRow, config: ChooseConfig) -> bool:
@@ -168,17 +168,17 @@ def _certainly_faster(row: CandidateRow, config: ChooseConfig) -> bool:
 
 def _standing(row: CandidateRow, config: ChooseConfig) -> str:
     if row.speedup_ci95 is None:
-        return "passed: what the others are compared with"
+        return "passed: the baseline of the others"
     low, high = row.speedup_ci95
     figures = f"{row.speedup:.2f} times fp32's speed (95 % interval {low:.2f} - {high:.2f})"
     if not row.standalone:
-        return f"for comparison, a bundle does not hold the trained models: {figures}"
+        return f"for comparison only, since a bundle does not contain the trained models: {figures}"
     if _certainly_faster(row, config):
         standing = f"passed: {figures}"
     elif high < 1:
-        standing = f"passed, and slower: {figures}"
+        standing = f"passed, but slower: {figures}"
     else:
-        standing = f"passed, and not certainly faster: {figures}; choose.min_speedup is {config.min_speedup:g}"
+        standing = f"passed, but not significantly faster: {figures}; choose.min_speedup is {config.min_speedup:g}"
     heard = _where_heard(row.candidate)
     return f"{standing}; WER{heard}" if heard else standing
 
@@ -187,7 +187,7 @@ def _sentence(best: CandidateRow, rows: list[CandidateRow], config: ChooseConfig
     if best.candidate == BASELINE:
         others = [f"{row.candidate} {row.reason}" for row in rows if row.candidate != BASELINE and row.standalone]
         tried = [other for other in others if "not run: " not in other]
-        found = f": {'; '.join(tried)}" if tried else ", nothing else could be judged here"
+        found = f": {'; '.join(tried)}" if tried else ", because no other candidate could be judged"
         return f"{BASELINE} ships ({config.target}){found}"
     above, size = best.wer_above_fp32, rows[0].bytes
     low, high = best.wer_above_fp32_ci95 or (0.0, 0.0)

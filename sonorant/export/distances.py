@@ -1,8 +1,9 @@
-"""Inputs to compare runtimes on, and distances between two results.
+"""Inputs for comparing runtimes, and distances between two results.
 
-Largest differences say little of int8: two correct computations may round a value to neighbouring steps. Means barely
-move then, but every wrong scale or constant moves them: states and mel are compared by root mean square relative to the
-signal, mel and samples by decibels of the log-mel, and samples by correlation, which detects a wrong sign."""
+Maximum differences are not informative for int8, because two correct computations may round a value to neighbouring
+steps. Means barely change then, but every wrong scale or constant changes them. States and mel are compared by root
+mean square relative to the signal, mel and samples by decibels of the log-mel, and samples by correlation, which
+detects a wrong sign."""
 
 from __future__ import annotations
 
@@ -19,24 +20,23 @@ from sonorant.audio.mel import MelConfig, log_mel
 from sonorant.export.tolerance import Fault, Tolerance
 
 SPEEDS, PITCHES, ENERGIES = (1.0, 0.5, 2.0), (0.0, 3.0, -3.0), (0.0, -6.0, 6.0)
-"""Of the cases in turn: factor, semitones, dB."""
+"""Values that cases cycle through: factor, semitones, dB."""
 TOGETHER = 3
-"""Utterances of a padded batch."""
+"""Number of utterances in a padded batch."""
 Arrays = dict[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
 class Case:
-    """A batch and torch's output of each graph. Each graph is compared on torch's inputs, so only its own errors
-    count."""
+    """A batch and torch's output of each graph. Each graph gets torch's inputs, so that only its own errors count."""
 
     inputs: Arrays
-    """Of the encoder."""
+    """Inputs of the encoder."""
     states: Floats
     ends: Ints
     mel: Floats
     frames: Floats
-    """Input of the vocoder: the mel and the source's rows."""
+    """Input of the vocoder: mel and source rows."""
     samples: Floats
 
     @property
@@ -56,7 +56,7 @@ class Case:
         return np.arange(self.lengths.max())
 
     def row(self, number: int) -> Case:
-        """One utterance of the batch, without padding."""
+        """Return one utterance of the batch without padding."""
         tokens, frames = int(self.inputs["lengths"][number]), int(self.lengths[number])
         one = slice(number, number + 1)
         inputs = {name: values[one] for name, values in self.inputs.items()} | {
@@ -69,19 +69,19 @@ class Case:
 
 
 def spread_lengths(lengths: Ints, count: int) -> list[int]:
-    """Indices of up to `count` utterances of distinct lengths, evenly spaced from shortest to longest."""
+    """Return indices of up to `count` utterances of distinct lengths, evenly spaced from shortest to longest."""
     distinct = np.unique(lengths)
     wanted = distinct[np.unique(np.linspace(0, len(distinct) - 1, count).round().astype(int))]
     return [int(np.flatnonzero(lengths == length)[0]) for length in wanted]
 
 
 def shortened(tokens: Integers, phonemes: int) -> Integers:
-    """The first phonemes of an utterance (N, 3) between its start and its end symbol: (phonemes + 2, 3)."""
+    """Shorten an utterance (N, 3) to its first phonemes between its start and end symbols: (phonemes + 2, 3)."""
     return np.concatenate([tokens[: phonemes + 1], tokens[-1:]])
 
 
 def batches(utterances: Sequence[Integers], speakers: int) -> Iterator[Arrays]:
-    """Inputs of encoders: each utterance (N, 3) alone, then in padded batches, speakers and prosody varied."""
+    """Yield encoder inputs: each utterance (N, 3) alone, then padded batches, with varied speakers and prosody."""
     alone = [[utterance] for utterance in utterances]
     together = [utterances[first : first + TOGETHER] for first in range(0, len(utterances) - 1, TOGETHER)]
     for number, batch in enumerate([*alone, *together]):
@@ -101,7 +101,7 @@ def batches(utterances: Sequence[Integers], speakers: int) -> Iterator[Arrays]:
 
 
 DECIBELS = 20 / np.log(10)
-"""Decibels of one natural logarithm of magnitude."""
+"""Decibels per natural logarithm of magnitude."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class Difference:
     log_mel_db: float | None = None
     """None for states."""
     correlation: float | None = None
-    """-1 to 1; None if not samples or if silence is expected."""
+    """-1 to 1; None for outputs other than samples and for expected silence."""
 
     def check(self, tolerance: Tolerance, where: str, other: str) -> None:
         """Raise Fault, beginning with `where`, if the distance from `other` exceeds the tolerance."""
@@ -122,7 +122,7 @@ class Difference:
             value, allowed = getattr(self, name), getattr(tolerance, name)
             unmeasured = value is None or (name, self.output) == ("relative_error", "samples")
             if not unmeasured and value > allowed:
-                raise Fault(f"{where}: differs from {other}, {name} {value:.3g}, allowed {allowed:g}")
+                raise Fault(f"{where}: differs from {other}, {name} {value:.3g}, must be at most {allowed:g}")
         if self.correlation is not None and self.correlation < tolerance.correlation:
             raise Fault(
                 f"{where}: differs from {other}, correlation {self.correlation:.3g}, must be at least "
@@ -131,7 +131,7 @@ class Difference:
 
 
 def difference(output: str, got: NDArray[Any], expected: NDArray[Any], audio: MelConfig, where: str) -> Difference:
-    """Compare one floating-point output. Raises Fault as `check_comparable`."""
+    """Compare a floating-point output. Raises Fault as `check_comparable`."""
     check_comparable(got, expected, where)
     error = got.astype(np.float64) - expected
     size = float(np.sqrt(np.mean(np.square(expected, dtype=np.float64)))) if expected.size else 0.0
@@ -147,21 +147,21 @@ def difference(output: str, got: NDArray[Any], expected: NDArray[Any], audio: Me
 
 
 def _correlation(got: NDArray[Any], expected: NDArray[Any]) -> float:
-    """Without subtracting means; 0 if `got` is silent."""
+    """Correlate without subtracting means; 0 if `got` is silent."""
     a, b = (values.astype(np.float64).ravel() for values in (got, expected))
     size = np.sqrt((a @ a) * (b @ b))
     return float(a @ b / size) if size else 0.0
 
 
 def check_ends(got: NDArray[Any], expected: NDArray[Any], tolerance: Tolerance, where: str, other: str) -> int:
-    """Largest difference of token ends in frames. Raises Fault as `check_comparable`, or beyond the tolerance."""
+    """Return the maximum difference of token ends in frames. Raises Fault if it is too large."""
     check_comparable(got, expected, where)
     frames, share = tolerance.frames
     off = np.abs(got - expected)
     if (off > frames + share * expected).any():
         raise Fault(
-            f"{where}: a token ends {off.max()} frames off {other}, allowed {frames:g} and {share:.0%} of the "
-            "time until then"
+            f"{where}: a token ends {off.max()} frames from that of {other}, allowed are {frames:g} plus {share:.0%} "
+            "of the time before it"
         )
     return int(off.max(initial=0))
 
@@ -171,6 +171,6 @@ def check_comparable(got: NDArray[Any], expected: NDArray[Any], where: str) -> N
     if got.dtype != expected.dtype or got.shape != expected.shape:
         raise Fault(f"{where}: {got.dtype} {got.shape} instead of {expected.dtype} {expected.shape}")
     if not np.isfinite(got).all():
-        raise Fault(f"{where}: NaN or infinity")
+        raise Fault(f"{where}: contains NaN or infinity")
     if not np.isfinite(expected).all():
-        raise Fault(f"{where}: torch itself gives NaN or infinity")
+        raise Fault(f"{where}: the reference from torch contains NaN or infinity")

@@ -1,5 +1,5 @@
-"""Checks of a variant's files before they run: their bytes, their inputs and outputs, and that int8 graphs store int8
-and compute in integers."""
+"""Check a variant's files before running them: their bytes, inputs and outputs, and that int8 graphs store int8 and
+compute in integers."""
 
 import tempfile
 from collections import Counter
@@ -20,11 +20,11 @@ from sonorant.speech.bundle import Bundle
 
 Dtypes = dict[str, str]
 Interface = dict[str, tuple[Dtypes, Dtypes]]
-"""By graph: names and dtypes of inputs and outputs."""
+"""Dtypes of inputs and of outputs by name, by graph."""
 
 
 def check_files(bundle: Bundle, variant: str) -> dict[str, int]:
-    """Bytes of each graph's file. Raises Fault if one is missing or damaged."""
+    """Return the bytes of each graph's file. Raises Fault if one is missing or damaged."""
     try:
         return {graph: bundle.graph_file(graph, variant).stat().st_size for graph in bundle.graphs}
     except SonorantError as error:
@@ -46,9 +46,7 @@ def check_interface(bundle: Bundle, variant: str) -> None:
             if got != names:
                 raise Fault(f"graph {graph}: its {kind} are {got}, must be {names}; export the voice again")
             if tensors != told:
-                raise Fault(
-                    f"graph {graph}: its {kind} are not those that voice.json describes; export the voice again"
-                )
+                raise Fault(f"graph {graph}: its {kind} differ from those in voice.json; export the voice again")
 
 
 LAYERS = ("MatMul", "Gemm", "Conv", "ConvTranspose")
@@ -59,7 +57,7 @@ NO_KERNEL = ("ConvTranspose",)
 
 
 def check_integers(graph: str, file: Path) -> dict[str, Any]:
-    """Quantised layers and how ONNX Runtime computes them: `{layers, kernels: {operator: count}, in_float: [names]}`.
+    """Return how ONNX Runtime computes the quantised layers: `{layers, kernels: {operator: count}, in_float: [names]}`.
 
     Raises Fault naming graph and node if weights are not int8, a zero-point is not 0, a scale is not constant and
     positive, or a layer with an integer kernel is computed in float.
@@ -83,7 +81,7 @@ def check_integers(graph: str, file: Path) -> dict[str, Any]:
 
 
 def _quantized_layers(graph: str, model: onnx.ModelProto) -> list[onnx.NodeProto]:
-    """Layers whose weights are int8 constants. Checks every scale and zero-point."""
+    """Return layers whose weights are int8 constants. Checks all scales and zero-points."""
     constants = {constant.name: constant for constant in model.graph.initializer}
     stored = set()
     for node in model.graph.node:
@@ -114,7 +112,7 @@ def _complaints(node: onnx.NodeProto, constants: dict[str, onnx.TensorProto]) ->
         if zero is None or zero.data_type != TensorProto.INT8 or numpy_helper.to_array(zero).any():
             yield "its zero-point is not the int8 constant 0"
     elif node.op_type == "QuantizeLinear":
-        yield "without a zero-point it gives uint8"
+        yield "without a zero-point it outputs uint8"
 
 
 def _optimized(graph: str, file: Path) -> onnx.ModelProto:
@@ -124,7 +122,7 @@ def _optimized(graph: str, file: Path) -> onnx.ModelProto:
         options.optimized_model_filepath = str(Path(folder) / "optimized.onnx")
         try:
             onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
-        except Exception as error:  # ONNX Runtime raises a class of its own for each cause
+        except Exception as error:  # ONNX Runtime raises a different class for each cause
             raise Fault(
                 f"graph {graph}: ONNX Runtime does not load it ({' '.join(str(error).split())[:200]})"
             ) from None

@@ -1,13 +1,13 @@
-"""float32 graphs in 16 bits. Nodes that 16 bits would harm stay in float32; they are found from intermediate values on
-real data.
+"""Convert float32 graphs to 16 bits. Nodes that 16 bits would harm stay in float32; they are found from intermediate
+values on real data.
 
 Each node is computed alone, from inputs rounded to the format, and its result is rounded too. A node stays in float32
-if a value times `HEADROOM` does not fit, or if its error exceeds `MAX_LOSS` roundings, as for the sine of a large
-phase; then everything back to the last matrix product stays too, because a rounded value stays rounded. A node that
-ends in integers always stays: half precision has no exact large counts.
+if a value times `HEADROOM` overflows, or if its error exceeds `MAX_LOSS` roundings, as for the sine of a large phase;
+then all nodes back to the last matrix product stay too, because rounding cannot be undone. A node whose result becomes
+an integer always stays, because half precision has no exact large counts.
 
 All floating-point inputs of a node have one type, as strongly typed engines require; inputs and outputs of the graph
-stay float32. ONNX Runtime and onnxconverter-common convert to float16 only, ModelOpt's AutoCast requires other versions
+stay float32. ONNX Runtime and onnxconverter-common convert only to float16; ModelOpt's AutoCast requires other versions
 of onnx and onnxruntime."""
 
 from collections.abc import Collection, Iterable, Iterator
@@ -38,9 +38,9 @@ class HalfFormat:
     name: str
     dtype: DTypeLike
     element: int
-    """ONNX' data type."""
+    """Data type in ONNX."""
     opset: int
-    """Oldest operator set whose operators all take the format."""
+    """Oldest operator set whose operators all support the format."""
 
     @property
     def largest(self) -> float:
@@ -48,7 +48,7 @@ class HalfFormat:
 
     @property
     def roundoff(self) -> float:
-        """Largest relative rounding error in the normal range."""
+        """Maximum relative rounding error in the normal range."""
         return float(ml_dtypes.finfo(self.dtype).eps) / 2
 
     def rounded(self, values: Floats) -> Floats:
@@ -64,7 +64,7 @@ FORMATS = {
 
 
 def to_half(model: onnx.ModelProto, half: HalfFormat, kept: Collection[str]) -> onnx.ModelProto:
-    """Convert a float32 graph to `half`, except for the nodes `kept`; raises the opset if the format needs it."""
+    """Convert a float32 graph to `half` except the nodes `kept`, raising the opset if required."""
     if model.opset_import[0].version < half.opset:
         raised = onnx_ir.serde.deserialize_model(model)
         version_converter.convert_version(raised, half.opset)
@@ -80,10 +80,10 @@ class _Conversion:
         self.nodes: list[onnx.NodeProto] = []
         self.constants = {constant.name: constant for constant in self.model.graph.initializer}
         self.element: dict[str, int] = dict.fromkeys(float_tensors(model), TensorProto.FLOAT)
-        """Of each floating-point tensor in the new graph."""
+        """Type of each floating-point tensor in the new graph."""
         outputs = [value.name for value in model.graph.output if value.name in self.element]
         self.outputs = {name: f"{name}.{half.name}" for name in outputs}
-        """New names of the graph's outputs, which are cast at the end."""
+        """New names of the graph's outputs before their final cast."""
 
     def run(self) -> onnx.ModelProto:
         graph = self.model.graph
@@ -107,7 +107,7 @@ class _Conversion:
         if makes_floats:
             node.ClearField("attribute")
             node.attribute.append(helper.make_attribute("to", target))
-        else:  # comparisons give none and take float32
+        else:  # comparisons output no floats and stay in float32
             node.input[:] = [self._as(tensor, target) if tensor in self.element else tensor for tensor in node.input]
         self.element |= {self.outputs.get(tensor, tensor): target for tensor in gives}
         node.input[:] = [self.outputs.get(tensor, tensor) for tensor in node.input]
@@ -115,7 +115,7 @@ class _Conversion:
         self.nodes.append(node)
 
     def _as(self, tensor: str, element: int) -> str:
-        """Name of a tensor in a type: a converted constant, or a cast that is inserted once."""
+        """Return the name of a tensor in a type, inserting a converted constant or a cast once."""
         if self.element[tensor] == element:
             return tensor
         name = f"{tensor}.{self.half.name if element == self.half.element else 'fp32'}"
@@ -140,23 +140,23 @@ def _elements(model: onnx.ModelProto) -> dict[str, int]:
 
 
 def float_tensors(model: onnx.ModelProto) -> set[str]:
-    """Names of all float32 tensors of a graph."""
+    """Return the names of all float32 tensors."""
     return {name for name, element in _elements(model).items() if element == TensorProto.FLOAT}
 
 
 CONTRACTIONS = ("MatMul", "Gemm", "Conv", "ConvTranspose", "LayerNormalization")
-"""Operators at which the search back from a rounding error ends."""
+"""Operators at which the search back from a rounding error stops."""
 
 
 class NodeRange(NamedTuple):
     largest: float
-    """Largest absolute value of its inputs, outputs and internal sums."""
+    """Maximum absolute value of a node's inputs, outputs and internal sums."""
     loss: float
-    """Relative error (Euclidean norm) of its result, in roundoffs of the format."""
+    """Relative error (Euclidean norm) of the result, in roundoffs of the format."""
 
 
 def measure(model: onnx.ModelProto, cases: Iterable[Arrays], half: HalfFormat) -> dict[str, NodeRange]:
-    """The worst of each floating-point node over `cases` (inputs of the graph)."""
+    """Return the maximum of each floating-point node over `cases` (inputs of the graph)."""
     floats, elements = float_tensors(model), _elements(model)
     constants = {constant.name: numpy_helper.to_array(constant) for constant in model.graph.initializer}
     nodes = [node for node in model.graph.node if floats & set(node.input) and floats & set(node.output)]
@@ -170,13 +170,13 @@ def measure(model: onnx.ModelProto, cases: Iterable[Arrays], half: HalfFormat) -
 
 
 def keep(model: onnx.ModelProto, ranges: dict[str, NodeRange], half: HalfFormat) -> dict[str, str]:
-    """Nodes to keep in float32 and why, in graph order."""
+    """Return the nodes to keep in float32 with reasons, in graph order."""
     floats, nodes = float_tensors(model), {node.name: node for node in model.graph.node}
     producers = {output: node for node in model.graph.node for output in node.output}
     reasons: dict[str, str] = {}
 
     def explain(node: onnx.NodeProto, reason: str) -> None:
-        """Record a reason for the node and those before it, back to the start of its chain."""
+        """Record a reason for the node and the nodes that lead to it."""
         ahead = [node]
         while ahead:
             current = ahead.pop()
@@ -225,7 +225,7 @@ def _relative(got: Floats, exact: Floats) -> float:
 
 
 def _intermediates(model: onnx.ModelProto, elements: dict[str, int], cases: Iterable[Arrays]) -> Iterator[Arrays]:
-    """All tensors of a graph, for each case."""
+    """Yield all tensors of a graph for each case."""
     wide = onnx.ModelProto()
     wide.CopyFrom(model)
     outputs = {value.name for value in model.graph.output}
@@ -258,9 +258,9 @@ def _session(model: onnx.ModelProto) -> onnxruntime.InferenceSession:
 def export_halves(
     files: dict[str, Path], inputs: dict[str, list[Arrays]], folder: Path
 ) -> tuple[dict[str, dict[str, Path]], dict[str, Any]]:
-    """Write `<graph>.<format>.onnx` into `folder` for every format, from float32 graphs and real inputs of each.
+    """Write `<graph>.<format>.onnx` to `folder` for every format, from float32 graphs and real inputs of each.
 
-    Returns the files by variant and graph, and the report `{variant: {graph: {nodes, kept: [{node, operator,
+    Return the files by variant and graph, and the report `{variant: {graph: {nodes, kept: [{node, operator,
     reason}]}}}`.
     """
     written: dict[str, dict[str, Path]] = {}

@@ -1,4 +1,4 @@
-"""Write a traced module as an ONNX graph: valid, reproducible to the byte, for inputs of any size."""
+"""Write a traced module as a valid, byte-for-byte reproducible ONNX graph for inputs of any size."""
 
 import contextlib
 import io
@@ -22,7 +22,7 @@ class ExportConfig:
     """Section `export` of params.yaml."""
 
     opset: int = 20
-    """ONNX operator set, 18 to 23; fewer engines read newer ones. bf16 uses at least 22."""
+    """ONNX operator set, 18 to 23; fewer engines support newer ones. bf16 uses at least 22."""
 
     def __post_init__(self) -> None:
         if not 18 <= self.opset <= 23:
@@ -37,7 +37,7 @@ class Traced(nn.Module):
         self.model = model
 
 
-# All sizes of examples differ and none is 0 or 1: the tracer unifies equal sizes and makes 0 and 1 constants.
+# Sizes of examples must differ and not be 0 or 1: the tracer unifies equal sizes and makes 0 and 1 constants.
 
 
 def write_graph(
@@ -51,9 +51,9 @@ def write_graph(
     """Trace `module` in evaluation mode and write its graph to `path`.
 
     Args:
-        example: keyword arguments; a list of tensors stands for as many inputs of the graph.
-        inputs: the graph's inputs in the order of the arguments, each with its varying dimensions, axis to name.
-        outputs: names of the results.
+        example: keyword arguments; a list of tensors gives one input per tensor.
+        inputs: the graph's inputs in the order of the arguments, with the names of varying dimensions by axis.
+        outputs: names of the outputs.
 
     Raises SonorantError if the result is not valid ONNX.
     """
@@ -103,7 +103,7 @@ def _name_dimensions(model: onnx.ModelProto, shapes: dict[str, dict[int, str]]) 
 
 
 def _strip(model: onnx.ModelProto) -> None:
-    """Remove the exporter's metadata, which holds paths and source lines of this machine."""
+    """Remove the exporter's metadata, which contains paths and source lines of this machine."""
     graph = model.graph
     for part in [
         model,
@@ -120,7 +120,7 @@ def _strip(model: onnx.ModelProto) -> None:
 
 
 def _own_weights(graph: onnx.GraphProto) -> None:
-    """Copy dequantised weights and zero points that several nodes share: ONNX Runtime fails on shared ones when it
+    """Copy dequantised weights and zero points that nodes share, because ONNX Runtime fails on shared ones when it
     makes weights unsigned (`sonorant.speech.onnx_sessions.SUMS_THAT_FIT`)."""
     constants = {constant.name: constant for constant in graph.initializer}
     weights = {
@@ -129,7 +129,7 @@ def _own_weights(graph: onnx.GraphProto) -> None:
     taken: set[str] = set()
 
     def own(name: str) -> str:
-        """The constant for its first user, a renamed copy for each other."""
+        """Return the constant for its first user, a renamed copy for any other."""
         if name not in taken:
             taken.add(name)
             return name
@@ -161,7 +161,7 @@ def _own_weights(graph: onnx.GraphProto) -> None:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence the exporter's progress and advice."""
+    """Suppress the exporter's progress output and warnings."""
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "torch.export", "onnxscript", "onnx_ir")]
     levels = [logger.level for logger in loggers]
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):

@@ -6,9 +6,9 @@ from sonorant.errors import SonorantError
 from sonorant.plugins import family_names
 
 FROM_FLOAT = "int8_from_float"
-"""Name of the tolerances of int8 against the float models."""
+"""Key of the tolerances of int8 relative to the float models."""
 FRAMES = (2.0, 0.02)
-"""Tolerance of token ends below fp32: frames, plus a share of the time until then."""
+"""Tolerance of token ends below fp32: frames plus a fraction of the time before."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,18 +20,18 @@ class Tolerance:
     log_mel_db: float
     correlation: float
     frames: tuple[float, float] = (0.0, 0.0)
-    """Of token ends: frames, plus a share of the time until then."""
+    """Tolerance of token ends: frames plus a fraction of the time before."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class VerifyConfig:
-    """Runtimes and tolerances by variant: int8 against the fake-quantised models, int8_from_float against the float
-    ones."""
+    """Runtimes, and tolerances by variant. int8 is compared with the fake-quantised models, int8_from_float with the
+    float models."""
 
     max_abs_diff: dict[str, float] = field(
         default_factory=lambda: {"fp32": 0.001, "fp16": 0.1, "bf16": 0.5, "int8": 0.5, "int8_from_float": 2.0}
     )
-    """Of states, log-mel (natural logarithm) and samples (full scale 1)."""
+    """Maximum absolute difference of states, log-mel (natural logarithm) and samples (full scale 1)."""
     relative_error: dict[str, float | dict[str, float]] = field(
         default_factory=lambda: {
             "fp32": 0.0001,
@@ -41,19 +41,19 @@ class VerifyConfig:
             "int8_from_float": {"parallel": 0.05, "codec_lm": 0.2},
         }
     )
-    """Root mean square of the difference relative to the values, of states and log-mel; one number, or one a family."""
+    """Maximum relative RMS difference of states and log-mel, optionally per family."""
     log_mel_db: dict[str, float] = field(
         default_factory=lambda: {"fp32": 0.02, "fp16": 0.3, "bf16": 1.5, "int8": 0.5, "int8_from_float": 2.0}
     )
-    """Mean absolute difference of the log-mel, of mel and samples."""
+    """Maximum mean absolute difference of the log-mel of mel and samples, in dB."""
     correlation: dict[str, float] = field(
         default_factory=lambda: {"fp32": 0.99, "fp16": 0.99, "bf16": 0.95, "int8": 0.9, "int8_from_float": 0.5}
     )
-    """Of the samples with those expected, at least; -1 to 1."""
+    """Minimum correlation of the samples with those expected, -1 to 1."""
     tokens: dict[str, float] = field(default_factory=lambda: {"fp32": 1.0, "int8": 0.96})
-    """Least share of greedy tokens that equal the models', for voices that decode code by code."""
+    """Minimum fraction of greedy tokens that equal the models', for autoregressive voices."""
     int8_size: float = 0.3334
-    """Largest bytes of int8 graphs over those of fp32, for graphs with a layer that could be int8."""
+    """Maximum size of int8 graphs relative to fp32, for graphs with a quantisable layer."""
     runtimes: list[str] = field(
         default_factory=lambda: [
             "onnxruntime",
@@ -83,10 +83,10 @@ class VerifyConfig:
                 raise ValueError(f"tokens must be above 0 and at most 1 for {variant}, not {self.tokens.get(variant)}")
 
     def tolerance(self, variant: str, family: str) -> Tolerance:
-        """Tolerance of a variant for a family. Raises SonorantError if there is none."""
+        """Return the tolerance of a variant for a family. Raises SonorantError if there is none."""
         if variant not in self.max_abs_diff:
             raise SonorantError(
-                f"no tolerance for variant '{variant}'; add it to section verify: {', '.join(self.max_abs_diff)}"
+                f"no tolerance for variant '{variant}'; add it to the section verify: {', '.join(self.max_abs_diff)}"
             )
         return Tolerance(
             max_abs_diff=self.max_abs_diff[variant],
@@ -102,4 +102,4 @@ def _of(value: float | dict[str, float], family: str) -> float:
 
 
 class Fault(Exception):
-    """A failed check of a candidate: one line with graph, output, length and figure."""
+    """A failed check of a candidate, in one line with graph, output, length and figure."""

@@ -1,8 +1,8 @@
-"""The parity checks: every runtime that can run here with every variant of a voice, compared with torch.
+"""Compare every variant of a voice under every runtime that can run here with torch (parity checks).
 
 Checks in order: files, interface, static (rules of plug-in runtimes), integers (int8 under ONNX Runtime), load, values,
 float (int8 against the float models), written (fp16 against its file), tokens (autoregressive voices), padding, parts,
-size (int8). A failed check ends its candidate only. int8 is compared with torch's fake-quantised models, the others
+size (int8). A failed check ends only its candidate. int8 is compared with torch's fake-quantised models, the others
 with its float models."""
 
 from collections.abc import Sequence
@@ -28,10 +28,10 @@ def verify_voice(
     *,
     quantized: Trained | None = None,
 ) -> dict[str, dict[str, Any] | str]:
-    """Check every candidate. `trained`: folders of predictor and waveform model; `utterances`: token ids (N, 3) each,
-    shortest first; `quantized`: folders of the fake-quantised models, needed for int8.
+    """Check every candidate. `trained` are the folders of predictor and waveform model, `utterances` token ids (N, 3)
+    of each, shortest first, and `quantized` the folders of the fake-quantised models, required for int8.
 
-    Returns `{"<runtime>/<variant>": {passed, failed, <check>: figures} or "not run: <why>"}`; `graphs` holds the
+    Returns `{"<runtime>/<variant>": {passed, failed, <check>: figures} or "not run: <why>"}`; `graphs` contains the
     figures of the check `values`. Raises SonorantError if onnxruntime/fp32 fails or a configured runtime is unknown.
     """
     for runtime in config.runtimes:
@@ -42,7 +42,7 @@ def verify_voice(
     variants = list(bundle.description.graphs[bundle.graphs[0]].variants)
     if "int8" in variants and quantized is None:
         raise SonorantError(
-            f"{bundle.folder}: has int8 graphs; verify needs the quantised models they were exported from"
+            f"{bundle.folder} has int8 graphs; give verify the quantised models from which they were exported"
         )
     candidate = load_family(bundle.description.family).candidate()
     of_float = candidate.expect(bundle, trained, utterances, "torch")
@@ -59,6 +59,6 @@ def verify_voice(
         report[name] = found = run_checks(candidate(bundle, runtime, variant, models, expected, of_float, config))
         if name == BASELINE and not (isinstance(found, dict) and found["passed"]):
             raise SonorantError(
-                f"{name}: {found if isinstance(found, str) else found['failed']}; do not use this voice"
+                f"{name}: {found if isinstance(found, str) else found['failed']}; export or train the voice again"
             )
     return report

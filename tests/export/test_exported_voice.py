@@ -96,7 +96,7 @@ def test_graphs_tell_their_interface_and_nothing_of_the_machine(voice_bundle: Pa
 
 def test_models_of_different_mels_are_refused(trained: tuple[Path, Path], tmp_path: Path) -> None:
     _, other = write_trained(tmp_path, audio=AUDIO | {"f_max": 7000.0})
-    with pytest.raises(SonorantError, match=r"another mel .*audio\.f_max is 7000\.0, not 8000\.0"):
+    with pytest.raises(SonorantError, match=r"other mel settings .*audio\.f_max is 7000\.0, not 8000\.0"):
         export_voice(trained[0], other, tmp_path / "voice", CORPUS, CONFIG)
     assert not (tmp_path / "voice").exists()
 

@@ -109,7 +109,7 @@ def test_a_dac_stays_as_it_is_where_models_are_quantised(tmp_path: Path) -> None
     ptq = post_train("codec", tmp_path / "vocoder", features, settings("codec")[1], config)
     shipped, report = decide(ptq, None, config)
     assert (shipped, report["sensitivity"]) == ("ptq", [])
-    assert report["sentence"].endswith("; all of it stays float, as others trained it")
+    assert report["sentence"].endswith("; a pretrained model, which stays float")
     assert (ptq.as_ptq.loss == ptq.as_float.loss).all() and (ptq.as_float.loss > 0).all()
 
 

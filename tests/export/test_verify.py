@@ -80,7 +80,7 @@ def test_a_planted_fault_stops_its_variant_and_no_other_and_one_of_float32_the_s
 ) -> None:
     bundle = plant(parity.folder, graph, variant, change, tmp_path / "planted")
     if variant == "fp32":
-        with pytest.raises(SonorantError, match=rf"^onnxruntime/fp32: {line}.*; do not use this voice$"):
+        with pytest.raises(SonorantError, match=rf"^onnxruntime/fp32: {line}.*; export or train the voice again$"):
             parity.verify(bundle)
         return
     stopped = parity.failures(bundle)
@@ -156,13 +156,13 @@ def test_a_damaged_file_stops_its_variant(parallel: Parity, tmp_path: Path) -> N
 def test_int8_that_is_too_large_is_stopped_after_all_other_checks(parallel: Parity) -> None:
     report = parallel.verify(parallel.bundle, int8_size=0.1, runtimes=["onnxruntime"])
     assert passed(report) == {"onnxruntime/fp32", "onnxruntime/fp16"}
-    why = r"size: the graphs have 0\.\d{4} of fp32's bytes, verify\.int8_size allows 0\.1; for float_layers see "
+    why = r"size: the graphs have 0\.\d{4} of fp32's bytes, but verify\.int8_size allows 0\.1; increase "
     assert re.match(why, report["onnxruntime/int8"]["failed"])
     assert {"graphs", "float", "padding", "parts"} <= set(report["onnxruntime/int8"])
 
 
 def test_what_verify_needs_is_asked_for(parallel: Parity) -> None:
-    with pytest.raises(SonorantError, match="has int8 graphs; verify needs the quantised models"):
+    with pytest.raises(SonorantError, match="has int8 graphs; give verify the quantised models"):
         verify_voice(parallel.bundle, parallel.trained, UTTERANCES, parallel.config)
     with pytest.raises(
         SonorantError, match=r"verify\.runtimes: unknown runtime 'onxruntime'; there are: onnxruntime, "

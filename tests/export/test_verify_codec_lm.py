@@ -64,7 +64,7 @@ def test_a_codec_that_stays_in_float_is_not_asked_for_integers_and_no_other_is_s
     with_float_codec: Callable[..., TokenCandidate],
 ) -> None:
     found = with_float_codec({"layers": []}).checks["integers"]()
-    assert found["decoder"] == found["vocoder"] == "not run: its model has no layer in int8"
+    assert found["decoder"] == found["vocoder"] == "not run: the model has no int8 layer"
     assert found["step"]["layers"] > 1
     with pytest.raises(Fault, match=r"^graph decoder: no layer has weights stored as int8"):
         with_float_codec().checks["integers"]()
@@ -86,7 +86,7 @@ def test_a_codec_that_others_trained_is_not_weighed_and_one_of_our_own_is(
 
     told = f"the graphs encoder, prefill, step have {share:.4f} of fp32's bytes"
     assert size([], share) == told
-    with pytest.raises(Fault, match=f"^{told}, verify.int8_size allows 0.1; for float_layers"):
+    with pytest.raises(Fault, match=f"^{told}, but verify.int8_size allows 0.1; increase quantize.max_layer_loss"):
         size([], 0.1)
     told = f"^the graphs have {of_all:.4f} of fp32's bytes, "
     with pytest.raises(Fault, match=told):

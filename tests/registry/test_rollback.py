@@ -125,4 +125,4 @@ def test_nothing_to_return_to_is_one_clear_line(voice_bundle: Path, project: Pat
     promote("test-voice", GATES)
     (project / "params.yaml").write_text(json.dumps({"register": dataclasses.asdict(CONFIG)}))
     done = run_command("tasks.rollback", "--reason", "none")
-    assert error_line(done).startswith("models:/test-voice: there is no previous champion") and done.stdout == ""
+    assert error_line(done).startswith("models:/test-voice has no previous champion") and done.stdout == ""

@@ -1,4 +1,4 @@
-"""Post-training quantisation: scales from activations on training data, and the cost of each layer alone in int8.
+"""Post-training quantisation: scales from activations on training data, and the loss from each layer alone in int8.
 
 The largest absolute value becomes 127 ("min-max"). On validation data this lost less than least mean squared error and
 percentiles, which clip large activations (docs/log/export.md)."""
@@ -19,11 +19,11 @@ from sonorant.export.quantization.utterance_losses import Judged
 from sonorant.layers.quantized import LARGEST, LAYERS, quantize_layers, quantized
 
 Scales = dict[str, dict[str, float]]
-"""By layer: `input_scale`, and `output_scale` if the quantised layer has one."""
+"""`input_scale` and, if the quantised layer has one, `output_scale`, by layer."""
 
 
 def calibrate(model: nn.Module, names: Iterable[str], run: Callable[[nn.Module], Any]) -> Scales:
-    """Scales of a float model's layers `names`, from the data that `run(model)` sends through it."""
+    """Return the scales of a float model's layers `names` for the data on which `run(model)` runs it."""
     largest: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     with torch.no_grad(), _watched(model, names, largest):
         run(model)
@@ -40,7 +40,7 @@ def set_scales(model: nn.Module, scales: Scales) -> None:
         layer.input_scale.fill_(scales[name]["input_scale"])
         if layer.quantizes_output:
             layer.output_scale.fill_(scales[name]["output_scale"])
-        layer.store()  # the bias follows the input's scale
+        layer.store()  # the bias depends on the input scale
 
 
 @contextmanager
@@ -64,15 +64,15 @@ def _observer(largest: dict[str, float]) -> Callable[..., None]:
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """Cost of a layer alone in int8, against the float model on the same utterances."""
+    """Loss from one layer alone in int8, relative to the float model on the same utterances."""
 
     layer: str
     kind: str
     weights: int
     loss_percent: float
-    """Rise of the mean validation loss, percent."""
+    """Increase of the mean validation loss in percent."""
     error: float
-    """Rise of the mean of the judge's `measure`."""
+    """Increase of the mean of the judge's `measure`."""
     measure: str
     stays_float: bool
     """Whether `loss_percent` exceeds the limit."""
@@ -85,7 +85,7 @@ class Sensitivity:
 def sensitivity_of(
     model: nn.Module, scales: Scales, judge: Callable[[nn.Module], Judged], max_layer_loss: float, label: str
 ) -> list[Sensitivity]:
-    """Test each layer alone in int8, in the order of the scales. `label`: of the progress bar."""
+    """Test each layer alone in int8, in the order of the scales. `label` names the progress bar."""
     as_float = judge(model)
     rows = []
     for name in tqdm(scales, desc=f"sensitivity ({label})", unit="layer"):
@@ -101,7 +101,7 @@ def sensitivity_of(
 
 
 def quantized_copy(model: nn.Module, names: Iterable[str], scales: Scales) -> nn.Module:
-    """A copy of a float model in evaluation mode with the layers `names` in int8."""
+    """Copy a float model in evaluation mode with the layers `names` in int8."""
     copied = copy.deepcopy(model)
     quantize_layers(copied, names)
     set_scales(copied, scales)

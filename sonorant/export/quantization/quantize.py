@@ -1,4 +1,4 @@
-"""Quantise a trained model to int8, decide whether its training in int8 pays, and report the figures."""
+"""Quantise a trained model to int8, decide whether to train it in int8, and report the figures."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,21 +26,21 @@ class QuantizeConfig:
 
     method: Literal["auto", "ptq", "qat"] = "auto"
     """`ptq`: calibrate; `qat`: continue training in int8; `auto`: train only if calibration exceeds `max_loss`, then
-    ship the better model, in doubt the calibrated one."""
+    ship the better model, if uncertain the calibrated one."""
     max_loss: float = 1.0
-    """Rise of the validation loss in percent (upper end of the paired 95 % interval) above which `auto` trains."""
+    """Percent increase of the validation loss (upper end of the paired 95 % interval) above which `auto` trains."""
     auto_trains: list[str] = field(default_factory=lambda: ["acoustic", "vocoder"])
     """Kinds of model that `auto` may train in int8."""
     calibration_utterances: int = 24
-    """Training utterances whose largest activations become the scales."""
+    """Number of training utterances for measuring scales."""
     sensitivity_utterances: int = 8
-    """Validation utterances for testing single layers."""
+    """Number of validation utterances for testing single layers."""
     max_layer_loss: float = 1.0
-    """A layer that alone in int8 raises the validation loss by more percent stays in float."""
+    """Maximum percent increase of the validation loss by a layer in int8; other layers stay in float."""
     steps: int = 150
-    """Optimizer steps in int8; other settings are those of the float training."""
+    """Number of training steps in int8; other settings are those of the float training."""
     learning_rate: float = 0.0004
-    """Peak, reached after a tenth of the steps."""
+    """Peak learning rate, reached after a tenth of the steps."""
 
     def __post_init__(self) -> None:
         for name in ("calibration_utterances", "sensitivity_utterances", "steps"):
@@ -53,22 +53,22 @@ class QuantizeConfig:
             raise ValueError("learning_rate must be above 0")
 
     def why_not_trained(self, kind: str, above_float: dict[str, Any]) -> str | None:
-        """Why a model of this kind is not trained in int8; None if it is. `above_float`: cost of calibration."""
+        """Return why a model of this kind is not trained in int8, or None."""
         if self.method == "ptq":
             return "quantize.method is ptq"
         if (why := model_kind(kind).why_no_qat) or self.method == "qat":
             return why or None
         cost = f"calibration changed {in_words(above_float)}"
         if above_float["loss_percent_ci95"][1] <= self.max_loss:
-            return f"{cost}, at most {self.max_loss:g} %: no training in int8 is needed"
+            return f"{cost}, at most {self.max_loss:g} %: training in int8 is not required"
         if kind not in self.auto_trains:
-            return f"{cost}, more than {self.max_loss:g} %, but {kind} is not among quantize.auto_trains"
+            return f"{cost}, more than {self.max_loss:g} %, but {kind} is not in quantize.auto_trains"
         return None
 
 
 @dataclass(frozen=True)
 class PostTrained:
-    """A model after post-training quantisation, with what a comparison needs."""
+    """A model after post-training quantisation, with data for comparisons."""
 
     kind: str
     description: dict[str, Any]
@@ -91,7 +91,7 @@ def post_train(
     kind: str, folder: Path, features: Path, train: dict[str, Any], config: QuantizeConfig, codes: Path | None = None
 ) -> PostTrained:
     """Calibrate the float model in `folder`, test each layer alone, and quantise those within `max_layer_loss`.
-    `train`, `codes`: as in `ModelKind.recipe`."""
+    `train` and `codes` are as in `ModelKind.recipe`."""
     model, description = load_model(folder, kind)
     of_kind = model_kind(kind)
     recipe = of_kind.recipe(description["config"], train, features, codes)
@@ -111,7 +111,7 @@ def post_train(
 
 
 def decide(ptq: PostTrained, qat: Path | None, config: QuantizeConfig) -> tuple[str, dict[str, Any]]:
-    """`ptq` or `qat`, whichever ships, and the report. `qat`: folder of the model trained in int8, if it was."""
+    """Return the method that ships, `ptq` or `qat`, and the report. `qat` is the folder trained in int8, if any."""
     figures: dict[str, Any] = {
         "float": summary(ptq.as_float),
         "ptq": summary(ptq.as_ptq) | {"above_float": ptq.above_float},
@@ -137,9 +137,9 @@ def decide(ptq: PostTrained, qat: Path | None, config: QuantizeConfig) -> tuple[
 
 
 def in_float(sensitivity: list[Sensitivity]) -> str:
-    """Layers that stay float, their bytes and share."""
+    """List the layers that stay float, with bytes and fraction."""
     if not sensitivity:
-        return "all of it stays float, as others trained it"
+        return "a pretrained model, which stays float"
     kept = [row for row in sensitivity if row.stays_float]
     share = sum(row.weights for row in kept) / max(1, sum(row.weights for row in sensitivity))
     names = ", ".join(f"{row.layer} ({4 * row.weights:,} bytes)" for row in kept)
@@ -147,7 +147,7 @@ def in_float(sensitivity: list[Sensitivity]) -> str:
 
 
 def spread(store: FeatureStore, split: str, count: int) -> NDArray[np.int64]:
-    """Indices of up to `count` evenly spaced utterances."""
+    """Return indices of up to `count` evenly spaced utterances."""
     items = utterances_of(store, split)
     return items[np.unique(np.linspace(0, len(items) - 1, count).round().astype(int))]
 
@@ -163,7 +163,7 @@ def summary(judged: Judged) -> dict[str, Any]:
 
 
 def above(judged: Judged, baseline: Judged) -> dict[str, Any]:
-    """Difference to a baseline on the same utterances, with paired 95 % intervals; negative is better."""
+    """Return the difference from a baseline with paired 95 % intervals; negative is better."""
     loss = judged.loss - baseline.loss
     percent = 100.0 / float(baseline.loss.mean())
     error = judged.error - baseline.error
@@ -176,23 +176,23 @@ def above(judged: Judged, baseline: Judged) -> dict[str, Any]:
 
 
 def interval(values: NDArray[np.float64]) -> list[float]:
-    """95 % interval of the mean of (U,) values."""
+    """Return the 95 % interval of the mean of `values` (U,)."""
     return [_rounded(end) for end in bootstrap(np.mean, values, resamples=RESAMPLES)]
 
 
 def in_words(difference: dict[str, Any]) -> str:
-    """Such as "the validation loss by +0.44 % (paired 95 % interval ...)"; `difference`: from `above`."""
+    """Describe the result of `above`, as in "the validation loss by +0.44 % (...)"."""
     low, high = difference["loss_percent_ci95"]
     interval = f"paired 95 % interval {low:+.2f} to {high:+.2f}"
     return f"the validation loss by {difference['loss_percent']:+.2f} % ({interval})"
 
 
 def choose(qat_above_ptq: dict[str, Any]) -> tuple[str, str]:
-    """`ptq` or `qat`, and why. Trained weights ship only if the whole interval of their loss is lower."""
+    """Return `ptq` or `qat` and the reason. Trained weights ship only if the whole interval of their loss is lower."""
     measured = f"training in int8 changed {in_words(qat_above_ptq)}"
     if qat_above_ptq["loss_percent_ci95"][1] < 0.0:
-        return "qat", f"{measured}: it ships"
-    return "ptq", f"{measured}: it brings nothing over post-training quantisation, which ships"
+        return "qat", f"{measured}: the trained model ships"
+    return "ptq", f"{measured}: no improvement over post-training quantisation, which ships"
 
 
 def _rounded(value: float) -> float:

@@ -1,5 +1,5 @@
-"""Losses by utterance, for paired comparisons. The judges of predictors are in their families; waveform models share
-the one here."""
+"""Losses per utterance for paired comparisons. The judges of predictors are in their families; waveform models share
+`WaveformJudge`."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,35 +16,35 @@ from sonorant.training.recipe import Recipe, weighted
 from sonorant.training.waveform import WaveformRecipe
 
 DECIBELS = 20.0 / np.log(10.0)
-"""Of one natural logarithm of magnitude."""
+"""Decibels per natural logarithm of magnitude."""
 LOG_MEL_DB = "log_mel_db"
-"""Mean distance to the recording's log-mel in dB; acoustic models use the float model's durations."""
+"""Mean distance from the recording's log-mel in dB; acoustic models use the float model's durations."""
 
 
 @dataclass(frozen=True)
 class Judged:
-    """Figures by utterance: (U,) float64."""
+    """Figures per utterance, (U,) float64."""
 
     loss: Doubles
     """Training loss of the utterance alone."""
     error: Doubles
-    """In the unit of `measure`; lower is better."""
+    """Lower is better."""
     measure: str
-    """Such as `LOG_MEL_DB`."""
+    """Name of `error`, such as `LOG_MEL_DB`."""
 
 
 class Judge(Protocol):
-    """Judges models of one recipe on fixed utterances."""
+    """Evaluates models of one recipe on fixed utterances."""
 
     def run(self, model: nn.Module) -> None:
-        """Send the utterances through the model as in use."""
+        """Run the model on the utterances as in use."""
 
     def __call__(self, model: nn.Module) -> Judged:
-        """Judge a model in evaluation mode."""
+        """Evaluate a model in evaluation mode."""
 
 
 class WaveformJudge:
-    """Judges vocoders on whole utterances."""
+    """Evaluates vocoders on whole utterances."""
 
     def __init__(self, recipe: WaveformRecipe, items: Ints) -> None:
         self.recipe = recipe
@@ -55,7 +55,7 @@ class WaveformJudge:
         return SegmentBatches(self.recipe.store, [planned], int(self.recipe.store.frames[item]))[0]
 
     def sounding(self, model: nn.Module, batch: Batch) -> nn.Module:
-        """The vocoder for a batch of one utterance: the model itself."""
+        """Return the vocoder for a batch of one utterance."""
         return model
 
     def run(self, model: nn.Module) -> None:
@@ -71,7 +71,7 @@ class WaveformJudge:
 
 
 def alone(recipe: Recipe, items: Ints) -> Iterator[tuple[MicroBatch, Batch]]:
-    """Each utterance as a batch of one, in the order of `items`."""
+    """Yield each utterance as a batch of one, in the order of `items`."""
     planned = [MicroBatch(0, 0, item[None]) for item in items]
     batches: Any = recipe.dataset(planned)
     for number, one in enumerate(planned):

@@ -74,5 +74,5 @@ def merged(*figures: Any) -> Any:
 def test_bad_figures_are_one_line_and_nothing_half_written(exported: Path, tmp_path: Path) -> None:
     write_json(tmp_path / "metrics.json", {"parity": {}})
     said = error_line(run_choose(tmp_path, exported))
-    assert said.startswith("metrics.json: not what the stage evaluate writes")
+    assert said.startswith("metrics.json: incomplete figures")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["metrics.json", "params.yaml"]

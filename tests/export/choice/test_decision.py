@@ -50,9 +50,9 @@ def test_one_that_the_gates_refuse_leaves_its_place_where_they_let_fp32_pass() -
 @pytest.mark.parametrize(
     ("speedup", "spread", "says"),
     [
-        (0.8, 0.02, "passed, and slower: 0.80 times fp32's speed (95 % interval 0.78 - 0.82)"),
-        (1.5, 0.6, "passed, and not certainly faster: 1.50 times fp32's speed (95 % interval 0.90 - 2.10)"),
-        (1.04, 0.001, "passed, and not certainly faster: 1.04"),
+        (0.8, 0.02, "passed, but slower: 0.80 times fp32's speed (95 % interval 0.78 - 0.82)"),
+        (1.5, 0.6, "passed, but not significantly faster: 1.50 times fp32's speed (95 % interval 0.90 - 2.10)"),
+        (1.04, 0.001, "passed, but not significantly faster: 1.04"),
     ],
 )
 def test_what_is_not_certainly_faster_stays_behind_fp32(speedup: float, spread: float, says: str) -> None:
@@ -96,10 +96,10 @@ def test_an_engine_ships_where_it_ran_and_its_precision_was_heard() -> None:
     engine = variant("tensorrt/fp16", 4.0)
     slower = variant(FP16, 1.2)
     assert chosen(engine, slower) == "tensorrt/fp16"
-    assert reason("tensorrt/fp16", engine, slower)[1].endswith("; WER as heard under onnxruntime")
+    assert reason("tensorrt/fp16", engine, slower)[1].endswith("; WER as measured under onnxruntime")
     assert "under onnxruntime" not in reason(FP16, engine, slower)[1]
     worse = variant(FP16, 1.2, wer=20.0)
-    assert reason("tensorrt/fp16", engine, worse)[1].endswith("max_wer_above_fp32 is 2) as heard under onnxruntime")
+    assert reason("tensorrt/fp16", engine, worse)[1].endswith("max_wer_above_fp32 is 2) as measured under onnxruntime")
     del engine["intelligibility"]["fp16"]
     assert chosen(engine) == FP32
 
@@ -117,13 +117,13 @@ def test_the_target_decides_which_figures_count() -> None:
 def test_without_fp32_there_is_no_voice() -> None:
     broken = figures()
     broken["parity"][FP32] = {"passed": False, "failed": "values: NaN"}
-    with pytest.raises(SonorantError, match="onnxruntime/fp32: failed verify: values: NaN; there is no voice to ship"):
+    with pytest.raises(SonorantError, match="onnxruntime/fp32: failed verify: values: NaN; fix this first"):
         choose(broken, CONFIG)
 
 
 @pytest.mark.parametrize("metrics", [{}, {"parity": [], "speed": {}}, figures() | {"speed": {FP32: {}}}])
 def test_figures_of_another_shape_are_refused(metrics: dict[str, Any]) -> None:
-    with pytest.raises(SonorantError, match="not what the stage evaluate writes"):
+    with pytest.raises(SonorantError, match="incomplete figures"):
         choose(metrics, CONFIG)
 
 
