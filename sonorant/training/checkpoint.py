@@ -1,4 +1,4 @@
-"""EMA of weights, and atomic checkpoints: the bytes of `torch.save`, a magic word and their SHA-256."""
+"""EMA of weights, and atomic checkpoints: the bytes of `torch.save`, a magic word and the bytes' SHA-256."""
 
 import hashlib
 import io
@@ -18,11 +18,11 @@ MAGIC = b"SONORANT"
 TRAILER = len(MAGIC) + hashlib.sha256().digest_size
 BEST = "best.ckpt"
 KEEP = 2
-"""Newest checkpoints kept, besides the best by validation."""
+"""Number of newest checkpoints kept, in addition to the best by validation loss."""
 
 
 class Ema(AveragedModel):
-    """EMA with a decay of at most (n + 1) / (n + 10) at step n; buffers are constants."""
+    """EMA of parameters, with a decay of at most (n + 1) / (n + 10) at step n. Buffers are not averaged."""
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         super().__init__(model)
@@ -30,7 +30,7 @@ class Ema(AveragedModel):
 
     @torch.no_grad()
     def update_parameters(self, model: nn.Module) -> None:
-        """As in torch, without moving the counter to the GPU, which would wait for the step."""
+        """Average `model` in, as torch does, but keep the counter on the CPU to avoid waiting for the GPU."""
         number = int(self.n_averaged)
         averages: list[torch.Tensor] = list(self.module.parameters())
         current: list[torch.Tensor] = list(model.parameters())
@@ -46,7 +46,7 @@ class DamagedCheckpoint(Exception):
 
 
 def save(path: Path, state: dict[str, Any]) -> None:
-    """Write `state` atomically. Raises SonorantError if the disk is full or not writable."""
+    """Write `state` to `path` atomically. Raises SonorantError if the disk is full or not writable."""
     buffer = io.BytesIO()
     torch.save(state, buffer)
     payload = buffer.getbuffer()
@@ -57,8 +57,8 @@ def save(path: Path, state: dict[str, Any]) -> None:
             file.flush()  # a full disk raises here
     except OSError as error:
         raise SonorantError(
-            f"{path}: checkpoint not written ({error.strerror}); the one before it is untouched: "
-            "make room or the folder writable, and the same command resumes"
+            f"{path}: checkpoint not written ({error.strerror}); the previous one is intact: "
+            "free disk space or make the folder writable, then run the same command to resume"
         ) from None
 
 
@@ -67,11 +67,11 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def read(path: Path) -> bytes:
-    """Verified bytes of a checkpoint, for `parse`. Raises DamagedCheckpoint."""
+    """Return the verified bytes of a checkpoint. Raises DamagedCheckpoint if it is unreadable or damaged."""
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise DamagedCheckpoint(f"{path} cannot be read ({error.strerror})") from None
+        raise DamagedCheckpoint(f"cannot read {path} ({error.strerror})") from None
     payload, trailer = memoryview(data)[:-TRAILER], data[-TRAILER:]
     if trailer != MAGIC + hashlib.sha256(payload).digest():
         raise DamagedCheckpoint(f"{path} is damaged (checksum does not match)")
@@ -87,27 +87,29 @@ def path_of(folder: Path, step: int) -> Path:
 
 
 def existing(folder: Path) -> list[Path]:
-    """Newest first."""
+    """List the checkpoints in `folder`, newest first."""
     found = (path for path in folder.glob("step-*.ckpt") if re.fullmatch(r"step-\d{8}\.ckpt", path.name))
     return sorted(found, reverse=True)
 
 
 def read_newest(folder: Path, say: Callable[[str], None]) -> bytes | None:
-    """Bytes of the newest intact checkpoint, or None. Raises SonorantError if all are damaged: training never starts
-    over silently."""
+    """Return the bytes of the newest intact checkpoint, or None if there is no checkpoint. Raises SonorantError if all
+    are damaged, so that training never restarts silently."""
     paths = existing(folder)
     for path in paths:
         try:
             return read(path)
         except DamagedCheckpoint as error:
-            say(f"{error}: using the one before it")
+            say(f"{error}; using the previous checkpoint")
     if paths:
-        raise SonorantError(f"{folder}: none of the {len(paths)} checkpoints is whole; remove the folder to start anew")
+        raise SonorantError(
+            f"{folder}: all {len(paths)} checkpoints are damaged; remove the folder to train from the start"
+        )
     return None
 
 
 def prune(folder: Path, saved: Path) -> None:
-    """Keep `saved` and the newest before it, `KEEP` in all; later ones are damaged."""
+    """Delete all checkpoints except the `KEEP` newest up to `saved`; those after `saved` are damaged."""
     paths = existing(folder)
     keep = [path for path in paths if path <= saved][:KEEP]
     for path in [*(path for path in paths if path not in keep), *folder.glob(".*.ckpt.*.tmp")]:

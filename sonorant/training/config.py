@@ -1,4 +1,4 @@
-"""Settings of every training, and of the machine."""
+"""Settings of training, data loading and the machine."""
 
 import math
 import os
@@ -17,54 +17,54 @@ AT_LEAST_ONE = (
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    """Settings of a training, independent of ranks, threads and devices."""
+    """Settings of a training run, independent of ranks, threads and devices."""
 
     steps: int = 1200
-    """Optimizer steps."""
+    """Number of optimizer steps."""
     micro_batches_per_step: int = 2
-    """Micro-batches of the global batch, whatever the number of ranks."""
+    """Number of micro-batches per optimizer step, over all ranks."""
     learning_rate: float = 4e-3
-    """Peak learning rate of AdamW, at a batch of `learning_rate_batch`."""
+    """Peak learning rate of AdamW for a batch of `learning_rate_batch`."""
     warmup_steps: int = 50
-    """Linear warm-up, then a cosine down to a twentieth."""
+    """Steps of linear warm-up, followed by cosine decay to a twentieth of the peak."""
     weight_decay: float = 0.01
-    """AdamW's."""
+    """Weight decay of AdamW, applied to matrices only."""
     clip_norm: float = 1.0
-    """Gradient norm above which the gradient is scaled down."""
+    """Maximum gradient norm; larger gradients are scaled down."""
     ema_decay: float = 0.995
-    """Decay of the EMA of the weights, which becomes the trained model."""
+    """Decay of the exponential moving average (EMA) of the weights, which becomes the trained model."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
-    """auto: the fastest on this device, see training/precision.py; bf16: autocast; fp16: autocast with a gradient
-    scaler, GPU only."""
+    """auto: the fastest on this device (training/precision.py); bf16: autocast; fp16: autocast with a gradient
+    scaler, on GPUs only."""
     seed: int = 1
-    """Of weights, order and dropout."""
+    """Seed of initial weights, data order and dropout."""
     validate_every: int = 250
-    """Steps between validations, each with a mel picture and a playable sample."""
+    """Steps between validations; each writes a mel picture and an audio sample."""
     checkpoint_every: int = 200
-    """Steps between checkpoints; SIGTERM saves one too."""
+    """Steps between checkpoints; one is also saved on SIGTERM."""
     log_every: int = 10
     """Steps between rows of metrics.jsonl."""
     patience: int | None = None
-    """Stop after this many validations in a row without a significant improvement, see training/patience.py; None:
-    never."""
+    """Stop after this many consecutive validations without significant improvement (training/patience.py); None
+    disables early stopping."""
     learning_rate_batch: int | None = None
-    """Batch that `learning_rate` is for: micro_batches_per_step times the budget. For another batch the rate is
+    """Batch size (micro_batches_per_step times the budget) for which `learning_rate` is set. For other sizes it is
     scaled by the square root of the ratio (Krizhevsky 2014, "One weird trick for parallelizing convolutional neural
-    networks"; for Adam, Malladi et al. 2022, "On the SDEs and scaling rules for adaptive gradient algorithms");
-    None: it is not."""
+    networks"; for Adam, Malladi et al. 2022, "On the SDEs and scaling rules for adaptive gradient algorithms"). None
+    disables scaling."""
     speaker_balance: float = 0.0
-    """Oversampling of speakers with few recordings: 0 none, 1 equal time for all, see
+    """Oversampling of speakers with few recordings: 0 means none, 1 equal time for all; see
     `sonorant.features.plan.balanced`."""
     window_shards: int | None = None
-    """Shards planned and shuffled at a time, see `sonorant.features.windows`; None: the whole corpus."""
+    """Number of shards planned and shuffled together, see `sonorant.features.windows`; None: the whole corpus."""
     betas: list[float] = field(default_factory=lambda: [0.9, 0.98])
-    """AdamW's."""
+    """Betas of AdamW."""
     init_from: str | None = None
-    """Fine-tune from a checkpoint, a trained model, a run directory, a bundle or models:/<name>@<alias>."""
+    """Initial weights for fine-tuning: a checkpoint, trained model, run directory, bundle or models:/<name>@<alias>."""
     activation_checkpointing: bool = False
-    """Recompute activations in the backward pass: less memory, about a quarter more time."""
+    """Whether to recompute activations in the backward pass: less memory, about a quarter more time."""
     compile: bool = False
-    """torch.compile the blocks; needs a C++ compiler, and minutes at the start."""
+    """Whether to torch.compile the blocks; requires a C++ compiler, and takes minutes at the start."""
 
     def __post_init__(self) -> None:
         for name in AT_LEAST_ONE:
@@ -74,7 +74,7 @@ class TrainConfig:
         if not 0.0 <= self.ema_decay < 1.0:
             raise ValueError(f"ema_decay must be at least 0 and below 1, not {self.ema_decay}")
         if len(self.betas) != 2 or not all(0.0 <= beta < 1.0 for beta in self.betas):
-            raise ValueError(f"betas must be two numbers of at least 0 and below 1, not {self.betas}")
+            raise ValueError(f"betas must be two numbers, each at least 0 and below 1, not {self.betas}")
         if self.learning_rate <= 0 or self.clip_norm <= 0:
             raise ValueError("learning_rate and clip_norm must be above 0")
         if not 0.0 <= self.speaker_balance <= 1.0:
@@ -84,7 +84,8 @@ class TrainConfig:
         return replace(self, init_from=None)
 
     def learning_rate_at(self, step: int, budget: int | None) -> float:
-        """Learning rate of optimizer step `step` (from 0): a pure function, so no scheduler has to be resumed."""
+        """Return the learning rate of optimizer step `step` (from 0). A pure function, so that no scheduler is
+        resumed."""
         peak = self.learning_rate * self.learning_rate_factor(budget)
         if step < self.warmup_steps:
             return peak * (step + 1) / self.warmup_steps
@@ -92,47 +93,48 @@ class TrainConfig:
         return peak * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * min(1.0, progress))))
 
     def learning_rate_factor(self, budget: int | None) -> float:
-        """1 at `learning_rate_batch`, or without `budget`."""
+        """Return the factor of the learning rate for the batch size: 1 at `learning_rate_batch`, or without
+        `budget`."""
         if budget is None or self.learning_rate_batch is None:
             return 1.0
         return math.sqrt(self.micro_batches_per_step * budget / self.learning_rate_batch)
 
     def describe_learning_rate(self, budget: int) -> str:
         if self.learning_rate_batch is None:
-            return f"learning rate {self.learning_rate:g}, whatever the batch"
+            return f"learning rate {self.learning_rate:g}, for any batch size"
         batch, factor = self.micro_batches_per_step * budget, self.learning_rate_factor(budget)
         rate = f"learning rate {self.learning_rate * factor:.4g}, {factor:.4g} times {self.learning_rate:g}"
-        return f"{rate}: a step's batch is {batch}, learning_rate_batch {self.learning_rate_batch}"
+        return f"{rate}: batch size {batch}, learning_rate_batch {self.learning_rate_batch}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataConfig:
-    """Loading of features."""
+    """Settings for loading features."""
 
     preload: Literal["none", "memory", "folder"] = "none"
-    """none: read features in place; memory: load them; folder: copy them to `preload_folder`."""
+    """none: read features in place; memory: load them into memory; folder: copy them to `preload_folder`."""
     preload_folder: str | None = None
-    """On a local disk."""
+    """Folder on a local disk for `preload: folder`."""
     workers: int | None = None
-    """Loader processes per rank; None: none on CPUs, up to four per GPU."""
+    """Number of loader processes per rank; None: 0 on CPUs, up to 4 per GPU."""
 
     def __post_init__(self) -> None:
         if self.preload == "folder" and not self.preload_folder:
-            raise ValueError("preload: folder needs preload_folder, a path on a disk of this machine")
+            raise ValueError("preload: folder requires preload_folder, a path on a local disk")
         if self.workers is not None and self.workers < 0:
             raise ValueError(f"workers must be at least 0, not {self.workers}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class MachineConfig:
-    """Limits of memory and of time without progress."""
+    """Limits on memory and on time without progress."""
 
     memory_share: float = 0.85
-    """Share of a device's memory that a budget `auto` may fill."""
+    """Fraction of a device's memory that the budget `auto` may use."""
     stall_warning: float = 60.0
-    """Seconds without progress after which a rank is reported."""
+    """Seconds without progress after which a warning names the rank."""
     stall_limit: float = 900.0
-    """Seconds without progress after which training ends."""
+    """Seconds without progress after which training is aborted."""
 
     def __post_init__(self) -> None:
         if not 0.0 < self.memory_share <= 1.0:
@@ -142,7 +144,7 @@ class MachineConfig:
 
     @property
     def patience(self) -> float:
-        """Timeout of collectives in seconds: the watchdog names a stalled rank first."""
+        """Timeout of collectives in seconds, long enough for the watchdog to report a stalled rank first."""
         return self.stall_limit + 60.0
 
 

@@ -1,4 +1,4 @@
-"""Initial weights of a fine-tuning: read from a trained model, matched to the new one by name."""
+"""Initial weights for fine-tuning, read from a trained model and matched by name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sonorant.layers.model_folder import load_model
 from sonorant.training import checkpoint
 
 NAMED_ROWS = {"symbol.weight": "symbols", "speaker.weight": "speakers"}
-"""Embeddings whose rows have names, and the key of `model.json` that lists them."""
+"""Embeddings whose rows have names, and the key in `model.json` that lists the names."""
 RESERVED_ROWS = {"symbols": ("padding", "^", "$"), "speakers": ()}
 """Rows before the named ones (see `SymbolTable`)."""
 
@@ -26,13 +26,13 @@ class Initial:
     """A trained model's EMA weights and `model.json`."""
 
     source: str
-    """For messages."""
+    """Origin of the weights, for messages."""
     weights: dict[str, torch.Tensor]
-    """On the CPU, by name."""
+    """Weights by name, on the CPU."""
     description: dict[str, Any]
 
     def content(self) -> str:
-        """Hex SHA-256 of the weights, kind, symbols and speakers, whatever file they are in."""
+        """Return the hex SHA-256 of the weights, kind, symbols and speakers, independent of the file."""
         kept = {key: self.description[key] for key in ("kind", "symbols", "speakers")}
         digest = hashlib.sha256(json.dumps(kept, sort_keys=True).encode())
         for name, value in sorted(self.weights.items()):
@@ -51,34 +51,35 @@ class Initial:
 
 @dataclass(frozen=True, kw_only=True)
 class Taken:
-    """Layers that a new model took from a trained one."""
+    """Result of copying a trained model's weights into a new model."""
 
     source: str
     fitting: tuple[str, ...]
-    """Taken whole, or row by row."""
+    """Names of weights copied whole or row by row."""
     anew: tuple[str, ...]
-    """Missing there, or of another shape: random weights."""
+    """Names of weights left random: missing in the trained model, or of another shape."""
     new_rows: dict[str, tuple[str, ...]]
-    """New speakers and symbols: they start from the mean of the known ones."""
+    """New speakers and symbols, whose rows start from the mean of the known rows."""
     lines: tuple[str, ...]
-    """For the log: the total, then every mismatch."""
+    """Log lines: the total, then every mismatch."""
 
     def whole(self, *parts: str) -> bool:
         return not any(name.split(".")[0] in parts for name in self.anew)
 
 
 def read_initial(path: Path, kind: str) -> Initial:
-    """Read a model of `kind` from a checkpoint, a trained model's folder, or a run directory. Raises SonorantError."""
+    """Read a model of `kind` from a checkpoint, a trained model's folder, or a run directory. Raises SonorantError if
+    there is none."""
     if (path / "model.json").is_file():
         model, description = load_model(path, kind)
         return Initial(source=str(path), weights=model.state_dict(), description=description)
     if (path / "checkpoints").is_dir():
         newest = checkpoint.existing(path / "checkpoints")
         if not newest:
-            raise SonorantError(f"init_from: {path} has no checkpoint yet; name a run that has trained")
+            raise SonorantError(f"init_from: {path} has no checkpoint yet; name a run directory with checkpoints")
         path = newest[0]
     if not path.is_file():
-        found = "is neither" if path.exists() else "does not exist: name"
+        found = "is not" if path.exists() else "does not exist; name"
         raise SonorantError(
             f"init_from: {path} {found} a checkpoint, a trained model folder, a run directory or a voice bundle"
         )
@@ -88,15 +89,15 @@ def read_initial(path: Path, kind: str) -> Initial:
         raise SonorantError(f"init_from: {error}; name another checkpoint") from None
     description = state["description"]
     if description["kind"] != kind:
-        raise SonorantError(f"init_from: {path} holds a model of kind '{description['kind']}', not '{kind}'")
+        raise SonorantError(f"init_from: {path} contains a model of kind '{description['kind']}', not '{kind}'")
     # The EMA is either the bare model, or wrapped together with the count of its updates.
     weights = {name.removeprefix("module."): value for name, value in state["ema"].items() if name != "n_averaged"}
     return Initial(source=str(path), weights=weights, description=description)
 
 
 def take_over(model: nn.Module, description: dict[str, Any], initial: Initial) -> Taken:
-    """Copy all fitting weights of `initial` into `model`; embedding rows by name. Raises SonorantError if no matrix
-    fits."""
+    """Copy the weights of `initial` that match in name and shape into `model`, and embedding rows by name. Raises
+    SonorantError if no matrix matches."""
     own = model.state_dict()
     weights, new_rows = dict(initial.weights), {}
     for layer, key in NAMED_ROWS.items():
@@ -106,18 +107,22 @@ def take_over(model: nn.Module, description: dict[str, Any], initial: Initial) -
     fitting = {name: value for name, value in weights.items() if name in own and value.shape == own[name].shape}
     if not any(value.ndim >= 2 for value in fitting.values()):
         remedy = f"compare its model.json with section '{description['kind']}'"
-        raise SonorantError(f"init_from: nothing of {initial.source} fits this model; {remedy}")
+        raise SonorantError(f"init_from: no weights of {initial.source} match this model; {remedy}")
     model.load_state_dict(fitting, strict=False)
     anew = tuple(name for name in own if name not in fitting)
-    lines = [f"fine-tuning from {initial.source}: {len(fitting)} of {len(own)} layers taken"]
+    lines = [f"fine-tuning from {initial.source}: {len(fitting)} of {len(own)} layers copied"]
     for name in anew:
-        there = f"{tuple(weights[name].shape)} there, {tuple(own[name].shape)} here" if name in weights else "not there"
-        lines.append(f"  {name}: {there}: starts anew")
-    lines += [f"  {name}: not here: left out" for name in weights if name not in own]
+        there = (
+            f"{tuple(weights[name].shape)} there, {tuple(own[name].shape)} here" if name in weights else "missing there"
+        )
+        lines.append(f"  {name}: {there}; starts from random weights")
+    lines += [f"  {name}: not in this model; ignored" for name in weights if name not in own]
     new = {key: " ".join(names) for key, names in new_rows.items() if names}
-    lines += [f"  new {key}, from the mean of the others: {names}" for key, names in new.items()]
+    lines += [f"  new {key}, initialised with the mean of the others: {names}" for key, names in new.items()]
     if gone := [name for name in initial.description["speakers"] if name not in description["speakers"]]:
-        lines += [f"  speakers left out, without recordings here: {' '.join(gone)}"] * ("speakers" in new_rows)
+        lines += [f"  speakers removed, because they have no recordings here: {' '.join(gone)}"] * (
+            "speakers" in new_rows
+        )
     heard = initial.description["audio"]
     changed = {key: value for key, value in description["audio"].items() if heard.get(key) != value}
     lines += [f"  audio.{key}: {heard.get(key)} there, {value} here" for key, value in changed.items()]

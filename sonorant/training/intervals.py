@@ -1,4 +1,4 @@
-"""95 % intervals: percentile bootstrap, Wilson's for fractions, Student's for few values.
+"""95 % confidence intervals: percentile bootstrap, Wilson for fractions, Student for few values.
 
 Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13; for error rates Bisani and Ney, ICASSP 2004.
 """
@@ -14,16 +14,16 @@ from sonorant.errors import SonorantError
 
 SEED = 1
 LEAST = 20
-"""Fewest sentences for a gate: a bootstrap of fewer is far too narrow."""
+"""Minimum number of sentences for an interval; a bootstrap of fewer is far too narrow."""
 Z = 1.959964
 
 
 def bootstrap(
     statistic: Callable[..., Any], *values: NDArray[Any], resamples: int = 1000, seed: int = SEED
 ) -> tuple[float, float]:
-    """95 % percentile interval of `statistic(*values)` over resampled entries of values (U,).
+    """Return the 95 % percentile interval of `statistic(*values)`, with the entries of values (U,) resampled.
 
-    `statistic`: np.mean, np.median, `rate` or another function with `axis`.
+    `statistic` is np.mean, np.median, `rate` or another function with `axis`.
     """
     drawn = np.random.default_rng(seed).integers(0, len(values[0]), size=(resamples, len(values[0])))
     low, high = np.percentile(statistic(*(each[drawn] for each in values), axis=1), [2.5, 97.5])
@@ -33,9 +33,9 @@ def bootstrap(
 def crossed_bootstrap(
     values: NDArray[np.float64], *, resamples: int, rows: bool, seed: int = SEED
 ) -> tuple[float, float]:
-    """95 % percentile interval of the mean of values (L, S), NaN = missing: columns are resampled, and rows if `rows`.
+    """Return the 95 % percentile interval of the mean of ratings (listeners, sentences), where NaN means missing.
 
-    For ratings (listeners, sentences). Owen, The pigeonhole bootstrap, Annals of Applied Statistics 1, 2007.
+    Columns are resampled, and rows if `rows`. Owen, The pigeonhole bootstrap, Annals of Applied Statistics 1, 2007.
     """
     random = np.random.default_rng(SEED)
     drawn_RL, drawn_RS = (
@@ -50,17 +50,19 @@ def crossed_bootstrap(
 
 
 def rate(errors: NDArray[np.int64], totals: NDArray[np.int64], axis: int | None = None) -> Any:
-    """Error rate of a corpus in percent, or the difference of two in points."""
+    """Return the error rate of a corpus in percent or, given differences, a difference in percentage points."""
     return 100.0 * errors.sum(axis=axis) / totals.sum(axis=axis)
 
 
 def check_enough(sentences: float) -> None:
     if sentences < LEAST:
-        raise SonorantError(f"only {sentences:.0f} sentences, a 95 % interval needs at least {LEAST}")
+        raise SonorantError(
+            f"only {sentences:.0f} sentences, but a 95 % interval requires at least {LEAST}; evaluate more"
+        )
 
 
 def wilson_interval(events: float, trials: int) -> tuple[float, float]:
-    """95 % score interval of a fraction (Wilson 1927). Ties may count as half an event."""
+    """Return the 95 % score interval of a fraction (Wilson 1927). Ties may count as half an event."""
     fraction, middle = events / trials, 1 + Z**2 / trials
     centre = (fraction + Z**2 / (2 * trials)) / middle
     half = Z / middle * math.sqrt(fraction * (1 - fraction) / trials + Z**2 / (4 * trials**2))
@@ -68,8 +70,8 @@ def wilson_interval(events: float, trials: int) -> tuple[float, float]:
 
 
 def student_interval(differences: Sequence[float]) -> tuple[float, float]:
-    """95 % interval of the mean of a few differences, such as between seeds (Student, Biometrika 1908)."""
-    from scipy.stats import t  # not needed for speaking
+    """Return the 95 % interval of the mean of a few differences, such as between seeds (Student, Biometrika 1908)."""
+    from scipy.stats import t  # not needed for synthesis
 
     values = np.asarray(differences, dtype=np.float64)
     half = float(t.ppf(0.975, len(values) - 1)) * float(values.std(ddof=1)) / math.sqrt(len(values))

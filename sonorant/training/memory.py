@@ -1,7 +1,7 @@
-"""Memory of a device, and the largest micro-batch that fits into it.
+"""Measure the memory of a device, and find the largest micro-batch that fits.
 
-Memory is torch's reserved memory on a GPU, the resident memory on a CPU. It is a fixed part plus one proportional to
-the budget, so scaling the budget by `allowed / taken` converges from below. Where a GPU's allocator exceeds that, the
+Memory is torch's reserved memory on a GPU, and resident memory on a CPU. It is a fixed part plus one proportional to
+the budget, so scaling the budget by `allowed / taken` converges from below. If a GPU's allocator exceeds that, the
 search bisects.
 """
 
@@ -21,15 +21,15 @@ from sonorant.training.sub_batches import out_of_memory, release
 
 CGROUP = Path("/sys/fs/cgroup")
 STEPS_AN_EPOCH = 50
-"""Fewest steps of an epoch: a budget that fits into memory may be too large to learn well."""
+"""Minimum number of steps per epoch; a budget that fits into memory may be too large to learn well."""
 CLOSE_ENOUGH = 1.1
-"""The search ends when the next budget is not larger by this factor."""
+"""Growth factor of the budget below which the search ends."""
 FASTEST_GROWTH = 4.0
-"""Per trial: the first trials, of a few frames, predict little."""
+"""Maximum growth factor of the budget per trial, because the first trials, of a few frames, predict little."""
 
 
 def peak(device: torch.device) -> int:
-    """Peak bytes since the process started, or since `forget_peak`."""
+    """Return the peak bytes since the process started, or since `forget_peak`."""
     if device.type == "cuda":
         return torch.cuda.max_memory_reserved(device)
     rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
@@ -46,7 +46,7 @@ def forget_peak(device: torch.device) -> None:
 
 
 def allowance(device: torch.device, share: float) -> int:
-    """Bytes this process may hold."""
+    """Return the number of bytes that this process may hold."""
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         return int(share * (free + torch.cuda.memory_reserved(device)))
@@ -55,7 +55,7 @@ def allowance(device: torch.device, share: float) -> int:
 
 
 def part_of_free() -> int:
-    """Free bytes of main memory per process of this node."""
+    """Return the free bytes of main memory per process of this node."""
     return _free() // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
 
 
@@ -108,12 +108,12 @@ def find_budget(trained: TrainStep, share: float) -> int:
 
 
 def _yet_to_come(trained: TrainStep) -> int:
-    """Bytes of the first optimizer step: gradients (twice while added) and AdamW's two averages."""
+    """Return the bytes that the first optimizer step allocates: gradients (twice while added) and AdamW's averages."""
     return sum(4 * parameter.nbytes for phase in trained.recipe.phases for parameter in phase.module.parameters())
 
 
 def _peak_of(trained: TrainStep, budget: int) -> int | None:
-    """Peak bytes of the heaviest micro-batches of `budget`; None if they do not fit."""
+    """Return the peak bytes of the heaviest micro-batches of `budget`, or None if they do not fit."""
     recipe, device = trained.recipe, trained.ranks.device
     recipe.budget = budget
     forget_peak(device)

@@ -1,6 +1,6 @@
 """Prepare a network for training: activation checkpointing, compilation, DistributedDataParallel, optimizer.
 
-Blocks are compiled in place, one by one: weights keep their names.
+Blocks are compiled in place, one by one, so weights keep their names.
 """
 
 import importlib.util
@@ -24,13 +24,14 @@ def recompute_blocks(module: nn.Module) -> None:
 
 
 BLOCK_GRAPHS = 64
-"""Compiled graphs per class of blocks: one per kernel, width, dtype and gradient mode. torch's limit is 8."""
+"""Maximum number of compiled graphs per block class: one per kernel, width, dtype and gradient mode. torch's default
+is 8."""
 
 
 def compile_blocks(module: nn.Module, device: torch.device) -> None:
-    """Compile each block for dynamic shapes. Raises SonorantError naming a missing compiler."""
+    """Compile each block for dynamic shapes. Raises SonorantError if a compiler is missing."""
     if device.type == "cuda" and importlib.util.find_spec("triton") is None:
-        raise SonorantError("compile: needs triton on a GPU; install it or set compile: false")
+        raise SonorantError("compile: requires triton on a GPU; install it or set compile: false")
     compiler = os.environ.get("CXX", "g++")
     if shutil.which(compiler) is None:
         raise SonorantError(f"compile: needs {compiler}, a C++ compiler; install it, set CXX, or set compile: false")
@@ -40,13 +41,13 @@ def compile_blocks(module: nn.Module, device: torch.device) -> None:
 
 
 def distribute(module: nn.Module) -> DistributedDataParallel:
-    # No device_ids: they would copy the batch, in which phases pass tensors on. Buffers are constants. The graph is
-    # static: every step calls the wrapper once.
+    # No device_ids: they would copy the batch, through which phases pass tensors. Buffers are constant. The graph
+    # is static: every step calls the wrapper once.
     return DistributedDataParallel(module, forward_sync_buffers=False, gradient_as_bucket_view=True, static_graph=True)
 
 
 def optimizer_of(module: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
-    """AdamW; only matrices decay."""
+    """Return AdamW with weight decay for matrices only."""
     matrices = [parameter for parameter in module.parameters() if parameter.ndim >= 2]
     others = [parameter for parameter in module.parameters() if parameter.ndim < 2]
     groups = [{"params": matrices, "weight_decay": config.weight_decay}, {"params": others, "weight_decay": 0.0}]

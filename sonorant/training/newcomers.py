@@ -1,4 +1,4 @@
-"""Add speakers to a trained model: only their embeddings are trained."""
+"""Add speakers to a trained model by training only their embeddings."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,17 +10,17 @@ from torch import nn
 
 @dataclass(frozen=True, kw_only=True)
 class Newcomers:
-    """Rows of the speaker embedding, the only weights that the first steps of a fine-tuning train."""
+    """Speaker embedding rows of new speakers, the only weights trained in the first steps of fine-tuning."""
 
     steps: int
-    """Optimizer steps in which only they are trained."""
+    """Number of first optimizer steps that train only these rows."""
     embedding: nn.Embedding
     rows: tuple[int, ...]
 
     @contextmanager
     def alone(self, module: nn.Module, step: int) -> Iterator[None]:
-        """An optimizer of `module` changes only these rows, in the first `steps` steps; all other weights stay to
-        the bit."""
+        """Restrict the optimizer of `module` to these rows in the first `steps` steps; all other weights stay
+        bit-identical."""
         if step >= self.steps:
             yield
             return
@@ -34,5 +34,5 @@ class Newcomers:
             weight.grad[others] = 0.0
         kept = weight.detach()[others]
         yield
-        with torch.no_grad():  # AdamW decays rows with a zero gradient
+        with torch.no_grad():  # AdamW decays even rows with zero gradient
             weight[others] = kept

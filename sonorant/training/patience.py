@@ -1,7 +1,7 @@
-"""Early stopping: end a training when validation no longer improves significantly.
+"""Early stopping: end training when validation stops improving significantly.
 
-A validation is better if the 95 % interval of the mean difference to the best validation, utterance by utterance, lies
-below zero.
+A validation is better if the 95 % interval of the mean per-utterance difference from the best validation is below
+zero.
 """
 
 from collections.abc import Sequence
@@ -17,11 +17,12 @@ RESAMPLES = 1000
 
 class Patience:
     def __init__(self, validations: int, name: str) -> None:
-        """`validations`: without improvement in a row, after which training ends; `name`: of the model."""
+        """`validations`: number of consecutive validations without improvement that end training; `name`: kind of
+        model."""
         self.validations, self.name = validations, name
         self.best_step = 0
         self.waited = 0
-        """Validations since the best."""
+        """Number of validations since the best."""
         self._best: list[float] = []
         """Loss of each held-out utterance at the best validation."""
 
@@ -29,12 +30,12 @@ class Patience:
         """Raise SonorantError if there are too few validation utterances for an interval."""
         if utterances < LEAST:
             raise SonorantError(
-                f"train_{self.name}.patience: a 95 % interval needs at least {LEAST} validation utterances, there are "
-                f"{utterances}: raise prepare.validation, or set patience to null"
+                f"train_{self.name}.patience: a 95 % interval requires at least {LEAST} validation utterances, but "
+                f"there are {utterances}: raise prepare.validation, or set patience to null"
             )
 
     def judge(self, step: int, losses: Sequence[float]) -> dict[str, float]:
-        """Judge a validation by the loss of each held-out utterance; return metrics."""
+        """Compare a validation with the best by the loss of each held-out utterance; return metrics."""
         figures: dict[str, float] = {}
         if self._best:
             differences_U = np.array(losses) - np.array(self._best)
@@ -51,9 +52,9 @@ class Patience:
         return self.waited >= self.validations
 
     def why(self, step: int, steps: int) -> str:
-        row = f"{self.waited} validations in a row were" if self.waited > 1 else "one validation was"
+        row = f"{self.waited} consecutive validations were" if self.waited > 1 else "one validation was"
         return (
-            f"ended at step {step} of {steps}: {row} not certainly better than that of step {self.best_step} "
+            f"ended at step {step} of {steps}: {row} not significantly better than that of step {self.best_step} "
             f"on the same utterances (train_{self.name}.patience {self.validations})"
         )
 

@@ -1,6 +1,6 @@
-"""`precision: auto`: time fp32 and half precision on a micro-batch of the training, on all ranks at once.
+"""Resolve `precision: auto`: time fp32 and half precision on a micro-batch, on all ranks simultaneously.
 
-bf16 takes 0.75 of fp32's time on one CPU and 1.3 on another (docs/log/training.md).
+bf16 takes 0.75 times as long as fp32 on one CPU and 1.3 times on another (docs/log/training.md).
 """
 
 import time
@@ -14,13 +14,13 @@ from sonorant.training.sub_batches import out_of_memory, release
 
 ROUNDS = 3
 WORTH = 1.05
-"""Speed-up over fp32 that half precision must reach."""
+"""Minimum speed-up over fp32 to choose half precision."""
 _SMALL = 8
-"""Multiple of the smallest budget to time with, before the budget is found."""
+"""Multiple of the smallest budget to time with if the budget is not yet known."""
 
 
 def half_of(device: torch.device) -> str:
-    """Half precision of a device: fp16 on GPUs before Ampere, else bf16."""
+    """Return the half precision for a device: fp16 on GPUs before Ampere, otherwise bf16."""
     lacks_bf16 = device.type == "cuda" and torch.cuda.get_device_capability(device)[0] < 8
     return "fp16" if lacks_bf16 else "bf16"
 
@@ -49,10 +49,10 @@ def find_precision(trained: TrainStep) -> str:
     chosen = half if slowest[half] * WORTH <= slowest["fp32"] else "fp32"
     trained.set_precision(chosen)
     times = ", ".join(
-        f"{precision} {1000 * value:.0f} ms" if value < float("inf") else f"{precision} more memory than there is"
+        f"{precision} {1000 * value:.0f} ms" if value < float("inf") else f"{precision} out of memory"
         for precision, value in slowest.items()
     )
-    return f"precision {chosen}: a micro-batch takes {times} here"
+    return f"precision {chosen}; time per micro-batch: {times}"
 
 
 def _seconds(trained: TrainStep, batch: Batch) -> float:

@@ -28,22 +28,22 @@ Tensors = dict[str, torch.Tensor]
 class Term:
     weight: float
     unit: str
-    """Count of `Recipe.units` by which the sum over the global batch is divided."""
+    """Key of `Recipe.units`, by whose total the loss summed over the global batch is divided."""
 
 
 @dataclass(frozen=True)
 class Phase:
-    """A module with its own optimizer. An adversarial training has two."""
+    """A module with its own optimizer. Adversarial training has two."""
 
     name: str
     module: nn.Module
-    """`forward(batch, step)` -> summed losses by name; all parameters get gradients."""
+    """`forward(batch, step)` returns summed losses by name; all parameters get gradients."""
     terms: dict[str, Term] = field(default_factory=dict)
-    """Of all possible losses."""
+    """Weight and unit of every possible loss."""
     begins: int = 0
-    """First optimizer step of the phase, from 0."""
+    """First optimizer step of the phase, counted from 0."""
     newcomers: Newcomers | None = None
-    """New speakers, trained alone in the first steps of a fine-tuning."""
+    """New speakers, the only weights trained in the first steps of fine-tuning."""
 
 
 class Recipe(ABC):
@@ -53,12 +53,12 @@ class Recipe(ABC):
     """Kind of the model in `model.json`."""
     config: TrainConfig
     model: nn.Module
-    """Averaged, validated and saved."""
+    """Model that is averaged, validated and saved."""
     phases: list[Phase]
-    """Trained in order on each micro-batch; the first one's loss is the run's loss."""
+    """Phases in training order on each micro-batch; the first one's loss is the loss of the run."""
     plan: Plan
     budget: int | None
-    """Size limit of a micro-batch in the recipe's unit; None until it is found (`auto`)."""
+    """Maximum size of a micro-batch in the recipe's unit; None until `auto` is resolved."""
     _description: dict[str, Any]
 
     def __init__(self, features: Path) -> None:
@@ -66,8 +66,8 @@ class Recipe(ABC):
         self.seconds_per_frame = self.store.audio.hop / self.store.audio.sample_rate
 
     def _build(self, sizes: type, model: dict[str, Any], **more: Any) -> nn.Module:
-        """Describe the model, with `more`, and build it from the seed. `model`: fields of `sizes` and, for int8 layers,
-        `quantization` of `model.json`."""
+        """Build the model from the seed, and store its description with `more`. `model`: fields of `sizes` and, for
+        int8 layers, `quantization` as in `model.json`."""
         fields = {key: value for key, value in model.items() if key != "quantization"}
         self._description = describe(self.name, sizes(**fields), self.store.header, model.get("quantization")) | more
         torch.manual_seed(self.config.seed)
@@ -75,47 +75,47 @@ class Recipe(ABC):
 
     @property
     def notes(self) -> list[str]:
-        """Log lines before the training starts."""
+        """Lines to log before training starts."""
         return []
 
     @abstractmethod
     def budget_range(self, steps_an_epoch: int) -> tuple[int, int]:
-        """Smallest budget that holds every sample, and largest that leaves `steps_an_epoch` steps."""
+        """Return the smallest budget that holds every sample, and the largest with `steps_an_epoch` steps per epoch."""
 
     @abstractmethod
     def heaviest(self) -> list[MicroBatch]:
-        """Micro-batches that need the most memory of the plan."""
+        """Return the micro-batches of the plan that need the most memory."""
 
     @abstractmethod
     def dataset(self, batches: list[MicroBatch]) -> Dataset[Batch]: ...
 
     @abstractmethod
     def units(self, batch: MicroBatch) -> dict[str, float]:
-        """Counts of a micro-batch, from the plan alone, with `frames` and `padded_frames`."""
+        """Return the counts of a micro-batch from the plan alone, including `frames` and `padded_frames`."""
 
     @abstractmethod
     def validation(self) -> list[MicroBatch]:
-        """Fixed micro-batches of the validation split."""
+        """Return the fixed micro-batches of the validation split."""
 
     @abstractmethod
     def losses(self, model: nn.Module) -> Phase:
-        """Losses to validate `model` (the EMA); the best checkpoint has the smallest weighted sum."""
+        """Return the losses to validate `model` (the EMA); the best checkpoint has the smallest weighted sum."""
 
     @abstractmethod
     def write_sample(self, model: nn.Module, folder: Path) -> None:
-        """Write `mel.npz`, `sample.wav` and other samples."""
+        """Write `mel.npz`, `sample.wav` and other samples to `folder`."""
 
     @abstractmethod
     def start_from(self, initial: Initial) -> Taken:
-        """Copy the trained weights that fit. Raises SonorantError if none does."""
+        """Copy the weights that match in name and shape. Raises SonorantError if none does."""
 
     def description(self) -> dict[str, Any]:
-        """Content of `model.json` without provenance."""
+        """Return the content of `model.json` without provenance."""
         return self._description
 
 
 def utterances_of(store: FeatureStore, split: str) -> np.ndarray:
-    """Indices int64 of a split. Raises SonorantError if it is empty."""
+    """Return the utterance indices (int64) of a split. Raises SonorantError if it is empty."""
     items = store.indices(split)
     if not len(items):
         remedy = "add recordings or change prepare.validation and prepare.test"
@@ -130,8 +130,8 @@ def plan_of(
     make: Callable[[np.ndarray, int], list[MicroBatch]],
     fetch: Callable[[np.ndarray], None],
 ) -> Plan:
-    """Plan of a training on `items` (int64), of the whole corpus or by windows of shards. `make`: items, epoch ->
-    micro-batches; `fetch`: downloads items."""
+    """Plan training on `items` (int64), over the whole corpus or one window of shards at a time. `make` turns items
+    and an epoch into micro-batches; `fetch` downloads items."""
     if config.window_shards is None or not len(items):
 
         def whole(epoch: int) -> list[MicroBatch]:

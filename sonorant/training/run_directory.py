@@ -1,4 +1,4 @@
-"""The folder of a training: `job.json`, `metrics.jsonl` (for MLflow and plots), status, checkpoints, samples."""
+"""Run directory of a training: `job.json`, `metrics.jsonl` (for MLflow and plots), status, checkpoints, samples."""
 
 import contextlib
 import fcntl
@@ -13,7 +13,7 @@ from sonorant.errors import SonorantError
 from sonorant.files import locked, read_json, take, write_json
 
 PATIENCE = 60.0
-"""Seconds that a starting trainer waits for one that is ending."""
+"""Seconds that a starting trainer waits for another to exit."""
 
 
 class RunDirectory:
@@ -26,20 +26,20 @@ class RunDirectory:
         self._lock: IO[str] | None = None
 
     def sub_batches(self, rank: int) -> Path:
-        """File with the largest sub-batch of a rank whose memory ran out, on its machine."""
+        """Return the local file with a rank's maximum sub-batch size per phase, after its memory ran out."""
         return self.path / "sub_batches" / f"rank-{rank}.json"
 
     def provenance(self) -> dict[str, Any]:
         return dict(read_json(self.job).get("provenance", {})) if self.job.exists() else {}
 
     def lock(self) -> None:
-        """Become the only trainer here. Raises SonorantError if another does not end within `PATIENCE` seconds."""
+        """Lock the run directory. Raises SonorantError if another trainer does not exit within `PATIENCE` seconds."""
         lock = self._open_lock()
         deadline = time.monotonic() + PATIENCE
         while not take(lock):
             if time.monotonic() > deadline:
                 raise SonorantError(
-                    f"{self.path}: another trainer (process {_owner(lock)}) is at work here; wait for it or stop it"
+                    f"{self.path}: another trainer (process {_owner(lock)}) is running here; wait for it or stop it"
                 )
             time.sleep(0.5)
         self._lock = lock
@@ -48,17 +48,17 @@ class RunDirectory:
         self._lock.flush()
 
     def wait_until_free(self, say: Callable[[str], None]) -> None:
-        """Wait until no trainer is at work here; its result may be the one wanted."""
+        """Wait until no trainer is running here; its result may be the requested one."""
         with self._open_lock() as lock:
             if not take(lock):
-                say(f"waiting for the trainer that is at work in {self.path} (process {_owner(lock)})")
+                say(f"waiting for the trainer that is running in {self.path} (process {_owner(lock)})")
                 fcntl.flock(lock, fcntl.LOCK_EX)
 
     @contextlib.contextmanager
     def launching(self, say: Callable[[str], None]) -> Iterator[None]:
-        """Be the only launcher here, once no trainer is at work: a trainer locks minutes after its launch."""
+        """Hold the launch lock once no trainer is running; a trainer takes its own lock only minutes after launch."""
         self._open_lock().close()
-        told = f"waiting for another execution that trains in {self.path}"
+        told = f"waiting for another process that trains in {self.path}"
         with locked(self.path / "launch.lock", lambda: say(told)):
             self.wait_until_free(say)
             yield
@@ -81,7 +81,7 @@ class RunDirectory:
             raise SonorantError(f"{self.path}: {error.strerror}; choose another folder with --runs") from None
 
     def write_status(self, state: str, step: int, message: str = "") -> None:
-        """`state`: running, stopped (may be resumed), finished or failed."""
+        """Write `status.json`; `state` is running, stopped (resumable), finished or failed."""
         write_json(self.path / "status.json", {"state": state, "step": step, "message": message, "time": time.time()})
 
     def fail(self, message: str) -> None:
@@ -95,7 +95,7 @@ class RunDirectory:
 
 
 class MetricsLog:
-    """Appends to `metrics.jsonl`, leaving out metrics of a step that are there already (after resuming)."""
+    """Appends to `metrics.jsonl`, except metrics that are already logged for the step (after resuming)."""
 
     def __init__(self, path: Path, say: Callable[[str], None] = print) -> None:
         self.path = path
@@ -112,7 +112,7 @@ class MetricsLog:
         self.logged.difference_update((step, name) for name in metrics)
 
     def flush_to_disk(self) -> None:
-        """fsync before a checkpoint, which must not outlive its metrics."""
+        """Call fsync before a checkpoint, which must not outlive its metrics."""
         os.fsync(self._file.fileno())
 
 
@@ -122,7 +122,7 @@ def _owner(lock: IO[str]) -> str:
 
 
 def read_metrics(path: Path, say: Callable[[str], None] = lambda message: None) -> list[dict[str, Any]]:
-    """Rows of a `metrics.jsonl`; unreadable ones are reported and left out."""
+    """Return the rows of a `metrics.jsonl`; invalid ones are reported and skipped."""
     if not path.exists():
         return []
     rows = []
@@ -131,7 +131,7 @@ def read_metrics(path: Path, say: Callable[[str], None] = lambda message: None) 
             row = json.loads(line)
             rows.append({"step": int(row["step"]), "time": float(row["time"]), "metrics": dict(row["metrics"])})
         except (ValueError, KeyError, TypeError):
-            say(f"{path}:{number}: not a row of metrics, left out")
+            say(f"{path}:{number}: not a row of metrics; skipped")
     return rows
 
 

@@ -1,4 +1,4 @@
-"""Spectral losses with hand-written gradients, in two fifths of autograd's time on a CPU.
+"""Spectral losses with hand-written gradients, which take two fifths of autograd's time on a CPU.
 
 Shapes: B items, S samples, T frames of N samples, F = N / 2 + 1 bins, M mel bins.
 """
@@ -15,27 +15,30 @@ from torch.nn import functional as F
 from sonorant.audio.mel import FLOOR, MelConfig, filters_of
 
 RESOLUTIONS = (256, 512, 1024, 2048)
-"""Transform lengths of `spectral_distance` in samples; the hop is a quarter."""
+"""Transform lengths of `spectral_distance` in samples; the hop is a quarter of each."""
 _TINY = 1e-9
 
 
 def spectral_distance(fake_BS: Tensor, real_BS: Tensor, resolutions: Sequence[int] = RESOLUTIONS) -> Tensor:
-    """Multi-resolution STFT loss (Yamamoto et al. 2020, "Parallel WaveGAN", section 2.2), summed over items: ()
-    float32.
+    """Return the multi-resolution STFT loss (Yamamoto et al. 2020, "Parallel WaveGAN", section 2.2), summed over
+    items: () float32.
 
-    Both (B, S) float32, S above half the longest transform; the gradient is for the first.
+    Both signals are (B, S) float32, with S above half the longest transform; only `fake_BS` gets a gradient.
     """
     return torch.stack([_OfSpectra.apply(fake_BS, real_BS, n_fft) for n_fft in resolutions]).mean()
 
 
 def mel_distance(fake_BS: Tensor, real_BS: Tensor, audio: MelConfig) -> Tensor:
-    """Mean absolute distance of log-mels, summed over items: () float32. Both (B, S); the gradient is for the first."""
+    """Return the mean absolute distance of log-mels, summed over items: () float32.
+
+    Both signals are (B, S); only `fake_BS` gets a gradient.
+    """
     distance: Tensor = _OfMels.apply(fake_BS, real_BS, audio)
     return distance
 
 
 class _Distance(Function):
-    """A distance whose forward saves its gradient."""
+    """Distance function whose forward pass saves the gradient."""
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
@@ -56,7 +59,7 @@ class _OfSpectra(_Distance):
         count = logarithmic_BTF[0].numel()
         distance = (norms_B / real_norms_B).sum() + logarithmic_BTF.abs().sum() / count
         if ctx.needs_input_grad[0]:
-            # Gradient by magnitude over magnitude: real and imaginary parts follow the phase.
+            # Gradient by magnitude, divided by magnitude: real and imaginary parts follow the phase.
             slope_BTF = difference_BTF.mul_((1 / (norms_B * real_norms_B))[:, None, None]).div_(fake_BTF)
             slope_BTF.addcdiv_(logarithmic_BTF.sign_(), fake_power_BTF, value=1 / count)
             ctx.save_for_backward(frames.gradient(spectra_BTF[: len(fake_BS)], slope_BTF))
@@ -91,12 +94,13 @@ class _Frames:
         self.length, self.hop, self.margin = length, hop, margin
 
     def cut(self, signal_BS: Tensor) -> Tensor:
-        """(B, S) -> (B, T, N)."""
+        """Cut signals (B, S) into frames (B, T, N)."""
         mirrored = F.pad(signal_BS[:, None], (self.margin, self.margin), mode="reflect")[:, 0]
         return mirrored.unfold(1, self.length, self.hop) * _window(self.length, signal_BS.device)
 
     def gradient(self, spectra_BTF: Tensor, slope_BTF: Tensor) -> Tensor:
-        """Gradient (B, S) by samples from the gradient by bins, `slope_BTF * spectra_BTF`. Overwrites both arrays."""
+        """Return the gradient (B, S) by samples, given the gradient by bins, `slope_BTF * spectra_BTF`. Overwrites
+        both arrays."""
         slope_BTF *= self.length  # irfft divides by it
         slope_BTF[..., 1 : (self.length + 1) // 2] /= 2  # irfft counts mirrored bins twice
         torch.view_as_real(spectra_BTF).mul_(slope_BTF[..., None])
@@ -129,5 +133,5 @@ def _norms(values_BTF: Tensor) -> Tensor:
 
 @lru_cache(maxsize=16)
 def _window(length: int, device: torch.device) -> Tensor:
-    with torch.inference_mode(False):  # else a call in inference mode makes it unusable in training
+    with torch.inference_mode(False):  # a window made in inference mode is unusable in training
         return torch.hann_window(length, device=device)

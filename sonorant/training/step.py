@@ -24,7 +24,7 @@ from sonorant.training.telemetry.stopwatch import Stopwatch
 
 
 class TrainStep:
-    """A recipe's weights with their EMA, optimizers and gradient scaler; `take` changes them by one step."""
+    """A recipe's weights with their EMA, optimizers and gradient scaler; `take` performs one step."""
 
     def __init__(
         self, recipe: Recipe, ranks: Ranks, stopwatch: Stopwatch, sub_batches: SubBatches | None = None
@@ -42,23 +42,23 @@ class TrainStep:
         self.wrapped = {phase.name: distribute(phase.module) for phase in recipe.phases}
         self.optimizers = {phase.name: optimizer_of(phase.module, self.config) for phase in recipe.phases}
         self.precision: str | None = None
-        """fp32, bf16 or fp16; None until it is found (`auto`)."""
+        """fp32, bf16 or fp16; None until `auto` is resolved."""
         self.scaler = torch.amp.GradScaler(ranks.device.type, enabled=False)
         if self.config.precision != "auto":
             self.set_precision(self.config.precision)
         self.computed: list[torch.Tensor] = []
-        """Samples of this rank in the last step: per micro-batch (B, 2) int64, item and first frame."""
+        """Samples that this rank computed in the last step: item and first frame, (B, 2) int64 per micro-batch."""
 
     def set_precision(self, precision: str) -> None:
-        """Raises SonorantError for fp16 without a GPU."""
+        """Set the precision and its gradient scaler. Raises SonorantError for fp16 without a GPU."""
         if precision == "fp16" and self.ranks.device.type != "cuda":
-            raise SonorantError("precision fp16 needs a GPU with its gradient scaler; use bf16 or fp32 on this machine")
+            raise SonorantError("precision fp16 requires a GPU; use bf16 or fp32 on this machine")
         self.precision = precision
         self.scaler = torch.amp.GradScaler(self.ranks.device.type, enabled=precision == "fp16")
 
     def take(self, step: int, micro_batches: list[MicroBatch], batches: Iterator[Batch]) -> tuple[Tensors, Tensors]:
-        """Take optimizer step `step`; return this rank's share of the losses and the gradient norms, as tensors: the
-        host does not wait for a GPU."""
+        """Perform optimizer step `step`; return this rank's share of the losses, and the gradient norms, as tensors so
+        that the host does not wait for a GPU."""
         for optimizer in self.optimizers.values():
             for group in optimizer.param_groups:
                 group["lr"] = self.config.learning_rate_at(step, self.recipe.budget)
@@ -95,7 +95,7 @@ class TrainStep:
         averaged: bool,
         part_weight: float,
     ) -> Tensors:
-        """Add the gradients of a part of a micro-batch, `averaged` over the ranks or not; return its losses."""
+        """Add the gradients of part of a micro-batch, averaged over the ranks if `averaged`; return its losses."""
         first, batch = part
         torch.manual_seed(seed_of(self.config.seed, micro_batch) + first)
         with self.stopwatch("forward"), self.autocast():
@@ -114,7 +114,7 @@ class TrainStep:
         return [phase for phase in self.recipe.phases if step >= phase.begins]
 
     def update(self, step: int) -> Tensors:
-        """Clip gradients, step the optimizers and update the EMA; return the norms."""
+        """Clip gradients, step the optimizers and update the EMA; return the gradient norms."""
         norms = {}
         with self.stopwatch("optimizer"):
             for phase in self.phases_at(step):
@@ -129,14 +129,14 @@ class TrainStep:
         return norms
 
     def load(self, step: int, batches: Iterator[Batch], counted: bool) -> Batch:
-        """Next batch on this rank's device; `counted`: its samples belong to the step."""
+        """Move the next batch to this rank's device. `counted`: whether its samples belong to the step."""
         with self.stopwatch("data"):
             try:
                 loaded = next(batches)
             except StopIteration:
                 raise SonorantError(
-                    f"step {step + 1}: {self.ranks.name} ran out of data before the others: it was loading another "
-                    "share of the epoch than the plan gives it; compare features and code of the nodes and start again"
+                    f"step {step + 1}: {self.ranks.name} ran out of data before the others, because it loaded another "
+                    "share of the epoch than planned; compare features and code of the nodes, then start again"
                 ) from None
             if counted:
                 self.computed.append(loaded[DRAWN])
@@ -148,8 +148,8 @@ class TrainStep:
         return torch.autocast(self.ranks.device.type, dtype=kind) if kind else contextlib.nullcontext()
 
     def dry_run(self, batch: Batch) -> None:
-        """Run a batch forward and backward through every phase, keeping no gradients. Raises torch's error if memory
-        does not suffice."""
+        """Run a batch forward and backward through every phase, without keeping gradients. Raises torch's error if
+        memory runs out."""
         for phase in self.recipe.phases:
             before = dict(batch)
             with self.autocast():
@@ -175,7 +175,7 @@ class TrainStep:
 
 
 def totals_of(recipe: Recipe, micro_batches: list[MicroBatch]) -> dict[str, float]:
-    """Count of each unit over these micro-batches, from the plan alone."""
+    """Return the total of each unit over these micro-batches, from the plan alone."""
     counts = [recipe.units(batch) for batch in micro_batches]
     return {unit: sum(count[unit] for count in counts) for unit in counts[0]}
 

@@ -1,6 +1,6 @@
-"""Split a micro-batch that does not fit into memory into rows that do.
+"""Split a micro-batch that does not fit into memory into parts of fewer rows.
 
-Losses are sums, so the step stays equal to rounding, except that dropout and the flow's noise are drawn per part.
+Losses are sums, so the step differs only by rounding, except that dropout and the flow's noise are drawn per part.
 The size of a part is the number of values in its tensors.
 """
 
@@ -20,29 +20,31 @@ ALLOCATION_FAILED = (
     *("can't allocate memory", "could not create a primitive"),
     *("CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED"),
 )
-"""In RuntimeErrors of torch's CPU allocator, oneDNN and CUDA's libraries."""
+"""Messages in the out-of-memory RuntimeErrors of torch's CPU allocator, oneDNN and CUDA libraries."""
 Part = tuple[int, Batch]
-"""Rows of a batch, and the position of the first."""
+"""Position of the first row in its batch, and the rows."""
 
 
 class SubBatches:
-    """Largest part of this rank per phase, halved whenever memory runs out, and kept in a file."""
+    """Maximum part size of this rank per phase, halved whenever memory runs out, and kept in a file."""
 
     def __init__(self, who: str, kept: Path | None = None) -> None:
-        """`who`: this rank, for messages; `kept`: file, None = not kept."""
+        """`who`: name of this rank, for messages; `kept`: file for the sizes, or None."""
         self._who, self._kept = who, kept
         self._largest: dict[str, int] = read_json(kept) if kept and kept.exists() else {}
         self._proven: dict[str, int] = {}
-        """Largest size that succeeded in this process."""
+        """Largest size per phase that succeeded in this process."""
         if self._largest:
-            self._say(f"memory ran out here before, so micro-batches are split; remove {kept} to try them whole again")
+            self._say(
+                f"memory ran out in an earlier run, so micro-batches are split; remove {kept} to try whole ones again"
+            )
 
     def run(self, phase: str, batch: Batch, last: bool, compute: Callable[[Part, bool, float], Tensors]) -> Tensors:
-        """Run `compute(part, averaged, weight)` on all parts of `batch`; return its losses, summed.
+        """Run `compute(part, averaged, weight)` on all parts of `batch`; return the sum of its losses.
 
-        `compute` adds the gradients of its losses times `weight` as a whole or not at all. Only the `last` micro-batch
-        of a step is `averaged` over the ranks, in its last part. This part cannot be repeated: one of unproven size is
-        computed without, and a row of weight 0 then averages the sum.
+        `compute` adds all gradients of its losses times `weight`, or none. They are averaged over the ranks only in the
+        last part of the `last` micro-batch of a step. This part cannot be repeated: if its size is unproven, it is
+        computed without averaging, and a row of weight 0 then averages the sum.
         """
         waiting, done, losses = self._parts(phase, batch), list[Batch](), Tensors()
         averaged = False
@@ -56,7 +58,7 @@ class SubBatches:
                 if not out_of_memory(error):
                     raise
                 found = None
-            if found is None:  # after the handler: the traceback holds the tensors
+            if found is None:  # after the handler, whose traceback holds the tensors
                 del tried
                 release(next(iter(batch.values())).device)
                 waiting = self._halves(phase, part) + waiting
@@ -69,7 +71,7 @@ class SubBatches:
             self.prove(phase, rows)
             done.append(tried)
             losses = {name: value + losses[name] if losses else value for name, value in found.items()}
-        # A phase may add tensors for later ones.
+        # A phase may add tensors for later phases.
         batch |= {key: torch.cat([rows[key] for rows in done]) for key in done[0].keys() - batch.keys()}
         if last and not averaged:
             compute(_cut((0, batch), 1)[0], True, 0.0)
@@ -83,7 +85,8 @@ class SubBatches:
         return _cut((0, batch), max(1, min(rows, self._largest.get(phase, size) * rows // size)))
 
     def _halves(self, phase: str, part: Part) -> list[Part]:
-        """Halves of a part that did not fit, the new limit. Raises SonorantError for a single row."""
+        """Return the halves of a part that did not fit, and limit parts to their size. Raises SonorantError for a
+        single row."""
         rows = _rows(part[1])
         if rows == 1:
             raise SonorantError(
@@ -96,7 +99,7 @@ class SubBatches:
         self._proven[phase] = min(self._proven.get(phase, 0), self._largest[phase])
         if self._kept:
             write_json(self._kept, self._largest)
-        self._say(f"out of memory in {phase} with {rows} rows at once: from now on {_rows(halves[0][1])}")
+        self._say(f"out of memory in {phase} with {rows} rows at a time; from now on {_rows(halves[0][1])}")
         return halves
 
     def _say(self, message: str) -> None:
@@ -118,10 +121,10 @@ def _cut(part: Part, rows: int) -> list[Part]:
 
 
 def add_gradients(module: nn.Module, loss: torch.Tensor) -> None:
-    """`loss.backward()` that adds all gradients or none, without DistributedDataParallel."""
+    """Like `loss.backward()`, but add either all gradients or none, bypassing DistributedDataParallel."""
     parameters = list(module.parameters())
     gradients = torch.autograd.grad(loss, parameters)
-    # Allocate everything before adding: memory may run out here, and the rows are repeated.
+    # Allocate everything before adding: if memory runs out here, the rows are repeated.
     sums = [torch.zeros_like(one) if one.grad is None else one.grad for one in parameters]
     for parameter, gradient, total in zip(parameters, gradients, sums, strict=True):
         parameter.grad = total.add_(gradient)

@@ -1,4 +1,4 @@
-"""The training loop, the same for every model; a `Recipe` brings the model, its data and its losses."""
+"""Training loop for every model; a `Recipe` provides the model, its data and its losses."""
 
 import math
 import signal
@@ -28,13 +28,14 @@ from sonorant.training.telemetry.stopwatch import Progress, Stopwatch
 from sonorant.training.validation import one_by_one, validation_losses
 
 STEPS_LOADED = 256
-"""Steps loaded at once, across epochs: starting loader processes takes longer than a short epoch on a GPU."""
+"""Number of steps loaded at a time, across epochs: starting loader processes takes longer than a short epoch on a
+GPU."""
 SMALLEST_SCALE = 1.0
-"""Of fp16's gradient scaler, which starts at 65536: training has diverged if gradients overflow below it."""
+"""Minimum scale of fp16's gradient scaler, which starts at 65536; below it, training has diverged."""
 
 
 class Trainer:
-    """Trains a recipe in a run directory until its last step, the end of its patience or a SIGTERM."""
+    """Trains a recipe in a run directory until the last step, early stopping or a SIGTERM."""
 
     def __init__(
         self,
@@ -49,7 +50,7 @@ class Trainer:
     ) -> None:
         self.recipe, self.config, self.ranks, self.run = recipe, recipe.config, ranks, run
         self.fingerprint = fingerprint
-        """Checkpoints with another fingerprint are rejected."""
+        """Hash of settings and data; checkpoints with another one are rejected."""
         self.provenance = provenance or {}
         self.data, self.machine = data or DataConfig(), machine or MachineConfig()
         self.stopwatch = Stopwatch(ranks.device)
@@ -66,7 +67,7 @@ class Trainer:
         self._stop = False
 
     def train(self) -> str:
-        """Run to the end and save; return `finished`, or `stopped` after a SIGTERM."""
+        """Train to the end and save; return `finished`, or `stopped` after a SIGTERM."""
         signal.signal(signal.SIGTERM, lambda *_: setattr(self, "_stop", True))
         for note in self.recipe.notes:
             self._say(note)
@@ -76,7 +77,7 @@ class Trainer:
             self.log = MetricsLog(self.run.metrics, self._say)
             self.run.write_status("running", self.step)
         progress = Progress(self.recipe.name, self.config.steps, self.step)
-        if self.step == 0 and self.config.init_from:  # baseline of the fine-tuning
+        if self.step == 0 and self.config.init_from:  # baseline for fine-tuning
             self._log(self.validate())
             self.meter.restart()
         started = self.step
@@ -100,7 +101,7 @@ class Trainer:
                 self._log(self.validate())
                 self.meter.restart()
             with self.stopwatch("communication"):
-                stop = asked()  # started in the previous step, so that nobody waits
+                stop = asked()  # started in the previous step, so that no rank waits
             asked = self.ranks.ask(self._stop)
             saving = stop or self.ended or self._due(self.config.checkpoint_every)
             if saving or self.proof.due(self.step, started):
@@ -119,14 +120,14 @@ class Trainer:
         return "finished" if self.ended else "stopped"
 
     def _begin(self) -> None:
-        """Resume, and find precision and budget where they are `auto`."""
+        """Resume from a checkpoint; resolve precision and budget if they are `auto`."""
         self.resume()
         if self.trained.precision is None:
             self._say(f"{self.recipe.name}: {find_precision(self.trained)}")
         budget = self.recipe.budget
         if budget is None:
             budget = memory.find_budget(self.trained, self.machine.memory_share)
-            self._say(f"{self.recipe.name}: {budget} a micro-batch, as memory allows")
+            self._say(f"{self.recipe.name}: budget {budget} per micro-batch, the largest that fits into memory")
         self._say(f"{self.recipe.name}: {self.config.describe_learning_rate(budget)}")
         if self.patience:
             self.patience.check(len(self.validation_plan))
@@ -137,7 +138,7 @@ class Trainer:
 
     @property
     def why(self) -> str:
-        """Reason of an early end, or empty."""
+        """Reason for early stopping, or an empty string."""
         early = self.patience and self.patience.exhausted and self.step < self.config.steps
         return self.patience.why(self.step, self.config.steps) if self.patience and early else ""
 
@@ -156,7 +157,7 @@ class Trainer:
         return taken
 
     def steps(self) -> Iterator[tuple[list[MicroBatch], Iterator[Batch]]]:
-        """Remaining steps: the global batch and an iterator over this rank's tensors."""
+        """Yield the global batch of each remaining step, and an iterator over this rank's tensors."""
         while not self.ended:
             ahead = self._epochs_ahead()
             self._fetch_ahead()
@@ -169,7 +170,7 @@ class Trainer:
                 self.epoch, self.step_in_epoch = self.epoch + 1, 0
 
     def _epochs_ahead(self) -> list[list[list[MicroBatch]]]:
-        """Steps per epoch to load together: one window of a downloaded corpus, else `STEPS_LOADED` steps."""
+        """Return steps to load together, by epoch: one window of a downloaded corpus, else `STEPS_LOADED` steps."""
         ahead = [self.recipe.plan.steps(self.epoch)[self.step_in_epoch :]]
         if self.recipe.plan.fetch is not None and self.recipe.store.fetches:
             return ahead
@@ -191,7 +192,7 @@ class Trainer:
         threading.Thread(target=work, name="fetch-ahead", daemon=True).start()
 
     def load(self, steps: list[list[MicroBatch]]) -> Iterator[Batch]:
-        """This rank's batches of these steps."""
+        """Load this rank's batches of these steps."""
         own = [batch for step in steps for batch, _ in shard(step, self.ranks.rank, self.ranks.world_size)]
         dataset = MeasuredDataset(self.recipe.dataset(own), self.recipe.store)
         fresh, pin = self.recipe.store.fetches, self.ranks.device.type == "cuda"
@@ -222,12 +223,12 @@ class Trainer:
 
     @property
     def validation_plan(self) -> list[MicroBatch]:
-        """Validation micro-batches; with patience, one utterance each."""
+        """Validation micro-batches; with early stopping, one utterance each."""
         plan = self.recipe.validation()
         return one_by_one(plan) if self.patience else plan
 
     def _judge(self, own: list[float], count: int) -> dict[str, float]:
-        """Judge a validation of `count` utterances, equally on all ranks; `own`: this rank's losses."""
+        """Judge a validation of `count` utterances, with equal results on all ranks; `own`: this rank's losses."""
         assert self.patience is not None
         with self.stopwatch("communication"):
             by_rank = self.ranks.gather(own)
@@ -240,15 +241,16 @@ class Trainer:
         try:
             best = checkpoint.load(self.run.checkpoints / checkpoint.BEST)
         except checkpoint.DamagedCheckpoint as error:
-            self._say(f"{error}: the model keeps the weights of step {self.step}")
+            self._say(f"{error}; the model keeps the weights of step {self.step}")
             return
         self.trained.ema.module.load_state_dict(best["ema"])
         self._say(f"{self.recipe.name}: the model has the weights of step {best['step']}, whose loss was the lowest")
 
     def _refuse_divergence(self, norms: Tensors) -> None:
-        """Stop before NaNs reach a checkpoint, on all ranks, as the averaged gradient is equal on all."""
+        """Raise AllRanksError before NaNs reach a checkpoint. All ranks raise it: the averaged gradient is equal on
+        all."""
         scaler = self.trained.scaler
-        if scaler.is_enabled():  # skips such steps and lowers its scale
+        if scaler.is_enabled():  # it skips steps that overflow and lowers its scale
             scale = scaler.get_scale()
             causes = [f"{self.recipe.name} has diverged (gradient scale {scale:g})"] if scale < SMALLEST_SCALE else []
         else:
@@ -292,7 +294,7 @@ class Trainer:
         if newest is None:
             return
         state = checkpoint.parse(newest)
-        if self.ranks.first:  # the others need no run directory
+        if self.ranks.first:  # other ranks need no run directory
             self._check_origin(state)
         self.trained.set_precision(state["precision"])
         self.trained.load_state(state)
@@ -306,13 +308,13 @@ class Trainer:
     def _check_origin(self, state: dict[str, Any]) -> None:
         """Reject a checkpoint of another training; report a change of code."""
         if state["fingerprint"] != self.fingerprint:
-            raise SonorantError(f"{self.run.path}: a checkpoint of other settings or data; remove the folder")
+            raise SonorantError(f"{self.run.path}: contains a checkpoint of other settings or data; remove the folder")
         before, now = state.get("provenance") or self.run.provenance(), self.provenance
         ended = state["step"] >= self.config.steps or state.get("patience", {}).get("ended")
         if ended:  # the code that trained the model
             self.provenance = before or now
         elif before.get("code") != now.get("code"):
-            self._say(f"{self.recipe.name}: resuming under other code: {_code(before)} before, {_code(now)} now")
+            self._say(f"{self.recipe.name}: resuming with other code: {_code(before)} before, {_code(now)} now")
 
     def _say(self, message: str) -> None:
         if self.ranks.first:

@@ -1,4 +1,4 @@
-"""Base of the recipes that train on whole utterances."""
+"""Base class of recipes that train on whole utterances."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,16 +21,16 @@ from sonorant.training.recipe import Recipe, plan_of, utterances_of
 
 @dataclass(frozen=True, kw_only=True)
 class UtteranceTrainConfig(TrainConfig):
-    """Training of a speech model that learns the alignment of utterances and texts."""
+    """Settings for training a speech model that learns to align utterances and texts."""
 
     learning_rate_batch: int | None = 2200
     frames_per_micro_batch: int | Literal["auto"] = 1100
-    """Most padded mel frames of a micro-batch; auto: as memory allows, see training/memory.py."""
+    """Maximum number of padded mel frames per micro-batch; auto: what fits into memory (training/memory.py)."""
     diagonal_steps: int = 300
-    """Steps over which the diagonal prior of the alignment search fades out."""
+    """Number of steps over which the diagonal prior of the alignment search fades out."""
     freeze_steps: int = 0
-    """First steps of a fine-tuning (`init_from`) that train only the embeddings of new speakers; equal to `steps`: the
-    other voices stay to the bit."""
+    """Number of first steps of fine-tuning (`init_from`) that train only the embeddings of new speakers. If equal to
+    `steps`, other voices stay bit-identical."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -38,7 +38,7 @@ class UtteranceTrainConfig(TrainConfig):
             raise ValueError(f"freeze_steps must be from 0 to steps ({self.steps}), not {self.freeze_steps}")
         if self.freeze_steps and not self.init_from:
             raise ValueError(
-                "freeze_steps is for fine-tuning: set init_from to the voice that is to learn new speakers"
+                "freeze_steps is for fine-tuning: set init_from to the voice that new speakers are added to"
             )
 
     def from_scratch(self) -> Self:
@@ -46,13 +46,13 @@ class UtteranceTrainConfig(TrainConfig):
 
 
 class Utterances(Recipe):
-    """A recipe on whole utterances."""
+    """Recipe that trains on whole utterances."""
 
     model: PhonemeEncoder
     diagonal_steps: int
 
     def __init__(self, name: str, config: UtteranceTrainConfig, features: Path) -> None:
-        """`name`: of the recipe, configured by the section train_<name>."""
+        """`name` is the recipe's name; its settings are in the section train_<name>."""
         super().__init__(features)
         self.section = f"train_{name}"
         self.seed, self.steps, self.freeze_steps = config.seed, config.steps, config.freeze_steps
@@ -63,7 +63,7 @@ class Utterances(Recipe):
 
     def _plan(self, items: np.ndarray, epoch: int) -> list[MicroBatch]:
         if self.budget is None:
-            raise SonorantError(f"{self.section}.frames_per_micro_batch is auto: no plan before it is found")
+            raise SonorantError(f"{self.section}.frames_per_micro_batch is auto; find the budget before planning")
         return utterance_plan(self.store.frames, items, budget=self.budget, seed=self.seed, epoch=epoch)
 
     def _fetch(self, items: np.ndarray) -> None:
@@ -75,7 +75,7 @@ class Utterances(Recipe):
         return smallest, max(smallest, int(self.store.frames[self.items].sum()) // steps)
 
     def heaviest(self) -> list[MicroBatch]:
-        """The longest utterances that fit, and the micro-batch with the most tokens."""
+        """Return the longest utterances that fit, and the micro-batch with the most tokens."""
         assert self.budget is not None
         longest = self.items[np.argsort(self.store.frames[self.items], kind="stable")[::-1]]
         count = max(1, self.budget // int(self.store.frames[longest[0]]))
@@ -95,10 +95,10 @@ class Utterances(Recipe):
         return self._plan(self.validation_items, 0)
 
     def start_from(self, initial: Initial) -> Taken:
-        """Copy fitting weights and their mel statistics."""
+        """Copy the weights that match in name and shape, and their mel statistics."""
         taken = take_over(self.model, self._description, initial)
         self._description |= {key: initial.description[key] for key in ("mel_mean", "mel_std")}
-        # Such a model aligns without the diagonal prior.
+        # A model with these weights aligns without the diagonal prior.
         if taken.whole("symbol", "encoder", "near", "prior"):
             self.diagonal_steps = 0
             self.phases = [self.losses(self.model)]
@@ -108,15 +108,15 @@ class Utterances(Recipe):
         return taken
 
     def _newcomers(self, taken: Taken) -> Newcomers:
-        """Raises SonorantError if weights other than new speakers' need training from the first step."""
+        """Return the new speakers. Raises SonorantError if other weights need training from the first step."""
         setting, speakers = f"{self.section}.freeze_steps {self.freeze_steps}", taken.new_rows["speakers"]
         if not speakers:
             known = ", ".join(self._description["speakers"])
-            raise SonorantError(f"{setting}: {taken.source} has every speaker here ({known}); set it to 0")
+            raise SonorantError(f"{setting}: {taken.source} already has all speakers ({known}); set it to 0")
         if taken.anew:
             raise SonorantError(
-                f"{setting}: {taken.anew[0]} cannot be taken from {taken.source}, so it needs training from the "
-                "first step: set it to 0, or use the sizes, codec and settings of that voice"
+                f"{setting}: {taken.anew[0]} cannot be copied from {taken.source}, so it needs training from the "
+                "first step; set it to 0, or use the sizes, codec and settings of that voice"
             )
         if self.freeze_steps == self.steps and (symbols := taken.new_rows["symbols"]):
             raise SonorantError(
@@ -135,7 +135,7 @@ class Utterances(Recipe):
         if len(too_short):
             raise SonorantError(
                 f"utterance {store.ids[int(too_short[0])]} ({split}) has fewer mel frames than phonemes: "
-                "its text cannot belong to its audio; lower prepare.max_characters_per_second"
+                "its text does not match its audio; lower prepare.max_characters_per_second"
             )
         longest = int(items[store.frames[items].argmax()])
         if self.budget is not None and store.frames[longest] > self.budget:
@@ -152,7 +152,7 @@ def on_device_of(model: nn.Module, batch: Batch) -> Batch:
 
 
 def write_alignment(path: Path, durations_N: torch.Tensor) -> None:
-    """Write durations (N,) int64 as an image `alignment` (N, T) uint8."""
+    """Write durations (N,) int64 to `path` as an image `alignment` (N, T) uint8."""
     owner_T = torch.repeat_interleave(torch.arange(len(durations_N)), durations_N.cpu())
     alignment_TN = nn.functional.one_hot(owner_T, len(durations_N))
     np.savez_compressed(path, alignment=alignment_TN.T.numpy().astype(np.uint8))

@@ -1,4 +1,4 @@
-"""Losses of the EMA on the validation split, divided among the ranks."""
+"""Losses of the EMA on the validation split, which is divided among the ranks."""
 
 import torch
 
@@ -9,7 +9,7 @@ from sonorant.training.step import TrainStep, seed_of, totals_of
 
 @torch.no_grad()
 def validation_losses(trained: TrainStep, plan: list[MicroBatch], step: int) -> tuple[dict[str, float], list[float]]:
-    """The EMA's losses over `plan`, with their weighted sum `loss`; and that sum for each micro-batch of this rank."""
+    """Return the EMA's losses over `plan` with their weighted sum `loss`, and that sum per micro-batch of this rank."""
     recipe, ranks = trained.recipe, trained.ranks
     phase = recipe.losses(trained.ema.module.eval())
     own = plan[ranks.rank :: ranks.world_size]
@@ -31,7 +31,7 @@ def validation_losses(trained: TrainStep, plan: list[MicroBatch], step: int) -> 
 
 
 def one_by_one(plan: list[MicroBatch]) -> list[MicroBatch]:
-    """Each utterance of a validation plan once, in its own micro-batch."""
+    """Return each utterance of a validation plan once, in a separate micro-batch."""
     alone: dict[int, MicroBatch] = {}
     for batch in reversed(plan):  # a plan of segments repeats its start at its end
         for row in reversed(range(len(batch.items))):

@@ -1,4 +1,4 @@
-"""`sonorant watch`: a line on the state of a training, from its run directory alone. Needs no torch."""
+"""`sonorant watch`: print the state of a training from its run directory alone, without torch."""
 
 import statistics
 import sys
@@ -14,11 +14,11 @@ from sonorant.files import read_json
 from sonorant.training.run_directory import RunDirectory, read_metrics
 
 ROWS = 20
-"""Newest rows of metrics, whose median pace predicts the time left."""
+"""Number of newest metrics rows whose median pace predicts the remaining time."""
 QUIET = 20.0
-"""Seconds without a change after which a training without a lock counts as killed: ranks take as long to join."""
+"""Seconds without a change after which a training without a lock counts as killed; ranks take as long to join."""
 ENDS = {"finished": 0, "failed": 1, "killed": 1, "stopped": 75}
-"""Final states and their exit status; 75 (EX_TEMPFAIL) may be resumed."""
+"""Final states and their exit status; 75 (EX_TEMPFAIL) means resumable."""
 
 
 def watch(path: Path, interval: float | None = None, once: bool = False) -> int:
@@ -33,13 +33,14 @@ def watch(path: Path, interval: float | None = None, once: bool = False) -> int:
 
 
 def find_run(path: Path) -> Path:
-    """The run directory at or below `path`: the one at work, else the newest. Raises SonorantError."""
+    """Return the run directory at or below `path`: one with a running trainer, else the newest. Raises SonorantError if
+    there is none."""
     if not path.is_dir():
-        raise SonorantError(f"{path}: no such folder; name a run directory, or a folder above run directories")
+        raise SonorantError(f"{path}: no such folder; name a run directory, or a folder that contains run directories")
     found = {file.parent for name in ("status.json", "lock") for file in path.rglob(name)}
     if not found:
         remedy = "name a run directory such as runs/train_acoustic/<fingerprint>"
-        raise SonorantError(f"{path}: no training has begun here; {remedy}")
+        raise SonorantError(f"{path}: no training has started here; {remedy}")
     return max(found, key=lambda folder: (RunDirectory(folder).at_work(), newest(folder)))
 
 
@@ -49,12 +50,12 @@ def newest(folder: Path) -> float:
 
 
 def look(run: RunDirectory) -> tuple[str, str]:
-    """State of a training (`starting`, `running` or one of ENDS), and a line on it."""
+    """Return the state of a training (`starting`, `running` or one of ENDS), and a line that describes it."""
     status, job = run.status(), read_json(run.job) if run.job.exists() else {}
     state, steps = str(status["state"]), job.get("train", {}).get("steps", 0)
     if run.at_work():
         begun = (run.path / "lock").stat().st_mtime
-        if status.get("time", 0.0) < begun:  # of the training that is resumed
+        if status.get("time", 0.0) < begun:  # written before this resume
             state = "starting"
     elif state not in ENDS:
         state = "killed" if time.time() - newest(run.path) > QUIET else "starting"

@@ -1,4 +1,4 @@
-"""Training of waveform models (vocoder, codec) by spectral losses and optional discriminators."""
+"""Training of waveform models (vocoder, codec) with spectral losses and optional discriminators."""
 
 import math
 from collections.abc import Sequence
@@ -34,24 +34,24 @@ FAKE = "fake"
 
 @dataclass(frozen=True, kw_only=True)
 class WaveformTrainConfig(TrainConfig):
-    """Training of a waveform model."""
+    """Settings for training a waveform model."""
 
     segments_per_micro_batch: int | Literal["auto"] = 8
-    """Segments of a micro-batch; auto: as memory allows, see training/memory.py."""
+    """Number of segments per micro-batch; auto: what fits into memory (training/memory.py)."""
     segment_frames: int = 48
     """Length of a segment in mel frames."""
     adversarial: bool = True
-    """Train against discriminators: for real corpora and long trainings."""
+    """Whether to train against discriminators, for real corpora and long training."""
     adversarial_width: int = 16
-    """Channels of the discriminators' first layers."""
+    """Number of channels in the discriminators' first layers."""
     adversarial_frames: int = 8
-    """Mel frames of a random window of each segment that they judge; from segment_frames on: all."""
+    """Mel frames in the random window of each segment that the discriminators judge; at most the whole segment."""
     adversarial_share: float = 0.4
-    """Share of the steps, the last ones, with discriminators."""
+    """Fraction of the steps, at the end, with discriminators."""
     weights: dict[str, float] = field(default_factory=lambda: dict(WEIGHTS))
-    """Of the losses mel and spectrum, and with discriminators adversarial and features."""
+    """Weights of the losses mel and spectrum and, with discriminators, adversarial and features."""
     resolutions: list[int] = field(default_factory=lambda: list(RESOLUTIONS))
-    """Transform lengths of the loss spectrum in samples."""
+    """Transform lengths in samples for the loss `spectrum`."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -60,7 +60,7 @@ class WaveformTrainConfig(TrainConfig):
             raise ValueError(f"segments_per_micro_batch must be at least 1 or auto, not {given}")
         if self.patience is not None and self.adversarial:
             raise ValueError(
-                "patience judges by the spectral losses alone, which rise against discriminators: set patience to null "
+                "patience uses only the spectral losses, which rise against discriminators; set patience to null "
                 "or adversarial to false"
             )
         for name in ("adversarial_width", "adversarial_frames"):
@@ -75,12 +75,12 @@ class WaveformTrainConfig(TrainConfig):
 
     @property
     def adversarial_from(self) -> int:
-        """First step with discriminators, from 0."""
+        """First step with discriminators, counted from 0."""
         return self.steps - math.ceil(self.adversarial_share * self.steps)
 
 
 class GeneratorLosses(nn.Module):
-    """Losses of a model from frames (B, R, T) to samples (B, T * hop), summed over segments."""
+    """Losses of a model that turns frames (B, R, T) into samples (B, T * hop), summed over segments."""
 
     def __init__(
         self, model: nn.Module, audio: MelConfig, config: WaveformTrainConfig, adversaries: Discriminators | None
@@ -92,7 +92,8 @@ class GeneratorLosses(nn.Module):
         self._adversaries = [adversaries] if adversaries else []
 
     def forward(self, batch: Batch, step: int) -> dict[str, torch.Tensor]:
-        """Batch of `SegmentBatches` -> `mel`, `spectrum` and, once there are adversaries, `adversarial`, `features`."""
+        """Return `mel`, `spectrum` and, with discriminators, `adversarial` and `features` of a `SegmentBatches`
+        batch."""
         real_BS, (fake_BS, losses) = batch["samples"], self.copy(batch["frames"])
         batch[FAKE] = fake_BS.detach()
         with torch.autocast(real_BS.device.type, enabled=False):
@@ -114,7 +115,7 @@ class GeneratorLosses(nn.Module):
         return losses
 
     def copy(self, frames_BRT: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        """The model's output (B, T * hop), and its own additional losses."""
+        """Return the model's output (B, T * hop), and any additional losses."""
         return self.model(frames_BRT), {}
 
 
@@ -126,7 +127,7 @@ class DiscriminatorLosses(nn.Module):
         self.discriminators, self.judged = discriminators, judged
 
     def forward(self, batch: Batch, step: int) -> dict[str, torch.Tensor]:
-        """Batch with the generator's output under `FAKE` -> `discriminator`."""
+        """Return the loss `discriminator` of a batch with the generator's output under `FAKE`."""
         real, fake = (self.discriminators(x_BW) for x_BW in windows((batch["samples"], batch[FAKE]), self.judged))
         terms = [
             _sum_of_means(F.relu(1 - a.float())) + _sum_of_means(F.relu(1 + b.float()))
@@ -136,8 +137,8 @@ class DiscriminatorLosses(nn.Module):
 
 
 def windows(signals: Sequence[torch.Tensor], samples: int) -> list[torch.Tensor]:
-    """The same random window (B, samples) of all `signals` (B, S), or all of a shorter signal (Bińkowski et al. 2020,
-    "GAN-TTS", section 3.2)."""
+    """Return the same random window (B, samples) of all `signals` (B, S), or the whole signals if they are shorter
+    (Bińkowski et al. 2020, "GAN-TTS", section 3.2)."""
     rows, length = signals[0].shape
     if samples >= length:
         return list(signals)
@@ -152,14 +153,14 @@ def _sum_of_means(x: torch.Tensor) -> torch.Tensor:
 
 
 class WaveformRecipe(Recipe):
-    """A subclass names the model."""
+    """Recipe for a waveform model; a subclass sets `sizes` and `settings`."""
 
     config: WaveformTrainConfig
     sizes: ClassVar[type]
     settings: ClassVar[type[WaveformTrainConfig]]
 
     def __init__(self, model: dict[str, Any], train: dict[str, Any], features: Path) -> None:
-        """`model`: see `_build`; `train`: fields of `settings`."""
+        """`model`: as in `_build`; `train`: fields of `settings`."""
         super().__init__(features)
         self.config = self.settings(**train)
         self.model = self._build(self.sizes, model)
@@ -189,13 +190,13 @@ class WaveformRecipe(Recipe):
     def _plan(self, items: np.ndarray, epoch: int) -> list[MicroBatch]:
         if self.budget is None:
             key = f"train_{self.name}.segments_per_micro_batch"
-            raise SonorantError(f"{key} is auto: no plan before it is found")
+            raise SonorantError(f"{key} is auto; find the budget before planning")
         seed, length = self.config.seed, self.config.segment_frames
         return segment_plan(self.store.frames, items, segments=self.budget, length=length, seed=seed, epoch=epoch)
 
     @property
     def notes(self) -> list[str]:
-        """Number of utterances shorter than a segment, which no epoch contains."""
+        """Line with the number of utterances shorter than a segment, if any."""
         frames, length = self.store.frames[self.items], self.config.segment_frames
         short = int((frames < length).sum())
         shorter = f"are shorter than train_{self.name}.segment_frames ({length}) and are not trained on"
@@ -219,7 +220,7 @@ class WaveformRecipe(Recipe):
         return self._plan(self.validation_items, 0)
 
     def losses(self, model: nn.Module) -> Phase:
-        """Spectral losses only: discriminators change, so their losses are not comparable."""
+        """Return the spectral losses only, because the losses of changing discriminators are not comparable."""
         return Phase("generator", self._losses(model, None), self._terms(SPECTRAL, model))
 
     def _losses(self, model: nn.Module, adversaries: Discriminators | None) -> GeneratorLosses:
@@ -239,10 +240,10 @@ class WaveformRecipe(Recipe):
         write_wav(folder / "sample.wav", samples_S.clamp(-1.0, 1.0).numpy(), audio.sample_rate)
 
     def _copy(self, model: nn.Module, frames_BRT: torch.Tensor) -> torch.Tensor:
-        """Frames -> samples (B, T * hop), as in use."""
+        """Return samples (B, T * hop) for frames, as in synthesis."""
         samples_BS: torch.Tensor = model(frames_BRT)
         return samples_BS
 
     def start_from(self, initial: Initial) -> Taken:
-        """Copy fitting weights; discriminators start anew."""
+        """Copy the weights that match in name and shape; discriminators start from random weights."""
         return take_over(self.model, self._description, initial)

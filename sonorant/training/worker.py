@@ -32,18 +32,18 @@ from sonorant.training.trainer import Trainer
 PEER_GONE = re.compile(
     "Connection (closed|reset) by peer|Timed out waiting|NCCL communicator was aborted|ncclRemoteError"
 )
-"""Errors of gloo and NCCL after another rank has died or stalled."""
+"""Errors of gloo and NCCL after another rank has exited or stalled."""
 STOPPED = 75
 """Exit code after saving on SIGTERM (EX_TEMPFAIL); with 0, torchrun would wait for the other nodes."""
 
 
 class PeerGone(SonorantError):
-    """Another rank has ended; never the cause itself."""
+    """Another rank has exited; never the root cause."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """A training; a JSON file that every rank reads."""
+    """Description of a training, which every rank reads from a JSON file."""
 
     recipe: str
     model: dict[str, Any]
@@ -54,9 +54,9 @@ class Job:
     fingerprint: str
     """Hash of settings, data and the recipe's VERSION."""
     provenance: dict[str, Any]
-    """For checkpoints and `model.json`: commit, hash of the code, fingerprint."""
+    """Commit, hash of the code and fingerprint, for checkpoints and `model.json`."""
     version: int = 1
-    """VERSION of the kind of model."""
+    """VERSION of the model kind."""
     codes: str | None = None
     """Folder of the token store, for recipes that learn codes."""
     data: dict[str, Any] = field(default_factory=dict)
@@ -64,9 +64,9 @@ class Job:
     machine: dict[str, Any] = field(default_factory=dict)
     """Fields of MachineConfig."""
     initial: str | None = None
-    """File of initial weights on the first node; None: random."""
+    """File of initial weights on the first node; None means random."""
     profile: str | None = None
-    """Steps to trace, `auto` or FIRST:LAST; None: none."""
+    """Steps to trace: `auto`, FIRST:LAST or None."""
 
     def write(self, path: Path) -> None:
         write_json(path, asdict(self))
@@ -78,7 +78,7 @@ def recipe_of(job: Job) -> Recipe:
 
 
 def outcome_beside(job_file: Path) -> Path:
-    """File from a node's first rank to its launcher: {"state", "step"}."""
+    """Return the file in which a node's first rank reports {"state", "step"} to the launcher."""
     return job_file.with_name("outcome.json")
 
 
@@ -134,7 +134,7 @@ def _train(job: Job, ranks: Ranks, run: RunDirectory) -> dict[str, Any]:
 
 
 def start_from(recipe: Recipe, file: Path, ranks: Ranks) -> None:
-    """Copy the weights that rank 0 reads from `file` (see `Initial.write`), and report the fit."""
+    """Copy the weights that rank 0 reads from `file` (see `Initial.write`), and print what was copied."""
     payload = ranks.share(checkpoint.read(file) if ranks.first else None)
     assert payload is not None
     taken = recipe.start_from(Initial.parse(payload))
@@ -145,10 +145,10 @@ def start_from(recipe: Recipe, file: Path, ranks: Ranks) -> None:
 def _explained(error: Exception, ranks: Ranks, run: RunDirectory) -> Exception:
     if isinstance(error, OSError):
         what = f"{error.filename or run.path}: {error.strerror or error}"
-        remedy = "fix that, and the same command resumes from the last checkpoint"
+        remedy = "fix this, then run the same command to resume from the last checkpoint"
         return SonorantError(f"rank {ranks.rank} on {ranks.host}: {what}; {remedy}")
     if isinstance(error, RuntimeError) and PEER_GONE.search(str(error)):
-        return PeerGone(f"rank {ranks.rank} on {ranks.host}: another rank is gone or no longer answers")
+        return PeerGone(f"rank {ranks.rank} on {ranks.host}: another rank has exited or does not respond")
     return error
 
 
@@ -188,7 +188,7 @@ def main() -> None:
     except SonorantError as error:
         if not isinstance(error, AllRanksError) or os.environ.get("LOCAL_RANK") == "0":
             print(f"{'' if isinstance(error, PeerGone) else 'error: '}{error}", file=sys.stderr, flush=True)
-        os._exit(1)  # without waiting for peers that may never come
+        os._exit(1)  # without waiting for peers that may never respond
     except Exception:
         traceback.print_exc()
         sys.stderr.flush()

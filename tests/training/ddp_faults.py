@@ -10,17 +10,17 @@ from testbed.tiny_training import tiny_job
 CAUSES = {
     "wrapper_bypassed": r"step 1: the gradients of .* were not averaged",
     "wrapper_bypassed_later": r"step 8: the gradients of .* were not averaged",
-    "same_data_on_two_ranks": r"step 1 .* computed more than once, .* the ranks see the same data",
+    "same_data_on_two_ranks": r"step 1 .* computed more than once, .* the ranks load the same data",
     "node_local_slicing": r"step 1 .* more than once, .*local rank 0\) and by .*local rank 0\): "
-    "the ranks see the same data",
-    "never_reshuffled": r"epochs 0 to 3 are planned alike",
-    "epoch_never_set": r"step 3 \(epoch 1\): \d+ samples were computed by no rank, .* was dealt to rank \d",
+    "the ranks load the same data",
+    "never_reshuffled": r"epochs 0 to 3 have the same plan",
+    "epoch_never_set": r"step 3 \(epoch 1\): \d+ samples were computed by no rank, .* was assigned to rank \d",
     "two_ranks_on_one_device": r"has the same device as rank 0",
-    "wrong_world_size": r"2 ranks were to train together but 1 met",
-    "one_replica_drifts": r"step 8: the weights of rank 1 .* are not those of the other ranks, first in",
-    "average_drifts": r"step 8: the average of rank 1 .* are not those of the other ranks, first in",
+    "wrong_world_size": r"2 ranks should train together but 1 joined",
+    "one_replica_drifts": r"step 8: the weights of rank 1 .* differ from those of the other ranks, first in",
+    "average_drifts": r"step 8: the average of rank 1 .* differ from those of the other ranks, first in",
     "other_initial_weights": r"before training: the weights of rank 1 .* first in",
-    "uneven_shards": r"step 2 .* computed by no rank, utterance \d+ was dealt to rank 1",
+    "uneven_shards": r"step 2 .* computed by no rank, utterance \d+ was assigned to rank 1",
     "loader_runs_dry": r"step 2: rank 1 .* ran out of data before the others",
 }
 

@@ -31,7 +31,7 @@ def test_a_budget_found_leaves_an_epoch_its_steps_and_the_weights_as_they_were(
     monkeypatch.setattr(memory, "STEPS_AN_EPOCH", 3)
     trained = step_of(kind, features, **AUTO[kind], micro_batches_per_step=1)
     chosen = trained.recipe
-    with pytest.raises(SonorantError, match="is auto: no plan before it is found"):
+    with pytest.raises(SonorantError, match="is auto; find the budget before planning"):
         chosen.plan.steps(0)
     before = [parameter.detach().clone() for parameter in chosen.model.parameters()]
     assert memory.find_budget(trained, 0.5) == chosen.budget == chosen.budget_range(3)[1]

@@ -68,7 +68,7 @@ def test_a_file_that_may_not_grow_leaves_the_last_checkpoint(features: Path, hal
     assert len(training.before["step-00000004.ckpt"]) > LESS_THAN_A_CHECKPOINT
     limits = (LESS_THAN_A_CHECKPOINT, LESS_THAN_A_CHECKPOINT)
     error = training.failed(training.start(before=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limits)))
-    assert re.search(r"step-00000006.ckpt: checkpoint not written \(File too large\).*make room.*resumes", error)
+    assert re.search(r"step-00000006.ckpt: checkpoint not written \(File too large\).*free disk space.*resume", error)
     training.assert_nothing_is_lost("File too large")
     training.finish_the_rest()
 
@@ -83,7 +83,7 @@ def test_a_full_disk_leaves_the_last_checkpoint(features: Path, half: Path, smal
         while True:
             file.write(b"x" * 4096)
     error = training.failed(training.start())
-    assert "No space left on device" in error and "the same command resumes" in error, error
+    assert "No space left on device" in error and "run the same command to resume" in error, error
     training.assert_nothing_is_lost()
     filler.unlink()
     training.finish_the_rest()
@@ -95,7 +95,7 @@ def test_a_second_trainer_ends_on_all_ranks_and_leaves_the_first(features: Path,
     training.run.lock()
     status = training.run.status()
     error = training.failed(training.start(2, DISTURBED="impatient"))
-    assert f"another trainer (process {os.getpid()}) is at work here; wait for it or stop it" in error
+    assert f"another trainer (process {os.getpid()}) is running here; wait for it or stop it" in error
     assert training.run.status() == status
     training.assert_nothing_is_lost()
 
@@ -106,7 +106,7 @@ def test_a_damaged_row_of_metrics_is_named_and_left_out(row: bytes, tmp_path: Pa
     whole = b'{"step": %d, "time": 0, "metrics": {"train/loss": 1.0}}\n'
     path.write_bytes(whole % 1 + row + b"\n" + whole % 2 + b'{"step": 3, "ti')
     log = MetricsLog(path, said.append)
-    assert said == [f"{path}:2: not a row of metrics, left out"]
+    assert said == [f"{path}:2: not a row of metrics; skipped"]
     log.write(2, {"train/loss": 9.0})
     log.write(3, {"train/loss": 2.0})
     assert [(row["step"], row["metrics"]["train/loss"]) for row in read_metrics(path)] == [(1, 1.0), (2, 1.0), (3, 2.0)]

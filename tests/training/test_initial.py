@@ -89,7 +89,7 @@ def test_a_new_speaker_starts_from_the_mean_and_the_others_keep_their_voice(feat
     assert new["mel_mean"] == old["mel_mean"], "the weights speak in the old statistics' units"
     assert recipe.description()["mel_mean"] == pytest.approx(float(old["mel_mean"]))
     assert taken.new_rows == {"speakers": ("carla",), "symbols": ("new-symbol",)}
-    assert "new speakers, from the mean of the others: carla" in "\n".join(taken.lines)
+    assert "new speakers, initialised with the mean of the others: carla" in "\n".join(taken.lines)
 
 
 def test_the_old_statistics_of_the_mel_stay_with_a_codecs_weights(features: Path, tmp_path: Path) -> None:
@@ -107,8 +107,8 @@ def test_mismatching_layers_are_listed_by_name_with_both_shapes(features: Path, 
     untouched = {name: value.clone() for name, value in recipe.model.state_dict().items()}
     taken = recipe.start_from(read_initial(tmp_path / "run", "acoustic"))
     said = taken.lines
-    assert said[0].endswith(f"{len(taken.fitting)} of {len(untouched)} layers taken")
-    assert any("(16, 1, 3) there, (16, 1, 5) here: starts anew" in line for line in said)
+    assert said[0].endswith(f"{len(taken.fitting)} of {len(untouched)} layers copied")
+    assert any("(16, 1, 3) there, (16, 1, 5) here; starts from random weights" in line for line in said)
     assert taken.anew and all(name.startswith("decoder.") for name in taken.anew)
     for name in taken.anew:
         assert torch.equal(recipe.model.state_dict()[name], untouched[name])
@@ -132,7 +132,7 @@ def test_nonsense_is_refused_in_one_line(features: Path, tmp_path: Path) -> None
     (tmp_path / "voice" / "voice.json").write_text(json.dumps({"provenance": {"acoustic": {"fingerprint": "gone"}}}))
     cases = {
         "absent": "does not exist",
-        "": "is neither a checkpoint",
+        "": "is not a checkpoint",
         "noise.ckpt": "noise.ckpt is damaged",
         "empty": "has no checkpoint yet",
         str(run): "kind 'vocoder', not 'acoustic'",
@@ -143,7 +143,7 @@ def test_nonsense_is_refused_in_one_line(features: Path, tmp_path: Path) -> None
         with pytest.raises(SonorantError, match=message) as refused:
             find_initial(str(tmp_path / named), "acoustic", tmp_path / "runs", tmp_path / "out" / "model")
         assert "\n" not in str(refused.value)
-    with pytest.raises(SonorantError, match=r"nothing of .* fits this model"):
+    with pytest.raises(SonorantError, match=r"no weights of .* match this model"):
         tiny_recipe("vocoder", features, channels=24).start_from(read_initial(run, "vocoder"))
 
 

@@ -80,7 +80,7 @@ def test_a_budget_that_was_found_moves_the_rate_and_the_log_says_so(
     factor = math.sqrt(batch / 100)
     assert factor > 1.5
     rate = f"learning rate {2e-3 * factor:.4g}, {factor:.4g} times 0.002"
-    line = f"acoustic: {rate}: a step's batch is {batch}, learning_rate_batch 100"
+    line = f"acoustic: {rate}: batch size {batch}, learning_rate_batch 100"
     assert line in capsys.readouterr().out.splitlines()
     assert logged(tmp_path, "batch/learning_rate_factor") == pytest.approx([factor] * 3)
     assert logged(tmp_path, "train/learning_rate")[:2] == pytest.approx([2e-3 * factor] * 2)

@@ -70,7 +70,7 @@ def test_two_plans_are_built_to_open_it_and_the_end_of_an_epoch_is_the_beginning
 
 
 def test_epochs_that_are_planned_alike_are_refused() -> None:
-    with pytest.raises(AllRanksError, match="epochs 4 to 7 are planned alike, so nothing is ever reshuffled"):
+    with pytest.raises(AllRanksError, match="epochs 4 to 7 have the same plan, so nothing is ever reshuffled"):
         opened(Plan(3, Counted(shuffles=False)), 4)
 
 
@@ -86,5 +86,5 @@ def test_windows_are_compared_with_themselves_in_later_epochs(shuffles: bool) ->
         epoch = number if shuffles else number % WINDOWS
         return utterance_plan(np.full(300, 100), items, budget=300, seed=1, epoch=epoch)
 
-    with nullcontext() if shuffles else pytest.raises(AllRanksError, match="epochs 2 to 5 are planned alike"):
+    with nullcontext() if shuffles else pytest.raises(AllRanksError, match="epochs 2 to 5 have the same plan"):
         opened(Plan(3, planned, WINDOWS), 2 * WINDOWS + 3)

@@ -121,7 +121,7 @@ def test_a_range_of_steps_that_is_none_is_refused(steps: str) -> None:
 
 def test_a_trace_of_steps_that_are_not_trained_is_refused(features: Path, tmp_path: Path, alone: None) -> None:
     recipe = tiny_recipe("acoustic", features, steps=4)
-    with pytest.raises(SonorantError, match="--profile 3:9: this training goes from step 1 to step 4"):
+    with pytest.raises(SonorantError, match="--profile 3:9: choose steps from 1 to 4"):
         Trainer(recipe, ALONE, RunDirectory(tmp_path), "f", profile="3:9").train()
 
 

@@ -105,8 +105,8 @@ def test_sets_that_do_not_fit_are_refused_in_one_line(features: Path, three: Pat
     symbols = ["ʘ", *FeatureStore.open(three).header["symbols"][1:]]
     other = with_speakers(three, tmp_path / "features", ["new", "high", "low"], symbols)
     cases: list[tuple[str, Path, dict[str, Any]]] = [
-        (r"freeze_steps 2: the base has every speaker here \(high, low\); set it to 0", features, {}),
-        (r"freeze_steps 2: encoder\S+ cannot be taken from the base", three, {"encoder_kernel": 5}),
+        (r"freeze_steps 2: the base already has all speakers \(high, low\); set it to 0", features, {}),
+        (r"freeze_steps 2: encoder\S+ cannot be copied from the base", three, {"encoder_kernel": 5}),
         (r"freeze_steps 4: the base lacks the phonemes ʘ", other, {"freeze_steps": STEPS}),
     ]
     for message, store, changes in cases:

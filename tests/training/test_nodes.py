@@ -69,7 +69,7 @@ def ends(nodes: list[subprocess.Popen[str]]) -> list[tuple[int, str]]:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"PET_NNODES": "1:2"}, "PET_NNODES=1:2: give one number"),
+        ({"PET_NNODES": "1:2"}, "PET_NNODES=1:2: give a number of at least 1"),
         ({"PET_NNODES": "2"}, r"PET_NODE_RANK=\(unset\): give a number from 0 to 1"),
         (TWO | {"PET_NODE_RANK": "2"}, "PET_NODE_RANK=2: give a number"),
         ({"PET_NNODES": "2", "PET_NODE_RANK": "0"}, "PET_MASTER_ADDR is unset"),
@@ -102,7 +102,7 @@ def test_the_micro_batches_of_a_step_are_shared_by_all_nodes(monkeypatch: pytest
         monkeypatch.setattr(torch.cuda, "device_count", lambda gpus=gpus: gpus)
         found = {word: environment(TWO | {"PET_NPROC_PER_NODE": word}, 2) for word in expected}
         assert {word: env["SONORANT_WORLD_SIZE"] for word, env in found.items()} == expected
-    with pytest.raises(SonorantError, match="PET_NPROC_PER_NODE=gpu: torch sees no GPU here"):
+    with pytest.raises(SonorantError, match="PET_NPROC_PER_NODE=gpu: torch finds no GPU here"):
         environment({"PET_NPROC_PER_NODE": "gpu"}, 2)
 
 
@@ -169,7 +169,7 @@ def test_nodes_that_share_no_folder_stop_together_resume_and_equal_one_machine(f
 def test_a_node_that_never_comes_is_waited_for_only_so_long(features: Path, tmp_path: Path) -> None:
     ((status, output),) = ends(start_two(tiny_job("acoustic", features, tmp_path), PET_RDZV_CONF="timeout=3"))
     assert status == 1
-    assert "error: 2 nodes were to meet at 127.0.0.1:" in output and "PET_NODE_RANK" in output
+    assert "error: 2 nodes could not connect at 127.0.0.1:" in output and "PET_NODE_RANK" in output
     assert "Traceback" not in output
 
 

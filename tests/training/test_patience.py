@@ -46,7 +46,7 @@ def test_a_training_that_ended_early_and_is_resumed_ends_with_the_same_bits(
     assert_same(best["ema"], {name: value.cpu() for name, value in whole.trained.ema.module.state_dict().items()})
     assert best["loss"] == min(logged(whole.run.path, "validation/loss"))
     said = capsys.readouterr().out
-    assert f"ended at step {whole.step} of 200: 2 validations in a row were not certainly better" in said
+    assert f"ended at step {whole.step} of 200: 2 consecutive validations were not significantly better" in said
     assert f"the model has the weights of step {best['step']}" in said
 
 
@@ -82,7 +82,7 @@ def test_two_processes_end_at_the_step_of_one_and_the_run_says_why(many: Path, t
     assert (state["step"], state["patience"]["best_step"]) == (one.step, one.patience.best_step)
     status = training.run.status()
     assert status["state"] == "finished" and status["step"] == state["step"] < 200
-    assert status["message"] == model["provenance"]["ended"] and "not certainly better" in status["message"]
+    assert status["message"] == model["provenance"]["ended"] and "not significantly better" in status["message"]
 
 
 def test_without_patience_nothing_is_another(many: Path, tmp_path: Path, alone: None) -> None:
@@ -103,7 +103,7 @@ def test_without_patience_nothing_is_another(many: Path, tmp_path: Path, alone: 
 def test_too_few_utterances_and_adversaries_are_refused(features: Path, tmp_path: Path, alone: None) -> None:
     with pytest.raises(SonorantError, match=r"train_acoustic\.patience: .*at least 20 .*there are 4: raise prepare"):
         trainer_of(tiny_recipe("acoustic", features, patience=1), tmp_path / "run").train()
-    with pytest.raises(ValueError, match="patience judges by the spectral losses alone"):
+    with pytest.raises(ValueError, match="patience uses only the spectral losses"):
         tiny_recipe("vocoder", features, patience=1, adversarial=True)
     with pytest.raises(ValueError, match="patience must be at least 1"):
         tiny_recipe("acoustic", features, patience=0)

@@ -39,7 +39,7 @@ def test_half_precision_is_taken_where_it_is_worth_it(bf16: float, chosen: str, 
     assert trained.precision is None
     why = find_precision(trained)
     assert trained.precision == chosen
-    assert why == f"precision {chosen}: a micro-batch takes fp32 1000 ms, bf16 {1000 * bf16:.0f} ms here"
+    assert why == f"precision {chosen}; time per micro-batch: fp32 1000 ms, bf16 {1000 * bf16:.0f} ms"
 
 
 @pytest.mark.parametrize("fits", ["bf16", "neither"])
@@ -53,7 +53,7 @@ def test_a_precision_that_does_not_fit_into_memory_is_not_taken(
             raise torch.OutOfMemoryError("CUDA out of memory")
 
     monkeypatch.setattr(trained, "dry_run", dry_run)
-    assert "fp32 more memory than there is" in find_precision(trained)
+    assert "fp32 out of memory" in find_precision(trained)
     assert trained.precision == "bf16"
 
 
@@ -83,7 +83,7 @@ def test_a_resumed_run_keeps_what_was_found(
     recipe = tiny_recipe("acoustic", features, precision="auto", steps=4)
     clock({"fp32": 1.0, "bf16": 0.5})
     assert trainer_of(recipe, tmp_path / "run").train() == "finished"
-    assert "acoustic: precision bf16: a micro-batch takes fp32 1000 ms, bf16 500 ms here" in capsys.readouterr().out
+    assert "acoustic: precision bf16; time per micro-batch: fp32 1000 ms, bf16 500 ms" in capsys.readouterr().out
     state = newest_state(tmp_path / "run")
     folder = tmp_path / "run" / "checkpoints"
     for path in checkpoint.existing(folder):
@@ -92,7 +92,7 @@ def test_a_resumed_run_keeps_what_was_found(
     clock({"fp32": 1.0, "bf16": 5.0})  # other load
     again = trainer_of(tiny_recipe("acoustic", features, precision="auto", steps=4), tmp_path / "run")
     assert again.train() == "finished" and again.trained.precision == "bf16"
-    assert "a micro-batch takes" not in capsys.readouterr().out
+    assert "time per micro-batch" not in capsys.readouterr().out
     assert_same(state, newest_state(tmp_path / "run"))
 
 

@@ -73,7 +73,7 @@ def test_where_no_checkpoint_is_whole_nothing_is_trained_over_them(features: Pat
     acoustic(features, tmp_path).train()
     for path in checkpoint.existing(tmp_path / "run/checkpoints"):
         path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(SonorantError, match="none of the 2 checkpoints is whole"):
+    with pytest.raises(SonorantError, match="all 2 checkpoints are damaged"):
         acoustic(features, tmp_path).train()
 
 

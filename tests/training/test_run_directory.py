@@ -18,7 +18,7 @@ def test_a_second_trainer_is_refused_and_told_who_is_at_work(tmp_path: Path, mon
     monkeypatch.setattr(run_directory, "PATIENCE", 0.0)
     first = RunDirectory(tmp_path / "run")
     first.lock()
-    with pytest.raises(SonorantError, match=r"another trainer \(process \d+\) is at work here"):
+    with pytest.raises(SonorantError, match=r"another trainer \(process \d+\) is running here"):
         RunDirectory(tmp_path / "run").lock()
 
 

@@ -26,7 +26,7 @@ def test_training_goes_on_in_parts_and_follows_the_same_curve(features: Path, tm
     first.finish(2)
     output = second.finish(2, DISTURBED="scarce_passes", SCARCE_LIMIT="6000")
     plenty, scarce = first.run.path, second.run.path
-    said = re.findall(r"rank (\d) on .*: out of memory in acoustic with (\d+) rows at once: from now on (\d)", output)
+    said = re.findall(r"rank (\d) on .*: out of memory in acoustic with (\d+) rows at a time; from now on (\d)", output)
     assert len(said) >= 2, "once forward and once backward"
     assert {rank for rank, _, _ in said} == {"1"}
     assert logged(scarce, "train/loss") == pytest.approx(logged(plenty, "train/loss"), rel=5e-4)

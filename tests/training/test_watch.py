@@ -80,7 +80,7 @@ def test_the_run_at_work_is_found_below_a_folder_and_else_the_newest(tmp_path: P
 
 
 def test_a_folder_without_a_training_is_refused_in_one_line(tmp_path: Path) -> None:
-    for folder, says in (tmp_path, "no training has begun here"), (tmp_path / "nowhere", "no such folder"):
+    for folder, says in (tmp_path, "no training has started here"), (tmp_path / "nowhere", "no such folder"):
         with pytest.raises(SonorantError, match=says):
             watch(folder)
 

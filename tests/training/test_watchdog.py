@@ -80,7 +80,7 @@ def test_a_rank_that_is_stopped_is_named(stopped: int, features: Path, tmp_path:
     training.wait_for(lambda: "error: " in training.said(), agent)
     ranks[stopped].send_signal(signal.SIGCONT)  # else torchrun waits half a minute
     error = training.failed(agent)
-    words = rf"error: rank {stopped} on \S+ has not answered for \d+ s, last seen in phase \w+ \(step \d+\)"
+    words = rf"error: rank {stopped} on \S+ has not responded for \d+ s, last seen in phase \w+ \(step \d+\)"
     assert re.match(words, error), error
     assert training.run.status()["state"] == "failed"
 

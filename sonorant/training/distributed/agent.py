@@ -1,4 +1,4 @@
-"""torchrun with one line per failed rank instead of its traceback; same arguments and PET_* variables."""
+"""Run torchrun with its arguments and PET_* variables, printing one line per failed rank instead of a traceback."""
 
 import os
 import sys
@@ -11,9 +11,9 @@ from torch.distributed.run import main
 
 from sonorant.training.worker import STOPPED
 
-HINT = "is the same command running on each, with its own PET_NODE_RANK, and can they reach that port?"
+HINT = "check that each runs the same command with a different PET_NODE_RANK and can reach that port"
 LINGER_SECONDS = 2.0
-"""The first node's agent leaves last: it hosts the store by which nodes finish."""
+"""Delay before the first node's agent exits; it hosts the store that other nodes need to finish."""
 
 
 def run() -> None:
@@ -25,15 +25,15 @@ def run() -> None:
         for rank, failure in error.failures.items():
             code = failure.exitcode
             if code != STOPPED:
-                cause = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+                cause = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
                 print(f"rank {rank} (process {failure.pid}) {cause}", file=sys.stderr)
         raise SystemExit(1) from None
     except SignalException:
-        raise SystemExit(1) from None  # the ranks got the signal too
+        raise SystemExit(1) from None  # the ranks received the signal too
     except DistError as error:
         nodes, endpoint = os.environ.get("PET_NNODES"), os.environ.get("PET_RDZV_ENDPOINT")
         cause = str(error).splitlines()[0]
-        print(f"error: {nodes} nodes were to meet at {endpoint} and did not ({cause}): {HINT}", file=sys.stderr)
+        print(f"error: {nodes} nodes could not connect at {endpoint} ({cause}); {HINT}", file=sys.stderr)
         raise SystemExit(1) from None
 
 

@@ -29,11 +29,11 @@ from sonorant.training.worker import Job, outcome_beside
 
 DEFAULT_PORT = "29500"
 LOCAL = ("localhost", "127.0.0.1", "::1")
-"""Names for nodes that are all on this machine."""
+"""Addresses of this machine, for nodes that all run on it."""
 JOIN_SECONDS = 600
 """Seconds a node waits for the others; `PET_RDZV_CONF=timeout=<seconds>` overrides it."""
 SHUTDOWN_SECONDS = 20
-"""Seconds for ranks to save after a SIGTERM."""
+"""Seconds that ranks have to save after a SIGTERM."""
 WORKER = "sonorant.training.worker"
 """Module that each rank runs."""
 
@@ -43,15 +43,16 @@ KEEP_MEMORY = {
     "MALLOC_TRIM_THRESHOLD_": str(2**33),
     "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
 }
-"""glibc: keep freed memory, in huge pages. Else page faults take a tenth to a fifth of a vocoder's step on CPUs."""
+"""Settings for glibc to keep freed memory, in huge pages. Otherwise page faults take a tenth to a fifth of a vocoder's
+step on CPUs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
-    """A machine of a training, from PET_* variables."""
+    """A machine that takes part in a training, from PET_* variables."""
 
     rank: int = 0
-    """The first node, 0, writes model and run directory, and hosts the rendezvous."""
+    """Number of the node; node 0 writes model and run directory, and hosts the rendezvous."""
     count: int = 1
     host: str = ""
     """Address of the first node; empty for a single node."""
@@ -63,10 +64,11 @@ class Node:
 
     @classmethod
     def of(cls, env: Mapping[str, str]) -> Node:
-        """From PET_NNODES, PET_NODE_RANK and PET_RDZV_ENDPOINT or PET_MASTER_ADDR. Raises SonorantError."""
+        """Read PET_NNODES, PET_NODE_RANK and PET_RDZV_ENDPOINT or PET_MASTER_ADDR. Raises SonorantError if any is
+        invalid."""
         count = env.get("PET_NNODES", "1")
         if not count.isdigit() or int(count) < 1:
-            raise SonorantError(f"PET_NNODES={count}: give one number")
+            raise SonorantError(f"PET_NNODES={count}: give a number of at least 1")
         if count == "1":
             return cls()
         rank = env.get("PET_NODE_RANK", "")
@@ -76,14 +78,14 @@ class Node:
         if not host:
             host, port = port or env.get("PET_MASTER_ADDR", ""), env.get("PET_MASTER_PORT", DEFAULT_PORT)
         if not host:
-            raise SonorantError("PET_MASTER_ADDR is unset: it is the first node's address, the same on every node")
+            raise SonorantError("PET_MASTER_ADDR is unset; set it to the first node's address on every node")
         return cls(rank=int(rank), count=int(count), host=host, port=port)
 
 
 def launch(job: Job) -> None:
     """Train `job` on this node's ranks until it is finished. Only the first node needs the run directory.
 
-    Raises Stopped after a SIGTERM, when the ranks have saved, and SonorantError if training fails.
+    Raises Stopped after a SIGTERM, once the ranks have saved, and SonorantError if training fails.
     """
     run = RunDirectory(Path(job.run))
     node, before = Node.of(os.environ), run.status()
@@ -91,7 +93,7 @@ def launch(job: Job) -> None:
     warning = idle(env, job.train["micro_batches_per_step"])
     if warning and node.first:
         print(f"warning: {job.recipe}: {warning}", file=sys.stderr, flush=True)
-    # Not in the run directory: another launch may start there.
+    # Not in the run directory, where another launch may start.
     with tempfile.TemporaryDirectory() as folder:
         job_file = Path(folder) / "job.json"
         job.write(job_file)
@@ -108,7 +110,7 @@ def launch(job: Job) -> None:
         if told_to_stop:
             raise Stopped(f"{job.recipe}: stopped before training began; the same command starts it")
         raise SonorantError(f"{job.recipe}: training did not start, see above")
-    cause = status["message"] or "a rank was killed or a node is gone, see above"
+    cause = status["message"] or "a rank was killed or a node was lost, see above"
     raise SonorantError(
         f"{job.recipe}: training failed after step {status['step']}: {cause}; "
         "the same command resumes from its last checkpoint"
@@ -116,7 +118,7 @@ def launch(job: Job) -> None:
 
 
 def _run_agent(job_file: Path, env: dict[str, str]) -> bool:
-    """Run torchrun, forwarding SIGTERM and Ctrl-C; return whether one came."""
+    """Run torchrun, forwarding SIGTERM and Ctrl-C; return whether a signal was received."""
     command = [sys.executable, "-m", "sonorant.training.distributed.agent", "-m", WORKER, str(job_file)]
     child: subprocess.Popen[bytes] | None = None
     told_to_stop = False
@@ -140,10 +142,10 @@ def _run_agent(job_file: Path, env: dict[str, str]) -> bool:
 
 
 def environment(given: Mapping[str, str], micro_batches_per_step: int) -> dict[str, str]:
-    """`given` with torchrun's settings completed. Raises SonorantError if PET_* contradict each other.
+    """Return `given` with torchrun's settings completed. Raises SonorantError if PET_* variables are invalid.
 
-    One process per GPU or CPU core, at most one per micro-batch of a step. On CPUs, two processes with a thread each
-    are 1.5 times as fast as one with two: Fourier transforms and sorting are single-threaded.
+    The default is one process per GPU or CPU core, at most one per micro-batch of a step. On CPUs, two processes with
+    one thread are 1.5 times as fast as one with two: Fourier transforms and sorting are single-threaded.
     """
     node, cores = Node.of(given), usable_cores()
     most = max(1, micro_batches_per_step // node.count)
@@ -155,7 +157,7 @@ def environment(given: Mapping[str, str], micro_batches_per_step: int) -> dict[s
         "OMP_WAIT_POLICY": "passive",
         "GOMP_SPINCOUNT": "0",
         **KEEP_MEMORY,
-        # No C++ stack for a lost peer.
+        # Print no C++ stack when a peer is lost.
         "TORCH_CPP_LOG_LEVEL": "ERROR",
     }
     fixed = {
@@ -169,18 +171,23 @@ def environment(given: Mapping[str, str], micro_batches_per_step: int) -> dict[s
 
 
 def _processes(wanted: str, cores: int, most: int) -> int:
-    """Processes of a node from a number or torchrun's words; empty: one per GPU or core, at most `most`."""
+    """Return a node's number of processes. `wanted`: number, gpu, cpu or auto; empty: one per GPU or core up to
+    `most`."""
     gpus = torch.cuda.device_count()
     words = {"gpu": gpus, "cpu": cores, "auto": gpus or cores, "": min(gpus or cores, most)}
     processes = words.get(wanted, int(wanted) if wanted.isdecimal() else 0)
     if processes < 1:
-        why = "torch sees no GPU here" if wanted == "gpu" else "give a number from 1, gpu, cpu or auto"
+        why = (
+            "torch finds no GPU here; use cpu or a number"
+            if wanted == "gpu"
+            else "give a number of at least 1, gpu, cpu or auto"
+        )
         raise SonorantError(f"PET_NPROC_PER_NODE={wanted}: {why}")
     return processes
 
 
 def idle(env: Mapping[str, str], micro_batches_per_step: int) -> str | None:
-    """Warning of idle processes or GPUs, or None."""
+    """Return a warning about idle processes or GPUs, or None."""
     world, here, gpus = int(env["SONORANT_WORLD_SIZE"]), int(env["PET_NPROC_PER_NODE"]), torch.cuda.device_count()
     if world > micro_batches_per_step:
         found, wanted = f"{world - micro_batches_per_step} of {world} processes have nothing to do", world
@@ -194,7 +201,7 @@ def idle(env: Mapping[str, str], micro_batches_per_step: int) -> str | None:
 
 def _meeting(node: Node, given: Mapping[str, str]) -> dict[str, str]:
     if node.count == 1:
-        # By number: resolving the machine's name may take minutes.
+        # An IP address, because resolving the host name may take minutes.
         alone = {"PET_STANDALONE": "1", "PET_LOCAL_ADDR": "127.0.0.1"}
         return {} if "PET_RDZV_ENDPOINT" in given else {name: given.get(name, value) for name, value in alone.items()}
     found = {
@@ -208,14 +215,16 @@ def _meeting(node: Node, given: Mapping[str, str]) -> dict[str, str]:
 
 
 def interface_towards(host: str) -> str | None:
-    """Network interface towards `host`, or None if unknown. gloo's default may be loopback. Raises SonorantError if
-    `host` is loopback here."""
+    """Return the network interface that reaches `host`, or None if unknown; gloo's default may be loopback. Raises
+    SonorantError if `host` is loopback here."""
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             probe.connect((host, 9))
             own = probe.getsockname()[0]
             if own.startswith("127.") and host not in LOCAL:
-                raise SonorantError(f"PET_MASTER_ADDR: {host} is loopback on this node: give one that all nodes reach")
+                raise SonorantError(
+                    f"PET_MASTER_ADDR: {host} is loopback on this node: give an address that all nodes can reach"
+                )
             return next((name for _, name in socket.if_nameindex() if _address(probe, name) == own), None)
     except OSError:
         return None

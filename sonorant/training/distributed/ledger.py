@@ -1,4 +1,4 @@
-"""Compare the samples that ranks computed with the plan, and all nodes' features, codes, settings and code."""
+"""Compare the samples computed by all ranks with the plan, and the features, codes, settings and code of all nodes."""
 
 import hashlib
 import os
@@ -19,31 +19,31 @@ from sonorant.features.plan import MicroBatch, Plan, shard
 from sonorant.training.distributed.ranks import AllRanksError, Ranks
 
 EPOCHS_COMPARED = 4
-"""Successive epochs that must not all have the same plan."""
-HINT = "the code that loads the data is at fault: a rank computes what `shard` gives to its global rank, nothing else"
+"""Number of successive epochs that must not all have the same plan."""
+HINT = "fix the code that loads the data: a rank must compute exactly what `shard` returns for its global rank"
 Samples = list[tuple[int, int]]
-"""Utterances, each with the first frame read."""
+"""Pairs of an utterance index and the first frame read."""
 
 
 @dataclass(frozen=True)
 class Page:
     rank: str
     planned: str
-    """Hash of its plan of these steps."""
+    """Hash of the rank's plan of these steps."""
     computed: list[Samples]
-    """By step."""
+    """Computed samples, by step."""
 
 
 class Ledger:
-    """Samples of the steps since the last check."""
+    """Record of the samples computed since the last check."""
 
     def __init__(self, ranks: Ranks) -> None:
         self.ranks = ranks
         self._computed: list[Samples] = []
 
     def open(self, plan: Plan, epoch: int, place: int) -> list[MicroBatch]:
-        """Start before step `place` of an epoch; return its micro-batches. Raises AllRanksError if the ranks' plans
-        differ, or epochs are not reshuffled."""
+        """Start recording before step `place` of an epoch; return the step's micro-batches. Raises AllRanksError if
+        the ranks' plans differ, or epochs are not reshuffled."""
         self._plan, self._epoch, self._place = plan, epoch, place
         self._steps = plan.steps(epoch)
         self._computed = []
@@ -55,8 +55,8 @@ class Ledger:
         if enough and all(_hash(plan.steps(number)) == planned for number in later):
             first = epoch // plan.windows
             raise AllRanksError(
-                f"{self.ranks.name}: epochs {first} to {first + EPOCHS_COMPARED - 1} are planned alike, so nothing is "
-                "ever reshuffled: the plan's random numbers have to depend on the epoch"
+                f"{self.ranks.name}: epochs {first} to {first + EPOCHS_COMPARED - 1} have the same plan, so nothing is "
+                "ever reshuffled; make the plan's random numbers depend on the epoch"
             )
         return self._upcoming()
 
@@ -95,14 +95,15 @@ class Ledger:
         if repeated := [sample for sample in foreign if sample in planned]:
             who = " and by ".join(page.rank for page, share in zip(pages, shares, strict=True) if repeated[0] in share)
             samples = f"{len(repeated)} samples were computed more than once, utterance {repeated[0][0]} by {who}"
-            return f"{samples}: the ranks see the same data"
+            return f"{samples}: the ranks load the same data"
         if not missing:
             return f"{len(foreign)} samples are not in the plan of this step, first utterance {foreign[0][0]}"
         dealt = [samples_of(batch for batch, _ in shard(batches, rank, len(pages))) for rank in range(len(pages))]
         owner = [page.rank for page, samples in zip(pages, dealt, strict=True) if missing[0] in samples][-1]
-        instead = f", {len(foreign)} others instead" if foreign else ""
+        instead = f" ({len(foreign)} others were computed instead)" if foreign else ""
         return (
-            f"{len(missing)} samples were computed by no rank{instead}, utterance {missing[0][0]} was dealt to {owner}"
+            f"{len(missing)} samples were computed by no rank{instead}, "
+            f"utterance {missing[0][0]} was assigned to {owner}"
         )
 
 
@@ -129,7 +130,7 @@ def _refuse_other_plans(pages: list[Page]) -> None:
         if page.planned != pages[0].planned:
             raise AllRanksError(
                 f"{page.rank} planned other samples than {pages[0].rank}: their features, settings or code differ, "
-                "or one is steps ahead; give all nodes the same copies"
+                "or one is ahead by steps; use the same copies on all nodes"
             )
 
 
@@ -137,8 +138,8 @@ def refuse_other_copies(features: Path, codes: Path | None, fingerprint: str, co
     """Raise AllRanksError on all ranks if a node's features, codes, settings or code differ from rank 0's. A
     collective call.
 
-    With several nodes, one rank of each also compares all arrays with their hashes, which may take hours.
-    `fingerprint`: of settings, features and the recipe's VERSION; `code`: hash of the package.
+    With several nodes, one rank per node also compares all arrays with their hashes, which may take hours.
+    `fingerprint`: hash of settings, features and the recipe's VERSION; `code`: hash of the package.
     """
     if ranks.world_size == 1:
         return
@@ -154,19 +155,21 @@ def refuse_other_copies(features: Path, codes: Path | None, fingerprint: str, co
     own |= {"settings (fingerprint ": fingerprint, "code (hash ": code}
     copies = ranks.gather((ranks.host, own, problem))
     first, wanted, _ = copies[0]
-    remedies = {"features (": f"there: dvc pull {features}", "codes (": f"there: dvc pull {codes}"}
+    remedies = {"features (": f"run there: dvc pull {features}", "codes (": f"run there: dvc pull {codes}"}
     checkout = "check out the same commit with the same params.yaml there"
     for host, found, fault in copies:
         if fault:
-            raise AllRanksError(f"node {host}: {fault}; where features are fetched: dvc pull {features} {codes or ''}")
+            raise AllRanksError(
+                f"node {host}: {fault}; to fetch features again, run: dvc pull {features} {codes or ''}"
+            )
         for what, its in found.items():
             if its != wanted[what]:
-                other = f"its {what}{its[:16]}) are not those of the first node {first} ({wanted[what][:16]})"
+                other = f"its {what}{its[:16]}) differ from the first node's ({first}, {wanted[what][:16]})"
                 raise AllRanksError(f"node {host}: {other}; {remedies.get(what, checkout)}")
 
 
 def _damage_of(features: Path, codes: Path | None) -> str:
-    """Verify both stores; return the error, or empty."""
+    """Verify both stores; return the error message, or an empty string."""
     try:
         store = FeatureStore.open(features)
         store.verify()

@@ -1,6 +1,6 @@
-"""Proof that the ranks train together: one group, a device each, equal state, averaged gradients, a divided plan.
+"""Prove that the ranks train together: one group, separate devices, equal state, averaged gradients, a divided plan.
 
-The ranks exchange their evidence: a violation ends all of them with the same error.
+The ranks exchange their evidence, so a violation ends all of them with the same error.
 """
 
 import hashlib
@@ -19,31 +19,31 @@ from sonorant.training.recipe import Recipe, Tensors
 from sonorant.training.step import TrainStep
 
 CHECK_EVERY = 100
-"""Steps between checks, besides the first step and each checkpoint."""
+"""Steps between checks, in addition to the first step and each checkpoint."""
 Load = Callable[[list[list[MicroBatch]]], Iterator[Batch]]
-"""Loads this rank's share of some steps."""
+"""Function that loads this rank's share of some steps."""
 CAUSES = {
     "gradients": "gradients were not averaged: call `TrainStep.wrapped`, not a phase's module",
-    "weights": "start again from the last checkpoint; if that machine computes differently once more, take it out",
-    "buffers": "a module changes its buffers by its rank's data: sum such figures over the ranks",
+    "weights": "start again from the last checkpoint; if the machine computes differently again, remove it",
+    "buffers": "a module updates its buffers from its rank's data: sum these values over the ranks",
     "average": "the moving average was updated outside the step: start again from the last checkpoint",
-    "optimizer": "it did not load the same checkpoint as the others: start again",
+    "optimizer": "the rank did not load the same checkpoint as the others: start again",
 }
-"""Causes of a difference by part of the state, in causal order."""
+"""Likely cause and remedy of a difference, by part of the state, in causal order."""
 
 
 def prove_group(ranks: Ranks, expected: int) -> None:
-    """Check that `expected` ranks met, each on a device of its own. Raises SonorantError."""
+    """Raise SonorantError unless `expected` ranks joined, each on a separate device."""
     if expected != ranks.world_size:
         raise SonorantError(
-            f"{ranks.name}: {expected} ranks were to train together but {ranks.world_size} met, so that each group "
-            "would train alone: every node needs the same PET_NNODES, PET_NPROC_PER_NODE and address of the first node"
+            f"{ranks.name}: {expected} ranks should train together but {ranks.world_size} joined, so each group "
+            "would train alone; set the same PET_NNODES, PET_NPROC_PER_NODE and first node's address on every node"
         )
     seen: dict[str, str] = {}
     for device, name in ranks.gather((ranks.device_id, ranks.name)):
         if device in seen:
             raise AllRanksError(
-                f"{name} has the same device as {seen[device]} ({device}): start one process a device "
+                f"{name} has the same device as {seen[device]} ({device}); start one process per device "
                 "(PET_NPROC_PER_NODE), with CUDA_VISIBLE_DEVICES the same for all processes of a node"
             )
         seen[device] = name
@@ -55,12 +55,12 @@ class Proof:
         self.ledger = Ledger(ranks)
 
     def initial_weights(self) -> None:
-        """Check for equal weights before DDP silently broadcasts rank 0's. Raises AllRanksError."""
+        """Raise AllRanksError if weights differ between ranks, before DDP silently broadcasts those of rank 0."""
         self._one_state("before training", _weights_and_buffers(self.recipe))
 
     def before_first_step(self, trained: TrainStep, step: int, epoch: int, place: int, load: Load) -> None:
-        """Check state and plan, and settle DDP's buckets by a pass over a row of each micro-batch: DDP rebuilds them
-        after its first pass, and they decide the order of sums. Changes only gradients. Raises AllRanksError."""
+        """Raise AllRanksError if state or plan differ between ranks; then settle DDP's buckets by a pass over a row of
+        each micro-batch. DDP rebuilds buckets after its first pass, and they decide the order of sums."""
         averages = {"average": dict(trained.ema.state_dict()), "optimizer": _optimizer(trained)}
         self._one_state(f"step {step}", _weights_and_buffers(self.recipe) | averages)
         first = self.ledger.open(self.recipe.plan, epoch, place)
@@ -74,13 +74,13 @@ class Proof:
         return step % CHECK_EVERY == 0 or step == started + 1
 
     def check(self, trained: TrainStep, step: int) -> None:
-        """Raise AllRanksError if state or samples are not those of one training."""
+        """Raise AllRanksError if the ranks' state differs, or their samples differ from the plan."""
         parts = {"gradients": _gradients(self.recipe)} | _weights_and_buffers(self.recipe)
         self._one_state(f"step {step}", parts | {"average": dict(trained.ema.state_dict())})
         self.ledger.check(step)
 
     def _one_state(self, when: str, parts: dict[str, Tensors]) -> None:
-        """Raise AllRanksError if a part of the state differs between ranks by a bit."""
+        """Raise AllRanksError if any part of the state is not bit-identical on all ranks."""
         if self.ranks.world_size == 1:
             return
         own = {part: _hash(tensors.values()) for part, tensors in parts.items()}
@@ -96,7 +96,8 @@ class Proof:
                 first = next(differing, "their number")
                 who = " and ".join(gathered[rank][0] for rank in odd)
                 raise AllRanksError(
-                    f"{when}: the {part} of {who} are not those of the other ranks, first in {first}; {CAUSES[part]}"
+                    f"{when}: the {part} of {who} differ from those of the other ranks, first in {first}; "
+                    f"{CAUSES[part]}"
                 )
 
 

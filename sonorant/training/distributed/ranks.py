@@ -1,4 +1,4 @@
-"""This process in its process group: rank, device, collective operations."""
+"""Rank, device and collective operations of this process."""
 
 import ctypes
 import os
@@ -20,18 +20,18 @@ from sonorant.errors import SonorantError
 
 Result = TypeVar("Result")
 BEAT = 5.0
-"""Seconds between heartbeats of a rank at work in `Ranks.after`."""
+"""Seconds between heartbeats of a rank that is working in `Ranks.after`."""
 SILENCE = 900.0
-"""Seconds without a heartbeat after which it counts as gone."""
+"""Seconds without a heartbeat after which a rank counts as lost."""
 
 
 class AllRanksError(SonorantError):
-    """An error raised by all ranks from the same evidence; one per machine prints it."""
+    """An error that every rank raises for the same reason; only one rank per machine prints it."""
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """The process group of torchrun."""
+    """This process in torchrun's process group."""
 
     rank: int
     world_size: int
@@ -40,7 +40,7 @@ class Ranks:
 
     @property
     def first(self) -> bool:
-        """Global rank 0, which writes."""
+        """Whether this is global rank 0, which writes files."""
         return self.rank == 0
 
     @property
@@ -53,27 +53,27 @@ class Ranks:
 
     @property
     def device_id(self) -> str:
-        """Unique per rank: a GPU's UUID, or host and rank on CPUs."""
+        """Unique device name per rank: a GPU's UUID, or host and rank on CPUs."""
         if self.device.type == "cuda":
             return f"GPU-{torch.cuda.get_device_properties(self.device).uuid}"
         return f"{self.host}/{self.rank}"
 
     def gather(self, value: Any) -> list[Any]:
-        """Every rank's `value` (picklable), by rank, on every rank; through CPUs."""
+        """Return every rank's `value` (picklable), by rank, on every rank, through CPUs."""
         values: list[Any] = [None] * self.world_size
         dist.all_gather_object(values, value)
         return values
 
     def sum(self, values: dict[str, float]) -> dict[str, float]:
-        """Sum over all ranks, with the same keys on each."""
+        """Sum `values` over all ranks; keys must be the same on each."""
         names = sorted(values)
         tensor = torch.tensor([values[name] for name in names], dtype=torch.float64, device=self.device)
         dist.all_reduce(tensor)
         return dict(zip(names, tensor.tolist(), strict=True))
 
     def ask(self, flag: bool) -> Callable[[], bool]:
-        """Start to determine whether any rank sets `flag`; the returned function gives the answer. Through CPUs, so
-        that no GPU and no rank has to wait."""
+        """Start to determine whether any rank sets `flag`; the returned function returns the answer. Runs through CPUs,
+        so that no GPU or rank has to wait."""
         tensor = torch.tensor(int(flag))
         work = dist.all_reduce(tensor, op=dist.ReduceOp.MAX, async_op=True)
 
@@ -84,7 +84,7 @@ class Ranks:
         return answer
 
     def after(self, work: Callable[[], Result] | None) -> Result | None:
-        """Run `work` on the ranks that have it and wait for all, without a collective's timeout: `work` may take hours.
+        """Run `work`, if given, and wait for all ranks, without a collective's timeout because `work` may take hours.
 
         A collective call. Raises RuntimeError if there is no heartbeat for `SILENCE` seconds, or the store is gone.
         """
@@ -105,12 +105,12 @@ class Ranks:
             if (now := store.add("after/beats", 0)) != beats:
                 heard, beats = time.monotonic(), now
             if time.monotonic() - heard > SILENCE:
-                raise RuntimeError("Timed out waiting for a rank that is silent")
+                raise RuntimeError("Timed out waiting for a rank that sends no heartbeat")
             time.sleep(pause)
             pause = min(2 * pause, 1.0)
 
     def share(self, data: bytes | None) -> bytes | None:
-        """Broadcast rank 0's `data`, through CPUs."""
+        """Return rank 0's `data` on every rank, through CPUs."""
         shared = [data]
         dist.broadcast_object_list(shared, 0)
         return shared[0]
@@ -136,8 +136,8 @@ def _beating(beat: Callable[[], object]) -> Iterator[None]:
 
 
 def join(patience: float) -> Ranks:
-    """Join torchrun's process group: NCCL with a GPU per local rank, or gloo on CPUs. `patience`: timeout of
-    collectives in seconds."""
+    """Join torchrun's process group, with NCCL and a GPU per local rank, or with gloo on CPUs. `patience` is the
+    timeout of collectives in seconds."""
     timeout = timedelta(seconds=patience)
     local_rank = int(os.environ["LOCAL_RANK"])
     device = torch.device("cpu")
@@ -145,8 +145,8 @@ def join(patience: float) -> Ranks:
         here = torch.cuda.device_count()
         if local_rank >= here:
             raise SonorantError(
-                f"rank {os.environ['RANK']} on {platform.node()}: process {local_rank + 1} of this node has no GPU "
-                f"of its own, {here} are there; set PET_NPROC_PER_NODE={here}"
+                f"rank {os.environ['RANK']} on {platform.node()}: process {local_rank + 1} of this node has no GPU, "
+                f"because there are only {here}; set PET_NPROC_PER_NODE={here}"
             )
         device = torch.device("cuda", local_rank)
         torch.cuda.set_device(device)

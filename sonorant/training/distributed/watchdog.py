@@ -1,4 +1,4 @@
-"""Watchdog: name a rank that hangs and, past a limit, end the training.
+"""Watchdog: report a rank that hangs and, after a time limit, end training.
 
 Ranks exchange their phases through the process group's key-value store. Clocks are never compared: a rank reports the
 time spent in its phase, and the receiver adds the age of the report.
@@ -27,18 +27,18 @@ from sonorant.training.telemetry.stopwatch import Stopwatch
 
 WAITING = ("backward", "communication")
 """Phases in which a rank waits for the others."""
-LOOK_AT_DISK = "look at the disk of the run directory"
-LOOK_AT_LINKS = "the ranks wait for each other: look at the links between them"
+LOOK_AT_DISK = "check the disk of the run directory"
+LOOK_AT_LINKS = "the ranks wait for each other: check the network between them"
 HINTS = {
-    "data": "its loader waits for storage or for a worker: look at the disk of the features, or set data.preload",
+    "data": "its loader waits for storage or for a worker: check the disk of the features, or set data.preload",
     "checkpoint": LOOK_AT_DISK,
     "sample": LOOK_AT_DISK,
     "backward": LOOK_AT_LINKS,
     "communication": LOOK_AT_LINKS,
 }
-SILENT = "look at that machine, its load and its links, and whether the process was stopped"
+SILENT = "check that machine, its load and network, and whether the process was suspended"
 SILENCE = 4
-"""Missed intervals after which a rank counts as silent, or this process as suspended."""
+"""Number of missed intervals after which a rank counts as silent, or this process as suspended."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,21 +48,21 @@ class Whereabouts:
     step: int
     phase: str
     idle: float
-    """Seconds in that phase."""
+    """Seconds since the phase began."""
     silent: bool = False
-    """No longer answers; `phase` is its last known one."""
+    """Whether the rank does not respond; `phase` is then the last known one."""
 
     def __str__(self) -> str:
-        said = "has not answered" if self.silent else "has made no progress"
+        said = "has not responded" if self.silent else "has made no progress"
         phase = f"last seen in phase {self.phase}" if self.silent else f"in phase {self.phase}"
         return f"rank {self.rank} on {self.host} {said} for {self.idle:.0f} s, {phase} (step {self.step})"
 
 
 def culprits(ranks: list[Whereabouts], limit: float) -> list[Whereabouts]:
-    """Ranks that the others have been waiting for at least `limit` seconds.
+    """Return the ranks that have kept the others waiting for at least `limit` seconds.
 
-    Silent ranks first, then those in a phase of their own work; among them the one a step behind or longest in its
-    phase, and its equals. If all wait for each other, all are named.
+    These are silent ranks, else ranks not in a `WAITING` phase: the one at the lowest step and longest in its phase,
+    and its equals in step and phase. If all wait for each other, all are returned.
     """
     suspects = [one for one in ranks if one.silent] or [one for one in ranks if one.phase not in WAITING]
     if not suspects:
@@ -72,7 +72,7 @@ def culprits(ranks: list[Whereabouts], limit: float) -> list[Whereabouts]:
 
 
 class Watchdog:
-    """Watches all ranks within its context: one thread exchanges states, another judges them, as the store may hang."""
+    """Watches all ranks within its context. One thread exchanges states, another judges them, as the store may hang."""
 
     def __init__(
         self, ranks: Ranks, stopwatch: Stopwatch, step: Callable[[], int], machine: MachineConfig, run: RunDirectory
@@ -80,7 +80,7 @@ class Watchdog:
         self.ranks, self.stopwatch, self.step, self.machine, self.run = ranks, stopwatch, step, machine, run
         self.interval = min(5.0, machine.stall_warning / 5)
         self._awake = self._ticked = self._exchanged = time.monotonic()
-        """End of the last suspension of this process: idle time before it does not count."""
+        """End of the last suspension of this process; idle time before it does not count."""
         self._heard: dict[int, tuple[Any, float]] = dict.fromkeys(range(ranks.world_size), (None, self._awake))
         self._warned: set[tuple[int, int, str]] = set()
         self._done, self._cut_off = threading.Event(), threading.Event()
@@ -95,7 +95,7 @@ class Watchdog:
         self._done.set()
 
     def _connect(self) -> None:
-        """Connect to rank 0's store: the group's connection is busy during the setup of a collective."""
+        """Connect to rank 0's store, because the group's connection is busy while a collective is set up."""
         if self.ranks.world_size == 1:
             self._store: dist.Store = dist.HashStore()
             return
@@ -108,7 +108,7 @@ class Watchdog:
             self._tick()
             try:
                 self._publish(beat)
-            except RuntimeError:  # rank 0 has ended with the store
+            except RuntimeError:  # rank 0 has exited, with the store
                 self._cut_off.set()
                 return
             self._exchanged = time.monotonic()
@@ -137,7 +137,7 @@ class Watchdog:
         return Whereabouts(rank=self.ranks.rank, host=self.ranks.host, step=self.step(), phase=phase, idle=idle)
 
     def whereabouts(self) -> list[Whereabouts]:
-        """States of all known ranks; if the store hangs, only rank 0, its host, is silent."""
+        """Return the states of all known ranks; if the store hangs, only rank 0, which hosts it, is silent."""
         now = time.monotonic()
         found = [self._own()]
         for rank, (said, heard) in self._heard.items():
@@ -163,7 +163,7 @@ class Watchdog:
             speaker = min(one.rank for one in everyone if not one.silent) == self.ranks.rank
             for one in culprits(everyone, self.machine.stall_warning):
                 self._warn(one, speaker)
-            # A little later, ranks that the speaker's end has not ended.
+            # Ranks that survive the exit of the reporting rank exit a little later.
             limit = self.machine.stall_limit + (0.0 if speaker else SILENCE * self.interval)
             if at_fault := culprits(everyone, limit):
                 self._end(at_fault)
@@ -190,7 +190,7 @@ class Watchdog:
 
     def _end(self, at_fault: list[Whereabouts]) -> None:
         message = f"{', '.join(map(str, at_fault))}: {_hint(at_fault[0])}"
-        _say(f"error: {message}; the same command resumes from the last checkpoint")
+        _say(f"error: {message}; run the same command to resume from the last checkpoint")
         failing = threading.Thread(target=self.run.fail, args=(message,), daemon=True)
         failing.start()
         failing.join(2 * self.interval)
@@ -198,7 +198,7 @@ class Watchdog:
 
 
 def _hint(one: Whereabouts) -> str:
-    return SILENT if one.silent else HINTS.get(one.phase, "look at that machine and its load")
+    return SILENT if one.silent else HINTS.get(one.phase, "check that machine and its load")
 
 
 def _say(line: str) -> None:

@@ -1,4 +1,4 @@
-"""GPU load as metrics, and warnings of idle, throttled or full GPUs."""
+"""GPU load as metrics, and warnings about idle, throttled or full GPUs."""
 
 import torch
 
@@ -7,7 +7,7 @@ from sonorant.training.telemetry.nvml import NoNvml, Nvml
 IDLE = 50.0
 """Utilization in percent below which a GPU counts as idle; NVML reports above 90 for a well-used one."""
 FULL = 0.95
-"""Share of the device's memory in use above which a longer batch may not fit."""
+"""Fraction of device memory in use above which a longer batch may not fit."""
 
 
 class DeviceLoad:
@@ -23,7 +23,7 @@ class DeviceLoad:
                 print(f"GPU utilization and temperature are not logged: {error}", flush=True)
 
     def read(self) -> dict[str, float]:
-        """Figures of `Nvml.load`, and reserved_gib (by torch)."""
+        """Return the figures of `Nvml.load`, and reserved_gib (memory reserved by torch)."""
         if self.device.type != "cuda":
             return {}
         row = {"reserved_gib": torch.cuda.max_memory_reserved(self.device) / 2**30}
@@ -36,15 +36,15 @@ class DeviceLoad:
         return row
 
     def findings(self, row: dict[str, float]) -> dict[str, str]:
-        """Warnings from a row of `read`: kind to sentence."""
+        """Return warnings about a row of `read`: kind to sentence."""
         found = {}
         if row.get("utilization", 100.0) < IDLE:
             remedy = "use larger micro-batches or compile: true"
             found["gpu idle"] = f"its GPU was busy for {row['utilization']:.0f}% of the time; {remedy}"
         if self.slowed:
-            cooled = "look at its cooling, power supply and power limit (nvidia-smi -q -d PERFORMANCE)"
+            cooled = "check its cooling, power supply and power limit (nvidia-smi -q -d PERFORMANCE)"
             found["gpu slowed"] = f"its GPU is throttled ({', '.join(self.slowed)}); {cooled}"
         if row.get("memory_share", 0.0) > FULL:
-            remedy = "lower the micro-batch's budget, or look for another process on this GPU"
+            remedy = "lower the micro-batch's budget, or check for another process on this GPU"
             found["gpu memory"] = f"{row['memory_share']:.0%} of its GPU's memory is in use; {remedy}"
         return found

@@ -1,38 +1,39 @@
-"""Name idle and slow ranks, once each."""
+"""Warn about idle and slow ranks, once each."""
 
 import statistics
 from dataclasses import dataclass
 
 IMBALANCE = 0.15
-"""Share of time that the others wait for a rank above which it is slow; equal machines differ by some 5 %."""
+"""Fraction of time that the others wait for a rank, above which it counts as slow; equal machines differ by about 5
+%."""
 AGAIN = 2
-"""Readings in a row that a finding must hold."""
+"""Number of consecutive readings before a finding is reported."""
 HINTS = {
-    "data": "look at its loader: data.preload, data.workers, the disk of its features",
-    "checkpoint": "look at the disk of the run directory, or raise checkpoint_every",
+    "data": "check its loader: data.preload, data.workers, the disk of its features",
+    "checkpoint": "check the disk of the run directory, or raise checkpoint_every",
     "logging": "raise log_every",
 }
-LOOK = "look at that machine: other programs, fewer cores, clocks held down"
+LOOK = "check that machine for other programs, fewer cores or throttled clocks"
 IDLE = "had nothing to compute: raise micro_batches_per_step or start fewer processes"
 Findings = dict[tuple[int, str], str]
-"""Sentence by rank and kind."""
+"""Warning by rank and kind of finding."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """Of one rank, since the last reading."""
+    """Measurements of one rank since the last reading."""
 
     host: str
     times: dict[str, float]
-    """Share of wall time by phase; `communication`: waiting for other ranks and links."""
+    """Fraction of wall time per phase; `communication`: waiting for other ranks and the network."""
     frames: float
-    """Mel frames that it computed."""
+    """Number of mel frames that the rank computed."""
     load: dict[str, float]
-    """See `DeviceLoad.read`."""
+    """Load as returned by `DeviceLoad.read`."""
     loss: float | None
     cores: float
     own: dict[str, str]
-    """Its own findings: kind to sentence."""
+    """Findings of the rank itself: kind to warning."""
 
 
 def judge(readings: list[Reading]) -> Findings:
@@ -52,11 +53,11 @@ def judge(readings: list[Reading]) -> Findings:
 
 
 def _cause(slow: Reading, others: list[Reading]) -> str:
-    """The phase in which a rank spends more time than the others."""
+    """Describe why `slow` is slow: too many frames, or the phase that takes it longest compared with `others`."""
     frames = statistics.fmean(other.frames for other in others)
     if slow.frames > (1 + IMBALANCE) * frames:
         remedy = "make micro_batches_per_step a multiple of the number of processes"
-        return f"the plan gives it {slow.frames / frames:.2f} times as many frames as the others; {remedy}"
+        return f"it was assigned {slow.frames / frames:.2f} times as many frames as the others; {remedy}"
     usual = {phase: statistics.fmean(other.times.get(phase, 0.0) for other in others) for phase in slow.times}
     more = {phase: share - usual[phase] for phase, share in slow.times.items() if phase != "communication"}
     phase = max(more, key=lambda name: more[name])
@@ -70,14 +71,14 @@ class Judgement:
         self._printed: set[tuple[int, str]] = set()
 
     def take(self, found: Findings) -> list[str]:
-        """Add a reading's findings; return new warnings."""
+        """Add the findings of a reading; return new warnings."""
         self._held = {key: self._held.get(key, 0) + 1 for key in found}
         new = [key for key, readings in self._held.items() if readings >= AGAIN and key not in self._printed]
         self._printed |= set(new)
         return [f"warning: rank {key[0]}: {found[key]}" for key in new]
 
     def row(self) -> dict[str, float]:
-        """Metrics: number of ranks with each kind of printed finding."""
+        """Return as metrics the number of ranks with each kind of printed finding."""
         counts = {kind: 0.0 for _, kind in sorted(self._printed)}
         for (_, kind), readings in self._held.items():
             if readings >= AGAIN:

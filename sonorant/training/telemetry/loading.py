@@ -1,4 +1,4 @@
-"""Cost of loading batches, and the cause of waiting for data. A batch carries its cost from its worker process."""
+"""Cost of loading batches, and the cause of waiting for data. A batch carries its cost out of the worker process."""
 
 import time
 from dataclasses import dataclass
@@ -10,15 +10,15 @@ from sonorant.features.batches import Batch
 from sonorant.features.feature_store import FeatureStore
 
 COST = "cost"
-"""Batch key of the cost, (2,) float64, the fields of `Cost`; removed before the model."""
+"""Batch key of the cost, (2,) float64, the fields of `Cost`; removed before the model is called."""
 
 
 @dataclass(kw_only=True)
 class Cost:
     reading: float = 0.0
-    """Reading features."""
+    """Seconds spent reading features."""
     transforming: float = 0.0
-    """Making tensors."""
+    """Seconds spent making tensors."""
 
     def take(self, batch: Batch) -> Batch:
         """Add a batch's cost and remove it from the batch."""
@@ -44,7 +44,7 @@ class MeasuredDataset(Dataset[Batch]):
 
 
 def cause_of_waiting(cost: Cost, workers: int) -> tuple[str, str]:
-    """Cause of waiting for data (storage, workers or transforms), and a sentence with the remedy."""
+    """Return the cause of waiting for data (storage, workers or transforms), and a sentence with the remedy."""
     if cost.reading > cost.transforming:
         cause, remedy = "storage", "set data.preload to memory or folder"
     elif workers == 0:

@@ -1,4 +1,4 @@
-"""Metrics of the last steps: losses, speed, time by phase, load, memory."""
+"""Metrics of the last steps: losses, speed, time per phase, load, memory."""
 
 import sys
 import time
@@ -12,9 +12,9 @@ from sonorant.training.telemetry.judgement import Judgement, Reading, judge
 from sonorant.training.telemetry.loading import Cost, cause_of_waiting
 
 DETAILED = 8
-"""Most ranks with separate metrics; of more, only the mean is logged."""
+"""Maximum number of ranks with separate metrics; of more, only the mean is logged."""
 WAITING = 0.02
-"""Share of time waiting for data that causes a warning."""
+"""Fraction of time waiting for data above which a warning is printed."""
 NANOSECONDS = 1e-9
 
 
@@ -24,8 +24,8 @@ def mean_over_ranks(figures: list[dict[str, float]]) -> dict[str, float]:
 
 
 def own_loss(recipe: Recipe, shares: dict[str, float], step: list[MicroBatch], own: list[MicroBatch]) -> float | None:
-    """Loss over a rank's micro-batches `own`, from its `shares` of the losses of the global batch `step`; None
-    without any."""
+    """Return the loss over a rank's micro-batches `own`, from its `shares` of the losses of the global batch `step`;
+    None if `own` is empty."""
     if not own:
         return None
     totals, counted = totals_of(recipe, step), totals_of(recipe, own)
@@ -57,7 +57,7 @@ class Meter:
         self.own_frames += sum(self.recipe.units(micro_batch)["frames"] for micro_batch in self._own())
 
     def restart(self) -> None:
-        """Reset: the time since was not spent on steps."""
+        """Reset, because the time since the last reading was not spent on steps."""
         self.stopwatch.read()
         self._forget()
 
@@ -70,13 +70,13 @@ class Meter:
         return [batch for batch, weight in shard(self._step, self.ranks.rank, self.ranks.world_size) if weight]
 
     def _exposed(self) -> float:
-        """Seconds of averaging gradients that no computation hid, in the step before this."""
+        """Return the seconds of averaging gradients, not overlapped by computation, in the previous step."""
         data = [module._get_ddp_logging_data() for module in self.wrapped]
         names = "backward_comm_time", "backward_compute_comm_overlap_time"
         return sum(max(0.0, NANOSECONDS * (one.get(names[0], 0) - one.get(names[1], 0))) for one in data)
 
     def read(self, step: int, epoch: int, losses: Tensors, norms: Tensors) -> dict[str, float]:
-        """Row of metrics, from this rank's share of the losses. A collective call that resets."""
+        """Return a row of metrics, given this rank's share of the losses, and reset. A collective call."""
         added = floats(losses)
         summed = self.ranks.sum(added)
         wall, times = self._times()
@@ -103,7 +103,7 @@ class Meter:
         return row | self.judgement.row()
 
     def _times(self) -> tuple[float, dict[str, float]]:
-        """Wall seconds since the last reading, and their shares by phase."""
+        """Return the wall seconds since the last reading, and each phase's share."""
         wall, shares = self.stopwatch.read()
         exposed = (self.steps * self._exposed() if self.on_gpu else self.exposed) / wall
         exposed = min(exposed, shares.get("backward", 0.0))
@@ -118,7 +118,7 @@ class Meter:
         found = self.load.findings(load)
         if waited > WAITING:
             kind, sentence = cause_of_waiting(self.cost, self.workers)
-            found[f"waiting for {kind}"] = f"{waited:.1%} of the steps' time went into waiting for data. {sentence}"
+            found[f"waiting for {kind}"] = f"{waited:.1%} of the steps' time was spent waiting for data. {sentence}"
         return Reading(
             host=self.ranks.host,
             times=times,
@@ -137,12 +137,12 @@ class Meter:
                 ranks = enumerate(figures)
                 row |= {f"{group}/rank{rank}/{name}": value for rank, own in ranks for name, value in own.items()}
         if len(readings) > 1:
-            # Not below `train/loss/`: in MLflow a metric cannot also be a folder.
+            # Not under `train/loss/`: in MLflow a metric cannot also be a folder.
             losses = {f"train/loss_by_rank/rank{rank}": one.loss for rank, one in enumerate(readings)}
             row |= {name: loss for name, loss in losses.items() if loss is not None}
         return row
 
 
 def floats(values: Tensors) -> dict[str, float]:
-    """Scalar tensors as numbers; synchronises a GPU."""
+    """Return scalar tensors as numbers; synchronises a GPU."""
     return {name: float(value) for name, value in values.items()}

@@ -1,4 +1,5 @@
-"""GPUs by NVIDIA's management library (NVML), which ignores CUDA_VISIBLE_DEVICES; a process finds its own by UUID."""
+"""Read GPU state from NVIDIA's management library (NVML), which ignores CUDA_VISIBLE_DEVICES; GPUs are named by
+UUID."""
 
 from __future__ import annotations
 
@@ -17,12 +18,12 @@ SLOWED = {
     0x40: "heat, by the hardware",
     0x80: "power supply, by the hardware",
 }
-"""Faults among NVML's clocks event reasons (`nvml.h`, nvmlClocksEventReasons); a well-used GPU reaches its power cap
-(0x04)."""
+"""Faults among NVML's clocks event reasons (`nvml.h`, nvmlClocksEventReasons), without the power cap (0x04), which a
+well-used GPU reaches."""
 
 
 class Nvml:
-    """An open NVML; `with` closes it. Raises NoNvml without a driver, a GPU or nvidia-ml-py."""
+    """NVML session, closed by `with`. Raises NoNvml without a driver, a GPU or nvidia-ml-py."""
 
     def __init__(self) -> None:
         try:
@@ -45,23 +46,25 @@ class Nvml:
 
     @property
     def driver(self) -> str:
-        """Version of the driver, such as 580.65.06."""
+        """Driver version, such as 580.65.06."""
         return str(self._library.nvmlSystemGetDriverVersion())
 
     def uuids(self) -> list[str]:
-        """UUIDs (`GPU-` and 36 characters) of all GPUs, by PCI bus. Raises NoNvml if one does not answer."""
+        """Return the UUIDs (`GPU-` and 36 characters) of all GPUs, in PCI bus order. Raises NoNvml if one does not
+        respond."""
         ask = self._library
         try:
             gpus = map(ask.nvmlDeviceGetHandleByIndex, range(ask.nvmlDeviceGetCount()))
             return [str(ask.nvmlDeviceGetUUID(gpu)) for gpu in gpus]
         except ask.NVMLError as error:
-            raise NoNvml(f"a GPU does not answer: {error}") from None
+            raise NoNvml(f"a GPU does not respond: {error}") from None
 
     def load(self, uuid: str) -> tuple[dict[str, float], list[str]]:
-        """Load of a GPU, as far as it reports it, and causes of throttling. Raises NoNvml if it is unknown.
+        """Return the load of a GPU, as far as it is reported, and causes of throttling. Raises NoNvml for an unknown
+        GPU.
 
         Keys: utilization (percent), temperature (Celsius), power (watts), clock (MHz of its multiprocessors), slowed
-        (0 or 1), memory_gib (by all processes) and memory_share (of the whole). torch omits the UUID's prefix.
+        (0 or 1), memory_gib (of all processes) and memory_share (fraction in use). torch omits the UUID's prefix.
         """
         ask, gpu = self._library, self._handle(uuid)
         questions: dict[str, Callable[[], float]] = {
@@ -69,7 +72,7 @@ class Nvml:
             "temperature": lambda: ask.nvmlDeviceGetTemperature(gpu, ask.NVML_TEMPERATURE_GPU),
             "power": lambda: ask.nvmlDeviceGetPowerUsage(gpu) / 1000,
             "clock": lambda: ask.nvmlDeviceGetClockInfo(gpu, ask.NVML_CLOCK_SM),
-            "slowed": lambda: ask.nvmlDeviceGetCurrentClocksThrottleReasons(gpu),  # old drivers have it too
+            "slowed": lambda: ask.nvmlDeviceGetCurrentClocksThrottleReasons(gpu),  # old drivers support this name too
             "memory_gib": lambda: ask.nvmlDeviceGetMemoryInfo(gpu).used / 2**30,
             "memory_share": lambda: ask.nvmlDeviceGetMemoryInfo(gpu).used / ask.nvmlDeviceGetMemoryInfo(gpu).total,
         }

@@ -9,19 +9,21 @@ from sonorant.errors import SonorantError
 from sonorant.files import atomic_file
 
 LIMIT = 50
-"""Most steps of a trace: each adds megabytes."""
+"""Maximum number of steps in a trace; each adds megabytes."""
 AFTER, LENGTH = 10, 5
-"""`auto`: steps skipped and recorded."""
+"""Number of steps that `auto` skips, and that it records."""
 
 
 def parse_steps(text: str, start: int = 0) -> tuple[int, int]:
-    """First and last step to record, from 1, after step `start`. `text`: `auto` or `FIRST:LAST`. Raises
-    SonorantError."""
+    """Return the first and last step to record, counted from 1. `text`: `auto` (relative to step `start`) or
+    `FIRST:LAST`. Raises SonorantError if it is neither."""
     if text == "auto":
         return start + AFTER + 1, start + AFTER + LENGTH
     first, _, last = text.partition(":")
     if not (first.isdecimal() and last.isdecimal() and 1 <= int(first) <= int(last) < int(first) + LIMIT):
-        raise SonorantError(f"--profile {text}: give FIRST:LAST, at most {LIMIT} steps from 1 on, such as 100:104")
+        raise SonorantError(
+            f"--profile {text}: give FIRST:LAST, counted from 1 and at most {LIMIT} steps, such as 100:104"
+        )
     return int(first), int(last)
 
 
@@ -34,7 +36,7 @@ class Profile:
             return
         first, end = parse_steps(steps, start)
         if first <= start or end > last:
-            raise SonorantError(f"--profile {steps}: this training goes from step {start + 1} to step {last}")
+            raise SonorantError(f"--profile {steps}: choose steps from {start + 1} to {last}, which this training runs")
         path = folder / f"rank{rank}-steps-{first}-{end}.json"
         activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if torch.cuda.is_available() else [])]
         waited = first - start - 1  # warm up with the step before the first

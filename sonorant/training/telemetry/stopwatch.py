@@ -1,4 +1,4 @@
-"""Time by phase of a training, and the progress line."""
+"""Time per training phase, and the progress line."""
 
 import sys
 import time
@@ -11,13 +11,13 @@ import torch
 
 REST = "rest"
 ON_DEVICE = ("transfer", "forward", "backward", "optimizer")
-"""Phases timed by the GPU's clock, as they run asynchronously."""
+"""Phases timed by the GPU's clock, because they run asynchronously."""
 QUIET_SECONDS = 10.0
-"""Seconds between lines without a terminal."""
+"""Seconds between progress lines without a terminal."""
 
 
 class Stopwatch:
-    """Sums the time of phases since the last reading; nested phases interrupt the outer one."""
+    """Sums the time per phase since the last reading; nested phases interrupt the outer one."""
 
     def __init__(self, device: torch.device | None = None) -> None:
         on_gpu = device is not None and device.type == "cuda"
@@ -25,7 +25,7 @@ class Stopwatch:
         self._seconds: defaultdict[str, float] = defaultdict(float)
         self._since = self._booked = time.perf_counter()
         self.current = REST, time.monotonic()
-        """Current phase and its start; one value, for atomic reads by other threads."""
+        """Current phase and its start, in one tuple for atomic reads by other threads."""
 
     @contextmanager
     def __call__(self, phase: str) -> Iterator[None]:
@@ -48,7 +48,7 @@ class Stopwatch:
         self._booked = now
 
     def read(self) -> tuple[float, dict[str, float]]:
-        """Wall seconds since the last reading, and each phase's share; resets. Synchronises a GPU."""
+        """Return the wall seconds since the last reading and each phase's share, and reset. Synchronises a GPU."""
         if self._events:
             self._events[-1][2].synchronize()
             for phase, start, end in self._events:
@@ -69,7 +69,7 @@ def _now() -> torch.cuda.Event:
 
 
 class Progress:
-    """A progress line: updated on a terminal, else printed now and then."""
+    """Progress line: updated in place on a terminal, else printed every `QUIET_SECONDS`."""
 
     def __init__(self, name: str, steps: int, start: int) -> None:
         self.name, self.steps = name, steps
