@@ -1,4 +1,4 @@
-r"""The aligner: a small network, trained on the corpus itself, that finds each phone's place in time, in any language.
+r"""The aligner: a small network, trained on the corpus itself, that locates each phone in time, in any language.
 
 A ConvNeXt stack over log-mels with the CTC loss (Graves et al. 2006, "Connectionist Temporal Classification"). Clips
 are judged by an aligner that was not trained on them. Shapes: T frames of 20 ms, L labels (blank, then phones).
@@ -23,19 +23,19 @@ from sonorant.layers.convnext import GELU, ConvNeXtStack
 AUDIO = MelConfig(sample_rate=16000, n_fft=512, hop=160, n_mels=64, f_min=50.0, f_max=7600.0)
 STRIDE = 2
 SECONDS = AUDIO.hop * STRIDE / AUDIO.sample_rate
-"""Seconds per frame."""
+"""Seconds per frame of the aligner."""
 CHANNELS, EXPANSION, KERNEL, BLOCKS, DROPOUT = 160, 2, 9, 5, 0.1
 LEARNING_RATE, WARMUP_STEPS, CLIP_NORM = 2e-3, 100, 5.0
-BATCH_FRAMES = 1500  # padded mel frames
+BATCH_FRAMES = 1500  # mel frames, padding included
 _MASKED_BINS, _MASKED_FRAMES, _FRAMES_PER_MASK = 10, 16, 150
 
 
 Lesson = tuple[NDArray[np.float16], Ints]
-"""A training clip: (mel frames, 64) from `mel_of`, and (N,) phones of the text, from 1."""
+"""A training clip: log-mel (mel frames, 64) from `mel_of`, and phone labels (N,) of its text, counted from 1."""
 
 
 class Aligner(nn.Module):
-    """Mels -> log-probabilities of the labels."""
+    """Network from log-mels to log-probabilities of phone labels."""
 
     def __init__(self, labels: int) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class Aligner(nn.Module):
         self.out = nn.Linear(CHANNELS, labels)
 
     def forward(self, mel_BTM: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
-        """Mels (B, mel frames, 64) float32 and lengths -> log-probabilities (B, T, L) and lengths in T."""
+        """Map mels (B, mel frames, 64) float32 and their lengths to log-probabilities (B, T, L) and lengths in T."""
         frames_BTC = self.gelu(self.into(mel_BTM.transpose(1, 2))).transpose(1, 2)
         lengths_B = (lengths_B + STRIDE - 1) // STRIDE
         mask_BT1 = (torch.arange(frames_BTC.shape[1])[None] < lengths_B[:, None])[..., None].to(frames_BTC.dtype)
@@ -53,14 +53,14 @@ class Aligner(nn.Module):
 
     @torch.no_grad()
     def log_probabilities(self, mel: NDArray[np.float16]) -> Floats:
-        """Mel (mel frames, 64) -> float32 (T, L)."""
+        """Return log-probabilities (T, L) float32 of a mel (mel frames, 64)."""
         logs_BTL, _ = self(torch.from_numpy(mel.astype(np.float32))[None], torch.tensor([len(mel)]))
         return logs_BTL[0].numpy()
 
 
 def mel_of(samples: Floats) -> tuple[NDArray[np.float16], Floats]:
-    """Samples (S,) at 16 kHz -> log-mel (ceil(S / 160), 64) without the mean of each bin, so that level and colour
-    do not count; and the level of each frame."""
+    """Return the log-mel (ceil(S / 160), 64) of samples (S,) at 16 kHz and the level of each frame. The mean of each
+    bin is subtracted to ignore level and timbre."""
     mel = log_mel(torch.from_numpy(samples), AUDIO).T.numpy()
     return ((mel - mel.mean(axis=0)) / (mel.std() + 1e-3)).astype(np.float16), mel.mean(axis=1)
 
@@ -105,7 +105,7 @@ def load(path: Path) -> Aligner:
 
 
 def _batches(lessons: Sequence[Lesson], generator: torch.Generator) -> list[list[int]]:
-    """Clips of similar length, in random order."""
+    """Group clips of similar length; return the groups in random order."""
     jitter = torch.rand(len(lessons), generator=generator).numpy() * 60
     batches: list[list[int]] = [[]]
     for place in np.argsort(np.array([len(mel) for mel, _ in lessons]) + jitter).tolist():
@@ -116,7 +116,7 @@ def _batches(lessons: Sequence[Lesson], generator: torch.Generator) -> list[list
 
 
 def _masked(mel: NDArray[np.float16], generator: torch.Generator) -> Floats:
-    """SpecAugment (Park et al. 2019) without warping."""
+    """Apply SpecAugment (Park et al. 2019) without time warping."""
 
     def below(most: int) -> int:
         return int(torch.randint(0, max(1, most), (1,), generator=generator))

@@ -1,4 +1,4 @@
-"""Train a corpus' aligners and examine its clips, each with the aligner that was not trained on it."""
+"""Train the aligners of a corpus, and examine each clip with an aligner that was not trained on it."""
 
 import dataclasses
 import hashlib
@@ -26,7 +26,7 @@ from sonorant.processes import spread, usable_cores
 
 FOLDS = 2
 LEARNED_SECONDS = 5400
-"""Maximum speech for training, so that it takes minutes for any corpus."""
+"""Maximum seconds of speech to train on, so that training takes minutes for any corpus."""
 PLANTED_CLIPS = 1500
 POOL = 400
 LEARNING = (
@@ -36,7 +36,7 @@ LEARNING = (
     sonorant.corpus.sound,
     sonorant.layers.convnext,
 )
-"""Code that an aligner depends on."""
+"""Modules that determine an aligner's weights."""
 
 
 def train_aligners(
@@ -47,8 +47,8 @@ def train_aligners(
     steps: int,
     cache: Path,
 ) -> list[Path]:
-    """Train the aligners missing in the cache. Returns for each utterance the weights of the one trained without its
-    text. `labels`: number for the whole language, so that edited texts do not change other aligners."""
+    """Train the aligners missing from `cache`. Return the weights file of an aligner trained without its text for each
+    utterance. `labels` counts those of the whole language, so that edited texts do not change other aligners."""
     learning = code_of(*LEARNING)
     order = sorted(range(len(utterances)), key=lambda place: _order(utterances[place]))
     folds = [int(hashlib.sha256(text_key(utterance).encode()).hexdigest(), 16) % FOLDS for utterance in utterances]
@@ -90,7 +90,7 @@ def examine_clips(
     aligners: Sequence[Path],
     cache: Path,
 ) -> list[dict[str, Any]]:
-    """`examine` every clip, with planted faults for some. `readings`: other readings of each text."""
+    """Run `examine` on every clip, with planted faults for some. `readings` are alternative readings of each text."""
     code = code_of(
         *LEARNING, sonorant.corpus.audit.evidence, sonorant.corpus.audit.planted, sonorant.corpus.audit.readings
     )
@@ -126,7 +126,7 @@ def examine_clips(
 
 
 def clip_key(utterance: Utterance) -> str:
-    """Hash of an utterance's sound: file, part and conditioning."""
+    """Return a hash of an utterance's sound: its file, time span and conditioning."""
     conditioning = utterance.conditioning and dataclasses.asdict(utterance.conditioning)
     return key_of(utterance.sha256, utterance.start, utterance.end, conditioning)
 
@@ -136,11 +136,11 @@ def _key(utterance: Utterance, words: tuple[Said, ...]) -> str:
 
 
 def _order(utterance: Utterance) -> str:
-    """Key of a random order that other utterances do not change."""
+    """Return a pseudo-random sort key that is independent of other utterances."""
     return hashlib.sha256(clip_key(utterance).encode()).hexdigest()
 
 
 def _sample(places: list[int], utterances: Sequence[Utterance]) -> list[int]:
-    """The first places that reach `LEARNED_SECONDS`."""
+    """Return the first of `places` that together last `LEARNED_SECONDS`."""
     seconds = np.cumsum([utterances[place].seconds or 0.0 for place in places])
     return places[: int(np.searchsorted(seconds, LEARNED_SECONDS)) + 1]

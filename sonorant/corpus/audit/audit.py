@@ -1,7 +1,7 @@
-"""The stage `audit`: does the sound of each utterance match its text?
+"""Stage `audit`: score how likely the sound of each utterance does not match its text.
 
-An aligner trained on the corpus and recognisers give figures; a judge trained on planted faults turns them into a
-score.
+An aligner trained on the corpus and speech recognisers compute figures; a classifier trained on planted faults, the
+judge, converts them to a score.
 """
 
 from collections.abc import Sequence
@@ -28,8 +28,8 @@ from sonorant.pages.charts import Charts, columns
 
 ALIGNER = "aligner"
 LEAST_SECONDS, LEAST_CLIPS = 600, 100
-"""Minimum for training an aligner and a judge."""
-_GAIN = 10.0  # nats, minimum gain of a shown stretch without words
+"""Minimum amount of speech for training an aligner and a judge."""
+_GAIN = 10.0  # minimum gain in nats of a stretch reported as speech without text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,25 +37,25 @@ class AuditConfig:
     """Section `audit` of params.yaml."""
 
     sources: tuple[str, ...] = ("aligner",)
-    """`aligner`, and recognisers as in section `recognizer`; empty = no audit."""
+    """`aligner`, and recognisers as in section `recognizer`; an empty list disables the audit."""
     steps: int = 2500
-    """Training steps of an aligner."""
+    """Number of training steps of an aligner."""
     doubt: float = 0.9
-    """Score of a doubtful utterance."""
+    """Minimum score of a doubtful utterance."""
     drop_above: float | None = None
-    """Score above which an utterance is dropped without a decision; None = none is."""
+    """Score above which an utterance is dropped without review; None disables dropping."""
 
     def __post_init__(self) -> None:
         for source in self.sources:
             if source != ALIGNER and source.partition(":")[0] not in RECOGNIZERS:
                 known = ", ".join((ALIGNER, *RECOGNIZERS))
-                raise ValueError(f"sources: '{source}' is unknown; allowed: {known} (with :<model> where it needs one)")
+                raise ValueError(f"sources: unknown source '{source}'; use {known} (with :<model> if required)")
         if self.steps < 1:
             raise ValueError(f"steps must be at least 1, not {self.steps}")
         for name in ("doubt", "drop_above"):
             value = getattr(self, name)
             if value is not None and not 0 < value <= 1:
-                raise ValueError(f"{name} ({value}) is a probability, above 0 and at most 1")
+                raise ValueError(f"{name} must be above 0 and at most 1, not {value}")
 
 
 def audit(
@@ -71,8 +71,8 @@ def audit(
 ) -> None:
     """Judge the utterances of the folder `prepared`, whose audio is in `corpus`, and write the results to `out`.
 
-    `cache`: folder of earlier results; `skip`: reason to judge nothing; `lexicon`: file of the user's words. Raises
-    SonorantError if all utterances would be dropped.
+    `cache` is the folder of cached results, `skip` a reason to skip the audit, and `lexicon` the file of the user's
+    words. Raises SonorantError if all utterances would be dropped.
     """
     utterances = read_manifest(prepared / "manifest.jsonl")
     ran = dict.fromkeys(config.sources, "ran")
@@ -109,18 +109,18 @@ def audit(
 
 
 def why_not(utterances: Sequence[Utterance]) -> str | None:
-    """Reason why a corpus is too small for an aligner, or None."""
+    """Return why a corpus is too small to train an aligner, or None."""
     seconds = sum(utterance.seconds or 0.0 for utterance in utterances)
     if len(utterances) >= LEAST_CLIPS and seconds >= LEAST_SECONDS:
         return None
-    least = f"{LEAST_CLIPS} utterances and {LEAST_SECONDS / 60:.0f} minutes are needed"
-    return f"{len(utterances)} utterances of {seconds / 60:.1f} minutes are too few to learn from; {least}"
+    least = f"at least {LEAST_CLIPS} utterances and {LEAST_SECONDS / 60:.0f} minutes are required"
+    return f"{len(utterances)} utterances and {seconds / 60:.1f} minutes are too few for training; {least}"
 
 
 def _judge(
     texts: list[tuple[Said, ...]], found: list[dict[str, Any]], heard: dict[str, list[str]]
 ) -> tuple[list[float], list[Fault | None]]:
-    """Score and most likely fault of every clip; zeros without figures."""
+    """Return the score and most likely fault of every clip; 0 and None if no source ran."""
     if not found and not heard:
         return [0.0] * len(texts), [None] * len(texts)
     understood = {name: [words_of(text) for text in said] for name, said in heard.items()}
@@ -162,7 +162,7 @@ def _audited(
     for place, utterance in enumerate(utterances):
         row = found[place] if found else {"words": [], "gaps": [], "figures": {}}
         figures = {key: round(value, 3) for key, value in row["figures"].items()}
-        if utterance.confidence is not None:  # of the recogniser that gave the text
+        if utterance.confidence is not None:  # of the recogniser that transcribed the text
             figures["confidence in the text"] = round(utterance.confidence, 3)
         rows.append(
             Audited(
@@ -221,22 +221,22 @@ BINS = 40
 def audit_page(summary: dict[str, Any], audited: list[Audited]) -> str:
     sources = [[name, said] for name, said in summary["sources"].items()]
     kinds = [[fault, str(count)] for fault, count in summary["faults"].items()]
-    parts: list[Any] = [Table(caption="What judged", head=["source", "state"], rows=sources, prose=["state"])]
+    parts: list[Any] = [Table(caption="Sources of the audit", head=["source", "state"], rows=sources, prose=["state"])]
     if not sources:
-        parts = ["Nothing judged: audit.sources is empty."]
+        parts = ["Not audited: audit.sources is empty."]
     if kinds:
         parts.append(Table(caption="Likely faults", head=["fault", "utterances"], rows=kinds))
     ran = any(said == "ran" for said in summary["sources"].values())
     if ran:
         parts.append(Charts(charts=[_scores([row.score for row in audited])]))
-    sections = [Section(anchor="judged", title="Judged", parts=parts)]
+    sections = [Section(anchor="judged", title="Results", parts=parts)]
     if ran:
         worst = sorted(audited, key=lambda row: (-row.score, row.id))[:SHOWN]
-        head = ["id", "score", "likely fault", "text; doubtful words in brackets", "heard"]
+        head = ["id", "score", "likely fault", "text; doubtful words in brackets", "transcripts"]
         rows = [[row.id, f"{row.score:.3f}", _fault(row), _marked(row), "; ".join(row.heard.values())] for row in worst]
-        table = Table(caption="The worst first", head=head, rows=rows, prose=head[2:])
-        hint = "Hear and decide: sonorant review. All of them are in audit.jsonl."
-        sections.append(Section(anchor="worst", title="Worst", parts=[hint, table]))
+        table = Table(caption="Highest scores first", head=head, rows=rows, prose=head[2:])
+        hint = "To listen and decide, run sonorant review. audit.jsonl lists all utterances."
+        sections.append(Section(anchor="worst", title="Most doubtful", parts=[hint, table]))
     title = f"Audit: {summary['doubtful']} of {summary['utterances']} utterances are doubtful"
     return render(__package__, "audit.html", title=title, sections=sections)
 

@@ -1,4 +1,4 @@
-"""Examine one clip with its text and with planted faults. Runs in several processes."""
+"""Compare one clip with its text and with planted faults. Runs in several processes."""
 
 import io
 from dataclasses import dataclass
@@ -23,11 +23,11 @@ class JudgedClip:
     utterance: Utterance
     words: tuple[Said, ...]
     aligner: Path
-    """Weights of an aligner not trained on this clip."""
+    """Weights file of an aligner not trained on this clip."""
     other: tuple[Said, ...] | None
-    """Words of another clip, for planting; None = plant nothing."""
+    """Words of another clip, to plant as faults; None plants no faults."""
     readings: tuple[tuple[Said, ...], ...]
-    """Other readings of its numbers and abbreviations."""
+    """Alternative readings of the numbers and abbreviations of the text."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,13 +41,13 @@ class Course:
 
 
 def train_aligner(course: Course) -> bytes:
-    """Train one aligner; returns the file of its weights."""
+    """Train one aligner and return the bytes of its weights file."""
     before = torch.get_num_threads()
     torch.set_num_threads(course.threads)
     try:
         aligner = train(_lessons(course), course.labels, course.steps, course.fold, f"aligner {course.fold + 1}")
     finally:
-        torch.set_num_threads(before)  # a cluster's worker continues with other work
+        torch.set_num_threads(before)  # a cluster worker continues with other tasks
     file = io.BytesIO()
     save(aligner, file)
     return file.getvalue()
@@ -58,7 +58,7 @@ def _lessons(course: Course) -> list[Lesson]:
     for utterance, words in course.clips:
         mel, _ = mel_of(_samples(course.corpus, utterance))
         labels = np.array([phone for _, word in words for phone in word], dtype=np.int64)
-        if 2 * len(labels) <= len(mel):  # more phones than frames cannot be learned
+        if 2 * len(labels) <= len(mel):  # CTC requires a frame per phone
             lessons.append((mel, labels))
     return lessons
 
@@ -67,14 +67,14 @@ _corpus, _pool = Path(), list[Said]()
 
 
 def begin(corpus: Path, pool: list[Said]) -> None:
-    """Initialise this process; `pool`: words to plant."""
+    """Initialise this process. `pool` contains the words to plant."""
     global _corpus, _pool
     _corpus, _pool = corpus, pool
     torch.set_num_threads(1)
 
 
 def examine(clip: JudgedClip) -> dict[str, Any]:
-    """Figures, places, planted faults and weights of readings of a clip, as plain JSON."""
+    """Return the figures, word positions, planted faults and gains of readings of a clip, as plain JSON."""
     aligner, samples = load(clip.aligner), _samples(_corpus, clip.utterance)
     logs_TL, energy, evidence = _compared(aligner, samples, clip.words)
     planted = []

@@ -1,7 +1,7 @@
-r"""Evidence from an aligner's frames for a clip and a text: figures for the judge, and each word's place.
+r"""Evidence from an aligner's output for a clip and a text: figures for the judge, and each word's position.
 
-Most figures are gains: nats by which the best path improves if it may skip words, or fill frames with anything. Paths
-are CTC's and compiled by numba. Shapes: T frames, N phones. Scores are natural logarithms.
+Most figures are gains: nats by which the best CTC path improves if it may skip words, or fill frames with any label.
+Shapes: T frames, N phones. Scores are natural logarithms.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ NEVER = -1e9
 
 @numba.njit(cache=True, nogil=True)
 def _paths(emission_TL: Doubles, phones_N: Ints) -> tuple[Doubles, NDArray[np.int8]]:
-    """Best scores and steps (T, 2 N + 1) of all paths up to each frame and state: phones, with blanks around them."""
+    """Return the best scores and steps (T, 2 N + 1) of paths to each frame and state: phones, with blanks between."""
     frames, count = emission_TL.shape[0], len(phones_N)
     scores_TS = np.full((frames, 2 * count + 1), NEVER)
     steps_TS = np.zeros((frames, 2 * count + 1), np.int8)
@@ -41,7 +41,7 @@ def _paths(emission_TL: Doubles, phones_N: Ints) -> tuple[Doubles, NDArray[np.in
 
 
 def prefix_scores(emission_TL: Doubles, phones_N: Ints) -> Doubles:
-    """(N + 1, T + 1) float64: [n, t] is the best score of the first n phones on the first t frames."""
+    """Return float64 (N + 1, T + 1), whose [n, t] is the best score of the first n phones on the first t frames."""
     scores_TS, _ = _paths(emission_TL, phones_N)
     scores = np.full((len(phones_N) + 1, len(emission_TL) + 1), NEVER)
     scores[0, 0] = 0.0
@@ -51,12 +51,12 @@ def prefix_scores(emission_TL: Doubles, phones_N: Ints) -> Doubles:
 
 
 def suffix_scores(emission_TL: Doubles, phones_N: Ints) -> Doubles:
-    """(N + 1, T + 1) float64: [n, t] is the best score of the phones from n on the frames from t."""
+    """Return float64 (N + 1, T + 1), whose [n, t] is the best score of phones n to N on frames t to T."""
     return prefix_scores(emission_TL[::-1].copy(), phones_N[::-1].copy())[::-1, ::-1]
 
 
 def best_path(emission_TL: Doubles, phones_N: Ints) -> NDArray[np.int32]:
-    """(T,) int32: index of the phone of each frame, -1 for a blank."""
+    """Return the index of the phone of each frame, int32 (T,), with -1 for a blank."""
     scores_TS, steps_TS = _paths(emission_TL, phones_N)
     path_T = np.empty(len(emission_TL), np.int32)
     state = 2 * len(phones_N)
@@ -69,8 +69,8 @@ def best_path(emission_TL: Doubles, phones_N: Ints) -> NDArray[np.int32]:
 
 @numba.njit(cache=True, nogil=True)
 def best_gap(before_T: Doubles, filler_T: Doubles, after_T: Doubles) -> tuple[float, int, int]:
-    """Best score, start and end of a gap between two parts of a text. (T + 1,) each: scores of the part before and of
-    the part after by the frame where they meet, and of filling the first t frames with anything."""
+    """Return the best score, start and end of a gap: frames with any label between two parts of a text. Arrays
+    (T + 1,): scores of the first part up to frame t, of any label up to t, and of the second part from t."""
     best, start, end = 2 * NEVER, 0, 0
     head, head_at = 2 * NEVER, 0
     for t in range(len(filler_T)):
@@ -83,13 +83,13 @@ def best_gap(before_T: Doubles, filler_T: Doubles, after_T: Doubles) -> tuple[fl
 
 
 Word = tuple[int, ...]
-"""Phones of a word, as labels from 1."""
+"""Phone labels of a word, counted from 1."""
 FILLER_COST = 0.7
-"""Nats per frame filled with anything: the usual distance of the right phone from the likeliest."""
+"""Cost in nats per frame filled with any label: the typical distance of the correct phone from the likeliest."""
 LEFT_OUT = 3
-"""Maximum words to skip in a row."""
+"""Maximum number of consecutive words to skip."""
 CUT_PHONES = 8
-"""Maximum phones to skip at an edge."""
+"""Maximum number of phones to skip at an edge."""
 IMPOSSIBLE = -99.0
 _EDGE_FRAMES = 5
 
@@ -97,16 +97,16 @@ _EDGE_FRAMES = 5
 @dataclass(frozen=True, kw_only=True)
 class ClipEvidence:
     figures: dict[str, float]
-    """In a fixed order of keys."""
+    """Inputs of the judge, in a fixed order."""
     words: tuple[tuple[float, float, float], ...]
-    """Start, end (seconds) and lacking nats per phone of each word."""
+    """Start and end in seconds of each word, and nats per phone below the likeliest labels."""
     gaps: tuple[tuple[float, float, float], ...]
-    """Start, end (seconds) and gain (nats) of the best gap at the start, inside and at the end."""
+    """Start and end in seconds and gain in nats of the best gap at the start, inside and at the end."""
 
 
 def compare(logs_TL: Floats, energy: Floats, words: Sequence[Word]) -> ClipEvidence:
-    """Compare a clip with a text of at least one word. `logs_TL`: log-probabilities; `energy` (2 T,): level of mel
-    frames."""
+    """Compare a clip with a text of at least one word. `logs_TL` are log-probabilities, and `energy` (2 T,)
+    is the level of each mel frame."""
     emission_TL = logs_TL.astype(np.float64)
     phones_N = np.array([phone for word in words for phone in word], dtype=np.int64)
     first = np.cumsum([0, *(len(word) for word in words)])
@@ -136,7 +136,7 @@ class _Search:
     before: Doubles
     after: Doubles
     first: Ints
-    """(W + 1,): first phone of each word, and the number of phones."""
+    """Index (W + 1,) of the first phone of each word, then the number of phones."""
     filler: Doubles
     whole: float
     """Score of the whole text."""
@@ -155,7 +155,7 @@ class _Search:
         return found | {"without_inner": max(inside, default=IMPOSSIBLE)}
 
     def cut(self) -> dict[str, float]:
-        """Gains of skipping phones at either edge, and their best number."""
+        """Return the gains of skipping phones at either edge, and the best number to skip."""
         most = max(1, min(CUT_PHONES, len(self.before) - 2))
         starts = [self._gain(self.after[count, 0]) for count in range(1, most + 1)]
         ends = [self._gain(self.before[-1 - count, -1]) for count in range(1, most + 1)]
@@ -169,7 +169,7 @@ class _Search:
         }
 
     def gaps(self) -> tuple[tuple[tuple[float, float, float], ...], dict[str, float]]:
-        """Gains of gaps before, between and after words, and in place of one or two words."""
+        """Return the best gaps, and the gains of gaps before, between, after and instead of words."""
         words = len(self.first) - 1
         start, end = self._gap(0, 0), self._gap(words, words)
         inside = max((self._gap(word, word) for word in range(1, words)), default=(IMPOSSIBLE, 0, 0))
@@ -222,7 +222,7 @@ def _words(
 
 
 def _edges(energy: Floats, logs_TL: Floats, path_T: np.ndarray) -> dict[str, float]:
-    """Whether the clip starts and ends in speech: relative level, seconds of silence, probability of a blank."""
+    """Measure if the clip starts and ends in speech: relative level, seconds of silence, probability of a blank."""
     quiet, loud = np.percentile(energy, [5, 95])
     level = (energy - quiet) / max(loud - quiet, 0.5)
     heard = np.flatnonzero(path_T >= 0)

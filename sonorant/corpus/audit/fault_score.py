@@ -1,7 +1,7 @@
-r"""The judge: from figures of clips to the probability of a mismatch between text and sound, and the most likely fault.
+r"""The judge: a classifier from a clip's figures to the probability that text and sound differ, and the likely fault.
 
-Trained on the corpus alone: its clips, most of which are right, against planted faults, with cross-validation. A linear
-model and boosted trees vote, as each alone missed kinds of faults (docs/log/recordings.md).
+Trained with cross-validation on the corpus alone: its clips, most of which are correct, against planted faults. A
+linear model and boosted trees are combined, because each alone missed kinds of faults (docs/log/recordings.md).
 """
 
 from collections.abc import Sequence
@@ -20,28 +20,28 @@ from sonorant.corpus.audit.findings import Fault
 
 FOLDS = 5
 TRUSTED = 0.5
-"""Clips above this probability, by a first judge, are not training examples of right clips. A fixed share would
-exclude the oddities of a clean corpus, and flag them."""
+"""Probability of a mismatch, by a first judge, above which a clip is not a training example of a correct clip. A fixed
+fraction would exclude the unusual clips of a clean corpus, and flag them."""
 _GOOD = "good"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Exhibit:
-    """Figures of a clip, perhaps with a planted fault."""
+    """Figures of a clip, with or without a planted fault."""
 
     clip: int
     """Index of the clip; its planted faults are in the same fold."""
     fault: Fault | None
-    """None = no planted fault."""
+    """Planted fault, if any."""
     figures: dict[str, float]
 
 
 def judge(exhibits: Sequence[Exhibit], clips: int) -> tuple[Doubles, list[Fault]]:
-    """Score (clips,) in 0..1 and most likely fault of every clip, from one exhibit each without a planted fault, and
-    others."""
+    """Return the score (clips,) in 0..1 and most likely fault of every clip. `exhibits` contain one without a planted
+    fault per clip."""
     names = list(exhibits[0].figures)
     values = np.array([[exhibit.figures[name] for name in names] for exhibit in exhibits])
-    values = np.sign(values) * np.log1p(np.abs(values))  # gains reach hundreds of nats, but a few decide
+    values = np.sign(values) * np.log1p(np.abs(values))  # gains reach hundreds of nats, but a few nats are decisive
     court = _Court(
         values=values,
         clip=np.array([exhibit.clip for exhibit in exhibits]),
@@ -69,7 +69,7 @@ class _Court:
         return [_GOOD, *sorted({*self.kind.tolist()} - {_GOOD})]
 
     def verdicts(self, make: Any) -> Doubles:
-        """Probabilities (clips, kinds) of clips without planted faults."""
+        """Return probabilities (clips, kinds) of the clips without planted faults."""
         kinds, fold = self.kinds(), self.clip % FOLDS
         found = np.full((len(self.trusted), len(kinds)), 1e-9)
         as_it_is = self.kind == _GOOD

@@ -28,14 +28,14 @@ class Fault(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class AuditedWord:
-    """A word of the spoken text and its place."""
+    """A word of the spoken text and its position."""
 
     text: str
     start: float
-    """Seconds in the utterance; start = end if it is not spoken."""
+    """Seconds from the start of the utterance; equals `end` if the word is not spoken."""
     end: float
     doubt: float
-    """0 (certainly spoken here) to 1 (certainly not)."""
+    """From 0 (certainly spoken here) to 1 (certainly not)."""
 
     @property
     def doubtful(self) -> bool:
@@ -44,48 +44,48 @@ class AuditedWord:
 
 @dataclass(frozen=True, kw_only=True)
 class Span:
-    """Speech without text."""
+    """Stretch of speech without text."""
 
     start: float
-    """Seconds in the utterance."""
+    """Seconds from the start of the utterance."""
     end: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """A number or an abbreviation that is probably read differently."""
+    """A number or abbreviation that the speaker probably read differently from the frontend."""
 
     written: str
     expected: str
-    """The frontend's words."""
+    """Words of the frontend's reading."""
     heard: str | None
     """Words of a reading that fits the sound better; None if unknown."""
 
     def __str__(self) -> str:
-        heard = f'likely "{self.heard}"' if self.heard else "which is in doubt"
+        heard = f'likely "{self.heard}"' if self.heard else "which is doubtful"
         return f'"{self.written}", expected "{self.expected}", {heard}'
 
 
 @dataclass(frozen=True, kw_only=True)
 class Audited:
-    """The judgement of one utterance."""
+    """Audit result of one utterance."""
 
     id: str
     clip: str
-    """As in decisions.csv: see `sonorant.corpus.decisions.clip_name`."""
+    """Clip name as in decisions.csv, from `sonorant.corpus.decisions.clip_name`."""
     score: float
     """Probability of a mismatch, 0 to 1."""
     fault: Fault | None
     """Most likely fault; None if `score` is below `audit.doubt`."""
     words: tuple[AuditedWord, ...]
-    """Spoken text; empty if no aligner ran."""
+    """Words of the spoken text; empty if no aligner ran."""
     unexplained: tuple[Span, ...]
     heard: dict[str, str]
-    """Text by recogniser."""
+    """Transcript by recogniser."""
     reading: Reading | None = None
     """Set if `fault` is `Fault.READING`."""
     figures: dict[str, float]
-    """Input of the score."""
+    """Inputs of the score."""
 
 
 def write_audit(path: Path, audited: Iterable[Audited]) -> None:
@@ -94,6 +94,6 @@ def write_audit(path: Path, audited: Iterable[Audited]) -> None:
 
 
 def read_audit(path: Path) -> list[Audited]:
-    """Read in file order. Raises SonorantError naming file, row and key."""
+    """Read audit results in file order. Raises SonorantError naming file, row and key."""
     hint = "run the stage audit again"
     return [parse_checked(row, Audited, path, key=f"row {n}", hint=hint) for n, row in enumerate(read_jsonl(path), 1)]

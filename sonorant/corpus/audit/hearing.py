@@ -1,4 +1,4 @@
-"""Recognise every clip, and compare the result with its text."""
+"""Transcribe every clip, and compare the transcript with its text."""
 
 from collections.abc import Sequence
 from functools import lru_cache, partial
@@ -20,10 +20,10 @@ from sonorant.errors import SonorantError
 def hear(
     corpus: Path, utterances: Sequence[Utterance], clips: Sequence[str], name: str, cache: Path
 ) -> list[str] | str:
-    """Text of each utterance by the recogniser `name`, or `not run: <why>`. `clips`: keys of the `cache`."""
+    """Transcribe each utterance with the recogniser `name`, or return `not run: <why>`. `clips` are cache keys."""
     languages = sorted({utterance.language for utterance in utterances})
     if len(languages) > 1:
-        return f"not run: the corpus mixes {', '.join(languages)}, and a recogniser hears one language"
+        return f"not run: the corpus mixes {', '.join(languages)}, but a recogniser supports one language"
     try:
         revision = load_recognizer(name, languages[0]).revision
     except SonorantError as error:
@@ -34,7 +34,7 @@ def hear(
         utterances,
         [key_of(code, revision, languages[0], clip) for clip in clips],
         cache,
-        label=f"listening ({name})",
+        label=f"transcribing ({name})",
         unit="clip",
         reads=corpus_files(corpus, utterances),
     )
@@ -50,7 +50,7 @@ def _loaded(name: str, language: str) -> Recognizer:
 
 
 def compare_words(said: Sequence[str], heard: Sequence[str]) -> dict[str, float]:
-    """Words missing in either text: share, and the longest run at the start, inside and at the end."""
+    """Return the word error rate, and the longest runs of words missing from either text, by position."""
     steps: list[Any] = Levenshtein.opcodes(said, heard).as_list()
     equal = [place for place, step in enumerate(steps) if step[0] == "equal"]
     first, last = (equal[0], equal[-1]) if equal else (len(steps), -1)

@@ -1,4 +1,4 @@
-"""Words of a text with their phones as labels of the aligner."""
+"""Words of a text, with their phones as labels for the aligner."""
 
 from collections.abc import Sequence
 
@@ -12,22 +12,22 @@ Said = tuple[str, tuple[int, ...]]
 
 
 class Labels:
-    """Labels of the phones of all languages of a corpus, from 1."""
+    """Labels, counted from 1, of the phones of all languages of a corpus."""
 
     def __init__(self, utterances: Sequence[Utterance], frontend: str, lexicon: str | None = None) -> None:
-        """Raises SonorantError if the frontend lacks a language."""
+        """Raises SonorantError if the frontend does not support a language."""
         languages = sorted({utterance.language for utterance in utterances})
         self._frontends = {language: load_with_lexicon(frontend, language, lexicon) for language in languages}
         known = {symbol for frontend in self._frontends.values() for symbol in frontend.symbols}
         self.symbols = sorted(known - set(PAUSES))
-        """In the order of labels, from 1."""
+        """Phones in the order of their labels."""
         self._label = {symbol: number for number, symbol in enumerate(self.symbols, 1)}
 
     def spoken(self, text: str, language: str) -> str:
         return self._frontends[language].speak(text).text
 
     def of_text(self, text: str, spoken: str, language: str) -> tuple[Said, ...]:
-        """Words of a text, named as in `spoken`, with their phones."""
+        """Return the words of a text, written as in `spoken`, with their phone labels."""
         phones: list[list[int]] = []
         for phoneme in self._frontends[language].speak(text).phonemes:
             if phoneme.symbol in self._label:

@@ -1,4 +1,4 @@
-"""Plant faults into a corpus' own clips to train the judge: change the text, or cut the sound."""
+"""Plant faults in the clips of a corpus to train the judge: change the text, or cut the sound."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -26,8 +26,8 @@ class Planted:
 def plant(
     words: Sequence[Said], speech: tuple[float, float], other: Sequence[Said], pool: Sequence[Said], seed: str
 ) -> Iterator[Planted]:
-    """One of each fault that fits into `words`. `speech`: seconds of silence before and after the words; `other`: words
-    of another clip; `pool`: words to add."""
+    """Yield one of each kind of fault possible for `words`. `speech` is the seconds of silence before and after the
+    words, `other` the words of another clip, and `pool` the words to add."""
     chance, text = random.Random(seed), tuple(words)
     if [word for word, _ in other] != [word for word, _ in text]:
         yield Planted(Fault.OTHER_TEXT, tuple(other))

@@ -1,5 +1,5 @@
-"""Other readings of numbers and abbreviations: "1984" as a year, a number or digit by digit; "BBC" in letters or as
-a word. The aligner compares them with the frontend's reading; a recogniser may decide unclear cases."""
+"""Alternative readings of numbers and abbreviations: "1984" as a year, a number or digit by digit; "BBC" as letters or
+a word. The aligner compares them with the frontend's reading; recognisers may settle unclear cases."""
 
 import re
 import unicodedata
@@ -18,10 +18,10 @@ from sonorant.corpus.manifest import Utterance
 from sonorant.corpus.splits import WORD, words_of
 
 MOST = 16
-"""Maximum readings of a text."""
+"""Maximum number of readings of a text."""
 _NOT_BEFORE, _NOT_AFTER = r"(?<![\w.,:/$£€¥%#-])", r"(?![\w:/%°-]|[.,]\d)"
 _NUMBER = re.compile(rf"{_NOT_BEFORE}(?:\d{{1,3}}(?:,\d{{3}})+|\d{{1,9}}){_NOT_AFTER}")
-"""Plain numbers, without sums, times, dates, fractions and decimals."""
+"""Plain numbers only, not amounts of money, times, dates, fractions or decimals."""
 _CAPITALS = re.compile(r"\b(?:[A-Z]{2,6}\b|(?:[A-Z]\.){2,6})")
 _SHORTENED = re.compile(r"\b(dr|etc|mrs|ms|no|prof|st|vs)\.", re.IGNORECASE)
 _READ_AS = {
@@ -34,20 +34,20 @@ _READ_AS = {
     "mrs": ("missus", "mistress"),
     "ms": ("miz", "miss"),
 }
-"""English; other languages have numbers and capitals only."""
+"""Readings of English abbreviations; other languages have readings of numbers and capitals only."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Form:
     written: str
     first: int
-    """Index of its first spoken word."""
+    """Index of the first spoken word."""
     end: int
-    """Index after its last."""
+    """Index after the last spoken word."""
 
 
 def forms(written: str, spoken: Sequence[str]) -> list[Form]:
-    """Stretches of a written text that are spoken in other words. `spoken`: its words."""
+    """Return the stretches of a written text that are spoken in other words. `spoken` are the spoken words."""
     plain = unicodedata.normalize("NFKC", written)
     places = [match.span() for match in WORD.finditer(plain)]
     found: list[tuple[int, int, int, int]] = []
@@ -66,7 +66,7 @@ def forms(written: str, spoken: Sequence[str]) -> list[Form]:
 
 
 def other_texts(written: str, language: str) -> list[str]:
-    """The text with numbers or abbreviations in other readings, at most `MOST`."""
+    """Return texts with numbers or abbreviations in alternative readings, at most `MOST`."""
     numbers = [(match, number_readings(match[0].replace(",", ""), language)) for match in _NUMBER.finditer(written)]
     letters = [(match, _letters(match[0])) for match in _CAPITALS.finditer(written)]
     if language.startswith("en"):
@@ -93,7 +93,7 @@ def number_readings(digits: str, language: str) -> dict[str, str]:
 
 
 def _words(number: int, manner: str, language: str) -> str:
-    """Empty if the language lacks it."""
+    """Return a number in words, or "" if the language does not support `manner`."""
     from num2words import num2words
 
     try:
@@ -104,7 +104,7 @@ def _words(number: int, manner: str, language: str) -> str:
 
 
 def _in_pairs(digits: str, language: str) -> str:
-    """nineteen eighty four, three oh five, twelve hundred."""
+    """Return a reading such as nineteen eighty four, three oh five or twelve hundred."""
     head, tail = _words(int(digits[:-2]), "cardinal", language), _words(int(digits[-2:]), "cardinal", language)
     if digits.endswith("00"):
         return f"{head} hundred"
@@ -112,7 +112,7 @@ def _in_pairs(digits: str, language: str) -> str:
 
 
 def _letters(capitals: str) -> tuple[str, str]:
-    """Letter by letter, and as a word."""
+    """Return the readings letter by letter and as a word."""
     letters = [character for character in capitals if character.isalpha()]
     return " ".join(letters), "".join(letters).lower()
 
@@ -124,33 +124,33 @@ def _replaced(text: str, parts: Sequence[tuple[re.Match[str], str]]) -> str:
 
 
 CERTAIN = 10.0
-"""Minimum nats above the frontend's reading for certainty."""
+"""Minimum nats above the frontend's reading for another reading to be certain."""
 SHARE = 0.2
-"""Minimum share of the frontend's lacking nats that it must explain, as a wrong text fits no reading."""
+"""Minimum fraction of `lacking` that a certain reading must gain, because a wrong text fits no reading."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """Readings of one utterance."""
+    """Possible readings of one utterance."""
 
     utterance: Utterance
     words: tuple[Said, ...]
     """The frontend's reading."""
     others: tuple[tuple[Said, ...], ...]
-    """Other readings; may be empty."""
+    """Alternative readings; may be empty."""
 
 
 class ReadingAnswer(TypedDict):
-    """The aligner's comparison, as plain JSON."""
+    """The aligner's comparison of readings, as plain JSON."""
 
     lacking: float
     """Nats by which the frontend's reading is below the likeliest phones."""
     gains: list[float]
-    """Nats of each other reading above the frontend's."""
+    """Nats by which each alternative reading exceeds the frontend's."""
 
 
 def question_of(utterance: Utterance, words: Sequence[Said], labels: Labels) -> Question | None:
-    """None if the text has no number and no abbreviation."""
+    """Return the possible readings of an utterance, or None if the text has no number or abbreviation."""
     spoken, language, others = [word for word, _ in words], utterance.language, dict[tuple[Said, ...], None]()
     if spoken != words_of(utterance.spoken or "") or not forms(utterance.text, spoken):
         return None
@@ -161,7 +161,7 @@ def question_of(utterance: Utterance, words: Sequence[Said], labels: Labels) -> 
 
 
 def with_reading(row: Audited, question: Question, answer: ReadingAnswer | None, doubt: float) -> Audited:
-    """Set `Fault.READING` if it is the likely fault, or an aligner (`answer`) is certain of another reading; `doubt`:
+    """Set `Fault.READING` if it is the likely fault, or certain by the aligner's `answer`. `doubt` is the minimum
     score of doubtful rows."""
     if row.fault == Fault.OTHER_TEXT:
         return row
@@ -176,8 +176,8 @@ def with_reading(row: Audited, question: Question, answer: ReadingAnswer | None,
 
 
 def choose(question: Question, answer: ReadingAnswer | None, heard: Sequence[Sequence[str]]) -> tuple[int, bool] | None:
-    """Index of another reading that is likelier than the frontend's, and whether it is certain. `heard`: words by each
-    recogniser."""
+    """Return the index of an alternative reading likelier than the frontend's, and whether it is certain. `heard`
+    contains each recogniser's words."""
     gains = answer["gains"] if answer else []
     if not question.others:
         return None
@@ -193,7 +193,7 @@ def choose(question: Question, answer: ReadingAnswer | None, heard: Sequence[Seq
 
 
 def heard_reading(question: Question, other: int) -> Reading:
-    """The form that this other reading says in other words."""
+    """Return the number or abbreviation that the reading `other` words differently."""
     written = question.utterance.text
     own, heard = ([word for word, _ in words] for words in (question.words, question.others[other]))
     expected = {form.written: own[form.first : form.end] for form in forms(written, own)}
@@ -205,7 +205,7 @@ def heard_reading(question: Question, other: int) -> Reading:
 
 
 def doubtful_reading(written: str, words: Sequence[AuditedWord]) -> Reading | None:
-    """The form that all doubtful words belong to."""
+    """Return a number or abbreviation with doubtful words; None if other words are doubtful too."""
     spoken = [word.text for word in words]
     doubtful = [place for place, word in enumerate(words) if word.doubtful]
     found = [form for form in forms(written, spoken) if any(form.first <= place < form.end for place in doubtful)]

@@ -213,7 +213,7 @@ def test_dropping_everything_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"sources": ("aligner", "ears")}, "'ears' is unknown; allowed: aligner, pocketsphinx"),
+        ({"sources": ("aligner", "ears")}, "unknown source 'ears'; use aligner, pocketsphinx"),
         ({"drop_above": 1.5}, "drop_above"),
     ],
 )
