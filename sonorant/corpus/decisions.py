@@ -1,4 +1,4 @@
-"""Decisions of a person about clips: `corpora/<name>.decisions.csv`, written by `sonorant review` or by hand. A clip
+"""A reviewer's decisions about clips: `corpora/<name>.decisions.csv`, written by `sonorant review` or by hand. A clip
 is named by its content, so a decision applies to every copy, under any file name or id."""
 
 import csv
@@ -19,57 +19,59 @@ from sonorant.files import did_you_mean, write_text
 COLUMNS = ("clip", "decision", "text", "start", "end", "note")
 REQUIRED = COLUMNS[:2]
 ROUNDING = 0.0005
-"""Seconds by which an edge may exceed the clip, as edges are written in milliseconds."""
+"""Seconds by which an edge may exceed the clip, because edges are rounded to milliseconds."""
 Verdict = Literal["keep", "drop", "edit"]
 _NAME = re.compile(r"[0-9a-f]{12}(@\d+\.\d{3}-(\d+\.\d{3}|end))?")
-_NAME_HINT = "the first 12 digits of the audio file's SHA-256, with @<start>-<end> if it is a part of its file"
+_NAME_HINT = "the first 12 hex digits of the audio file's SHA-256, with @<start>-<end> for a part of the file"
 
 
 def clip_name(sha256: str, start: float | None = None, end: float | None = None) -> str:
-    """Name of a clip: hex SHA-256 of its audio file, and its part of the file in seconds: `ab12cd34ef56`,
-    `ab12cd34ef56@1.000-4.250` or `ab12cd34ef56@1.000-end`. `sha256sum FILE` finds the file."""
+    """Return the name of a clip from the SHA-256 of its audio file, and its span in seconds if it is a part of the
+    file: `ab12cd34ef56`, `ab12cd34ef56@1.000-4.250` or `ab12cd34ef56@1.000-end`."""
     whole = start is None and end is None
     return sha256[:12] + ("" if whole else f"@{start or 0.0:.3f}-{'end' if end is None else f'{end:.3f}'}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """One row of the file. Raises ValueError naming a column that contradicts another."""
+    """One row of a decisions file. Raises ValueError naming an invalid column."""
 
     clip: str
     decision: Verdict
     text: str = ""
-    """edit: new text; empty = unchanged."""
+    """New text of an edit; empty means unchanged."""
     start: float | None = None
-    """edit: new start in seconds from the clip's start; None = unchanged."""
+    """New start of an edit in seconds from the clip's start; None means unchanged."""
     end: float | None = None
-    """edit: new end in seconds from the clip's start; None = unchanged."""
+    """New end of an edit in seconds from the clip's start; None means unchanged."""
     note: str = ""
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.clip):
-            raise ValueError(f"column clip: {self.clip!r} is not a clip's name: {_NAME_HINT}")
+            raise ValueError(f"column clip: {self.clip!r} is not a clip name; write {_NAME_HINT}")
         if self.decision not in get_args(Verdict):
             hint = did_you_mean(self.decision, list(get_args(Verdict)))
             raise ValueError(f"column decision: unknown decision {self.decision!r}{hint}")
         for name in ("start", "end"):
             value = getattr(self, name)
             if value is not None and not (math.isfinite(value) and value >= 0):
-                raise ValueError(f"column {name}: {value} is not a number of seconds from 0 on")
+                raise ValueError(f"column {name}: must be a number of seconds, at least 0, not {value}")
         if self.start is not None and self.end is not None and self.start >= self.end:
             raise ValueError(f"column end: {self.end} is not after the start, {self.start}")
         edits = [name for name in ("text", "start", "end") if getattr(self, name) not in ("", None)]
         if self.decision != "edit" and edits:
-            raise ValueError(f"column {edits[0]}: only 'edit' changes a clip, and the decision is {self.decision!r}")
+            raise ValueError(
+                f"column {edits[0]}: only 'edit' changes a clip, but the decision is {self.decision!r}; clear the column"
+            )
         if self.decision == "edit" and not edits:
             raise ValueError("column decision: this edit changes nothing; give text, start or end, or write keep")
         for name in ("text", "note"):
             if any("\ud800" <= character <= "\udfff" for character in getattr(self, name)):
-                raise ValueError(f"column {name}: holds half a character, which no file can hold")
+                raise ValueError(f"column {name}: contains half a character (an unpaired surrogate); remove it")
 
 
 def apply(utterance: Utterance, decision: Decision, seconds: float | None = None) -> Utterance | Defect:
-    """The edited utterance, or the defect of a dropped one. `seconds`: length of the utterance; None = unknown.
+    """Return the edited utterance, or the defect of a dropped one. `seconds` is the utterance's length, if known.
     Raises ValueError naming the column of an edge outside it."""
     if decision.decision == "drop":
         return Defect.DROPPED
@@ -78,7 +80,7 @@ def apply(utterance: Utterance, decision: Decision, seconds: float | None = None
     for name in ("start", "end"):
         edge = getattr(decision, name)
         if edge is not None and seconds is not None and edge > seconds + ROUNDING:
-            raise ValueError(f"column {name}: {edge:g} s lies after the end of the clip, which has {seconds:.3f} s")
+            raise ValueError(f"column {name}: {edge:g} s is after the end of the clip, which lasts {seconds:.3f} s")
     origin = utterance.start or 0.0
     start = utterance.start if decision.start is None else round(origin + decision.start, 6)
     end = utterance.end if decision.end is None else round(origin + decision.end, 6)
@@ -88,19 +90,19 @@ def apply(utterance: Utterance, decision: Decision, seconds: float | None = None
 
 
 def read_decisions(path: Path) -> dict[str, Decision]:
-    """Decisions by clip, in file order. Row 1 names the columns in any order; text, start, end and note are
+    """Return decisions by clip, in file order. Row 1 names the columns in any order; text, start, end and note are
     optional. Raises SonorantError naming file, row and column."""
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
         header = ",".join(COLUMNS)
         raise SonorantError(
-            f"{path}: no such file; sonorant review begins it, or write its first line: {header}"
+            f"{path}: no such file; create it with sonorant review, or begin it with the line {header}"
         ) from None
     except UnicodeDecodeError as error:
         raise SonorantError(f"{path}: not UTF-8 (byte {error.start}); save it as UTF-8") from None
     except OSError as error:
-        raise SonorantError(f"{path}: cannot be read ({error.strerror})") from None
+        raise SonorantError(f"{path}: cannot be read ({error.strerror}); check its permissions and disk") from None
     decisions: dict[str, Decision] = {}
     rows: dict[str, int] = {}
     number, columns = 1, list[str]()
@@ -111,13 +113,15 @@ def read_decisions(path: Path) -> dict[str, Decision]:
             elif any(cell.strip() for cell in cells):
                 decision = _decision(columns, cells)
                 if decision.clip in decisions:
-                    raise ValueError(f"column clip: row {rows[decision.clip]} has decided on {decision.clip}; keep one")
+                    raise ValueError(
+                        f"column clip: row {rows[decision.clip]} already decides on {decision.clip}; keep one row"
+                    )
                 decisions[decision.clip], rows[decision.clip] = decision, number
         if not columns:
             _columns([])
     except csv.Error as error:
         raise SonorantError(
-            f"{path}: row {number + bool(columns)}: not CSV ({error}); a quote within quotes is doubled"
+            f"{path}: row {number + bool(columns)}: not CSV ({error}); double each quote within quotes"
         ) from None
     except ValueError as error:
         raise SonorantError(f"{path}: row {number}: {error}") from None
@@ -125,8 +129,8 @@ def read_decisions(path: Path) -> dict[str, Decision]:
 
 
 def write_decision(path: Path, clip: str, decision: Decision | None) -> dict[str, Decision]:
-    """Write the decision on a clip, or remove it (None); return all. Other rows stay. The file is read again first
-    and replaced as a whole. Raises SonorantError if it is damaged, and writes nothing then."""
+    """Write a decision, or remove a clip's decision if None; return all decisions. The file is read again first and
+    replaced as a whole. Raises SonorantError, and writes nothing, if it is damaged."""
     decisions = read_decisions(path) if path.exists() else {}
     if decision is None:
         decisions.pop(clip, None)
@@ -148,32 +152,32 @@ def write_decisions(path: Path, decisions: dict[str, Decision]) -> None:
     try:
         write_text(path, buffer.getvalue())
     except OSError as error:
-        raise SonorantError(f"{path}: cannot be written ({error.strerror})") from None
+        raise SonorantError(f"{path}: cannot be written ({error.strerror}); check its permissions and disk") from None
 
 
 def _columns(header: list[str]) -> list[str]:
-    """Raises ValueError."""
+    """Return column names. Raises ValueError if they are invalid."""
     names = [name.strip() for name in header]
     for name in names:
         if name not in COLUMNS:
             hint = "; separate columns by commas" if ";" in name or "\t" in name else did_you_mean(name, list(COLUMNS))
             raise ValueError(f"unknown column {name!r}{hint}")
     if missing := [name for name in REQUIRED if name not in names]:
-        raise ValueError(f"column {missing[0]} is missing; begin with: {','.join(COLUMNS)}")
+        raise ValueError(f"column {missing[0]} is missing; begin the file with {','.join(COLUMNS)}")
     if len(set(names)) < len(names):
-        raise ValueError(f"a column is named twice: {', '.join(names)}")
+        raise ValueError(f"a column is named twice: {', '.join(names)}; remove one")
     return names
 
 
 def _decision(columns: list[str], cells: list[str]) -> Decision:
     if len(cells) > len(columns):
-        hint = "put a text that holds a comma into double quotes"
-        raise ValueError(f"{len(cells)} cells, and there are {len(columns)} columns; {hint}")
+        hint = "put text that contains a comma in double quotes"
+        raise ValueError(f"{len(cells)} cells, but there are {len(columns)} columns; {hint}")
     values = dict(zip(columns, cells, strict=False))
     clip, verdict = (values.get(name, "").strip() for name in REQUIRED)
     return Decision(
         clip=clip,
-        decision=verdict,  # type: ignore[arg-type]  # checked there
+        decision=verdict,  # type: ignore[arg-type]  # checked by Decision
         text=values.get("text", ""),
         start=_seconds("start", values),
         end=_seconds("end", values),
@@ -192,16 +196,16 @@ def _seconds(name: str, values: dict[str, str]) -> float | None:
 @dataclass(frozen=True)
 class Decided:
     utterances: list[Utterance]
-    """Edited; dropped ones have the defect DROPPED. Those with a readable file have a `clip`."""
+    """Edited utterances; dropped ones have the defect DROPPED, and those with a readable file a `clip`."""
     notes: list[str]
-    """The note of the decision, for dropped ones."""
+    """Note of the decision on each dropped utterance, otherwise empty."""
     counts: dict[str, Any] | None
-    """Number of decisions of each kind, and of unused ones; None without decisions."""
+    """Number of decisions of each kind, and of unused ones; None without a decisions file."""
     warning: str | None
 
 
 def decide(rows: Sequence[Utterance], files: Sequence[str | None], corpus: Path, named: str | None) -> Decided:
-    """Apply the decisions of the file `named` (None = none). `files`: hex SHA-256 of each row's audio file, None if
+    """Apply the decisions in the file `named`, if any. `files` contains each audio file's hex SHA-256, None if
     unreadable. Raises SonorantError naming file, clip and column."""
     decisions = read_decisions(Path(named)) if named else {}
     utterances, notes, counts, used = [], [], Counter[str](), set[str]()
@@ -214,7 +218,7 @@ def decide(rows: Sequence[Utterance], files: Sequence[str | None], corpus: Path,
             try:
                 applied = apply(utterance, decision, _length_found(corpus, row))
             except ValueError as error:
-                raise SonorantError(f"{named}: {decision.clip}: {error}; change it there") from None
+                raise SonorantError(f"{named}: {decision.clip}: {error}; correct it there") from None
             if isinstance(applied, Utterance):
                 utterance = applied
             else:
@@ -225,12 +229,14 @@ def decide(rows: Sequence[Utterance], files: Sequence[str | None], corpus: Path,
         return Decided(utterances, notes, None, None)
     unused = [clip for clip in decisions if clip not in used]
     told = {verdict: counts[verdict] for verdict in get_args(Verdict)} | {"unused": len(unused)}
-    warning = f"{named}: {len(unused)} decisions name no clip of this corpus, first {unused[0]}" if unused else None
+    warning = (
+        f"{named}: {len(unused)} decisions match no clip of this corpus; the first is {unused[0]}" if unused else None
+    )
     return Decided(utterances, notes, told, warning)
 
 
 def _length_found(corpus: Path, utterance: Utterance) -> float | None:
-    """Length of an utterance; None if only decoding shows it."""
+    """Return an utterance's seconds, or None if only decoding can determine them."""
     if utterance.end is not None:
         return utterance.end - (utterance.start or 0.0)
     try:

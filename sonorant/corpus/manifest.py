@@ -17,12 +17,12 @@ SPLITS = ("train", "validation", "test")
 class Defect(StrEnum):
     """Reason to reject an utterance."""
 
-    # by an importer
+    # found by an importer
     WRONG_COLUMNS = "wrong column count"
     UNREADABLE_ROW = "row is not JSON"
     NOT_UTF8 = "text not UTF-8"
     LEAVES_FOLDER = "path leaves the corpus folder"
-    # by `prepare`
+    # found by `prepare`
     DUPLICATE_ID = "duplicate id"
     EMPTY_TEXT = "empty text"
     MISSING_AUDIO = "missing audio"
@@ -50,31 +50,31 @@ class Defect(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Utterance:
-    """One recording and its text; None = not known yet."""
+    """One recording and its text; None means not known yet."""
 
     id: str
     audio: str | None = None
-    """Audio file with forward slashes, absolute or relative to the corpus folder, and possibly outside it
-    (`../../corpora/mine/a.wav`); it then has `sha256`. None if the row names no usable file."""
+    """Audio file with forward slashes, absolute or relative to the corpus folder. A file outside it
+    (`../../corpora/mine/a.wav`) requires `sha256`. None if the row names no usable file."""
     start: float | None = None
-    """Start in its file in seconds; None = start of the file."""
+    """Start in the audio file in seconds; None means its start."""
     end: float | None = None
-    """End in its file in seconds; None = end of the file."""
+    """End in the audio file in seconds; None means its end."""
     text: str
     """Text as imported, whitespace collapsed."""
     speaker: str
     language: str
-    """Such as en-us."""
+    """Tag such as en-us."""
     spoken: str | None = None
     """Text with numbers, dates and abbreviations written out."""
     seconds: float | None = None
     """Duration after conditioning."""
     sample_rate: int | None = None
-    """Hz of the recording."""
+    """Sample rate in Hz of the recording."""
     channels: str | None = None
     """A value of `sonorant.audio.channels.Channels`."""
     channel_correlation: float | None = None
-    """Of the two least alike live channels; None for fewer than two."""
+    """Correlation of the two least similar live channels; None for fewer than two."""
     sha256: str | None = None
     """Hex SHA-256 of the audio file."""
     conditioning: Conditioning | None = None
@@ -82,13 +82,13 @@ class Utterance:
     measures: Measures | None = None
     """Measurements before conditioning."""
     clip: str | None = None
-    """`sonorant.corpus.decisions.clip_name` before any edit."""
+    """Name by `sonorant.corpus.decisions.clip_name` before any edit."""
     confidence: float | None = None
     """Confidence of the recogniser that produced the text, 0 to 1; None for a given text."""
     split: str | None = None
     """train, validation or test."""
     defect: Defect | None = None
-    """Found by the importer."""
+    """Defect found by the importer."""
 
 
 def write_manifest(path: Path, utterances: Iterable[Utterance]) -> None:
@@ -98,7 +98,7 @@ def write_manifest(path: Path, utterances: Iterable[Utterance]) -> None:
 
 
 def read_manifest(path: Path) -> list[Utterance]:
-    """Utterances in file order. Raises SonorantError naming file, row and field."""
+    """Return utterances in file order. Raises SonorantError naming file, row and field."""
     return [_utterance(row, Path(f"{path}: row {number}")) for number, row in enumerate(iterate_jsonl(path), 1)]
 
 
@@ -106,12 +106,12 @@ def _utterance(row: Any, where: Path) -> Utterance:
     try:
         found: Utterance = built(Utterance, row)  # much faster than `parse_checked`
     except DoubtError:
-        found = parse_checked(row, Utterance, where, hint="run the stage that wrote it again")
+        found = parse_checked(row, Utterance, where, hint="rerun the stage that wrote it")
     return found
 
 
 def path_inside(folder: Path, file: str) -> Path | None:
-    """`file` relative to `folder`; None if it is outside by `..`, an absolute path or a symbolic link."""
+    """Return `file` relative to `folder`, or None if it is outside by `..`, an absolute path or a symbolic link."""
     try:
         return (folder / file).resolve().relative_to(folder.resolve())
     except (ValueError, OSError, RuntimeError):  # outside, a NUL byte, a name too long, or a loop of links
@@ -119,18 +119,18 @@ def path_inside(folder: Path, file: str) -> Path | None:
 
 
 def may_be_read(corpus: Path, utterance: Utterance) -> bool:
-    """Whether its file is in the folder `corpus`, or was found by an importer in the user's corpus."""
+    """Return whether the audio file is in the folder `corpus`, or was found by an importer in the user's corpus."""
     return utterance.sha256 is not None or path_inside(corpus, utterance.audio or "") is not None
 
 
 def corpus_files(corpus: Path, utterances: Sequence[Utterance]) -> tuple[Path, ...]:
-    """Existing files that identify a corpus on another machine: the manifest and the first recording."""
+    """Return existing files that identify a corpus on another machine: the manifest and the first recording."""
     audio = next((corpus / str(row.audio) for row in utterances if may_be_read(corpus, row)), None)
     return tuple(file for file in (corpus / "manifest.jsonl", audio) if file is not None and file_exists(file))
 
 
 def file_exists(path: Path) -> bool:
-    """False also for an impossible name."""
+    """Return whether a file exists; False for an impossible name."""
     try:
         return path.is_file()
     except OSError:

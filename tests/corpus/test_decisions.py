@@ -102,14 +102,14 @@ def test_a_decision_changes_no_other_row_and_what_was_written_by_hand_meanwhile_
     ("row", "line"),
     [
         ("0123456789ab,dorp,,,,", "row 2: column decision: unknown decision 'dorp'; did you mean 'drop'?"),
-        ("take-1.wav,drop,,,,", "row 2: column clip: 'take-1.wav' is not a clip's name: the first 12 digits"),
+        ("take-1.wav,drop,,,,", "row 2: column clip: 'take-1.wav' is not a clip name; write the first 12 hex digits"),
         ("0123456789ab,edit,,one,,", "row 2: column start: 'one' is not a number; write seconds as 1.25"),
         ("0123456789ab,edit,,,nan,", "row 2: column end: nan is not a number of seconds"),
         ("0123456789ab,edit,,2,1,", "row 2: column end: 1.0 is not after the start, 2.0"),
         ("0123456789ab,edit,,,,", "row 2: column decision: this edit changes nothing"),
         ("0123456789ab,keep,Other text.,,,", "row 2: column text: only 'edit' changes a clip"),
-        ("0123456789ab,edit,One, two.,,,", "row 2: 7 cells, and there are 6 columns; put a text that holds a comma"),
-        ("0123456789ab,drop,,,,\n\n0123456789ab,keep,,,,", "row 4: column clip: row 2 has decided on 0123456789ab"),
+        ("0123456789ab,edit,One, two.,,,", "row 2: 7 cells, but there are 6 columns; put text that contains a comma"),
+        ("0123456789ab,drop,,,,\n\n0123456789ab,keep,,,,", "row 4: column clip: row 2 already decides on 0123456789ab"),
         ('0123456789ab,edit,"no end', "row 2: not CSV"),
     ],
 )
@@ -162,7 +162,7 @@ def test_keep_changes_nothing_drop_is_a_defect_and_an_edge_outside_is_refused() 
     assert apply(UTTERANCE, Decision(clip=clip_name(HASH), decision="drop")) is Defect.DROPPED
     late = Decision(clip=clip_name(HASH), decision="edit", end=2.0004)
     assert apply(UTTERANCE, late, 2.0) == replace(UTTERANCE, end=2.0004), "rounding is forgiven"
-    with pytest.raises(ValueError, match=r"column end: 2\.01 s lies after the end of the clip, which has 2\.000 s"):
+    with pytest.raises(ValueError, match=r"column end: 2\.01 s is after the end of the clip, which lasts 2\.000 s"):
         apply(UTTERANCE, replace(late, end=2.01), 2.0)
 
 
@@ -223,7 +223,7 @@ def test_prepare_applies_what_was_decided_and_counts_no_drop_as_a_fault(corpus: 
     assert (row["id"], row["reason"], row["detail"]) == ("a", "dropped by a decision", "a dog barks")
     summary = read_json(corpus.parent / "out/summary.json")
     assert summary["decisions"] == {"keep": 1, "drop": 1, "edit": 2, "unused": 1}
-    assert "1 decisions name no clip of this corpus, first 0123456789ab" in summary["warnings"][0]
+    assert "1 decisions match no clip of this corpus; the first is 0123456789ab" in summary["warnings"][0]
     assert "0123456789ab" in (corpus.parent / "out/summary.html").read_text(encoding="utf-8")
     before = contents(corpus.parent / "out")
     prepared(corpus, *made)
@@ -258,6 +258,6 @@ def test_an_edge_outside_its_clip_is_one_line_and_leaves_all_as_it_was(corpus: P
     prepared(corpus)
     before = contents(corpus.parent / "out")
     clip = names(corpus)[id]
-    with pytest.raises(SonorantError, match=rf"decisions\.csv: {clip}: column end: {end} s lies after the end"):
+    with pytest.raises(SonorantError, match=rf"decisions\.csv: {clip}: column end: {end} s is after the end"):
         prepared(corpus, Decision(clip=clip, decision="edit", end=end))
     assert contents(corpus.parent / "out") == before

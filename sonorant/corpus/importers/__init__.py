@@ -1,5 +1,5 @@
-"""Import a corpus of any kind: write a manifest, and leave the recordings where they are. Bad rows are kept with
-their defect, so that `prepare` reports all of them."""
+"""Import a corpus of any kind: write a manifest, and leave the recordings in place. Invalid rows are kept with their
+defect, so that `prepare` reports all of them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,35 +19,35 @@ class CorpusConfig:
     """Section `corpus` of params.yaml."""
 
     kind: Literal["demo", "auto", "ljspeech", "texts", "speakers", "table", "lhotse", "long"] = "demo"
-    """demo: prompts spoken by flite; ljspeech: metadata.csv and wavs/; texts: a text beside each recording; auto:
-    ljspeech or texts; speakers: such a folder for each speaker, named after them; table: CSV or JSONL; lhotse: its
-    recipes; long: recordings of minutes to hours, with or without text."""
+    """demo: prompts spoken by flite; ljspeech: metadata.csv and wavs/; texts: a text next to each recording;
+    auto: ljspeech or texts; speakers: an auto folder per speaker, named after the speaker; table: CSV or JSONL; lhotse:
+    a lhotse recipe; long: recordings of minutes to hours, with or without text."""
     path: str = "corpora/demo"
-    """Folder of prompts, corpus folder or table."""
+    """Folder of prompts or of the corpus, or table file."""
     sentences: int = 1860
     """demo only: number of prompts."""
     voice: str = "rms"
-    """demo only: flite's voice."""
+    """demo only: flite voice."""
     recipe: str | None = None
     """lhotse only: name of the recipe, such as vctk."""
     recognizer: str = "pocketsphinx"
-    """long only: recogniser, as in section `recognizer`; pocketsphinx knows English only."""
+    """long only: recogniser, as in section `recognizer`; pocketsphinx supports English only."""
     shortest: float = 1.0
     """long only: minimum seconds of an utterance."""
     longest: float = 12.0
     """long only: maximum seconds of an utterance."""
     speaker: str | None = None
-    """Speaker if the corpus names none; None = "speaker"."""
+    """Speaker name if the corpus has none; None means "speaker"."""
     language: str = "en-us"
-    """Language tag if the corpus names none."""
+    """Language tag if the corpus has none."""
 
     def __post_init__(self) -> None:
         if self.kind == "lhotse" and self.recipe is None:
-            raise ValueError("kind 'lhotse' needs 'recipe', the name of a lhotse recipe such as vctk")
+            raise ValueError("kind 'lhotse' requires 'recipe', the name of a lhotse recipe such as vctk")
         if self.kind != "lhotse" and self.recipe is not None:
             raise ValueError(f"'recipe' is for kind 'lhotse' only; set it to null for kind '{self.kind}'")
         if self.kind == "speakers" and self.speaker is not None:
-            raise ValueError("'speaker' is the name of each folder for kind 'speakers'; set it to null")
+            raise ValueError("'speaker' must be null for kind 'speakers', where each folder's name is the speaker")
         if self.voice not in VOICES:
             raise ValueError(f"'voice' must be one of {', '.join(VOICES)}, not '{self.voice}'")
         split_name(self.recognizer)
@@ -67,7 +67,7 @@ Importer = Callable[[Path, Path, CorpusConfig, Path | None], None]
 
 
 def import_kind(source: Path, out: Path, config: CorpusConfig, cache: Path | None) -> None:
-    """As `import_corpus`, into an existing folder."""
+    """Import a corpus as `import_corpus` does, into an existing folder."""
     from sonorant.corpus.importers import demo, folders, lhotse, metadata_files
 
     kinds: dict[str, Importer] = {
@@ -86,7 +86,7 @@ def import_kind(source: Path, out: Path, config: CorpusConfig, cache: Path | Non
 
 
 def import_corpus(source: Path, out: Path, config: CorpusConfig, *, cache: Path | None = None) -> None:
-    """Write `manifest.jsonl` and new recordings (flite's, or from slow formats) into a new folder `out`. `cache`:
+    """Write `manifest.jsonl` and new recordings (by flite, or from slow formats) to a new folder `out`. `cache` is the
     folder of results for long recordings. Raises SonorantError if `source` is not a corpus of the configured kind."""
     if not source.exists():
         raise SonorantError(f"{source}: no such file or folder; set corpus.path in params.yaml to your recordings")

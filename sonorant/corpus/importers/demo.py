@@ -1,4 +1,4 @@
-"""The demo corpus: flite (http://www.festvox.org/flite) reads prompts, in the layout of LJSpeech. flite is
+"""The demo corpus: prompts spoken by flite (http://www.festvox.org/flite), in the layout of LJSpeech. flite is
 deterministic, and nothing is downloaded."""
 
 import shutil
@@ -17,7 +17,7 @@ from sonorant.processes import usable_cores
 
 
 def import_corpus(source: Path, out: Path, config: CorpusConfig, cache: Path | None) -> None:
-    """Speak the first prompts. Raises SonorantError if they are too few or invalid, or flite is missing or fails."""
+    """Speak the first prompts. Raises SonorantError if too few or invalid, or if flite is missing or fails."""
     prompts = read_prompts(source / "prompts.txt", config.sentences)
     flite = shutil.which("flite")
     if flite is None:
@@ -34,7 +34,7 @@ def import_corpus(source: Path, out: Path, config: CorpusConfig, cache: Path | N
 
     with ThreadPoolExecutor(usable_cores()) as pool:
         spoken = pool.map(speak, ids, prompts)
-        list(tqdm(spoken, total=len(prompts), desc=f"flite speaks ({config.voice})", unit="prompt"))
+        list(tqdm(spoken, total=len(prompts), desc=f"speaking (flite {config.voice})", unit="prompt"))
     rows = list(zip(ids, prompts, strict=True))
     write_text(out / "metadata.csv", "".join(f"{id}|{prompt}|{prompt}\n" for id, prompt in rows))
     speaker, language = config.default_speaker, config.language
@@ -45,21 +45,23 @@ def import_corpus(source: Path, out: Path, config: CorpusConfig, cache: Path | N
 
 
 def read_prompts(path: Path, count: int) -> list[str]:
-    """The first `count` non-blank lines. Raises SonorantError naming an invalid line."""
+    """Return the first `count` non-blank lines. Raises SonorantError naming an invalid line."""
     prompts = []
     for number, line in enumerate(read_lines(path), 1):
         prompt = clean(line)
         if "|" in prompt or "�" in prompt:
-            raise SonorantError(f"{path}:{number}: a prompt is UTF-8 text without '|', metadata.csv's delimiter")
+            raise SonorantError(
+                f"{path}:{number}: a prompt must be UTF-8 text without '|', the delimiter of metadata.csv"
+            )
         if prompt:
             prompts.append(prompt)
     if len(prompts) < count:
-        raise SonorantError(f"{path}: holds {len(prompts)} prompts, fewer than corpus.sentences ({count}); lower that")
+        raise SonorantError(f"{path}: has {len(prompts)} prompts, fewer than corpus.sentences ({count}); lower that")
     return prompts[:count]
 
 
 def _speak(flite: str, voice: str, prompt: str, wav: Path) -> None:
-    # A file, because flite would read text on its command line as options or file names.
+    # A file, because flite parses text on its command line as options or file names.
     text = wav.with_suffix(".txt")
     text.write_text(prompt + "\n", encoding="utf-8")
     try:
@@ -70,4 +72,4 @@ def _speak(flite: str, voice: str, prompt: str, wav: Path) -> None:
     # flite exits with 0 even if it could not write.
     if done.returncode != 0 or not wav.is_file():
         words = " ".join(done.stderr.split()) or f"exit status {done.returncode}"
-        raise SonorantError(f"flite could not speak {wav.stem} ({prompt!r}): {words}")
+        raise SonorantError(f"flite could not speak {wav.stem} ({prompt!r}): {words}; check the prompt and flite")

@@ -1,4 +1,4 @@
-"""Corpora in folders: each recording beside its text (`a1.wav`, `a1.txt`), or one such folder for each speaker."""
+"""Corpora in folders: each recording next to its text (`a1.wav`, `a1.txt`), optionally in a folder per speaker."""
 
 import posixpath
 from dataclasses import replace
@@ -14,18 +14,22 @@ from sonorant.errors import SonorantError
 
 
 def import_texts(source: Path, out: Path, config: CorpusConfig, cache: Path | None) -> None:
-    """Import recordings and texts (.txt) of the same name, at any depth; the path is the id. Unpaired ones are kept for
-    `prepare` to reject."""
+    """Import recordings and texts (.txt) of the same name, at any depth; the path becomes the id. Unpaired files are
+    kept for `prepare` to reject."""
     if not source.is_dir():
-        raise SonorantError(f"{source}: not a folder; kind texts needs recordings, each with a text of the same name")
+        raise SonorantError(
+            f"{source}: not a folder; kind texts requires a folder of recordings, each with a text of the same name"
+        )
     files = [path.relative_to(source) for path in sorted(source.rglob("*")) if file_exists(path)]
     shown = [file for file in files if not any(part.startswith(".") for part in file.parts)]
     texts = {file.with_suffix(""): file for file in shown if file.suffix.lower() == ".txt"}
     recordings = [file for file in shown if file.suffix.lower() in SUFFIXES]
     named = {file.with_suffix("") for file in recordings}
     if not named & texts.keys():
-        raise SonorantError(f"{source}: no recording has a text of the same name beside it, such as a1.wav and a1.txt")
-    # A text alone becomes a missing recording.
+        raise SonorantError(
+            f"{source}: no recording has a text of the same name next to it; add texts, such as a1.txt for a1.wav"
+        )
+    # A text without a recording is imported as a missing recording.
     pairs = [(file, texts.get(file.with_suffix(""))) for file in recordings]
     pairs += [(text.with_suffix(".wav"), text) for name, text in texts.items() if name not in named]
     progress = tqdm(pairs, desc="importing", unit="utterance")
@@ -43,11 +47,13 @@ def _row(source: Path, recording: Path, text: Path | None) -> CorpusRow:
 
 
 def import_speakers(source: Path, out: Path, config: CorpusConfig, cache: Path | None) -> None:
-    """Import each folder in `source` as one speaker, whose name starts the ids. A folder with `prompts.txt`, named
-    after a voice of flite, is spoken by it."""
+    """Import each folder in `source` as one speaker, whose name prefixes the ids. flite speaks a folder with
+    `prompts.txt`, in the voice that the folder is named after."""
     folders = [path for path in sorted(source.iterdir()) if path.is_dir() and not path.name.startswith(".")]
     if not folders:
-        raise SonorantError(f"{source}: holds no folders; kind speakers needs one for each speaker, named after them")
+        raise SonorantError(
+            f"{source}: contains no folders; kind speakers requires one per speaker, named after the speaker"
+        )
     utterances: list[Utterance] = []
     for folder in folders:
         own = out / folder.name
@@ -67,7 +73,9 @@ def _settings(folder: Path, config: CorpusConfig) -> CorpusConfig:
         return own
     if folder.name not in VOICES:
         voices = ", ".join(VOICES)
-        raise SonorantError(f"{prompts}: the folder must be named after the voice of flite that speaks it: {voices}")
+        raise SonorantError(
+            f"{prompts}: the folder must be named after the flite voice that speaks the prompts: {voices}"
+        )
     count = sum(bool(line.strip()) for line in read_lines(prompts))
     return replace(own, kind="demo", voice=folder.name, sentences=max(count, 1))
 

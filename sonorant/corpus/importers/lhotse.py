@@ -1,4 +1,4 @@
-"""Corpora with a recipe in lhotse (https://github.com/lhotse-speech/lhotse). Downloads nothing."""
+"""Corpora that lhotse has a recipe for (https://github.com/lhotse-speech/lhotse). Downloads nothing."""
 
 import hashlib
 import importlib
@@ -20,12 +20,12 @@ _WHOLE = 0.01  # seconds by which a segment of the whole recording may differ fr
 
 
 def import_corpus(source: Path, out: Path, config: CorpusConfig, cache: Path | None) -> None:
-    """Run lhotse's recipe on the downloaded corpus `source`. A supervision becomes an utterance; part of a recording is
-    written as 16-bit WAV."""
+    """Run lhotse's recipe on the downloaded corpus `source`. Each supervision becomes an utterance; parts of
+    recordings are written as 16-bit WAV."""
     manifests = _run_recipe(str(config.recipe), source)
     pairs = [(recordings, segment) for recordings, segments in _parts(manifests) for segment in segments]
     if not pairs:
-        raise SonorantError(f"{source}: lhotse's recipe '{config.recipe}' found no utterances there")
+        raise SonorantError(f"{source}: lhotse's recipe '{config.recipe}' found no utterances; check corpus.path")
     progress = tqdm(pairs, desc="importing", unit="utterance")
     utterances = [_utterance(recordings, segment, source, out, config) for recordings, segment in progress]
     write_manifest(out / "manifest.jsonl", utterances)
@@ -35,11 +35,11 @@ def _run_recipe(recipe: str, source: Path) -> Any:
     prepare = _recipe(recipe)
     try:
         return prepare(source)
-    except Exception as error:  # recipes raise anything
+    except Exception as error:  # recipes raise any exception
         reason = " ".join(str(error).split()) or type(error).__name__
         raise SonorantError(
-            f"{source}: lhotse's recipe '{recipe}' failed: {reason}; if it needs more arguments, run it yourself and "
-            "import the result as kind table"
+            f"{source}: lhotse's recipe '{recipe}' failed: {reason}; if it requires more arguments, run it yourself "
+            "and import the result as kind table"
         ) from error
 
 
@@ -47,15 +47,17 @@ def _recipe(recipe: str) -> Callable[..., Any]:
     try:
         recipes = importlib.import_module("lhotse.recipes")
     except ImportError as error:
-        raise SonorantError(f"corpus.kind lhotse needs the extra: pip install 'sonorant[corpora]' ({error})") from None
+        raise SonorantError(
+            f"corpus.kind lhotse requires an extra; run: pip install 'sonorant[corpora]' ({error})"
+        ) from None
     known = sorted(name.removeprefix("prepare_") for name in dir(recipes) if name.startswith("prepare_"))
     if recipe not in known:
-        raise SonorantError(f"corpus.recipe: lhotse has no recipe '{recipe}'; it has: {', '.join(known)}")
+        raise SonorantError(f"corpus.recipe: lhotse has no recipe '{recipe}'; use one of {', '.join(known)}")
     return getattr(recipes, f"prepare_{recipe}")
 
 
 def _parts(manifests: Any) -> Iterator[tuple[Any, Any]]:
-    """Recordings and supervisions, which recipes nest by split, language or speaker."""
+    """Yield recordings and supervisions, which recipes nest by split, language or speaker."""
     if not isinstance(manifests, dict):
         return
     if "recordings" in manifests and "supervisions" in manifests:
@@ -83,15 +85,15 @@ def _utterance(recordings: Any, segment: Any, source: Path, out: Path, config: C
 
 
 def _cut(row: CorpusRow, recording: Any, segment: Any, out: Path, config: CorpusConfig) -> Utterance:
-    mark = hashlib.sha256(segment.id.encode()).hexdigest()[:8]  # "a/b" and "a_b" are two segments
+    mark = hashlib.sha256(segment.id.encode()).hexdigest()[:8]  # distinguishes "a/b" from "a_b"
     name = f"audio/{re.sub(r'[^A-Za-z0-9._-]', '_', segment.id)}-{mark}.wav"
     defect = None
     try:
-        # Rounding may put a segment's end past the recording.
+        # Rounding may move a segment's end beyond the recording.
         seconds = min(segment.duration, recording.duration - segment.start)
         samples = recording.load_audio(channels=segment.channel, offset=segment.start, duration=seconds)
         write_wav(out / name, samples.mean(axis=0), recording.sampling_rate)
-    except Exception:  # lhotse's readers raise anything
+    except Exception:  # lhotse's readers raise any exception
         defect = Defect.UNREADABLE
     return Utterance(
         id=clean(row.id),
@@ -104,6 +106,6 @@ def _cut(row: CorpusRow, recording: Any, segment: Any, out: Path, config: Corpus
 
 
 def _language(language: str | None, config: CorpusConfig) -> str:
-    """A tag more specific than the settings', else the settings'; recipes also write "English" or "EN"."""
+    """Return `language` as a tag, or the configured tag if more specific or if `language` is a name ("English")."""
     tag = (language or "").lower().replace("_", "-")
     return tag if _TAG.fullmatch(tag) and not config.language.startswith(f"{tag}-") else config.language

@@ -1,9 +1,9 @@
 r"""Corpora with a metadata file: the layout of LJSpeech, and tables in CSV or JSONL.
 
 LJSpeech (https://keithito.com/LJ-Speech-Dataset): lines of metadata.csv are `id|text|text written out`, unquoted;
-recordings are wavs/<id>.wav, here also in other formats. A table has the columns audio and text, optionally id, speaker
+recordings are wavs/<id>.wav, or in other formats. A table has the columns audio and text, optionally id, speaker
 and language; audio paths are relative to its folder and must stay inside it. Bytes that are not UTF-8 are read as lone
-surrogates (PEP 383), which mark the row.
+surrogates (PEP 383), which mark the row as defective.
 """
 
 import csv
@@ -35,20 +35,20 @@ def read_text(path: Path) -> str:
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        raise SonorantError(f"{path}: no such file; point corpus.path in params.yaml at the corpus") from None
+        raise SonorantError(f"{path}: no such file; set corpus.path in params.yaml to the corpus") from None
     except OSError as error:
         raise SonorantError(f"{path}: cannot be read ({error.strerror}); check corpus.kind and corpus.path") from None
     return data.decode("utf-8-sig", errors="surrogateescape")
 
 
 def read_lines(path: Path) -> list[str]:
-    """Lines end at line feeds only: Unicode's other separators may occur in a text."""
+    """Split a file at line feeds only: Unicode's other separators may occur in a text."""
     return [line.rstrip("\r") for line in read_text(path).split("\n")]
 
 
 @dataclass(frozen=True, kw_only=True)
 class CorpusRow:
-    """An utterance as written; None is a missing field."""
+    """An utterance as written in a file; None means a missing field."""
 
     id: str
     audio: str | None
@@ -59,8 +59,8 @@ class CorpusRow:
 
 
 def import_row(row: CorpusRow, source: Path, out: Path, config: CorpusConfig) -> Utterance:
-    """The row's utterance, perhaps with a defect. A file outside `source` is never read. The hash detects later
-    edits."""
+    """Return the utterance of a row, possibly with a defect. A file outside `source` is never read. The hash detects
+    later edits."""
     text, audio, defect = row.text or "", row.audio or "", row.defect
     sha256: str | None = None
     fields = (row.id, text, audio, row.speaker or "", row.language or "")
@@ -88,13 +88,13 @@ def import_row(row: CorpusRow, source: Path, out: Path, config: CorpusConfig) ->
 
 
 def clean(text: str) -> str:
-    """Collapse whitespace and replace undecodable bytes by U+FFFD."""
+    """Collapse whitespace and replace undecodable bytes with U+FFFD."""
     return " ".join(_SURROGATE.sub("�", text).split())
 
 
 def place_of(recording: Path, source: Path, out: Path) -> str:
-    """Path of a recording for the manifest in `out`: relative if `source` is, so that the project may be moved; else
-    absolute."""
+    """Return a recording's path for the manifest in `out`: relative if `source` is, so that the project can be moved;
+    otherwise absolute."""
     folder = source if source.is_absolute() else _way(out.absolute(), source.absolute())
     return (folder / recording.relative_to(source)).as_posix()
 
@@ -110,14 +110,16 @@ def _hash(file: Path) -> tuple[str | None, Defect | None]:
     except PermissionError:
         return None, Defect.UNREADABLE
     except OSError as error:
-        raise SonorantError(f"{file}: cannot be read ({error.strerror})") from None
+        raise SonorantError(f"{file}: cannot be read ({error.strerror}); check its disk") from None
 
 
 def import_ljspeech(source: Path, out: Path, config: CorpusConfig, cache: Path | None) -> None:
-    """Import an LJSpeech folder, with two (id|text) or three columns; an empty third falls back to the second."""
+    """Import an LJSpeech folder, with two columns (id|text) or three; an empty third defaults to the second."""
     metadata = source / "metadata.csv"
     if not metadata.is_file():
-        raise SonorantError(f"{metadata}: no such file; kind ljspeech needs id|text|normalised text, and wavs/")
+        raise SonorantError(
+            f"{metadata}: no such file; kind ljspeech requires lines of id|text|normalised text, and a folder wavs"
+        )
     lines = [line.split("|") for line in read_lines(metadata) if line.strip()]
     if not lines:
         raise SonorantError(f"{metadata}: empty; expected lines of id|text|normalised text")
@@ -128,7 +130,7 @@ def import_ljspeech(source: Path, out: Path, config: CorpusConfig, cache: Path |
 
 
 def _columns(lines: list[list[str]]) -> int:
-    """2 if most rows have two columns, else 3."""
+    """Return 2 if most rows have two columns, otherwise 3."""
     counts = Counter(len(line) for line in lines)
     return 2 if counts[2] > counts[3] else 3
 
@@ -140,7 +142,7 @@ def _ljspeech_row(line: list[str], columns: int, source: Path) -> CorpusRow:
 
 
 def _recording(source: Path, id: str) -> str:
-    """The first existing format, else .wav, which `prepare` reports as missing."""
+    """Return the file in the first existing format, otherwise .wav, which `prepare` reports as missing."""
     files = [f"wavs/{id}{suffix}" for suffix in (*SUFFIXES, *map(str.upper, SUFFIXES))]
     present = (file for file in files if (inside := path_inside(source, file)) and file_exists(source / inside))
     return next(present, files[0])
@@ -152,23 +154,25 @@ def import_table(source: Path, out: Path, config: CorpusConfig, cache: Path | No
 
 
 def read_table(source: Path) -> list[CorpusRow]:
-    """Rows of a table, bad ones with their defect. Raises SonorantError if the file is not a table or has no rows."""
+    """Return rows of a table, invalid ones with a defect. Raises SonorantError if it is not a table or has no rows."""
     if not source.is_file():
-        raise SonorantError(f"{source}: not a file; kind table needs .csv, .tsv or .jsonl with columns audio and text")
+        raise SonorantError(
+            f"{source}: not a file; kind table requires .csv, .tsv or .jsonl with columns audio and text"
+        )
     match source.suffix.lower():
         case ".csv" | ".tsv":
             rows = list(_csv_rows(source))
         case ".jsonl" | ".ndjson":
             rows = list(_jsonl_rows(source))
         case suffix:
-            raise SonorantError(f"{source}: a table ends in .csv, .tsv or .jsonl, not '{suffix}'")
+            raise SonorantError(f"{source}: the name of a table must end in .csv, .tsv or .jsonl, not '{suffix}'")
     if not rows:
-        raise SonorantError(f"{source}: holds no rows; expected one per utterance, with the columns audio and text")
+        raise SonorantError(f"{source}: contains no rows; write one per utterance, with the columns audio and text")
     return rows
 
 
 def audio_of_table(source: Path) -> list[Path]:
-    """Existing recordings inside the table's folder, sorted."""
+    """Return a table's existing recordings inside its folder, sorted."""
     inside = {path_inside(source.parent, row.audio) for row in read_table(source) if row.audio}
     return sorted(source.parent / name for name in inside if name and file_exists(source.parent / name))
 
@@ -186,7 +190,7 @@ def _csv_rows(path: Path) -> Iterator[CorpusRow]:
         for number, values in enumerate(reader, 2):
             yield _table_row(values, number, complete="" not in values and None not in values.values())
     except csv.Error as error:
-        raise SonorantError(f"{path}: row {number + 1}: not valid CSV ({error}); is a quote missing?") from None
+        raise SonorantError(f"{path}: row {number + 1}: not valid CSV ({error}); check for a missing quote") from None
 
 
 def _names(header: str, delimiter: str) -> set[str]:
@@ -222,5 +226,5 @@ def _table_row(values: dict[str, Any], number: int, *, complete: bool) -> Corpus
 
 
 def id_of(audio: str) -> str:
-    """Path without suffix, joined by hyphens: `a/1.wav` and `b/1.wav` need different ids."""
+    """Return the path without suffix, joined by hyphens: `a/1.wav` and `b/1.wav` need different ids."""
     return PurePosixPath(audio).with_suffix("").as_posix().replace("/", "-") if PurePosixPath(audio).name else ""

@@ -177,7 +177,7 @@ def test_after_prepare_times_stay_those_of_the_clip_and_what_it_left_out_can_be_
     [
         ({"decision": "keep", "text": "x"}, "only 'edit' changes a clip"),
         ({"decision": "erase"}, "unknown decision 'erase'"),
-        ({"decision": "edit", "end": 3.2}, "3.2 s lies after the end of the clip, which has 3.000 s"),
+        ({"decision": "edit", "end": 3.2}, "3.2 s is after the end of the clip, which lasts 3.000 s"),
         ({"decision": "edit", "start": -1}, "not a number of seconds"),
         ({"decision": "edit", "start": True}, "start is of type bool"),
         ({"decision": "edit", "text": "half \ud83d"}, "half a character"),
