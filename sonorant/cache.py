@@ -1,5 +1,5 @@
-"""Results kept by the content they were computed from: an interrupted stage goes on where it stopped, and a recording
-that was added or edited is worked on alone."""
+"""Cache of results by the content they were computed from. An interrupted stage continues where it stopped, and after a
+recording is added or edited, only that recording is processed."""
 
 import ast
 import hashlib
@@ -18,11 +18,12 @@ if TYPE_CHECKING:
     import diskcache
 
 Item = TypeVar("Item")
-_PER_PROCESS = 32  # fewer items are done sooner than a process starts
+_PER_PROCESS = 32  # fewer items take less time than starting a process
 
 
 def code_of(*modules: ModuleType) -> str:
-    """Hex SHA-256 of modules and packages, see `hash_of_code`: part of the key of everything they compute."""
+    """Return the hexadecimal SHA-256 of modules and packages (see `hash_of_code`), a part of the key of all their
+    results."""
     digest = hashlib.sha256()
     files = [Path(str(module.__file__)) for module in modules]
     for root in sorted(file.parent if file.name == "__init__.py" else file for file in files):
@@ -34,7 +35,7 @@ def code_of(*modules: ModuleType) -> str:
 
 @cache
 def hash_of_code(file: Path) -> str:
-    """Hex SHA-256 of a file; of Python, without its comments, docstrings and formatting."""
+    """Return the hexadecimal SHA-256 of a file; for Python files, without comments, docstrings and formatting."""
     if file.suffix != ".py":
         return sha256_file(file)
     code = _syntax(ast.parse(file.read_text(encoding="utf-8")))
@@ -42,7 +43,8 @@ def hash_of_code(file: Path) -> str:
 
 
 def _syntax(node: Any) -> Any:
-    """A syntax tree as nested tuples, without string statements and empty fields; newer Pythons have more of those."""
+    """Convert a syntax tree to nested tuples, without string statements and empty fields, which are more numerous in
+    newer Pythons."""
     if isinstance(node, list):
         return [_syntax(each) for each in node if not _is_docstring(each)]
     if not isinstance(node, ast.AST):
@@ -56,7 +58,7 @@ def _is_docstring(node: Any) -> bool:
 
 
 def key_of(*parts: Any) -> str:
-    """Hex SHA-256 of plain JSON values."""
+    """Return the hexadecimal SHA-256 of plain JSON values."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
 
@@ -74,11 +76,12 @@ def compute_missing(
     reads: Sequence[Path] = (),
     parse: Callable[[Any], Any] = lambda result: result,
 ) -> list[Any]:
-    """Apply `function` to the items whose key the cache in `folder` lacks; return the results of all items, in order.
+    """Apply `function` to the items whose keys are missing from the cache in `folder`. Return the results of all items,
+    in order.
 
-    A result is plain JSON and is kept as soon as it is there; what is returned is what `parse` makes of it. `folder`:
-    None = compute all, keep nothing. `processes`, `prepare`, `arguments` and `reads` as in `spread`; few items are
-    computed in this process.
+    Results are plain JSON, stored as soon as they are computed, and returned after conversion by `parse`. If `folder`
+    is None, all items are computed and nothing is stored. `processes`, `prepare`, `arguments` and `reads` are as in
+    `spread`; a small number of items is computed in this process.
     """
     with ExitStack() as stack:
         cache: Any = stack.enter_context(_open(folder)) if folder else {}
@@ -102,8 +105,9 @@ def compute_missing(
 
 
 def _open(folder: Path) -> "diskcache.Cache":
-    """JSON, not the package's pickles: a cache may come from elsewhere. Nothing is evicted."""
-    import diskcache  # here, as training needs the keys of this module and has little installed
+    """Open a cache of JSON instead of the package's pickles, because a cache may come from elsewhere. Nothing is
+    evicted."""
+    import diskcache  # imported here, because training uses this module's keys with few packages installed
 
     return diskcache.Cache(str(folder), disk=diskcache.JSONDisk, eviction_policy="none")
 
@@ -118,7 +122,7 @@ def _in_this_process(
     arguments: tuple[Any, ...],
     keep: Callable[[int, Any], None],
 ) -> None:
-    from tqdm import tqdm  # as diskcache above
+    from tqdm import tqdm  # imported here for the same reason as diskcache
 
     if prepare and items:
         prepare(*arguments)

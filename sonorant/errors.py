@@ -1,9 +1,9 @@
-"""Exceptions whose message is meant for a person."""
+"""Exceptions with messages for users."""
 
 
 class SonorantError(Exception):
-    """Bad input, settings or environment. The one-line message names the file, row or key, and says what to do."""
+    """Bad input, settings or environment. The one-line message names the file, row or key, and what to do."""
 
 
 class Stopped(SonorantError):
-    """Work that stopped because it was asked to, and can go on. The message says how."""
+    """Work was stopped on request and can be resumed. The message describes how."""

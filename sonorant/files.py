@@ -30,7 +30,7 @@ Value = TypeVar("Value")
 
 
 def flush_to_disk(path: Path) -> None:
-    """fsync a file or a folder; a rename survives a power cut only if the folder is flushed too."""
+    """fsync a file or a folder. A rename survives a power failure only if the folder is flushed too."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -39,7 +39,7 @@ def flush_to_disk(path: Path) -> None:
 
 
 _MANY = 100
-"""From this many files, one `syncfs` is faster than an fsync of each."""
+"""Number of files from which one `syncfs` is faster than an fsync of each file."""
 _unfinished: set[Path] = set()
 """Temporary folders of `atomic_folder` in this process."""
 
@@ -55,7 +55,7 @@ def flush_tree(folder: Path) -> None:
 
 
 def _below(folder: Path) -> Iterator[Path]:
-    with os.scandir(folder) as entries:  # a corpus has millions: no list
+    with os.scandir(folder) as entries:  # no list, because a corpus has millions of files
         for entry in entries:
             yield Path(entry.path)
             if entry.is_dir(follow_symlinks=False):
@@ -63,7 +63,7 @@ def _below(folder: Path) -> Iterator[Path]:
 
 
 def _flush_file_system(folder: Path) -> bool:
-    """Flush the file system of `folder`; False without `syncfs`."""
+    """Flush the file system of `folder`. Return False if `syncfs` is not available."""
     import ctypes
 
     syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
@@ -81,9 +81,9 @@ def _flush_file_system(folder: Path) -> bool:
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path`; on success flush it and rename it to `path`, on error remove it.
+    """Yield a temporary path next to `path`; on success flush it and rename it to `path`, on error remove it.
 
-    Within a folder of `atomic_folder`, flushing is left to that.
+    Within a folder of `atomic_folder`, the file is flushed with the folder.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -101,7 +101,7 @@ def atomic_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """Yield an empty temporary folder beside `path`; on success it replaces `path`, on error it is removed."""
+    """Yield an empty temporary folder next to `path`; on success it replaces `path`, on error it is removed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
@@ -121,7 +121,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 
 
 def take(file: IO[str]) -> bool:
-    """Lock an open file (flock: until its process ends); False if another process holds it."""
+    """Lock an open file with flock until the process exits. Return False if another process holds the lock."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -131,7 +131,8 @@ def take(file: IO[str]) -> bool:
 
 @contextmanager
 def locked(path: Path, waiting: Callable[[], object] = lambda: None) -> Iterator[None]:
-    """Hold the lock file `path`, created if absent; `waiting` is called once if another process holds it."""
+    """Hold a lock on the file `path`, which is created if missing. `waiting` is called once if another process holds
+    the lock."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8") as file:
         if not take(file):
@@ -139,17 +140,17 @@ def locked(path: Path, waiting: Callable[[], object] = lambda: None) -> Iterator
             fcntl.flock(file, fcntl.LOCK_EX)
         try:
             yield
-        finally:  # not by closing: a forked process may have the file open too
+        finally:  # closing the file does not unlock it if a forked process has it open too
             fcntl.flock(file, fcntl.LOCK_UN)
 
 
 def user_caches() -> Path:
-    """Sonorant's folder in the user's cache (XDG_CACHE_HOME)."""
+    """Return Sonorant's folder in the user's cache (XDG_CACHE_HOME)."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sonorant"
 
 
 def user_cache(name: str, fill: Callable[[Path], None]) -> Path:
-    """A folder of the user's cache, made atomically by `fill` if absent, in one process at a time."""
+    """Return a folder of the user's cache. If missing, `fill` creates it atomically, in one process at a time."""
     caches = user_caches()
     with locked(caches / f"{name}.lock"):
         if not (caches / name).exists():
@@ -164,12 +165,12 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write indented JSON atomically; NaN and infinity raise ValueError: JSON has neither."""
+    """Write indented JSON atomically. Raises ValueError for NaN and infinity, which JSON does not support."""
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def read_json(path: Path) -> Any:
-    """Parse a JSON file. Raises SonorantError naming the file if it is absent or damaged."""
+    """Parse a JSON file. Raises SonorantError naming the file if it is missing or damaged."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -179,25 +180,25 @@ def read_json(path: Path) -> Any:
 
 
 def write_jsonl(path: Path, rows: Iterable[dict[str, Any]]) -> None:
-    """Write one JSON object a line, atomically."""
+    """Write one JSON object per line, atomically."""
     with atomic_file(path) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
         file.writelines(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n" for row in rows)
 
 
 def read_jsonl(path: Path) -> list[dict[str, Any]]:
-    """Parse one JSON object a line. Raises SonorantError naming file and line."""
+    """Parse one JSON object per line. Raises SonorantError naming file and line of an error."""
     return list(iterate_jsonl(path))
 
 
 def iterate_jsonl(path: Path) -> Iterator[dict[str, Any]]:
-    """`read_jsonl` line by line, for files larger than memory."""
+    """Yield the objects of `read_jsonl` line by line, for files larger than memory."""
     try:
         file = path.open("rb")
     except FileNotFoundError:
         raise SonorantError(f"{path}: no such file; run the stage that writes it (dvc repro)") from None
     with file:
         before = 0
-        for number, line in enumerate(file, 1):  # bytes: only a line feed ends a line
+        for number, line in enumerate(file, 1):  # in bytes, only a line feed ends a line
             try:
                 text = line.decode("utf-8").removesuffix("\n")
                 if text.strip():
@@ -210,15 +211,15 @@ def iterate_jsonl(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def read_checked(path: Path, kind: type[Value], hint: str = "") -> Value:
-    """`parse_checked` of a JSON file."""
+    """Read a JSON file as `parse_checked` does."""
     return parse_checked(read_json(path), kind, path, hint=hint)
 
 
 def parse_checked(data: Any, kind: type[Value], file: Path, *, key: str = "", hint: str = "") -> Value:
-    """Build the dataclass `kind` from decoded JSON or YAML, strictly: nothing is converted, no unknown key is allowed.
+    """Build the dataclass `kind` from decoded JSON or YAML, strictly: nothing is converted and unknown keys are errors.
 
-    `file`, `key`: location for messages; `hint`: the remedy. Raises SonorantError naming file and key, also for a
-    ValueError from `__post_init__`.
+    `file`, `key`: location for messages; `hint`: what to do about an error. Raises SonorantError naming file and key,
+    also for a ValueError from `__post_init__`.
     """
     text = json.dumps([data], default=str)
     with suppress(DoubtError):
@@ -227,7 +228,7 @@ def parse_checked(data: Any, kind: type[Value], file: Path, *, key: str = "", hi
     from pydantic import ValidationError
 
     try:
-        # Lists become tuples only when pydantic reads JSON.
+        # pydantic converts lists to tuples only when it reads JSON.
         return _checker(kind).validate_json(text)[0]  # type: ignore[arg-type]  # is hashable
     except ValidationError as error:
         problems = error.errors()
@@ -240,7 +241,7 @@ def parse_checked(data: Any, kind: type[Value], file: Path, *, key: str = "", hi
 def _checker(kind: type) -> TypeAdapter[Any]:
     from pydantic import ConfigDict, TypeAdapter
 
-    # A configuration is accepted only for a container.
+    # pydantic accepts a configuration only for a container.
     return TypeAdapter(tuple[kind], config=ConfigDict(strict=True, extra="forbid"))  # type: ignore[valid-type]
 
 
@@ -258,7 +259,7 @@ def _one_line(problem: ErrorDetails, prefix: str, kind: type) -> str:
 
 
 def did_you_mean(word: str, known: list[str]) -> str:
-    """Suffix of a message about an unknown word: the closest known one, else all of them."""
+    """Return a suffix for a message about an unknown word: the closest known word, or all known words."""
     close = difflib.get_close_matches(word, known, n=1)
     return f"; did you mean '{close[0]}'?" if close else f"; allowed: {', '.join(known)}"
 
@@ -269,7 +270,8 @@ def sha256_file(path: Path) -> str:
 
 
 def sha256_tree(paths: Iterable[Path]) -> str:
-    """Hex SHA-256 over the relative names and bytes of all files below `paths`, Python's caches left out."""
+    """Return the hexadecimal SHA-256 of the relative names and bytes of all files below `paths`, except Python's
+    caches."""
     digest = hashlib.sha256()
     for root in sorted(paths):
         files = [root] if root.is_file() else sorted(path for path in root.rglob("*") if path.is_file())
@@ -284,8 +286,8 @@ class DoubtError(Exception):
 
 
 def built(kind: Any, value: Any) -> Any:
-    """A value from `json.loads` as the type `kind`: a dataclass, a plain type, or tuple, list, dict, union and Literal
-    of such. Raises DoubtError, also for a ValueError from a dataclass's `__post_init__`."""
+    """Convert a value from `json.loads` to the type `kind`: a dataclass, a plain type, or a tuple, list, dict, union or
+    Literal of these. Raises DoubtError, also for a ValueError from a dataclass's `__post_init__`."""
     if kind is Any:
         return value
     if dataclasses.is_dataclass(kind):
@@ -321,7 +323,7 @@ def _dataclass(kind: Any, value: Any) -> Any:
 
 @cache
 def _fields(kind: Any) -> tuple[dict[str, Any], frozenset[str]]:
-    """Types of a dataclass's fields by name, and the names of those without a default."""
+    """Return the types of a dataclass's fields by name, and the names of fields without a default."""
     hints = typing.get_type_hints(kind)
     fields = [field for field in dataclasses.fields(kind) if field.init]
     missing = dataclasses.MISSING
@@ -343,7 +345,7 @@ def _scalar(kind: Any, value: Any) -> Any:
 
 
 def _first(kinds: tuple[Any, ...], value: Any) -> Any:
-    """The value as the one type of a union that it is, an integer rather as int than as float."""
+    """Convert the value to the first matching type of a union; an integer becomes an int rather than a float."""
     for kind in sorted(kinds, key=lambda kind: kind is float):
         try:
             return built(kind, value)

@@ -1,6 +1,6 @@
-"""Plug-ins: families of voices, commands, runtimes, kinds of corpora and executors that the core does not import.
+"""Plug-ins: voice families, commands, runtimes, corpus kinds and executors that the core does not import.
 
-Each folder of `sonorant/extras` defines one `PLUGIN`, and an installed package may bring another by an entry point
+Each folder of `sonorant/extras` defines one `PLUGIN`, and an installed package may add another by an entry point
 `<name> = "<module>:<attribute>"` in the group `sonorant.plugins`. Removing the folder removes the plug-in.
 """
 
@@ -16,33 +16,33 @@ from sonorant.errors import SonorantError
 GROUP = "sonorant.plugins"
 EXTRAS = "sonorant.extras"
 PARALLEL = "sonorant.families.parallel.family:PARALLEL"
-"""The family of the core."""
+"""The core's voice family."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plugin:
-    """What a plug-in adds, each by name. A value is `<module>:<attribute>`, imported when it is first used."""
+    """Everything that a plug-in adds, by name. A value is `<module>:<attribute>`, imported when it is first used."""
 
     families: Mapping[str, str] = field(default_factory=dict)
-    """`sonorant.families.family.Family`, by `voice.family`."""
+    """Instances of `sonorant.families.family.Family`, by `voice.family`."""
     commands: Mapping[str, str] = field(default_factory=dict)
     """Functions that add a subcommand of `sonorant` to an argparse object, by the subcommand's name."""
     programs: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """Subcommands of `sonorant` that run `<folder>/<name>.py` of the project: (folder, one line of help)."""
     runtimes: Mapping[str, str] = field(default_factory=dict)
-    """`sonorant.speech.runtimes.ExtraRuntime`, by the runtime's name."""
+    """Instances of `sonorant.speech.runtimes.ExtraRuntime`, by the runtime's name."""
     corpora: Mapping[str, str] = field(default_factory=dict)
-    """`sonorant.corpus.importers.Importer`, by `corpus.kind`."""
+    """Instances of `sonorant.corpus.importers.Importer`, by `corpus.kind`."""
     executors: Mapping[str, str] = field(default_factory=dict)
-    """Functions with the parameters of `sonorant.processes.spread` behind an address, by the address's scheme."""
+    """Functions with an address and the parameters of `sonorant.processes.spread`, by the address's scheme."""
     settings: Mapping[str, str] = field(default_factory=dict)
-    """The dataclass of a section of params.yaml, by the section's name."""
+    """Dataclasses of sections of params.yaml, by section name."""
 
 
 @cache
 def plugins() -> tuple[Plugin, ...]:
-    """Plug-ins of `sonorant.extras` by name, then those of installed packages."""
-    from importlib import metadata  # 20 ms, which `say` with a built-in family saves
+    """Return the plug-ins of `sonorant.extras` by name, then those of installed packages."""
+    from importlib import metadata  # takes 20 ms, which `say` with a built-in family does not need
 
     extras = importlib.import_module(EXTRAS)
     own = [
@@ -61,18 +61,19 @@ def load(place: str) -> Any:
 
 
 def added(kind: str) -> dict[str, Any]:
-    """Everything that plug-ins add to one field of `Plugin`, by name and not yet imported."""
+    """Return everything that plug-ins add to the field `kind` of `Plugin`, by name and not yet imported."""
     return {name: value for plugin in plugins() for name, value in getattr(plugin, kind).items()}
 
 
 def family_names() -> list[str]:
-    """`parallel`, then the families of plug-ins."""
+    """Return `parallel`, then the families of plug-ins."""
     return ["parallel", *added("families")]
 
 
 @cache
 def load_family(name: str) -> Any:
-    """The `sonorant.families.family.Family` of a name. Raises SonorantError listing the names if there is none."""
+    """Load the `sonorant.families.family.Family` with this name. Raises SonorantError listing all names if it is
+    unknown."""
     if name == "parallel":
         return load(PARALLEL)
     families = added("families")
@@ -82,12 +83,13 @@ def load_family(name: str) -> Any:
 
 
 def all_families() -> list[Any]:
-    """Every family, in the order of `family_names`."""
+    """Load every family, in the order of `family_names`."""
     return [load_family(name) for name in family_names()]
 
 
 def family_of(kind: str | None) -> Any:
-    """The family with a model of this kind (`kind` in `model.json`). Raises SonorantError listing the kinds."""
+    """Return the family with a model of this kind (`kind` in `model.json`). Raises SonorantError listing all kinds if
+    it is unknown."""
     parallel = load_family("parallel")  # first, because looking for plug-ins takes time
     if kind in (one.name for one in parallel.kinds):
         return parallel
@@ -98,10 +100,11 @@ def family_of(kind: str | None) -> Any:
 
 
 def model_kind(kind: str | None) -> Any:
-    """The `sonorant.families.family.ModelKind` of this name. Raises SonorantError listing the kinds."""
+    """Return the `sonorant.families.family.ModelKind` of this name. Raises SonorantError listing all kinds if it is
+    unknown."""
     return next(one for one in family_of(kind).kinds if one.name == kind)
 
 
 def all_kinds() -> dict[str, Any]:
-    """Every kind of model by name."""
+    """Return every kind of model by name."""
     return {kind.name: kind for family in all_families() for kind in family.kinds}

@@ -1,4 +1,4 @@
-"""Count usable cores, and apply a function to many items in several fresh processes: this machine's, or a cluster's."""
+"""Count usable cores, and apply a function to many items in several new processes on this machine or a cluster."""
 
 import multiprocessing
 import os
@@ -19,23 +19,23 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 SCHEDULER = "SONORANT_SCHEDULER"
-"""The environment variable with the address of a cluster; without it, this machine's processes do the work."""
+"""Environment variable with the address of a cluster; without it, work is done in processes on this machine."""
 _AHEAD = 1024
-"""Items that are given to a pool before the first of them is done."""
+"""Maximum number of items submitted to a pool before the first of them is done."""
 
 
 def scheduler_address() -> str | None:
-    """The address in `SCHEDULER`; None = no cluster."""
+    """Return the address in `SCHEDULER`; None means no cluster."""
     return os.environ.get(SCHEDULER, "").strip() or None
 
 
 def usable_cores() -> int:
-    """Cores this process may run on."""
+    """Return the number of cores on which this process may run."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def allow_open_files(most: int = 16384) -> None:
-    """Let this process and those that it starts have `most` files open, or as many as the system lets it allow."""
+    """Allow this process and its children to have `most` files open, or as many as the hard limit permits."""
     now, highest = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = most if highest == resource.RLIM_INFINITY else min(most, highest)
     if now != resource.RLIM_INFINITY and now < wanted:
@@ -56,13 +56,13 @@ def spread(
 ) -> list[Result]:
     """Apply `function` to each item and return the results in order, with a progress bar on stderr.
 
-    Processes are spawned, not forked: a fork would copy the locks of thread pools that torch and ONNX Runtime started.
-    Each runs `prepare(*arguments)` once before its first item, which sets the state of its own module alone. `keep`
-    gets each place and result as it comes, in any order, and nothing is returned then. `processes`: None = one per
-    usable core of this machine, or the workers of the cluster that SONORANT_SCHEDULER names; a number = so many here.
-    `reads`: files by which a worker elsewhere can tell that it sees the same folders. Nothing is written but by this
-    process. Raises SonorantError if a process dies (in a cluster: an item's every worker), and whatever `function`
-    raises.
+    Processes are spawned, not forked, because a fork would copy the locks of thread pools that torch and ONNX Runtime
+    have started. Each calls `prepare(*arguments)` once before its first item, which sets only the state of its own
+    module. If `keep` is given, it is called with each index and result as soon as available, in any order, and nothing
+    is returned. `processes`: None means one per usable core of this machine, or the workers of the cluster in
+    SONORANT_SCHEDULER; a number means that many on this machine. `reads`: files with which a remote worker checks that
+    it has the same folders. Only this process writes files. Raises SonorantError if a process dies (in a cluster, if
+    every worker of an item dies), and any error that `function` raises.
     """
     if processes is None and (address := scheduler_address()):
         executor = _executor(address)
@@ -77,7 +77,7 @@ def spread(
             reads=reads,
             keep=keep,
         )
-    from tqdm import tqdm  # here, because the doctor counts cores on machines where little is installed
+    from tqdm import tqdm  # imported here, because the doctor counts cores on machines with few packages installed
 
     workers = max(1, min(processes or usable_cores(), len(items)))
     context = multiprocessing.get_context("spawn")
@@ -99,7 +99,7 @@ def spread(
 
 
 def _executor(address: str) -> Callable[..., list[Any]]:
-    """`spread` of the plug-in that serves this kind of address."""
+    """Return the `spread` function of the plug-in for this kind of address."""
     executors = added("executors")
     scheme, mark, _ = address.partition("://")
     if not mark or scheme not in executors:
@@ -109,7 +109,8 @@ def _executor(address: str) -> Callable[..., list[Any]]:
 
 
 def _in_order(pool: ProcessPoolExecutor, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
-    """As `pool.map`, which would hold a future for each item from the start: of a corpus, they take most memory."""
+    """Yield results as `pool.map` does, which would create a future for each item at the start; for a corpus, those
+    would take most of the memory."""
     waiting: deque[Future[Result]] = deque()
     for item in items:
         waiting.append(pool.submit(function, item))
@@ -126,7 +127,7 @@ def _begin(prepare: Callable[..., None] | None, arguments: tuple[Any, ...]) -> N
 
 
 def _end_with_parent() -> None:
-    """End when the parent is killed; else its children would wait for work forever."""
+    """Exit when the parent is killed; otherwise this process would wait for work forever."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

@@ -1,4 +1,4 @@
-"""Monotonic alignment search between tokens and frames, and losses and pointers from its durations."""
+"""Monotonic alignment search between tokens and frames, and losses and pointers computed from its durations."""
 
 import warnings
 from collections.abc import Callable
@@ -11,15 +11,15 @@ from torch import Tensor
 
 @torch.no_grad()
 def monotonic_alignment(score_BNT: Tensor, tokens_B: Tensor, frames_B: Tensor) -> Tensor:
-    """Durations of the best monotonic path in which every token owns at least one frame.
+    """Return the durations of the best monotonic path in which every token has at least one frame.
 
     Kim et al. 2020, "Glow-TTS", section 3.2, as a running maximum: with P_j the prefix sums of token j's scores, the
-    best score of the first t frames over tokens 0..j is V_j(t) = P_j(t) + max over s < t of (V_{j-1}(s) - P_j(s)).
-    CPUs use a compiled kernel, else `batched_search`; both find the same path.
+    best score of the first t frames over tokens 0..j is V_j(t) = P_j(t) + max over s < t of (V_{j-1}(s) - P_j(s)). CPUs
+    use a compiled kernel if available, otherwise `batched_search`; both find the same path.
 
     Args:
         score_BNT: (B, N, T) float, log-likelihood of frame t under token n; padding is ignored.
-        tokens_B, frames_B: (B,) int64, numbers of real ones; at least as many frames as tokens.
+        tokens_B, frames_B: (B,) int64, numbers of tokens and frames without padding; at least as many frames as tokens.
 
     Returns:
         (B, N) int64 durations in frames, zero at padding, summing to `frames_B`.
@@ -34,8 +34,8 @@ def monotonic_alignment(score_BNT: Tensor, tokens_B: Tensor, frames_B: Tensor) -
 
 
 def batched_search(score_BNT: Tensor, tokens_B: Tensor, frames_B: Tensor) -> Tensor:
-    """`monotonic_alignment` in torch: one `cummax` a token, so the loop is over tokens, not frames."""
-    # Preallocated outputs and few operators: on a GPU, launching one takes longer than running it.
+    """Compute `monotonic_alignment` in torch with one `cummax` per token: the loop is over tokens, not frames."""
+    # Outputs are preallocated and operators few, because on a GPU launching an operator takes longer than running it.
     batch, tokens, frames = score_BNT.shape
     prefix_BNT = torch.zeros(batch, tokens, frames + 1, dtype=torch.float64, device=score_BNT.device)
     torch.cumsum(score_BNT.double(), dim=2, out=prefix_BNT[:, :, 1:])
@@ -72,15 +72,15 @@ def _kernel() -> Callable[..., Any] | None:
 
 
 def diagonal_prior(tokens_B: Tensor, frames_B: Tensor, tokens: int, frames: int) -> Tensor:
-    """(B, N, T) float32: minus the squared distance from the diagonal, a log prior after the guided attention of
-    Tachibana et al. 2017, section 3.1."""
+    """Return minus the squared distance from the diagonal, (B, N, T) float32: a log prior based on the guided attention
+    of Tachibana et al. 2017, section 3.1."""
     place_BN = (torch.arange(tokens, device=tokens_B.device)[None] + 0.5) / tokens_B[:, None]
     time_BT = (torch.arange(frames, device=tokens_B.device)[None] + 0.5) / frames_B[:, None]
     return -((place_BN[:, :, None] - time_BT[:, None, :]) ** 2)
 
 
 DIAGONAL_WEIGHT = 2000.0
-"""Diagonal prior at step 0, in nats at a distance of the whole utterance."""
+"""Weight of the diagonal prior at step 0, in nats at a distance of the whole utterance."""
 
 
 @torch.no_grad()
@@ -92,8 +92,8 @@ def align(
     step: int = 0,
     diagonal_steps: int = 0,
 ) -> Tensor:
-    """Durations (B, N) int64 in mel frames under unit-variance Gaussians around each token's prior (normalised, as the
-    mel). The diagonal prior fades out over `diagonal_steps`."""
+    """Return durations (B, N) int64 in mel frames under unit-variance Gaussians around each token's prior (normalised
+    like the mel). The diagonal prior is faded out over `diagonal_steps`."""
     distance_BNT = torch.cdist(prior_BNM, mel_BTM.float(), compute_mode="use_mm_for_euclid_dist")
     score_BNT = -0.5 * distance_BNT.square()
     fade = max(0.0, 1.0 - step / diagonal_steps) if diagonal_steps else 0.0
@@ -105,7 +105,7 @@ def align(
 
 
 def owners(durations_BN: Tensor, time_BT: Tensor, token_lengths: Tensor) -> Tensor:
-    """Phoneme (B, T) int64 of each mel frame in `time_BT` (int64); the last one past the end."""
+    """Return the phoneme (B, T) int64 of each mel frame in `time_BT` (int64); after the end, the last phoneme."""
     owner_BT = torch.searchsorted(durations_BN.cumsum(1), time_BT, right=True)
     return torch.minimum(owner_BT, token_lengths[:, None] - 1)
 
@@ -113,7 +113,8 @@ def owners(durations_BN: Tensor, time_BT: Tensor, token_lengths: Tensor) -> Tens
 def prior_loss(
     prior_BNM: Tensor, mel_BTM: Tensor, durations_BN: Tensor, token_lengths: Tensor, mel_lengths: Tensor
 ) -> Tensor:
-    """Half the squared distance of prior and normalised mel: mean over bins, sum over real frames."""
+    """Return half the squared distance between prior and normalised mel: mean over bins, sum over frames without
+    padding."""
     time_T = torch.arange(mel_BTM.shape[1], device=mel_BTM.device)
     owner_BT = owners(durations_BN, time_T.expand(len(mel_BTM), -1).contiguous(), token_lengths)
     aligned_BTM = prior_BNM.gather(1, owner_BT[..., None].expand(-1, -1, mel_BTM.shape[2]))
@@ -123,10 +124,11 @@ def prior_loss(
 def pointers(
     durations_BN: Tensor, token_lengths: Tensor, code_frames: Tensor, stride: int, most_advance: int, steps: int
 ) -> Tensor:
-    """Position (B, steps + 1) int64 of a language model's phoneme pointer before each step and after the last.
+    """Return the position (B, steps + 1) int64 of a language model's phoneme pointer before each step and after the
+    last one.
 
-    `stride`: mel frames per code frame, whose middle one decides. The pointer starts at 0, advances 0 to `most_advance`
-    a step, and is N after a row's last code frame.
+    `stride`: number of mel frames per code frame; the middle one decides. The pointer starts at 0, advances by 0 to
+    `most_advance` per step, and is N after a row's last code frame.
     """
     time_T = torch.arange(steps + 1, device=durations_BN.device)
     owner_BT = owners(
@@ -143,13 +145,13 @@ def pointers(
 
 
 def stay_at_end(pointer_BT: Tensor, code_frames: Tensor) -> Tensor:
-    """Hold pointers (B, T) int64 at the last code frame while the delayed codebooks catch up."""
+    """Keep pointers (B, T) int64 at the last code frame during the remaining steps of the delayed codebooks."""
     time_BT = torch.arange(pointer_BT.shape[1], device=pointer_BT.device).expand_as(pointer_BT)
     return pointer_BT.gather(1, torch.minimum(time_BT, code_frames[:, None] - 1))
 
 
 def ages(pointer_BT: Tensor) -> Tensor:
-    """Steps that each pointer (B, T) int64 has been at its position, 0 on arrival."""
+    """Return the number of steps that each pointer (B, T) int64 has been at its position, 0 on arrival."""
     time_T = torch.arange(pointer_BT.shape[1], device=pointer_BT.device)
     moved_BT = torch.cat([torch.ones_like(pointer_BT[:, :1]), pointer_BT.diff(dim=1)], dim=1) != 0
     return time_T - torch.where(moved_BT, time_T, 0).cummax(1).values

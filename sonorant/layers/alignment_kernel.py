@@ -8,7 +8,8 @@ import numpy as np
 
 
 def _search(score_BNT: np.ndarray, tokens_B: np.ndarray, frames_B: np.ndarray, durations_BN: np.ndarray) -> None:
-    """Fill `durations_BN` (int64, zeros on entry); sums (float64) and ties (latest start) equal the search in torch."""
+    """Fill `durations_BN` (int64, initially zero). Sums (float64) and ties (latest start) are as in the torch
+    search."""
     for item in range(len(tokens_B)):
         tokens, frames = tokens_B[item], frames_B[item]
         best_T = np.full(frames + 1, -np.inf)

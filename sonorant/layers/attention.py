@@ -1,8 +1,8 @@
-"""Causal self-attention with rotary positions in three kinds: full, a sliding window, or blocks.
+"""Causal self-attention with rotary positions, of three kinds: full, sliding window, or blocks.
 
-Rotary embedding: Su et al. 2021, "RoFormer", section 3.2.2, pairing a head's first half with its second. All kinds
-equal full attention under the mask of `allowed`. Training computes sliding and block attention window by window, in
-memory linear in the length.
+Rotary embedding: Su et al. 2021, "RoFormer", section 3.2.2, pairing a head's first half with its second. Each kind
+equals full attention with the mask of `allowed`. In training, sliding and block attention are computed window by
+window, so memory is linear in the length.
 """
 
 from collections.abc import Iterator
@@ -16,11 +16,12 @@ from sonorant.layers.kv_cache import EMPTY, Cache
 
 BASE = 10_000.0
 Turns = tuple[Tensor, Tensor]
-"""Cosine and sine (B, 1, T, D) float32, for both halves of a head; the sine is negative in the first."""
+"""Cosine and sine of the rotary angles, (B, 1, T, D) float32, for both halves of a head; the sine is negated in the
+first half."""
 
 
 def turns(position_BT: Tensor, width: int) -> Turns:
-    """Rotation of heads of even width D at positions (B, T) int64."""
+    """Return the rotation of heads of even width D at positions (B, T) int64."""
     pair_P = torch.arange(0, width, 2, device=position_BT.device, dtype=torch.float32)
     angle_B1TP = position_BT[:, None, :, None].float() * BASE ** (-pair_P / width)
     cos, sin = angle_B1TP.cos(), angle_B1TP.sin()
@@ -28,18 +29,19 @@ def turns(position_BT: Tensor, width: int) -> Turns:
 
 
 def rotate(x_BHTD: Tensor, turned: Turns) -> Tensor:
-    """Rotate queries or keys (B, H, T, D) in float32; the dtype is kept."""
+    """Rotate queries or keys (B, H, T, D) in float32; the output has the input's dtype."""
     cos, sin = turned
     first, second = x_BHTD.chunk(2, dim=-1)
     return (x_BHTD.float() * cos + torch.cat([second, first], dim=-1).float() * sin).to(x_BHTD.dtype)
 
 
 Kind = Literal["full", "sliding", "block"]
-"""Visible positions: `full`: all earlier; `sliding`: the last `window`; `block`: own and previous block."""
+"""Visible positions: `full`: all earlier ones; `sliding`: the last `window`; `block`: the query's block and the
+previous one."""
 
 
 def allowed(kind: Kind, window: int, query: Tensor, key: Tensor) -> Tensor:
-    """Attention mask: broadcasting int64 positions -> bool."""
+    """Return the attention mask: int64 positions, which are broadcast -> bool."""
     seen = key <= query
     if kind == "sliding":
         return seen & (query - key < window)
@@ -49,7 +51,7 @@ def allowed(kind: Kind, window: int, query: Tensor, key: Tensor) -> Tensor:
 
 
 def attend(kind: Kind, window: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """Attention of (B, H, T, D), slot = position -> (B, H, T, D), without a (T, T) matrix."""
+    """Compute attention of (B, H, T, D), where slot = position, -> (B, H, T, D), without a (T, T) matrix."""
     if kind == "full" or query.shape[2] <= window:
         return F.scaled_dot_product_attention(query, key, value, is_causal=True)
     heard: Tensor = _ByWindows.apply(kind, window, query, key, value)
@@ -57,8 +59,8 @@ def attend(kind: Kind, window: int, query: Tensor, key: Tensor, value: Tensor) -
 
 
 class _ByWindows(torch.autograd.Function):
-    """Attend window by window to this window and the previous one. The backward pass recomputes attention: autograd
-    would keep every window and add gradients of full length."""
+    """Attend window by window to this window and the previous one. The backward pass recomputes attention, because
+    autograd would keep every window and add full-length gradients."""
 
     @staticmethod
     def forward(ctx: Any, kind: Kind, window: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
@@ -91,7 +93,7 @@ class _ByWindows(torch.autograd.Function):
 
 
 def _windows(kind: Kind, window: int, query_BHTD: Tensor) -> Iterator[tuple[slice, slice, Tensor]]:
-    """For each window: its slots, the slots it sees, and the mask."""
+    """Yield, for each window, its slots, the slots visible to it, and the mask."""
     length = query_BHTD.shape[2]
     position_T = torch.arange(length, device=query_BHTD.device)
     for first in range(0, length, window):
@@ -105,14 +107,14 @@ class Sight(NamedTuple):
 
     turned: Turns
     mask_B1QS: Tensor
-    """Bool (B, 1, Q, S)."""
+    """Bool (B, 1, Q, S): cached slots visible to each query."""
 
 
 class SelfAttention(nn.Module):
     """Multi-head causal attention with rotary positions."""
 
     def __init__(self, channels: int, heads: int, kind: Kind = "full", window: int = 0) -> None:
-        """`heads` divides `channels` into even widths; `window`: positions, not for `full`."""
+        """`heads` must divide `channels` into even widths. `window`: number of positions; unused by `full`."""
         super().__init__()
         if channels % heads or channels // heads % 2:
             raise ValueError(f"heads must divide channels into even widths, not {channels} by {heads}")
@@ -124,26 +126,26 @@ class SelfAttention(nn.Module):
         self.out = nn.Linear(channels, channels, bias=False)
 
     def forward(self, x_BTC: Tensor, turned: Turns) -> Tensor:
-        """Training: (B, T, C) -> (B, T, C), slot = position, padding last (`Packing`). `turned`: of positions 0 to
-        T - 1."""
+        """Compute training attention, (B, T, C) -> (B, T, C), where slot = position and padding is last (`Packing`).
+        `turned`: rotation of positions 0 to T - 1."""
         query, key, value = self.heads_of(x_BTC, turned)
         return self.joined(attend(self.kind, self.window, query, key, value))
 
     def sight(self, position_BQ: Tensor, cache: Cache) -> Sight:
-        """Take the next slots of `cache` for positions (B, Q) int64, `EMPTY` for padding."""
+        """Assign the next slots of `cache` to positions (B, Q) int64, `EMPTY` for padding; return rotation and mask."""
         cache.take(position_BQ)
         seen_BQS = allowed(self.kind, self.window, position_BQ[:, :, None], cache.positions[:, None, :])
         seen_BQS = seen_BQS & (cache.positions[:, None, :] != EMPTY)
-        # Padding sees everything: a softmax over no slot is NaN.
+        # All slots are visible to padding, because a softmax over no slots is NaN.
         return Sight(turns(position_BQ, self.width), (seen_BQS | (position_BQ == EMPTY)[:, :, None])[:, None])
 
     def step(self, x_BQC: Tensor, sight: Sight, cache: Cache, layer: int) -> Tensor:
-        """Decoding: add new positions (B, Q, C) to the cache and attend to it -> (B, Q, C)."""
+        """Add new positions (B, Q, C) to the cache and attend to the cache -> (B, Q, C). For decoding."""
         query, key, value = self.heads_of(x_BQC, sight.turned)
         return self.joined(cache.attend(layer, query, key, value, sight.mask_B1QS))
 
     def heads_of(self, x_BTC: Tensor, turned: Turns) -> tuple[Tensor, Tensor, Tensor]:
-        """Rotated queries, rotated keys and values of (B, T, C), each (B, H, T, D)."""
+        """Return rotated queries, rotated keys and values of (B, T, C), each (B, H, T, D)."""
         projected_BTHD = self.project(x_BTC).unflatten(-1, (3 * self.heads, self.width))
         to_turn_BHTD, value = _swapped(projected_BTHD).split([2 * self.heads, self.heads], dim=1)
         query, key = rotate(to_turn_BHTD, turned).chunk(2, dim=1)
@@ -156,6 +158,6 @@ class SelfAttention(nn.Module):
 
 def _swapped(x: Tensor) -> Tensor:
     """Exchange the second and third dimension."""
-    if 1 in (x.shape[1], x.shape[2]):  # a reshape: graphs copy no data
+    if 1 in (x.shape[1], x.shape[2]):  # reshape, so that graphs copy no data
         return x.reshape(-1, x.shape[2], x.shape[1], x.shape[3])
     return x.transpose(1, 2)

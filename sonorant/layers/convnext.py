@@ -1,4 +1,4 @@
-"""ConvNeXt blocks over time, and parts that train fast on CPUs."""
+"""ConvNeXt blocks over time, and layers that train fast on CPUs."""
 
 from typing import Any
 
@@ -9,8 +9,8 @@ from torch.utils.checkpoint import checkpoint
 
 
 class GELU(nn.Module):
-    """GELU (Hendrycks & Gimpel 2016) in its tanh form, which engines fuse. bfloat16 on CPUs uses the erf form, 3 to 4
-    times as fast; they differ by a tenth of bfloat16's rounding."""
+    """GELU (Hendrycks & Gimpel 2016) in its tanh form, which engines fuse. bfloat16 on CPUs uses the erf form, which is
+    3 to 4 times as fast; the difference is a tenth of bfloat16's rounding."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Any shape -> the same shape and dtype."""
@@ -22,8 +22,8 @@ _LEVELS = 2**16
 
 
 class Dropout(nn.Dropout):
-    """`nn.Dropout` with one 64-bit random number per four elements on CPUs (`p` is rounded to a 65536th): torch's takes
-    a seventh of a training step."""
+    """`nn.Dropout` with one 64-bit random number per four elements on CPUs (`p` is rounded to a multiple of 1/65536),
+    because torch's dropout takes a seventh of a training step."""
 
     def forward(self, input: Tensor) -> Tensor:
         dropped = round(self.p * _LEVELS)
@@ -42,11 +42,11 @@ class DepthwiseConv(nn.Conv1d):
         super().__init__(channels, channels, kernel, padding=kernel // 2, groups=channels)
 
     def forward(self, x_BTC: Tensor) -> Tensor:
-        """(B, T, C) float -> (B, T, C), in autocast's dtype."""
+        """(B, T, C) float -> (B, T, C) in the autocast dtype."""
         return self.convolve(x_BTC, self.weight, self.bias)
 
     def convolve(self, x_BTC: Tensor, weight_C1K: Tensor, bias_C: Tensor | None) -> Tensor:
-        """`forward` with another weight and bias of the same shapes."""
+        """Compute `forward` with another weight and bias of the same shapes."""
         if not self.training or x_BTC.device.type != "cpu":
             return self._conv_forward(x_BTC.transpose(1, 2), weight_C1K, bias_C).transpose(1, 2)
         if torch.is_autocast_enabled("cpu"):
@@ -55,7 +55,8 @@ class DepthwiseConv(nn.Conv1d):
 
 
 class _ChannelsLast(torch.autograd.Function):
-    """The convolution with channels innermost: torch's depthwise backward is 4 to 6 times slower on CPUs."""
+    """Depthwise convolution with channels innermost, because torch's depthwise backward is 4 to 6 times slower on
+    CPUs."""
 
     @staticmethod
     def forward(ctx: Any, x_BTC: Tensor, weight_C1K: Tensor, bias_C: Tensor) -> Tensor:
@@ -84,7 +85,7 @@ class _ChannelsLast(torch.autograd.Function):
 
 
 def _convolve(x_BTC: Tensor, weight_C1K: Tensor, bias_C: Tensor | None = None) -> Tensor:
-    image_BC1T = x_BTC.transpose(1, 2)[:, :, None]  # channels-last in memory, as torch's 2-d kernels accept
+    image_BC1T = x_BTC.transpose(1, 2)[:, :, None]  # channels-last in memory, which torch's 2-d kernels accept
     y_BC1T = F.conv2d(
         image_BC1T, weight_C1K[:, :, None], bias_C, padding=(0, weight_C1K.shape[2] // 2), groups=len(weight_C1K)
     )
@@ -93,7 +94,7 @@ def _convolve(x_BTC: Tensor, weight_C1K: Tensor, bias_C: Tensor | None = None) -
 
 class ConvNeXtBlock(nn.Module):
     """Depthwise convolution over time, then an MLP over channels, with a scaled residual (Liu et al. 2022, "A ConvNet
-    for the 2020s"; in one dimension as Siuzdak 2023, "Vocos")."""
+    for the 2020s"; in one dimension as in Siuzdak 2023, "Vocos")."""
 
     def __init__(self, channels: int, expansion: int, kernel: int, dropout: float = 0.0, scale: float = 0.1) -> None:
         super().__init__()
@@ -106,14 +107,14 @@ class ConvNeXtBlock(nn.Module):
         self.scale = nn.Parameter(torch.full((channels,), scale))
 
     def forward(self, x_BTC: Tensor) -> Tensor:
-        """(B, T, C) float -> (B, T, C). Padding must be zero in the input; it is not in the output."""
+        """(B, T, C) float -> (B, T, C). Padding must be zero in the input, but is nonzero in the output."""
         y = self.norm(self.depthwise(x_BTC))
         y = self.contract(self.dropout(self.activation(self.expand(y))))
         return x_BTC + self.scale * y
 
 
 class ConvNeXtStack(nn.Module):
-    """Blocks with padding masked before each, then a layer norm."""
+    """ConvNeXt blocks, with padding masked before each block, then a layer norm."""
 
     def __init__(self, channels: int, expansion: int, kernel: int, blocks: int, dropout: float = 0.0) -> None:
         super().__init__()
@@ -122,7 +123,7 @@ class ConvNeXtStack(nn.Module):
         self.recompute = False  # activation checkpointing, see training/networks.py
 
     def forward(self, x_BTC: Tensor, mask_BT1: Tensor | None = None) -> Tensor:
-        """(B, T, C) float, mask (B, T, 1) of ones and zeros, None: no padding -> (B, T, C)."""
+        """(B, T, C) float, mask (B, T, 1) of ones and zeros (None means no padding) -> (B, T, C)."""
         for block in self.blocks:
             if mask_BT1 is not None:
                 x_BTC = x_BTC * mask_BT1

@@ -1,4 +1,4 @@
-"""Discriminators of a vocoder's adversarial training."""
+"""Discriminators for adversarial training of a vocoder."""
 
 from itertools import pairwise
 
@@ -8,15 +8,15 @@ from torch.nn import functional as F
 from torch.nn.utils.parametrizations import weight_norm
 
 Scores = list[tuple[Tensor, list[Tensor]]]
-"""For each discriminator its scores (B, any) and its layers' feature maps."""
+"""Scores (B, any) and layer feature maps of each discriminator."""
 PERIODS = (2, 3, 5, 7, 11)
 TRANSFORMS = (512, 1024)
 LONGEST_TRANSFORM = max(TRANSFORMS)
-"""A signal must have more than half as many samples."""
+"""Length in samples of the longest transform; a signal must be longer than half of it."""
 
 
 class PeriodDiscriminator(nn.Module):
-    """Judges every `period`-th sample (Kong et al. 2020, "HiFi-GAN", section 2.3)."""
+    """Discriminates every `period`-th sample (Kong et al. 2020, "HiFi-GAN", section 2.3)."""
 
     def __init__(self, period: int, width: int) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class PeriodDiscriminator(nn.Module):
 
 
 class ResolutionDiscriminator(nn.Module):
-    """Judges a magnitude spectrogram (Jang et al. 2021, "UnivNet", section 2.3)."""
+    """Discriminates magnitude spectrograms (Jang et al. 2021, "UnivNet", section 2.3)."""
 
     window: Tensor
 
@@ -55,10 +55,10 @@ class ResolutionDiscriminator(nn.Module):
 
 
 class Discriminators(nn.Module):
-    """All discriminators."""
+    """All period and resolution discriminators."""
 
     def __init__(self, width: int) -> None:
-        """`width`: channels of each first layer."""
+        """`width`: number of channels of each discriminator's first layer."""
         super().__init__()
         self.each = nn.ModuleList(
             [

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from sonorant.layers.convnext import ConvNeXtStack
 
 NOISE_PLACES = 1024
-"""Length of the repeating noise, which an exported graph holds."""
+"""Length in frames of the repeating noise, which is stored in exported graphs."""
 SIGMA_MIN = 1e-4
-"""Noise left at the data end of the path."""
+"""Noise that remains at the data end of the path."""
 
 
 class FlowMatching(nn.Module):
@@ -24,8 +24,8 @@ class FlowMatching(nn.Module):
     def __init__(
         self, stack: Callable[[], ConvNeXtStack], channels: int, rows: int, steps: int, temperature: float = 1.0
     ) -> None:
-        """`stack`: builds the network of `channels`; `rows`: D; `steps`: Euler steps; `temperature`: scale of the
-        noise."""
+        """`stack`: builds the network with `channels`; `rows`: D; `steps`: number of Euler steps; `temperature`: scale
+        of the noise."""
         super().__init__()
         self.steps, self.temperature = steps, temperature
         self.enter = nn.Linear(rows + channels, channels)
@@ -39,7 +39,7 @@ class FlowMatching(nn.Module):
         )
 
     def velocity(self, x_BTD: Tensor, time_B: Tensor, hidden_BTC: Tensor, mask_BT1: Tensor) -> Tensor:
-        """Velocity (B, T, D) at x (B, T, D) and time (B,): 0 noise, 1 data."""
+        """Return the velocity (B, T, D) at x (B, T, D) and time (B,), where 0 is noise and 1 is data."""
         angle_BF = time_B[:, None] * self.frequency
         time_BC = self.time(torch.cat([angle_BF.sin(), angle_BF.cos()], dim=1))
         x_BTC = self.enter(torch.cat([x_BTD, hidden_BTC], dim=2)) + time_BC[:, None]
@@ -57,7 +57,7 @@ class FlowMatching(nn.Module):
         return x_BTD
 
     def errors(self, hidden_BTC: Tensor, mask_BT1: Tensor, wanted_BTD: Tensor) -> Tensor:
-        """Squared errors (B, T, D) of the velocity at a random time, zero at padding."""
+        """Return the squared errors (B, T, D) of the velocity at a random time, zero at padding."""
         time_B = torch.rand(wanted_BTD.shape[0], device=wanted_BTD.device)
         noise_BTD = torch.randn_like(wanted_BTD)
         weight_B11 = time_B[:, None, None]

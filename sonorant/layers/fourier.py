@@ -11,7 +11,7 @@ class FourierTables(nn.Module):
     samples; by symmetry a quarter of a real frame suffices."""
 
     cosine_even_QQ: Tensor
-    """Symmetric, as is `sine_even_QQ`."""
+    """Cosines at even frequencies; symmetric, as is `sine_even_QQ`."""
     cosine_odd_QO: Tensor
     sine_even_QQ: Tensor
     sine_odd_QO: Tensor

@@ -1,6 +1,6 @@
 """Finite scalar quantisation (Mentzer et al. 2023, "Finite Scalar Quantization: VQ-VAE Made Simple", section 3).
 
-Each number of a vector is squashed and rounded to one of a few levels, the digits of the code.
+Each number of a vector is squashed and rounded to one of a few levels; the levels are the digits of the code.
 """
 
 import math
@@ -12,11 +12,11 @@ from torch import Tensor, nn
 EDGE = 1e-3
 """Fraction by which the squashed range exceeds the outermost levels."""
 MOST_LEVELS = 1000
-"""With more, `EDGE` would be half a level, and rounding would leave the range."""
+"""Maximum number of levels; with more, `EDGE` would be half a level, and rounding would exceed the range."""
 
 
 class FiniteScalarQuantizer(nn.Module):
-    """Vectors of `width` numbers <-> codes 0 to `codes` - 1, without parameters."""
+    """Converts vectors of `width` numbers to codes 0 to `codes` - 1 and back, without parameters."""
 
     reach_D: Tensor
     offset_D: Tensor
@@ -26,7 +26,8 @@ class FiniteScalarQuantizer(nn.Module):
     table_KD: Tensor
 
     def __init__(self, levels: Sequence[int]) -> None:
-        """`levels`: values of each number of a vector, 2 to `MOST_LEVELS`; their product is the number of codes."""
+        """`levels`: number of levels of each number of a vector, 2 to `MOST_LEVELS`; their product is the number of
+        codes."""
         super().__init__()
         self.width = len(levels)
         self.codes = math.prod(levels)
@@ -48,7 +49,7 @@ class FiniteScalarQuantizer(nn.Module):
             self.register_buffer(name, value, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Vectors (..., D) float -> the nearest codes' vectors (..., D) float32, -1 to 1, with straight-through
+        """Vectors (..., D) float -> vectors of the nearest codes (..., D) float32, -1 to 1, with straight-through
         gradients (Bengio et al. 2013, section 3)."""
         squashed = (x.float() + self.shift_D).tanh() * self.reach_D - self.offset_D
         rounded = squashed + (squashed.round() - squashed).detach()

@@ -14,7 +14,7 @@ class InverseSTFT(nn.Module):
     window_N: Tensor
 
     def __init__(self, n_fft: int, hop: int, tables: FourierTables | None = None) -> None:
-        """`tables`: shared with a forward transform; None: own."""
+        """`tables`: tables shared with a forward transform; None means new tables."""
         super().__init__()
         self.hop = hop
         self.overlap = n_fft // hop

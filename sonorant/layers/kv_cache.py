@@ -9,29 +9,29 @@ from torch import Tensor
 from torch.nn import functional as F
 
 EMPTY = -1
-"""Position of a slot that no query may see."""
+"""Position of an unused slot, which is invisible to all queries."""
 
 
 class Cache(Protocol):
-    """Interface for attention: `take` once for Q positions, then `attend` once per layer."""
+    """Interface of a cache for attention: call `take` once for Q positions, then `attend` once per layer."""
 
     @property
     def positions(self) -> Tensor:
-        """Position in each slot, (B, S) int64, or `EMPTY`; those of `take` included."""
+        """Position of each slot, (B, S) int64, or `EMPTY`; includes the slots assigned by `take`."""
 
     def take(self, position_BQ: Tensor) -> None:
         """Assign the next Q slots to positions (B, Q) int64, `EMPTY` for padding."""
 
     def attend(self, layer: int, query_BHQD: Tensor, key_BHQD: Tensor, value_BHQD: Tensor, mask_B1QS: Tensor) -> Tensor:
-        """Store a layer's keys and values in the slots taken last, and attend under the mask -> (B, H, Q, D)."""
+        """Store a layer's keys and values in the slots assigned last, and attend with the mask -> (B, H, Q, D)."""
 
 
 class StoringCache(ABC):
-    """A cache of tensors."""
+    """A cache that stores keys and values as tensors."""
 
     @abstractmethod
     def extend(self, layer: int, key_BHQD: Tensor, value_BHQD: Tensor) -> tuple[Tensor, Tensor]:
-        """Store a layer's keys and values in the slots taken last; return all slots', (B, H, S, D) each."""
+        """Store a layer's keys and values in the slots assigned last; return those of all slots, (B, H, S, D) each."""
 
     def attend(self, layer: int, query_BHQD: Tensor, key_BHQD: Tensor, value_BHQD: Tensor, mask_B1QS: Tensor) -> Tensor:
         keys, values = (side.to(query_BHQD.dtype) for side in self.extend(layer, key_BHQD, value_BHQD))
@@ -39,12 +39,12 @@ class StoringCache(ABC):
 
 
 class DynamicCache(StoringCache):
-    """Grows by concatenation, with a new shape at every step."""
+    """A cache that grows by concatenation, with a new shape at every step."""
 
     def __init__(self, layers: int) -> None:
         self.positions = torch.empty(0)
         self.keys: list[Tensor] = []
-        """Per layer (B, H, S, D), as `values`."""
+        """Keys (B, H, S, D) of each layer; `values` has the same shapes."""
         self.values: list[Tensor] = []
         self._layers = layers
 
@@ -62,11 +62,11 @@ class DynamicCache(StoringCache):
 
 
 class StaticCache(StoringCache):
-    """Buffers of fixed size, written in place. Writing past the last slot is undefined on a GPU."""
+    """A cache with buffers of fixed size, written in place. Writing past the last slot is undefined on a GPU."""
 
     def __init__(self, memory: Sequence[Tensor], *, batch: int, heads: int, slots: int, width: int) -> None:
         """Keys and values of a layer are (batch, heads, slots, width). `memory`: from `cache_memory`; several caches
-        may share it if they are not in use together."""
+        may share it if they are not used at the same time."""
         size = batch * heads * slots * width
         device, layers = memory[0].device, len(memory) // 2
         buffers = [flat[:size].view(batch, heads, slots, width) for flat in memory]
@@ -89,11 +89,11 @@ class StaticCache(StoringCache):
     def clear(self) -> None:
         """Empty every slot, keeping the buffers."""
         for side in (*self.keys, *self.values):
-            side.zero_()  # else a masked NaN would stay NaN
+            side.zero_()  # otherwise a masked NaN would remain NaN
         self.positions.fill_(EMPTY)
         self.used.zero_()
 
 
 def cache_memory(layers: int, size: int, dtype: torch.dtype, device: torch.device) -> list[Tensor]:
-    """Two flat tensors of `size` elements per layer."""
+    """Return two flat tensors of `size` elements per layer."""
     return [torch.zeros(size, dtype=dtype, device=device) for _ in range(2 * layers)]

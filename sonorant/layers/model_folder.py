@@ -1,4 +1,4 @@
-"""A trained model's folder: `weights.pt` and `model.json`, whose `kind` names the class to build."""
+"""Folder of a trained model: `weights.pt` and `model.json`, whose `kind` names the class to build."""
 
 import dataclasses
 import io
@@ -14,7 +14,7 @@ from sonorant.plugins import model_kind
 
 
 def build(description: dict[str, Any]) -> torch.nn.Module:
-    """An untrained model of the kind and sizes in a `model.json`, with the layers of `quantization` quantised."""
+    """Build an untrained model of the kind and sizes in a `model.json`, with the layers in `quantization` quantised."""
     model = model_kind(description["kind"]).build(description)
     if description.get("quantization"):
         quantize_layers(model, description["quantization"]["layers"])
@@ -24,8 +24,8 @@ def build(description: dict[str, Any]) -> torch.nn.Module:
 def describe(
     kind: str, config: Any, header: dict[str, Any], quantization: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Content of `model.json`. `config`: dataclass of sizes; `header`: of the feature store; `quantization`: `layers`,
-    the names of int8 layers, and details; None: all in float."""
+    """Return the content of `model.json`. `config`: dataclass of sizes; `header`: header of the feature store;
+    `quantization`: `layers` (names of int8 layers) and details; None means all layers are float."""
     kept = ("audio", "symbols", "speakers", "frontend", "mel_mean", "mel_std")
     described = {"kind": kind, "config": dataclasses.asdict(config), **{key: header[key] for key in kept}}
     return described | ({"quantization": quantization} if quantization else {})
@@ -33,7 +33,7 @@ def describe(
 
 def save_model(folder: Path, weights: dict[str, torch.Tensor], description: dict[str, Any]) -> None:
     """Write `weights.pt` and `model.json` to `folder`, each atomically."""
-    # Through memory: torch stores a path's temporary name inside, and hides from a file that the disk is full.
+    # Saved in memory first: with a path, torch stores its temporary name; with a file, it hides that the disk is full.
     buffer = io.BytesIO()
     torch.save(weights, buffer)
     with atomic_file(folder / "weights.pt") as temporary, temporary.open("wb") as file:
@@ -42,7 +42,8 @@ def save_model(folder: Path, weights: dict[str, torch.Tensor], description: dict
 
 
 def load_model(folder: Path, kind: str) -> tuple[torch.nn.Module, dict[str, Any]]:
-    """The model in evaluation mode on the CPU, and its description. Raises SonorantError if it is another kind."""
+    """Load a model in evaluation mode on the CPU, and its description. Raises SonorantError if its kind is not
+    `kind`."""
     description = read_json(folder / "model.json")
     if description.get("kind") != kind:
         raise SonorantError(f"{folder}: holds a model of kind '{description.get('kind')}', not '{kind}'")

@@ -9,20 +9,20 @@ from sonorant.layers.convnext import ConvNeXtStack
 
 
 class Phonemes(NamedTuple):
-    """Encoded tokens. Shapes: B items, N tokens, C channels, M mel bins."""
+    """Encoded phoneme tokens. Shapes: B items, N tokens, C channels, M mel bins."""
 
     states_BNC: Tensor
     prior_BNM: Tensor
     """Normalised mel frame of each token, for the alignment search."""
     mask_BN: Tensor
-    """Bool, False at padding."""
+    """Bool mask, False at padding."""
 
 
 class PhonemeEncoder(nn.Module):
-    """Tokens (symbol, stress, word start) and a speaker -> a state and a mel frame for each token."""
+    """Encodes tokens (symbol, stress, word start) and a speaker as one state and one mel frame per token."""
 
     float_parts: tuple[str, ...] = ("near",)
-    """Not quantised: no graph contains it."""
+    """Names of modules that are not quantised, because no graph contains them."""
     mel_mean: Tensor
     mel_std: Tensor
 
@@ -30,7 +30,7 @@ class PhonemeEncoder(nn.Module):
         self, config: Any, *, symbols: int, speakers: int, mels: int, mel_mean: float = 0.0, mel_std: float = 1.0
     ) -> None:
         """`config`: `channels`, `expansion`, `encoder_kernel`, `encoder_blocks`, `prior_kernel`, `dropout`. `symbols`,
-        `speakers`, `mels`: counts. `mel_mean`, `mel_std`: of the corpus, saved with the weights."""
+        `speakers`, `mels`: counts. `mel_mean`, `mel_std`: statistics of the corpus, saved with the weights."""
         super().__init__()
         channels = config.channels
         self.symbol = nn.Embedding(symbols, channels)

@@ -1,8 +1,8 @@
 """Layers that compute like int8 engines: fake quantisation in torch, QuantizeLinear and DequantizeLinear in exports.
 
 Symmetric int8 with zero-point 0, as TensorRT requires: a weight scale per output channel, an activation scale per
-tensor. Biases stay float; where the output is quantised they are rounded to the accumulator's grid, as in ONNX Runtime.
-Straight-through gradients, zero where a value is clipped (Bengio et al. 2013; Krishnamoorthi 2018).
+tensor. Biases stay float; if the output is quantised, they are rounded to the accumulator's grid, as in ONNX Runtime.
+Gradients are straight-through, and zero where a value is clipped (Bengio et al. 2013; Krishnamoorthi 2018).
 """
 
 from collections.abc import Iterable
@@ -16,11 +16,11 @@ from sonorant.errors import SonorantError
 from sonorant.layers.convnext import DepthwiseConv
 
 LARGEST = 127
-"""Weights use -127 to 127; activations also -128, where QuantizeLinear saturates."""
+"""Largest int8 value. Weights use -127 to 127; activations also -128, at which QuantizeLinear saturates."""
 
 
 class Quantized(nn.Module):
-    """Mixin before a torch layer. Activation scales are buffers set by calibration; weight scales follow from the
+    """Mixin before a torch layer. Activation scales are buffers set by calibration; weight scales are computed from the
     weights."""
 
     weight: Tensor
@@ -31,17 +31,17 @@ class Quantized(nn.Module):
     grid_weight: Tensor
     grid_bias: Tensor
     channel_axis = 0
-    """Output channels in the weight."""
+    """Axis of the output channels in the weight."""
     quantizes_output = False
-    """Whether engines need a quantised output to compute in integers."""
+    """Whether engines require a quantised output to compute in integers."""
 
     def prepare(self) -> None:
-        """Add the buffers, after the layer's class was changed."""
+        """Add the buffers after the layer's class has been changed."""
         weight, bias = self.weight.detach(), self._bias()
         self.register_buffer("input_scale", weight.new_ones(()))
         if self.quantizes_output:
             self.register_buffer("output_scale", weight.new_ones(()))
-        # Cached: rounding the weights at each step of a decoder would take longer than the step.
+        # Cached, because rounding the weights at each decoder step would take longer than the step.
         cached = {
             "weight_scale": weight.new_ones(weight.shape[self.channel_axis]),
             "stored_weight": torch.zeros_like(weight, dtype=torch.int8),
@@ -65,7 +65,7 @@ class Quantized(nn.Module):
             self.grid_bias.copy_(_rounded(bias, self.input_scale * self.weight_scale))
 
     def train(self, mode: bool = True) -> Any:
-        """Evaluation mode also updates the int8 weights."""
+        """Set the mode; evaluation mode also updates the int8 weights."""
         if not mode:
             self.store()
         return super().train(mode)
@@ -79,7 +79,7 @@ class Quantized(nn.Module):
         return _on_grid(y, self.output_scale)
 
     def quantized_weight(self) -> Tensor:
-        """Weights rounded to their grid, float32; int8 in an exported graph."""
+        """Return the weights rounded to their grid, float32; int8 in an exported graph."""
         if torch.compiler.is_exporting():
             return self.stored(self.stored_weight, self.channel_axis)
         if not self.training and not torch.is_grad_enabled():
@@ -91,7 +91,8 @@ class Quantized(nn.Module):
         )
 
     def quantized_bias(self) -> Tensor | None:
-        """Bias (out,) float32 rounded to multiples of input scale x weight scale; straight-through gradient."""
+        """Return the bias (out,) float32, rounded to multiples of input scale x weight scale, with a straight-through
+        gradient."""
         bias = self._bias()
         if bias is None:
             return None
@@ -101,7 +102,7 @@ class Quantized(nn.Module):
         return bias + (_rounded(bias, self.input_scale * self._scale_of_weight()) - bias).detach()
 
     def stored(self, weight: Tensor, axis: int) -> Tensor:
-        """int8 weights dequantised in an exported graph, float32."""
+        """Return int8 weights dequantised in an exported graph, float32."""
         from sonorant.layers.onnx_operators import dequantize
 
         return dequantize(weight, self.weight_scale, torch.zeros_like(self.weight_scale, dtype=torch.int8), axis)
@@ -116,14 +117,14 @@ class Quantized(nn.Module):
 
 
 class QuantizedLinear(Quantized, nn.Linear):
-    """A matrix product in int8 with a float bias and output."""
+    """A linear layer in int8 with float bias and output."""
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., in) float -> (..., out)."""
         x = self.quantized_input(x)
         if not torch.compiler.is_exporting():
             return F.linear(x, self.quantized_weight(), self.bias)
-        # Stored transposed: engines require a constant second factor.
+        # Stored transposed, because engines require a constant second factor.
         y = x @ self.stored(self.stored_weight.t().contiguous(), 1)
         return y if self.bias is None else y + self.bias
 
@@ -152,7 +153,7 @@ class QuantizedDepthwiseConv(Quantized, DepthwiseConv):
 
 
 class QuantizedConvTranspose1d(Quantized, nn.ConvTranspose1d):
-    """A transposed convolution over time with one group; ONNX Runtime computes it in float."""
+    """A transposed convolution over time with one group; ONNX Runtime computes this layer in float."""
 
     channel_axis = 1
     quantizes_output = True
@@ -160,7 +161,7 @@ class QuantizedConvTranspose1d(Quantized, nn.ConvTranspose1d):
     def forward(self, x_BCT: Tensor, output_size: list[int] | None = None) -> Tensor:
         """(B, in, T) float -> (B, out, T')."""
         x_BCT, weight, bias = self.quantized_input(x_BCT), self.quantized_weight(), self.quantized_bias()
-        padding: Any = self.padding  # a string in torch's type, never in this layer
+        padding: Any = self.padding  # may be a string in torch's type, but never is in this layer
         y = F.conv_transpose1d(
             x_BCT, weight, bias, self.stride, padding, self.output_padding, self.groups, self.dilation
         )
@@ -173,11 +174,12 @@ LAYERS: dict[type[nn.Module], type[Quantized]] = {
     DepthwiseConv: QuantizedDepthwiseConv,
     nn.ConvTranspose1d: QuantizedConvTranspose1d,
 }
-"""Quantised form of each layer type."""
+"""Quantised class of each layer type."""
 
 
 def quantizable(model: nn.Module) -> list[str]:
-    """Names of the layers that can be quantised, in order of definition, without those in `model.float_parts`."""
+    """Return the names of the layers that can be quantised, in order of definition, except those in
+    `model.float_parts`."""
     layers = [
         name
         for name, layer in model.named_modules()
@@ -188,7 +190,7 @@ def quantizable(model: nn.Module) -> list[str]:
 
 
 def quantized(model: nn.Module) -> dict[str, Quantized]:
-    """The quantised layers of `model` by name."""
+    """Return the quantised layers of `model` by name."""
     return {name: layer for name, layer in model.named_modules() if isinstance(layer, Quantized)}
 
 

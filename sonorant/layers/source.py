@@ -1,6 +1,6 @@
-"""Excitation of a source-filter vocoder: pulses at the pitch, and noise, as short-time spectra.
+"""Excitation of a source-filter vocoder: pulses at the pitch and noise, as short-time spectra.
 
-After DDSP (Engel et al. 2020, section 3). Shapes: B items, T frames of H samples, N samples of a transform, F = N / 2
+Based on DDSP (Engel et al. 2020, section 3). Shapes: B items, T frames of H samples, N samples per transform, F = N / 2
 + 1 bins.
 """
 
@@ -13,16 +13,16 @@ from torch.nn import functional as F
 from sonorant.audio.pitch import REFERENCE
 from sonorant.layers.fourier import FourierTables
 
-_LEVELS = 32.0  # 8-bit levels per standard deviation of noise
-_NEAR = 1e-4  # of a half turn: closer to a pulse's centre, use the quotient's limit
+_LEVELS = 32.0  # number of 8-bit levels per standard deviation of noise
+_NEAR = 1e-4  # sine of the angle to a pulse's centre below which the quotient's limit is used
 
 
 def pulses(pitch_BT: Tensor, next_BT: Tensor, phase_BT: Tensor, hop: int, rate: int) -> Tensor:
-    """Band-limited pulses of power 1 (B, T * hop): all harmonics up to half the rate in cosine phase, the highest
-    faded. Their sum is Dirichlet's kernel.
+    """Return band-limited pulses of power 1 (B, T * hop): all harmonics up to half the rate in cosine phase, the
+    highest one faded. Their sum is the Dirichlet kernel.
 
-    Args, (B, T) float32: pitch at the start and end of each frame (octaves from `REFERENCE`; frequency is linear in
-    between), and the fraction of cycles passed at its start.
+    Arguments are (B, T) float32: pitch at the start and end of each frame (octaves from `REFERENCE`; frequency is
+    linear in between), and phase in cycles at the frame's start.
     """
     hertz_BT, next_BT = REFERENCE * torch.exp2(pitch_BT), REFERENCE * torch.exp2(next_BT)
     part_H = torch.arange(hop, device=pitch_BT.device, dtype=torch.float32) / hop
@@ -63,7 +63,7 @@ class Spectra(nn.Module):
         overlap = self.n_fft // self.hop
         padded_BPH = F.pad(signal_BS, (margin, margin)).unflatten(1, (-1, self.hop // 2))
         frames = signal_BS.shape[1] // self.hop
-        # A frame is 2 * overlap half hops and starts at every second one.
+        # A frame is 2 * overlap half hops long and starts at every second half hop.
         pieces = [padded_BPH[:, shift : shift + 2 * frames - 1 : 2] for shift in range(2 * overlap)]
         frame_BTN = torch.cat(pieces, dim=2) * self.window_N
         return self._transform(frame_BTN)
@@ -72,9 +72,9 @@ class Spectra(nn.Module):
         half, quarter = self.n_fft // 2, self.n_fft // 4
         mirrored = torch.cat([frame_BTN[..., :1] * 0, frame_BTN[..., half + 1 :].flip(2)], dim=2)  # samples N - n
         ahead = frame_BTN[..., :half]
-        even, odd = ahead + mirrored, ahead - mirrored  # about the middle; the middle itself follows
+        even, odd = ahead + mirrored, ahead - mirrored  # folded about the middle; the middle itself follows
         middle = frame_BTN[..., half : half + 1]
-        # About the quarter: n and N / 2 - n.
+        # Folded about the quarter: n and N / 2 - n.
         even_far = torch.cat([middle, even[..., quarter + 1 :].flip(2)], dim=2)
         odd_far = torch.cat([middle * 0, odd[..., quarter + 1 :].flip(2)], dim=2)
         zero = torch.zeros_like(middle)
@@ -93,13 +93,13 @@ def _interleave(even: Tensor, odd: Tensor) -> Tensor:
 
 
 class NoiseSpectra(nn.Module):
-    """Spectra of white noise of power 1 under a Hann window, from a constant 8-bit table: an exported graph equals
-    torch, and a part equals that part of the whole."""
+    """Spectra of white noise of power 1 under a Hann window, from a constant 8-bit table, so that an exported graph
+    equals torch, and a part equals the same part of the whole."""
 
     table_KP: Tensor
 
     def __init__(self, n_fft: int, count: int) -> None:
-        """`count`: period of the noise in spectra."""
+        """`count`: period of the noise, in number of spectra."""
         super().__init__()
         generator = torch.Generator().manual_seed(0)
         drawn_KP = torch.randn(count, n_fft + 2, generator=generator)

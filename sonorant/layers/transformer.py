@@ -1,4 +1,4 @@
-"""Transformer layers, the trunk of the codec language model."""
+"""Transformer layers of the codec language model."""
 
 from typing import cast
 
@@ -31,7 +31,7 @@ class Packing:
         self.order_BT = valid_BT.logical_not().to(torch.int8).argsort(dim=1, stable=True)
 
     def pack(self, x_BTC: Tensor) -> Tensor:
-        """Reorder (B, T, C)."""
+        """Move the valid slots of (B, T, C) to the front."""
         return x_BTC.gather(1, self.order_BT[..., None].expand_as(x_BTC))
 
     def unpack(self, x_BTC: Tensor) -> Tensor:
@@ -55,12 +55,13 @@ class TransformerLayer(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x_BTC: Tensor, turned: Turns) -> Tensor:
-        """Training: (B, T, C), padding last -> (B, T, C); `turned` as in `SelfAttention.forward`."""
+        """Compute the layer in training: (B, T, C), padding last -> (B, T, C). `turned` is as in
+        `SelfAttention.forward`."""
         x_BTC = x_BTC + self.dropout(self.attention(self.attention_norm(x_BTC), turned))
         return x_BTC + self.dropout(self._mlp(self.norm(x_BTC)))
 
     def step(self, x_BQC: Tensor, sight: Sight, cache: Cache, layer: int) -> Tensor:
-        """Decoding: the next Q positions of each row, as in `SelfAttention.step`: (B, Q, C) -> (B, Q, C)."""
+        """Decode the next Q positions of each row, as in `SelfAttention.step`: (B, Q, C) -> (B, Q, C)."""
         x_BQC = x_BQC + self.attention.step(self.attention_norm(x_BQC), sight, cache, layer)
         return x_BQC + self._mlp(self.norm(x_BQC))
 
@@ -82,7 +83,7 @@ class Transformer(nn.Module):
         self.recompute = False  # activation checkpointing, see training/networks.py
 
     def forward(self, x_BTC: Tensor) -> Tensor:
-        """Training: (B, T, C), slot = position, padding last -> (B, T, C)."""
+        """Compute all layers in training: (B, T, C), where slot = position and padding is last, -> (B, T, C)."""
         turned = turns(torch.arange(x_BTC.shape[1], device=x_BTC.device)[None], self.width)
         for layer in self.layers:
             recompute = self.recompute and torch.is_grad_enabled()
@@ -90,7 +91,7 @@ class Transformer(nn.Module):
         return self.norm(x_BTC)
 
     def step(self, x_BQC: Tensor, position_BQ: Tensor, cache: Cache) -> Tensor:
-        """Decoding: the next Q positions of each row, (B, Q) int64, -1 = padding: (B, Q, C) -> (B, Q, C)."""
+        """Decode the next Q positions of each row, (B, Q) int64, where -1 is padding: (B, Q, C) -> (B, Q, C)."""
         layers = [cast(TransformerLayer, layer) for layer in self.layers]
         sight = layers[0].attention.sight(position_BQ, cache)
         for number, layer in enumerate(layers):

@@ -1,4 +1,4 @@
-"""A trained voice in use; needs numpy, onnxruntime and a text frontend."""
+"""Speech synthesis with a trained voice. Requires only numpy, onnxruntime and a text frontend."""
 
 from sonorant.speech.voice import Voice
 from sonorant.text.arriving import ArrivingText

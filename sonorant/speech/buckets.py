@@ -1,5 +1,5 @@
-"""Pad requests to a few shapes that are compiled or recorded beforehand. Padding changes no value, except that `decode`
-of a part sees the real frames after it."""
+"""Pad requests to a few shapes that are compiled or recorded in advance. Padding changes no value, except that `decode`
+of a part also uses the real frames after the part."""
 
 from __future__ import annotations
 
@@ -17,28 +17,29 @@ from sonorant.speech.bundle import Lengths
 from sonorant.speech.runtimes import Runtime
 
 MULTIPLE = 8
-"""Of sizes: matrix units take eight rows at a time."""
+"""Sizes are multiples of this number, because matrix units process eight rows at a time."""
 SMALLEST = 16
-"""A smaller size saves nothing."""
+"""Minimum size; a smaller one saves nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Buckets:
-    """Sizes that requests are padded to, ascending."""
+    """Sizes to which requests are padded, in ascending order."""
 
     tokens: tuple[int, ...]
-    """Of the encoder; the decoder always has the largest."""
+    """Token counts of the encoder; the decoder always uses the largest."""
     frames: tuple[int, ...]
-    """Of decoder and vocoder."""
+    """Frame counts of decoder and vocoder."""
     batches: tuple[int, ...] = (1,)
 
     @classmethod
     def of(cls, lengths: Lengths, batches: tuple[int, ...] = (1,)) -> Buckets:
-        """From the corpus' lengths: longest, 95th percentile, median and its halves down to the shortest."""
+        """Choose sizes from the corpus lengths: longest, 95th percentile, median and its halves down to the
+        shortest."""
         return cls(tokens=_sizes(lengths.tokens), frames=_sizes(lengths.frames), batches=tuple(sorted(batches)))
 
     def plan(self) -> list[tuple[str, tuple[int, ...]]]:
-        """Each graph with each shape: (rows, tokens), (rows, tokens, frames) or (rows, frames)."""
+        """Return each graph with each of its shapes: (rows, tokens), (rows, tokens, frames) or (rows, frames)."""
         shapes: list[tuple[str, tuple[int, ...]]] = []
         for rows in self.batches:
             shapes += [("encoder", (rows, tokens)) for tokens in self.tokens]
@@ -49,20 +50,20 @@ class Buckets:
 
 @dataclass(frozen=True, kw_only=True)
 class Counters:
-    """Counts since loading or `warm_up`."""
+    """Counts of requests and shapes since loading or `warm_up`."""
 
     hits: int
-    """Requests served in a bucket."""
+    """Number of requests served from a bucket."""
     misses: int
-    """Requests outside all buckets."""
+    """Number of requests outside all buckets."""
     prepared: int
-    """Shapes compiled or recorded since loading."""
+    """Number of shapes compiled or recorded since loading."""
     late: int
-    """Shapes that a request had to wait for."""
+    """Number of shapes prepared while a request waited."""
 
 
 class Bucketed:
-    """A runtime of any shape, made of one of fixed shapes. Thread-safe."""
+    """A runtime for any shape, built on a runtime for fixed shapes. Thread-safe."""
 
     def __init__(
         self,
@@ -72,8 +73,8 @@ class Bucketed:
         prepared: Callable[[], int],
         rows: int,
     ) -> None:
-        """`fixed` prepares each bucket at its first call; `free` takes the other requests; `prepared` returns how many
-        shapes `fixed` has prepared; `rows`: of a vocoder's frame."""
+        """`fixed` prepares each bucket at the bucket's first call; `free` serves the other requests; `prepared` returns
+        the number of shapes that `fixed` has prepared; `rows`: number of rows in a vocoder frame."""
         self.buckets = buckets
         self._rows = rows
         self._prepared_so_far = prepared
@@ -118,7 +119,7 @@ class Bucketed:
         return samples[:count, : samples.shape[1] // frames * width]
 
     def warm_up(self, progress: bool = True) -> float:
-        """Prepare all buckets. Returns the seconds; `progress` shows a bar on stderr."""
+        """Prepare all buckets. Return the time in seconds. `progress`: whether to show a progress bar on stderr."""
         from tqdm import tqdm  # imported only for warming up
 
         began = perf_counter()
@@ -147,14 +148,14 @@ class Bucketed:
             return Counters(hits=self._hits, misses=self._misses, prepared=prepared, late=prepared - self._warmed)
 
     def _counted(self, shape: tuple[int, ...]) -> bool:
-        """Count a request; return whether it has a bucket."""
+        """Count a request. Return whether it fits in a bucket."""
         with self._counting:
             self._hits += bool(shape)
             self._misses += not shape
         return bool(shape)
 
     def _prepared(self, graph: str, shape: tuple[int, ...], run: Callable[[], Any]) -> Any:
-        """Run; one thread at a time if the shape is new."""
+        """Call `run`, in one thread at a time if the shape is new."""
         if (graph, shape) in self._ready:
             return run()
         with self._preparing:
@@ -172,7 +173,7 @@ def _sizes(lengths: tuple[int, int, int, int]) -> tuple[int, ...]:
 
 
 def _fit(*wanted: tuple[int, tuple[int, ...]]) -> tuple[int, ...]:
-    """For each (size, sizes to choose from) the smallest that suffices; empty if one has none."""
+    """Return, for each (size, available sizes), the smallest sufficient size; an empty tuple if any has none."""
     found = tuple(min((size for size in sizes if size >= least), default=0) for least, sizes in wanted)
     return found if all(found) else ()
 

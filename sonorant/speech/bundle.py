@@ -1,4 +1,4 @@
-"""The voice bundle: a folder of `voice.json` and graphs, which training writes and everything that speaks reads."""
+"""The voice bundle: a folder with `voice.json` and graphs, which export writes and synthesis reads."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ LEXICON = "lexicon.txt"
 
 @dataclass(frozen=True, kw_only=True)
 class AudioSettings:
-    """Audio of the graphs: the fields of `sonorant.audio.mel.MelConfig`, without its torch."""
+    """Audio settings of the graphs: the fields of `sonorant.audio.mel.MelConfig`, without importing torch."""
 
     sample_rate: int
-    """Hz."""
+    """Sample rate in Hz."""
     n_fft: int
-    """Analysis window of the mel in samples."""
+    """Length in samples of the mel's analysis window."""
     hop: int
-    """Samples a mel frame."""
+    """Number of samples per mel frame."""
     n_mels: int
     f_min: float
-    """Hz, as `f_max`: range of the mel."""
+    """Lower edge in Hz of the mel's range; `f_max` is the upper edge."""
     f_max: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class BundledFile:
     file: str
-    """Name inside the bundle; no folders."""
+    """File name inside the bundle, without folders."""
     bytes: int
     sha256: str
 
@@ -57,7 +57,7 @@ class FrontendSettings:
     name: str
     """One of `sonorant.text.FRONTENDS`."""
     version: str
-    """Of the frontend and its language data."""
+    """Version of the frontend and its language data."""
     language: str
     rules: int
     """Revision of the rules for written forms."""
@@ -68,9 +68,9 @@ class FrontendSettings:
 class Tensor:
     name: str
     dtype: str
-    """numpy's name, such as int64."""
+    """Name of the dtype in numpy, such as int64."""
     shape: tuple[int | str, ...]
-    """A number for a fixed dimension, a name for one that varies."""
+    """Number for a fixed dimension, name for a variable one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,20 +91,20 @@ class Graph:
 
 @dataclass(frozen=True, kw_only=True)
 class ReceptiveField:
-    """Mel or code frames on either side that a frame depends on: a part computed with them equals that part of the
-    whole."""
+    """Number of mel or code frames on either side that a frame depends on. A part computed with them equals the same
+    part of the whole."""
 
     decoder: int
-    """0 if there is no decoder graph."""
+    """Frames of the decoder; 0 if there is no decoder graph."""
     vocoder: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lengths:
-    """Lengths of the training corpus' utterances: shortest, median, 95th percentile, longest."""
+    """Lengths of the utterances in the training corpus: shortest, median, 95th percentile, longest."""
 
     tokens: tuple[int, int, int, int]
-    """Phoneme ids, start and end included."""
+    """Number of phoneme ids, including start and end."""
     frames: tuple[int, int, int, int]
 
 
@@ -112,39 +112,41 @@ class Lengths:
 class VoiceDescription:
     schema_version: int
     family: str
-    """A name of `sonorant.plugins.family_names`."""
+    """Family of the voice, one of `sonorant.plugins.family_names`."""
     audio: AudioSettings
     frontend: FrontendSettings
     symbols: tuple[str, ...]
-    """Phoneme inventory in the order of the ids."""
+    """Phoneme inventory, in the order of ids."""
     speakers: tuple[str, ...]
     graphs: dict[str, Graph]
     receptive_field: ReceptiveField
     lengths: Lengths
     decoding: DecodingDescription | None
-    """None for families that do not decode step by step."""
+    """Decoding settings; None for families that do not decode step by step."""
     reference: BundledFile | None = None
-    """Graph for prompts: samples (batch, frames, samples a code frame) -> codes (batch, frames, codebooks)."""
+    """Graph that encodes prompts: samples (batch, frames, samples per code frame) -> codes (batch, frames,
+    codebooks)."""
     choice: dict[str, Any]
-    """Empty before the stage `choose`."""
+    """Record of the stage `choose`; empty before that stage."""
     provenance: dict[str, Any]
-    """Version of Sonorant, and git commit, data hash and steps of each model."""
+    """Version of Sonorant, and the git commit, data hash and steps of each model."""
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """A bundle on disk, whose files are checked when they are used."""
+    """A bundle on disk. Its files are checked when they are used."""
 
     folder: Path
     description: VoiceDescription
 
     @property
     def graphs(self) -> tuple[str, ...]:
-        """Names of its graphs in the order of a synthesis."""
+        """Names of the graphs, in the order of synthesis."""
         return tuple(name for name in load_family(self.description.family).graphs if name in self.description.graphs)
 
     def graph_file(self, graph: str, variant: str | None = None) -> Path:
-        """Path of a graph's file. Raises SonorantError if it is missing, damaged or there is no such variant."""
+        """Return the path of a graph's file. Raises SonorantError if the file is missing or damaged, or the variant
+        does not exist."""
         described = self.description.graphs[graph]
         name = variant or described.default_variant
         if name not in described.variants:
@@ -163,12 +165,12 @@ class Bundle:
         return None if described is None else self._checked(described)
 
     def read_lexicon(self) -> Lexicon | None:
-        """The user's lexicon. Raises SonorantError as `graph_file`, and naming an invalid line."""
+        """Read the user's lexicon. Raises SonorantError as `graph_file` does, or naming an invalid line."""
         file = self.lexicon_file()
         return None if file is None else read_lexicon(file, self.description.frontend.language)
 
     def check_files(self) -> None:
-        """Check every file of every variant. Raises SonorantError as `graph_file`."""
+        """Check every file of every variant. Raises SonorantError as `graph_file` does."""
         for name, graph in self.description.graphs.items():
             for variant in graph.variants:
                 self.graph_file(name, variant)
@@ -219,13 +221,13 @@ def _check(description: VoiceDescription, path: Path) -> None:
     files = [description.reference, description.frontend.lexicon]
     files += [file for graph in description.graphs.values() for file in graph.variants.values()]
     for file in (file for file in files if file is not None):
-        # Bundles come from anywhere: a description must not reach files outside the folder.
+        # Bundles are untrusted: a description must not give access to files outside the folder.
         if Path(file.file).name != file.file or file.file in ("", ".", ".."):
             raise SonorantError(f"{path}: '{file.file}' is not a plain file name; do not use this bundle")
 
 
 def write_bundle(out: Path, description: VoiceDescription, files: Iterable[Path]) -> None:
-    """Write a bundle folder atomically, with copies of `files`. Raises SonorantError if they differ from the
+    """Write a bundle folder atomically, with copies of `files`. Raises SonorantError if the files differ from the
     description."""
     with atomic_folder(out) as folder:
         for file in files:
@@ -235,7 +237,7 @@ def write_bundle(out: Path, description: VoiceDescription, files: Iterable[Path]
 
 
 def content_hash(bundle: Bundle) -> str:
-    """Hex SHA-256 of a bundle, after checking all files."""
+    """Return the hexadecimal SHA-256 of a bundle, after checking all files."""
     bundle.check_files()
     canonical = json.dumps(
         dataclasses.asdict(bundle.description), sort_keys=True, ensure_ascii=False, separators=(",", ":")

@@ -1,5 +1,5 @@
-"""Compute long speech in chunks that equal the whole up to rounding (1e-6 of full scale), in bounded memory: each chunk
-is computed with the frames that it depends on (`ReceptiveField`), which are then cut off."""
+"""Compute long speech in chunks, in bounded memory. Chunks equal the whole up to rounding (1e-6 of full scale), because
+each is computed with the frames that it depends on (`ReceptiveField`), which are then cut off."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -14,8 +14,8 @@ from sonorant.speech.runtimes import Runtime
 def decode_chunks(
     runtime: Runtime, states: Floats, ends: Ints, receptive_field: int, sizes: Sequence[int]
 ) -> Iterator[Floats]:
-    """The mel (B, M, T) of `runtime.decode` in parts (B, M, size). `receptive_field`: the decoder's; `sizes`: frames
-    of the first parts, the last size repeats."""
+    """Yield the mel (B, M, T) of `runtime.decode` in parts (B, M, size). `receptive_field`: the decoder's receptive
+    field; `sizes`: numbers of frames of the first parts; the last size is repeated."""
     time_1T = np.arange(int(ends[:, -1].max()))[None]
     return compute_chunks(
         lambda part_1T, _: runtime.decode(states, ends, part_1T[0]), [time_1T], None, receptive_field, sizes, axis=1
@@ -23,7 +23,7 @@ def decode_chunks(
 
 
 Computing = Callable[[NDArray[Any], Ints], Floats]
-"""Frames, and how many of them are real (B,) -> output, time last: `vocode` or `decode` of a runtime."""
+"""Frames, and number of real frames per row (B,) -> output with time last: `vocode` or `decode` of a runtime."""
 
 
 def compute_chunks(
@@ -36,12 +36,12 @@ def compute_chunks(
     axis: int = 2,
     first_after: int | None = None,
 ) -> Iterator[Floats]:
-    """The output of `compute` (B, ..., T * hop) in parts (B, ..., size * hop), each computed as soon as the frames that
-    it depends on have arrived.
+    """Yield the output of `compute` (B, ..., T * hop) in parts (B, ..., size * hop), each computed as soon as the
+    frames that it depends on are available.
 
-    `parts`: frames along `axis`, such as mels (B, M, any) or codes (B, any, G); `lengths`: frames of each row (B,),
-    None = all; `sizes`: as in `decode_chunks`; `first_after`: frames that the first part waits for after its own, if
-    fewer than `receptive_field`: it comes sooner and differs slightly.
+    `parts`: frames along `axis`, such as mels (B, M, any) or codes (B, any, G); `lengths`: number of frames per row
+    (B,), None means all; `sizes`: as in `decode_chunks`; `first_after`: number of frames after the first part that it
+    waits for, if fewer than `receptive_field`; the part is then computed sooner and differs slightly.
     """
     coming, after = iter(parts), receptive_field if first_after is None else first_after
     window, start = next(coming, None), 0

@@ -1,40 +1,43 @@
-"""Settings of token-by-token decoding, as `voice.json` keeps them."""
+"""Settings of token-by-token decoding, as stored in `voice.json`."""
 
 from dataclasses import dataclass
 from typing import Literal
 
 LARGEST = 1_000_000
-"""Of any setting, so that no array overflows."""
+"""Maximum value of any setting, so that no array overflows."""
 COLDEST = 1e-6
-"""Lowest temperature above 0, so that logits do not overflow."""
+"""Minimum temperature above 0, so that logits do not overflow."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DecodingConfig:
-    """Section `decoding` of params.yaml; a voice's defaults."""
+    """Section `decoding` of params.yaml: default decoding settings of a voice."""
 
     temperature: float = 0.0
-    """Divides logits before a code is drawn; 0 = always the likeliest code (greedy)."""
+    """Divisor of the logits before a code is sampled; 0 means always the likeliest code (greedy)."""
     top_k: int = 0
-    """Draw from this many of the likeliest codes; 0 = from all."""
+    """Number of likeliest codes to sample from; 0 means all."""
     top_p: float = 1.0
-    """Draw from the fewest codes that reach this probability (nucleus sampling, Holtzman et al. 2020); 1 = all."""
+    """Sample from the smallest set of codes with this total probability (nucleus sampling, Holtzman et al. 2020); 1
+    means all."""
     repetition_penalty: float = 1.0
-    """Divides positive and multiplies negative logits of recent codes (Keskar et al. 2019, section 4.1); 1 = off."""
+    """Divides positive and multiplies negative logits of recent codes (Keskar et al. 2019, section 4.1); 1 means
+    off."""
     repetition_window: int = 16
-    """Steps for which a code counts as recent."""
+    """Number of steps for which a code counts as recent."""
     advance: Literal["median", "sample"] = "median"
-    """When the pointer moves on: at the phoneme's median duration, or drawn."""
+    """When the phoneme pointer advances: at the phoneme's median duration, or at a sampled one."""
     budget: float = 2.0
-    """Most frames of an utterance, as a multiple of the 99th percentile of training utterances per phoneme."""
+    """Maximum number of frames per phoneme in an utterance, as a multiple of the 99th percentile of training
+    utterances."""
     longest_phoneme: float = 1.5
-    """Seconds on one phoneme after which the pointer is stuck."""
+    """Seconds on one phoneme after which the pointer counts as stuck."""
     longest_silence: float = 2.0
-    """Seconds of continuous silence that are more than a pause."""
+    """Maximum length in seconds of silence that counts as a pause."""
     longest_repeat: float = 1.0
-    """Seconds of a loop of a few frames that are more than a long vowel."""
+    """Maximum length in seconds of a loop of a few frames that counts as a long vowel."""
     retries: int = 2
-    """How often a failed utterance is spoken again with other noise; after that the best attempt is kept."""
+    """Maximum number of further attempts, with other noise, at a failed utterance; then the best attempt is kept."""
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -59,42 +62,42 @@ class DecodingConfig:
 
     @property
     def varies(self) -> bool:
-        """Whether other noise can change the result."""
+        """Whether the result depends on the noise."""
         return self.advance == "sample" or (self.temperature > 0 and self.top_k != 1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pace:
-    """Code frames a phoneme (`^` and `$` included) of the training utterances."""
+    """Code frames per phoneme (including `^` and `$`) in the training utterances."""
 
     median: float
     p99: float
-    """For budgets."""
+    """99th percentile, used for budgets."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DecodingDescription:
-    """`decoding` in `voice.json`, for voices of the family codec_lm."""
+    """Section `decoding` of `voice.json`, for voices of the family codec_lm."""
 
     codebooks: int
-    """Codes a frame; codebook g is delayed by g steps (delay pattern, Copet et al. 2023)."""
+    """Number of codes per frame; codebook g is delayed by g steps (delay pattern, Copet et al. 2023)."""
     codes: int
-    """Codes of a codebook; this number means "no code"."""
+    """Number of codes in a codebook; this number itself means "no code"."""
     stride: int
     samples_per_frame: int
     frames_per_second: float
     silence: tuple[int, ...]
-    """The codes of digital silence, one a codebook."""
+    """Codes of digital silence, one per codebook."""
     layers: int
     heads: int
     head_width: int
     advances: int
-    """Classes of the pointer's advance: 0 = it stays, a = it moves by a phonemes."""
+    """Number of classes of the pointer's advance; class a moves it by a phonemes."""
     attention: Literal["full", "sliding", "block"]
     window: int
-    """Positions that sliding and block attention see."""
+    """Number of positions visible to sliding and block attention."""
     prompt_frames: int
-    """Most code frames of a reference; 0 = the voice takes none."""
+    """Maximum number of code frames of a reference; 0 means that the voice supports none."""
     frames_per_phoneme: Pace
     defaults: DecodingConfig
 

@@ -1,4 +1,4 @@
-"""ONNX Runtime's sessions, on the CPU or a GPU."""
+"""ONNX Runtime sessions on the CPU or a GPU."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,22 +11,22 @@ from sonorant.errors import SonorantError
 CPU = "CPUExecutionProvider"
 CUDA = "CUDAExecutionProvider"
 CUDA_OPTIONS = {
-    # The default times every algorithm at each new length, and lengths vary here.
+    # The default measures every algorithm at each new length, and lengths vary here.
     "cudnn_conv_algo_search": "HEURISTIC",
-    # fp32 means fp32: TF32 keeps ten bits of the mantissa.
+    # TF32 keeps only ten bits of the mantissa of fp32.
     "use_tf32": "0",
     # The default doubles the arena whenever it is full.
     "arena_extend_strategy": "kSameAsRequested",
 }
 SUMS_THAT_FIT = ("session.x64quantprecision", "1")
-"""Session entry for int8 on CPUs with AVX2 and without VNNI, whose byte product overflows in 16 bits: with unsigned
-weights ONNX Runtime uses one that does not."""
+"""Session entry for int8 on CPUs with AVX2 but without VNNI, whose byte product overflows 16 bits. With it, ONNX
+Runtime uses unsigned weights, whose product does not overflow."""
 Providers = Sequence[str | tuple[str, dict[str, str]]]
 ON_CUDA: Providers = ((CUDA, CUDA_OPTIONS), CPU)
 
 
 def check_cuda() -> None:
-    """Raise SonorantError if the installed onnxruntime has no CUDA."""
+    """Raise SonorantError if the installed onnxruntime does not support CUDA."""
     if CUDA not in onnxruntime.get_available_providers():
         raise SonorantError(
             f"the installed onnxruntime {onnxruntime.__version__} has no {CUDA}; put onnxruntime-gpu in its place "
@@ -37,13 +37,13 @@ def check_cuda() -> None:
 def open_session(
     graph: Path, threads: int | None = None, providers: Providers = (CPU,)
 ) -> onnxruntime.InferenceSession:
-    """Open a graph. Raises SonorantError if ONNX Runtime refuses the file or the first provider does not start."""
+    """Open a graph. Raises SonorantError if ONNX Runtime rejects the file or the first provider does not start."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads or 0
-    # The graphs are chains, so parallel operators gain nothing.
+    # The graphs are chains, so running operators in parallel gains nothing.
     options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
     options.inter_op_num_threads = 1
-    # Spinning threads of an idle session would take the cores from the one at work.
+    # Spinning threads of an idle session would take cores from the active one.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.add_session_config_entry(*SUMS_THAT_FIT)
     options.log_severity_level = 3

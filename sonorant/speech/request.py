@@ -1,4 +1,4 @@
-"""A request to speak, its limits, and what it has used of them."""
+"""A speech request, its limits, and its use of them."""
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,30 +12,30 @@ from sonorant.text.arriving import Fragment, Lull
 
 SLOWEST, FASTEST = 0.5, 2.0
 MOST_PITCH, MOST_ENERGY = 12.0, 12.0
-"""Semitones and dB, up or down."""
+"""Maximum change of pitch in semitones and of energy in dB, up or down."""
 CHUNK = 4096
-"""Samples, about a fifth of a second."""
+"""Default chunk length in samples, about a fifth of a second."""
 _END = object()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Upper bounds of one request. The defaults allow a long book and stop anything endless."""
+    """Upper bounds of one request. The defaults allow a long book and stop endless input."""
 
     characters: int = 10_000_000
-    """About 170 hours of speech."""
+    """Maximum number of characters; the default is about 170 hours of speech."""
     audio_seconds: float = 720_000.0
-    """Checked before computing where the length is known, else while computing."""
+    """Maximum length of the audio. Checked before computing if the length is known, otherwise while computing."""
     work_seconds: float = 36_000.0
-    """Without waits for text or for the listener."""
+    """Maximum computing time, excluding waits for text or for the listener."""
     piece_tokens: int = 4_000
-    """Phonemes of a phrase; a phrase of 400 characters has about 350."""
+    """Maximum number of phonemes in a phrase; a phrase of 400 characters has about 350."""
     token_seconds: float = 1.0
-    """Mean duration of a phrase's phonemes at speed 1."""
+    """Maximum mean duration of a phrase's phonemes at speed 1."""
     silent_characters: int = 20_000
-    """Consecutive characters that cannot be spoken."""
+    """Maximum number of consecutive characters that cannot be spoken."""
     frames: int = 512
-    """Mel frames computed at once, which bounds memory."""
+    """Maximum number of mel frames computed at a time, which bounds memory."""
 
     def __post_init__(self) -> None:
         for limit in fields(self):
@@ -48,38 +48,39 @@ class SpeechRequest:
     """A text and how to speak it. Raises SonorantError for a value that is out of range for every voice."""
 
     text: str | Iterable[Fragment]
-    """May be SSML or hold phonemes and pauses in double brackets (docs/pronunciation.md). An iterable is read as speech
-    needs it; another thread may write an `ArrivingText`."""
+    """Text to speak, which may be SSML or contain phonemes and pauses in double brackets (docs/pronunciation.md). An
+    iterable is read as needed; another thread may write an `ArrivingText`."""
     speaker: str | None = None
-    """None = the voice's first."""
+    """Name of the speaker; None means the voice's first."""
     speed: float = 1.0
-    """2.0 is twice as fast; 0.5 to 2.0. Family codec_lm: 1.0."""
+    """Speed factor, 0.5 to 2.0; 2.0 is twice as fast. The family codec_lm supports only 1.0."""
     pitch: float = 0.0
-    """Semitones higher, -12 to 12. Family parallel only, as energy."""
+    """Shift in semitones, -12 to 12. Pitch and energy are for the family parallel only."""
     energy: float = 0.0
-    """dB louder, -12 to 12; the timbre changes as a speaker's does."""
+    """Change in dB, -12 to 12; the timbre changes as it does in a speaker."""
     markup: bool = True
-    """False speaks brackets and tags as ordinary characters."""
+    """Whether to interpret markup; if False, brackets and tags are ordinary characters."""
     lexicon: Mapping[str, str] = field(default_factory=dict)
-    """Words and their phonemes; they override the voice's lexicon."""
+    """Words and their phonemes, which override the voice's lexicon."""
     timings: bool = False
-    """Fill `Speech.completed` with the time of each word."""
+    """Whether to fill `Speech.completed` with the time of each word."""
     whole: bool = False
-    """Return no sentence before all of it is decoded, so that failed attempts can be discarded."""
+    """Whether to return a sentence only once it is completely decoded, so that failed attempts can be discarded."""
     chunk: int = CHUNK
-    """Samples of each chunk; the last one, and with text in fragments the last of each phrase, may be shorter."""
+    """Number of samples per chunk. The last chunk may be shorter; for text in fragments, so may the last one of each
+    phrase."""
     limits: Limits = field(default_factory=Limits)
     seed: int | None = None
-    """Family codec_lm only, as all that follow. Seed of each sentence's noise; None = 0."""
+    """Seed of each sentence's noise; None means 0. This and all following fields are for the family codec_lm only."""
     decoding: Mapping[str, Any] = field(default_factory=dict)
     """Changes to the voice's `DecodingConfig`, such as {"temperature": 0.7}."""
     candidates: int = 1
-    """How often each sentence is spoken; the best is kept. More than 1 needs `whole`."""
+    """Number of attempts at each sentence, of which the best is kept. More than 1 requires `whole`."""
     prompt: Ints | None = None
     """Codes (P, G) of a reference to continue, from `Voice.prompt`."""
     lookahead: int | None = None
-    """Code frames after the first part that it waits for; None = all that its samples depend on. Fewer: speech starts
-    sooner, and the end of that part differs slightly."""
+    """Number of code frames after the first part that it waits for; None means all that its samples depend on. With
+    fewer, speech starts sooner and the end of that part differs slightly."""
 
     def __post_init__(self) -> None:
         if self.chunk < 1:
@@ -92,14 +93,14 @@ class SpeechRequest:
 
     @property
     def decodes(self) -> bool:
-        """Whether it has settings of the family codec_lm."""
+        """Whether the request has settings of the family codec_lm."""
         given = (self.seed, self.prompt, self.lookahead)
         return bool(self.decoding) or self.candidates != 1 or any(value is not None for value in given)
 
 
 class Allowance:
-    """Use of one request's limits; as a context manager it counts computing time, without waits for text. Methods raise
-    SonorantError at a limit."""
+    """Use of one request's limits. As a context manager, it measures computing time, excluding waits for text. Methods
+    raise SonorantError at a limit."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
@@ -160,7 +161,7 @@ class Allowance:
         self.check_work()
 
     def check_durations(self, seconds: float, tokens: int) -> None:
-        """Check the seconds of a phrase at speed 1."""
+        """Check the length in seconds of a phrase at speed 1."""
         if not 0 < seconds <= tokens * self.limits.token_seconds:
             raise SonorantError(
                 f"the voice's durations have run away: {seconds:.1f} seconds for {tokens} phonemes, at most "

@@ -12,30 +12,30 @@ from sonorant.plugins import added, load, load_family
 from sonorant.speech.bundle import Bundle
 
 BASELINE = "onnxruntime/fp32"
-"""Every voice has it; speed and errors of the others are relative to it."""
+"""Candidate that every voice has; speed and errors of the others are relative to it."""
 REFERENCE = "torch/fp32"
-"""The trained models, which `verify` compares with; a bundle does not hold them."""
+"""Candidate that runs the trained models, with which `verify` compares the others. Bundles do not contain it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RuntimeRow:
-    """Requirements and abilities of a runtime."""
+    """Requirements and capabilities of a runtime."""
 
     name: str
     engine: Literal["onnxruntime", "torch", "tensorrt"]
     device: Literal["cpu", "cuda"] = "cpu"
     needs: str = ""
-    """Extra packages and programs; empty = none."""
+    """Additional packages and programs; empty if none."""
     standalone: bool = True
-    """False: reads the trained folders, so it cannot ship."""
+    """Whether it needs only the bundle; if False, it reads the trained folders and cannot be shipped."""
     strict: bool = False
-    """Whether findings of its static check fail a graph."""
+    """Whether a graph fails if the runtime's static check finds anything."""
     compiles: bool = False
-    """Whether it compiles for each shape."""
+    """Whether the runtime compiles a graph for each shape."""
 
     @property
     def on_cpu_kernels(self) -> bool:
-        """ONNX Runtime's CPU kernels: integers for int8, fp32 between casts for fp16."""
+        """Whether it uses ONNX Runtime's CPU kernels: integers for int8, fp32 between casts for fp16."""
         return self.engine == "onnxruntime" and self.device == "cpu"
 
 
@@ -60,18 +60,18 @@ RUNTIMES = {
         RuntimeRow(name="torch-cuda-graphs", engine="torch", device="cuda", needs="torch", standalone=False),
     )
 }
-"""In the order of reports."""
+"""Runtimes of the core, in the order of reports."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExtraRuntime:
-    """A runtime that a plug-in brings."""
+    """A runtime added by a plug-in."""
 
     row: RuntimeRow
     loaders: Mapping[str, Callable[[Bundle, "LoadOptions"], Any]]
-    """By name of a family."""
+    """Functions that load the runtime, by family name."""
     check_graph: Callable[[Path], list[str]] = lambda path: []
-    """Findings of a static check of an ONNX file; empty = the runtime should accept it."""
+    """Returns the findings of a static check of an ONNX file; empty if the runtime should accept it."""
 
 
 @cache
@@ -84,7 +84,7 @@ def all_runtimes() -> dict[str, RuntimeRow]:
 
 
 def runtime_row(name: str) -> RuntimeRow:
-    """The row of a runtime. Raises SonorantError listing the names."""
+    """Return the row of a runtime. Raises SonorantError listing all names if it is unknown."""
     if name in RUNTIMES:
         return RUNTIMES[name]
     rows = all_runtimes()
@@ -104,32 +104,36 @@ class Runtime(Protocol):
         each token's last one (B, N), constant over padded tokens."""
 
     def decode(self, states: Floats, ends: Ints, time: Ints) -> Floats:
-        """Output of `encode`, consecutive frame numbers (T,) -> log-mel (B, M, T), silence outside an utterance."""
+        """Output of `encode`, consecutive frame numbers (T,) -> log-mel (B, M, T), with silence outside an
+        utterance."""
 
     def vocode(self, mel: Floats, lengths: Ints) -> Floats:
-        """Log-mel (B, M, T), real frames of each row (B,) -> samples (B, S), about -1 to 1, S = T * hop."""
+        """Log-mel (B, M, T), number of real frames per row (B,) -> samples (B, S), about -1 to 1, S = T * hop."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LoadOptions:
-    """Each runtime reads the options that concern it."""
+    """Options for loading a runtime. Each runtime reads only those that apply to it."""
 
     threads: int | None = None
-    """CPU threads inside an operator, for torch in the whole process; None = one a physical core."""
+    """Number of CPU threads per operator (for torch, in the whole process); None means one per physical core."""
     variant: str | None = None
-    """Such as fp32 or int8; None = the default."""
+    """Variant of the graphs, such as fp32 or int8; None means the default."""
     trained: tuple[Path, Path] | None = None
-    """Trained folders of predictor and waveform model (int8: the quantised ones), for runtimes not `standalone`."""
+    """Trained folders of predictor and waveform model (for int8, the quantised ones), for runtimes that are not
+    `standalone`."""
     batches: tuple[int, ...] = (1,)
-    """Runtimes of fixed shapes: rows of a request."""
+    """Numbers of rows of a request, for runtimes with fixed shapes."""
     warm_up: bool = False
-    """Runtimes of fixed shapes: prepare all of them while loading."""
+    """Whether to prepare all shapes while loading, for runtimes with fixed shapes."""
     slots: tuple[int, ...] | None = None
-    """Torch runtimes of fixed shapes, family codec_lm: slots of the caches; None = powers of two as needed."""
+    """Numbers of cache slots, for torch runtimes with fixed shapes and the family codec_lm; None means powers of two as
+    needed."""
     cache_folder: Path | None = None
-    """The same: folder of compiled code; None = one for the model in the user's cache."""
+    """Folder of compiled code, for torch runtimes with fixed shapes; None means the model's folder in the user's
+    cache."""
     engines: Path | None = None
-    """tensorrt: folder of the bundle's engines; None = its folder in the user's cache."""
+    """Folder of the bundle's TensorRT engines; None means the bundle's folder in the user's cache."""
 
     def __post_init__(self) -> None:
         if self.threads is not None and self.threads < 1:
@@ -140,8 +144,8 @@ class LoadOptions:
 
 
 def load_runtime(name: str, bundle: Bundle, options: LoadOptions) -> Any:
-    """Load a runtime with the interface of the bundle's family. Raises SonorantError if it is unknown, does not support
-    the family, or lacks the trained folders."""
+    """Load a runtime for the bundle's family. Raises SonorantError if it is unknown, does not support the family, or
+    requires trained folders that are not given."""
     row, family = runtime_row(name), load_family(bundle.description.family)
     loaders = dict(family.loaders())
     if name not in loaders and name not in RUNTIMES:

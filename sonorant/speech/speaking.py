@@ -12,17 +12,17 @@ from sonorant.speech.word_times import Timekeeper
 
 
 class FinishReason(IntEnum):
-    """The first thing that went wrong in an utterance."""
+    """First failure in decoding an utterance."""
 
     WELL = 0
     BUDGET = 1
-    """Cut at the end of its budget."""
+    """The frame budget ran out and the utterance was cut off."""
     STUCK = 2
-    """Too long on one phoneme, then pushed on."""
+    """The pointer was too long on one phoneme and was moved on."""
     SILENCE = 3
-    """Silence longer than a pause."""
+    """A silence was longer than a pause."""
     REPETITION = 4
-    """A loop of 1 to 8 frames."""
+    """A loop of 1 to 8 frames was repeated."""
 
 
 @dataclass(frozen=True)
@@ -30,26 +30,26 @@ class Marking:
     """Markup of a phrase per token, see `Speaking.marks`."""
 
     rate_N: Floats
-    """2.0 is twice as fast."""
+    """Speed factor of each token; 2.0 is twice as fast."""
     pitch_N: Floats
     seconds_N: Floats
-    """Of a marked pause, else NaN."""
+    """Length in seconds of each marked pause, otherwise NaN."""
 
 
 @dataclass(frozen=True)
 class Synthesized:
     samples: Floats
-    """(B, S) in -1..1, zero past each end."""
+    """Samples (B, S) in -1..1, zero past each row's end."""
     lengths: Ints
     finish_reasons: Ints
     """`FinishReason` of each row (B,)."""
     attempts: Ints
     ends: Ints | None = None
-    """(B, N): sample after each token's last one, -1 if not reached; None if unknown."""
+    """Sample after the end of each token (B, N), -1 if not reached; None if unknown."""
 
 
 def no_decoding(family: str) -> SonorantError:
-    """For decoding settings given to a family that does not decode."""
+    """Return the error for decoding settings given to a family that does not decode."""
     return SonorantError(
         f"this voice is of the family {family}, which says a text in one way: "
         "leave out seed, temperature, top-k, top-p, candidates, prompt and lookahead"
@@ -57,17 +57,17 @@ def no_decoding(family: str) -> SonorantError:
 
 
 class Speaking(Protocol):
-    """Turns phonemes into speech with the graphs of one family. For one thread at a time.
+    """Synthesizes phonemes with the graphs of one family. For one thread at a time.
 
     An optional attribute `marks` (frozenset of `pause`, `rate`, `pitch`) lists the markup applied within a phrase.
     Without `pause`, marked pauses become silence between phrases; rate and pitch are rejected."""
 
     def check(self, request: SpeechRequest) -> None:
-        """Raise SonorantError if the voice cannot do what is requested."""
+        """Raise SonorantError if the voice does not support the request."""
 
     def synthesize(self, tokens: Ints, lengths: Ints, speaker: Ints, speed: Floats) -> Synthesized:
-        """Tokens (B, N, 3), lengths, speaker and speed (B,) -> speech, undefined past a row's end, possibly beyond
-        -1..1."""
+        """Synthesize tokens (B, N, 3), with lengths, speaker and speed (B,). Samples are undefined past a row's end and
+        may exceed -1..1."""
 
     def parts(
         self,
@@ -80,8 +80,8 @@ class Speaking(Protocol):
         marking: Marking | None = None,
         times: Timekeeper | None = None,
     ) -> Generator[Floats, None, FinishReason]:
-        """Yield one phrase, tokens (N, 3), as samples (S,) in parts of at most `taken.limits.frames` mel frames;
-        return how it ended. Counts its audio in `taken`.
+        """Yield one phrase, tokens (N, 3), as samples (S,) in parts of at most `taken.limits.frames` mel frames. Return
+        how it ended. Its audio is counted in `taken`.
 
-        `first`: no audio was returned yet, so the first part should come soon; `times`: gets token ends as soon as they
-        are known, only if `Family.why_untimed` is empty."""
+        `first`: whether no audio has been returned yet, so that the first part should come soon; `times`: receives
+        token ends as soon as they are known; only if `Family.why_untimed` is empty."""

@@ -1,4 +1,4 @@
-"""Speech as a stream of chunks: phrase by phrase, while the rest is not yet computed."""
+"""Speech as a stream of chunks, computed phrase by phrase."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ if TYPE_CHECKING:
 
 
 PAUSE_SECONDS = 0.15
-"""Silence between two sentences, in addition to the voice's own."""
+"""Seconds of silence between two sentences, in addition to the voice's own."""
 _NO_SAMPLES: Floats = np.zeros(0, np.float32)
 _PHRASE_END: Floats = np.zeros(0, np.float32)
-"""Flushes the chunk, so that it does not wait for text."""
+"""Marker that flushes the chunk, so that it does not wait for text."""
 _Part = Floats | Lull
 _log = logging.getLogger(__name__)
 
 
 class Speech(Iterator[Floats]):
-    """Iterator over a text's samples float32 (S,) in -1..1, each chunk computed on demand. Raises SonorantError, after
-    the speech before it, if the text cannot be spoken or a limit is reached."""
+    """Iterator over a text's samples, chunks float32 (S,) in -1..1, computed on demand. Raises SonorantError, after the
+    preceding speech, if the text cannot be spoken or a limit is reached."""
 
     def __init__(self, voice: Voice, request: SpeechRequest) -> None:
-        """Raises SonorantError if the voice does not support the request. Computes nothing yet."""
+        """Compute nothing yet. Raises SonorantError if the voice does not support the request."""
         self.sample_rate = voice.sample_rate
         self.unknown: dict[str, None] = {}
         """Characters left out so far, in order of appearance."""
         self.taken = Allowance(request.limits)
         self.finish_reasons: list[FinishReason] = []
-        """Of each sentence so far; a long one may count as several."""
+        """Finish reason of each sentence so far; a long sentence may count as several."""
         self.warnings: list[str] = []
         self.completed: tuple[WordTiming, ...] = ()
         """Words that ended within the last chunk; empty without `timings`."""
@@ -56,7 +56,7 @@ class Speech(Iterator[Floats]):
         self._times = Timekeeper(self.sample_rate) if request.timings else None
         self._computed = self._returned = 0  # samples
         self._voice, self._request = voice, request
-        self._frontend = voice.frontend_with(request.lexicon) if request.lexicon else None  # else loaded when needed
+        self._frontend = voice.frontend_with(request.lexicon) if request.lexicon else None  # None: loaded when needed
         self._speaker = voice.speaker_id(request.speaker)
         self._arrives = not isinstance(request.text, str)
         self._silent_seconds = 0.0
@@ -70,7 +70,7 @@ class Speech(Iterator[Floats]):
         return samples
 
     def advance(self) -> Floats:
-        """Like `next`, but without samples where the text has a lull, so that a server can wait for text elsewhere."""
+        """Like `next`, but return no samples at a lull of the text, so that a server can wait for text elsewhere."""
         self.completed = ()
         with self.taken:
             samples = next(self._chunks)
@@ -80,7 +80,7 @@ class Speech(Iterator[Floats]):
         return samples
 
     def close(self) -> None:
-        """Stop the work, free its memory, and close a text that is a generator."""
+        """Stop synthesis, free memory, and close the text if it is a generator."""
         self._chunks.close()
         if isinstance(self._request.text, Generator):
             self._request.text.close()
@@ -182,7 +182,7 @@ class Speech(Iterator[Floats]):
 
 
 def _chunks(parts: Iterator[_Part], size: int) -> Generator[Floats, None, None]:
-    """Regroup samples into chunks of `size`, shorter before a `_PHRASE_END`. A lull gives an empty chunk."""
+    """Regroup samples into chunks of `size`, shorter before a `_PHRASE_END`. A lull yields an empty chunk."""
     waiting: list[Floats] = []
     count = 0
     for part in chain(parts, [_PHRASE_END]):
@@ -206,24 +206,24 @@ class Passage:
     """A phrase, or its part between two marked pauses if the family does not apply pauses itself."""
 
     tokens_N3: Integers
-    """With start and end."""
+    """Tokens with start and end."""
     marking: Marking | None
     pause: float | None
-    """Seconds of marked silence after it, within the phrase."""
+    """Seconds of marked silence after the passage, within the phrase."""
     phonemes: tuple[Phoneme, ...]
-    """Without start and end."""
+    """Phonemes without start and end."""
     words: tuple[WrittenWord, ...]
-    """Written words, if asked for: spans in the original text and in `phonemes`."""
+    """Written words, if requested, with spans in the original text and in `phonemes`."""
 
 
 def marks_of(speaking: Speaking) -> frozenset[str]:
-    """Markup that the family applies within a phrase."""
+    """Return the kinds of markup that the family applies within a phrase."""
     marks: frozenset[str] = getattr(speaking, "marks", frozenset())
     return marks
 
 
 def check_prosody(speaking: Speaking, request: SpeechRequest, family: str, prosody: Prosody) -> None:
-    """Raise SonorantError for a marked rate or pitch that the voice cannot have."""
+    """Raise SonorantError for a marked rate or pitch that the voice does not support."""
     marks = marks_of(speaking)
     if prosody.rate != 1.0 and "rate" not in marks:
         raise SonorantError(f"this voice speaks at its own pace (family {family}): leave out the rate")
@@ -257,7 +257,7 @@ def passages_of(phrase: Phrase, marked: MarkedText, symbols: SymbolTable, marks:
 
 
 def in_original(words: Sequence[WrittenWord], marked: MarkedText) -> list[WrittenWord]:
-    """Words with spans in the original; those from the same part of it are joined."""
+    """Return the words with spans in the original; words from the same part of it are joined."""
     found: list[WrittenWord] = []
     for word in words:
         first, last = marked.source(word.first, word.last)

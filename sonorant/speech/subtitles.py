@@ -1,4 +1,4 @@
-"""Files of word times, written while the speech is computed: JSON, SubRip (.srt) and WebVTT (.vtt).
+"""Files of word times, written while speech is computed: JSON, SubRip (.srt) and WebVTT (.vtt).
 
 WebVTT follows https://www.w3.org/TR/webvtt1. SubRip has no standard: plain text, times with a comma.
 """
@@ -18,13 +18,13 @@ from sonorant.files import atomic_file
 from sonorant.speech.word_times import WordTiming
 
 LONGEST_CUE = 7
-"""Words."""
+"""Maximum number of words in a cue."""
 _PHRASE_END = (",", ";", ":", ",”", ',"', "—", "–", ")")
 
 
 class JsonTimings:
     """`{"words": [{"text", "start", "end", "first", "last", "phonemes": [{"symbol", "start", "end"}]}]}`, one line per
-    word. Times in seconds, `first` and `last` as in `WordTiming`."""
+    word. Times are in seconds, `first` and `last` as in `WordTiming`."""
 
     def __init__(self, file: TextIO) -> None:
         self.file = file
@@ -40,7 +40,8 @@ class JsonTimings:
 
 
 class Subtitles:
-    """SubRip, or WebVTT: cues of a few words. A sentence is split once it is complete, so that no word stands alone."""
+    """SubRip or WebVTT with cues of a few words. A sentence is split once it is complete, so that no word is alone in a
+    cue."""
 
     def __init__(self, file: TextIO, *, vtt: bool = False) -> None:
         self.file, self.vtt = file, vtt
@@ -76,7 +77,7 @@ FORMATS: dict[str, Callable[[TextIO], TimingsFile]] = {
     ".srt": Subtitles,
     ".vtt": partial(Subtitles, vtt=True),
 }
-"""By suffix."""
+"""Classes that write timings, by suffix."""
 
 
 def check_name(path: Path) -> None:
@@ -89,7 +90,8 @@ def check_name(path: Path) -> None:
 
 @contextmanager
 def timings_file(path: Path) -> Iterator[TimingsFile]:
-    """Open a file in the format of its suffix; it appears at `path` on success. Raises as `check_name`."""
+    """Open a file in the format of its suffix; it appears at `path` on success. Raises SonorantError as `check_name`
+    does."""
     check_name(path)
     with atomic_file(path.resolve()) as place, place.open("w", encoding="utf-8", newline="\n") as file:
         written = FORMATS[path.suffix.lower()](file)
@@ -98,7 +100,7 @@ def timings_file(path: Path) -> Iterator[TimingsFile]:
 
 
 def as_json(word: WordTiming) -> dict[str, object]:
-    """A word as in `JsonTimings`; seconds rounded to 0.1 ms."""
+    """Convert a word as in `JsonTimings`, with seconds rounded to 0.1 ms."""
     phonemes = [
         {"symbol": phoneme.text, "start": round(phoneme.start, 4), "end": round(phoneme.end, 4)}
         for phoneme in word.phonemes
@@ -114,8 +116,8 @@ def clock(milliseconds: int, comma: str) -> str:
 
 
 def cues(words: Sequence[WordTiming]) -> Iterator[Sequence[WordTiming]]:
-    """Split a sentence into parts of at most `LONGEST_CUE` words: phrases up to a comma stay whole and are joined if
-    they fit; a longer one is split evenly."""
+    """Split a sentence into parts of at most `LONGEST_CUE` words. Phrases that end at a comma are kept whole and joined
+    if they fit; a longer phrase is split evenly."""
     first, phrases = 0, []
     for place, word in enumerate(words, 1):
         if word.written.endswith(_PHRASE_END) or place == len(words):

@@ -26,15 +26,15 @@ def halve(module: nn.Module, dtype: torch.dtype) -> None:
 
 
 def check_device(device: torch.device) -> None:
-    """Raise SonorantError if the device is absent; turn TF32 off on it."""
+    """Raise SonorantError if the device does not exist; disable TF32 on it."""
     if device.type != "cuda":
         return
-    with warnings.catch_warnings():  # the error below says the same
+    with warnings.catch_warnings():  # the error below replaces the warning
         warnings.simplefilter("ignore")
         available = torch.cuda.is_available()
     if not available:
         raise SonorantError("torch sees no GPU here; use the runtime torch or onnxruntime")
-    # fp32 means fp32: TF32 keeps ten bits of the mantissa.
+    # TF32 keeps only ten bits of the mantissa of fp32.
     torch.backends.cudnn.allow_tf32 = False
 
 
@@ -52,20 +52,21 @@ def check_variant(variant: str | None, quantized: bool, trained: tuple[Path, Pat
 
 
 MOST_SHAPES = 1024
-"""Compiled shapes of one function."""
+"""Maximum number of compiled shapes of one function."""
 Work = TypeVar("Work", bound=Callable[..., Any])
 
 
 class Compiler:
-    """Compiles functions per shape and counts it; dimensions may be marked with `torch._dynamo.mark_dynamic`."""
+    """Compiles functions per shape and counts compilations; dimensions may be marked with
+    `torch._dynamo.mark_dynamic`."""
 
     def __init__(self) -> None:
-        """Raises SonorantError if the C++ compiler is absent, which torch builds kernels with."""
+        """Raises SonorantError if the C++ compiler that torch uses to build kernels is missing."""
         compiler = os.environ.get("CXX", "g++")
         if shutil.which(compiler) is None:
             raise SonorantError(f"torch.compile needs {compiler}, a C++ compiler; install it, or name another in CXX")
         self.taken = 0
-        """Graphs taken from torch's cache."""
+        """Number of graphs loaded from torch's cache."""
         self.made = 0
         self._lock = threading.Lock()
 
@@ -74,8 +75,8 @@ class Compiler:
         return self.taken + self.made
 
     def __call__(self, function: Work) -> Work:
-        """Wrap a function; it is compiled at the first call with new shapes."""
-        # Isolated: another voice in this process is neither searched nor counted.
+        """Wrap a function, which is compiled at the first call with new shapes."""
+        # Isolated, so that another voice in this process is neither searched nor counted.
         limits: dict[str, Any] = {"recompile_limit": MOST_SHAPES, "isolate_recompiles": True}
         return cast(Work, torch.compile(function, fullgraph=True, dynamic=False, backend=self._compile, **limits))
 
@@ -96,13 +97,13 @@ def _found() -> int:
 
 
 def keep_compiled(folder: Path) -> None:
-    """Set the folder of torch's compiled code for this process; torch checks that code, version and machine match."""
+    """Set the folder of torch's compiled code for this process. torch checks that code, version and machine match."""
     folder.mkdir(parents=True, exist_ok=True)
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder.resolve())
 
 
 WARM_UP = 3
-"""Runs before recording, in which libraries choose kernels and allocate."""
+"""Number of runs before recording, in which libraries choose kernels and allocate memory."""
 
 
 @dataclass(frozen=True)
@@ -113,8 +114,8 @@ class _Recording:
 
 
 class CudaGraphs:
-    """Records functions as CUDA graphs, which launch all kernels at once. All share one memory pool, so one is replayed
-    at a time."""
+    """Records functions as CUDA graphs, which launch all kernels together. All graphs share one memory pool, so only
+    one is replayed at a time."""
 
     def __init__(self) -> None:
         self.prepared = 0
@@ -134,7 +135,7 @@ class CudaGraphs:
                 for place, value in zip(recording.inputs, inputs, strict=True):
                     place.copy_(value)
                 recording.graph.replay()
-                # On one stream, so copied before another replay overwrites them.
+                # All run on one stream, so outputs are copied before another replay overwrites them.
                 return tuple(output.clone() for output in recording.outputs)
 
         return replay
@@ -144,7 +145,7 @@ class CudaGraphs:
         return _Recording(*self._captured(lambda: function(*held)), inputs=held)
 
     def record(self, function: Callable[[], None]) -> Callable[[], None]:
-        """Record work on fixed buffers. It must not wait for the GPU."""
+        """Record a function that works on fixed buffers. It must not wait for the GPU."""
         with self._lock:
             graph, _ = self._captured(function)
         return graph.replay

@@ -1,4 +1,4 @@
-"""A voice that speaks: text in, samples out."""
+"""A voice, which converts text to samples."""
 
 from __future__ import annotations
 
@@ -63,7 +63,8 @@ class Voice:
         return self.description.speakers
 
     def speaker_id(self, name: str | None) -> int:
-        """Id of a speaker, None = the first. Raises SonorantError listing the speakers."""
+        """Return the id of a speaker, None means the first. Raises SonorantError listing the speakers if the name is
+        unknown."""
         if name is None:
             return 0
         if name not in self.speakers:
@@ -77,7 +78,7 @@ class Voice:
 
     @property
     def why_untimed(self) -> str:
-        """Why the voice has no word timings; empty if it has them."""
+        """Reason why the voice has no word timings; empty if it has them."""
         return load_family(self.description.family).why_untimed(self.description)
 
     @cached_property
@@ -86,7 +87,7 @@ class Voice:
 
     @cached_property
     def frontend(self) -> Frontend:
-        """The text frontend; loading it takes a second."""
+        """Text frontend of the voice; loading it takes a second."""
         settings = self.description.frontend
         frontend = load_frontend(settings.name, settings.language, lexicon=self.bundle.read_lexicon())
         if frontend.version != settings.version:
@@ -98,41 +99,40 @@ class Voice:
         return frontend
 
     def frontend_with(self, words: Mapping[str, str]) -> Frontend:
-        """The frontend with words that override its own lexicon. Raises SonorantError naming a word with unknown
+        """Return the frontend with words that override its lexicon. Raises SonorantError naming a word with unknown
         phonemes."""
         own = self.frontend
         entries = {**(own.lexicon.entries if own.lexicon else {}), **words}
         lexicon = Lexicon(self.description.frontend.language, entries, own.symbols)
-        frontend = object.__new__(type(own))  # copy.copy would load it again
+        frontend = object.__new__(type(own))  # copy.copy would load the frontend again
         frontend.__dict__.update(own.__dict__, lexicon=lexicon)
         return frontend
 
     def prompt(self, recording: Path) -> Ints:
-        """Codes (P, G) of a recording's beginning, for `say` to continue. Raises SonorantError if the voice takes no
-        prompts, or the recording is unreadable or too short."""
+        """Return codes (P, G) of a recording's beginning, which `say` can continue. Raises SonorantError if the voice
+        does not support prompts, or the recording is unreadable or too short."""
         if self.description.decoding is None:
             raise no_decoding(self.description.family)
         return load_family(self.description.family).prompt(recording, self.bundle)
 
     def speak(self, request: SpeechRequest) -> Speech:
-        """Speak a request, in chunks computed on demand. Raises SonorantError at once for settings that the voice does
-        not support; for the text, when it is reached."""
+        """Speak a request, in chunks computed on demand. Raises SonorantError immediately for settings that the voice
+        does not support; for the text, when it is reached."""
         return Speech(self, request)
 
     def say(self, text: str, speaker: str | None = None, speed: float = 1.0, **settings: Any) -> Floats:
-        """Speak a text, sentence by sentence.
+        """Speak a text, sentence by sentence, and return samples float32 (S,) in -1..1.
 
         `settings`: the other fields of `SpeechRequest`; the default limits are `AT_ONCE`. Characters that cannot be
-        spoken are left out with a warning in the log. Returns samples float32 (S,) in -1..1. Raises SonorantError as
-        `speak`.
+        spoken are omitted with a warning in the log. Raises SonorantError as `speak` does.
         """
         return np.concatenate(list(self.stream(text, speaker, speed, **{"limits": AT_ONCE, "whole": True, **settings})))
 
     def say_timed(
         self, text: str, speaker: str | None = None, speed: float = 1.0, **settings: Any
     ) -> tuple[Floats, tuple[WordTiming, ...]]:
-        """Like `say`, with the time of each word that was reached. Raises SonorantError also if the voice has no
-        timings (`why_untimed`)."""
+        """Speak a text as `say` does, and also return the time of each word that was reached. Also raises SonorantError
+        if the voice has no timings (`why_untimed`)."""
         how = {"limits": AT_ONCE, "whole": True, "timings": True, **settings}
         speech = self.stream(text, speaker, speed, **how)
         chunks = [(samples, speech.completed) for samples in speech]
@@ -143,9 +143,9 @@ class Voice:
     ) -> Speech:
         """Speak a text of any length, in chunks; `settings`: the other fields of `SpeechRequest`.
 
-        The samples equal `say`'s up to rounding (1e-6 of full scale in fp32), unless a sentence fails
-        (`Speech.finish_reasons`): streams cannot retry. A phrase is spoken as soon as its end is certain; SSML and text
-        in double brackets are read to their end first. Exceptions of the text's source pass through.
+        The samples equal those of `say` up to rounding (1e-6 of full scale in fp32), unless a sentence fails
+        (`Speech.finish_reasons`), because streams cannot retry. A phrase is spoken as soon as its end is certain; SSML
+        and text in double brackets are read completely first. Exceptions of the text's source are passed through.
         """
         return self.speak(SpeechRequest(text=text, speaker=speaker, speed=speed, **settings))
 
@@ -153,10 +153,10 @@ class Voice:
         self, tokens: Integers, lengths: Integers, speaker: Integers, speed: NDArray[np.floating]
     ) -> Synthesized:
         """Speak a batch of phoneme ids: tokens (B, N, 3), lengths, speaker and speed (B,). Raises SonorantError for a
-        speed that the voice cannot have."""
+        speed that the voice does not support."""
         ids, rows, said_by = (values.astype(np.int64) for values in (tokens, lengths, speaker))
         made = self.speaking.synthesize(ids, rows, said_by, speed.astype(np.float32))
-        # The last windows reach past an utterance's end.
+        # The last windows extend past an utterance's end.
         spoken = np.arange(made.samples.shape[1]) < made.lengths[:, None]
         samples = np.where(spoken, np.clip(made.samples, -1.0, 1.0), np.float32(0.0))
         return dataclasses.replace(made, samples=samples)

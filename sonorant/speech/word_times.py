@@ -1,4 +1,4 @@
-"""Times of words and phonemes, from the durations that the voice speaks with."""
+"""Times of words and phonemes, computed from the durations that the voice uses."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ class Timing:
     """A phoneme and its time in seconds from the beginning of the speech."""
 
     text: str
-    """Its symbol."""
+    """Symbol of the phoneme."""
     start: float
     end: float
 
@@ -26,22 +26,22 @@ class WordTiming:
     """A written word and its time in seconds from the beginning of the speech."""
 
     text: str
-    """Without punctuation."""
+    """Word without punctuation."""
     start: float
     end: float
     first: int
-    """Its first character in the text, from 0."""
+    """Index of the word's first character in the text, from 0."""
     last: int
-    """The character after its last one."""
+    """Index after the word's last character."""
     written: str
-    """With punctuation, for subtitles."""
+    """Word with punctuation, for subtitles."""
     phonemes: tuple[Timing, ...]
-    """Without pauses."""
+    """Phonemes of the word, without pauses."""
     ends_sentence: bool
 
 
 class Timekeeper:
-    """Word times of one speech: the synthesizer reports token ends, the listener takes words that are complete."""
+    """Computes word times of one speech: the synthesizer reports token ends, and the consumer takes completed words."""
 
     def __init__(self, sample_rate: int) -> None:
         self._rate = sample_rate
@@ -53,21 +53,21 @@ class Timekeeper:
     def begin(
         self, words: Sequence[WrittenWord], phonemes: Sequence[Phoneme], position: int, *, ends_sentence: bool
     ) -> None:
-        """Begin a passage at sample `position` of the speech. Words of the last passage that were not reached get no
-        time. `ends_sentence`: whether the passage's last word does."""
+        """Begin a passage at sample `position` of the speech. Words of the previous passage that were not reached get
+        no time. `ends_sentence`: whether the passage's last word ends a sentence."""
         self._words = deque(words)
         self._phonemes, self._position, self._ends_sentence = phonemes, position, ends_sentence
 
     def tell(self, ends: Ints) -> None:
-        """Report the sample after the last one of each of the passage's first tokens (k,), `^` included, counted from
-        the passage's beginning. May be called again with more tokens."""
+        """Report where each of the passage's first k tokens ends, including `^`. `ends` (k,) are exclusive sample
+        offsets from the start of the passage. May be called again with more tokens."""
         while self._words and self._words[0].phonemes[1] + 1 <= len(ends):
             word = self._words.popleft()
             ended = not self._words and self._ends_sentence
             self._waiting.append(timed(word, self._phonemes, ends + self._position, self._rate, ends_sentence=ended))
 
     def completed(self, samples: int) -> tuple[WordTiming, ...]:
-        """Take the words that end by sample `samples` of the speech."""
+        """Remove and return the words that end at or before sample `samples` of the speech."""
         found = []
         while self._waiting and round(self._waiting[0].end * self._rate) <= samples:
             found.append(self._waiting.popleft())
@@ -77,8 +77,8 @@ class Timekeeper:
 def timed(
     word: WrittenWord, phonemes: Sequence[Phoneme], ends: Ints, rate: int, *, ends_sentence: bool = False
 ) -> WordTiming:
-    """Time of a word. `phonemes`: of its phrase; `ends`: sample after the last one of each token (k,), `^` first, at
-    least up to the word's last phoneme; `rate`: Hz."""
+    """Return the time of a word. `phonemes`: phonemes of its phrase; `ends`: sample after the end of each token (k,),
+    `^` first, at least up to the word's last phoneme; `rate`: sample rate in Hz."""
     first, last = word.phonemes
     edges = (np.asarray(ends[first : last + 1]) / rate).tolist()
     spoken = tuple(
