@@ -61,7 +61,7 @@ class Decision:
         edits = [name for name in ("text", "start", "end") if getattr(self, name) not in ("", None)]
         if self.decision != "edit" and edits:
             raise ValueError(
-                f"column {edits[0]}: only 'edit' changes a clip, but the decision is {self.decision!r}; clear the column"
+                f"column {edits[0]}: only 'edit' changes a clip, but the decision is {self.decision!r}; clear this"
             )
         if self.decision == "edit" and not edits:
             raise ValueError("column decision: this edit changes nothing; give text, start or end, or write keep")

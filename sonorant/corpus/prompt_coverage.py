@@ -11,43 +11,45 @@ from sonorant.text import Frontend
 from sonorant.text.frontend import PAUSES
 
 SILENCE = "_"
-"""In a diphone: a pause, or the start or end of a prompt."""
+"""Symbol in diphones of a pause, or the start or end of a prompt."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Coverage:
     sentences: int
     phones: dict[str, int]
-    """Occurrences of every phone of the inventory, rarest first."""
+    """Number of occurrences of each phone of the inventory, rarest first."""
     pauses: dict[str, int]
     diphones: dict[tuple[str, str], int]
-    """Occurrences of each pair of neighbours, also across words, with `SILENCE`."""
+    """Number of occurrences of each pair of adjacent phones or `SILENCE`, also across words."""
 
 
 def read_prompts(path: Path) -> list[str]:
-    """Non-blank lines of a UTF-8 file. Raises SonorantError if it is unreadable or empty."""
+    """Return the non-blank lines of a UTF-8 file. Raises SonorantError if it is unreadable or empty."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         raise SonorantError(f"{path}:{line}: not UTF-8; save the file as UTF-8") from None
     except OSError as error:
-        raise SonorantError(f"{path}: cannot be read ({error.strerror}); name a text file, one prompt a line") from None
+        raise SonorantError(
+            f"{path}: cannot be read ({error.strerror}); give a text file, one prompt per line"
+        ) from None
     prompts = [line.strip() for line in text.split("\n") if line.strip()]
     if not prompts:
-        raise SonorantError(f"{path}: holds no prompts; write one a line")
+        raise SonorantError(f"{path}: contains no prompts; write one per line")
     return prompts
 
 
 def measure_coverage(prompts: Iterable[str], frontend: Frontend) -> Coverage:
-    """Raises SonorantError quoting a prompt that cannot be spoken."""
+    """Count phones and diphones. Raises SonorantError quoting a prompt that cannot be spoken."""
     symbols: Counter[str] = Counter()
     diphones: Counter[tuple[str, str]] = Counter()
     sentences = 0
     for sentences, prompt in enumerate(prompts, 1):
         spoken = frontend.speak(prompt)
         if spoken.unknown or not spoken.phonemes:
-            unspoken = " ".join(spoken.unknown) or "nothing to say"
+            unspoken = " ".join(spoken.unknown) or "no words"
             raise SonorantError(f"prompt {sentences} ('{prompt}'): cannot be spoken ({unspoken}); rewrite it in words")
         sequence = [phoneme.symbol for phoneme in spoken.phonemes]
         symbols.update(sequence)
@@ -63,7 +65,7 @@ def measure_coverage(prompts: Iterable[str], frontend: Frontend) -> Coverage:
 
 
 def describe(coverage: Coverage) -> str:
-    """The counts as text."""
+    """Return the counts as text."""
     phones, possible = coverage.phones, len(coverage.phones) ** 2 + 2 * len(coverage.phones)
     missing = [phone for phone, count in phones.items() if count == 0]
     lines = [
@@ -71,7 +73,7 @@ def describe(coverage: Coverage) -> str:
         f"phones      {sum(phones.values()):,}, {len(phones) - len(missing)} of the inventory's {len(phones)}",
         *(f"  {phone:<4}{count:>7,}" for phone, count in phones.items()),
         "pauses      " + ", ".join(f"'{pause}' {count:,}" for pause, count in coverage.pauses.items()),
-        f"diphones    {len(coverage.diphones):,} seen of {possible:,} pairs ({len(coverage.diphones) / possible:.0%})",
+        f"diphones    {len(coverage.diphones):,} of {possible:,} possible ({len(coverage.diphones) / possible:.0%})",
         f"missing     {' '.join(missing) or 'no phone'}",
     ]
     return "\n".join(lines)

@@ -1,7 +1,7 @@
-r"""A few words cut out of an utterance, to train on as an utterance of their own.
+r"""A few words cut out of an utterance, to train on as a separate utterance.
 
-The audit's alignment gives the gaps between words; the cut is made where a gap is quietest, and the utterance's own
-silence is added around it. A voice trained without short texts babbles on them.
+The audit's alignment locates the pauses between words, called gaps. The cut is made where a gap is quietest, and
+silence from the utterance is added. A voice trained without short texts babbles on them.
 """
 
 import math
@@ -25,30 +25,30 @@ _FRAME = 0.01  # seconds
 
 @dataclass(frozen=True, kw_only=True)
 class ShortClip:
-    """Some words of an utterance, but not all."""
+    """Some of the words of an utterance."""
 
     utterance: Utterance
     words: slice
     """Indices of the words."""
     before: Span | None
-    """Seconds of the gap to cut in; None: the clip starts with the utterance."""
+    """Start and end in seconds of the gap before the clip; None if it starts with the utterance."""
     after: Span | None
-    """The same at its end."""
+    """Start and end in seconds of the gap after the clip; None if it ends with the utterance."""
 
     @property
     def gap(self) -> float:
-        """Seconds of the shorter gap."""
+        """Seconds of the shorter gap at a cut."""
         return min((end - start for start, end in filter(None, (self.before, self.after))), default=math.inf)
 
     @property
     def id(self) -> str:
-        """Such as `arctic_a0001 words 1 to 2`."""
+        """Id such as `arctic_a0001 words 1 to 2`."""
         return f"{self.utterance.id} words {self.words.start + 1} to {self.words.stop}"
 
 
 def cut(samples: Floats, rate: int, clip: ShortClip) -> Floats:
-    """Samples float32 (S',) of the clip from its utterance's (S,) at `rate` Hz, with the utterance's initial silence
-    at each cut."""
+    """Return the clip's samples float32 (S',) from its utterance's (S,) at `rate` Hz, with the utterance's initial
+    silence at each cut."""
     first = _quietest(samples, rate, clip.before) if clip.before else 0
     last = _quietest(samples, rate, clip.after) if clip.after else len(samples)
     silence = samples[: _silent(samples, rate)]
@@ -57,22 +57,22 @@ def cut(samples: Floats, rate: int, clip: ShortClip) -> Floats:
 
 
 def phonemes_of(phonemes: Sequence[Phoneme], words: slice) -> tuple[Phoneme, ...]:
-    """Phonemes of some words and the pauses after them. Raises ValueError if the utterance has fewer words."""
+    """Return the phonemes of `words` and the pauses after them. Raises ValueError if the utterance has fewer words."""
     starts = [place for place, phoneme in enumerate(phonemes) if phoneme.word_start]
     if words.stop > len(starts):
-        raise ValueError(f"{len(starts)} words, not {words.stop}")
+        raise ValueError(f"the utterance has {len(starts)} words, not {words.stop}")
     return tuple(phonemes[starts[words.start] : [*starts, len(phonemes)][words.stop]])
 
 
 def _quietest(samples: Floats, rate: int, span: Span) -> int:
-    """The middle of the quietest frame in a span of seconds."""
+    """Return the middle sample of the quietest frame in a span of seconds."""
     width, first = round(_FRAME * rate), round(span[0] * rate)
     power = _power(samples[first : round(span[1] * rate)], width)
     return first + (int(np.argmin(power)) * width + width // 2 if len(power) else 0)
 
 
 def _silent(samples: Floats, rate: int) -> int:
-    """Samples at the start that are 20 dB below the loudest tenth."""
+    """Return the number of initial samples that are 20 dB below the loudest tenth."""
     width = round(_FRAME * rate)
     power = _power(samples, width)
     if not len(power):
@@ -82,7 +82,7 @@ def _silent(samples: Floats, rate: int) -> int:
 
 
 def _power(samples: Floats, width: int) -> Floats:
-    """Mean squares of frames of `width` samples."""
+    """Return mean squares of frames of `width` samples."""
     frames = samples[: len(samples) // width * width].reshape(-1, width)
     return np.asarray(np.square(frames).mean(axis=1))
 
@@ -90,9 +90,9 @@ def _power(samples: Floats, width: int) -> Floats:
 MOST_WORDS = 3
 LEAST_SECONDS_A_WORD, MOST_SECONDS = 0.2, 1.5
 LEAST_GAP = 0.05
-"""Minimum seconds between two words at a cut."""
+"""Minimum seconds of the gap at a cut."""
 DOUBT = 0.2
-"""Maximum doubt of a word."""
+"""Maximum `AuditedWord.doubt` of a word in a clip."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,34 +100,35 @@ class FeaturesConfig:
     """Section `features` of params.yaml."""
 
     short_clips: float = 0.0
-    """Single words and phrases to cut out of the training utterances and train on, as a share of their number; 0:
-    none."""
+    """Number of words and phrases to cut out of training utterances and train on, as a fraction of the utterances."""
     minutes: float | None = None
-    """Minutes of the training split to use; None: all."""
+    """Minutes of the training split to use; None means all."""
 
     def __post_init__(self) -> None:
         if self.minutes is not None and not self.minutes > 0:
             raise ValueError(f"minutes must be above 0 or null, not {self.minutes}")
         if not 0 <= self.short_clips <= 1:
-            raise ValueError(f"short_clips ({self.short_clips}) is a share of the training utterances, 0 to 1")
+            raise ValueError(
+                f"short_clips must be a fraction of the training utterances, 0 to 1, not {self.short_clips}"
+            )
 
 
 def read_short_clips(utterances: Sequence[Utterance], audited: Path, share: float) -> list[ShortClip]:
-    """By `audit.jsonl` in the folder `audited`. Raises SonorantError if no aligner ran."""
+    """Choose clips by `audit.jsonl` in the folder `audited`. Raises SonorantError if no aligner ran."""
     if share == 0:
         return []
     rows = {row.id: row for row in read_audit(audited / "audit.jsonl")}
     if not any(row.words for row in rows.values()):
         raise SonorantError(
-            f"features.short_clips: {share:g} asks for words cut out of the utterances, and no aligner said where they "
-            f"are ({audited / 'summary.json'} tells why); set it to 0, or audit.sources to [aligner]"
+            f"features.short_clips: {share:g} requires an aligner to locate words, but none ran (the reason is in "
+            f"{audited / 'summary.json'}); set it to 0, or audit.sources to [aligner]"
         )
     return choose(utterances, rows, share)
 
 
 def choose(utterances: Sequence[Utterance], audited: Mapping[str, Audited], share: float) -> list[ShortClip]:
-    """Clips with the widest gaps, one per utterance, up to `share` times the training utterances. None has the whole
-    text of a held-out utterance."""
+    """Return clips with the widest gaps, at most one per utterance and `share` times the training utterances. No clip
+    equals the text of a held-out utterance."""
     training = [utterance for utterance in utterances if utterance.split == "train"]
     held_out = {text_key(utterance) for utterance in utterances if utterance.split != "train"}
     best = []
@@ -142,7 +143,7 @@ def choose(utterances: Sequence[Utterance], audited: Mapping[str, Audited], shar
 
 
 def _clips(utterance: Utterance, row: Audited) -> Iterator[ShortClip]:
-    """Possible clips of an utterance without doubtful words, single words first."""
+    """Yield possible clips of an utterance without doubtful words, single words first."""
     words, count = row.words, len(row.words)
     if row.fault is not None:
         return

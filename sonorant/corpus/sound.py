@@ -1,4 +1,4 @@
-"""Sound of an utterance: its part of its recording, conditioned."""
+"""Sound of an utterance: its part of the recording, conditioned."""
 
 from functools import lru_cache
 from pathlib import Path
@@ -13,8 +13,8 @@ from sonorant.files import sha256_file
 
 
 def recording_of(corpus: Path, utterance: Utterance) -> Path:
-    """The utterance's audio file. Raises SonorantError if it changed or vanished since the manifest was written:
-    recordings stay where their owner works on them."""
+    """Return the path of the utterance's audio file. Raises SonorantError if its user changed or removed it after the
+    manifest was written."""
     file = corpus / str(utterance.audio)
     if utterance.sha256 is None:
         return file
@@ -22,22 +22,22 @@ def recording_of(corpus: Path, utterance: Utterance) -> Path:
         found = file.stat()
         same = _hash(file, found.st_size, found.st_mtime_ns) == utterance.sha256
     except FileNotFoundError:
-        raise SonorantError(f"{file}: no such audio file; was it moved? run: dvc repro") from None
+        raise SonorantError(f"{file}: no such audio file; if it was moved, run: dvc repro") from None
     except OSError as error:
-        raise SonorantError(f"{file}: cannot be read ({error.strerror}); look at its disk and permissions") from None
+        raise SonorantError(f"{file}: cannot be read ({error.strerror}); check its disk and permissions") from None
     if not same:
-        raise SonorantError(f"{file}: edited since its corpus was read; run: dvc repro")
+        raise SonorantError(f"{file}: edited after its corpus was imported; run: dvc repro")
     return file
 
 
 @lru_cache(maxsize=2**14)
 def _hash(file: Path, size: int, modified: int) -> str:
-    """Cached, as many utterances share a long recording, in any order."""
+    """Return a cached hash, because utterances may share a long recording, in any order."""
     return sha256_file(file)
 
 
 def read_sound(corpus: Path, utterance: Utterance, sample_rate: int | None = None) -> tuple[np.ndarray, int]:
-    """Read the utterance, conditioned as planned, as mono float32 (S,), full scale 1.0, and its rate in Hz.
+    """Return the utterance, conditioned as planned, as mono float32 (S,), full scale 1.0, and its rate in Hz.
 
     Features, recognisers and raters all use this function. Raises SonorantError if the file is absent, changed or
     cannot be decoded.

@@ -1,4 +1,4 @@
-"""Splits: which utterances are held out. Decided by the text, so that all takes of a sentence are in one split."""
+"""Assign utterances to splits by their text, so that all takes of a sentence are in one split."""
 
 import hashlib
 import re
@@ -13,18 +13,18 @@ from sonorant.corpus.manifest import SPLITS, Utterance
 
 SplitBy = Literal["text", "speaker"]
 NEAR = 0.2
-"""Largest share of differing words in near-duplicates."""
+"""Maximum fraction of differing words in near-duplicates."""
 WORD = re.compile(r"\w+(?:['’]\w+)*")
 _SHINGLE = 3
-_COMMON = 50  # a run of words in more texts than this is a common phrase
+_COMMON = 50  # a word sequence in more texts than this is a common phrase
 _FEW = 10
 
 
 def split_of(key: str, *, validation: float, test: float) -> str:
-    """ "train", "validation" or "test" by `key` alone.
+    """Return "train", "validation" or "test" by `key` alone.
 
     The key's SHA-256 is a point in [0, 1), with test at one end and validation at the other, so that a larger fraction
-    takes from train only.
+    reduces train only.
     """
     point = _point(key)
     if point < test:
@@ -33,10 +33,10 @@ def split_of(key: str, *, validation: float, test: float) -> str:
 
 
 def beyond(utterances: Iterable[Utterance], by: SplitBy, most: int) -> set[str]:
-    """Keys held out beyond `most` utterances each of validation and test.
+    """Return the keys held out beyond `most` utterances in each of validation and test.
 
-    Each set keeps the keys nearest to its end, whole, and at least one. So a smaller `most` holds out a subset, and a
-    growing corpus moves nothing from training into a full set.
+    Each set keeps whole keys nearest to its end, at least one. So a smaller `most` holds out a subset, and a growing
+    corpus moves nothing from training into a full set.
     """
     sizes = Counter((utterance.split, split_key(utterance, by)) for utterance in utterances)
     found = set()
@@ -54,29 +54,29 @@ def _point(key: str) -> float:
 
 
 def split_key(utterance: Utterance, by: SplitBy) -> str:
-    """Key that all utterances of one unit share."""
+    """Return the key that all utterances of one text or speaker share."""
     return utterance.speaker if by == "speaker" else text_key(utterance)
 
 
 def text_key(utterance: Utterance) -> str:
-    """Words of the spoken text without case and punctuation, equal for every take of a sentence."""
+    """Return the spoken text without case and punctuation, equal for every take of a sentence."""
     return " ".join(words_of(utterance.spoken or ""))
 
 
 def words_of(text: str) -> list[str]:
-    """Words without case and punctuation."""
+    """Return words without case and punctuation."""
     return WORD.findall(unicodedata.normalize("NFKC", text).casefold())
 
 
 def read_in_training(utterances: Iterable[Utterance]) -> set[str]:
-    """`text_key` of every training sentence."""
+    """Return `text_key` of every training sentence."""
     return {text_key(utterance) for utterance in utterances if utterance.split == "train"}
 
 
 def describe_texts(utterances: Sequence[Utterance]) -> dict[str, Any]:
-    """Counts of different texts (`texts`), utterances with a repeated text (`takes`), held-out ones whose text training
-    reads (`held_out_read`), and `near_duplicates`: held-out texts with a training text that differs in at most `NEAR`
-    of the words."""
+    """Count distinct texts (`texts`), utterances with a repeated text (`takes`) and held-out ones with a training text
+    (`held_out_read`); list `near_duplicates`: held-out texts that differ from a training text in up to `NEAR` of the
+    words."""
     times, read = Counter(map(text_key, utterances)), read_in_training(utterances)
     held_out = [text_key(utterance) for utterance in utterances if utterance.split != "train"]
     return {
@@ -88,9 +88,9 @@ def describe_texts(utterances: Sequence[Utterance]) -> dict[str, Any]:
 
 
 def near_duplicates(held_out: set[str], read: set[str]) -> list[dict[str, Any]]:
-    """The training text nearest to each held-out one, and how many words differ, by Levenshtein's distance.
+    """Return the training text nearest to each held-out text by Levenshtein distance, and how many words differ.
 
-    Only between texts that share three words in a row, so that the time grows linearly with the number of texts.
+    Compares only texts that share three consecutive words, so that time is linear in the number of texts.
     """
     holders: dict[tuple[str, ...], list[str]] = {shingle: [] for text in held_out for shingle in _shingles(text)}
     for text in read:
@@ -113,13 +113,13 @@ def _shingles(text: str) -> set[tuple[str, ...]]:
 
 
 def few_texts(utterances: list[Utterance], by: SplitBy, validation: float, test: float) -> str | None:
-    """A warning if the corpus repeats a few texts, such as digits or commands; else None."""
+    """Return a warning if the corpus repeats a few texts, such as digits or commands, otherwise None."""
     texts = len({text_key(utterance) for utterance in utterances})
     there = {utterance.split for utterance in utterances}
     missing = any(share and split not in there for split, share in zip(SPLITS[1:], (validation, test), strict=True))
     if by != "text" or len(utterances) < 3 * texts or (texts * test >= _FEW and not missing):
         return None
     return (
-        f"{len(utterances)} utterances say {texts} different texts, too few to hold whole texts out: set "
+        f"{len(utterances)} utterances contain only {texts} different texts, too few to hold out whole texts; set "
         "prepare.split_by to speaker, or record more sentences"
     )

@@ -57,7 +57,7 @@ def test_counts_are_those_of_a_sentence_counted_by_hand(frontend: Frontend) -> N
     assert measure_coverage(["See me"], frontend).diphones == once
     assert counted.diphones == once | {(SILENCE, "s"): 2, ("s", "i"): 2, ("i", SILENCE): 2}
     assert list(counted.phones.values()) == sorted(counted.phones.values())
-    assert "5 seen of" in describe(counted)
+    assert "5 of" in describe(counted)
 
 
 def test_readme_tells_what_its_command_prints() -> None:
@@ -79,6 +79,6 @@ def test_a_prompt_that_cannot_be_spoken_is_named(frontend: Frontend, prompt: str
 def test_a_file_without_prompts_is_one_line_that_names_it(tmp_path: Path) -> None:
     (tmp_path / "latin.txt").write_bytes("fine\ncafé\n".encode("latin-1"))
     (tmp_path / "empty.txt").write_text("\n  \n")
-    for words in ("latin.txt:2: not UTF-8", "empty.txt: holds no prompts", "gone.txt: cannot"):
+    for words in ("latin.txt:2: not UTF-8", "empty.txt: contains no prompts", "gone.txt: cannot"):
         with pytest.raises(SonorantError, match=words):
             read_prompts(tmp_path / words.split(":")[0])

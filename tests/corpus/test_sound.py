@@ -118,9 +118,9 @@ def test_dnsmos_is_asked_for_by_name(
     monkeypatch.setattr(dnsmos, "installed", lambda: True)
     assert {u.measures.dnsmos for u in prepared(corpus, tmp_path / "out", config) if u.measures} == {3.142}
     monkeypatch.setattr(dnsmos, "installed", lambda: False)
-    with pytest.raises(SonorantError, match=r"rate_dnsmos: speechmos is not installed; pip install"):
+    with pytest.raises(SonorantError, match=r"rate_dnsmos: speechmos is not installed; run: pip install"):
         prepared(corpus, tmp_path / "absent", config)
-    with pytest.raises(ValueError, match="min_dnsmos needs ratings"):
+    with pytest.raises(ValueError, match="min_dnsmos requires ratings"):
         replace(prepare_config, min_dnsmos=3.0)
 
 

@@ -105,7 +105,7 @@ def test_near_duplicates_are_counted_and_named() -> None:
 
 def test_a_corpus_of_few_texts_is_told_the_way_out() -> None:
     digits = corpus_of([([WORDS[number % 10]], "anna") for number in range(200)], "text")
-    assert "200 utterances say 10 different texts" in str(few_texts(digits, "text", 0.02, 0.11))
+    assert "200 utterances contain only 10 different texts" in str(few_texts(digits, "text", 0.02, 0.11))
     assert few_texts(digits, "speaker", 0.02, 0.11) is None
     many = corpus_of([([*WORDS, str(number)], "anna") for number in range(200)], "text")
     assert few_texts(many, "text", 0.02, 0.11) is None
@@ -134,4 +134,4 @@ def test_a_speaker_of_few_seconds_is_left_out_by_name() -> None:
     outcomes = outcomes_of("anna", "anna", "ben")
     *stay, gone = reject_scarce_speakers(outcomes, 3.0)
     assert stay == outcomes[:-1] and gone.reason == Defect.FEW_SECONDS
-    assert gone.detail == "speaker 'ben' has 2.0 s, at least 3 s (min_speaker_seconds)"
+    assert gone.detail == "speaker 'ben' has 2.0 s, less than 3 s (min_speaker_seconds)"

@@ -1,4 +1,4 @@
-"""From an imported corpus to one to train on: sound utterances, spoken texts, splits, and a report on rejected ones."""
+"""Prepare a corpus for training: check utterances, write out texts, assign splits, and report rejected ones."""
 
 from sonorant.corpus.preparation.checks import PrepareConfig
 from sonorant.corpus.preparation.prepare import prepare

@@ -1,4 +1,4 @@
-"""Checks of a single utterance. Duplicates are found in `prepare`."""
+"""Checks of a single utterance. Duplicates are detected in `prepare`."""
 
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,50 +18,50 @@ from sonorant.corpus.splits import SplitBy
 
 @dataclass(frozen=True, kw_only=True)
 class PrepareConfig:
-    """Section `prepare` of params.yaml; None turns a limit off."""
+    """Section `prepare` of params.yaml; None disables a limit."""
 
     min_seconds: float = 0.5
-    """Shortest duration."""
+    """Minimum seconds of an utterance."""
     max_seconds: float = 12.0
-    """Longest duration."""
+    """Maximum seconds of an utterance."""
     min_characters_per_second: float = 4.0
-    """Slowest speech: characters of the spoken text, with blanks, per second."""
+    """Minimum speaking rate: characters of the spoken text, with blanks, per second."""
     max_characters_per_second: float = 30.0
-    """Fastest speech."""
+    """Maximum speaking rate in characters per second."""
     max_clipped: float = 0.01
-    """Largest fraction of samples at full scale."""
+    """Maximum fraction of samples at full scale."""
     min_channel_correlation: float | None = 0.5
-    """Below this correlation of two channels a recording is rejected, as their average is no recording of either. At
-    0.5, averaging already costs 1.2 dB."""
+    """Minimum correlation of two channels. The average of less similar channels is not a recording of either; at 0.5,
+    averaging already costs 1.2 dB."""
     min_snr_db: float | None = 10.0
-    """Smallest signal-to-noise ratio in dB. A measurement that is None passes every limit."""
+    """Minimum signal-to-noise ratio in dB. A measurement that is None passes every limit."""
     max_reverberation: float | None = None
-    """Longest reverberation in seconds, by `sonorant.audio.measures.reverberation`."""
+    """Maximum reverberation in seconds, by `sonorant.audio.measures.reverberation`."""
     min_bandwidth_hz: float | None = None
-    """Smallest bandwidth in Hz."""
+    """Minimum bandwidth in Hz."""
     max_hum_db: float | None = None
-    """Strongest mains hum in dB over its neighbourhood."""
+    """Maximum mains hum in dB above neighbouring frequencies."""
     max_soft_clipped: float | None = 0.01
-    """Largest fraction of samples clipped below full scale."""
+    """Maximum fraction of samples clipped below full scale."""
     rate_dnsmos: bool = False
-    """Rate recordings with DNSMOS (extra `mos`), which takes several times as long as everything else."""
+    """Whether to rate recordings with DNSMOS (extra `mos`), which takes several times as long as all other checks."""
     min_dnsmos: float | None = None
-    """Smallest overall DNSMOS, 1 to 5."""
+    """Minimum overall DNSMOS, 1 to 5."""
     max_rejected: float = 0.05
-    """Largest fraction of rejected utterances; above it, preparation fails."""
+    """Maximum fraction of rejected utterances; above it, preparation fails."""
     validation: float = 0.02
-    """Fraction held out to watch training."""
+    """Fraction held out to monitor training."""
     test: float = 0.11
     """Fraction held out for evaluation."""
     most_held_out: int | None = 2000
-    """Maximum utterances in each of validation and test, as evaluation needs some thousands at most. Texts and
-    speakers stay whole."""
+    """Maximum number of utterances in each of validation and test, because evaluation requires few. Texts and speakers
+    are not divided."""
     split_by: SplitBy = "text"
     """Unit that stays in one split: `text` (all takes of a sentence) or `speaker`."""
     min_speaker_seconds: float = 0.0
-    """Minimum seconds of sound utterances of a speaker; 0: any."""
+    """Minimum seconds of accepted utterances per speaker."""
     decisions: str | None = None
-    """File of decisions about clips (`sonorant review`)."""
+    """File of decisions about clips (`sonorant review`), if any."""
 
     def __post_init__(self) -> None:
         for low, high in (
@@ -75,21 +75,21 @@ class PrepareConfig:
             raise ValueError(f"min_speaker_seconds ({self.min_speaker_seconds}) must be at least 0")
         alike = self.min_channel_correlation
         if alike is not None and not -1 <= alike <= 1:
-            raise ValueError(f"min_channel_correlation ({alike}) is a correlation, from -1 to 1, or null")
+            raise ValueError(f"min_channel_correlation must be from -1 to 1, or null, not {alike}")
         for name in ("max_clipped", "max_rejected", "validation", "test"):
             if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name} ({getattr(self, name)}) is a fraction, from 0 to 1")
+                raise ValueError(f"{name} must be a fraction from 0 to 1, not {getattr(self, name)}")
         if self.most_held_out is not None and self.most_held_out < 1:
             raise ValueError(f"most_held_out must be at least 1 or null, not {self.most_held_out}")
         if self.min_dnsmos is not None and not self.rate_dnsmos:
-            raise ValueError("min_dnsmos needs ratings; set rate_dnsmos to true, or min_dnsmos to null")
+            raise ValueError("min_dnsmos requires ratings; set rate_dnsmos to true, or min_dnsmos to null")
         if self.validation + self.test >= 1:
             held_out = f"validation ({self.validation}) and test ({self.test})"
             raise ValueError(f"{held_out} leave nothing to train on; their sum must be below 1")
 
 
 class Unsound(Exception):
-    """A reason to reject an utterance, and what was found."""
+    """A reason to reject an utterance, with details."""
 
     def __init__(self, defect: Defect, found: str) -> None:
         super().__init__(defect, found)
@@ -97,17 +97,17 @@ class Unsound(Exception):
 
 
 LEVEL_SECONDS, SILENCE_DB = 0.05, -50.0
-_APART = 0.8  # least correlation of one sound with a delay
+_APART = 0.8  # minimum correlation of a sound and its delayed copy
 
 
 def decode_utterance(corpus: Path, utterance: Utterance, max_seconds: float) -> tuple[Floats, int]:
-    """Samples (S, C) of an utterance and their rate in Hz. Raises Unsound, and SonorantError as `recording_of`."""
+    """Return samples (S, C) and sample rate of an utterance. Raises Unsound, and SonorantError like `recording_of`."""
     if not utterance.text.strip():
         raise Unsound(Defect.EMPTY_TEXT, "no text")
     if not utterance.audio or not file_exists(path := recording_of(corpus, utterance)):
         raise Unsound(Defect.MISSING_AUDIO, "no such file")
     if not may_be_read(corpus, utterance):
-        raise Unsound(Defect.LEAVES_FOLDER, "only files inside the corpus folder are read")
+        raise Unsound(Defect.LEAVES_FOLDER, "the file is outside the corpus folder")
     if not path.stat().st_size:
         raise Unsound(Defect.EMPTY_FILE, "0 bytes")
     with suppress(OSError):  # not permitted: `header` reports it
@@ -118,15 +118,19 @@ def decode_utterance(corpus: Path, utterance: Utterance, max_seconds: float) -> 
     except UndecodableError as error:
         raise Unsound(Defect.UNREADABLE, error.reason) from None
     start, end = min(utterance.start or 0.0, named.seconds), min(utterance.end or named.seconds, named.seconds)
-    if end - start > max_seconds:  # by the header: a damaged one may claim hours, which do not fit in memory
-        raise Unsound(Defect.TOO_LONG, f"{end - start:.2f} s, at most {max_seconds:g}")
+    if (
+        end - start > max_seconds
+    ):  # checked before decoding: a damaged header may imply hours, which do not fit in memory
+        raise Unsound(Defect.TOO_LONG, f"{end - start:.2f} s, at most {max_seconds:g} s is allowed")
     try:
         channels_SC = decode(path, utterance.start or 0.0, utterance.end)[0]
     except UndecodableError as error:
         raise Unsound(Defect.TRUNCATED, error.reason) from None
     samples = min(round(end * named.sample_rate), named.least) - round(start * named.sample_rate)
     if len(channels_SC) < samples:
-        raise Unsound(Defect.TRUNCATED, f"its header names {samples} samples and it holds {len(channels_SC)}")
+        raise Unsound(
+            Defect.TRUNCATED, f"the header declares {samples} samples, but the file contains {len(channels_SC)}"
+        )
     return channels_SC, named.sample_rate
 
 
@@ -134,9 +138,9 @@ def check_samples(samples: Floats, rate: int, config: PrepareConfig) -> None:
     """Raise Unsound for mono samples (S,) that are too short or not finite."""
     seconds = len(samples) / rate
     if seconds < config.min_seconds or seconds == 0:
-        raise Unsound(Defect.TOO_SHORT, f"{seconds:.2f} s, at least {config.min_seconds:g}")
+        raise Unsound(Defect.TOO_SHORT, f"{seconds:.2f} s, at least {config.min_seconds:g} s is required")
     if count := int(np.count_nonzero(~np.isfinite(samples))):
-        raise Unsound(Defect.NOT_FINITE, f"{count} of {len(samples)} samples")
+        raise Unsound(Defect.NOT_FINITE, f"{count} of {len(samples)} samples are NaN or infinite")
 
 
 def check_channels(channels_SC: Floats, rate: int, finding: ChannelFinding, least: float | None) -> None:
@@ -146,16 +150,16 @@ def check_channels(channels_SC: Floats, rate: int, finding: ChannelFinding, leas
     found = f"correlation {finding.correlation:.2f}, at least {least:g}"
     lag, correlation = lag_of(channels_SC[:, finding.pair], rate)
     if finding.kind is Channels.INVERTED:
-        said = f"phase-inverted, so that their average is silence ({found}); turn one over, or keep one"
+        said = f"phase-inverted, so that their average is silence ({found}); invert one, or keep one"
     elif abs(correlation) >= _APART:
-        said = f"one sound {abs(lag) * 1000:.1f} ms apart, as of two microphones at a distance ({found}); keep one"
+        said = f"the same sound {abs(lag) * 1000:.1f} ms apart, as from two distant microphones ({found}); keep one"
     else:
-        said = f"different sounds, as of two speakers or microphones ({found}); keep one, or split them"
+        said = f"different sounds, as from two speakers or microphones ({found}); keep one, or split them"
     raise Unsound(Defect.CHANNELS_DIFFER, said)
 
 
 def level_of(samples: Floats, rate: int) -> float:
-    """RMS of the loudest 50 ms in dB of full scale (full-scale sine: -3); -200 for digital silence."""
+    """Return the RMS of the loudest 50 ms in dB of full scale (full-scale sine: -3); -200 for digital silence."""
     window = max(min(round(LEVEL_SECONDS * rate), len(samples)), 1)
     blocks = samples[: len(samples) // window * window].astype(np.float64).reshape(-1, window)
     return float(10 * np.log10(max(np.square(blocks).mean(axis=1).max(initial=0.0), 1e-20)))
@@ -173,16 +177,16 @@ def check_level(level_db: float, samples: Floats, config: PrepareConfig) -> None
 LIMITS = {
     "min_snr_db": (Defect.NOISY, "speech {:.1f} dB above the noise"),
     "max_reverberation": (Defect.REVERBERANT, "reverberation of {:.2f} s"),
-    "min_bandwidth_hz": (Defect.NARROW, "nothing of the speech above {:.0f} Hz"),
+    "min_bandwidth_hz": (Defect.NARROW, "no speech above {:.0f} Hz"),
     "max_hum_db": (Defect.HUM, "mains hum {:.1f} dB above the neighbouring frequencies"),
     "max_soft_clipped": (Defect.CLIPPED, "{:.2%} of samples clipped below full scale"),
     "min_dnsmos": (Defect.RATED_BAD, "DNSMOS {:.2f}"),
 }
-"""Settings that limit the field of `Measures` of their name, the defect beyond, and the measurement in words."""
+"""Settings that limit the field of `Measures` they name, with the defect and the words for a violation."""
 
 
 def check_limits(measures: Measures, config: PrepareConfig) -> None:
-    """Raise Unsound for the first limit that a recording breaks."""
+    """Raise Unsound for the first limit that a recording violates."""
     for setting, (defect, words) in LIMITS.items():
         limit, value, least = getattr(config, setting), getattr(measures, setting[4:]), setting.startswith("min_")
         if limit is not None and value is not None and (value < limit if least else value > limit):

@@ -11,25 +11,25 @@ from sonorant.corpus.splits import SplitBy, beyond, split_key
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
     utterance: Utterance
-    """All fields are set if it is sound."""
+    """The utterance; all fields are set if it is accepted."""
     reason: Defect | None
-    """None if it is sound."""
+    """Reason for rejection; None if the utterance is accepted."""
     detail: str
-    """What was found, in words."""
+    """Details of the reason."""
     sound: str = ""
     """Hash of the decoded samples."""
     level_db: float = 0.0
-    """Level of the loudest 50 ms, dB of full scale."""
+    """Level of the loudest 50 ms in dB of full scale."""
 
     @property
     def row(self) -> dict[str, str | None]:
-        """Row of rejected.jsonl."""
+        """Row for rejected.jsonl."""
         utterance = self.utterance
         return {"id": utterance.id, "file": utterance.audio, "reason": self.reason, "detail": self.detail}
 
 
 def reject_repeated_sounds(outcomes: list[Outcome]) -> list[Outcome]:
-    """Reject sound utterances with the samples of an earlier one."""
+    """Reject utterances with the same samples as an earlier one."""
     first: dict[str, str] = {}
 
     def earlier(outcome: Outcome) -> str | None:
@@ -40,21 +40,21 @@ def reject_repeated_sounds(outcomes: list[Outcome]) -> list[Outcome]:
 
 
 def reject_scarce_speakers(outcomes: list[Outcome], least: float) -> list[Outcome]:
-    """Reject speakers with less than `least` seconds of sound utterances."""
+    """Reject speakers with less than `least` seconds of accepted utterances."""
     seconds: Counter[str] = Counter()
     for utterance in sound(outcomes):
         seconds[utterance.speaker] += utterance.seconds or 0.0  # type: ignore[assignment]  # a Counter of seconds
 
     def scarce(outcome: Outcome) -> str | None:
         speaker = outcome.utterance.speaker
-        found = f"speaker '{speaker}' has {seconds[speaker]:.1f} s, at least {least:g} s (min_speaker_seconds)"
+        found = f"speaker '{speaker}' has {seconds[speaker]:.1f} s, less than {least:g} s (min_speaker_seconds)"
         return found if seconds[speaker] < least else None
 
     return _rejecting(outcomes, Defect.FEW_SECONDS, scarce)
 
 
 def return_surplus_to_training(outcomes: list[Outcome], split_by: SplitBy, most: int | None) -> list[Outcome]:
-    """Move held-out utterances beyond `most` per set back to training; None: nothing."""
+    """Move held-out utterances beyond `most` per set back to training; None moves nothing."""
     surplus = set() if most is None else beyond(sound(outcomes), split_by, most)
     return [
         replace(outcome, utterance=replace(outcome.utterance, split="train"))
@@ -72,7 +72,7 @@ def reject_lost_speakers(outcomes: list[Outcome], split_by: SplitBy) -> list[Out
 
     def lost(outcome: Outcome) -> str | None:
         speaker = outcome.utterance.speaker
-        found = f"all that speaker '{speaker}' says is held out; record more of this speaker"
+        found = f"all utterances of speaker '{speaker}' are held out; record more of this speaker"
         return None if speaker in trained else found
 
     return _rejecting(outcomes, Defect.NOT_TRAINED, lost)
@@ -83,7 +83,7 @@ def sound(outcomes: list[Outcome]) -> list[Utterance]:
 
 
 def _rejecting(outcomes: list[Outcome], reason: Defect, why: Callable[[Outcome], str | None]) -> list[Outcome]:
-    """Reject sound outcomes for which `why` returns the detail."""
+    """Reject accepted outcomes for which `why` returns details."""
     return [
         replace(outcome, reason=reason, detail=detail)
         if outcome.reason is None and (detail := why(outcome)) is not None

@@ -1,8 +1,8 @@
-r"""Recordings unlike the others of their speaker: perhaps another room, microphone or voice.
+r"""Recordings unlike the others of their speaker, perhaps from another room, microphone or voice.
 
-Each figure is compared with the speaker's median and median absolute deviation (B. Iglewicz, D. Hoaglin, "How to detect
-and handle outliers", ASQC 1993). Below 3 s of speech a deviation counts less, by the root of the seconds, as few words
-hold few sounds.
+Each measurement is compared with the speaker's median and median absolute deviation (B. Iglewicz, D. Hoaglin, "How to
+detect and handle outliers", ASQC 1993). Below 3 s of speech, deviations are scaled by the root of the seconds, because
+few words contain few sounds.
 """
 
 from collections import defaultdict
@@ -16,11 +16,11 @@ from sonorant.audio.arrays import Doubles
 from sonorant.corpus.manifest import Utterance
 
 FEWEST = 20
-"""Minimum recordings of a speaker."""
+"""Minimum number of recordings of a speaker."""
 UNUSUAL = 4.0
-"""Deviations from the median of an outlier."""
+"""Minimum deviations of an outlier from the median."""
 _SHRINKAGE = 0.3
-_TO_SIGMA = 1.4826  # standard deviation over median absolute deviation of a normal distribution
+_TO_SIGMA = 1.4826  # ratio of standard deviation to median absolute deviation of a normal distribution
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,10 @@ class _Figure:
     name: str
     unit: str
     least: float
-    """Smallest audible deviation, after `scale`."""
+    """Minimum audible deviation, after `scale`."""
     low: str
     high: str
-    """Possible meaning of a value below or above the others; empty: no outlier."""
+    """Likely cause of a value above the others (`low`: below); empty means not an outlier."""
     scale: Callable[[Doubles], Doubles] = np.asarray
 
 
@@ -52,8 +52,8 @@ _FIGURES = (
 
 
 def find_outliers(utterances: Sequence[Utterance]) -> list[dict[str, Any]]:
-    """Outliers among speakers with at least `FEWEST` measured utterances, most unusual first: `id`, `deviations`, and
-    in `words` each unusual figure with the middle 90 % of the others."""
+    """Return outliers among speakers with at least `FEWEST` measured utterances, most unusual first: `id`, `deviations`
+    and `words`, which compare unusual measurements with the middle 90 % of the speaker's."""
     by_speaker: dict[str, list[Utterance]] = defaultdict(list)
     for utterance in utterances:
         by_speaker[utterance.speaker].append(utterance)
@@ -88,7 +88,7 @@ def _value(utterance: Utterance, key: str) -> Any:
 
 
 def _unusual_spectra(utterances: list[Utterance]) -> Iterator[tuple[str, float, str]]:
-    """Utterances whose average spectrum is far from the speaker's median: Mahalanobis distance, with the covariance
+    """Yield utterances whose average spectrum is far from the speaker's median by Mahalanobis distance, with covariance
     shrunk towards a sphere (O. Ledoit, M. Wolf, 2004)."""
     known = [utterance for utterance in utterances if _value(utterance, "spectrum")]
     if len(known) < FEWEST:
@@ -103,7 +103,7 @@ def _unusual_spectra(utterances: list[Utterance]) -> Iterator[tuple[str, float, 
     most = np.percentile(decibels_R, 95)
     for utterance, decibels, deviation in zip(known, decibels_R, _deviations(distances_R, 0.5), strict=True):
         if deviation >= UNUSUAL:
-            words = f"spectrum {decibels:.1f} dB from the usual, others up to {most:.1f}"
+            words = f"spectrum {decibels:.1f} dB from the median, others up to {most:.1f} dB"
             yield utterance.id, float(deviation), f"{words} (another microphone or voice)"
 
 
@@ -112,6 +112,6 @@ def _weights(utterances: list[Utterance]) -> Doubles:
 
 
 def _deviations(values: Doubles, least: float) -> Doubles:
-    """Distances from the median in robust standard deviations of at least `least`."""
+    """Return distances from the median in robust standard deviations, each at least `least`."""
     distances = values - np.median(values)
     return distances / max(_TO_SIGMA * float(np.median(np.abs(distances))), least)

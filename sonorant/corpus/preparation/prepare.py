@@ -1,4 +1,4 @@
-"""Prepare a corpus: examine every utterance, keep and split the sound ones, report the others."""
+"""Prepare a corpus: examine every utterance, split the accepted ones, report the others."""
 
 import dataclasses
 import hashlib
@@ -50,7 +50,7 @@ from sonorant.text import Frontend, load_with_lexicon
 _NOT_OF_A_RECORDING = (
     "max_rejected", "validation", "test", "most_held_out", "split_by", "min_speaker_seconds", "decisions", *LIMITS
 )  # fmt: skip
-"""Settings that do not change the result for a recording."""
+"""Settings that do not affect the result for a single recording."""
 
 
 def prepare(
@@ -64,20 +64,19 @@ def prepare(
     cache: Path | None = None,
     processes: int | None = None,
 ) -> None:
-    """Examine the utterances of the folder `corpus`; write manifest, rejected ones and summary to `out`.
+    """Examine the utterances in the folder `corpus`; write manifest, rejected ones and summary to `out`.
 
-    `lexicon`: file of the user's words; `cache`: folder of earlier results. Raises SonorantError if more than
-    `config.max_rejected` are rejected; then `out` is unchanged, and the report is beside it with the ending
-    .rejected.jsonl.
+    `lexicon` is the file of the user's words, `cache` the folder of cached results. Raises SonorantError if more than
+    `config.max_rejected` are rejected; `out` is then unchanged, with the report next to it in <out>.rejected.jsonl.
     """
     utterances = read_manifest(corpus / "manifest.jsonl")
     if not utterances:
         raise SonorantError(
-            f"{corpus / 'manifest.jsonl'}: holds no utterances; run the stage corpus on a corpus that does"
+            f"{corpus / 'manifest.jsonl'}: contains no utterances; run the stage corpus on another corpus"
         )
     _load_frontends(utterances, frontend, lexicon)
     if config.rate_dnsmos and not dnsmos.installed():
-        raise SonorantError("prepare.rate_dnsmos: speechmos is not installed; pip install 'sonorant[mos]'")
+        raise SonorantError("prepare.rate_dnsmos: speechmos is not installed; run: pip install 'sonorant[mos]'")
     files = _hashes(utterances, corpus)
     decided = decide(utterances, files, corpus, config.decisions)
     rows = list(without_repeated_ids(decided.utterances))
@@ -140,7 +139,7 @@ def _write(
 
 
 def without_repeated_ids(utterances: Iterable[Utterance]) -> Iterator[Utterance]:
-    """Mark utterances with an earlier one's id as duplicates. Defective rows do not count."""
+    """Mark utterances with the id of an earlier one as duplicates. Rows with another defect are ignored."""
     seen: set[str] = set()
     for utterance in utterances:
         if utterance.defect is None and utterance.id in seen:
@@ -160,7 +159,7 @@ def examine(
     frontend: str,
     lexicon: str | None = None,
 ) -> dict[str, Any]:
-    """Examine one utterance; the fields of a `Examination`."""
+    """Examine one utterance; return the fields of an `Examination`."""
     try:
         finding = _examined(utterance, corpus, config, condition, _frontend(frontend, lexicon, utterance.language))
     except Unsound as error:
@@ -170,10 +169,10 @@ def examine(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Examination:
-    """Result for one recording and its text, without the id; cached."""
+    """Cached result for one recording and its text, without the id."""
 
     reason: str | None = None
-    """A `Defect`; None if it is sound; then all other fields are set."""
+    """A `Defect`; if None, the utterance is accepted, and all other fields are set."""
     detail: str = ""
     spoken: str = ""
     seconds: float = 0.0
@@ -187,16 +186,16 @@ class Examination:
 
 
 _KNOWN = ("spoken", "seconds", "sample_rate", "channels", "channel_correlation", "conditioning", "measures")
-"""Fields that the utterance takes over."""
+"""Fields to copy to the utterance."""
 
 
 def _examined(
     utterance: Utterance, corpus: Path, config: PrepareConfig, condition: ConditionConfig, frontend: Frontend
 ) -> Examination:
-    """Raises Unsound."""
+    """Return the result for an accepted utterance; otherwise raise Unsound."""
     if utterance.defect is not None:
         duplicate = utterance.defect == Defect.DUPLICATE_ID
-        found = "an earlier row has this id; the first stays" if duplicate else "see the corpus's own file"
+        found = "an earlier row has this id and is kept" if duplicate else "see the corpus's own metadata"
         raise Unsound(utterance.defect, found)
     channels_SC, rate = decode_utterance(corpus, utterance, config.max_seconds)
     samples = mix(channels_SC)
@@ -209,13 +208,13 @@ def _examined(
     if spoken.unknown:
         raise Unsound(Defect.UNSPEAKABLE, " ".join(f"{character!a} ({character})" for character in spoken.unknown))
     if not spoken.phonemes:
-        raise Unsound(Defect.EMPTY_TEXT, f"nothing in {utterance.text!r} is spoken")
+        raise Unsound(Defect.EMPTY_TEXT, f"{utterance.text!r} contains nothing to speak")
     probability = speech_probability(samples, rate)
     conditioning = plan(samples, rate, locate_speech(samples, rate, probability), condition)
     speed = len(spoken.text) / conditioning.after.seconds
     slowest, fastest = config.min_characters_per_second, config.max_characters_per_second
     if not slowest <= speed <= fastest:
-        expected = f"{speed:.1f} characters a second, from {slowest:g} to {fastest:g} expected"
+        expected = f"{speed:.1f} characters per second, {slowest:g} to {fastest:g} expected"
         raise Unsound(Defect.SPEAKING_RATE, expected)
     measures = measure(samples, rate, probability)
     if config.rate_dnsmos:
@@ -247,7 +246,7 @@ def _outcome(row: Utterance, file: str | None, note: str, found: Examination, co
 
 
 def _hashes(rows: list[Utterance], corpus: Path) -> list[str | None]:
-    """Hash of each row's file, read once, or None. A hash from an importer is checked in `recording_of`."""
+    """Return the hash of each row's file, None if unreadable. `recording_of` checks hashes from an importer."""
 
     def of_file(row: Utterance) -> str | None:
         if row.sha256 or not may_be_read(corpus, row):
@@ -271,7 +270,7 @@ def _keys(
     frontend: str,
     lexicon: str | None,
 ) -> list[str]:
-    """From the file's bytes, the text, the settings and the code."""
+    """Return cache keys by audio file, text, settings and code."""
     code = code_of(sonorant.audio, sonorant.corpus.preparation, sonorant.text)
     settings = {key: value for key, value in dataclasses.asdict(config).items() if key not in _NOT_OF_A_RECORDING}
     settings |= dataclasses.asdict(condition)
@@ -289,7 +288,7 @@ def _frontend(name: str, lexicon: str | None, language: str) -> Frontend:
 
 
 def _load_frontends(utterances: list[Utterance], frontend: str, lexicon: str | None) -> None:
-    """Fail on an unknown language before the work starts."""
+    """Raise SonorantError for an unsupported language before examination starts."""
     first = {utterance.language: utterance.id for utterance in reversed(utterances)}
     for language, id in sorted(first.items()):
         try:
@@ -304,5 +303,5 @@ def _too_many(rejected: list[Outcome], total: int, config: PrepareConfig, report
     )
     return (
         f"{report}: {len(rejected)} of {total} utterances rejected ({len(rejected) / total:.1%}, "
-        f"allowed {config.max_rejected:.1%}): {reasons}; repair these or raise prepare.max_rejected"
+        f"at most {config.max_rejected:.1%}): {reasons}; repair these or increase prepare.max_rejected"
     )

@@ -17,30 +17,30 @@ from sonorant.pages.blocks import Part, Section, Table, render
 from sonorant.pages.charts import Charts, columns, histogram
 
 SHOWN = 200
-"""Rows of a table on the page; the files have all."""
+"""Maximum number of rows per table on the page."""
 CHARACTERS = 40
-"""Most frequent characters on the page."""
+"""Number of most frequent characters on the page."""
 SHARES = {"splits": "split", "languages": "language", "sample_rates": "sample rate", "channels": "channels"}
 MEASURES = {
-    "snr_db": "Signal-to-noise ratio: speech over the noise floor, dB",
+    "snr_db": "Signal-to-noise ratio: speech above the noise floor, dB",
     "noise_floor_db": "Noise floor: dB of full scale",
     "reverberation": "Reverberation: seconds, estimated",
-    "bandwidth_hz": "Bandwidth: highest frequency of the speech, Hz",
-    "hum_db": "Mains hum: dB over the neighbouring frequencies",
-    "clipped": "Clipped at full scale: fraction of the samples",
-    "soft_clipped": "Clipped below full scale: fraction of the samples",
+    "bandwidth_hz": "Bandwidth: highest frequency of speech, Hz",
+    "hum_db": "Mains hum: dB above neighbouring frequencies",
+    "clipped": "Clipped at full scale: fraction of samples",
+    "soft_clipped": "Clipped below full scale: fraction of samples",
     "pitch_hz": "Pitch: median fundamental frequency, Hz",
     "dnsmos": "DNSMOS: overall, 1 to 5",
 }
-"""Title with unit of the fields of `Measures`."""
+"""Titles with units of fields of `Measures`."""
 _QUANTILES = {"min": 0, "p5": 5, "median": 50, "p95": 95, "max": 100}
 
 
 def summarize(
     accepted: Sequence[Utterance], rejected: Sequence[dict[str, Any]], condition: ConditionConfig
 ) -> dict[str, Any]:
-    """Figures of accepted utterances (at least one, all fields set) and of rejected ones (`reason`, `speaker`), as
-    plain JSON."""
+    """Summarize accepted utterances (at least one, all fields set) and rejected ones (`reason`, `speaker`) as plain
+    JSON."""
     reasons = Counter(str(row["reason"]) for row in rejected)
     characters = Counter(character for utterance in accepted for character in utterance.text)
     measures: list[Any] = [utterance.measures for utterance in accepted]
@@ -65,12 +65,12 @@ def summarize(
 
 
 def speaking_rates(utterances: Sequence[Utterance]) -> list[float]:
-    """Characters of the spoken text per second."""
+    """Return characters of the spoken text per second."""
     return [len(utterance.spoken or "") / (utterance.seconds or 1.0) for utterance in utterances]
 
 
 def shares(utterances: Iterable[Utterance], field: str, values: Sequence[str] = ()) -> dict[str, dict[str, float]]:
-    """`utterances` and `hours` by the value of a field: those that occur, sorted, after `values`."""
+    """Return `utterances` and `hours` by value of a field: first `values`, then others that occur, sorted."""
     groups = _grouped(utterances, field)
     order = dict.fromkeys([*values, *sorted(groups)])
     return {name: {"utterances": len(own := groups.get(name, [])), "hours": _hours(own)} for name in order}
@@ -84,8 +84,8 @@ def _grouped(utterances: Iterable[Utterance], field: str) -> dict[str, list[Utte
 
 
 def summarize_speakers(accepted: Iterable[Utterance], rejected: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """By speaker; medians `snr_db` (dB) and `loudness` (LUFS before conditioning) without values are None. `rejected`:
-    the speaker of each rejected utterance."""
+    """Summarize each speaker; medians `snr_db` (dB) and `loudness` (LUFS before conditioning) may be None. `rejected`
+    contains the speaker of each rejected utterance."""
     lost, by_speaker, found = Counter(rejected), _grouped(accepted, "speaker"), {}
     for speaker in sorted({*lost, *by_speaker}):
         own = by_speaker.get(speaker, [])
@@ -144,11 +144,11 @@ def summary_page(
     rejected: Sequence[dict[str, str | None]],
     condition: ConditionConfig,
 ) -> str:
-    """The page. `accepted`: utterances with their levels in dB."""
+    """Return the page in HTML. `accepted` contains utterances with levels in dB."""
     utterances = [utterance for utterance, _ in accepted]
     histograms: dict[str, Iterable[float | None]] = {
         "Duration: seconds": [utterance.seconds for utterance in utterances],
-        "Speaking rate: characters of the spoken text a second": speaking_rates(utterances),
+        "Speaking rate: characters of the spoken text per second": speaking_rates(utterances),
         "Level: loudest 50 ms, dB of full scale": [level for _, level in accepted],
     }
     rows = [
@@ -159,11 +159,11 @@ def summary_page(
     frequent = list(summary["characters"].items())[:CHARACTERS]
     names = [character if character.isprintable() and character != " " else "␣" for character, _ in frequent]
     characters = columns(
-        f"Characters: times (the {CHARACTERS} most frequent)",
+        f"Characters: occurrences (the {CHARACTERS} most frequent)",
         "",
         [count for _, count in frequent],
         [(place + 0.5, name) for place, name in enumerate(names)],
-        logarithmic=True,  # shows rare characters
+        logarithmic=True,  # makes rare characters visible
     )
     table = Table(caption="Utterances", head=["", "utterances", "hours"], rows=rows)
     charts = Charts(charts=[*_histograms(histograms).charts, characters])
@@ -178,14 +178,14 @@ def summary_page(
     ]
     if lost := summary.get("unplaced"):
         found = f"{lost['seconds']:.0f} s of speech without a text and {lost['words']:.0f} words of text without speech"
-        note = f"{found}; the corpus' unplaced.jsonl lists them."
-        sections.append(Section(anchor="unplaced", title="Without a place", parts=[note]))
+        note = f"{found}; unplaced.jsonl of the corpus lists them."
+        sections.append(Section(anchor="unplaced", title="Unplaced", parts=[note]))
     title = f"Corpus: {summary['utterances']} utterances, {summary['hours']:.2f} hours"
     return render(__package__, "summary.html", title=title, sections=sections)
 
 
 def _histograms(values: dict[str, Iterable[float | None]]) -> Charts:
-    """By title with unit; without those that have no value."""
+    """Draw histograms by title with unit; omit those without values."""
     charts = []
     for title, all_ in values.items():
         name, _, unit = title.partition(": ")
@@ -222,18 +222,22 @@ def _sound(summary: dict[str, Any], utterances: Sequence[Utterance]) -> Section:
         for key, title in MEASURES.items()
         if (spread := summary["measures"][key])
     ]
-    table = Table(caption="Measured", head=["", "least", "5 % below", "median", "5 % above", "most"], rows=rows)
+    table = Table(
+        caption="Measurements",
+        head=["", "minimum", "5th percentile", "median", "95th percentile", "maximum"],
+        rows=rows,
+    )
     silent = summary["without_speech"]
-    remark = [f"In {len(silent)} recordings no speech was found: {', '.join(silent[:10])}"] if silent else []
+    remark = [f"No speech was found in {len(silent)} recordings: {', '.join(silent[:10])}"] if silent else []
     return Section(anchor="sound", title="Sound", parts=[*remark, _histograms(drawn), table])
 
 
 def _conditioning(done: dict[str, Any], condition: ConditionConfig) -> Section:
     def between(name: str, unit: str) -> str:
         spread = done[name]
-        return f"{spread['min']:.1f} to {spread['max']:.1f} {unit}" if spread else "not measurable"
+        return f"{spread['min']:.1f} to {spread['max']:.1f} {unit}" if spread else "not measured"
 
-    settings = {"margin": "s", "longest_pause": "s", "loudness": "LUFS", "true_peak": "dBTP at most"}
+    settings = {"margin": "s", "longest_pause": "s", "loudness": "LUFS", "true_peak": "dBTP maximum"}
     margin, pause, loudness, peak = (
         "off" if (value := getattr(condition, name)) is None else f"{value:g} {unit}" for name, unit in settings.items()
     )
@@ -241,17 +245,17 @@ def _conditioning(done: dict[str, Any], condition: ConditionConfig) -> Section:
         ["edges trimmed", margin, f"{done['trimmed_seconds']:.1f} s of {done['trimmed_utterances']} utterances"],
         ["pauses shortened", pause, f"{done['shortened_seconds']:.1f} s of {done['shortened_utterances']} utterances"],
         ["loudness", loudness, f"{between('loudness_before', 'LUFS')}, then {between('loudness_after', 'LUFS')}"],
-        ["gain", peak, f"{between('gain_db', 'dB')}; lowered for the peak in {done['gain_lowered_utterances']}"],
+        ["gain", peak, f"{between('gain_db', 'dB')}; reduced for the peak limit in {done['gain_lowered_utterances']}"],
     ]
-    words = ["setting", "done"]
-    note = "The files stay unchanged: a recording is conditioned whenever it is read."
+    words = ["setting", "result"]
+    note = "The files are unchanged: a recording is conditioned each time it is read."
     table = Table(caption="Conditioning", head=["", *words], rows=rows, prose=words)
     return Section(anchor="conditioning", title="Conditioning", parts=[note, table])
 
 
 def _outliers(found: Sequence[dict[str, Any]]) -> Section:
     rows = [[row["id"], f"{row['deviations']:.1f}", row["words"]] for row in found]
-    parts: list[Part] = ["Recordings unlike the others of their speaker. None is rejected for it; listen to them."]
+    parts: list[Part] = ["Recordings unlike the others of their speaker. They are not rejected; listen to them."]
     parts += _table("Outliers", ["id", "deviations", "unusual"], rows, 1)
     return Section(anchor="outliers", title=f"Unlike the others: {len(found)}", parts=parts)
 
@@ -260,14 +264,14 @@ def _texts(texts: dict[str, Any]) -> Section:
     near = texts["near_duplicates"]
     rows = [
         ["different texts", str(texts["texts"])],
-        ["utterances whose text others have too", str(texts["takes"])],
-        ["held-out utterances whose text training reads", str(texts["held_out_read"])],
-        ["held-out texts nearly like one that training reads", str(len(near))],
+        ["utterances that share their text with others", str(texts["takes"])],
+        ["held-out utterances whose text is in the training split", str(texts["held_out_read"])],
+        ["held-out texts similar to one in the training split", str(len(near))],
     ]
     pairs = [[str(pair["words"]), pair["held_out"], pair["read"]] for pair in near]
     parts = [
         Table(caption="Texts and takes", head=["", "number"], rows=rows),
-        *_table("Near-duplicates", ["words that differ", "held out", "read in training"], pairs, 2),
+        *_table("Near-duplicates", ["differing words", "held out", "training"], pairs, 2),
     ]
     return Section(anchor="texts", title="Texts", parts=parts)
 
@@ -276,21 +280,21 @@ def _rejected(counts: dict[str, Any], rejected: Sequence[dict[str, str | None]])
     reasons = [[reason, str(count)] for reason, count in counts["reasons"].items()]
     rows = [[row["id"], row["reason"], row["file"], row["detail"]] for row in rejected]
     parts = _table("Reasons", ["reason", "utterances"], reasons, 0)
-    parts += _table("Rejected utterances", ["id", "reason", "file", "found"], rows, 3)
+    parts += _table("Rejected utterances", ["id", "reason", "file", "details"], rows, 3)
     return Section(anchor="rejected", title=f"Rejected: {counts['utterances']}", parts=parts)
 
 
 def _table(caption: str, head: list[str], rows: list[list[Any]], prose: int) -> list[Part]:
-    """The first rows, of which the last `prose` columns are text; nothing without rows."""
+    """Return a table of the first `SHOWN` rows, whose last `prose` columns are text; nothing without rows."""
     if not rows:
         return []
     table = Table(caption=caption, head=head, rows=rows[:SHOWN], prose=head[len(head) - prose :])
-    more = [f"and {len(rows) - SHOWN} more: the files beside this page have all"] if len(rows) > SHOWN else []
+    more = [f"and {len(rows) - SHOWN} more; the files next to this page list all"] if len(rows) > SHOWN else []
     return [table, *more]
 
 
 def summarize_unplaced(corpus: Path) -> dict[str, float] | None:
-    """Seconds of speech without text and words without speech; None if the corpus has no unplaced.jsonl."""
+    """Sum seconds of speech without text and words without speech; None if the corpus has no unplaced.jsonl."""
     file = corpus / "unplaced.jsonl"
     if not file.exists():
         return None
