@@ -1,6 +1,6 @@
 """.npy files written by appending rows and read by row range.
 
-Reads use `pread`: with random access, a memory map reads ahead forty times the bytes needed.
+Reads use `pread`, because a memory map under random access reads forty times the bytes needed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class ArrayFile:
             self._row_bytes = self.dtype.itemsize * math.prod(self.shape[1:])
             there = os.fstat(file.fileno()).st_size - self._offset
             if there != self.nbytes:
-                raise ValueError(f"{there} bytes of data, {self.nbytes} expected")
+                raise ValueError(f"{there} bytes of data, expected {self.nbytes}")
             self._descriptor = os.dup(file.fileno())
         weakref.finalize(self, os.close, self._descriptor)
 
@@ -48,7 +48,7 @@ class ArrayFile:
         return os.fstat(self._descriptor).st_nlink == 0
 
     def read(self, first: int, count: int) -> np.ndarray:
-        """A copy of rows `first` to `first + count`, fewer at the end of the array.
+        """Return a copy of rows `first` to `first + count`, or fewer at the end of the array.
 
         Raises SonorantError if the file was truncated after it was opened.
         """
@@ -60,9 +60,9 @@ class ArrayFile:
             try:
                 data = os.pread(self._descriptor, len(wanted) - done, place + done)
             except OSError as error:
-                raise SonorantError(f"{self.path}: cannot be read ({error.strerror}); look at its disk") from None
+                raise SonorantError(f"cannot read {self.path} ({error.strerror}); check the disk") from None
             if not data:
-                raise SonorantError(f"{self.path}: truncated while open; run its stage again (dvc repro)")
+                raise SonorantError(f"{self.path}: truncated while open; rerun the stage that writes it (dvc repro)")
             wanted[done : done + len(data)] = np.frombuffer(data, dtype=np.uint8)
             done += len(data)
         return found
@@ -72,7 +72,7 @@ class ArrayFile:
 
 
 class ArrayWriter:
-    """Write a .npy file (rows, *row_shape) by appending."""
+    """Writes a .npy file (rows, *row_shape) by appending."""
 
     def __init__(self, path: Path, dtype: Any, row_shape: tuple[int, ...] = ()) -> None:
         self._path, self._dtype, self._row_shape = path, np.dtype(dtype), row_shape
@@ -101,14 +101,14 @@ class ArrayWriter:
 
 
 def array_hash(path: Path) -> str:
-    """Hex SHA-256 of a .npy file's data without its header. Raises OSError or ValueError."""
+    """Return the hex SHA-256 of a .npy file's data without the header. Raises OSError or ValueError."""
     with path.open("rb", buffering=0) as file:
         _read_header(file)
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def content_hash(hashes: list[str]) -> str:
-    """Hex SHA-256 over the hashes of several arrays in order."""
+    """Return the hex SHA-256 over the hashes of several arrays in order."""
     return hashlib.sha256("\n".join(hashes).encode()).hexdigest()
 
 

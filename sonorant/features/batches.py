@@ -1,4 +1,4 @@
-"""Planned micro-batches as tensors, prefetched by worker processes."""
+"""Load planned micro-batches as tensors, prefetched by worker processes."""
 
 import signal
 from collections.abc import Iterator, Sequence
@@ -14,11 +14,11 @@ from sonorant.features.feature_store import FeatureStore
 from sonorant.features.plan import MicroBatch
 
 FRAMES_MULTIPLE = 16
-"""Padded lengths are multiples of this, so that kernels see few shapes."""
+"""Padded frame counts are multiples of this, so that kernels run on few shapes."""
 TOKENS_MULTIPLE = 8
 Batch = dict[str, torch.Tensor]
 DRAWN = "drawn"
-"""Batch key, (B, 2) int64: item and first frame of each row. Ranks compare it to prove that they divide the plan."""
+"""Batch key, (B, 2) int64: item and first frame of each row. Ranks compare it to prove that they compute the plan."""
 
 
 class UtteranceBatches(Dataset[Batch]):
@@ -84,7 +84,7 @@ class SegmentBatches(Dataset[Batch]):
 
 
 def prefetched(dataset: Dataset[Batch], workers: int, pin: bool, fresh: bool = False) -> Iterator[Batch]:
-    """Batches in order, prefetched by `workers` processes (0: this one).
+    """Yield batches in order, prefetched by `workers` processes (0: this process).
 
     `fresh`: spawn the workers instead of forking them, because a bucket client does not survive a fork.
     """
@@ -103,7 +103,7 @@ def prefetched(dataset: Dataset[Batch], workers: int, pin: bool, fresh: bool = F
 
 
 def _errors_in_one_line(batches: Iterator[Batch]) -> Iterator[Batch]:
-    """Strip the traceback that torch adds to a worker's SonorantError."""
+    """Remove the traceback that torch adds to a worker's SonorantError."""
     try:
         yield from batches
     except SonorantError as error:
@@ -112,16 +112,16 @@ def _errors_in_one_line(batches: Iterator[Batch]) -> Iterator[Batch]:
         if not str(error).startswith("DataLoader worker"):
             raise
         raise SonorantError(
-            "a loader process was killed; if memory or /dev/shm was full, lower data.workers: the same command resumes "
-            "from the last checkpoint"
+            "a loader process was killed; if memory or /dev/shm was full, lower data.workers; run the same command to "
+            "resume from the last checkpoint"
         ) from None
 
 
 @contextmanager
 def _sigterm_blocked() -> Iterator[None]:
-    """Processes started here ignore SIGTERM from the beginning.
+    """Block SIGTERM in processes started within this context.
 
-    torchrun sends SIGTERM to a rank's whole process group; the rank needs its workers until it has saved.
+    torchrun sends SIGTERM to a rank's whole process group; the rank needs its workers until a checkpoint is saved.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     try:

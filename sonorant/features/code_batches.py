@@ -1,4 +1,4 @@
-"""Planned micro-batches as tensors with codec codes and a prompt by the same speaker.
+"""Load planned micro-batches as tensors, with codec codes and a prompt by the same speaker.
 
 Shapes: U utterances, B rows, F code frames of one utterance, P of a prompt, G codebooks.
 """
@@ -17,7 +17,7 @@ from sonorant.features.plan import MicroBatch
 
 CODES_MULTIPLE = 8
 UNPROMPTED = 0.25
-"""Share of rows without a prompt: the model must also speak without one."""
+"""Fraction of rows without a prompt, because the model must also speak without one."""
 
 
 class Peers:
@@ -26,29 +26,29 @@ class Peers:
     def __init__(self, store: FeatureStore) -> None:
         self._store, self._splits = store, len(store.header["splits"])
         group_U = store.speaker * self._splits + store.split
-        # Pickled to every loader: 0.2 GiB for 45 million utterances, 1 GiB as int64.
+        # Pickled for every loader: 0.2 GiB for 45 million utterances, but 1 GiB as int64.
         self._order_U = np.argsort(group_U, kind="stable").astype(np.min_scalar_type(-len(group_U) - 1))
         self._ends_G = np.cumsum(np.bincount(group_U))
 
     def of(self, item: int) -> NDArray[np.signedinteger]:
-        """Utterances with the speaker and split of `item`, including itself, ascending."""
+        """Return the utterances with the speaker and split of `item`, including `item`, ascending."""
         group = int(self._store.speaker[item]) * self._splits + int(self._store.split[item])
         return self._order_U[int(self._ends_G[group - 1]) if group else 0 : int(self._ends_G[group])]
 
 
 class Prompts:
-    """Draw part of another utterance of the same speaker and split for each row, anew each epoch.
+    """Draws part of another utterance of the same speaker and split for each row, differently in each epoch.
 
-    A share `UNPROMPTED` of the rows gets none, nor do rows whose speaker has no other utterance.
+    A fraction `UNPROMPTED` of the rows gets no prompt, nor do rows whose speaker has no other utterance.
     """
 
     def __init__(self, store: FeatureStore, codes: CodeStore, frames: int, seed: int) -> None:
-        """`frames`: most code frames of a prompt; 0: no prompts."""
+        """`frames`: maximum number of code frames in a prompt; 0 disables prompts."""
         self.codes, self.frames, self.seed = codes, frames, seed
         self.peers = Peers(store) if frames else None
 
     def draw(self, planned: MicroBatch) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Zero-padded prompts (B, P, G) with P >= 1, and their lengths (B,)."""
+        """Return zero-padded prompts (B, P, G) with P >= 1, and their lengths (B,)."""
         rows = len(planned.items)
         prompt_BPG = np.zeros((rows, max(1, self.frames), self.codes.codebooks), dtype=np.int64)
         lengths_B = np.zeros(rows, dtype=np.int64)
@@ -68,7 +68,7 @@ class Prompts:
         if random.random() < UNPROMPTED or len(peers) == 1:
             return None
         place = int(random.integers(0, len(peers) - 1))
-        return int(peers[place + (place >= peers.searchsorted(peers.dtype.type(item)))])  # all but itself
+        return int(peers[place + (place >= peers.searchsorted(peers.dtype.type(item)))])  # any except `item`
 
 
 class CodeBatches(Dataset[Batch]):

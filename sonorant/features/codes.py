@@ -1,8 +1,8 @@
 """The token store: codec codes of every utterance of a feature store.
 
 A folder with `header.json`, `frames.npy` int64 (U,) in the order of the feature store, and `objects.npy` uint8 (K, 1,
-32), the SHA-256 of each shard's codes, int16 (sum F, G), which lie in the features' store. A family without codes gets
-a header that never changes, so no later stage runs again.
+32), the SHA-256 of each shard's codes, int16 (sum F, G), which are in the features' store. For a family without codes,
+the header never changes, so that no later stage reruns.
 
 Shapes: U utterances, K shards, F code frames of one utterance, G codebooks.
 """
@@ -33,11 +33,11 @@ from sonorant.features.store.shard_files import Shard, write_shard
 from sonorant.files import atomic_folder, read_json, sha256_tree, write_json
 
 VERSION = 1
-"""Version of the store's layout; a reader refuses any other."""
+"""Version of the store's layout; readers reject any other."""
 CODES, FRAMES, OBJECTS = "codes", "frames.npy", "objects.npy"
 _REPAIR = "run: dvc repro train_waveform"
 _FRAMES, _USED = "frames", "used"
-"""Rows of a shard: code frames of each utterance; occurrences of each code of each codebook."""
+"""Keys of a shard's rows: code frames of each utterance; occurrences of each code of each codebook."""
 _REMAKE = "dvc repro --force --single-item train_waveform"
 
 
@@ -66,8 +66,8 @@ class CodeStore:
     """Codes of the utterances of a feature store, by the same index.
 
     Attributes: `frames` (int64 (U,)), `codebooks` (G), `codes_per_stream`, `stride` (mel frames per code frame),
-    `codec` (with `silence`, and `sha256` of the weights), `report` (per codebook `use`, the share of codes that occur,
-    and `entropy_bits`).
+    `codec` (with `silence`, and `sha256` of the weights), `report` (per codebook `use`, the fraction of codes that
+    occur, and `entropy_bits`).
     """
 
     def __init__(self, path: Path, header: dict[str, Any], features: FeatureStore) -> None:
@@ -87,18 +87,20 @@ class CodeStore:
 
     @classmethod
     def open(cls, path: Path, features: FeatureStore) -> CodeStore:
-        """Raises SonorantError for codes of other features, a family without codes, another version and damaged
-        files."""
+        """Open the store at `path`. Raises SonorantError for codes of other features, a family without codes, another
+        version or damaged files."""
         header = read_header(path)
         if "codec" not in header:
-            raise SonorantError(f"{path}: no codes, written with voice.family {header['family']}; {_REPAIR}")
+            raise SonorantError(
+                f"{path}: contains no codes, because it was written with voice.family {header['family']}; {_REPAIR}"
+            )
         if header.get("features") != store_hash(features.path):
-            raise SonorantError(f"{path}: codes of other features than {features.path}; {_REPAIR}")
+            raise SonorantError(f"{path}: contains codes of other features than {features.path}; {_REPAIR}")
         return cls(path, header, features)
 
     @staticmethod
     def objects_of(path: Path) -> NDArray[np.uint8]:
-        """SHA-256 of each shard's codes, uint8 (K, 1, 32). Raises SonorantError if the file is damaged."""
+        """Return the SHA-256 of each shard's codes, uint8 (K, 1, 32). Raises SonorantError if the file is damaged."""
         return _loaded(path, OBJECTS)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -108,10 +110,10 @@ class CodeStore:
         return len(self.frames)
 
     def codes(self, i: int) -> np.ndarray:
-        """Codes int16 (F, G) of utterance `i`."""
+        """Return codes int16 (F, G) of utterance `i`."""
         index = self._features.index
         shard = int(index.shard[i])
-        # Offsets of all utterances at once would take seconds and gigabytes in each loader.
+        # Offsets of all utterances together would take seconds and gigabytes in each loader.
         members = index.in_shard(shard)
         before = members[: int((members == i).argmax())]
         first, keep = int(self.frames[before].sum()), self._features.keeps
@@ -135,16 +137,16 @@ def _loaded(path: Path, name: str) -> np.ndarray:
 
 
 def code_hash(path: Path) -> str:
-    """Hex SHA-256 of the store's header, which holds the hash of its arrays."""
+    """Return the hex SHA-256 of the store's header, which contains the hash of the arrays."""
     return sha256_tree([path / "header.json"])
 
 
 def read_header(path: Path) -> dict[str, Any]:
-    """Read header.json. Raises SonorantError if it is missing or of another version."""
+    """Read header.json. Raises SonorantError if it is missing or has another version."""
     header = read_json(path / "header.json")
     if not isinstance(header, dict) or header.get("version") != VERSION or "family" not in header:
         found = header.get("version") if isinstance(header, dict) else None
-        raise SonorantError(f"{path}: token store of version {found}, this code reads {VERSION}; {_REPAIR}")
+        raise SonorantError(f"{path}: token store has version {found}, but this code reads {VERSION}; {_REPAIR}")
     return header
 
 
@@ -158,7 +160,7 @@ def write_codes(
 ) -> None:
     """Encode the utterances of `features` that are not in the store yet, and write `out` atomically.
 
-    `sha256`: of the codec's weights; `processes`: as in `spread`. Raises SonorantError naming an utterance whose code
+    `sha256`: hash of the codec's weights; `processes`: as in `spread`. Raises SonorantError if an utterance's code
     frames do not match the codec's stride.
     """
     described = {
@@ -185,7 +187,7 @@ def write_codes(
         processes=1 if torch.cuda.is_available() else processes,
         reads=(features.path / "header.json",),
         prepare=_prepare,
-        arguments=(pickle.dumps((features, codec)),),  # by value: torch's own pickling shares memory
+        arguments=(pickle.dumps((features, codec)),),  # by value, because torch's pickling shares memory
     )
     for number, shard in enumerate(shards):
         frames_U[features.index.in_shard(number)] = shard.rows[_FRAMES]
@@ -226,7 +228,7 @@ def modules_of(kind: type) -> list[ModuleType]:
 
 
 _given: tuple[FeatureStore, Encodes]
-"""State of a worker process."""
+"""Features and codec of a worker process."""
 
 
 def _prepare(content: bytes) -> None:

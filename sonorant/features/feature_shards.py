@@ -33,10 +33,10 @@ from sonorant.files import sha256_file
 from sonorant.text import Frontend, SymbolTable, TextConfig, frontend_description
 
 VERSION = 1
-"""Raise it if the content of shards changes for a reason that `_code` does not cover."""
+"""Version of shards; increase it if their content changes for a reason that `_code` does not cover."""
 Row = Utterance | ShortClip
 FRAMES, COUNT, SUM, SQUARES = "frames", "tokens", "sum", "squares"
-"""Per utterance: frames, tokens, and the sum of its mel's values and of their squares."""
+"""Keys of rows: per utterance, frames, tokens, and the sums of its mel's values and of their squares."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def utterance_of(row: Row) -> Utterance:
 
 
 def shard_keys(job: Job, shards: Sequence[Sequence[Row]], frontend: Frontend) -> list[str]:
-    """Key of each shard: a hash of its rows, settings and source code, without speakers, splits and ids."""
+    """Return each shard's key: a hash of its rows, settings and source code, without speakers, splits and ids."""
     settings = [VERSION, _code(), dataclasses.asdict(job.audio), frontend_description(frontend)]
     shared = key_of(*settings)
     return [key_of(shared, [_described(job.corpus, row) for row in rows]) for rows in shards]
@@ -78,7 +78,7 @@ def _described(corpus: Path, row: Row) -> list[Any]:
 
 
 def write(job: Job, work: tuple[str, list[Row]]) -> Shard:
-    """Compute a shard from its key and rows, and write it. Raises SonorantError naming an utterance without audio or
+    """Compute a shard from its key and rows, and write it. Raises SonorantError if an utterance has no audio or
     text."""
     key, rows = work
     store, arrays = open_store(job.store), arrays_of(job.audio)
@@ -106,7 +106,7 @@ def _frontend(text: TextConfig, language: str) -> tuple[Frontend, SymbolTable]:
 
 
 def features_of(job: Job, row: Row) -> dict[str, np.ndarray]:
-    """Arrays of one row, see `arrays_of`; the mel is computed from the stored 16-bit samples."""
+    """Return the arrays of one row, see `arrays_of`; the mel is computed from the stored 16-bit samples."""
     utterance, audio = utterance_of(row), job.audio
     frontend, symbols = _frontend(job.text, utterance.language)
     named, repair = f"features: utterance '{utterance.id}'", "run: dvc repro prepare"

@@ -1,4 +1,4 @@
-"""The feature store: mels, pitch, samples and tokens of a corpus, as an index and the shards that it names.
+"""The feature store: mels, pitch, samples and tokens of a corpus, as an index and the shards that it lists.
 
 Shapes of one utterance: T frames, M mel bins, S samples, N tokens. U utterances.
 """
@@ -26,18 +26,18 @@ from sonorant.features.store.place import FILE as PLACE
 from sonorant.files import read_json, sha256_tree
 
 VERSION = 1
-"""Version of the store's layout; a reader refuses any other."""
+"""Version of the store's layout; readers reject any other."""
 MELS, PITCH, AUDIO, TOKENS = ARRAYS = ("mels", "pitch", "audio", "tokens")
 """Arrays of a shard, in the order of the index."""
 HEADER = "header.json"
 FILES = (HEADER, PLACE, KEYS, *store_index.FILES)
 SAID_MELS = "mels.npy"
-"""Float16 (sum T, M): in a store of predicted mels, replaces the shards' mels."""
+"""File of float16 (sum T, M) that replaces the shards' mels in a store of predicted mels."""
 SAID_BY = "mels_said_by"
-"""Header key of such a store, see `sonorant.features.predicted`."""
+"""Header key of a store of predicted mels, see `sonorant.features.predicted`."""
 _REPAIR = "run: dvc repro features"
 REMAKE = "dvc repro --force --single-item features"
-"""Command that computes missing shards."""
+"""Command that computes missing shards again."""
 
 
 class FeatureStore:
@@ -62,13 +62,12 @@ class FeatureStore:
 
     @classmethod
     def open(cls, path: Path, compared: str | None = None) -> FeatureStore:
-        """`compared`: hash of an index that was checked before. Raises SonorantError for another version and damaged
-        files;
-        shards are checked when they are read, or by `verify`."""
+        """Open the store at `path`. `compared`: hash of an index that was already checked. Raises SonorantError for
+        another version or damaged files; shards are checked when they are read, or by `verify`."""
         header = read_json(path / HEADER)
         if not isinstance(header, dict) or header.get("version") != VERSION:
             found = header.get("version") if isinstance(header, dict) else None
-            raise SonorantError(f"{path}: feature store of version {found}, this code reads {VERSION}; {_REPAIR}")
+            raise SonorantError(f"{path}: feature store has version {found}, but this code reads {VERSION}; {_REPAIR}")
         try:
             return cls(path, header, Index.open(path, header["index"], compared=header["index"] == compared))
         except (KeyError, TypeError, ValueError) as error:
@@ -76,7 +75,7 @@ class FeatureStore:
             raise SonorantError(f"{path / HEADER}: damaged ({reason}); {_REPAIR}") from None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Workers open the files themselves, and skip hashing the index: each window has new workers.
+        # Each window has new workers; they open the files themselves, and skip hashing the index.
         return FeatureStore.open, (self.path, self.header["index"])
 
     def __len__(self) -> int:
@@ -89,16 +88,16 @@ class FeatureStore:
 
     @property
     def nbytes(self) -> int:
-        """Size of all arrays."""
+        """Size of all arrays in bytes."""
         frames, tokens = int(self.frames.sum()), int(self.tokens_count.sum())
         return frames * 2 * (self.audio.n_mels + ROWS + self.audio.hop) + tokens * 2 * 3
 
     def read_into_memory(self, room: int) -> None:
-        """Load all arrays. Raises SonorantError if they exceed `room` bytes."""
+        """Load all arrays into memory. Raises SonorantError if they exceed `room` bytes."""
         if self.nbytes > room:
             raise SonorantError(
                 f"{self.path}: {self.nbytes / 2**30:.1f} GiB of features do not fit into this rank's share of free "
-                f"memory, {room / 2**30:.1f} GiB; set data.preload to none or folder"
+                f"memory ({room / 2**30:.1f} GiB); set data.preload to none or folder"
             )
         self._shards.hold()
 
@@ -109,7 +108,7 @@ class FeatureStore:
 
     @contextmanager
     def keeping(self) -> Iterator[None]:
-        """Keep rows read here in memory: fetching their shards at each validation would evict training data."""
+        """Keep rows read in this context in memory: fetching their shards per validation would evict training data."""
         self.keeps = True
         try:
             yield
@@ -117,29 +116,29 @@ class FeatureStore:
             self.keeps = False
 
     def mel(self, i: int, start: int = 0, frames: int | None = None) -> np.ndarray:
-        """Log-mel float16 (T, M) of utterance `i`, or of `frames` frames from `start`."""
+        """Return the log-mel float16 (T, M) of utterance `i`, or of `frames` frames from `start`."""
         count = self._frames_of(i, start, frames)
         if self._said:
             return self._said.read(i, start, count)
         return self._read(MELS, i, self.index.first_frame[i] + start, count)
 
     def mel_and_pitch(self, i: int, start: int = 0, frames: int | None = None) -> np.ndarray:
-        """Log-mel and the rows of `sonorant.audio.pitch.track_pitch`, float16 (T, M + 2)."""
+        """Return the log-mel and the rows of `sonorant.audio.pitch.track_pitch`, float16 (T, M + 2)."""
         pitch = self._read(PITCH, i, self.index.first_frame[i] + start, self._frames_of(i, start, frames))
         return np.concatenate([self.mel(i, start, frames), pitch], axis=1)
 
     def pitch(self, i: int) -> np.ndarray:
-        """The rows of `sonorant.audio.pitch.track_pitch`, float16 (T, 2), of utterance `i`."""
+        """Return the rows of `sonorant.audio.pitch.track_pitch`, float16 (T, 2), of utterance `i`."""
         return self._read(PITCH, i, self.index.first_frame[i], int(self.frames[i]))
 
     def samples(self, i: int, start: int = 0, frames: int | None = None) -> np.ndarray:
-        """Samples int16 (T * hop,) of the same frames, full scale 32768, zero-padded at the end."""
+        """Return samples int16 (T * hop,) of the frames in `mel`, full scale 32768, zero-padded at the end."""
         hop = self.audio.hop
         first, count = self.index.first_frame[i] + start, self._frames_of(i, start, frames)
         return self._read(AUDIO, i, first * hop, count * hop)
 
     def tokens(self, i: int) -> np.ndarray:
-        """Tokens int16 (N, 3): symbol, stress, word start (see `SymbolTable`)."""
+        """Return tokens int16 (N, 3): symbol, stress, word start (see `SymbolTable`)."""
         return self._read(TOKENS, i, self.index.first_token[i], self.tokens_count[i])
 
     def _frames_of(self, i: int, start: int, frames: int | None) -> int:
@@ -153,22 +152,22 @@ class FeatureStore:
         return rows
 
     def indices(self, split: str) -> np.ndarray:
-        """Utterances of a split, int64, ascending."""
+        """Return the utterances of a split, int64, ascending."""
         return np.flatnonzero(self.split == self.header["splits"].index(split))
 
     def check(self) -> None:
-        """Raise SonorantError naming the first shard that is missing, without reading them."""
+        """Raise SonorantError naming the first missing shard, without reading shards."""
         self._shards.check()
 
     def verify(self) -> None:
-        """Raise SonorantError if an array is missing or differs from its hash; a bucket's are compared when
-        downloaded."""
+        """Raise SonorantError if an array is missing or, in a folder, differs from its hash; arrays from a bucket are
+        compared when downloaded."""
         self._shards.verify()
         if self._said and self._said.sha256 != self.header[SAID_MELS]:
-            raise SonorantError(f"{self.path}: the mels do not match the header; delete the folder")
+            raise SonorantError(f"{self.path}: the mels do not match the header; delete this folder")
 
     def copy_shards(self, folder: Path) -> None:
-        """Copy all shards to `folder`, a store of its own."""
+        """Copy all shards to `folder`, as a separate store."""
         self._shards.copy(folder)
 
 
@@ -188,7 +187,7 @@ class SaidMels:
             raise SonorantError(f"{path}: shape {self._file.shape}, expected {wanted}; delete its folder")
 
     def read(self, i: int, start: int, count: int) -> np.ndarray:
-        """Frames float16 (count, M) of utterance `i`."""
+        """Return frames float16 (count, M) of utterance `i`."""
         return self._file.read(int(self._first[i]) + start, count)
 
     @property
@@ -197,7 +196,7 @@ class SaidMels:
 
 
 def arrays_of(audio: MelConfig) -> dict[str, tuple[Any, tuple[int, ...]]]:
-    """dtype and row shape of each array of a shard; a row is a frame, a sample (audio) or a token."""
+    """Return the dtype and row shape of each array of a shard; a row is a frame, a sample (audio) or a token."""
     return {
         MELS: (np.float16, (audio.n_mels,)),
         PITCH: (np.float16, (ROWS,)),
@@ -207,5 +206,5 @@ def arrays_of(audio: MelConfig) -> dict[str, tuple[Any, tuple[int, ...]]]:
 
 
 def store_hash(path: Path) -> str:
-    """Hex SHA-256 of the store's header, which holds the hashes of its shards and index."""
+    """Return the hex SHA-256 of the store's header, which contains the hashes of its shards and index."""
     return sha256_tree([path / HEADER])

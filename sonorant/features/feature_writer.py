@@ -1,7 +1,7 @@
 """Compute features shard by shard, and write the index that names the shards.
 
 Only shards that the store lacks are computed: a killed stage continues where it stopped, and a changed utterance
-changes its own shard alone. No byte depends on how the work was divided.
+changes only its shard. The output does not depend on how the work was divided.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def write_features(
     """Write the features of `utterances`, then of `short_clips`: missing shards to `store`, the index to `out`,
     atomically.
 
-    Raises SonorantError naming an utterance without readable audio, text to speak or a split, and for a corpus without
-    a training split or with two languages.
+    Raises SonorantError if an utterance has no readable audio, speakable text or split, or if the corpus has no
+    training split or several languages.
     """
     language = _check(utterances)
     frontend = text.load(language)
@@ -109,7 +109,9 @@ def write_features(
 def _check(utterances: list[Utterance]) -> str:
     """Return the language. Raises SonorantError if the utterances cannot form a store."""
     if not any(utterance.split == "train" for utterance in utterances):
-        raise SonorantError(f"features: none of {len(utterances)} utterances is in the training split; see the report")
+        raise SonorantError(
+            f"features: none of {len(utterances)} utterances is in the training split; see the report of the corpus"
+        )
     for utterance in utterances:
         if utterance.split is None or utterance.audio is None:
             raise SonorantError(f"features: utterance '{utterance.id}' has no split or audio; run: dvc repro prepare")
@@ -127,9 +129,9 @@ def _column(whole: list[Shard], shards: list[np.ndarray], name: str, dtype: Any)
 
 
 def _statistics(count: int, sums: np.ndarray, squares: np.ndarray) -> tuple[float, float]:
-    """Mean and standard deviation of `count` values from the sums (U,) of utterances.
+    """Return the mean and standard deviation of `count` values from the sums (U,) of utterances.
 
-    Added in the order of the rows, so that no bit depends on the shards.
+    Sums are added in row order, so that no bit depends on the shards.
     """
     total, of_squares = (float(np.cumsum(values)[-1]) for values in (sums, squares))
     mean = total / count

@@ -1,6 +1,6 @@
 """Group utterances into shards: the leaves of a binary trie over the hashes of their ids.
 
-The grouping depends on the set of ids, not on their order. Adding or removing an utterance changes its leaf alone.
+The grouping depends on the set of ids, not on their order. Adding or removing an utterance changes only its leaf.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ _BITS = 256
 
 
 def leaves(ids: Sequence[str], most: int) -> list[np.ndarray]:
-    """Positions in `ids`, int64, leaf by leaf in hash order; a leaf has at most `most`."""
+    """Return positions in `ids`, int64, leaf by leaf in hash order; a leaf has at most `most`."""
     digests = np.frombuffer(b"".join(hashlib.sha256(name.encode("utf-8")).digest() for name in ids), np.uint8)
     digests = digests.reshape(-1, 32)
     order = np.lexsort(digests.view(">u8").T[::-1])
@@ -20,7 +20,8 @@ def leaves(ids: Sequence[str], most: int) -> list[np.ndarray]:
 
 
 def _split(digests: np.ndarray, first: int, end: int, bit: int, most: int) -> Iterator[tuple[int, int]]:
-    """Ranges of sorted digests (U, 32) that share all bits before `bit`, split by further bits while too large."""
+    """Yield ranges of sorted digests (U, 32) that share all bits before `bit`, split by further bits while too
+    large."""
     if first == end:
         return
     if end - first <= most or bit == _BITS:

@@ -29,8 +29,8 @@ COLUMNS: dict[str, Any] = {
     "id_ends": np.int64,
     "id_bytes": np.uint8,
 }
-"""dtypes. All columns are (U,) but `shard_ends` (K,), the ends of shards in `by_shard`; `shard_objects` (K, F, 32), the
-SHA-256 of arrays; and `id_bytes`, the UTF-8 of all ids, which end at `id_ends`."""
+"""Data types of columns. All are (U,) except `shard_ends` (K,), the ends of shards in `by_shard`; `shard_objects` (K,
+F, 32), the SHA-256 of arrays; and `id_bytes`, all ids in UTF-8, which end at `id_ends`."""
 FOLDER = "index"
 FILES = tuple(f"{FOLDER}/{name}.npy" for name in COLUMNS)
 _REPAIR = "run: dvc repro features"
@@ -52,8 +52,8 @@ class Ids(Sequence[str]):
 
 
 class Index:
-    """Memory-mapped columns, see `COLUMNS`: `first_frame` and `first_token` count in the shard, `split` and `speaker`
-    in the header's lists; `by_shard` has the utterances in shard order."""
+    """Memory-mapped columns, see `COLUMNS`: `first_frame` and `first_token` are offsets in the shard, `split` and
+    `speaker` positions in the header's lists; `by_shard` has the utterances in shard order."""
 
     frames: np.ndarray
     first_frame: np.ndarray
@@ -72,8 +72,8 @@ class Index:
 
     @classmethod
     def open(cls, store: Path, content: str, *, compared: bool = False) -> Index:
-        """`content`: hash in the header of `store`; `compared`: it was checked before. Raises SonorantError if a column
-        is missing or has changed."""
+        """Open the index of `store`. `content`: hash in the header; `compared`: whether it was already checked. Raises
+        SonorantError if a column is missing or has changed."""
         columns = {name: _mapped(store / file) for name, file in zip(COLUMNS, FILES, strict=True)}
         if not compared and content_hash([array_hash(store / file) for file in FILES]) != content:
             raise SonorantError(f"{store / FOLDER}: does not match the header; {_REPAIR}")
@@ -83,7 +83,7 @@ class Index:
         return len(self.frames)
 
     def in_shard(self, shard: int) -> np.ndarray:
-        """Utterances of a shard in its order, int64."""
+        """Return the utterances of a shard in shard order, int64."""
         first = int(self.shard_ends[shard - 1]) if shard else 0
         return self.by_shard[first : int(self.shard_ends[shard])]
 
@@ -108,9 +108,9 @@ class Rows:
     frames: np.ndarray
     tokens: np.ndarray
     shards: Sequence[np.ndarray]
-    """Utterances of each shard in its order."""
+    """Utterances of each shard, in shard order."""
     objects: np.ndarray
-    """uint8 (K, F, 32)."""
+    """SHA-256 of arrays, uint8 (K, F, 32)."""
 
 
 def write_index(store: Path, rows: Rows) -> str:
@@ -137,7 +137,7 @@ def write_index(store: Path, rows: Rows) -> str:
 
 
 def begins(counts: np.ndarray, by_shard: np.ndarray, shard_ends: np.ndarray) -> np.ndarray:
-    """Offset of each utterance in its shard, int64 (U,), by `counts` (U,)."""
+    """Return the offset of each utterance in its shard, int64 (U,), given `counts` (U,)."""
     after = np.cumsum(counts[by_shard])
     firsts = np.concatenate([[0], shard_ends[:-1]])[: len(shard_ends)]
     before_shard = np.concatenate([[0], after])[firsts]

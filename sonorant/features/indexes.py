@@ -1,4 +1,4 @@
-"""What an index of features or codes needs of the store that its shards lie in."""
+"""Find the shards that an index of features or codes needs in a store."""
 
 from pathlib import Path
 
@@ -11,8 +11,8 @@ from sonorant.files import read_json
 
 
 def needed_of(index: Path) -> Needed | None:
-    """By the folder of the stage `features` or `train_waveform`; None without codes. Raises SonorantError if
-    damaged."""
+    """Return the needs of `index`, a folder written by the stage `features` or `train_waveform`; None without codes.
+    Raises SonorantError if it is damaged."""
     header = read_json(index / HEADER)
     if isinstance(header, dict) and "index" in header:
         objects = np.array(FeatureStore.open(index).index.shard_objects)

@@ -11,7 +11,7 @@ from sonorant.features.feature_store import FILES, SAID_BY, SAID_MELS, FeatureSt
 from sonorant.files import atomic_folder, locked
 
 _SHARDS = "shards"
-_NO_ROOM = "make room there, name another folder or set data.preload to none"
+_NO_ROOM = "free disk space, choose another folder or set data.preload to none"
 
 
 def copy_path(features: Path, folder: Path) -> Path:
@@ -19,7 +19,7 @@ def copy_path(features: Path, folder: Path) -> Path:
 
 
 def local_copy(features: Path, folder: Path) -> Path:
-    """Copy a feature store to `folder`, atomically, unless a whole copy is there; concurrent processes wait for the
+    """Copy a feature store to `folder`, atomically, unless an intact copy exists; concurrent processes wait for the
     first.
 
     Raises SonorantError if the disk is full or not writable, or the features are damaged.
@@ -36,7 +36,9 @@ def local_copy(features: Path, folder: Path) -> Path:
 
 
 def _copy(features: Path, target: Path) -> None:
-    for abandoned in target.parent.glob(f".{target.name}.*.tmp"):  # left by a killed process: this one holds the lock
+    for abandoned in target.parent.glob(
+        f".{target.name}.*.tmp"
+    ):  # left by a killed process, because this one holds the lock
         shutil.rmtree(abandoned)
     store = FeatureStore.open(features)
     needed, free = store.nbytes, shutil.disk_usage(target.parent).free
@@ -51,7 +53,9 @@ def _copy(features: Path, target: Path) -> None:
         replace(store.place, store=_SHARDS).write(copy)
         if not _whole(copy):
             store.verify()  # raises if the features themselves are damaged
-            raise SonorantError(f"data.preload_folder {target.parent}: the copy there is damaged; name another disk")
+            raise SonorantError(
+                f"data.preload_folder {target.parent}: the copy is damaged; choose a folder on another disk"
+            )
 
 
 def _whole(store: Path) -> bool:

@@ -1,7 +1,7 @@
 """The epoch plan: utterances to micro-batches to optimizer steps.
 
-A pure function of (seed, epoch), equal on every machine: training resumes at any step without replaying earlier ones,
-and any number of ranks shares one plan.
+The plan is a pure function of (seed, epoch): training resumes at any step without replaying earlier ones, and any
+number of ranks shares one plan.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,7 +12,7 @@ import numpy as np
 
 from sonorant.errors import SonorantError
 
-_AT_ONCE = 1 << 16  # lengths held as Python integers at a time: they take five times NumPy's memory
+_AT_ONCE = 1 << 16  # lengths converted to Python integers at a time; they take five times NumPy's memory
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class MicroBatch:
 
     epoch: int
     number: int
-    """Position in the epoch's plan."""
+    """Position in the plan of the epoch."""
     items: np.ndarray
     """(B,) int64 indices into the feature store."""
     starts: np.ndarray | None = None
@@ -32,24 +32,24 @@ class MicroBatch:
 class Plan:
     """An endless training plan.
 
-    With windows, each "epoch" of its methods is one window, counted on over the epochs.
+    With windows, `epoch` in the methods is the number of a window, counted across epochs.
     """
 
     micro_batches_per_step: int
-    """On all ranks together; the last step of an epoch may have fewer."""
+    """Micro-batches per optimizer step on all ranks together; the last step of an epoch may have fewer."""
     micro_batches: Callable[[int], list[MicroBatch]]
-    """The micro-batches of an epoch, in order."""
+    """Function that returns the micro-batches of an epoch, in order."""
     windows: int = 1
-    """Windows of an epoch; see `sonorant.features.windows`."""
+    """Number of windows per epoch; see `sonorant.features.windows`."""
     fetch: Callable[[int], None] | None = None
-    """Download an epoch's data to this machine; None: it is local."""
+    """Function that downloads an epoch's data to this machine; None if it is local."""
 
     def first(self) -> list[MicroBatch]:
-        """Micro-batches of the first epoch that has any: a window may hold no training utterance."""
+        """Return the micro-batches of the first epoch that has any; a window may hold no training utterance."""
         return next(batches for batches in map(self.micro_batches, count()) if batches)
 
     def steps(self, epoch: int) -> list[list[MicroBatch]]:
-        """Optimizer steps of an epoch; every sample is in exactly one."""
+        """Return the optimizer steps of an epoch; every sample is in exactly one step."""
         batches = self.micro_batches(epoch)
         size = self.micro_batches_per_step
         return [batches[start : start + size] for start in range(0, len(batches), size)]
@@ -58,17 +58,17 @@ class Plan:
 def balanced(
     items: np.ndarray, speakers: np.ndarray, frames: np.ndarray, *, balance: float, seed: int, epoch: int
 ) -> np.ndarray:
-    """Items (B,) of an epoch, with those of speakers with few recordings repeated.
+    """Return the items (B,) of an epoch, in which speakers with few recordings are repeated.
 
-    Each occurs (largest speaker's frames / own speaker's frames) ** balance times: 0 changes nothing, 1 gives all
-    speakers equal time. `speakers`, `frames`: (U,) of the whole store.
+    Each occurs (largest speaker's frames / its speaker's frames) ** balance times: 0 changes nothing, 1 gives all
+    speakers equal time. `speakers`, `frames`: columns (U,) of the whole store.
     """
     times_B = times_heard(items, speakers, frames, balance)
     return items if times_B is None else repeated(items, times_B, seed=seed, epoch=epoch)
 
 
 def times_heard(items: np.ndarray, speakers: np.ndarray, frames: np.ndarray, balance: float) -> np.ndarray | None:
-    """Occurrences of each item in an epoch of `balanced`, float64 (B,); None: once each."""
+    """Return how often `balanced` repeats each item, float64 (B,), or None if every item occurs once."""
     if balance == 0:
         return None
     speakers_B = speakers[items]
@@ -81,23 +81,23 @@ def times_heard(items: np.ndarray, speakers: np.ndarray, frames: np.ndarray, bal
 
 
 def repeated(items: np.ndarray, times_B: np.ndarray, *, seed: int, epoch: int) -> np.ndarray:
-    """Repeat `items` (B,) `times_B` times each; the fractional part is drawn from (seed, epoch)."""
+    """Repeat `items` (B,) `times_B` times each; fractional parts are drawn from (seed, epoch)."""
     whole_B = np.floor(times_B)
     drawn_B = np.random.default_rng([seed, epoch, 1]).random(len(items)) < times_B - whole_B
     return np.repeat(items, whole_B.astype(np.int64) + drawn_B)
 
 
 def shard(step: list[MicroBatch], rank: int, world_size: int) -> list[tuple[MicroBatch, float]]:
-    """Micro-batches that `rank` computes in a step, with their weights.
+    """Return the micro-batches that `rank` computes in a step, with their weights.
 
-    A rank without one computes the first with weight zero: it joins the gradient reduction without changing the sum.
+    A rank without any computes the first with weight zero, to join the gradient reduction without changing the sum.
     """
     own = [(batch, 1.0) for batch in step[rank::world_size]]
     return own or [(step[0], 0.0)]
 
 
 def utterance_plan(frames: np.ndarray, items: np.ndarray, *, budget: int, seed: int, epoch: int) -> list[MicroBatch]:
-    """Micro-batches of the utterances `items` (B,), of similar length, with at most `budget` padded frames each.
+    """Group the utterances `items` (B,) by length into micro-batches of at most `budget` padded frames.
 
     Raises SonorantError if an utterance exceeds the budget.
     """
@@ -106,7 +106,7 @@ def utterance_plan(frames: np.ndarray, items: np.ndarray, *, budget: int, seed: 
     if len(items) and lengths.max() > budget:
         worst = int(items[lengths.argmax()])
         raise SonorantError(
-            f"utterance {worst} has {lengths.max()} frames, more than a micro-batch may hold ({budget}): "
+            f"utterance {worst} has {lengths.max()} frames, more than a micro-batch can hold ({budget}); "
             "raise frames_per_micro_batch or lower prepare.max_seconds"
         )
     jitter = lengths * random.uniform(0.95, 1.05, len(items))
@@ -119,7 +119,7 @@ def utterance_plan(frames: np.ndarray, items: np.ndarray, *, budget: int, seed: 
 
 
 def _ends(lengths: np.ndarray, budget: int) -> Iterator[int]:
-    """Ends of groups of neighbours, each as large as fits when padded to its longest."""
+    """Yield the ends of groups of neighbours, each as large as fits when padded to the longest length."""
     first = longest = place = 0
     for part in range(0, len(lengths), _AT_ONCE):
         for length in lengths[part : part + _AT_ONCE].tolist():
@@ -134,14 +134,16 @@ def _ends(lengths: np.ndarray, budget: int) -> Iterator[int]:
 def segment_plan(
     frames: np.ndarray, items: np.ndarray, *, segments: int, length: int, seed: int, epoch: int
 ) -> list[MicroBatch]:
-    """Micro-batches of `segments` random segments of `length` frames, one per utterance.
+    """Plan micro-batches of `segments` random segments of `length` frames, one per utterance.
 
-    Utterances shorter than a segment are left out; the last micro-batch is filled from the epoch's start.
+    Utterances shorter than a segment are skipped; the last micro-batch is filled from the epoch's start.
     """
     random = np.random.default_rng([seed, epoch])
     long_enough = items[frames[items] >= length]
     if not len(long_enough):
-        raise SonorantError(f"no utterance has the {length} frames of a segment: lower train_vocoder.segment_frames")
+        raise SonorantError(
+            f"no utterance is as long as a segment ({length} frames); lower train_vocoder.segment_frames"
+        )
     order = random.permutation(long_enough)
     missing = -len(order) % segments
     order = np.concatenate([order, np.resize(order, missing)])
@@ -153,7 +155,7 @@ def segment_plan(
 
 
 def padding_waste(plan: list[MicroBatch], frames: np.ndarray) -> float:
-    """Fraction of the plan's frames that are padding."""
+    """Return the fraction of the plan's frames that are padding."""
     padded = sum(int(frames[batch.items].max()) * len(batch.items) for batch in plan)
     real = sum(int(frames[batch.items].sum()) for batch in plan)
     return 1.0 - real / padded

@@ -1,6 +1,6 @@
-"""A feature store whose mels are predicted by a trained model: the waveform model's input when a voice speaks.
+"""A feature store whose mels are predicted by a trained model, which are the waveform model's input in synthesis.
 
-It shares index and shards with the recordings' store, apart from the mels. Shapes: T frames, M mel bins.
+It shares index and shards, except the mels, with the recordings' store. Shapes: T frames, M mel bins.
 """
 
 import hashlib
@@ -18,14 +18,14 @@ from sonorant.features.feature_store import FILES, HEADER, SAID_BY, SAID_MELS, F
 from sonorant.files import atomic_folder, locked, read_json, sha256_file, write_json
 
 VERSION = 1
-"""Raise it if the same model predicts other mels from the same recordings."""
+"""Version of predictions; increase it if the same model predicts other mels from the same recordings."""
 Says = Callable[[FeatureStore], Iterator[Floats]]
-"""Predict from a feature store: each utterance's log-mel (T, M) in order, as long as the recording's."""
+"""Function that predicts each utterance's log-mel (T, M), as long as the recording's, from a feature store in order."""
 
 
 def predicted_store(features: Path, predictor: Path, folder: Path, says: Says) -> Path:
-    """The store of `features` with the mels that the model in the folder `predictor` `says`, made below `folder` unless
-    it is there; concurrent processes wait for the first.
+    """Return a store of `features` with the mels that `says` predicts with the model in `predictor`. It is created
+    below `folder` unless it exists; concurrent processes wait for the first.
 
     Raises SonorantError if the disk is full, the features are damaged, or a mel is not finite or of another length.
     """
@@ -37,12 +37,12 @@ def predicted_store(features: Path, predictor: Path, folder: Path, says: Says) -
             if not _whole(target, key):
                 _write(features, target, key, says)
     except OSError as error:
-        raise SonorantError(f"{error.filename or folder}: {error.strerror}; make room there and start again") from None
+        raise SonorantError(f"{error.filename or folder}: {error.strerror}; free disk space and start again") from None
     return target
 
 
 def _key(features: Path, predictor: Path) -> str:
-    # Without provenance: another commit may train the same weights.
+    # Without provenance, because another commit may train the same weights.
     described = {key: value for key, value in read_json(predictor / "model.json").items() if key != "provenance"}
     parts = [VERSION, store_hash(features), sha256_file(predictor / "weights.pt"), described]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
@@ -58,18 +58,18 @@ def _whole(store: Path, key: str) -> bool:
 
 
 def _write(features: Path, target: Path, key: str, says: Says) -> None:
-    from tqdm import tqdm  # not needed where a store is only read
+    from tqdm import tqdm  # not needed to read a store
 
     store = FeatureStore.open(features)
-    store.verify()  # else damage would be copied under a new hash
+    store.verify()  # otherwise damage would be copied under a new hash
     bins = store.audio.n_mels
     with atomic_folder(target) as new:
         with ArrayWriter(new / SAID_MELS, np.float16, (bins,)) as mels:
             said = tqdm(says(store), desc="predicted mels", unit="utterance", total=len(store))
             for i, mel_TM in zip(range(len(store)), said, strict=True):
                 if mel_TM.shape != (store.frames[i], bins) or not np.isfinite(mel_TM).all():
-                    wanted = f"not finite numbers of the recording's shape {(int(store.frames[i]), bins)}"
-                    raise SonorantError(f"utterance '{store.ids[i]}': the predictor's mel {mel_TM.shape} is {wanted}")
+                    wanted = f"not finite or not of the recording's shape {(int(store.frames[i]), bins)}"
+                    raise SonorantError(f"utterance '{store.ids[i]}': the predicted mel {mel_TM.shape} is {wanted}")
                 mels.append(mel_TM.astype(np.float16))
         for name in FILES:
             (new / name).parent.mkdir(exist_ok=True)

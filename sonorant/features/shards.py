@@ -19,17 +19,17 @@ from sonorant.features.store.shard_files import OBJECTS, object_name
 from sonorant.files import sha256_file
 
 _OPEN = 4096
-"""Most files kept open. Opening a file for each row would take longer than reading the row."""
+"""Maximum number of files kept open. Opening a file for each row would take longer than reading the row."""
 _SHARE = 4
-"""Divisor of the process's limit of open files: 1024 / 4 holds all arrays of a window of 64 shards."""
+"""Divisor of the process's limit on open files: 1024 / 4 allows all arrays of a window of 64 shards."""
 _TRIES = 100  # another process may evict a file before it is opened here
 
 
 class Shards:
-    """Rows of arrays by shard and position. K shards, F arrays of each.
+    """Rows of arrays by shard and position. K shards, F arrays per shard.
 
-    Arrays in a folder are read in place. Arrays in a bucket are downloaded whole at the first read and compared with
-    their hash; see `sonorant.features.store.bucket_cache`.
+    Arrays in a folder are read in place. Arrays in a bucket are downloaded whole on first read and compared with their
+    hash; see `sonorant.features.store.bucket_cache`.
     """
 
     def __init__(
@@ -40,8 +40,8 @@ class Shards:
         arrays: Mapping[str, tuple[Any, tuple[int, ...]]],
         remake: str,
     ) -> None:
-        """`index`: folder for messages; `objects`: uint8 (K, F, 32), SHA-256 of files; `arrays`: dtype and row shape of
-        each of the F, in order; `remake`: command that computes missing shards."""
+        """`index`: folder, for messages; `objects`: uint8 (K, F, 32), SHA-256 of files; `arrays`: dtype and row shape
+        of the F arrays, in order; `remake`: command that computes missing shards."""
         self._index, self._store = index, open_store(place.store)
         self._cache = Cache(self._store, Path(place.cache), place.cache_bytes)
         self._objects, self._arrays, self._remake = objects, dict(arrays), remake
@@ -56,7 +56,8 @@ class Shards:
         return len(self._objects)
 
     def read(self, name: str, shard: int, first: int, count: int, *, keep: bool = False) -> np.ndarray:
-        """A copy of `count` rows from `first`; `keep`: keep them in memory, whatever the cache evicts.
+        """Return a copy of `count` rows from `first`. `keep`: whether to keep them in memory, even if evicted from the
+        cache.
 
         Raises SonorantError if the array is missing, damaged or too short.
         """
@@ -74,12 +75,14 @@ class Shards:
         if file is None:
             file = self._opened(name, shard)
         else:
-            # Not `move_to_end`: the prefetching thread may have removed it.
+            # Not `move_to_end`, because the prefetching thread may have removed it.
             self._open.pop((name, shard), None)
             self._open[name, shard] = file
         rows = file.read(first, count)
         if len(rows) != count:
-            raise SonorantError(f"{self._named(name, shard)}: {len(file)} rows, fewer than in the index; {self._mend}")
+            raise SonorantError(
+                f"{self._named(name, shard)}: contains {len(file)} rows, fewer than in the index; {self._mend}"
+            )
         return rows
 
     @property
@@ -94,8 +97,7 @@ class Shards:
         self._open.clear()
 
     def fetch(self, shards: Iterable[int], names: Sequence[str]) -> None:
-        """Download these arrays as far as the cache has room, and close evicted files, which take disk space.
-        Thread-safe."""
+        """Download these arrays into the cache, and close evicted files, which take disk space. Thread-safe."""
         for key, file in list(self._open.items()):
             if file.removed:
                 self._open.pop(key, None)
@@ -104,7 +106,7 @@ class Shards:
                 self._path(name, shard)
 
     def copy(self, target: Path) -> None:
-        """Copy all objects to the folder `target`, a store."""
+        """Copy all objects to a store in the folder `target`."""
         for name, shard in self._all():
             file = target / self._object(name, shard)
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -112,14 +114,14 @@ class Shards:
                 raise self._missing(name, shard)
 
     def check(self) -> None:
-        """Raise SonorantError naming the first array that is missing."""
+        """Raise SonorantError naming the first missing array."""
         there = {entry.name for entry in self._store.entries(OBJECTS)}
         for name, shard in self._all():
             if self._object(name, shard) not in there:
                 raise self._missing(name, shard)
 
     def verify(self) -> None:
-        """Raise SonorantError naming the first array that is missing, or in a folder differs from its hash."""
+        """Raise SonorantError naming the first array that is missing or, in a folder, differs from its hash."""
         self.check()
         for name, shard in self._all():
             file = self._store.local(self._object(name, shard))
@@ -156,7 +158,7 @@ class Shards:
         if file.dtype != dtype or file.shape[1:] != row_shape:
             raise SonorantError(f"{path}: {file.dtype.name} {file.shape} is not an array of {name}; {self._mend}")
         self._open[name, shard] = file
-        # An evicted file takes disk space until it is closed; by now that may be this one too.
+        # An evicted file, perhaps this one too, takes disk space until it is closed.
         while len(self._open) > self._most or (cached and self._open and next(iter(self._open.values())).removed):
             self._open.popitem(last=False)
         return file

@@ -1,4 +1,4 @@
-"""Train on fewer minutes: nested subsets of the training split, even across speakers."""
+"""Select nested subsets of the training split by minutes, even across speakers."""
 
 import hashlib
 from collections import defaultdict
@@ -8,15 +8,15 @@ from sonorant.corpus.manifest import Utterance
 
 
 def minutes_of(utterances: Sequence[Utterance]) -> float:
-    """Minutes of the training split."""
+    """Return the minutes of the training split."""
     return sum(utterance.seconds or 0.0 for utterance in utterances if utterance.split == "train") / 60
 
 
 def first_minutes(utterances: Sequence[Utterance], minutes: float) -> list[Utterance]:
-    """Keep at most `minutes` of the training split; validation and test stay whole.
+    """Keep at most `minutes` of the training split; validation and test stay complete.
 
     Utterances are taken in the order of their ids' hashes, so a smaller subset is part of a larger one. Speakers get
-    equal shares, at least one utterance each; unused time goes to the others.
+    equal shares, with at least one utterance each; unused time goes to other speakers.
     """
     by_speaker: defaultdict[str, list[Utterance]] = defaultdict(list)
     for utterance in utterances:
@@ -29,7 +29,7 @@ def first_minutes(utterances: Sequence[Utterance], minutes: float) -> list[Utter
 
 
 def _even_share(seconds: Mapping[str, float], total: float) -> float:
-    """Limit of seconds per speaker that adds up to `total`."""
+    """Return the limit in seconds per speaker with which speakers add up to `total`."""
     left = total
     for number, own in enumerate(sorted(seconds.values())):
         share = left / (len(seconds) - number)

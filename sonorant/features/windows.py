@@ -1,6 +1,7 @@
-"""Windows of shards: the part of a large corpus that is planned, downloaded and shuffled at a time.
+"""Windows of shards: parts of a large corpus that are planned, downloaded and shuffled one at a time.
 
-An epoch visits all shards in random order, one window after another. Resuming costs one window, whatever the corpus.
+An epoch visits all shards in random order, one window after another. Resuming downloads one window, whatever the size
+of the corpus.
 """
 
 import numpy as np
@@ -12,11 +13,12 @@ from sonorant.features.plan import repeated
 class Windows:
     """Windows counted across epochs: round r is window r % `count` of epoch r // `count`.
 
-    A pure function of the arguments, equal on every machine.
+    They are a pure function of the arguments, equal on every machine.
     """
 
     def __init__(self, index: Index, items: np.ndarray, times: np.ndarray | None, *, shards: int, seed: int) -> None:
-        """`items`: int64 indices to train on; `times`: (items,) from `times_heard`; `shards`: shards in a window."""
+        """`items`: int64 indices to train on; `times`: (items,) from `times_heard`; `shards`: number of shards per
+        window."""
         self._index, self._shards, self._seed = index, shards, seed
         self._times_U = np.zeros(len(index))
         self._times_U[items] = 1.0 if times is None else times
@@ -28,7 +30,7 @@ class Windows:
         return order[window * self._shards : (window + 1) * self._shards]
 
     def items(self, number: int) -> np.ndarray:
-        """Int64 indices of a round, ascending; an item may occur more than once."""
+        """Return the indices (int64) of a round, ascending; an item may occur more than once."""
         members = np.sort(np.concatenate([self._index.in_shard(int(shard)) for shard in self.shards(number)]))
         members = members[self._times_U[members] > 0]
         return repeated(members, self._times_U[members], seed=self._seed, epoch=number)

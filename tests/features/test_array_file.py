@@ -42,7 +42,7 @@ def test_a_file_that_is_cut_off_while_it_is_open_is_told_and_no_bus_error(writte
     path, _ = written
     file = ArrayFile(path)
     os.truncate(path, 200)
-    with pytest.raises(SonorantError, match=r"a\.npy: truncated while open; run its stage again"):
+    with pytest.raises(SonorantError, match=r"a\.npy: truncated while open; rerun the stage that writes it"):
         file.read(40, 5)
 
 

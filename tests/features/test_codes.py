@@ -95,7 +95,7 @@ def truncate(path: Path) -> None:
         (
             "header.json",
             lambda path: write_json(path, read_json(path) | {"version": 99}),
-            "version 99, this code reads 1",
+            "version 99, but this code reads 1",
         ),
     ],
 )

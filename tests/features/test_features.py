@@ -149,7 +149,7 @@ def edit(change: Callable[[Any], object]) -> Callable[[Path], None]:
         ("index/frames.npy", Path.unlink, "index/frames.npy: no such file"),
         ("index/id_ends.npy", truncate, "index/id_ends.npy: truncated or damaged"),
         ("index/speaker.npy", damage, "index: does not match the header"),
-        ("header.json", edit(lambda header: header.update(version=2)), "version 2, this code reads 1"),
+        ("header.json", edit(lambda header: header.update(version=2)), "version 2, but this code reads 1"),
         ("header.json", edit(lambda header: header.pop("audio")), "header.json: damaged .'audio'"),
         ("place.json", edit(lambda place: place.pop("store")), "place.json: missing or damaged"),
     ],

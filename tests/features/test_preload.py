@@ -56,7 +56,7 @@ class Deadly(Dataset[Batch]):
 
 
 def test_a_loader_process_that_is_killed_is_told_in_one_line() -> None:
-    words = r"^a loader process was killed; .*, lower data.workers: the same command resumes from the last checkpoint$"
+    words = r"^a loader process was killed; .*, lower data.workers; run the same command to resume from"
     with pytest.raises(SonorantError, match=words):
         list(prefetched(Deadly(), 1, pin=False))
 
@@ -66,12 +66,12 @@ def test_features_that_cannot_be_read_are_told_in_one_line(features: Path, monke
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     monkeypatch.setattr(os, "pread", broken)
-    with pytest.raises(SonorantError, match=r"^\S+: cannot be read \(Input/output error\); look at its disk$"):
+    with pytest.raises(SonorantError, match=r"^cannot read \S+ \(Input/output error\); check the disk$"):
         batches(FeatureStore.open(features))
 
 
 def test_features_that_do_not_fit_into_memory_are_refused(features: Path) -> None:
-    with pytest.raises(SonorantError, match=r"do not fit into .* free memory, .* GiB; set data.preload"):
+    with pytest.raises(SonorantError, match=r"do not fit into .* free memory \(.* GiB\); set data.preload"):
         FeatureStore.open(features).read_into_memory(1000)
 
 
@@ -108,10 +108,12 @@ def test_a_folder_that_cannot_hold_the_copy_is_named(
     features: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(SonorantError, match=r"data.preload_folder .*file.*: .*; make room there, name another folder"):
+    with pytest.raises(
+        SonorantError, match=r"data.preload_folder .*file.*: .*; free disk space, choose another folder"
+    ):
         local_copy(features, tmp_path / "file")
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=10))
-    with pytest.raises(SonorantError, match=r"GiB of features, 0.00 GiB free; make room there"):
+    with pytest.raises(SonorantError, match=r"GiB of features, 0.00 GiB free; free disk space"):
         local_copy(features, tmp_path / "full")
     assert [path.suffix for path in (tmp_path / "full").iterdir()] == [".lock"]

@@ -25,7 +25,7 @@ try:
     )
     from obstore.store import S3Store
 except ModuleNotFoundError as missing:
-    raise SonorantError(f"a store in a bucket needs {missing.name}: pip install 'sonorant[s3]'") from None
+    raise SonorantError(f"a store in a bucket requires {missing.name}; run: pip install 'sonorant[s3]'") from None
 
 
 ANSWER = re.compile(r"<Code>(.*?)</Code>.*?<Message>(.*?)</Message>", re.DOTALL)
@@ -33,7 +33,7 @@ ANSWER = re.compile(r"<Code>(.*?)</Code>.*?<Message>(.*?)</Message>", re.DOTALL)
 
 
 class Bucket:
-    """A `sonorant.features.store.store.Store` on S3; obstore retries 503 and broken connections."""
+    """A `sonorant.features.store.store.Store` on S3. obstore retries after HTTP 503 and broken connections."""
 
     def __init__(self, place: str) -> None:
         self.place = place.rstrip("/")
@@ -67,7 +67,7 @@ class Bucket:
             obstore.put(self._store, name, source)
 
     def create(self, name: str, data: bytes) -> bytes:
-        kept = self.read(name)  # some servers ignore the condition below
+        kept = self.read(name)  # some servers ignore `mode` below
         if kept is not None:
             return kept
         with self._named():
@@ -88,7 +88,7 @@ class Bucket:
         with self._named():
             try:
                 obstore.delete(self._store, name)
-            except BaseError:  # obstore rejects some servers' answers to successful deletions
+            except BaseError:  # obstore rejects some servers' responses to successful deletions
                 if self._there(name):
                     raise
 
@@ -122,11 +122,11 @@ class Bucket:
 
 @contextmanager
 def _on_this_disk(target: Path) -> Iterator[None]:
-    """Name the local file in its errors, not the bucket."""
+    """Name the local file in its errors instead of the bucket."""
     try:
         yield
     except OSError as error:
-        raise SonorantError(f"{target}: {error.strerror}; make room on its disk, or check its permissions") from None
+        raise SonorantError(f"{target}: {error.strerror}; free disk space, or check the permissions") from None
 
 
 def _write(file: FileIO, part: Any) -> None:
@@ -137,6 +137,6 @@ def _write(file: FileIO, part: Any) -> None:
 
 def _remedy(error: Exception) -> str:
     refused = isinstance(error, PermissionDeniedError | UnauthenticatedError) or "ExpiredToken" in str(error)
-    if refused and os.environ.get("AWS_SESSION_TOKEN"):  # JuiceFS answers InvalidAccessKeyId for an expired key
-        return "the temporary key may have expired: sign in again and repeat the command; finished work is kept"
+    if refused and os.environ.get("AWS_SESSION_TOKEN"):  # JuiceFS returns InvalidAccessKeyId for an expired key
+        return "the temporary key may have expired: sign in again and rerun the command; finished work is kept"
     return "check AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and that the bucket exists"

@@ -15,13 +15,13 @@ _FREED = 16  # a full cache frees 1/16 of its limit at a time
 
 
 class Lost(SonorantError):
-    """An object is missing from the store or damaged there: it must be computed again."""
+    """An object is missing from the store or damaged in it, and must be computed again."""
 
 
 class Cache:
-    """Downloads objects at first use, compares them with their hash, and evicts the least recently used.
+    """Downloads objects on first use, compares them with their hash, and evicts the least recently used.
 
-    An object above the limit is kept alone. An evicted file stays readable for processes that have it open.
+    An object larger than the limit is kept alone. An evicted file stays readable for processes that have it open.
     """
 
     def __init__(self, store: Store, folder: Path, most: int) -> None:
@@ -29,7 +29,8 @@ class Cache:
         self._listed = False
 
     def path(self, name: str) -> Path:
-        """File of the object `name`, whose last part is its SHA-256. Raises SonorantError if missing or damaged."""
+        """Return the file of the object `name`, which ends in its SHA-256. Raises SonorantError if missing or
+        damaged."""
         sha256 = name.rsplit("/", 1)[-1]
         file = self._file(name)
         with self._named():
@@ -51,23 +52,23 @@ class Cache:
         return self._folder / "objects" / name.rsplit("/", 1)[-1]
 
     def _fetch(self, name: str, sha256: str, file: Path) -> None:
-        # Named by the lock: the next fetch under it overwrites the file of a killed process.
+        # Named after the lock, so that the next fetch overwrites the file of a killed process.
         arriving = file.with_name(f".{int(sha256[:8], 16) % _LOCKS}.tmp")
         try:
             if not self._store.fetch(name, arriving):
                 raise Lost(f"{self._store.place}/{name}: no such object")
             if sha256_file(arriving) != sha256:
-                raise Lost(f"{self._store.place}/{name}: damaged, its content does not match its name")
+                raise Lost(f"{self._store.place}/{name}: damaged, because its content does not match its name")
             with self._alone("room"):
                 self._make_room(arriving.stat().st_size)
-                flush_to_disk(arriving)  # else a power cut leaves an empty file under its name
+                flush_to_disk(arriving)  # otherwise a power cut leaves an empty file with this name
                 arriving.replace(file)
         finally:
             arriving.unlink(missing_ok=True)
 
     def _make_room(self, wanted: int) -> None:
-        """Evict until `wanted` more bytes fit, and add them to the shared count, which avoids listing 100,000 files at
-        each fetch. Each process lists them once, as the count may be wrong after a power cut."""
+        """Evict until `wanted` more bytes fit, and add them to the shared count, which avoids listing 100,000 files per
+        fetch. Each process lists them once, because a power cut can falsify the count."""
         held = self._counted() if self._listed else None
         if held is None or held + wanted > self._most:
             held, self._listed = self._remove_for(wanted), True
@@ -80,7 +81,7 @@ class Cache:
             return None
 
     def _remove_for(self, wanted: int) -> int:
-        """List the folder and evict; return the bytes left."""
+        """List the folder and evict; return the remaining bytes."""
         kept = []
         for entry in os.scandir(self._folder / "objects"):
             with suppress(FileNotFoundError):
@@ -88,7 +89,7 @@ class Cache:
                     found = entry.stat()
                     kept.append((found.st_mtime_ns, found.st_size, entry.path))
         held = sum(size for _, size, _ in kept)
-        # Free more than needed, else every later fetch would list the folder.
+        # Free more than needed, otherwise every later fetch would list the folder.
         most = self._most if held + wanted <= self._most else self._most - self._most // _FREED
         for _, size, path in sorted(kept):
             if held + wanted <= most:
@@ -103,7 +104,9 @@ class Cache:
             yield
         except OSError as error:
             where = error.filename or self._folder
-            raise SonorantError(f"store.cache {where}: {error.strerror}; make room there or name another") from None
+            raise SonorantError(
+                f"store.cache {where}: {error.strerror}; free disk space or choose another folder"
+            ) from None
 
     @contextmanager
     def _alone(self, lock: str) -> Iterator[None]:
@@ -112,7 +115,7 @@ class Cache:
 
 
 def _touched(file: Path) -> bool:
-    """Set the time of last use; False if the file does not exist."""
+    """Set the time of last use; return False if the file does not exist."""
     try:
         os.utime(file)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""A store in a folder, local or mounted by several machines."""
+"""A store in a folder, local or mounted on several machines."""
 
 import os
 import shutil
@@ -87,7 +87,7 @@ class Folder:
         with self._named():
             for draft in sorted((self.path / DRAFTS).glob("*")):
                 name = f"{DRAFTS}/{draft.name}"
-                with suppress(FileNotFoundError):  # removed by its process
+                with suppress(FileNotFoundError):  # its process removed it
                     files, begun = list(self.entries(name)), draft.stat().st_mtime
                     newest = max([begun, *(file.modified for file in files)])
                     if newest <= before:
@@ -108,5 +108,5 @@ class Folder:
         except OSError as error:
             where = error.filename or self.path
             raise SonorantError(
-                f"store {where}: {error.strerror}; make room there or name another store.place"
+                f"store {where}: {error.strerror}; free disk space or choose another store.place"
             ) from None

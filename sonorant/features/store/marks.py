@@ -1,4 +1,4 @@
-"""Marks in a store of the shards that an index needs, so that `gc` keeps them."""
+"""Mark the shards in a store that an index needs, so that `gc` keeps them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from sonorant.features.store.store import Store
 
 MARKS = "indexes"
 KEYS = "shards.keys"
-"""Beside an index: the keys of its shards, 32 bytes each. Not hashed, as source code is part of a key."""
+"""File in an index folder with the keys of its shards, 32 bytes each. Not hashed, because keys depend on source
+code."""
 KEY_BYTES = 32
 
 
@@ -22,7 +23,8 @@ def unpacked(data: bytes) -> Iterator[str]:
 
 
 def mark(store: Store, keys: Sequence[str]) -> None:
-    """Mark shards as needed before they are computed. Rewritten each time: a young mark belongs to a running stage."""
+    """Mark shards as needed before they are computed. Marks are rewritten each time; a recent one means a running
+    stage."""
     data = packed(keys)
     with store.draft() as folder:
         (folder / KEYS).write_bytes(data)

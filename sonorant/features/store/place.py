@@ -1,4 +1,4 @@
-"""Location of a store, in settings and beside an index."""
+"""Location of a store, in settings and in an index folder."""
 
 import os
 from dataclasses import asdict, dataclass
@@ -11,14 +11,14 @@ from sonorant.features.store.store import REMOTE, Store
 from sonorant.files import read_json, write_json
 
 FILE = "place.json"
-"""Beside an index; not hashed, as moved shards are the same data."""
+"""File in an index folder; not hashed, because moved shards are the same data."""
 
 
 def open_store(place: str) -> Store:
-    """The store at `place`: a folder, which need not exist yet, or `s3://bucket/prefix`. Raises SonorantError without
-    the bucket's package."""
+    """Open the store at `place`: a folder, which need not exist, or `s3://bucket/prefix`. Raises SonorantError if the
+    package for buckets is missing."""
     if place.startswith(REMOTE):
-        from sonorant.features.store.bucket import Bucket  # of the extra `s3`
+        from sonorant.features.store.bucket import Bucket  # requires the extra `s3`
 
         return Bucket(place)
     return Folder(Path(place))
@@ -31,11 +31,11 @@ class StoreConfig:
     place: str = "runs/store"
     """A folder outside git and DVC, or s3://bucket/prefix (extra `s3`)."""
     utterances_per_shard: int = 128
-    """Most utterances of a shard. Changing it recomputes every shard."""
+    """Maximum number of utterances per shard. Changing it recomputes every shard."""
     cache: str = "runs/cache/shards"
     """Local folder for downloaded shards, shared by all processes of the machine."""
     cache_gib: float = 20.0
-    """Size limit of that folder."""
+    """Maximum size of `cache` in GiB."""
 
     def __post_init__(self) -> None:
         if self.utterances_per_shard < 1:
@@ -62,7 +62,7 @@ class Place:
         return self.store.startswith(REMOTE)
 
     def seen_from(self, folder: Path) -> "Place":
-        """With relative paths from `folder`, so that a project may be moved."""
+        """Return the place with paths relative to `folder`, so that a project can be moved."""
 
         def seen(name: str) -> str:
             return name if Path(name).is_absolute() or name.startswith(REMOTE) else os.path.relpath(name, folder)
@@ -74,12 +74,12 @@ class Place:
 
     @classmethod
     def read(cls, folder: Path, repair: str) -> Self:
-        """Raises SonorantError, ending in `repair`, if it is missing or damaged."""
+        """Read the place in `folder`. Raises SonorantError, ending in `repair`, if it is missing or damaged."""
         try:
             kept = read_json(folder / FILE)
             store, cache, size = str(kept["store"]), str(kept["cache"]), int(kept["cache_bytes"])
         except (SonorantError, KeyError, TypeError, ValueError):
             raise SonorantError(f"{folder / FILE}: missing or damaged; {repair}") from None
-        # Lexically, as written: `folder` may be reached through a link.
+        # Normalised lexically, because `folder` may be reached through a link.
         here, there = (os.path.normpath(folder / name) for name in (store, cache))
         return cls(store if store.startswith(REMOTE) else here, there, size)

@@ -1,7 +1,7 @@
-"""A shard in a store: its arrays, named by their content, and a JSON file written last.
+"""A shard in a store: arrays named by their content, and a JSON file written last.
 
-The file is named by a hash of everything that the shard is computed from. So a stage finds the shards of earlier runs,
-and two stages may compute the same shard at once.
+The JSON file is named by a hash of everything that the shard is computed from. So a stage finds the shards of earlier
+runs, and two stages may compute the same shard simultaneously.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class Shard:
     objects: dict[str, str]
     """SHA-256 of the file of each array, by name."""
     sizes: dict[str, int]
-    """Their bytes."""
+    """Size in bytes of each file."""
     rows: dict[str, list[Any]]
-    """Columns with a value per utterance, in the shard's order."""
+    """Columns with a value per utterance, in shard order."""
 
 
 def object_name(sha256: str) -> str:
@@ -55,10 +55,11 @@ def write_shard(store: Store, key: str, arrays: dict[str, Path], rows: dict[str,
 
 
 def find_shards(store: Store, keys: Sequence[str]) -> list[Shard | None]:
-    """Complete shards; None for each that is missing or lacks an array, whose JSON file is removed."""
+    """Return complete shards, and None for each that is missing. If a shard lacks an array, its JSON file is
+    removed."""
     with ThreadPoolExecutor(_AT_ONCE) as threads:
         kept = list(threads.map(lambda key: store.read(shard_name(key)), keys))
-    # Listed afterwards: the JSON file is written last.
+    # Listed afterwards, because JSON files are written last.
     there = {entry.name: entry.size for entry in store.entries(OBJECTS)}
     found = [_parsed(data) if data is not None else None for data in kept]
     for place, (key, data) in enumerate(zip(keys, kept, strict=True)):
@@ -71,14 +72,14 @@ def find_shards(store: Store, keys: Sequence[str]) -> list[Shard | None]:
 
 
 def check_written(place: str, keys: Sequence[str]) -> None:
-    """Raise SonorantError if a shard that a worker has written is not visible here."""
+    """Raise SonorantError if a shard written by a worker is not visible on this machine."""
     store = open_store(place)
     with ThreadPoolExecutor(_AT_ONCE) as threads:
         lost = sum(data is None for data in threads.map(lambda key: store.read(shard_name(key)), keys))
     if lost:
         raise SonorantError(
-            f"store {place}: {lost} of {len(keys)} shards written by workers are missing: all machines must see the "
-            "same folder, or set store.place to a bucket"
+            f"store {place}: {lost} of {len(keys)} shards written by workers are missing; mount the same folder "
+            "on all machines, or set store.place to a bucket"
         )
 
 

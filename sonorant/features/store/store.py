@@ -1,4 +1,4 @@
-"""The interface of a store of objects, implemented by a folder and a bucket."""
+"""Interface of a store of objects, implemented by a folder and a bucket."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -20,33 +20,33 @@ class Entry(NamedTuple):
 
 
 class Store(Protocol):
-    """Objects by name, written atomically. Thread-safe. Failures raise SonorantError naming the place."""
+    """Objects by name, written atomically. Thread-safe. Methods raise SonorantError naming the place."""
 
     place: str
 
     def read(self, name: str) -> bytes | None:
-        """The object; None if it does not exist."""
+        """Return the content of an object, or None if it does not exist."""
 
     def fetch(self, name: str, target: Path) -> bool:
-        """Write the object to the file `target`; False if it does not exist."""
+        """Write the object to the file `target`; return False if it does not exist."""
 
     def local(self, name: str) -> Path | None:
-        """Path of the object, which need not exist; None in a bucket."""
+        """Return the path of an object, which need not exist; None in a bucket."""
 
     def put(self, source: Path, name: str) -> None:
-        """Move the file `source` from a `draft` into the store, replacing an object of this name."""
+        """Move the file `source` from a `draft` into the store, replacing any object `name`."""
 
     def create(self, name: str, data: bytes) -> bytes:
         """Write `data` unless the object exists; return the object's content."""
 
     def entries(self, prefix: str) -> Iterator[Entry]:
-        """Objects below the folder `prefix`."""
+        """List the objects below the folder `prefix`."""
 
     def delete(self, name: str) -> None:
         """Remove an object if it exists."""
 
     def draft(self) -> AbstractContextManager[Path]:
-        """A temporary folder for the files that `put` takes."""
+        """Create a temporary folder for files to pass to `put`."""
 
     def tidy(self, before: float, *, dry_run: bool) -> list[Entry]:
-        """Remove and return drafts of killed processes: nothing was written to them since `before`, Unix seconds."""
+        """Remove and return drafts of killed processes, unchanged since `before` in Unix seconds."""

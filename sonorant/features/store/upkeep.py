@@ -26,13 +26,14 @@ class Needed:
     index: Path
     place: Place
     keys: bytes
-    """Of its shards, as in the file `KEYS`."""
+    """Keys of its shards, as in the file `KEYS`."""
     objects: frozenset[str]
     """Names of its arrays."""
 
     @classmethod
     def of(cls, index: Path, objects: Iterable[bytes]) -> Needed:
-        """`objects`: SHA-256 of the arrays of the folder `index`. Raises SonorantError if a file is missing."""
+        """Return the needs of the folder `index`. `objects`: SHA-256 of arrays. Raises SonorantError if a file is
+        missing."""
         place = Place.read(index, _REPAIR)
         try:
             keys = (index / KEYS).read_bytes()
@@ -42,16 +43,18 @@ class Needed:
 
 
 def store_of(needed: Collection[Needed]) -> Store:
-    """The one store of these indexes. Raises SonorantError if they have several."""
+    """Open the store of these indexes. Raises SonorantError if they have several."""
     places = {one.place.store if one.place.remote else str(Path(one.place.store).resolve()) for one in needed}
     if len(places) != 1:
-        raise SonorantError(f"the indexes belong to several stores ({', '.join(sorted(places))}); name those of one")
+        raise SonorantError(
+            f"the indexes belong to several stores ({', '.join(sorted(places))}); give indexes of one store"
+        )
     return open_store(places.pop())
 
 
 @dataclass(frozen=True)
 class Removed:
-    """Counts of what `collect` removed, or would remove."""
+    """Number of items that `collect` removed or, in a dry run, would remove."""
 
     indexes: int
     shards: int
@@ -61,7 +64,7 @@ class Removed:
 
 
 class _Uses:
-    """Names that indexes need: those given, those marked since `old` and, unless `only`, all marked ones."""
+    """Names that indexes need: those in `needed`, those marked since `old` and, unless `only`, all marked ones."""
 
     def __init__(self, store: Store, needed: Collection[Needed], only: bool, old: float) -> None:
         self._store, self._only, self._old = store, only, old
@@ -73,7 +76,8 @@ class _Uses:
             self._take(one.keys)
 
     def names(self) -> set[str]:
-        """Needed shards and arrays. Call it after listing the store: a stage marks shards before it looks for them."""
+        """Return needed shards and arrays. Call this after listing the store, because a stage marks shards before it
+        searches for them."""
         for note in self._store.entries(MARKS):
             if note.name not in self._read and not self._forgettable(note):
                 self._read.add(note.name)
@@ -84,7 +88,7 @@ class _Uses:
         return [note.name for note in self._store.entries(MARKS) if self._forgettable(note)]
 
     def arrays(self, shard: str) -> list[str]:
-        """Arrays of a shard as first read: its file may have been removed since."""
+        """Return the arrays of a shard as first read, because its file may have been removed since."""
         if not self._arrays.get(shard):
             self._arrays[shard] = _objects_of(self._store, shard)
         return self._arrays[shard]
@@ -100,12 +104,12 @@ class _Uses:
 def collect(needed: Collection[Needed], *, only: bool, hours: float, dry_run: bool) -> Removed:
     """Remove shards and arrays that no index needs, and drafts of killed processes.
 
-    Anything younger than `hours` stays, as a running stage may have written it, and so do shards that a stage marks
-    while this runs.
+    Items newer than `hours` are kept, because a running stage may have written them, as are shards that a stage marks
+    meanwhile.
     """
     store, old = store_of(needed), time.time() - 3600 * hours
     uses = _Uses(store, needed, only, old)
-    # JSON files go first, so that a half-removed shard is never taken for complete.
+    # JSON files are removed first, so that a half-removed shard never counts as complete.
     lost = [entry for folder in (SHARDS, OBJECTS) for entry in _unused(store, folder, uses, old)]
     if not dry_run:
         folders = dict.fromkeys(entry.name.rpartition("/")[0] for entry in lost)
@@ -127,7 +131,7 @@ def _unused(store: Store, folder: str, uses: _Uses, old: float) -> list[Entry]:
 
 
 def _remove_unused(store: Store, folder: str, uses: _Uses, old: float) -> list[Entry]:
-    """Remove unused entries of a folder of few objects; listed again, as a stage may have started since."""
+    """Remove unused entries of a small folder, listed again because a stage may have started since."""
     lost = _unused(store, folder, uses, old)
     for entry in lost:
         if entry.name.startswith(f"{SHARDS}/"):
@@ -137,7 +141,7 @@ def _remove_unused(store: Store, folder: str, uses: _Uses, old: float) -> list[E
 
 
 def faults(needed: Collection[Needed]) -> Iterator[tuple[str, str]]:
-    """Arrays that are missing or damaged, each with "missing" or "damaged"."""
+    """Yield the name of each missing or damaged array with "missing" or "damaged"."""
     store = store_of(needed)
     with store.draft() as folder:
         for name in sorted(name for one in needed for name in one.objects):
@@ -164,7 +168,8 @@ def copy(needed: Collection[Needed], target: Store) -> int:
                     copied += 1
                 elif name in one.objects:
                     raise SonorantError(
-                        f"{store.place}/{name}: no such object; run its stage again where it was computed"
+                        f"{store.place}/{name}: no such object; "
+                        "rerun the stage that wrote it on the machine that computed it"
                     )
     return copied
 

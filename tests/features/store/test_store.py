@@ -102,7 +102,7 @@ def test_what_is_fetched_is_compared_with_its_hash(tmp_path: Path) -> None:
     store = open_store(str(tmp_path / "store"))
     name = kept(store, b"as it was")
     damage(tmp_path / "store" / name)
-    with pytest.raises(SonorantError, match="damaged, its content does not match its name"):
+    with pytest.raises(SonorantError, match="damaged, because its content does not match its name"):
         Cache(store, tmp_path / "cache", 10**6).path(name)
     with pytest.raises(SonorantError, match="no such object"):
         Cache(store, tmp_path / "cache", 10**6).path(object_name("0" * 64))
@@ -158,7 +158,9 @@ def test_what_was_cut_off_in_the_cache_is_fetched_again(tmp_path: Path, monkeypa
     cut_off()
     for file in (tmp_path / "store/objects").rglob("*/*"):
         damage(file)
-    with pytest.raises(SonorantError, match=r"store/objects.*: damaged, its content .*; run: sonorant store check"):
+    with pytest.raises(
+        SonorantError, match=r"store/objects.*: damaged, because its content .*; run: sonorant store check"
+    ):
         read_all(made)
 
 
@@ -328,7 +330,7 @@ def test_copied_shards_are_found_at_the_new_place(place: str, tmp_path: Path) ->
 
 def test_a_store_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(SonorantError, match=r"store .*file.*; make room there or name another store.place"):
+    with pytest.raises(SonorantError, match=r"store .*file.*; free disk space or choose another store.place"):
         features(tmp_path / "features", str(tmp_path / "file"))
     assert not (tmp_path / "features").exists()
 
@@ -356,5 +358,5 @@ def test_a_full_disk_here_is_not_said_to_be_the_buckets_fault(tmp_path: Path) ->
     (tmp_path / "object").write_bytes(bytes(3 << 20))
     assert bucket.fetch("object", tmp_path / "copy") and (tmp_path / "copy").stat().st_size == 3 << 20
     assert not bucket.fetch("absent", tmp_path / "copy")
-    with pytest.raises(SonorantError, match=r"^/dev/full: No space left on device; make room on its disk"):
+    with pytest.raises(SonorantError, match=r"^/dev/full: No space left on device; free disk space"):
         bucket.fetch("object", Path("/dev/full"))
