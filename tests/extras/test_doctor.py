@@ -52,7 +52,7 @@ def test_a_problem_is_in_the_table_with_its_hint_and_status_1() -> None:
     done = doctor("--no-ranks", PET_NNODES="many")
     assert done.returncode == 1
     assert "problem  rendezvous" in done.stdout
-    assert "-> set them as docs/training.md says" in done.stdout
+    assert "-> set them as described in docs/training.md" in done.stdout
     assert "not run  self-test" in done.stdout
 
 
@@ -88,8 +88,8 @@ print(json.dumps({"findings": [asdict(finding) for finding in examine_write(Path
 @pytest.mark.parametrize(
     ("options", "check", "value", "hint"),
     [
-        ("size=8m", "free", "0.0 GiB", "make room"),
-        ("size=8m,nr_inodes=2", "writing", "No space left", "make room"),
+        ("size=8m", "free", "0.0 GiB", "free some space"),
+        ("size=8m,nr_inodes=2", "writing", "No space left", "free some space"),
         ("ro,size=8g", "writing", "Read-only", ""),
     ],
 )
@@ -113,10 +113,10 @@ def test_features_that_are_not_there_are_found(tmp_path: Path) -> None:
     ("finding", "state", "words"),
     [
         (software.check_no_driver("none here", "13.0"), "warning", "none here"),
-        (software.check_torch("580.65", None, False), "problem", "beside a driver"),
+        (software.check_torch("580.65", None, False), "problem", "but there is a driver"),
         (software.check_torch("550.54", "13.0", False), "problem", "with driver 550.54"),
         (software.check_onnxruntime(["onnxruntime", "onnxruntime-gpu"]), "problem", "overwrite"),
-        (machine.check_cores(16, 2.0), "warning", "2.0 of them"),
+        (machine.check_cores(16, 2.0), "warning", "quota is 2.0"),
         (machine.check_memory(2**29), "warning", "0.5 GiB"),
         (machine.check_shared_memory(2**26, 8), "problem", "64 MiB"),
         (machine.check_meeting({"PET_NNODES": "2", "PET_NODE_RANK": "1", "PET_MASTER_ADDR": "nowhere.invalid"}),

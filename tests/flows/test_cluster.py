@@ -62,8 +62,8 @@ def test_stages_use_a_cluster_and_the_log_links_its_dashboard(project: Path, run
 @pytest.mark.parametrize(
     ("scheduler", "says"),
     [
-        ("10.0.0.1", "scheduler: '10.0.0.1' is no address of a scheduler"),
-        ("tcp://127.0.0.1:{free}", "no scheduler answers at tcp://127.0.0.1:"),
+        ("10.0.0.1", "scheduler: '10.0.0.1' is not a scheduler address"),
+        ("tcp://127.0.0.1:{free}", "cannot reach a scheduler at tcp://127.0.0.1:"),
     ],
 )
 def test_a_bad_address_is_one_line_before_anything_runs(

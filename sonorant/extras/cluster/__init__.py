@@ -1,4 +1,4 @@
-"""Work spread over many machines by a Dask cluster."""
+"""Spread work over several machines with a Dask cluster."""
 
 from sonorant.plugins import Plugin
 

@@ -1,6 +1,6 @@
-r"""Spread items over a Dask cluster with few in flight at a time.
+r"""Spread items over a Dask cluster with a limited number in flight at a time.
 
-Dask retries the items of a dead worker. Every other cluster failure becomes a one-line error here.
+Dask retries the items of a worker that died. This module raises every other cluster failure as a one-line error.
 """
 
 import asyncio
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from distributed import Client
 
 CONNECT_SECONDS = 30.0
-"""Time for a scheduler to answer."""
+"""Timeout for connecting to a scheduler."""
 WORKER_SECONDS = 120.0
-"""Give up after this long without workers."""
+"""Time without workers after which a call fails."""
 LOOK_SECONDS = 2.0
-"""Interval of worker counts."""
+"""Interval at which workers are counted."""
 A_THREAD = 2
-"""Groups in flight per thread: one computing, one waiting."""
+"""Number of groups in flight per thread: one computing, one waiting."""
 GROUP_SECONDS, GROUP = 0.25, 32
-"""Shorter items are sent in groups of at most `GROUP`, because each task costs milliseconds."""
+"""Work and maximum number of items per group. Items are grouped because each task costs milliseconds."""
 LOGGERS = ("distributed", "distributed.client", "distributed.comm", "distributed.core", "tornado.application")
 
 
@@ -60,7 +60,7 @@ def spread_over(
 
 
 def dashboard(address: str) -> str | None:
-    """URL of the scheduler's dashboard, None if it has none. Raises SonorantError if the scheduler is unreachable."""
+    """Return the URL of the scheduler's dashboard, or None. Raises SonorantError if the scheduler is unreachable."""
 
     async def ask() -> str | None:
         async with _connected(address) as client:
@@ -103,8 +103,8 @@ async def _connected(address: str) -> AsyncIterator["Client"]:
         except (OSError, RuntimeError, TypeError, ValueError) as error:  # TypeError: tls without certificates
             why = " ".join(str(error).split())[:200]
             raise SonorantError(
-                f"no scheduler answers at {address} ({why}); start one with 'sonorant scheduler', or unset "
-                "SONORANT_SCHEDULER to work with this machine's processes"
+                f"cannot reach a scheduler at {address} ({why}); start one with 'sonorant scheduler', or unset "
+                "SONORANT_SCHEDULER to use only this machine"
             ) from None
         async with client:
             yield client
@@ -112,8 +112,8 @@ async def _connected(address: str) -> AsyncIterator["Client"]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence Dask's messages: failures are raised as one-line errors."""
-    import distributed  # noqa: F401 - it sets the levels of its loggers
+    """Silence Dask's log messages, because failures are raised as one-line errors."""
+    import distributed  # noqa: F401 - importing it sets the levels of its loggers
 
     before = {name: logging.getLogger(name).level for name in LOGGERS}
     for name in LOGGERS:
@@ -130,8 +130,8 @@ def _quiet() -> Iterator[None]:
 class _Flight:
     def __init__(self, client: "Client", address: str, work: Work, items: Sequence[Any], label: str, unit: str) -> None:
         self._client, self._address, self._work, self._items = client, address, plain(work), items
-        # A task of its own: the scheduler stores it once, workers pass it on, and Dask recomputes it after a
-        # worker's death. A codec is hundreds of MB, and there are many tasks.
+        # A separate task: the scheduler stores it once, workers copy it, and Dask recomputes it after a worker dies.
+        # A codec takes hundreds of MB, and there are many tasks.
         self._content = client.submit(bytes, work.content, key=f"{label}-{work.call}-given", pure=False)
         self._label, self._unit, self._last_worker = label, unit, ""
         self._groups: dict[asyncio.Task[tuple[float, list[Any]]], range] = {}
@@ -139,8 +139,8 @@ class _Flight:
         self._seconds, self._sent = math.inf, 0
 
     async def results(self) -> AsyncIterator[tuple[range, list[Any]]]:
-        """Yield places and results by group. Groups that killed a worker run last and alone, to identify the
-        culprit."""
+        """Yield item indices and results by group. Groups that killed a worker run last, item by item, to identify
+        the culprit."""
         begin, suspects = 0, list[int]()
         try:
             await self._look()
@@ -167,13 +167,13 @@ class _Flight:
                 task.cancel()
 
     def _size(self, left: int) -> int:
-        """Items of the next group: `GROUP_SECONDS` of work, at most a thread's share of the rest."""
+        """Return the number of items of the next group; `left` items are not sent yet."""
         share = math.ceil(left / (A_THREAD * max(1, self._threads)))
         return min(max(1, int(GROUP_SECONDS / self._seconds)) if self._seconds else GROUP, GROUP, share)
 
     def _send(self, group: range) -> int:
         items = pickle.dumps([self._items[place] for place in group])
-        self._sent += 1  # names are never reused: Dask may remember how such a task ended
+        self._sent += 1  # names are not reused, because Dask may remember the outcome of a task by its name
         key = f"{self._label}-{self._work['call']}-{self._sent}"
         future = self._client.submit(run, self._work, self._content, items, key=key, pure=False)
         self._groups[asyncio.create_task(self._fetch(future))] = group
@@ -184,7 +184,7 @@ class _Flight:
         return seconds, pickle.loads(results)
 
     async def _arrived(self) -> AsyncIterator[tuple[range, list[Any] | None]]:
-        """Wait for the next finished groups; a group that killed its worker has no results."""
+        """Wait for finished groups. Yield each with its results, or with None if it killed its worker."""
         from distributed import CancelledError, KilledWorker
         from distributed.comm import CommClosedError
 
@@ -200,14 +200,14 @@ class _Flight:
                 self._last_worker = error.last_worker.address
                 yield group, None
                 continue
-            except (asyncio.CancelledError, CancelledError, CommClosedError):  # Dask lost its scheduler
+            except (asyncio.CancelledError, CancelledError, CommClosedError):  # Dask lost the scheduler
                 raise SonorantError(self._gone()) from None
             except ModuleNotFoundError as error:
                 if (error.name or "").partition(".")[0] != "sonorant":
                     raise
                 raise SonorantError(
-                    f"a worker of {self._address} has another version of sonorant or none ({error}); "
-                    "install the same commit on all machines, and start the workers again"
+                    f"a worker of {self._address} has a different version of sonorant or none ({error}); "
+                    "install the same commit on all machines and restart the workers"
                 ) from None
             self._seconds = (
                 seconds / len(group) if math.isinf(self._seconds) else (self._seconds + seconds / len(group)) / 2
@@ -215,7 +215,7 @@ class _Flight:
             yield group, found
 
     async def _look(self) -> None:
-        """Count the threads. Raises SonorantError if the scheduler is gone or workers stay away too long."""
+        """Count worker threads. Raises SonorantError if the scheduler is gone or has had no workers for too long."""
         while time.monotonic() - self._looked > LOOK_SECONDS or not self._threads:
             try:
                 self._threads = sum((await self._client.nthreads()).values())
@@ -227,7 +227,7 @@ class _Flight:
             elif self._looked - self._had_workers > WORKER_SECONDS:
                 raise SonorantError(
                     f"the scheduler at {self._address} has had no worker for {WORKER_SECONDS:g} s; "
-                    f"start some: sonorant worker {self._address}"
+                    f"start one: sonorant worker {self._address}"
                 )
             elif any(task.done() for task in self._groups):
                 return
@@ -236,15 +236,15 @@ class _Flight:
 
     def _gone(self) -> str:
         return (
-            f"{self._label}: the scheduler at {self._address} is gone; start it and its workers again and repeat the "
-            "command, or unset SONORANT_SCHEDULER: what stages keep in their cache is not done again"
+            f"{self._label}: the scheduler at {self._address} is gone; restart it and its workers and repeat the "
+            "command, or unset SONORANT_SCHEDULER; cached results are not computed again"
         )
 
     def _told(self, killers: list[int]) -> str:
-        place, more = killers[0], f", and so did {len(killers) - 1} more" if len(killers) > 1 else ""
+        place, more = killers[0], f" (and so did {len(killers) - 1} more)" if len(killers) > 1 else ""
         item = self._items[place]
         name = getattr(item, "id", None) or getattr(getattr(item, "utterance", None), "id", None)
         return (
             f"{self._label}: {self._unit} {place + 1} of {len(self._items)}{f' ({name})' if name else ''} killed every "
-            f"worker that it was given to{more}, the last at {self._last_worker}; see that worker's output or memory"
+            f"worker that ran it{more}, the last one at {self._last_worker}; check that worker's output and memory"
         )

@@ -1,5 +1,5 @@
-"""Run a group of items on a cluster worker: check that it matches the caller, prepare once, apply. A worker has one
-thread, so module state is the state of its task. It outlives calls and starts each one clean."""
+"""Run a group of items on a cluster worker: check that the worker matches the caller, prepare once, apply. A worker
+has one thread, so module state belongs to its current task. A new call of `spread` clears the state of the last."""
 
 import dataclasses
 import hashlib
@@ -27,22 +27,22 @@ PACKAGES = (
 )  # fmt: skip
 """Packages that affect results or communication."""
 CODE = sha256_tree([Path(path) for path in sonorant.__path__])
-"""Hash of the package at process start: `sonorant worker` imports this module first."""
+"""Hash of the sonorant package at process start; `sonorant worker` imports this module first."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """One call of `spread`."""
+    """One call of `spread`, as sent to workers."""
 
     call: str
     versions: dict[str, str]
-    """The caller's."""
+    """Package versions of the caller."""
     folder: str
-    """The caller's working directory; relative paths start there."""
+    """The caller's working directory."""
     files: dict[str, int]
-    """Files that the caller reads, with sizes in bytes; a worker must see the same."""
+    """Size in bytes of each file that the caller reads; a worker must find the same files."""
     content: bytes
-    """function, prepare and arguments, pickled."""
+    """Pickled function, prepare and arguments."""
 
     @classmethod
     def of(
@@ -62,27 +62,27 @@ class Work:
 
 
 def versions() -> dict[str, str]:
-    """Versions that results depend on."""
+    """Return the versions of Python, sonorant and PACKAGES."""
     found = {"Python": ".".join(platform.python_version_tuple()[:2]), "sonorant": f"code {CODE[:12]}"}
     for name in PACKAGES:
         try:
-            found[name] = version(name).partition("+")[0]  # a build for another device counts as the same
+            found[name] = version(name).partition("+")[0]  # builds for different devices count as equal
         except PackageNotFoundError:
             found[name] = "not installed"
     return found
 
 
-_CALLS = 4  # calls remembered by a process, with their arguments
+_CALLS = 4  # maximum number of calls in `_calls`
 _calls: dict[str, tuple[Any, Any, Any]] = {}
-"""Function, prepare and arguments of the last calls, by id."""
+"""Function, prepare and arguments of the last calls, by call id."""
 _prepared: dict[str, str] = {}
-"""Hash of the arguments each module was prepared with. An initialiser sets only its own module's state."""
+"""Hash of the initialiser's last arguments, by module. An initialiser sets only its own module's state."""
 
 
 def run(work: dict[str, Any], content: bytes, items: bytes) -> tuple[float, bytes]:
-    r"""Apply the work to pickled items: seconds taken and pickled results.
+    r"""Apply the function of `work` to pickled items. Return the seconds taken and the pickled results.
 
-    Raises SonorantError naming this machine if it differs from the caller, and whatever the function raises.
+    Raises SonorantError naming this machine if it differs from the caller's, and whatever the function raises.
     """
     function = _get_ready(work, content)
     begin = time.perf_counter()
@@ -106,7 +106,7 @@ def _get_ready(work: dict[str, Any], content: bytes) -> Callable[[Any], Any]:
 
 
 def _forget() -> None:
-    """Clear caches by file name: the files may have changed."""
+    """Clear the package's caches, because cached files may have changed."""
     _prepared.clear()
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] == "sonorant":
@@ -130,26 +130,26 @@ def _check(work: Work) -> None:
     host, own, threads = socket.gethostname(), versions(), get_worker().state.nthreads
     if threads != 1:
         raise SonorantError(
-            f"worker on {host}: it has {threads} threads and may have one; start it by: sonorant worker"
+            f"worker on {host} has {threads} threads but must have exactly one; start it with: sonorant worker"
         )
     for name, theirs in work.versions.items():
         if own[name] != theirs:
             raise SonorantError(
                 f"worker on {host}: {name} is {own[name]} there and {theirs} here; "
-                "install the same commit and requirements.lock on both, and start the worker again"
+                "install the same commit and requirements.lock on both, and restart the worker"
             )
-    shared = "all machines must see the same files under the same path"
+    shared = "all machines must have the same files under the same paths"
     if not Path(work.folder).is_dir():
-        raise SonorantError(f"worker on {host}: the folder {work.folder} is not there; {shared}")
+        raise SonorantError(f"worker on {host}: the folder {work.folder} does not exist there; {shared}")
     for path, size in work.files.items():
         try:
             found = Path(path).stat().st_size
         except OSError as error:
-            raise SonorantError(f"worker on {host}: cannot see {path} ({error.strerror}); {shared}") from None
+            raise SonorantError(f"worker on {host}: cannot read {path} ({error.strerror}); {shared}") from None
         if found != size:
             raise SonorantError(f"worker on {host}: {path} has {found} bytes there and {size} here; {shared}")
 
 
 def plain(work: Work) -> dict[str, Any]:
-    """All but the content, as values that any version can unpickle."""
+    """Return all fields except `content`, as values that any version can unpickle."""
     return {field.name: getattr(work, field.name) for field in dataclasses.fields(work) if field.name != "content"}

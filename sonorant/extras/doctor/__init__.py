@@ -1,4 +1,4 @@
-"""`sonorant doctor`: checks of the machine, each finding with a hint."""
+"""`sonorant doctor`: check the machine and suggest remedies."""
 
 from sonorant.plugins import Plugin
 

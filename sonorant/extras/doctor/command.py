@@ -9,8 +9,8 @@ from sonorant.extras.doctor.finding import Finding, counts, not_run, table
 
 EXAMPLES = """\
 examples:
-  sonorant doctor                                    check versions, machine, network, and average gradients
-  sonorant doctor --data data/features --runs runs   check the disks of these folders too
+  sonorant doctor                                    check versions, machine and gradient averaging
+  sonorant doctor --data data/features --runs runs   also check the disks of these folders
   sonorant doctor --json > machine.json              exit status 1 if there is a problem
 """
 
@@ -19,15 +19,21 @@ def add_doctor(commands: argparse._SubParsersAction) -> None:
     doctor = commands.add_parser(
         "doctor",
         help="check this machine before training",
-        description="Check everything that training needs of this machine; each finding comes with a hint.",
+        description="Check that this machine is ready for training, and suggest a remedy for each problem.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = doctor.add_argument
-    add("--data", type=Path, metavar="FOLDER", help="feature store, to measure how fast it is read")
-    add("--runs", type=Path, metavar="FOLDER", help="folder of run directories, to measure how fast it is written")
-    add("--lock", type=Path, default=Path("requirements.lock"), metavar="FILE", help="versions to compare with")
-    ranks = "skip the self-test of the ranks, which takes some ten seconds"
+    add("--data", type=Path, metavar="FOLDER", help="feature store whose reading speed to measure")
+    add("--runs", type=Path, metavar="FOLDER", help="folder of run directories whose disk to check")
+    add(
+        "--lock",
+        type=Path,
+        default=Path("requirements.lock"),
+        metavar="FILE",
+        help="locked versions; default requirements.lock",
+    )
+    ranks = "skip the test of gradient averaging, which takes about ten seconds"
     add("--no-ranks", dest="ranks", action="store_false", help=ranks)
     add("--json", action="store_true", help="print one JSON object instead of a table")
     doctor.set_defaults(run=_run_doctor)
@@ -46,7 +52,8 @@ def _run_doctor(arguments: argparse.Namespace) -> None:
 
 
 def examine(features: Path | None, runs: Path | None, lock: Path, ranks: bool) -> dict[str, list[Finding]]:
-    """Findings by area: of a feature store to read, a folder of run directories to write to, and `ranks` to start."""
+    """Return findings by area. `features`: store to read; `runs`: folder of run directories to write to; `ranks`:
+    whether to test gradient averaging."""
     try:
         import torch  # noqa: F401
     except ModuleNotFoundError:

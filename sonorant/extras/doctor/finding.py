@@ -1,4 +1,4 @@
-"""A finding of `sonorant doctor`, and the table of all."""
+"""Findings of `sonorant doctor` and the table that lists them."""
 
 import textwrap
 from collections.abc import Iterable, Mapping
@@ -12,11 +12,11 @@ State = Literal["ok", "warning", "problem", "not run"]
 class Finding:
     name: str
     state: State
-    """problem: training fails or is wrong; warning: it is slow or at risk; not run: could not be checked."""
+    """problem: training would fail or be wrong; warning: it would be slow or at risk; not run: could not be checked."""
     value: str
-    """The finding, or why the check was not run."""
+    """What was found, or why the check was not run."""
     hint: str = ""
-    """What to do; empty if nothing."""
+    """Suggested action; may be empty."""
 
 
 def ok(name: str, value: str) -> Finding:
@@ -36,7 +36,7 @@ def not_run(name: str, why: str, hint: str = "") -> Finding:
 
 
 def table(areas: Mapping[str, Iterable[Finding]]) -> str:
-    """Findings as aligned text, a block for each area, the hint below its finding."""
+    """Return findings as aligned text, with one block per area and each hint below its finding."""
     width = max(len(finding.name) for found in areas.values() for finding in found)
     lines = []
     for area, found in areas.items():

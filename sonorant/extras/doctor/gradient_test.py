@@ -1,4 +1,4 @@
-"""The ranks' self-test: are gradients averaged, and how long does an all-reduce take?
+"""Test whether ranks average their gradients, and measure how long an all-reduce takes.
 
 `examine` starts torchrun as training does; each rank runs this module as a program."""
 
@@ -21,21 +21,21 @@ from sonorant.training.distributed.launch import environment
 from sonorant.training.distributed.ranks import die_with_parent
 
 SECONDS = 180
-"""Time limit, mostly for importing torch from a cold disk."""
+"""Time limit of the test; importing torch from a cold disk takes most of it."""
 ROUNDING = 1e-5
 SIZES = (2**20, 25 * 2**20)
-"""Bytes of the timed all-reduces: a small one, and DDP's bucket."""
+"""Sizes in bytes of the timed all-reduces: a small one, and DDP's bucket."""
 REPEATS = 5
 HINTS = {
-    "cuda": "NCCL_DEBUG=INFO sonorant doctor shows where NCCL stops; "
+    "cuda": "run NCCL_DEBUG=INFO sonorant doctor to see where NCCL stops; "
     "often NCCL_P2P_DISABLE=1, more /dev/shm or another driver helps",
-    "cpu": "export GLOO_SOCKET_IFNAME=lo, and let no firewall stand between a machine and itself",
+    "cpu": "export GLOO_SOCKET_IFNAME=lo, and check that no firewall blocks local connections",
 }
-"""What to try when ranks do not meet."""
+"""What to try if ranks cannot connect, by kind of device."""
 
 
 def examine() -> Iterator[Finding]:
-    """Test ranks on all GPUs, and two on CPUs if there are fewer than two GPUs."""
+    """Test one rank per GPU, and two CPU ranks if there are fewer than two GPUs."""
     gpus = torch.cuda.device_count()
     if gpus:
         yield check("cuda", gpus, os.environ)
@@ -44,9 +44,9 @@ def examine() -> Iterator[Finding]:
 
 
 def check(kind: str, ranks: int, env: Mapping[str, str]) -> Finding:
-    """Whether `ranks` processes on devices of a `kind` average their gradients, and how fast."""
+    """Check that `ranks` processes average their gradients, and how fast. `kind` is cuda or cpu."""
     name = f"{ranks} {'rank' if ranks == 1 else 'ranks'}, {'NCCL' if kind == 'cuda' else 'gloo'}"
-    # Settings for several nodes would make this test wait for them.
+    # With settings for several nodes, this test would wait for the other nodes.
     own = {key: value for key, value in env.items() if not key.startswith("PET_")}
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "result.json"
@@ -59,7 +59,7 @@ def judge(name: str, result: dict) -> Finding:
     ranks = result["ranks"]
     if not result["difference"] <= ROUNDING:
         value = f"gradients differ from their mean by {result['difference']:.1e}"
-        hint = "every rank would train alone: install torch again, and check NCCL_* and TORCH_NCCL_*"
+        hint = "each rank would train separately: reinstall torch, and check the variables NCCL_* and TORCH_NCCL_*"
         return problem(name, value, hint)
     times = []
     for size, seconds in result["seconds"]:
@@ -69,7 +69,7 @@ def judge(name: str, result: dict) -> Finding:
 
 
 def start(kind: str, result: Path, env: dict[str, str]) -> str:
-    """Run torchrun to its end. Return why it failed in one line, or nothing."""
+    """Run torchrun to completion. Return a one-line reason if it failed, otherwise an empty string."""
     program = ["-m", "sonorant.extras.doctor.gradient_test", kind, str(result)]
     child = subprocess.Popen(
         [sys.executable, "-m", "sonorant.training.distributed.agent", *program],
@@ -80,7 +80,7 @@ def start(kind: str, result: Path, env: dict[str, str]) -> str:
     except subprocess.TimeoutExpired:
         os.killpg(child.pid, signal.SIGKILL)
         child.communicate()
-        return f"not done after {SECONDS} s"
+        return f"not finished after {SECONDS} s"
     if child.returncode == 0:
         return ""
     lines = [line for line in errors.splitlines() if "Error" in line] or errors.splitlines() or ["no output"]
@@ -88,7 +88,7 @@ def start(kind: str, result: Path, env: dict[str, str]) -> str:
 
 
 def averaged_gradients(device: torch.device) -> float:
-    """Largest difference between DDP's gradients and the mean of the ranks' own, each from its own data."""
+    """Return the largest difference between DDP's gradients and the mean of gradients that ranks compute alone."""
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Tanh(), torch.nn.Linear(64, 8)).to(device)
     data = torch.randn(16, 64, generator=torch.Generator().manual_seed(1 + dist.get_rank())).to(device)
@@ -105,7 +105,7 @@ def averaged_gradients(device: torch.device) -> float:
 
 
 def all_reduce_seconds(size: int, device: torch.device) -> float:
-    """Median seconds of an all-reduce of `size` bytes."""
+    """Return the median seconds of an all-reduce of `size` bytes."""
     tensor = torch.ones(size // 4, device=device)
     seconds = []
     for _ in range(1 + REPEATS):
@@ -119,7 +119,7 @@ def all_reduce_seconds(size: int, device: torch.device) -> float:
 
 
 def main() -> None:
-    """Run one rank: join the others, test; rank 0 writes the result."""
+    """Run one rank of the test; rank 0 writes the result."""
     die_with_parent()
     kind, result = sys.argv[1:]
     device = torch.device(kind, int(os.environ["LOCAL_RANK"])) if kind == "cuda" else torch.device(kind)

@@ -1,4 +1,4 @@
-"""Check that driver, torch, ONNX Runtime and the locked versions fit together."""
+"""Check that driver, torch, ONNX Runtime and the locked versions are compatible."""
 
 import importlib.metadata
 import platform
@@ -13,7 +13,7 @@ from sonorant.training.telemetry.nvml import NoNvml, Nvml
 
 
 def examine(lock: Path) -> Iterator[Finding]:
-    """Findings of this installation; `lock`: requirements.lock to compare with."""
+    """Yield findings on this installation. `lock`: path of requirements.lock."""
     yield ok("Python", platform.python_version())
     try:
         with Nvml() as nvml:
@@ -30,15 +30,15 @@ def examine(lock: Path) -> Iterator[Finding]:
 def check_no_driver(why: str, cuda: str | None) -> Finding:
     if not cuda:
         return not_run("driver", why)
-    hint = "install NVIDIA's driver if there is a GPU; start a container with --gpus all"
+    hint = "install NVIDIA's driver if there is a GPU; start containers with --gpus all"
     return warning("driver", f"{why}, and torch is built for CUDA {cuda}", hint)
 
 
 def check_torch(driver: str, cuda: str | None, starts: bool) -> Finding:
-    """Whether torch can use the GPUs of this machine."""
+    """Check that torch can use this machine's GPUs."""
     value = f"{torch.__version__}, " + (f"CUDA {cuda}" if cuda else "built without CUDA")
     if driver and not cuda:
-        return problem("torch", f"{value}, beside a driver", "install torch's build for CUDA, or GPUs stay idle")
+        return problem("torch", f"{value}, but there is a driver", "install a CUDA build of torch, or GPUs stay idle")
     if driver and not starts:
         hint = "install a newer driver or a build of torch for an older CUDA; check CUDA_VISIBLE_DEVICES"
         return problem("torch", f"{value}, but CUDA does not start with driver {driver}", hint)
@@ -46,9 +46,9 @@ def check_torch(driver: str, cuda: str | None, starts: bool) -> Finding:
 
 
 def check_onnxruntime(packages: list[str]) -> Finding:
-    """Whether exactly one of ONNX Runtime's packages is installed."""
+    """Check that exactly one of ONNX Runtime's packages is installed."""
     if not packages:
-        return not_run("ONNX Runtime", "not installed", "pip install onnxruntime to export voices and speak")
+        return not_run("ONNX Runtime", "not installed", "run pip install onnxruntime to export voices and speak")
     if len(packages) == 2:
         hint = "pip uninstall -y onnxruntime onnxruntime-gpu, then install the one you want"
         return problem("ONNX Runtime", f"{' and '.join(packages)} overwrite each other's files", hint)
@@ -56,9 +56,9 @@ def check_onnxruntime(packages: list[str]) -> Finding:
 
 
 def check_lock(lock: Path) -> Finding:
-    """Whether installed packages are the versions that were tested together."""
+    """Check that installed packages are the versions that were tested together."""
     if not lock.is_file():
-        return not_run("packages", f"no {lock} here")
+        return not_run("packages", f"{lock} does not exist")
     pins = dict(re.findall(r"^([\w.-]+)==(\S+)", lock.read_text(encoding="utf-8"), flags=re.MULTILINE))
     have = {name: found.split("+")[0] for name in pins if (found := installed(name))}
     wrong = [f"{name} {v} (locked {pins[name]})" for name, v in have.items() if v != pins[name].split("+")[0]]
@@ -69,7 +69,7 @@ def check_lock(lock: Path) -> Finding:
 
 
 def installed(package: str) -> str | None:
-    """Version of an installed package."""
+    """Return the version of `package`, or None if it is not installed."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:

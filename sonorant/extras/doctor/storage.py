@@ -1,4 +1,4 @@
-"""Check the disks of features and run directories: room, locks, and speed with a temporary file."""
+"""Check the disks that hold features and run directories: free space, file locking, and speed."""
 
 import errno
 import fcntl
@@ -16,18 +16,18 @@ from sonorant.features.store.place import Place
 
 MIB = 2**20
 SIZE = 64 * MIB
-"""Most bytes written or read."""
+"""Maximum number of bytes written or read."""
 FREE_WANTED, FREE_NEEDED = 5 * 2**30, 2**30
-"""Bytes for the checkpoints of two trainings; for one checkpoint."""
+"""Minimum free bytes: for the checkpoints of two trainings, and for one checkpoint."""
 READ_WANTED, WRITE_WANTED = 50 * MIB, 20 * MIB
-"""Bytes a second."""
+"""Minimum bytes per second."""
 
 
 def examine_read(folder: Path) -> Iterator[Finding]:
-    """Findings of a feature store: reads up to SIZE bytes of its largest shard, writes nothing."""
+    """Yield findings on a feature store. Reads up to SIZE bytes of its largest shard; writes nothing."""
     name = f"{folder} reading"
     try:
-        if (folder / PLACE).is_file():  # an index, which names the store of its shards
+        if (folder / PLACE).is_file():  # an index of shards in another store
             place = Place.read(folder, "run: dvc repro features")
             if place.remote:
                 yield not_run(name, f"its shards are in {place.store}")
@@ -38,11 +38,11 @@ def examine_read(folder: Path) -> Iterator[Finding]:
             raise SonorantError(f"no shards in {folder}")
         yield reading(name, max(files, key=lambda file: file.stat().st_size))
     except (SonorantError, OSError) as error:
-        yield problem(name, str(error), "run: dvc repro features, or name another folder")
+        yield problem(name, str(error), "run: dvc repro features, or give another folder")
 
 
 def examine_write(folder: Path) -> Iterator[Finding]:
-    """Findings of a folder of run directories: writes and removes a temporary file of at most SIZE bytes."""
+    """Yield findings on a folder of run directories. Writes and removes a temporary file of at most SIZE bytes."""
     existing = next(path for path in (folder, *folder.absolute().parents) if path.is_dir())
     try:
         free = shutil.disk_usage(existing).free
@@ -52,22 +52,22 @@ def examine_write(folder: Path) -> Iterator[Finding]:
             yield writing(f"{folder} writing", Path(place) / "file", min(SIZE, free // 20))
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        hint = "make room there" if full else "give this user the right to write there, or name another folder"
+        hint = "free some space there" if full else "give this user write permission there, or use another folder"
         yield problem(f"{folder} writing", f"{existing}: {error.strerror}", hint)
 
 
 def check_free(name: str, free: int) -> Finding:
-    """Whether `free` bytes suffice for run directories."""
+    """Check that `free` bytes suffice for run directories."""
     value = f"{free / 2**30:.1f} GiB"
     if free < FREE_NEEDED:
-        return problem(name, value, "a checkpoint may not fit: make room, or use another disk")
+        return problem(name, value, "a checkpoint may not fit: free some space, or use another disk")
     if free < FREE_WANTED:
-        return warning(name, value, "make room: checkpoints of two trainings need a few GiB")
+        return warning(name, value, "free some space: checkpoints of two trainings need a few GiB")
     return ok(name, value)
 
 
 def check_flock(name: str, file: Path) -> Finding:
-    """Whether a lock keeps a second process out, which protects a run directory from a second trainer."""
+    """Check that a lock keeps a second process out, which protects a run directory from a second trainer."""
     value = "flock lets a second process in"
     with file.open("w") as first, file.open("w") as second:
         try:
@@ -77,11 +77,11 @@ def check_flock(name: str, file: Path) -> Finding:
             return ok(name, "flock keeps a second process out")
         except OSError as error:
             value = f"flock: {error.strerror}"
-    return problem(name, value, "mount it with locks (NFS: version 4), or use another disk")
+    return problem(name, value, "mount it with file locking (NFS version 4), or use another disk")
 
 
 def writing(name: str, file: Path, size: int) -> Finding:
-    """Write `size` bytes and flush them to the disk."""
+    """Measure the speed of writing `size` bytes and flushing them to the disk."""
     block = os.urandom(MIB)
     start = time.perf_counter()
     with file.open("wb") as out:
@@ -92,12 +92,12 @@ def writing(name: str, file: Path, size: int) -> Finding:
     rate = file.stat().st_size / (time.perf_counter() - start)
     value = f"{rate / MIB:.0f} MiB/s written and flushed"
     if rate < WRITE_WANTED:
-        return warning(name, value, "every checkpoint waits for this: put runs on a local disk")
+        return warning(name, value, "every checkpoint waits for this disk: put runs on a local one")
     return ok(name, value)
 
 
 def reading(name: str, file: Path) -> Finding:
-    """Read up to SIZE bytes of a file in sequence, from the disk where the system can drop its cache."""
+    """Measure the speed of reading up to SIZE bytes of a file, without the page cache where possible."""
     with file.open("rb", buffering=0) as source:
         if hasattr(os, "posix_fadvise"):
             os.posix_fadvise(source.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
@@ -105,7 +105,7 @@ def reading(name: str, file: Path) -> Finding:
         while done < SIZE and (block := source.read(MIB)):
             done += len(block)
     rate = done / (time.perf_counter() - start)
-    value = f"{rate / MIB:.0f} MiB/s in sequence"
+    value = f"{rate / MIB:.0f} MiB/s read sequentially"
     if rate < READ_WANTED:
         return warning(name, value, "copy features to a fast disk: data.preload in params.yaml (folder or memory)")
     return ok(name, value)

@@ -101,7 +101,7 @@ def test_a_killed_scheduler_is_one_line_and_what_was_done_is_not_done_again(
     said = stage.communicate()[1]
     *bar, line = said.splitlines()
     assert stage.returncode == 1 and "Traceback" not in said and not (project / "prepared").exists()
-    assert line.startswith(f"error: examining: the scheduler at {two.address} is gone; start it and its workers again")
+    assert line.startswith(f"error: examining: the scheduler at {two.address} is gone; restart it and its workers")
     assert all(words.startswith("examining: ") for words in bar if words), said
     kept = cached(project)
     wait_until(lambda: two.worker.poll() is not None)  # they end with their scheduler
@@ -115,7 +115,7 @@ def test_a_killed_scheduler_is_one_line_and_what_was_done_is_not_done_again(
 def test_an_item_that_kills_its_workers_is_named(two: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SCHEDULER, two.address)
     kept: list[int] = []
-    with pytest.raises(SonorantError, match=r"^numbers: number 6 of 20 killed every worker that it was given to"):
+    with pytest.raises(SonorantError, match=r"^numbers: number 6 of 20 killed every worker that ran it"):
         keep = {"keep": lambda place, _: kept.append(place)}
         spread(spread_work.die_at_five, range(20), label="numbers", unit="number", **keep)
     assert sorted(kept) == [number for number in range(20) if number != 5], "all others are done"

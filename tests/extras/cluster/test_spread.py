@@ -172,21 +172,21 @@ def prepare_in(folder: Path, address: str, **known: str) -> str:
 
 @pytest.mark.parametrize("address", ["http://10.0.0.1:8786", "tcp://10.0.0.1", "10.0.0.1:8786", "tcp://h:99999"])
 def test_what_is_no_address_is_refused(tmp_path: Path, address: str) -> None:
-    assert f"SONORANT_SCHEDULER: '{address}' is no address of a scheduler" in prepare_in(tmp_path, address)
+    assert f"SONORANT_SCHEDULER: '{address}' is not a scheduler address" in prepare_in(tmp_path, address)
 
 
 def test_a_scheduler_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flight, "CONNECT_SECONDS", 2.0)
     address = f"tcp://127.0.0.1:{free_port()}"
     line = prepare_in(tmp_path, address)
-    assert f"no scheduler answers at {address}" in line and "start one with 'sonorant scheduler'" in line
+    assert f"cannot reach a scheduler at {address}" in line and "start one with 'sonorant scheduler'" in line
 
 
 def test_a_scheduler_that_gets_no_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flight, "WORKER_SECONDS", 2.0)
     with cluster(tmp_path, workers=0) as made:
         line = prepare_in(tmp_path, made.address)
-    assert f"has had no worker for 2 s; start some: sonorant worker {made.address}" in line
+    assert f"has had no worker for 2 s; start one: sonorant worker {made.address}" in line
 
 
 @pytest.mark.parametrize("name", ["Python", "sonorant", "numpy"])
@@ -224,7 +224,7 @@ def test_a_worker_that_does_not_see_the_corpus(what: str, tmp_path: Path) -> Non
             (unseen := hidden / "a.wav").write_bytes(b"sound")
             (tmp_path / "project").mkdir()
             line = prepare_in(tmp_path / "project", made.address, audio=str(unseen), sha256=sha256_file(unseen))
-    assert f"cannot see {unseen} (No such file or directory); all machines must see" in line
+    assert f"cannot read {unseen} (No such file or directory); all machines must have" in line
 
 
 def test_a_worker_with_several_threads_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,7 +234,9 @@ def test_a_worker_with_several_threads_is_refused(tmp_path: Path, monkeypatch: p
             worker = subprocess.Popen(command, cwd=ROOT, env=outside(os.environ), stdout=log, stderr=log)
         monkeypatch.setenv(SCHEDULER, made.address)
         try:
-            with pytest.raises(SonorantError, match=r"it has 2 threads and may have one; start it by: sonorant worker"):
+            with pytest.raises(
+                SonorantError, match=r"has 2 threads but must have exactly one; start it with: sonorant"
+            ):
                 numbers(spread_work.nap, 3)
         finally:
             worker.terminate()

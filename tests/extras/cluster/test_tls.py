@@ -53,4 +53,4 @@ def test_only_who_has_a_certificate_may_connect(tmp_path: Path) -> None:
         assert call(made.address, **tls) == "[0, 1, 2]\n"
         for address in (made.address, made.address.replace("tls", "tcp")):
             said = call(address)
-            assert said.startswith(f"no scheduler answers at {address} (") and said.count("\n") == 1
+            assert said.startswith(f"cannot reach a scheduler at {address} (") and said.count("\n") == 1
