@@ -1,12 +1,12 @@
-"""Stages and actions: one module each, run as `python -m tasks.<name>`."""
+"""Stages and actions: one module each, executed with `python -m tasks.<name>`."""
 
 import os
 import sys
 
-if not sys.stderr.isatty():  # fewer lines in a log; tqdm reads this when it is imported
+if not sys.stderr.isatty():  # fewer log lines; tqdm reads this variable on import
     os.environ.setdefault("TQDM_MININTERVAL", "10")
 
-# Read when torch is loaded. Threads that spin while they wait take cores from others, and on a busy machine from
-# themselves: forty times the CPU time was measured with two of them.
+# Read when torch is loaded. Threads that spin while waiting take cores from other threads, and on a busy machine from
+# each other: two of them were measured to use forty times the CPU time.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("GOMP_SPINCOUNT", "0")

@@ -17,11 +17,13 @@ def main() -> None:
         description="Build TensorRT engines of a voice bundle for this machine's GPU, unless one exists for the same "
         "graph, GPU, TensorRT and settings. "
         "Settings: params.yaml, section 'engine'.",
-        epilog="Needs TensorRT 10 or 11 and a GPU: docs/deploy.md.",
+        epilog="Requires TensorRT 10 or 11 and a GPU; see docs/deploy.md.",
     )
     add_inputs(parser, "voice")
-    parser.add_argument("--variant", action="append", help="variant of the graphs, may be repeated (default: all)")
-    parser.add_argument("--engines", type=Path, help="folder to write (default: the bundle's in the user's cache)")
+    parser.add_argument("--variant", action="append", help="variant of the graphs; repeatable (default: all)")
+    parser.add_argument(
+        "--engines", type=Path, help="folder to write (default: the bundle's folder in the user's cache)"
+    )
     arguments = parser.parse_args()
     config, bundle = load("engine", EngineConfig), read_bundle(arguments.voice)
     engines = Engines(bundle, this_machine(), arguments.engines)
@@ -31,7 +33,7 @@ def main() -> None:
 
 
 def all_variants(bundle: Bundle) -> list[str]:
-    """The variants that all graphs have. Raises SonorantError if there is none."""
+    """Return the variants that all graphs have. Raises SonorantError if there are none."""
     graphs = [bundle.description.graphs[graph].variants for graph in bundle.graphs]
     shared = [variant for variant in graphs[0] if all(variant in variants for variants in graphs)]
     if not shared:

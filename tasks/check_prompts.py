@@ -1,4 +1,4 @@
-"""Measure how similar a voice sounds to unknown speakers whose recordings it gets as prompts."""
+"""Measure how similar a voice sounds to unknown speakers when their recordings are its prompts."""
 
 import argparse
 from pathlib import Path
@@ -13,15 +13,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m tasks.check_prompts",
         description=__doc__,
-        epilog="For voices of the family codec_lm with language_model.prompt_frames; needs the extra similarity.",
+        epilog="For voices of the family codec_lm with language_model.prompt_frames; requires the extra `similarity`.",
     )
     add = parser.add_argument
     add("--voice", type=Path, default=Path("artifacts/voice"), help="voice bundle (default %(default)s)")
-    add("--variant", help="precision to speak with (default: the one that ships)")
-    people = "folder with a folder of recordings of each speaker, none of whom the voice was trained on"
+    add("--variant", help="precision to speak with (default: the shipped one)")
+    people = "folder with a folder of recordings per speaker; the voice must not be trained on these speakers"
     add("--people", type=Path, required=True, metavar="FOLDER", help=people)
-    add("--count", type=int, default=20, help="recordings of each person at most (default %(default)s)")
-    add("--out", type=Path, help="JSON to write: cosines, intervals, and as whom each sentence is recognised")
+    add("--count", type=int, default=20, help="maximum recordings per speaker (default %(default)s)")
+    add("--out", type=Path, help="JSON file to write: cosines, intervals, and the recognised speaker of each sentence")
     given = parser.parse_args()
     if given.count < 2:
         raise SonorantError(f"--count must be at least 2, not {given.count}")

@@ -1,4 +1,4 @@
-"""Speak the short texts and many sentences, and count skipped, repeated and babbled words."""
+"""Speak short texts and many sentences, and count skipped, repeated and babbled words."""
 
 import argparse
 from pathlib import Path
@@ -13,17 +13,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m tasks.check_words",
         description=__doc__,
-        epilog="More sentences than the stage evaluate, to find rare faults.",
+        epilog="Speaks more sentences than the stage evaluate, to find rare faults.",
     )
     parser.add_argument(
         "--voice", type=Path, default=Path("artifacts/voice"), help="voice bundle (default %(default)s)"
     )
-    parser.add_argument("--variant", help="precision to speak with (default: the one that ships)")
+    parser.add_argument("--variant", help="precision to speak with (default: the shipped one)")
     parser.add_argument("--sentences", type=int, default=1000, help="plain sentences to speak (default %(default)s)")
-    parser.add_argument(
-        "--seed", type=int, default=SEED, help="other sentences for another number (default %(default)s)"
-    )
-    parser.add_argument("--out", type=Path, help="JSON to write: figures by kind, and every text with a fault")
+    parser.add_argument("--seed", type=int, default=SEED, help="seed that selects the sentences (default %(default)s)")
+    parser.add_argument("--out", type=Path, help="JSON file to write: results by kind, and every text with a fault")
     given = parser.parse_args()
     found = check_words(given.voice, given.variant, given.sentences, given.seed)
     print(table(found))

@@ -1,6 +1,6 @@
-"""Stage `choose`: write the bundle that ships, with the fastest variant that is good enough.
+"""Stage `choose`: write the bundle to ship, with the fastest variant that is good enough.
 
-It must have passed verify, be understood as well as fp32, and pass the gates that fp32 passes. Settings: params.yaml,
+The variant must pass verify, be as intelligible as fp32, and pass the gates that fp32 passes. Settings: params.yaml,
 sections `choose` and `promote`.
 """
 
@@ -16,9 +16,9 @@ from tasks.stage import run, stage_arguments
 
 def main() -> None:
     paths = {
-        "variants": "bundle of all variants, from the stage export",
-        "choice": "JSON to write: the choice and its table",
-        "out": "the bundle to write; an older one is replaced",
+        "variants": "bundle of all variants, written by the stage export",
+        "choice": "JSON file to write: the choice and its table",
+        "out": "bundle to write; an older one is replaced",
     }
     arguments = stage_arguments("choose", __doc__, "metrics", **paths)
     bundle, config = read_bundle(arguments.variants), load("choose", ChooseConfig)

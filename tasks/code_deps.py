@@ -1,10 +1,10 @@
-"""The code that each stage of dvc.yaml runs: the imports of its module in tasks/, directly or not.
+"""The code that each stage of dvc.yaml runs: direct and indirect imports of its module in tasks/.
 
 The stage `external` writes a note for each stage with a hash of every file, without comments, docstrings and
 formatting. A stage depends on its note, so it runs again only when its code changes.
 
 python -m tasks.code_deps train_waveform   print these files
-python -m tasks.code_deps --write          renew the sections of params.yaml that families bring, in dvc.yaml
+python -m tasks.code_deps --write          update the families' sections of params.yaml in dvc.yaml
 """
 
 import argparse
@@ -35,11 +35,11 @@ PLUMBING = (
     "sonorant/training/telemetry/nvml.py",
     *(f"tasks/{name}.py" for name in ("__init__", "fingerprint", "initial", "origin", "params", "stage", "training")),
 )
-"""Code that does not affect results: no stage runs again because of it."""
+"""Code that does not affect results; changes to it make no stage run again."""
 PLUGINS = ROOT / "sonorant/plugins.py"
 ASKING = {"load_family", "family_of", "model_kind", "all_families", "all_kinds"}
 FAMILIES = "sonorant/*/*/family.py"
-"""Methods of a family import what they need; only the methods that a stage calls count."""
+"""Pattern of the family modules. Only imports of methods that a stage calls count as its code."""
 OF_FAMILIES: dict[str, Callable[[Family], tuple[str, ...]]] = {
     "train_waveform": lambda family: (family.waveform.name, f"train_{family.waveform.name}"),
     "train_predictor": lambda family: (family.predictor.name, f"train_{family.predictor.name}"),
@@ -50,7 +50,7 @@ OF_FAMILIES: dict[str, Callable[[Family], tuple[str, ...]]] = {
 
 @cache
 def syntax_of(file: Path) -> ast.Module:
-    """Syntax tree of a file, without imports under TYPE_CHECKING."""
+    """Parse a file, without imports under TYPE_CHECKING."""
     tree = ast.parse(file.read_text(encoding="utf-8"))
     typing_only = [node for node in tree.body if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)]
     tree.body = [node for node in tree.body if node not in typing_only]
@@ -59,7 +59,7 @@ def syntax_of(file: Path) -> ast.Module:
 
 @cache
 def imported_names(file: Path) -> set[str]:
-    """Dotted names of all imports of a file, also inside functions."""
+    """Return dotted names of all imports of a file, including those inside functions."""
     return _names_in(syntax_of(file))
 
 
@@ -77,7 +77,7 @@ def _names_in(tree: ast.AST) -> set[str]:
 
 
 def project_files(names: set[str]) -> set[Path]:
-    """The project files with these names; `__init__.py` only of packages named themselves."""
+    """Return the project files with these dotted names; `__init__.py` only for packages in `names`."""
     files: set[Path] = set()
     for name in names:
         stem = ROOT.joinpath(*name.split("."))
@@ -88,7 +88,7 @@ def project_files(names: set[str]) -> set[Path]:
 
 @cache
 def closure(file: Path) -> frozenset[Path]:
-    """`file` and all project files that it imports, directly or not, or loads by plug-ins and families."""
+    """Return `file` and all project files that it imports, directly or not, or loads through plug-ins and families."""
     families = set(ROOT.glob(FAMILIES))
     seen, waiting = set[Path](), {file}
     while waiting:
@@ -105,7 +105,7 @@ def closure(file: Path) -> frozenset[Path]:
 
 
 def _methods_called(file: Path) -> set[Path]:
-    """Project files that the methods of families called by `file` import, in every family of this project."""
+    """Return project files imported by the family methods that `file` calls, for every family of this project."""
     families = [ROOT / "sonorant/families/family.py", *ROOT.glob(FAMILIES)]
     methods = [node for path in families for node in ast.walk(syntax_of(path)) if isinstance(node, ast.FunctionDef)]
     functions = {node.name for path in families for node in syntax_of(path).body if isinstance(node, ast.FunctionDef)}
@@ -125,7 +125,7 @@ def _attributes(tree: ast.AST) -> set[str]:
 
 
 def _plugins_loaded(file: Path) -> set[Path]:
-    """Project files of the plug-ins that `file` loads by `added("<kind>")`."""
+    """Return project files of the plug-ins that `file` loads with `added("<kind>")`."""
     kinds = re.findall(r'\badded\("(\w+)"\)', file.read_text(encoding="utf-8"))
     return project_files({place.partition(":")[0] for kind in kinds for place in added(kind).values()})
 
@@ -135,7 +135,7 @@ def _plumbing(path: Path) -> bool:
 
 
 def code_of(stage: str) -> list[Path]:
-    """The files that a stage runs, and other files beside them in the packages: pages, tables."""
+    """Return the files that a stage runs, and data files next to them: pages, tables."""
     reached = closure(ROOT / f"tasks/{stage}.py")
     beside = {path for folder in {file.parent for file in reached} for path in folder.glob("*.*")}
     reached |= {path for path in beside if path.suffix not in (".py", ".pyc") and path.is_file()}
@@ -143,7 +143,7 @@ def code_of(stage: str) -> list[Path]:
 
 
 def stages(graph: str) -> list[str]:
-    """Stages of dvc.yaml except `external`, which always runs."""
+    """Return the stages of dvc.yaml except `external`, which always runs."""
     return [name for name in yaml.safe_load(graph)["stages"] if name != "external"]
 
 
@@ -155,7 +155,7 @@ def write_notes(out: Path) -> None:
 
 
 def generated(graph: str) -> str:
-    """The text of dvc.yaml with the families' sections of params.yaml renewed."""
+    """Return dvc.yaml's text with updated family sections of params.yaml."""
     for stage, sections in OF_FAMILIES.items():
         of_families = [section for family in all_families() for section in sections(family)]
 
@@ -171,8 +171,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m tasks.code_deps", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("stage", nargs="?", help="stage of dvc.yaml whose files to print")
-    parser.add_argument("--write", action="store_true", help="renew dvc.yaml")
+    parser.add_argument("stage", nargs="?", help="stage whose files to print")
+    parser.add_argument("--write", action="store_true", help="update dvc.yaml")
     arguments, path = parser.parse_args(), ROOT / "dvc.yaml"
     graph = path.read_text(encoding="utf-8")
     if arguments.stage:
@@ -182,7 +182,7 @@ def main() -> None:
     elif arguments.write:
         path.write_text(generated(graph), encoding="utf-8")
     elif generated(graph) != graph:
-        raise SonorantError(f"{path}: run: python -m tasks.code_deps --write")
+        raise SonorantError(f"{path}: outdated; run: python -m tasks.code_deps --write")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Stage `evaluate`: judge every variant that passed verify on held-out sentences, and write samples to listen to.
+"""Stage `evaluate`: measure every variant that passed verify on held-out sentences, and write audio samples.
 
-It measures error rates with intervals beside the recordings' own, distances, DNSMOS, speed, size and memory, and tests
-itself. Settings: params.yaml, sections `recognizer` and `evaluate`.
+It measures error rates with intervals, of the voice and the recordings, distances, DNSMOS, speed, size and memory, and
+includes self-tests. Settings: params.yaml, sections `recognizer` and `evaluate`.
 """
 
 from sonorant.audio.recognizers import RecognizerConfig
@@ -14,9 +14,9 @@ from tasks.stage import run, stage_arguments
 
 def main() -> None:
     outs = {
-        "metrics": "JSON to write: every figure",
+        "metrics": "JSON file to write: all metrics",
         "out": "folder to write: sentences.jsonl, samples",
-        "family": "folder to write: the figures for the other family's report",
+        "family": "folder to write: metrics for the other family's report",
     }
     read = ("corpus", "prepared", "recordings", "voice", "predictor", "waveform", "codes", "parity")
     arguments = stage_arguments("evaluate", __doc__, *read, **outs)

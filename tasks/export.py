@@ -1,4 +1,4 @@
-"""Stage `export`: write the trained models as a voice bundle: voice.json, and the ONNX graphs in every precision.
+"""Stage `export`: write the trained models as a voice bundle: voice.json and the ONNX graphs in every precision.
 
 The precisions are float32, int8 and, for the parallel family, float16 and bfloat16. Settings: params.yaml, sections
 `export` and `decoding`.
@@ -14,13 +14,13 @@ from tasks.params import load
 from tasks.stage import run, stage_arguments
 
 MEASURED = 3
-"""Utterances on which the ranges of the 16-bit variants are measured: from the shortest to the longest."""
+"""Number of utterances, spread from shortest to longest, to measure value ranges of the 16-bit variants on."""
 
 
 def main() -> None:
     outs = {
-        "out": "the bundle to write; an older one is replaced",
-        "report": "JSON to write: which nodes of the 16-bit variants stay in float32, and why",
+        "out": "bundle to write; an older one is replaced",
+        "report": "JSON file to write: which nodes of the 16-bit variants stay in float32, and why",
     }
     arguments = stage_arguments("export", __doc__, "predictor", "waveform", "features", "quantized", **outs)
     store, int8 = FeatureStore.open(arguments.features), arguments.quantized

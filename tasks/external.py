@@ -1,8 +1,8 @@
-"""Stage `external`: hash the files that params.yaml names and DVC does not watch.
+"""Stage `external`: hash the files that params.yaml names but DVC does not track.
 
 These are a table's recordings, a review's decisions, a lexicon, and the weights of `init_from` and `codec.pretrained`.
-This stage always runs and writes a note with the hashes for each stage that reads them. The stage depends on its note,
-so it runs again when they change.
+This stage always runs and writes a note with the hashes for each stage that reads such files. Each stage depends on
+its note, so it runs again when they change.
 """
 
 import argparse
@@ -22,7 +22,8 @@ from tasks.code_deps import write_notes
 from tasks.stage import add_inputs, run
 
 SEEN = "seen.json"
-"""Hashes with size and time of change, so that an unchanged corpus is not read again. No stage depends on it."""
+"""File of hashes, sizes and modification times, so that an unchanged corpus is not read again. No stage depends on
+it."""
 
 
 @dataclass(frozen=True)
@@ -31,14 +32,14 @@ class External:
 
     named: str
     content: Callable[[], str]
-    """Returns a hash or version. Raises SonorantError if it cannot be read."""
+    """Function that returns a hash or version. Raises SonorantError if the file cannot be read."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tasks.external", description=__doc__)
     add_inputs(parser, "runs")
-    parser.add_argument("--models", type=Path, required=True, help="where the training stages leave their models")
-    parser.add_argument("--out", type=Path, required=True, help="folder of the notes: <stage>.json")
+    parser.add_argument("--models", type=Path, required=True, help="folder of the trained models")
+    parser.add_argument("--out", type=Path, required=True, help="folder to write the notes to: <stage>.json")
     arguments = parser.parse_args()
     write_notes(arguments.out / "code")
     family = load_family(params.load("voice", VoiceConfig).family)
@@ -52,7 +53,7 @@ def main() -> None:
 
 
 def write_note(note: Path, external: External | None) -> None:
-    """Write the hash of `external`. If it can no longer be read, the note stays; if it never could, the content is null
+    """Write the hash of `external`. If it cannot be read, an existing note is kept; without one, the content is null,
     and the stage that needs it runs and fails."""
     if external is None:
         write_json(note, {})
@@ -61,13 +62,13 @@ def write_note(note: Path, external: External | None) -> None:
         write_json(note, {"named": external.named, "content": external.content()})
     except SonorantError as error:
         if note.exists() and read_json(note).get("named") == external.named:
-            print(f"cannot be read now and counts as unchanged: {error}", flush=True)
+            print(f"cannot be read and is treated as unchanged: {error}", flush=True)
         else:
             write_json(note, {"named": external.named, "content": None})
 
 
 def corpus_audio(seen: Path) -> External | None:
-    """The recordings of a table; DVC watches the other kinds, which are folders."""
+    """Return the recordings of a table; DVC tracks the other kinds of corpora, which are folders."""
     corpus = params.given("corpus")
     if corpus.get("kind") != "table":
         return None
@@ -95,7 +96,7 @@ def named_file(section: str, key: str) -> External | None:
 
 
 def weights(kind: ModelKind, runs: Path, out: Path) -> External | None:
-    """The model that the settings of `kind` use unchanged (`pretrained`) or start from (`init_from`)."""
+    """Return the model that the settings of `kind` use unchanged (`pretrained`) or start from (`init_from`)."""
     if taken := params.given(kind.name).get("pretrained"):
         return External(str(taken), lambda: _pretrained(Path(taken)))
     if initial := params.given(f"train_{kind.name}").get("init_from"):
@@ -104,7 +105,7 @@ def weights(kind: ModelKind, runs: Path, out: Path) -> External | None:
 
 
 def _pretrained(folder: Path) -> str:
-    """Hash of the files that transformers reads; a hub id has no hash."""
+    """Hash the files that transformers reads; a hub id has no hash."""
     if not folder.is_dir():
         return "a hub id"
     files = [path for path in sorted(folder.iterdir()) if path.suffix in (".json", ".safetensors")]
@@ -115,17 +116,17 @@ def _initial(named: str, kind: ModelKind, runs: Path, out: Path) -> str:
     if named.startswith("models:/"):
         from sonorant.registry.download import version_of
 
-        return version_of(named)  # a version never changes, an alias may move
+        return version_of(named)  # a version never changes, but an alias may move
     from tasks.initial import find_initial
 
     return find_initial(named, kind.name, runs, out).content()
 
 
 def _sha256(files: list[Path], folder: Path, seen: Path) -> str:
-    """Hash names and bytes of `files`; unchanged ones in `seen` are not read."""
+    """Hash names and bytes of `files`; files unchanged since `seen` are not read."""
     known = read_json(seen) if seen.exists() else {}
     hashes: dict[str, tuple[int, int, str]] = {}
-    for file in tqdm(files, desc="looking for changed recordings", unit="file", delay=2):
+    for file in tqdm(files, desc="checking recordings for changes", unit="file", delay=2):
         found, name = file.stat(), str(file.relative_to(folder))
         size, changed, digest = known.get(name, (None, None, ""))
         if (size, changed) != (found.st_size, found.st_mtime_ns):

@@ -1,4 +1,4 @@
-"""Stage `features`: write mels, samples and phonemes of the accepted utterances, and of short clips, in shards."""
+"""Stage `features`: write mels, samples and phonemes of the accepted utterances and of short clips, in shards."""
 
 import argparse
 from pathlib import Path
@@ -18,7 +18,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tasks.features", description=__doc__)
     add_inputs(parser, "corpus", "prepared")
     parser.add_argument("--out", type=Path, required=True, help="folder to write the index of the feature store to")
-    processes = "worker processes (default: one a core); the result does not depend on it"
+    processes = "worker processes, which do not affect the result (default: one per core)"
     parser.add_argument("--processes", type=int, help=processes)
     arguments = parser.parse_args()
     if arguments.processes is not None and arguments.processes < 1:
@@ -30,21 +30,21 @@ def main() -> None:
     clips = read_short_clips(utterances, arguments.prepared, share)
     if share:
         training = sum(utterance.split == "train" for utterance in utterances)
-        print(f"{len(clips)} short clips are cut out of {training} training utterances; {share:g} of them are wanted")
+        print(f"{len(clips)} short clips cut from {training} training utterances; requested fraction: {share:g}")
     store = load("store", StoreConfig)
     write_features(arguments.corpus, utterances, arguments.out, audio, text, arguments.processes, clips, store=store)
 
 
 def chosen(utterances: list[Utterance], minutes: float | None) -> list[Utterance]:
-    """Utterances with at most `minutes` of training recordings, None = all; prints the minutes taken."""
+    """Return utterances with at most `minutes` of training recordings (None means all) and print the minutes used."""
     if minutes is None:
         return utterances
     there = minutes_of(utterances)
     if there <= minutes:
-        print(f"features.minutes is {minutes:g}: there are {there:.1f} minutes to train on, all are taken")
+        print(f"features.minutes is {minutes:g}: all {there:.1f} training minutes are used")
         return utterances
     kept = first_minutes(utterances, minutes)
-    print(f"features.minutes is {minutes:g}: {minutes_of(kept):.1f} of {there:.1f} minutes are trained on")
+    print(f"features.minutes is {minutes:g}: {minutes_of(kept):.1f} of {there:.1f} training minutes are used")
     return kept
 
 

@@ -1,4 +1,4 @@
-"""Find the weights named by `init_from`: files, the run of a voice bundle, or a registered voice."""
+"""Find the weights that `init_from` names: files, the run of a voice bundle, or a registered voice."""
 
 import dataclasses
 import tempfile
@@ -13,7 +13,7 @@ from sonorant.training.initial import Initial, read_initial
 def find_initial(named: str, kind: str, runs: Path, out: Path) -> Initial:
     """Read the trained model of `kind` at `named`. `runs`: folder of run directories; `out`: output of the stage.
 
-    Raises SonorantError if nothing is there, another kind of model, or the stage's own output.
+    Raises SonorantError if `named` does not exist, is another kind of model, or is the stage's own output.
     """
     if named.startswith("models:/"):
         with tempfile.TemporaryDirectory() as folder:
@@ -21,8 +21,8 @@ def find_initial(named: str, kind: str, runs: Path, out: Path) -> Initial:
     path = Path(named)
     if path.resolve().is_relative_to(out.resolve()):
         raise SonorantError(
-            f"init_from: {named} is the output of this stage, which DVC removes before the stage runs: "
-            f"name the run it came from, below {runs / f'train_{kind}'}, or a copy"
+            f"init_from: {named} is the output of this stage, which DVC removes before the stage runs; "
+            f"name the run directory that it came from, below {runs / f'train_{kind}'}, or a copy"
         )
     if (path / "voice.json").is_file():
         path = _run_of(path, kind, runs)
@@ -30,13 +30,13 @@ def find_initial(named: str, kind: str, runs: Path, out: Path) -> Initial:
 
 
 def _run_of(bundle: Path, kind: str, runs: Path) -> Path:
-    """The run directory in which the model of a voice bundle was trained."""
+    """Return the run directory in which a voice bundle's model was trained."""
     provenance = read_json(bundle / "voice.json").get("provenance", {}).get(kind, {})
     fingerprint = provenance.get("fingerprint", "unknown")
     run = runs / f"train_{kind}" / fingerprint
     if run.is_dir():
         return run
     raise SonorantError(
-        f"init_from: {bundle} holds graphs, not weights, and the run it came from ({run}) is not on this machine; "
+        f"init_from: {bundle} contains graphs, not weights, and its run directory ({run}) is not on this machine; "
         "name a registered version, models:/<name>@<alias>, or a copy of the run directory"
     )

@@ -1,4 +1,4 @@
-"""Where a run comes from: commit, data, settings, hashes of files."""
+"""Origin of a run: commit, data, settings, hashes of files."""
 
 import subprocess
 from collections.abc import Collection
@@ -10,12 +10,12 @@ import yaml
 from sonorant.files import sha256_file
 
 DATA = "data/corpus"
-"""The recordings, an out of dvc.yaml."""
+"""Folder of the recordings, an output in dvc.yaml."""
 
 
 def origin_tags(root: Path = Path()) -> dict[str, str]:
-    """Known tags of the project `root`: `git_commit`, `git_dirty` (apart from dvc.lock, which the pipeline writes),
-    `dvc_lock` (SHA-256), `data` (DVC's hash of the corpus)."""
+    """Return the known tags of the project `root`: `git_commit`, `git_dirty` (except dvc.lock, which the pipeline
+    writes), `dvc_lock` (SHA-256), `data` (DVC's hash of the corpus)."""
     tags: dict[str, str] = {}
     commit = _git(root, "rev-parse", "HEAD")
     if commit is not None:
@@ -30,7 +30,7 @@ def origin_tags(root: Path = Path()) -> dict[str, str]:
 
 
 def hashes_of(paths: Collection[str], root: Path = Path()) -> dict[str, str]:
-    """DVC's hashes, from dvc.lock, of those `paths` that stages of the project `root` write."""
+    """Return DVC's hashes, from dvc.lock, of the `paths` that stages of the project `root` write."""
     lock = root / "dvc.lock"
     if not lock.exists():
         return {}

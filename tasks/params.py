@@ -1,7 +1,7 @@
-"""params.yaml as typed settings. What the file leaves out has the default of the dataclass that owns its section.
+"""params.yaml as typed settings. Settings missing from the file take the defaults of the section's dataclass.
 
-python -m tasks.params                  every setting: default, value, meaning
-python -m tasks.params train_acoustic   of one section
+python -m tasks.params                  print every setting: default, value, meaning
+python -m tasks.params train_acoustic   print one section
 """
 
 import argparse
@@ -45,21 +45,21 @@ OWNERS = {
     "register": "sonorant.registry:RegisterConfig",
     "promote": "sonorant.registry:PromoteConfig",
 }
-"""The dataclass of each section of the core. Families and plug-ins bring others."""
+"""Dataclass of each core section. Families and plug-ins add others."""
 SHARED = "training"
-"""The section for all trainings; a section `train_<kind>` goes before it."""
+"""Section for all trainings; a section `train_<kind>` overrides it."""
 
 Config = TypeVar("Config")
 
 
 def sections() -> list[str]:
-    """Every section there may be."""
+    """Return all valid sections."""
     kinds = [section for kind in plugins.all_kinds() for section in (kind, f"train_{kind}")]
     return [*OWNERS, *plugins.added("settings"), *kinds]
 
 
 def owner(section: str) -> type:
-    """The dataclass of a section: of a kind of model its sizes, and its training as `train_<kind>`."""
+    """Return a section's dataclass; a kind of model has a section for its sizes and `train_<kind>` for its training."""
     places = OWNERS | plugins.added("settings")
     if section in places:
         return plugins.load(places[section])
@@ -68,7 +68,7 @@ def owner(section: str) -> type:
 
 
 def load(section: str, config: type[Config], path: Path = PARAMS) -> Config:
-    """One section as the dataclass that owns it. Raises SonorantError naming file and key."""
+    """Load one section as its dataclass. Raises SonorantError naming file and key."""
     values = given(section, path)
     for field in dataclasses.fields(config):  # type: ignore[arg-type]  # is a dataclass
         if isinstance(values.get(field.name), dict) and field.default_factory is not dataclasses.MISSING:
@@ -77,7 +77,7 @@ def load(section: str, config: type[Config], path: Path = PARAMS) -> Config:
 
 
 def _over(default: Any, value: Any) -> Any:
-    """`value`, with what a mapping leaves out taken from the default."""
+    """Return `value`; keys missing from a mapping are taken from the default."""
     if dataclasses.is_dataclass(default) and not isinstance(default, type):
         default = dataclasses.asdict(default)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -88,7 +88,7 @@ def _over(default: Any, value: Any) -> Any:
 
 
 def given(section: str, path: Path = PARAMS) -> dict[str, Any]:
-    """Keys of a section that the file sets; for a training, in the section `training` too."""
+    """Return the settings of a section that the file sets; for a training, also those of the section `training`."""
     settings = read(path)
     for name in (section, SHARED):
         if not isinstance(settings.get(name) or {}, dict):
@@ -98,21 +98,21 @@ def given(section: str, path: Path = PARAMS) -> dict[str, Any]:
 
 
 def effective(section: str, path: Path = PARAMS) -> dict[str, Any]:
-    """Every setting of a section as plain data, defaults included."""
+    """Return every setting of a section as plain data, including defaults."""
     values: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(load(section, owner(section), path))))
     return values
 
 
 def read(path: Path = PARAMS) -> dict[str, Any]:
-    """The file as plain data, its section names checked."""
+    """Read the file as plain data and check its section names."""
     try:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise SonorantError(f"{path}: no such file; run from the folder that holds params.yaml") from None
+        raise SonorantError(f"{path}: no such file; run this command in the folder with params.yaml") from None
     except yaml.YAMLError as error:
         raise SonorantError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from None
     if not isinstance(data, dict):
-        raise SonorantError(f"{path}: must hold sections: {', '.join(sections())}")
+        raise SonorantError(f"{path}: is not a mapping of sections; write sections such as: {', '.join(sections())}")
     for section in data:
         if section not in OWNERS and section not in (known := sections()):
             raise SonorantError(f"{path}: unknown section '{section}'{did_you_mean(str(section), known)}")
@@ -120,7 +120,7 @@ def read(path: Path = PARAMS) -> dict[str, Any]:
 
 
 def meanings(config: type) -> dict[str, str]:
-    """The docstring of each field of a dataclass, on one line."""
+    """Return the docstring of each field of a dataclass, on one line."""
     found: dict[str, str] = {}
     for base in filter(dataclasses.is_dataclass, reversed(config.__mro__)):
         [definition] = ast.parse(textwrap.dedent(inspect.getsource(base))).body
@@ -132,7 +132,7 @@ def meanings(config: type) -> dict[str, str]:
 
 
 def table(section: str, path: Path = PARAMS) -> list[dict[str, Any]]:
-    """`setting`, `default`, `value`, `set` (whether the file sets it) and `meaning` of each setting of a section."""
+    """Return `setting`, `default`, `value`, `set` (whether the file sets it) and `meaning` of each setting."""
     config = owner(section)
     values, words, here = effective(section, path), meanings(config), given(section, path)
     defaults = json.loads(json.dumps(dataclasses.asdict(config())))
@@ -151,12 +151,12 @@ def table(section: str, path: Path = PARAMS) -> list[dict[str, Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(
         prog="sonorant params",
-        description="Print every setting of params.yaml with its default, the value set there, and its meaning.",
+        description="Print every setting of params.yaml with its default, its value, and its meaning.",
         epilog="example: sonorant params train_acoustic",
     )
     parser.add_argument("section", nargs="*", metavar="SECTION", help="sections to print (default: all)")
     parser.add_argument("--params", type=Path, default=PARAMS, metavar="FILE", help="settings (default: params.yaml)")
-    parser.add_argument("--json", action="store_true", help="print one JSON object a line")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
     arguments = parser.parse_args()
     for section in arguments.section or sections():
         if section not in sections():
@@ -175,6 +175,6 @@ def _yaml(value: Any) -> str:
 
 
 if __name__ == "__main__":
-    from tasks.stage import run  # it imports this module
+    from tasks.stage import run  # tasks.stage imports this module
 
     run(main)

@@ -1,4 +1,4 @@
-"""`sonorant plan`: time, memory and cost of a training, from a short probe here or estimated for another GPU."""
+"""`sonorant plan`: predict time, memory and cost of a training with a short probe; estimate them for another GPU."""
 
 import argparse
 import json
@@ -19,18 +19,18 @@ from tasks.stage import INPUTS, run
 
 
 def job_of(kind: str, path: Path, features: Path, codes: Path | None = None) -> Job:
-    """The stage's training, without `init_from`, which changes neither size nor speed.
+    """Return the stage's training without `init_from`, which affects neither size nor speed.
 
     Raises SonorantError for a language model without `codes`, and for a pretrained codec.
     """
     of_kind = model_kind(kind)
     if of_kind.learns_codes and codes is None:
         raise SonorantError(
-            f"planning a {of_kind.title} needs its codes: give --codes, the token store of train_waveform"
+            f"planning a {of_kind.title} requires its codes; give --codes, the token store of train_waveform"
         )
     sizes: Any = params.load(kind, of_kind.sizes(), path)
     if named := of_kind.pretrained(sizes):
-        raise SonorantError(f"{kind}.pretrained is '{named}', which is used unchanged: there is no training to plan")
+        raise SonorantError(f"{kind}.pretrained is '{named}', which is used without training; plan another model")
     return Job(
         recipe=kind,
         model=asdict(sizes),
@@ -47,12 +47,13 @@ def job_of(kind: str, path: Path, features: Path, codes: Path | None = None) -> 
 
 
 def plan(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Probe this machine and forecast; with --gpu, estimate for that GPU too. Raises SonorantError for bad options."""
+    """Probe this machine and forecast; with --gpu, also estimate for that GPU. Raises SonorantError for invalid
+    options."""
     fleet = None
     if arguments.gpu:
         fleet = Fleet(gpu=arguments.gpu, gpus=arguments.gpus, machines=arguments.machines, link=arguments.link)
     elif (arguments.gpus, arguments.machines) != (1, 1):
-        raise SonorantError("--gpus and --machines count GPUs of one model: give --gpu too")
+        raise SonorantError("--gpus and --machines require a GPU model; give --gpu too")
     for name in ("steps", "probe_steps", "gpus", "machines"):
         value = getattr(arguments, name)
         if value is not None and value <= 0:
@@ -78,18 +79,18 @@ def main() -> None:
     shape = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(prog="sonorant plan", description=__doc__, epilog=EXAMPLES, formatter_class=shape)
     add = parser.add_argument
-    add("model", choices=all_kinds(), help="model to train: the sections <model> and train_<model>")
-    add("--params", type=Path, default=params.PARAMS, help="settings (default params.yaml)")
+    add("model", choices=all_kinds(), help="model to train, with the sections <model> and train_<model>")
+    add("--params", type=Path, default=params.PARAMS, help="settings file (default params.yaml)")
     add("--features", type=Path, required=True, help=INPUTS["features"])
-    add("--codes", type=Path, help=f"{INPUTS['codes']}; for a language model")
-    add("--steps", type=int, metavar="N", help="optimizer steps to plan for (default: the settings')")
-    add("--probe-steps", type=int, default=8, metavar="N", help="steps to measure speed with (default 8)")
-    add("--price", type=float, metavar="X", help="price of an hour of this machine or, with --gpu, of one GPU")
-    add("--watts", type=float, metavar="W", help="power that this machine draws while it trains")
+    add("--codes", type=Path, help=f"{INPUTS['codes']}; required for a language model")
+    add("--steps", type=int, metavar="N", help="optimizer steps to plan for (default: from the settings)")
+    add("--probe-steps", type=int, default=8, metavar="N", help="steps to measure the speed on (default 8)")
+    add("--price", type=float, metavar="X", help="price per hour of this machine or, with --gpu, of one GPU")
+    add("--watts", type=float, metavar="W", help="power of this machine during training")
     add("--gpu", choices=GPUS, metavar="NAME", help=f"estimate for this GPU: {', '.join(GPUS)}")
-    add("--gpus", type=int, default=1, metavar="N", help="GPUs in a machine (default 1)")
-    add("--machines", type=int, default=1, metavar="N", help="machines (default 1)")
-    link = f"between machines (default ethernet-10g): {', '.join(BETWEEN)}"
+    add("--gpus", type=int, default=1, metavar="N", help="GPUs per machine (default 1)")
+    add("--machines", type=int, default=1, metavar="N", help="number of machines (default 1)")
+    link = f"network between machines (default ethernet-10g): {', '.join(BETWEEN)}"
     add("--link", choices=BETWEEN, default="ethernet-10g", metavar="NAME", help=link)
     add("--json", action="store_true", help="print one JSON object")
     arguments = parser.parse_args()

@@ -1,4 +1,4 @@
-"""Stage `prepare`: check every utterance, write out its text, split it, report."""
+"""Stage `prepare`: check every utterance, normalise its text, split the corpus, and write a summary."""
 
 from sonorant.audio.conditioning import ConditionConfig
 from sonorant.corpus.preparation import PrepareConfig, prepare

@@ -12,7 +12,7 @@ from tasks.stage import run
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tasks.prompt_coverage", description=__doc__)
-    parser.add_argument("prompts", type=Path, help="UTF-8 text, one prompt a line, such as corpora/demo/prompts.txt")
+    parser.add_argument("prompts", type=Path, help="UTF-8 text, one prompt per line, such as corpora/demo/prompts.txt")
     frontend_help = "text frontend (default gruut)"
     parser.add_argument("--frontend", choices=sorted(FRONTENDS), default="gruut", help=frontend_help)
     parser.add_argument("--language", default="en-us", help="language of the prompts (default en-us)")

@@ -1,6 +1,6 @@
 """Stage `quantize`: convert both trained models to int8, by calibration or by further training in int8.
 
-The training runs in runs/quantize_<kind>/<fingerprint> and resumes there.
+The training runs and resumes in runs/quantize_<kind>/<fingerprint>.
 """
 
 import argparse
@@ -25,9 +25,9 @@ from tasks.training import add_fresh, train
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tasks.quantize", description=__doc__)
     add_inputs(parser, "predictor", "waveform", "features", "runs")
-    parser.add_argument("--codes", type=Path, help="token store of the codec, for a language model")
-    parser.add_argument("--out", type=Path, required=True, help="folder of both int8 models; an older one is replaced")
-    parser.add_argument("--report", type=Path, required=True, help="the figures, JSON")
+    parser.add_argument("--codes", type=Path, help="token store of the codec, required for a language model")
+    parser.add_argument("--out", type=Path, required=True, help="folder for both int8 models; an older one is replaced")
+    parser.add_argument("--report", type=Path, required=True, help="JSON file to write: losses and methods")
     add_fresh(parser)
     arguments = parser.parse_args()
     config = load("quantize", QuantizeConfig)
@@ -49,7 +49,7 @@ class Data:
 
 
 def quantize(folder: Path, data: Data, out: Path, config: QuantizeConfig) -> dict[str, Any]:
-    """Write the model in `folder` in int8 to `out`; return the report."""
+    """Convert the model in `folder` to int8, write it to `out` and return the report."""
     kind = read_json(folder / "model.json").get("kind")
     try:
         settings = load(f"train_{kind}", model_kind(kind).settings())
@@ -71,7 +71,7 @@ def quantize(folder: Path, data: Data, out: Path, config: QuantizeConfig) -> dic
 def train_on(
     kind: str, start: Path, named: Path, data: Data, out: Path, settings: TrainConfig, config: QuantizeConfig
 ) -> None:
-    """Continue training the model in `start`, in int8 if it is int8, by section `quantize`; write it to `out`.
+    """Continue training the model in `start`, in int8 if it is int8, with section `quantize`; write it to `out`.
 
     `named` is recorded as the source of the weights.
     """
@@ -86,7 +86,7 @@ def train_on(
 
 
 def continued(settings: TrainConfig, config: QuantizeConfig) -> TrainConfig:
-    """Settings of the float training, changed for a short continuation."""
+    """Return the settings of the float training, changed for a short continuation."""
     return dataclasses.replace(
         settings.from_scratch(),
         steps=config.steps,

@@ -1,4 +1,4 @@
-"""Stage `recognize_recordings`: transcribe the held-out recordings, to compare a voice's word error rate."""
+"""Stage `recognize_recordings`: transcribe the held-out recordings, to compare a voice's word error rate with them."""
 
 from sonorant.audio.recognizers import RecognizerConfig
 from sonorant.corpus.manifest import read_manifest
@@ -9,7 +9,7 @@ from tasks.stage import run, stage_arguments
 
 
 def main() -> None:
-    out = "JSON to write: sentences, transcripts, error rates"
+    out = "JSON file to write: sentences, transcripts, error rates"
     arguments = stage_arguments("recognize_recordings", __doc__, "corpus", "prepared", out=out)
     utterances = read_manifest(arguments.prepared / "manifest.jsonl")
     write_json(arguments.out, recognize_recordings(utterances, arguments.corpus, load("recognizer", RecognizerConfig)))

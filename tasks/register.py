@@ -1,4 +1,4 @@
-"""Make the voice bundle a version in the MLflow registry, with its figures, report and samples."""
+"""Register the voice bundle as a version in the MLflow registry, with its metrics, report and samples."""
 
 import argparse
 from pathlib import Path
@@ -14,11 +14,11 @@ from tasks.origin import origin_tags
 from tasks.stage import run
 
 PREDICTOR, WAVEFORM = Path("models/predictor"), Path("models/waveform")
-"""The trained models, kept with a version so that any machine can fine-tune it."""
+"""Folders of the trained models, registered with the voice so that any machine can fine-tune it."""
 
 
 def register_files(voice: Path, metrics: Path, report: Path, params_file: Path, execution: str | None) -> Registered:
-    """Register the bundle `voice`. Raises SonorantError if the figures are of another voice."""
+    """Register the bundle `voice`. Raises SonorantError if the metrics are those of another voice."""
     config = params.load("register", RegisterConfig, params_file)
     bundle, measured = read_bundle(voice), read_json(metrics)
     try:
@@ -35,8 +35,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tasks.register", description=__doc__)
     for option, default, what in (
         ("--voice", "artifacts/voice", "voice bundle"),
-        ("--metrics", "reports/metrics.json", "its figures"),
-        ("--report", "reports", "page, sentences, samples"),
+        ("--metrics", "reports/metrics.json", "metrics of the voice"),
+        ("--report", "reports", "folder of the report, sentences and samples"),
     ):
         parser.add_argument(option, type=Path, default=Path(default), help=f"{what} (default: %(default)s)")
     given = parser.parse_args()

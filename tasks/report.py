@@ -1,4 +1,4 @@
-"""Stage `report`: draw the results of all stages as one self-contained HTML page to look at and listen to.
+"""Stage `report`: write the results of all stages as one self-contained HTML page with audio.
 
 Settings: params.yaml, section `report`.
 """

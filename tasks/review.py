@@ -1,4 +1,4 @@
-"""`sonorant review`: serve a page on this machine to listen to clips, doubtful ones first, and decide on them."""
+"""`sonorant review`: serve a local page to listen to clips, most doubtful first, and decide which to keep."""
 
 import argparse
 import signal
@@ -14,8 +14,8 @@ from tasks.stage import INPUTS, run
 
 EXAMPLES = """\
 examples:
-  sonorant review --decisions corpora/mine.decisions.csv   the first time
-  sonorant review                                          with prepare.decisions in params.yaml
+  sonorant review --decisions corpora/mine.decisions.csv   write decisions to this file
+  sonorant review                                          write them to prepare.decisions of params.yaml
 """
 
 
@@ -29,22 +29,22 @@ def main() -> None:
     add = parser.add_argument
     add("--corpus", type=Path, default=Path("data/corpus"), metavar="FOLDER", help=INPUTS["corpus"])
     add("--prepared", type=Path, default=Path("data/prepared"), metavar="FOLDER", help=INPUTS["prepared"])
-    audit = "folder the stage audit wrote; without one, the order is the manifest's"
+    audit = "folder written by the stage audit; without it, the order is the manifest's"
     add("--audit", type=Path, default=Path("data/audit"), metavar="FOLDER", help=audit)
-    add("--decisions", type=Path, metavar="FILE", help="where decisions go (default: prepare.decisions of params.yaml)")
-    port = "port to listen on; 0 takes any that is free; default 8766"
+    add("--decisions", type=Path, metavar="FILE", help="file of decisions (default: prepare.decisions of params.yaml)")
+    port = "port to listen on; 0 means any free port; default 8766"
     add("--port", type=int, default=8766, metavar="N", help=port)
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     applied = load("prepare", PrepareConfig).decisions
     decisions = arguments.decisions or (Path(applied) if applied else None)
     if decisions is None:
-        raise SonorantError("say where decisions go: --decisions corpora/<name>.decisions.csv")
+        raise SonorantError("no file for decisions; give one with --decisions corpora/<name>.decisions.csv")
     review = Review(arguments.corpus, arguments.prepared, arguments.audit, decisions)
     with ReviewServer(review, arguments.port) as server, suppress(KeyboardInterrupt):
         if applied is None or Path(applied).resolve() != decisions.resolve():
-            print(f"note: prepare does not apply {decisions} yet; set prepare.decisions to it in params.yaml")
-        print(f"open {server.url} (ctrl-C ends it)", flush=True)
+            print(f"note: the stage prepare does not use {decisions} yet; set prepare.decisions to it in params.yaml")
+        print(f"open {server.url} (press Ctrl-C to stop)", flush=True)
         server.serve_forever()
 
 

@@ -1,4 +1,4 @@
-"""Swap the champion of the registry and the previous one; a second rollback undoes the first."""
+"""Swap the registry's champion and the previous champion; a second rollback undoes the first."""
 
 import argparse
 
@@ -9,7 +9,7 @@ from tasks.stage import run
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tasks.rollback", description=__doc__)
-    parser.add_argument("--reason", default="", help="why; kept with both versions")
+    parser.add_argument("--reason", default="", help="reason to store with both versions")
     given = parser.parse_args()
     print(rollback(params.load("register", RegisterConfig).model, given.reason).says())
 

@@ -1,4 +1,4 @@
-"""Print what a feature store holds: a line of JSON for the store, and one for each utterance.
+"""Print the contents of a feature store: a JSON line for the store, and one for each utterance.
 
 python -m tasks.show_features --features data/features --first 10
 """
@@ -13,7 +13,7 @@ from tasks.stage import add_inputs, run
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tasks.show_features", description=__doc__)
     add_inputs(parser, "features")
-    parser.add_argument("--first", type=int, help="utterances to print at most (default: all)")
+    parser.add_argument("--first", type=int, help="maximum number of utterances to print (default: all)")
     arguments = parser.parse_args()
     store = FeatureStore.open(arguments.features)
     seconds = store.audio.hop / store.audio.sample_rate

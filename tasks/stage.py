@@ -1,4 +1,4 @@
-"""Shared by all tasks: errors as one line, options for paths, stages as MLflow runs."""
+"""Shared code of all tasks: one-line errors, options for paths, MLflow runs of stages."""
 
 import argparse
 import errno
@@ -21,38 +21,38 @@ from tasks.origin import origin_tags
 
 GRAPH = Path("dvc.yaml")
 INPUTS = {
-    "audit": "folder the stage audit wrote",
-    "cache": "folder of results by recording; outside DVC, so that it survives",
-    "choice": "JSON the stage choose wrote",
-    "codes": "token store the stage train_waveform wrote",
-    "corpus": "folder the stage corpus wrote",
-    "evaluation": "folder the stage evaluate wrote",
-    "families": "folder with the figures of each family, from the stage evaluate",
-    "features": "feature store the stage features wrote",
-    "metrics": "JSON the stage evaluate wrote",
-    "parity": "JSON the stage verify wrote",
+    "audit": "folder written by the stage audit",
+    "cache": "folder of cached results by recording; outside DVC, so that it persists",
+    "choice": "JSON file written by the stage choose",
+    "codes": "token store written by the stage train_waveform",
+    "corpus": "folder written by the stage corpus",
+    "evaluation": "folder written by the stage evaluate",
+    "families": "folder with the metrics of each family, written by the stage evaluate",
+    "features": "feature store written by the stage features",
+    "metrics": "JSON file written by the stage evaluate",
+    "parity": "JSON file written by the stage verify",
     "predictor": "trained predictor: acoustic model or language model",
-    "prepared": "folder with the manifest of prepared utterances, from the stage prepare or audit",
-    "quantization": "JSON the stage quantize wrote",
-    "quantized": "folder of the int8 models, from the stage quantize",
-    "recordings": "JSON the stage recognize_recordings wrote",
-    "runs": "where run directories are kept; outside DVC, so that checkpoints survive",
-    "voice": "the voice bundle",
+    "prepared": "folder with the manifest of prepared utterances, written by the stage prepare or audit",
+    "quantization": "JSON file written by the stage quantize",
+    "quantized": "folder of the int8 models, written by the stage quantize",
+    "recordings": "JSON file written by the stage recognize_recordings",
+    "runs": "folder of run directories; outside DVC, so that checkpoints persist",
+    "voice": "voice bundle",
     "waveform": "trained waveform model: vocoder or codec",
 }
-"""Paths that several stages read, and their help."""
+"""Help of the options for paths that several stages read."""
 OPTIONAL = ("cache", "quantized")
-"""Without the latter there is no int8."""
+"""Options of `INPUTS` that may be omitted; without `quantized`, int8 is skipped."""
 
 
 def add_inputs(parser: argparse.ArgumentParser, *names: str) -> None:
-    """Add an option for each of these INPUTS."""
+    """Add an option for each name of INPUTS."""
     for name in names:
         parser.add_argument(f"--{name}", type=Path, required=name not in OPTIONAL, help=INPUTS[name])
 
 
 def stage_arguments(stage: str, description: str | None, *inputs: str, **more: str) -> argparse.Namespace:
-    """Read the command line of a stage: `inputs` of INPUTS, and `more` required paths, name to help."""
+    """Parse the command line of a stage: `inputs` of INPUTS, and `more` required paths with their help."""
     parser = argparse.ArgumentParser(prog=f"python -m tasks.{stage}", description=description)
     add_inputs(parser, *inputs)
     for name, what in more.items():
@@ -63,7 +63,7 @@ def stage_arguments(stage: str, description: str | None, *inputs: str, **more: s
 def run(main: Callable[[], None], stage: str | None = None) -> None:
     """Run a task's `main`; a SonorantError or a full disk becomes one line and exit status 1.
 
-    A `stage` of dvc.yaml in a pipeline execution gets an MLflow run with its params, metrics and HTML pages.
+    In a pipeline execution, a `stage` of dvc.yaml gets an MLflow run with its params, metrics and HTML pages.
     """
     try:
         if stage is None or execution_id() is None:
@@ -81,28 +81,28 @@ def run(main: Callable[[], None], stage: str | None = None) -> None:
             raise
         where = getattr(error, "filename", None) or Path.cwd()
         print(
-            f"error: no space left on {where}: free some and repeat the command; finished work is kept", file=sys.stderr
+            f"error: no space left on {where}; free some and repeat the command; finished work is kept", file=sys.stderr
         )
         raise SystemExit(1) from None
 
 
 def _disk_is_full(error: Exception) -> bool:
-    # sqlite3, used by diskcache, gives no number
+    # Errors of sqlite3, used by diskcache, have no errno
     return getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "disk is full" in str(error)
 
 
 def stage_of_graph(stage: str) -> dict[str, Any]:
-    """The stage in dvc.yaml."""
+    """Read the definition of a stage from dvc.yaml."""
     return yaml.safe_load(GRAPH.read_text(encoding="utf-8"))["stages"][stage]
 
 
 def stage_params(stage: str) -> dict[str, Any]:
-    """Settings that the stage depends on, by section, defaults included."""
+    """Return the settings that a stage depends on, by section, including defaults."""
     return {section: params.effective(section) for section in stage_of_graph(stage)["params"]}
 
 
 def names_of(outputs: list[Any]) -> list[str]:
-    """Paths of outputs in dvc.yaml: a path, or a path with options."""
+    """Return the paths of outputs in dvc.yaml, each a path or a path with options."""
     return [output if isinstance(output, str) else next(iter(output)) for output in outputs]
 
 

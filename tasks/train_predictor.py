@@ -1,6 +1,6 @@
 """Stage `train_predictor`: train the voice's predictor (acoustic model or language model).
 
-It trains under torchrun in runs/train_<kind>/<fingerprint> and resumes there.
+The training runs under torchrun and resumes in runs/train_<kind>/<fingerprint>.
 """
 
 from sonorant.families.family import VoiceConfig

@@ -1,6 +1,6 @@
 """Stage `train_waveform`: train the voice's waveform model (vocoder or codec), and write the codes of the corpus.
 
-It trains under torchrun in runs/train_<kind>/<fingerprint> and resumes there. A pretrained model is used unchanged.
+The training runs under torchrun and resumes in runs/train_<kind>/<fingerprint>. A pretrained model is used unchanged.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from tasks.training import hash_of, train_kind, training_parser
 
 
 def main() -> None:
-    codes = "token store to write; of a family without codes a header alone"
+    codes = "token store to write; only a header for a family without codes"
     arguments = training_parser("train_waveform", __doc__, codes=codes).parse_args()
     family = load_family(params.load("voice", VoiceConfig).family)
     if _made(family.waveform, arguments):
@@ -26,7 +26,7 @@ def main() -> None:
 
 
 def _made(kind: ModelKind, arguments: argparse.Namespace) -> bool:
-    """Write the model to --out; true on the first node only."""
+    """Write the model to --out; return true only on the first node."""
     sizes: Any = params.load(kind.name, kind.sizes())
     if not kind.pretrained(sizes):
         return train_kind(kind, arguments)

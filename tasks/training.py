@@ -1,4 +1,4 @@
-"""Shared by the training stages: command line, run directory by fingerprint, job, MLflow run."""
+"""Shared code of the training stages: command line, run directory by fingerprint, job, MLflow run."""
 
 import argparse
 import os
@@ -27,7 +27,7 @@ Fields = dict[str, Any]
 
 
 def stage_of(kind: str) -> str:
-    """The stage of dvc.yaml that trains models of this kind."""
+    """Return the stage of dvc.yaml that trains models of this kind."""
     return "train_predictor" if any(kind == family.predictor.name for family in all_families()) else "train_waveform"
 
 
@@ -35,19 +35,19 @@ def training_parser(stage: str, description: str | None, codes: str) -> argparse
     parser = argparse.ArgumentParser(prog=f"python -m tasks.{stage}", description=description)
     add_inputs(parser, "features", "runs")
     parser.add_argument("--codes", type=Path, required=True, help=codes)
-    parser.add_argument("--out", type=Path, required=True, help="folder of the trained model")
-    profile = "write a trace of these steps, by default a few"
+    parser.add_argument("--out", type=Path, required=True, help="folder to write the trained model to")
+    profile = "write a trace of these steps (without a range: a few)"
     parser.add_argument("--profile", nargs="?", const="auto", metavar="FIRST:LAST", help=profile)
     add_fresh(parser)
     return parser
 
 
 def add_fresh(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--fresh", action="store_true", help="start anew; the old run directory is moved aside")
+    parser.add_argument("--fresh", action="store_true", help="start again; the old run directory is renamed")
 
 
 def train_kind(kind: ModelKind, arguments: argparse.Namespace, codes: Path | None = None) -> bool:
-    """`train` with the kind's sections of params.yaml and the arguments of `training_parser`."""
+    """Call `train` with the kind's sections of params.yaml and the arguments of `training_parser`."""
     sizes: Any = params.load(kind.name, kind.sizes())
     settings = asdict(params.load(f"train_{kind.name}", kind.settings()))
     return train(kind.name, asdict(sizes), settings, **{**vars(arguments), "codes": codes})
@@ -69,17 +69,17 @@ def train(
 ) -> bool:
     """Train `recipe` (a kind of model) to its last step and write the model to `out`.
 
-    A run of the same data, settings and VERSION is resumed, or if finished only its model is written again, whatever
-    code it was trained with.
+    A run with the same data, settings and VERSION is resumed, with any version of the code; if it is finished, only its
+    model is written again.
 
     Args:
         codes: token store of `features`, for recipes that learn codes.
-        stage: stage of dvc.yaml whose params are tracked; None: the one that trains such models.
+        stage: stage of dvc.yaml whose params are tracked; None means the stage that trains such models.
         initial: weights to start from, unless `settings` name them.
-        fresh: start anew; an existing run directory is moved aside.
+        fresh: start again; an existing run directory is renamed.
 
-    On several nodes (PET_NNODES) each calls this; only the first has the run directory and MLflow, writes `out` and
-    returns true.
+    On several nodes (PET_NNODES), each calls this function; only the first has the run directory and MLflow, writes
+    `out` and returns true.
     """
     name = f"{stage or 'train'}_{recipe}"
     codes_hash = hash_of_codes(codes, features) if codes else None
@@ -87,13 +87,13 @@ def train(
         parse_steps(profile)
     if settings["init_from"]:
         initial = find_initial(settings["init_from"], recipe, runs, out)
-    # By content, because aliases move and files change.
+    # Hash of the content, because aliases move and files change.
     initial_hash = initial.content() if initial else None
     content = _content(recipe, model, settings, hash_of(features), codes_hash, initial_hash)
     node, run = Node.of(os.environ), runs / name / fingerprint(content)
     if fresh and node.first and run.exists():
         RunDirectory(run).wait_until_free(_say)
-        _say(f"starting anew: {run} is now {move_aside(run)}")
+        _say(f"starting again; the old run directory {run} is now {move_aside(run)}")
     job = Job(
         recipe=recipe,
         model=model,
@@ -113,13 +113,13 @@ def train(
     if node.first:
         _launch_tracked(job, name, stage or stage_of(recipe), initial)
     else:
-        _say(f"training as node {node.rank} of {node.count} with the first node {node.host}")
+        _say(f"training as node {node.rank} of {node.count}; the first node is {node.host}")
         launch(job)
     return node.first
 
 
 def _content(recipe: str, model: Fields, settings: Fields, data: str, codes: str | None, initial: str | None) -> Fields:
-    """Everything that affects a training's outcome, for its fingerprint."""
+    """Return everything that affects a training's result, for its fingerprint."""
     return {
         "recipe": recipe,
         "version": model_kind(recipe).VERSION,
@@ -132,10 +132,10 @@ def _content(recipe: str, model: Fields, settings: Fields, data: str, codes: str
 
 
 def _launch_tracked(job: Job, name: str, stage: str, initial: Initial | None) -> None:
-    """Train on the first node with an MLflow run, once no other trainer uses the run directory."""
+    """Train on the first node with an MLflow run, after waiting for other users of the run directory."""
     run = Path(job.run)
     _say(f"training in {run}")
-    # Before the MLflow run opens, or two processes would both send the run's points.
+    # Locked before the MLflow run opens; otherwise two processes would send the run's points.
     with RunDirectory(run).launching(_say):
         if initial:
             initial.write(run / "initial.ckpt")
@@ -160,12 +160,12 @@ def _provenance(key: str, content: Fields, initial: Initial | None) -> Fields:
 
 
 def hash_of(features: Path) -> str:
-    """`store_hash` of a feature store. Raises SonorantError if its index is damaged or a shard is missing."""
+    """Return the hash of a feature store. Raises SonorantError if its index is damaged or a shard is missing."""
     FeatureStore.open(features).check()
     return store_hash(features)
 
 
 def hash_of_codes(codes: Path, features: Path) -> str:
-    """`code_hash` of a token store. Raises SonorantError if it is damaged or of other features."""
+    """Return the hash of a token store. Raises SonorantError if it is damaged or does not match `features`."""
     CodeStore.open(codes, FeatureStore.open(features))
     return code_hash(codes)

@@ -1,7 +1,7 @@
-"""Stage `verify`: check every precision of a voice under every runtime that runs here against the trained models.
+"""Stage `verify`: compare every precision of a voice under every available runtime with the trained models.
 
-The utterances go from one phoneme to the longest of the features, alone and in batches. A candidate that fails is named
-and dropped; if float32 under ONNX Runtime fails, the stage fails. Settings: params.yaml, section `verify`.
+The utterances range from one phoneme to the longest of the features, alone and in batches. A candidate that fails is
+reported and dropped; if float32 under ONNX Runtime fails, the stage fails. Settings: params.yaml, section `verify`.
 """
 
 from sonorant.export.distances import shortened, spread_lengths
@@ -14,7 +14,7 @@ from tasks.params import load
 from tasks.stage import run, stage_arguments
 
 UTTERANCES = 8
-"""Utterances compared, shortest to longest; before them come the first one and two phonemes of the shortest."""
+"""Utterances to compare, shortest to longest, in addition to the first one and two phonemes of the shortest."""
 
 
 def main() -> None:

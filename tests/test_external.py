@@ -107,7 +107,7 @@ def test_weights_to_start_from_count_by_content_and_stay_known_when_they_are_gon
     assert after["train_waveform"] != before["train_waveform"]
     folder.rename(tmp_path / "moved")
     assert run() == after
-    assert f"counts as unchanged: init_from: {folder} does not exist" in capsys.readouterr().out
+    assert f"is treated as unchanged: init_from: {folder} does not exist" in capsys.readouterr().out
 
 
 def test_an_alias_counts_by_its_version_and_a_silent_registry_changes_nothing(

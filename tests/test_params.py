@@ -48,7 +48,7 @@ def test_a_good_section_is_read(tmp_path: Path) -> None:
         ("vocodr: {}", "unknown section 'vocodr'; did you mean 'vocoder'?"),
         ("vocoder: 3", "section 'vocoder' is not a mapping"),
         ("[1, 2", "not valid YAML"),
-        ("3", "must hold sections"),
+        ("3", "is not a mapping of sections"),
     ],
 )
 def test_what_is_wrong_is_one_line_that_names_it(tmp_path: Path, text: str, message: str) -> None:
@@ -59,7 +59,7 @@ def test_what_is_wrong_is_one_line_that_names_it(tmp_path: Path, text: str, mess
 
 
 def test_a_missing_file_says_where_to_stand(tmp_path: Path) -> None:
-    with pytest.raises(SonorantError, match=r"run from the folder that holds params\.yaml"):
+    with pytest.raises(SonorantError, match=r"run this command in the folder with params\.yaml"):
         params.read(tmp_path / "params.yaml")
 
 

@@ -74,7 +74,7 @@ def test_what_is_not_trained_here_or_has_no_codes_is_not_planned(tmp_path: Path)
     sections = project_settings()
     sections["codec"]["pretrained"] = "some/codec"
     (tmp_path / "params.yaml").write_text(yaml.safe_dump(sections), encoding="utf-8")
-    with pytest.raises(SonorantError, match="'some/codec', which is used unchanged: there is no training to plan"):
+    with pytest.raises(SonorantError, match="'some/codec', which is used without training; plan another model"):
         job_of("codec", tmp_path / "params.yaml", tmp_path)
 
 

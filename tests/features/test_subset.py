@@ -65,9 +65,9 @@ def test_the_minutes_are_kept_to_and_shared_evenly(rows: list[tuple[str, float, 
 def test_more_minutes_than_there_are_is_all_and_said(capsys: pytest.CaptureFixture[str]) -> None:
     corpus = corpus_of([("a", 6.0, "train")] * 20 + [("a", 6.0, "test")] * 5)
     assert chosen(corpus, None) == chosen(corpus, 80.0) == corpus
-    assert capsys.readouterr().out == "features.minutes is 80: there are 2.0 minutes to train on, all are taken\n"
+    assert capsys.readouterr().out == "features.minutes is 80: all 2.0 training minutes are used\n"
     assert minutes_of(chosen(corpus, 1.0)) == pytest.approx(1.0)
-    assert "1.0 of 2.0 minutes are trained on" in capsys.readouterr().out
+    assert "1.0 of 2.0 training minutes are used" in capsys.readouterr().out
     for minutes in (0.0, -1.0, float("nan")):
         with pytest.raises(ValueError, match="minutes must be above 0 or null"):
             FeaturesConfig(short_clips=0.0, minutes=minutes)

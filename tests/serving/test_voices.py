@@ -185,7 +185,7 @@ def test_a_version_whose_download_breaks_off_is_downloaded_again(
     monkeypatch.setattr("sonorant.registry.download.download_bundle", download)
     monkeypatch.setattr("sonorant.serving.following.AGAIN_SECONDS", 0.3)
     champion(2)
-    wait_until(lambda: "tiny/1 stays in use: the store does not answer" in server.service.voices.named("tiny").trouble)
+    wait_until(lambda: "remains in use: the store does not answer" in server.service.voices.named("tiny").trouble)
     wait_until(lambda: version(server) == "tiny/2")
     folder = downloads[0].parent
     wait_until(lambda: len(list(folder.iterdir())) == 1)  # neither the old version nor downloads remain

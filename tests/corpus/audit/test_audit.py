@@ -229,4 +229,4 @@ def test_the_command_on_a_synthesiser_s_corpus(tmp_path: Path) -> None:
     done = run_command("tasks.audit", *arguments, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     said = read_json(tmp_path / "audit/summary.json")["sources"]["aligner"]
-    assert said == "not run: a synthesiser spoke the texts of corpus.kind demo, so they are what is said"
+    assert said == "not run: a synthesiser spoke the texts of corpus.kind demo, so they are correct"

@@ -48,7 +48,7 @@ def test_one_graph_speaks_as_three(voice_bundle: Path) -> None:
 
 
 def test_a_voice_that_decodes_step_by_step_is_no_single_graph(codec_lm_bundle: Path) -> None:
-    with pytest.raises(SonorantError, match="family codec_lm decodes step by step and is no single graph"):
+    with pytest.raises(SonorantError, match="family codec_lm decodes step by step and cannot be one graph"):
         load_family("codec_lm").whole_graph(read_bundle(codec_lm_bundle))
 
 

@@ -266,7 +266,7 @@ def test_the_command_serves_the_project_it_stands_in_until_sigterm(folder: Path)
     command = [sys.executable, "-m", "sonorant.cli.main", "review", "--port", "0", "--decisions", "corpora/mine.csv"]
     streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, cwd=project(folder), **streams) as process:
-        assert process.stdout.readline().startswith("note: prepare does not apply corpora/mine.csv yet; set prepare.")
+        assert process.stdout.readline().startswith("note: the stage prepare does not use corpora/mine.csv yet; set")
         found = re.search(r"http://127\.0\.0\.1:\d+/", process.stdout.readline())
         assert found and ask(found[0], "/clips").status == 200
         process.send_signal(signal.SIGTERM)
@@ -276,7 +276,7 @@ def test_the_command_serves_the_project_it_stands_in_until_sigterm(folder: Path)
 @pytest.mark.parametrize(
     ("options", "line"),
     [
-        ([], "say where decisions go: --decisions corpora/<name>.decisions.csv"),
+        ([], "no file for decisions; give one with --decisions corpora/<name>.decisions.csv"),
         (["--decisions", "d.csv", "--prepared", "nowhere"], "nowhere/manifest.jsonl: no such file"),
         (["--decisions", "bad.csv"], "bad.csv: row 1: unknown column 'klip'; did you mean 'clip'?"),
     ],
