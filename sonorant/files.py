@@ -206,7 +206,7 @@ def iterate_jsonl(path: Path) -> Iterator[dict[str, Any]]:
             except UnicodeDecodeError as error:
                 raise SonorantError(f"{path}: not UTF-8 (byte {before + error.start}); save it as UTF-8") from None
             except json.JSONDecodeError as error:
-                raise SonorantError(f"{path}:{number}: not valid JSON ({error})") from None
+                raise SonorantError(f"{path}:{number}: not valid JSON ({error}); correct it") from None
             before += len(line)
 
 

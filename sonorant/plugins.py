@@ -78,7 +78,7 @@ def load_family(name: str) -> Any:
         return load(PARALLEL)
     families = added("families")
     if name not in families:
-        raise SonorantError(f"unknown family '{name}'; there are: {', '.join(family_names())}")
+        raise SonorantError(f"unknown family '{name}'; use one of: {', '.join(family_names())}")
     return load(families[name])
 
 
@@ -96,7 +96,7 @@ def family_of(kind: str | None) -> Any:
     for family in all_families():
         if kind in (one.name for one in family.kinds):
             return family
-    raise SonorantError(f"unknown kind of model '{kind}'; there are: {', '.join(all_kinds())}")
+    raise SonorantError(f"unknown kind of model '{kind}'; use one of: {', '.join(all_kinds())}")
 
 
 def model_kind(kind: str | None) -> Any:

@@ -93,7 +93,9 @@ def spread(
                 progress.update()
         return results
     except BrokenProcessPool:
-        raise SonorantError(f"{label}: a process died; its message is above, or it ran out of memory") from None
+        raise SonorantError(
+            f"{label}: a process died; see its message above, or use fewer processes if there is none"
+        ) from None
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -103,8 +105,11 @@ def _executor(address: str) -> Callable[..., list[Any]]:
     executors = added("executors")
     scheme, mark, _ = address.partition("://")
     if not mark or scheme not in executors:
-        known = " or ".join(f"{name}://10.0.0.1:8786" for name in executors) or "none: no plug-in brings an executor"
-        raise SonorantError(f"{SCHEDULER}: '{address}' is no address of a scheduler; write it like {known}")
+        known = (
+            " or ".join(f"{name}://10.0.0.1:8786" for name in executors)
+            or "none, because no plug-in provides an executor"
+        )
+        raise SonorantError(f"{SCHEDULER}: '{address}' is not a scheduler address; use the form {known}")
     return load(executors[scheme])
 
 

@@ -38,7 +38,7 @@ SENTENCES = {
     ),
 }  # fmt: skip
 SPEAKERS = ("rms", "slt")
-WHY = "not run: pocketsphinx hears English only"
+WHY = "not run: pocketsphinx supports English only"
 SETTINGS: dict[str, dict[str, Any]] = {
     "prepare": {"validation": 0.15, "test": 0.25, "max_rejected": 0.5, "min_characters_per_second": 1.0,
                 "max_characters_per_second": 60.0},

@@ -35,15 +35,15 @@ class ConditionConfig:
 
     def __post_init__(self) -> None:
         if self.margin is not None and self.margin < 0:
-            raise ValueError(f"margin ({self.margin}) is seconds of silence to leave, so at least 0")
+            raise ValueError(f"margin is {self.margin} seconds; it must be at least 0")
         if self.longest_pause is not None and self.longest_pause < 4 * JOINT:
-            raise ValueError(f"longest_pause ({self.longest_pause}) must be at least {4 * JOINT:g} seconds")
+            raise ValueError(f"longest_pause is {self.longest_pause}; it must be at least {4 * JOINT:g} seconds")
         if self.loudness is not None and not -70 < self.loudness < 0:
-            raise ValueError(f"loudness ({self.loudness}) is in LUFS, between -70 and 0")
+            raise ValueError(f"loudness is {self.loudness} LUFS; it must be between -70 and 0")
         if self.true_peak is not None and self.true_peak > 0:
-            raise ValueError(f"true_peak ({self.true_peak}) is in dB of full scale, so at most 0")
+            raise ValueError(f"true_peak is {self.true_peak} dBTP; it must be at most 0")
         if self.true_peak is not None and self.loudness is None:
-            raise ValueError("true_peak bounds the gain that loudness asks for; set loudness, or true_peak to null")
+            raise ValueError("true_peak limits the gain for loudness; set loudness, or set true_peak to null")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

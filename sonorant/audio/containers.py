@@ -32,7 +32,7 @@ def _number(data: bytes | mmap, place: int, order: Literal["little", "big"] = "b
 
 def _lacks(what: str, size: int, held: int) -> str | None:
     missing = held < size and size not in _UNKNOWN_LENGTH
-    return f"its {what} should hold {size} bytes and holds {held}" if missing else None
+    return f"its {what} should contain {size} bytes but contains {held}" if missing else None
 
 
 def _wav(data: mmap) -> str | None:
@@ -84,7 +84,7 @@ def _mp3(data: mmap) -> str | None:
         return None
     size = _number(first_frame, mark + (12 if has_frames else 8))
     held = len(data) - start
-    return f"its header names {size} bytes and it holds {held}" if held < size else None
+    return f"its header states {size} bytes but it contains {held}" if held < size else None
 
 
 def _iso_media(data: mmap) -> str | None:

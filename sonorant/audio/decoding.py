@@ -78,7 +78,7 @@ def decode(path: Path, start: float = 0.0, end: float | None = None) -> tuple[ND
         try:
             return _read(file, start, end), file.samplerate
         except soundfile.SoundFileError as error:
-            raise UndecodableError(path, f"decoding breaks off: {_problem(error)}") from None
+            raise UndecodableError(path, f"decoding failed: {_problem(error)}") from None
 
 
 def decode_blocks(path: Path) -> Iterator[tuple[NDArray[np.float32], int]]:
@@ -92,7 +92,7 @@ def decode_blocks(path: Path) -> Iterator[tuple[NDArray[np.float32], int]]:
             for block in file.blocks(10 * file.samplerate, dtype="float32", always_2d=True):
                 yield block, file.samplerate
         except soundfile.SoundFileError as error:
-            raise UndecodableError(path, f"decoding breaks off: {_problem(error)}") from None
+            raise UndecodableError(path, f"decoding failed: {_problem(error)}") from None
 
 
 def seeks_fast(path: Path) -> bool:
@@ -136,6 +136,6 @@ def _ffmpeg(path: Path, refused: str) -> ModuleType:
     try:
         from sonorant.audio import ffmpeg
     except ImportError:
-        hint = "formats other than wav, flac, ogg, mp3 and aiff need PyAV: pip install 'sonorant[pipeline]'"
+        hint = "formats other than wav, flac, ogg, mp3 and aiff require PyAV; run: pip install 'sonorant[pipeline]'"
         raise SonorantError(f"{path}: cannot be read as audio ({refused}); {hint}") from None
     return ffmpeg

@@ -28,7 +28,7 @@ SCORES = {
 """Polynomials from the network's outputs to scores, 1 to 5: overall, speech, background."""
 OUTPUTS = ("sig", "bak", "ovrl")
 """Order of the network's outputs."""
-NOT_INSTALLED = "not run: speechmos is not installed; pip install 'sonorant[mos]'"
+NOT_INSTALLED = "not run: speechmos is not installed; run: pip install 'sonorant[mos]'"
 
 
 def installed() -> bool:

@@ -110,14 +110,14 @@ def _opened(path: Path, refused: str) -> Iterator[_File]:
         raise UndecodableError(path, refused) from None
     with closing(container):
         if not container.streams.audio:
-            raise UndecodableError(path, "holds no audio stream")
+            raise UndecodableError(path, "it contains no audio stream")
         stream = container.streams.audio[0]
         if stream.codec_context is None:
-            raise UndecodableError(path, "its codec is not known")
+            raise UndecodableError(path, "its codec is unknown")
         if stream.codec_context.codec_tag in _PROTECTED:
-            raise UndecodableError(path, "protected against copying (DRM)")
+            raise UndecodableError(path, "it is copy-protected (DRM)")
         if stream.codec_context.sample_rate < 1:
-            raise UndecodableError(path, "its audio stream holds no sound")
+            raise UndecodableError(path, "its audio stream is empty")
         yield _File(path=path, container=container, stream=stream)
 
 
@@ -158,7 +158,7 @@ def _opening(file: _File) -> tuple[_Sound, Iterator[_Sound]]:
     sounds = _sounds(file)
     opening = next(sounds, None)
     if opening is None:
-        raise UndecodableError(file.path, "its audio stream holds no sound")
+        raise UndecodableError(file.path, "its audio stream is empty")
     return opening, chain([opening], sounds)
 
 
@@ -194,4 +194,4 @@ def _sounds(file: _File) -> Iterator[_Sound]:
             seconds = frame.time or seconds
     except (av.FFmpegError, ValueError) as error:  # ValueError: rate or channels change
         problem = str(getattr(error, "strerror", None) or error)
-        raise UndecodableError(file.path, f"decoding breaks off after {seconds:.2f} s: {problem}") from None
+        raise UndecodableError(file.path, f"decoding failed after {seconds:.2f} s: {problem}") from None

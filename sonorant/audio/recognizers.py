@@ -142,7 +142,7 @@ def not_heard(name: str, language: str) -> str | None:
     if name != "pocketsphinx" or language.split("-")[0] == "en":
         return None
     others = "use faster-whisper:<model> or onnx-asr:<model>"
-    return f"not run: pocketsphinx hears English only, the corpus is '{language}'; {others}"
+    return f"not run: pocketsphinx supports English only, but the corpus is '{language}'; {others}"
 
 
 RECOGNIZERS: dict[str, Callable[[str, str], Recognizer]] = {
@@ -166,7 +166,7 @@ def split_name(name: str) -> tuple[str, str]:
     """Split a name into kind and model. Raises ValueError for an unknown kind."""
     kind, _, model = name.partition(":")
     if kind not in RECOGNIZERS or (kind == "pocketsphinx") == bool(model):
-        raise ValueError(f"name is '{name}'; allowed: pocketsphinx, faster-whisper:<model>, onnx-asr:<model>")
+        raise ValueError(f"name is '{name}'; use one of pocketsphinx, faster-whisper:<model>, onnx-asr:<model>")
     return kind, model
 
 
@@ -182,7 +182,7 @@ def _loaded(load: Callable[[], Any], name: str) -> Any:
         return load()
     except Exception as error:  # each hub client raises its own class
         raise SonorantError(
-            f"recognizer.name: '{name}' cannot be loaded ({' '.join(str(error).split())[:200]})"
+            f"recognizer.name: '{name}' cannot be loaded ({' '.join(str(error).split())[:200]}); check the model"
         ) from None
 
 

@@ -66,7 +66,7 @@ def _network() -> Any:
 
     package = importlib.util.find_spec("silero_vad")
     if package is None or not package.submodule_search_locations:
-        raise SonorantError("voice activity: silero-vad is not installed; pip install 'sonorant[pipeline]'")
+        raise SonorantError("voice activity: silero-vad is not installed; run: pip install 'sonorant[pipeline]'")
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1  # recordings are distributed over processes
     # Use only the file, because importing the package would import torch.

@@ -39,7 +39,7 @@ def write_wav(path: Path, samples: np.ndarray, rate: int) -> None:
     if samples.ndim != 1:
         raise SonorantError(f"{path}: expected mono samples of shape (S,), not {samples.shape}")
     if not np.isfinite(samples).all():
-        raise SonorantError(f"{path}: samples hold NaN or infinity; not written")
+        raise SonorantError(f"{path}: not written, because the samples contain NaN or infinity; check their source")
     with atomic_wav(path, rate) as append:
         append(pcm16(samples))
 

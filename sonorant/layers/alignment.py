@@ -65,7 +65,7 @@ def _kernel() -> Callable[..., Any] | None:
         from sonorant.layers.alignment_kernel import search
     except ImportError as error:
         warnings.warn(
-            f"{error.name} is not installed: the alignment search runs in torch, some 30 times slower", stacklevel=2
+            f"{error.name} is not installed: the alignment search runs in torch, about 30 times slower", stacklevel=2
         )
         return None
     return search

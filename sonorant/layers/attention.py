@@ -117,7 +117,7 @@ class SelfAttention(nn.Module):
         """`heads` must divide `channels` into even widths. `window`: number of positions; unused by `full`."""
         super().__init__()
         if channels % heads or channels // heads % 2:
-            raise ValueError(f"heads must divide channels into even widths, not {channels} by {heads}")
+            raise ValueError(f"heads must divide channels into even widths, but {channels} channels have {heads} heads")
         if kind != "full" and window < 1:
             raise ValueError(f"the window of {kind} attention must be at least 1 position, not {window}")
         self.heads, self.kind, self.window = heads, kind, window

@@ -51,5 +51,5 @@ def load_model(folder: Path, kind: str) -> tuple[torch.nn.Module, dict[str, Any]
     try:
         model.load_state_dict(torch.load(file, map_location="cpu", weights_only=True))
     except (OSError, RuntimeError) as error:
-        raise SonorantError(f"{file}: cannot be loaded ({str(error).splitlines()[0]}); train again") from None
+        raise SonorantError(f"{file}: cannot be loaded ({str(error).splitlines()[0]}); train the model again") from None
     return model.eval(), description

@@ -199,9 +199,7 @@ def quantize_layers(model: nn.Module, names: Iterable[str]) -> None:
     possible = set(quantizable(model))
     for name in names:
         if name not in possible:
-            raise SonorantError(
-                f"layer '{name}' cannot be quantised or is not in this model; quantise it again: dvc repro quantize"
-            )
+            raise SonorantError(f"layer '{name}' cannot be quantised or is not in this model; run: dvc repro quantize")
         layer = model.get_submodule(name)
         layer.__class__ = LAYERS[type(layer)]
         assert isinstance(layer, Quantized)

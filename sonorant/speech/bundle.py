@@ -85,7 +85,7 @@ class Graph:
     def __post_init__(self) -> None:
         if self.default_variant not in self.variants:
             raise ValueError(
-                f"default variant '{self.default_variant}' is not among its variants {', '.join(self.variants)}"
+                f"default variant '{self.default_variant}' is not one of the variants {', '.join(self.variants)}"
             )
 
 
@@ -151,7 +151,7 @@ class Bundle:
         name = variant or described.default_variant
         if name not in described.variants:
             raise SonorantError(
-                f"{self.folder}: no variant '{name}' of graph {graph}; there are: {', '.join(described.variants)}"
+                f"{self.folder}: no variant '{name}' of graph {graph}; use one of: {', '.join(described.variants)}"
             )
         return self._checked(described.variants[name])
 
@@ -193,13 +193,13 @@ def read_bundle(folder: Path) -> Bundle:
     path = folder / DESCRIPTION
     if not path.is_file():
         raise SonorantError(
-            f"{folder}: no voice bundle here ({DESCRIPTION} is absent); give the folder that the export stage wrote"
+            f"{folder}: no voice bundle here ({DESCRIPTION} is missing); give the folder that the export stage wrote"
         )
     data = read_json(path)
     version = data.get("schema_version") if isinstance(data, dict) else None
     if version != SCHEMA_VERSION:
         raise SonorantError(
-            f"{path}: schema version {version!r}, this Sonorant reads {SCHEMA_VERSION}; export the voice again"
+            f"{path}: schema version {version!r}, but this Sonorant reads {SCHEMA_VERSION}; export the voice again"
         )
     description = parse_checked(data, VoiceDescription, path, hint="export the voice again")
     _check(description, path)
@@ -213,9 +213,9 @@ def _check(description: VoiceDescription, path: Path) -> None:
         raise SonorantError(f"{path}: family: {error}") from None
     for name in family.graphs:
         if name not in description.graphs and name not in family.optional_graphs:
-            raise SonorantError(f"{path}: graphs: no '{name}'; export the voice again")
+            raise SonorantError(f"{path}: graphs: '{name}' is missing; export the voice again")
     if (description.decoding is not None) != family.autoregressive:
-        raise SonorantError(f"{path}: decoding: does not go with family {description.family}; export the voice again")
+        raise SonorantError(f"{path}: decoding: does not match family {description.family}; export the voice again")
     if not description.symbols or not description.speakers:
         raise SonorantError(f"{path}: a voice needs at least one symbol and one speaker; export the voice again")
     files = [description.reference, description.frontend.lexicon]

@@ -103,4 +103,4 @@ class DecodingDescription:
 
     def __post_init__(self) -> None:
         if len(self.silence) != self.codebooks:
-            raise ValueError(f"silence has {len(self.silence)} codes, the voice {self.codebooks} codebooks")
+            raise ValueError(f"silence has {len(self.silence)} codes, but the voice has {self.codebooks} codebooks")

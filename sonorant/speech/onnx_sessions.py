@@ -29,8 +29,8 @@ def check_cuda() -> None:
     """Raise SonorantError if the installed onnxruntime does not support CUDA."""
     if CUDA not in onnxruntime.get_available_providers():
         raise SonorantError(
-            f"the installed onnxruntime {onnxruntime.__version__} has no {CUDA}; put onnxruntime-gpu in its place "
-            "(not beside it)"
+            f"the installed onnxruntime {onnxruntime.__version__} has no {CUDA}; uninstall it and install "
+            "onnxruntime-gpu instead"
         )
 
 
@@ -51,13 +51,15 @@ def open_session(
         session = onnxruntime.InferenceSession(str(graph), options, providers=providers)
     except NoKernel as error:
         raise SonorantError(
-            f"{graph}: this ONNX Runtime cannot compute it ({' '.join(str(error).split())[:200]}); take another variant"
+            f"{graph}: this ONNX Runtime cannot compute it ({' '.join(str(error).split())[:200]}); use another variant"
         ) from None
     except Exception as error:  # ONNX Runtime has a class for each cause
         raise SonorantError(
-            f"{graph}: ONNX Runtime does not load it ({' '.join(str(error).split())[:200]}); export it again"
+            f"{graph}: ONNX Runtime cannot load it ({' '.join(str(error).split())[:200]}); export it again"
         ) from None
     wanted = providers[0] if isinstance(providers[0], str) else providers[0][0]
     if session.get_providers()[0] != wanted:  # it falls back to the CPU silently
-        raise SonorantError(f"{wanted} does not start here; its CUDA and cuDNN libraries or a GPU are missing")
+        raise SonorantError(
+            f"{wanted} does not start; install its CUDA and cuDNN libraries, or use a machine with a GPU"
+        )
     return session

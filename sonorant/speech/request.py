@@ -121,8 +121,8 @@ class Allowance:
     def read(self, text: str | Iterable[Fragment]) -> Iterator[Fragment]:
         if not isinstance(text, Iterable):
             raise SonorantError(
-                f"the text is of type {type(text).__name__}; give a string, strings, or an ArrivingText, into which "
-                "a coroutine can write"
+                f"the text is of type {type(text).__name__}; give a string, an iterable of strings, or an "
+                "ArrivingText, to which a coroutine can write"
             )
         fragments = iter([text] if isinstance(text, str) else text)
         while (fragment := self._wait_for(fragments)) is not _END:
@@ -130,12 +130,14 @@ class Allowance:
                 yield fragment
                 continue
             if not isinstance(fragment, str):
-                raise SonorantError(f"the text holds a fragment of type {type(fragment).__name__}; give strings")
+                raise SonorantError(
+                    f"the text contains a fragment of type {type(fragment).__name__}; give only strings"
+                )
             self.characters += len(fragment)
             if self.characters > self.limits.characters:
                 raise SonorantError(
-                    f"the text has more than {self.limits.characters} characters, the most for one request; split "
-                    "the text"
+                    f"the text has more than {self.limits.characters} characters, the maximum for one request; "
+                    "split the text"
                 )
             yield fragment
 
@@ -150,13 +152,13 @@ class Allowance:
         self._silent = 0 if tokens else self._silent + characters
         if self._silent > self.limits.silent_characters:
             raise SonorantError(
-                f"nothing can be spoken in {self._silent} characters in a row, at most "
-                f"{self.limits.silent_characters}; leave them out"
+                f"nothing can be spoken in {self._silent} consecutive characters (maximum "
+                f"{self.limits.silent_characters}); remove them"
             )
         if tokens > self.limits.piece_tokens:
             raise SonorantError(
-                f"a sentence of the text has {tokens} phonemes, at most {self.limits.piece_tokens} are spoken in one "
-                "breath; divide it by full stops"
+                f"a sentence of the text has {tokens} phonemes, but at most {self.limits.piece_tokens} can be spoken "
+                "in one breath; split it into shorter sentences"
             )
         self.check_work()
 
@@ -164,16 +166,16 @@ class Allowance:
         """Check the length in seconds of a phrase at speed 1."""
         if not 0 < seconds <= tokens * self.limits.token_seconds:
             raise SonorantError(
-                f"the voice's durations have run away: {seconds:.1f} seconds for {tokens} phonemes, at most "
-                f"{self.limits.token_seconds:g} each; train the acoustic model further"
+                f"the voice's durations are out of range: {seconds:.1f} seconds for {tokens} phonemes (maximum "
+                f"{self.limits.token_seconds:g} each); train the acoustic model further"
             )
 
     def take_audio(self, seconds: float) -> None:
         self.audio_seconds += seconds
         if self.audio_seconds > self.limits.audio_seconds:
             raise SonorantError(
-                f"the speech would be longer than {self.limits.audio_seconds:g} seconds, the most for one "
-                "request; split the text"
+                f"the speech would be longer than {self.limits.audio_seconds:g} seconds, the maximum for "
+                "one request; split the text"
             )
 
     def check_work(self) -> None:

@@ -89,7 +89,7 @@ def runtime_row(name: str) -> RuntimeRow:
         return RUNTIMES[name]
     rows = all_runtimes()
     if name not in rows:
-        raise SonorantError(f"unknown runtime '{name}'; there are: {', '.join(rows)}")
+        raise SonorantError(f"unknown runtime '{name}'; use one of: {', '.join(rows)}")
     return rows[name]
 
 
@@ -140,7 +140,7 @@ class LoadOptions:
             raise SonorantError(f"threads must be at least 1, not {self.threads}")
         for name, sizes in (("batches", self.batches), ("slots", self.slots)):
             if sizes is not None and (not sizes or min(sizes) < 1):
-                raise SonorantError(f"{name} must be one or several numbers of at least 1, not {sizes}")
+                raise SonorantError(f"{name} must be one or more numbers of at least 1, not {sizes}")
 
 
 def load_runtime(name: str, bundle: Bundle, options: LoadOptions) -> Any:
@@ -153,9 +153,9 @@ def load_runtime(name: str, bundle: Bundle, options: LoadOptions) -> Any:
         loaders |= {name: extra[family.name]} if family.name in extra else {}
     if name not in loaders:
         able = ", ".join(other for other in RUNTIMES if other in loaders)
-        raise SonorantError(f"the runtime {name} does not speak the family {family.name}; these do: {able}")
+        raise SonorantError(f"the runtime {name} does not support the family {family.name}; use one of: {able}")
     if not row.standalone and options.trained is None:
         raise SonorantError(
-            "the torch runtimes need the folders of the trained models; a bundle alone is spoken by onnxruntime"
+            "the torch runtimes require the folders of the trained models; for a bundle alone, use onnxruntime"
         )
     return loaders[name](bundle, options)

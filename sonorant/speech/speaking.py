@@ -51,7 +51,7 @@ class Synthesized:
 def no_decoding(family: str) -> SonorantError:
     """Return the error for decoding settings given to a family that does not decode."""
     return SonorantError(
-        f"this voice is of the family {family}, which says a text in one way: "
+        f"this voice is of the family {family}, which speaks a text in only one way; "
         "leave out seed, temperature, top-k, top-p, candidates, prompt and lookahead"
     )
 

@@ -146,7 +146,7 @@ class Speech(Iterator[Floats]):
         self.finish_reasons.append(finish_reason)
         if finish_reason != FinishReason.WELL:
             self.warnings.append(f"sentence {len(self.finish_reasons)} did not go well ({finish_reason.name.lower()})")
-            _log.warning("%s and is given as it is; another seed may help", self.warnings[-1])
+            _log.warning("%s and is returned as it is; another seed may help", self.warnings[-1])
 
     def _checked(self, parts: Iterator[_Part]) -> Iterator[_Part]:
         """Clip the parts to -1..1. Raises SonorantError for NaN, infinity or too much computing time."""
@@ -156,7 +156,7 @@ class Speech(Iterator[Floats]):
                 continue
             if not np.isfinite(samples).all():
                 raise SonorantError(
-                    "the voice's samples hold NaN or infinity; verify the voice, or take another variant"
+                    "the voice's samples contain NaN or infinity; verify the voice, or use another variant"
                 )
             self._computed += len(samples)
             yield np.clip(samples, -1.0, 1.0)
@@ -166,12 +166,14 @@ class Speech(Iterator[Floats]):
         new = [character for character in characters if character not in self.unknown]
         if new:
             self.unknown.update(dict.fromkeys(new))
-            _log.warning("left out what cannot be spoken: %s", " ".join(f"{ascii(c)[1:-1]} ({c})" for c in new))
+            _log.warning(
+                "left out characters that cannot be spoken: %s", " ".join(f"{ascii(c)[1:-1]} ({c})" for c in new)
+            )
 
     def _nothing(self, unspeakable: str) -> SonorantError:
         if self.finish_reasons:
             return SonorantError(
-                "the voice ends before it has said anything; train it further, or give it more than this text"
+                "the voice stopped before it produced any speech; train it further, or give a longer text"
             )
         if not unspeakable:
             return SonorantError("the text is empty; give at least one word")
@@ -228,15 +230,11 @@ def check_prosody(speaking: Speaking, request: SpeechRequest, family: str, proso
     if prosody.rate != 1.0 and "rate" not in marks:
         raise SonorantError(f"this voice speaks at its own pace (family {family}): leave out the rate")
     if prosody.pitch and "pitch" not in marks:
-        raise SonorantError(f"this voice chooses its melody itself (family {family}): leave out the pitch")
+        raise SonorantError(f"this voice does not support a given pitch (family {family}): leave out the pitch")
     if not SLOWEST <= (speed := prosody.rate * request.speed) <= FASTEST:
-        raise SonorantError(
-            f"the rate makes the speed {speed:g}, with all around it; it must be {SLOWEST} to {FASTEST}"
-        )
+        raise SonorantError(f"the rate makes the total speed {speed:g}; it must be {SLOWEST} to {FASTEST}")
     if abs(pitch := prosody.pitch + request.pitch) > MOST_PITCH:
-        raise SonorantError(
-            f"the pitch is {pitch:+.1f} semitones, with all around it; at most {MOST_PITCH:g} either way"
-        )
+        raise SonorantError(f"the total pitch is {pitch:+.1f} semitones; it must be at most {MOST_PITCH:g} up or down")
 
 
 def passages_of(phrase: Phrase, marked: MarkedText, symbols: SymbolTable, marks: frozenset[str]) -> Iterator[Passage]:

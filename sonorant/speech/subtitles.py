@@ -83,9 +83,9 @@ FORMATS: dict[str, Callable[[TextIO], TimingsFile]] = {
 def check_name(path: Path) -> None:
     """Raise SonorantError for an unknown suffix or a folder."""
     if path.suffix.lower() not in FORMATS:
-        raise SonorantError(f"{path}: timings are written as {', '.join(FORMATS)}; let the name end in one of them")
+        raise SonorantError(f"{path}: unknown format of timings; use a name that ends in {', '.join(FORMATS)}")
     if path.is_dir():
-        raise SonorantError(f"{path}: is a folder; give the name of a file for the timings")
+        raise SonorantError(f"{path}: is a folder; give a file name for the timings")
 
 
 @contextmanager

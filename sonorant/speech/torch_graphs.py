@@ -33,7 +33,7 @@ def check_device(device: torch.device) -> None:
         warnings.simplefilter("ignore")
         available = torch.cuda.is_available()
     if not available:
-        raise SonorantError("torch sees no GPU here; use the runtime torch or onnxruntime")
+        raise SonorantError("torch finds no GPU; use the runtime torch or onnxruntime")
     # TF32 keeps only ten bits of the mantissa of fp32.
     torch.backends.cudnn.allow_tf32 = False
 
@@ -42,11 +42,11 @@ def check_variant(variant: str | None, quantized: bool, trained: tuple[Path, Pat
     """Raise SonorantError if the trained folders do not support this variant on this device."""
     folders = f"{trained[0]} and {trained[1]}"
     if variant not in (None, "fp32", "int8", *HALVES):
-        raise SonorantError(f"torch has no variant '{variant}'; there are: fp32, int8, {', '.join(HALVES)}")
+        raise SonorantError(f"unknown torch variant '{variant}'; use one of: fp32, int8, {', '.join(HALVES)}")
     if variant == "int8" and not quantized:
-        raise SonorantError(f"{folders} hold float models; int8 needs what the stage quantize wrote")
+        raise SonorantError(f"{folders} contain float models; int8 requires models from the stage quantize")
     if quantized and variant not in (None, "int8"):
-        raise SonorantError(f"{folders} hold quantised models; {variant} needs what the train stages wrote")
+        raise SonorantError(f"{folders} contain quantised models; {variant} requires models from the train stages")
     if variant == "fp16" and device.type == "cpu":
         raise SonorantError("torch computes fp16 on a CPU by emulation, slower than fp32; use a GPU, or bf16")
 
@@ -64,7 +64,7 @@ class Compiler:
         """Raises SonorantError if the C++ compiler that torch uses to build kernels is missing."""
         compiler = os.environ.get("CXX", "g++")
         if shutil.which(compiler) is None:
-            raise SonorantError(f"torch.compile needs {compiler}, a C++ compiler; install it, or name another in CXX")
+            raise SonorantError(f"torch.compile requires {compiler}, a C++ compiler; install it, or set CXX to another")
         self.taken = 0
         """Number of graphs loaded from torch's cache."""
         self.made = 0

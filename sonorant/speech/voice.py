@@ -92,7 +92,7 @@ class Voice:
         frontend = load_frontend(settings.name, settings.language, lexicon=self.bundle.read_lexicon())
         if frontend.version != settings.version:
             _log.warning(
-                "the voice was trained with frontend '%s', here is '%s': words may sound different",
+                "the voice was trained with frontend '%s', but '%s' is installed: words may sound different",
                 settings.version,
                 frontend.version,
             )

@@ -117,13 +117,14 @@ def _load(language: str) -> tuple[Any, Any]:
         ) from None
     if not EspeakBackend.is_available():
         raise SonorantError(
-            "text.frontend espeak needs the program espeak-ng; install the system package espeak-ng (note: it is GPL-3)"
+            "text.frontend espeak requires the program espeak-ng; install the system package espeak-ng "
+            "(note: it is GPL-3)"
         )
     for name in (language, language.split("-")[0]):  # de-de is `de` in espeak-ng
         if EspeakBackend.is_supported_language(name):
             backend = EspeakBackend(name, preserve_punctuation=False, with_stress=True, language_switch="remove-flags")
             return backend, Separator(phone="_", word=" ", syllable="")
-    raise SonorantError(f"language '{language}': not in espeak-ng; use one of `espeak-ng --voices`")
+    raise SonorantError(f"language '{language}' is not supported by espeak-ng; use one of `espeak-ng --voices`")
 
 
 def _pause(marks: str) -> str:

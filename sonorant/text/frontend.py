@@ -96,8 +96,8 @@ class SymbolTable:
         for phoneme in phonemes:
             if phoneme.symbol not in self._ids:
                 raise SonorantError(
-                    f"phoneme '{phoneme.symbol}' is not in the voice ({' '.join(self.symbols)}); "
-                    "use the frontend that it was trained with"
+                    f"phoneme '{phoneme.symbol}' is not one of the voice's phonemes ({' '.join(self.symbols)}); "
+                    "use the frontend that the voice was trained with"
                 )
             rows.append((self._ids[phoneme.symbol], phoneme.stress, int(phoneme.word_start)))
         rows.append((END, 0, 0))
@@ -119,7 +119,7 @@ class TextConfig:
 
     def __post_init__(self) -> None:
         if self.frontend not in FRONTENDS:
-            raise ValueError(f"frontend is '{self.frontend}'; allowed: {', '.join(FRONTENDS)}")
+            raise ValueError(f"frontend is '{self.frontend}'; use one of {', '.join(FRONTENDS)}")
 
     def load(self, language: str) -> Frontend:
         """Load the frontend for `language`. Raises SonorantError as `load_with_lexicon` does."""

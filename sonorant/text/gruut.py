@@ -45,7 +45,9 @@ class GruutFrontend:
         self.language = language.lower().replace("_", "-")
         self._resolved = resolve_lang(self.language)
         if self._resolved not in KNOWN_LANGS:
-            raise SonorantError(f"language '{language}': not in gruut; use one of {', '.join(sorted(KNOWN_LANGS))}")
+            raise SonorantError(
+                f"language '{language}' is not supported by gruut; use one of {', '.join(sorted(KNOWN_LANGS))}"
+            )
         self._data = f"gruut_lang_{self._resolved.split('-')[0]}"
         if importlib.util.find_spec(self._data) is None:
             raise SonorantError(f"language '{language}': its data is not installed; run: {_install(self._data)}")

@@ -177,7 +177,7 @@ class MarkedText:
             raise SonorantError(f"character {place + 1}: [[{mark[:40]}]]: {error}; {_HINT}") from None
 
 
-_HINT = "write phonemes or a pause in double brackets, as [[h ə l ˈoʊ]] and [[pause 0.5]]"
+_HINT = "write phonemes or a pause in double brackets, such as [[h ə l ˈoʊ]] or [[pause 0.5]]"
 
 
 def pause_character(time: str) -> str:
@@ -186,7 +186,7 @@ def pause_character(time: str) -> str:
     match = _TIME.fullmatch(time.strip())
     seconds = float(match[1]) / (1000 if match[2] == "ms" else 1) if match else -1.0
     if not 0 <= seconds <= MOST_PAUSE:
-        raise SonorantError(f"'{time[:20]}' is not a pause; write 0 to {MOST_PAUSE:g} seconds, as 0.5s or 500ms")
+        raise SonorantError(f"'{time[:20]}' is not a pause; write 0 to {MOST_PAUSE:g} seconds, such as 0.5s or 500ms")
     return chr(_PAUSES_FIRST + round(1000 * seconds))
 
 

@@ -119,13 +119,13 @@ class _SsmlReader:
         for attribute in attributes:
             if attribute not in _ATTRIBUTES[name] and not attribute.startswith("xmlns"):
                 known = ", ".join(sorted(_ATTRIBUTES[name]))
-                raise self._fault(f"<{name}> does not support {attribute}; use {known}")
+                raise self._fault(f"<{name}> does not support the attribute {attribute}; use {known}")
         if (needed := _NEEDED.get(name)) and not attributes.get(needed, "").strip():
-            raise self._fault(f"<{name}> needs {needed}")
+            raise self._fault(f"<{name}> requires the attribute {needed}")
         if self._open and self._open[-1][0] in (*_WHOLE, "break"):
-            raise self._fault(f"<{name}> inside <{self._open[-1][0]}>, which may hold only text")
+            raise self._fault(f"<{name}> inside <{self._open[-1][0]}>, which may contain only text")
         if len(self._open) >= DEEPEST:
-            raise self._fault(f"more than {DEEPEST} nested elements")
+            raise self._fault(f"more than {DEEPEST} nested elements; nest fewer")
         spoken = attributes.get("xml:lang", self._language).lower().replace("_", "-")
         if spoken.split("-")[0] != self._language.split("-")[0]:
             raise self._fault(f"xml:lang is {spoken}, but this voice speaks {self._language}")
@@ -135,7 +135,7 @@ class _SsmlReader:
         if self._whole is not None:
             self._whole = (self._whole[0], self._whole[1] + text)
         elif name == "break" and text.strip():
-            raise self._fault("<break> cannot hold text; write <break/>")
+            raise self._fault("<break> cannot contain text; write <break/>")
         elif name != "break":
             start = self._place()
             # A line break in a document is a blank; paragraphs are <p>.
@@ -158,7 +158,7 @@ class _SsmlReader:
         try:
             if name == "phoneme":
                 if (alphabet := attributes.get("alphabet", "ipa")) != "ipa":
-                    raise SonorantError(f"unknown alphabet {alphabet}; write ipa")
+                    raise SonorantError(f"unknown alphabet {alphabet}; use ipa")
                 phonemes = parse_phonemes(attributes["ph"], self._marked.frontend.symbols, self._language)
                 self._mark(self._marked.sounds(phonemes, text or attributes["ph"]), source, prosody)
                 return
@@ -217,7 +217,8 @@ def said_as(text: str, kind: str, form: str, language: str) -> str:
         raise SonorantError(f"interpret-as {kind} is unknown; use one of {', '.join((*_ANY_LANGUAGE, *_ENGLISH))}")
     if not language.startswith("en"):
         raise SonorantError(
-            f"interpret-as {kind} needs an English voice and this one speaks {language}; write the words, or use <sub>"
+            f"interpret-as {kind} requires an English voice, but this one speaks {language}; write the words, or "
+            "use <sub>"
         )
     return _ENGLISH[kind](text, form)
 

@@ -130,12 +130,12 @@ def read_lexicon(path: Path, language: str) -> Lexicon | None:
 def _read(path: Path) -> str:
     try:
         if path.stat().st_size > MOST_BYTES:
-            raise SonorantError(f"{path}: larger than {MOST_BYTES // 2**20} MiB; a lexicon holds words, not texts")
+            raise SonorantError(f"{path}: larger than {MOST_BYTES // 2**20} MiB; a lexicon should contain only words")
         return path.read_text(encoding="utf-8-sig")
     except OSError as error:
-        raise SonorantError(f"text.lexicon: {path}: cannot be read ({error.strerror})") from None
+        raise SonorantError(f"text.lexicon: {path}: cannot be read ({error.strerror}); check the path") from None
     except UnicodeDecodeError as error:
-        raise SonorantError(f"text.lexicon: {path}: not UTF-8 (byte {error.start}); convert it first") from None
+        raise SonorantError(f"text.lexicon: {path}: not UTF-8 (byte {error.start}); save it as UTF-8") from None
 
 
 def _parse(text: str, path: Path) -> dict[str, dict[str, tuple[str, int]]]:
@@ -154,9 +154,9 @@ def _parse(text: str, path: Path) -> dict[str, dict[str, tuple[str, int]]]:
         if entry is None:
             fault = f"'{line[:40]}' is not an entry; write a word, a tab or two blanks, and phonemes"
         elif words is None:
-            fault = "a word before any language; begin with a line such as [en-us]"
+            fault = "a word before the first language; begin with a line such as [en-us]"
         elif len(word) > LONGEST_WORD:
-            fault = f"a word of {len(word)} characters; at most {LONGEST_WORD}"
+            fault = f"a word of {len(word)} characters; use at most {LONGEST_WORD}"
         elif word in words:
             fault = f"'{word}' is already in line {words[word][1]}; keep one of them"
         if fault or entry is None or words is None:

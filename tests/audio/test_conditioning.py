@@ -124,5 +124,5 @@ def test_contradictory_settings_are_refused(name: str, value: float) -> None:
     config = ConditionConfig(margin=0.1, longest_pause=0.5, remove_dc=True, loudness=-20.0, true_peak=-1.0)
     with pytest.raises(ValueError, match=name):
         replace(config, **{name: value})
-    with pytest.raises(ValueError, match="true_peak bounds"):
+    with pytest.raises(ValueError, match="true_peak limits"):
         replace(config, loudness=None)

@@ -81,7 +81,7 @@ def test_timings_are_written_beside_the_speech(
 @pytest.mark.parametrize(
     ("timings", "line"),
     [
-        ("words.txt", "words.txt: timings are written as .json, .srt, .vtt"),
+        ("words.txt", "words.txt: unknown format of timings; use a name that ends in .json, .srt, .vtt"),
         ("out.json", "out.json: --timings and -o need different files"),
         ("/proc/words.srt", "/proc/words.srt: cannot be written"),
     ],
@@ -149,7 +149,7 @@ def test_a_sentence_that_did_not_go_well_is_told_in_a_line(codec_lm_bundle: Path
     bundle = Path(shutil.copytree(codec_lm_bundle, tmp_path / "voice"))
     with edited(bundle / "voice.json") as described:
         described["decoding"]["defaults"] |= {"budget": 0.05, "retries": 1}  # no sentence fits
-    warning = "WARNING: sentence 1 did not go well (budget) and is given as it is; another seed may help\n"
+    warning = "WARNING: sentence 1 did not go well (budget) and is returned as it is; another seed may help\n"
     done = say("Hello there.", "--voice", bundle, "-o", tmp_path / "hello.wav")
     assert (done.returncode, done.stderr) == (0, warning)
     assert soundfile.info(tmp_path / "hello.wav").duration > 0

@@ -42,7 +42,7 @@ def faults(folder: Path, murmur: Murmur) -> dict[str, tuple[str, str]]:
         whole.rename(folder / f"cut-{name}").write_bytes(data[: len(data) * 6 // 10])
         expected[f"cut-{name}"] = (Defect.TRUNCATED, "")
     without_sound(folder / "mute.mp4")
-    expected["mute.mp4"] = (Defect.UNREADABLE, "holds no audio stream")
+    expected["mute.mp4"] = (Defect.UNREADABLE, "it contains no audio stream")
     (folder / "text.m4a").write_text("No sound at all.\n" * 40)
     expected["text.m4a"] = (Defect.UNREADABLE, "not recognised")
     file = encode(folder / "drm.m4a", sound(), rate=44100, codec="aac")

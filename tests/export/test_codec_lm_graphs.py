@@ -62,5 +62,5 @@ def test_models_of_two_families_are_refused(
 
 def test_a_bundle_without_its_decoding_is_refused(codec_lm_bundle: Path, tmp_path: Path) -> None:
     copy = edited(codec_lm_bundle, tmp_path / "voice", lambda data: data.update(decoding=None))
-    with pytest.raises(SonorantError, match=r"decoding: does not go with family codec_lm"):
+    with pytest.raises(SonorantError, match=r"decoding: does not match family codec_lm"):
         read_bundle(copy)

@@ -60,7 +60,7 @@ def test_a_sound_voice_of_codes_passes_under_every_runtime_that_is_here(codec_lm
     here = ["onnxruntime", "torch", "torch-static"]
     report = codec_lm.verify(codec_lm.bundle, runtimes=[*here, "tensorrt"])
     assert passed(report) == {f"{runtime}/{variant}" for runtime in here for variant in ("fp32", "int8")}
-    assert report["tensorrt/fp32"].startswith("not run: the runtime tensorrt does not speak the family codec_lm")
+    assert report["tensorrt/fp32"].startswith("not run: the runtime tensorrt does not support the family codec_lm")
     for name in passed(report):
         assert_compared(report[name], GRAPHS["codec_lm"] if name.startswith("onnx") else ("encoder", "vocoder"))
         assert report[name]["tokens"]["share"] == report[name]["padding"]["tokens"]["share"] == 1.0
@@ -165,7 +165,7 @@ def test_what_verify_needs_is_asked_for(parallel: Parity) -> None:
     with pytest.raises(SonorantError, match="has int8 graphs; give verify the quantised models"):
         verify_voice(parallel.bundle, parallel.trained, UTTERANCES, parallel.config)
     with pytest.raises(
-        SonorantError, match=r"verify\.runtimes: unknown runtime 'onxruntime'; there are: onnxruntime, "
+        SonorantError, match=r"verify\.runtimes: unknown runtime 'onxruntime'; use one of: onnxruntime, "
     ):
         parallel.verify(parallel.bundle, runtimes=["onxruntime"])
 

@@ -140,9 +140,11 @@ def test_it_speaks_by_the_command_and_times_its_words(project: Path) -> None:
 
 
 def test_a_runtime_that_it_has_not_is_refused_by_those_it_has(project: Path) -> None:
-    with pytest.raises(SonorantError, match=r"tensorrt does not speak the family toy; these do: onnxruntime, torch$"):
+    with pytest.raises(
+        SonorantError, match=r"tensorrt does not support the family toy; use one of: onnxruntime, torch$"
+    ):
         Voice.load(project / "artifacts/voice", runtime="tensorrt")
-    with pytest.raises(SonorantError, match=r"does not support prompts|says a text in one way"):
+    with pytest.raises(SonorantError, match=r"does not support prompts|speaks a text in only one way"):
         Voice.load(project / "artifacts/voice").prompt(Path("hello.wav"))
 
 
@@ -158,7 +160,10 @@ def test_settings_ask_for_its_sections_and_its_limits(registered: Path, tmp_path
         (lambda all: all["toy_buzzer"].update(widht=3), "unknown key 'toy_buzzer.widht'; did you mean 'width'"),
         (lambda all: all["promote"]["max_rtf"].pop("toy"), "max_rtf must have a limit above 0 for each of .*toy"),
         (lambda all: all["verify"]["relative_error"]["int8"].pop("toy"), "no tolerance for int8 of family toy"),
-        (lambda all: all["voice"].update(family="choir"), "unknown family 'choir'; there are: parallel, codec_lm, toy"),
+        (
+            lambda all: all["voice"].update(family="choir"),
+            "unknown family 'choir'; use one of: parallel, codec_lm, toy",
+        ),
     ):
         changed = settings()
         change(changed)  # type: ignore[no-untyped-call]

@@ -18,7 +18,7 @@ def test_a_family_is_an_override_unless_the_settings_have_it(tmp_path: Path, mon
 
 
 def test_an_unknown_family_is_one_line() -> None:
-    with pytest.raises(SonorantError, match=r"^unknown family 'codec'; there are: parallel, codec_lm$"):
+    with pytest.raises(SonorantError, match=r"^unknown family 'codec'; use one of: parallel, codec_lm$"):
         overrides_of("codec")
 
 

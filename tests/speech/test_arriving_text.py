@@ -116,9 +116,9 @@ def test_a_lull_gives_control_back_where_it_is_asked_for(any_voice: Voice) -> No
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        (["Hello ", None, "there."], "the text holds a fragment of type NoneType; give strings"),
-        ([b"Hello."], "the text holds a fragment of type bytes; give strings"),
-        (None, "the text is of type NoneType; give a string, strings, or an ArrivingText"),
+        (["Hello ", None, "there."], "the text contains a fragment of type NoneType; give only strings"),
+        ([b"Hello."], "the text contains a fragment of type bytes; give only strings"),
+        (None, "the text is of type NoneType; give a string, an iterable of strings, or an ArrivingText"),
         ([Lull.SHORT, Lull.LONG], "the text is empty"),
     ],
 )

@@ -58,10 +58,13 @@ def vocoder(data: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        (lambda data: data.update(schema_version=0), "schema version 0, this Sonorant reads 1; export the voice again"),
+        (
+            lambda data: data.update(schema_version=0),
+            "schema version 0, but this Sonorant reads 1; export the voice again",
+        ),
         (lambda data: data.pop("audio"), "key 'audio' is missing"),
         (lambda data: data.update(colour="red"), "unknown key 'colour'"),
-        (lambda data: data.update(family="choir"), "family: unknown family 'choir'; there are: parallel, codec_lm"),
+        (lambda data: data.update(family="choir"), "family: unknown family 'choir'; use one of: parallel, codec_lm"),
         (lambda data: data.update(decoding=3), "key 'decoding': input should be"),
         (lambda data: data["audio"].update(hop="256"), "key 'audio.hop': input should be a valid integer, not '256'"),
         (lambda data: data.update(speakers=[]), "at least one symbol and one speaker"),
@@ -88,10 +91,10 @@ def test_one_flipped_bit_of_a_graph(bundle: Path) -> None:
 
 
 def test_unknown_variant_and_runtime_list_what_there_is(voice_bundle: Path) -> None:
-    with pytest.raises(SonorantError, match="no variant 'int8' of graph encoder; there are: fp32"):
+    with pytest.raises(SonorantError, match="no variant 'int8' of graph encoder; use one of: fp32"):
         Voice.load(voice_bundle, variant="int8")
     with pytest.raises(
-        SonorantError, match="unknown runtime 'abacus'; there are: onnxruntime, onnxruntime-cuda, torch"
+        SonorantError, match="unknown runtime 'abacus'; use one of: onnxruntime, onnxruntime-cuda, torch"
     ):
         Voice.load(voice_bundle, runtime="abacus")
 

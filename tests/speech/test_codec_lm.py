@@ -164,7 +164,7 @@ def test_audio_is_counted_as_it_comes(voice: Voice) -> None:
 
 def test_a_voice_that_says_nothing_is_told_apart_from_a_text_without_words(voice: Voice) -> None:
     decode_otherwise(voice, frames_per_phoneme=SimpleNamespace(median=0.0, p99=0.0))
-    with pytest.raises(SonorantError, match="the voice ends before it has said anything"):
+    with pytest.raises(SonorantError, match="the voice stopped before it produced any speech"):
         voice.say("Hello.")
 
 

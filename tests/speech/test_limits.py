@@ -21,7 +21,7 @@ from tests.support.runtimes import Replaced
         ("...", r"nothing in the text can be spoken in en-us: '\.\.\.'"),
         ("\x00\x07\x1b 😀 你好世界。Привет", "nothing in the text can be spoken"),
         ("a" * 1_000_000, "a word of more than 300 characters"),
-        ("😀 " * 500_000, "nothing can be spoken in 2.... characters in a row"),
+        ("😀 " * 500_000, "nothing can be spoken in 2.... consecutive characters"),
     ],
     ids=lambda value: repr(value[:12]),
 )
@@ -41,7 +41,10 @@ def test_endless_nothing_ends(voice: Voice, text: str) -> None:
 @pytest.mark.parametrize(
     ("limits", "message"),
     [
-        (Limits(characters=1_000), "the text has more than 1000 characters, the most for one request; split the text"),
+        (
+            Limits(characters=1_000),
+            "the text has more than 1000 characters, the maximum for one request; split the text",
+        ),
         (Limits(audio_seconds=5), "the speech would be longer than 5 seconds"),
         (Limits(work_seconds=0.2), "the speech took longer than 0.2 seconds to compute"),
     ],
@@ -72,7 +75,7 @@ def test_a_whole_text_beyond_the_limit_is_refused_before_anything_is_spoken(own_
 
 
 def test_too_many_phonemes_in_one_breath(voice: Voice) -> None:
-    with pytest.raises(SonorantError, match=r"a sentence of the text has \d+ phonemes, at most 100"):
+    with pytest.raises(SonorantError, match=r"a sentence of the text has \d+ phonemes, but at most 100"):
         list(voice.stream("999999999999999 " * 20, limits=Limits(piece_tokens=100)))
 
 
@@ -95,7 +98,7 @@ def test_durations_that_run_away_are_stopped_before_frames_are_computed(
         return states, ends(sound)
 
     counted = own_voice.runtime = Decoding(right, encode=encode)
-    with pytest.raises(SonorantError, match="durations have run away"):
+    with pytest.raises(SonorantError, match="durations are out of range"):
         own_voice.say("Hello there.")
     assert counted.decoded == 0
 

@@ -108,7 +108,7 @@ def test_a_held_pause_is_silent_whatever_the_parts() -> None:
         ),
         (
             '<speak>a <prosody pitch="+2st">b</prosody></speak>',
-            r"<prosody>: this voice chooses its melody .*: leave out the pitch",
+            r"<prosody>: this voice does not support a given pitch .*: leave out the pitch",
         ),
     ],
 )
@@ -121,8 +121,8 @@ def test_a_voice_of_codes_names_what_it_cannot_do_before_it_speaks(codec_lm_bund
 @pytest.mark.parametrize(
     ("text", "how", "line"),
     [
-        ('<speak><prosody rate="50%">b</prosody></speak>', {"speed": 0.9}, "the rate makes the speed 0.45"),
-        ('<speak><prosody pitch="+8st">b</prosody></speak>', {"pitch": 5.0}, r"the pitch is \+13.0 semitones"),
+        ('<speak><prosody rate="50%">b</prosody></speak>', {"speed": 0.9}, "the rate makes the total speed 0.45"),
+        ('<speak><prosody pitch="+8st">b</prosody></speak>', {"pitch": 5.0}, r"the total pitch is \+13.0 semitones"),
     ],
 )
 def test_marks_and_manner_together_stay_within_what_a_voice_can_do(

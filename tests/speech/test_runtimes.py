@@ -59,13 +59,17 @@ def test_half_precision_keeps_the_timing_and_nearly_the_sound(
 
 
 def test_torch_without_trained_models_is_refused(bundle: Bundle) -> None:
-    with pytest.raises(SonorantError, match="need the folders of the trained models"):
+    with pytest.raises(SonorantError, match="require the folders of the trained models"):
         load_runtime("torch", bundle, LoadOptions())
 
 
 @pytest.mark.parametrize(
     ("variant", "why"),
-    [("int4", "no variant 'int4'"), ("int8", "hold float models; int8 needs"), ("fp16", "by emulation")],
+    [
+        ("int4", "unknown torch variant 'int4'"),
+        ("int8", "contain float models; int8 requires"),
+        ("fp16", "by emulation"),
+    ],
 )
 def test_a_variant_that_makes_no_sense_is_refused(
     variant: str, why: str, bundle: Bundle, trained: tuple[Path, Path]
@@ -82,7 +86,7 @@ def test_quantised_folders_are_not_taken_for_float_ones(
     described = read_json(trained[0] / "model.json") | {"quantization": {"layers": [layer]}}
     save_model(tmp_path / "acoustic", weights, described)
     folders = (tmp_path / "acoustic", trained[1])
-    with pytest.raises(SonorantError, match="hold quantised models; bf16 needs"):
+    with pytest.raises(SonorantError, match="contain quantised models; bf16 requires"):
         load_runtime("torch", bundle, LoadOptions(trained=folders, variant="bf16"))
     for variant in (None, "int8"):
         got = spoken(load_runtime("torch", bundle, LoadOptions(trained=folders, variant=variant)), bundle)
@@ -91,13 +95,13 @@ def test_quantised_folders_are_not_taken_for_float_ones(
 
 @pytest.mark.skipif(GPU, reason="a GPU is here")
 def test_torch_without_a_gpu_says_so(bundle: Bundle, trained: tuple[Path, Path]) -> None:
-    with pytest.raises(SonorantError, match="torch sees no GPU here"):
+    with pytest.raises(SonorantError, match="torch finds no GPU"):
         load_runtime("torch-cuda-graphs", bundle, LoadOptions(trained=trained))
 
 
 @pytest.mark.skipif(CUDA_PROVIDER, reason="onnxruntime-gpu is installed")
 def test_onnx_runtime_without_cuda_says_which_package_has_it(bundle: Bundle) -> None:
-    with pytest.raises(SonorantError, match="has no CUDAExecutionProvider; put onnxruntime-gpu in its place"):
+    with pytest.raises(SonorantError, match="has no CUDAExecutionProvider; uninstall it and install onnxruntime-gpu"):
         load_runtime("onnxruntime-cuda", bundle, LoadOptions())
 
 

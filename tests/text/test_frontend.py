@@ -19,7 +19,7 @@ def test_the_layout_of_the_ids() -> None:
 
 
 def test_what_the_table_does_not_hold_is_named() -> None:
-    with pytest.raises(SonorantError, match="phoneme 'ʘ' is not in the voice"):
+    with pytest.raises(SonorantError, match="phoneme 'ʘ' is not one of the voice's phonemes"):
         TABLE.to_tokens([Phoneme("a"), Phoneme("ʘ")])
     with pytest.raises(SonorantError, match="'a' is listed twice"):
         SymbolTable(["a", "b", "a"])

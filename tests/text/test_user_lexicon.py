@@ -83,12 +83,12 @@ def test_the_version_tells_lexicons_apart_by_what_they_say(lexicon: Path, tmp_pa
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("Siobhan\tʃ ɪ v\n", r"line 1: a word before any language; begin with a line such as \[en-us\]"),
+        ("Siobhan\tʃ ɪ v\n", r"line 1: a word before the first language; begin with a line such as \[en-us\]"),
         ("[en-us]\nSiobhan ʃ ɪ v\n", "line 2: 'Siobhan ʃ ɪ v' is not an entry; write a word, a tab"),
         ("[en-us]\na\tˈeɪ\n\na\tə\n", "line 4: 'a' is already in line 2; keep one of them"),
         ("[en-us]\nx\tq ø\n", "line 2: 'x': 'q' does not begin with a phoneme of en-us; use ɑ æ"),
         ("[en-us]\nx\tˈˌ\n", "line 2: 'x': no phonemes"),
-        (f"[en-us]\n{'x' * 200}\ta\n", "line 2: a word of 200 characters; at most 100"),
+        (f"[en-us]\n{'x' * 200}\ta\n", "line 2: a word of 200 characters; use at most 100"),
     ],
 )
 def test_a_fault_is_named_by_file_and_line(tmp_path: Path, text: str, message: str) -> None:

@@ -66,7 +66,7 @@ def test_tokens_are_torchs_in_blocks_of_any_size(
 
 
 def test_a_runtime_without_the_family_names_those_with_it(codec_lm_bundle: Path) -> None:
-    told = r"^the runtime tensorrt does not speak the family codec_lm; these do: onnxruntime, "
+    told = r"^the runtime tensorrt does not support the family codec_lm; use one of: onnxruntime, "
     with pytest.raises(SonorantError, match=told):
         load_runtime("tensorrt", read_bundle(codec_lm_bundle), LoadOptions())
 

@@ -149,7 +149,7 @@ def test_bad_input_is_one_line_and_nothing_is_written(tmp_path: Path, wav: bytes
         ({"a_wav": wav, "a_mp3": wav}, {}, r"a\.wav: a\.mp3 beside it has the same name"),
         ({"a_wav": wav, "a_txt": b"caf\xe9"}, {}, r"a\.txt: not UTF-8 \(byte 3\)"),
         ({"a_wav": b"no sound"}, {}, r"a\.wav: cannot be read as audio"),
-        ({"a_wav": wav, "a_txt": "Hallo."}, {"language": "de-de"}, "corpus.recognizer: pocketsphinx hears English"),
+        ({"a_wav": wav, "a_txt": "Hallo."}, {"language": "de-de"}, "corpus.recognizer: pocketsphinx supports English"),
         ({"a_wav": wav}, {}, "no speech was found"),
     ]):  # fmt: skip
         source = files(tmp_path / str(number), **contents)  # type: ignore[arg-type]

@@ -51,5 +51,5 @@ def served(bundle: Path) -> Iterator[str]:
         process.send_signal(signal.SIGINT)
         errors = process.stderr.read().splitlines()
         assert process.wait(PATIENCE) == 130
-        told = "left out what cannot be spoken|did not go well"
+        told = "left out characters that cannot be spoken|did not go well"
         assert [line for line in errors if not re.search(told, line)] == []
