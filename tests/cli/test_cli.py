@@ -107,7 +107,7 @@ def test_an_error_leaves_neither_speech_nor_timings(voice_bundle: Path, tmp_path
         (["-", "--voice", "BUNDLE"], b"caf\xe9", "standard input: not UTF-8 (byte 3)"),
         (["Hi.", "--voice", "nowhere"], b"", "nowhere: no voice bundle here"),
         (["Hi.", "--voice", "BUNDLE", "--speed", "9"], b"", "speed must be 0.5 to 2.0"),
-        (["Hi.", "--voice", "BUNDLE", "--seed", "1"], b"", "this voice is of the family parallel, which says a text"),
+        (["Hi.", "--voice", "BUNDLE", "--seed", "1"], b"", "this voice is of the family parallel, which speaks a text"),
         (["Hi.", "--voice", "BUNDLE", "--prompt", "nowhere.wav"], b"", "this voice is of the family parallel"),
         (["Hi.", "--voice", "CODES", "--top-p", "2"], b"", "top_p must be above 0 and at most 1, not 2.0"),
         (
