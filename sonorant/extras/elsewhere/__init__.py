@@ -1,4 +1,4 @@
-"""A voice for other programs: sherpa-onnx, and a page that speaks in a browser."""
+"""Export a voice for sherpa-onnx, or as a page that speaks in a browser."""
 
 from sonorant.plugins import Plugin
 

@@ -18,9 +18,9 @@ FILES = {
     "ort.wasm.bundle.min.mjs": "11e64bd8ffe11bd1a2a2f0d6275fdfbbba7262f0b76b99b53d228a8a22ef3d90",
     "ort-wasm-simd-threaded.wasm": "3398c10d07d229bd91b364548e130e0e51a8e5704b88c7c083ebbeb78842dee2",
 }
-"""Files of the package's `dist`, with the SHA-256 of this version."""
+"""Files in the package's folder `dist`, with their SHA-256."""
 INSTALL = (
-    f"install npm, which brings onnxruntime-web {VERSION}, or give the folder `dist` of that package: "
+    f"install npm, which downloads onnxruntime-web {VERSION}, or give the folder `dist` of that package with "
     "--browser-runtime FOLDER"
 )
 
@@ -28,15 +28,15 @@ INSTALL = (
 @dataclass(frozen=True)
 class BrowserRuntime:
     script: bytes
-    """A JavaScript module."""
+    """Source of the JavaScript module."""
     program: bytes
-    """WebAssembly."""
+    """WebAssembly binary."""
 
 
 def browser_runtime(folder: Path | None = None) -> BrowserRuntime:
-    r"""Load the files from a folder; None = the user's cache, filled by npm on first use.
+    r"""Load the files from `folder`; None means the user's cache, which npm fills on first use.
 
-    Raises SonorantError if they are unavailable or not those of `VERSION`.
+    Raises SonorantError if they are missing or not those of `VERSION`.
     """
     found = folder or user_cache(f"onnxruntime-web-{VERSION}", _fetch)
     contents = []
@@ -53,7 +53,7 @@ def browser_runtime(folder: Path | None = None) -> BrowserRuntime:
 
 
 def _fetch(folder: Path) -> None:
-    """Download with npm and extract the two files."""
+    """Download the package with npm and extract the two files."""
     npm = shutil.which("npm")
     if npm is None:
         raise SonorantError(f"a page that speaks needs ONNX Runtime for browsers: {INSTALL}")
@@ -63,7 +63,7 @@ def _fetch(folder: Path) -> None:
         archives = list(Path(name).glob("*.tgz"))
         if done.returncode != 0 or len(archives) != 1:
             why = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-            raise SonorantError(f"npm could not bring onnxruntime-web {VERSION}: {why}")
+            raise SonorantError(f"npm could not download onnxruntime-web {VERSION}: {why}")
         with tarfile.open(archives[0]) as archive:
             for each in FILES:
                 member = archive.extractfile(f"package/dist/{each}")

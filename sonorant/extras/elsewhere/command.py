@@ -31,16 +31,19 @@ examples:
   sonorant export-page --voice artifacts/voice -o voice.html
   sonorant export-page --voice models:/sonorant-demo@champion --variant int8 -o voice.html
 
-Open the file in a browser; it needs no server and no network. Numbers have to be written as words.
+Open the file in a browser; it needs no server and no network. Write numbers as words in the text to speak.
 """
 
 
 def add_export_sherpa(commands: argparse._SubParsersAction) -> None:
     command = _added(
-        commands, "export-sherpa", "write a voice for sherpa-onnx: phones, small boards, other languages", SHERPA
+        commands,
+        "export-sherpa",
+        "export a voice for sherpa-onnx (phones, small boards, other programming languages)",
+        SHERPA,
     )
     command.description = (
-        "Write a voice for sherpa-onnx: one graph, a table of tokens, a lexicon of words. Family parallel; "
+        "Write a voice for sherpa-onnx: one graph, a token table and a lexicon. Supports the family parallel in "
         "English, German, Spanish and French."
     )
     command.set_defaults(run=_run_sherpa)
@@ -49,11 +52,11 @@ def add_export_sherpa(commands: argparse._SubParsersAction) -> None:
 
 def add_export_page(commands: argparse._SubParsersAction) -> None:
     command = _added(
-        commands, "export-page", "write a voice as a page that speaks in a browser, without a server", PAGE
+        commands, "export-page", "export a voice as a page that speaks in a browser, without a server", PAGE
     )
     command.description = (
-        "Write a voice as one HTML file with the voice, the language's words, and ONNX Runtime for browsers, which npm "
-        "downloads the first time. Family parallel."
+        "Write one HTML file with the voice, a lexicon of the language, and ONNX Runtime for browsers, which npm "
+        "downloads on first use. Supports the family parallel."
     )
     command.set_defaults(run=_run_page)
     command.add_argument("-o", "--out", type=Path, required=True, metavar="FILE", help="the HTML file to write")
@@ -62,24 +65,24 @@ def add_export_page(commands: argparse._SubParsersAction) -> None:
 
 
 def _added(commands: argparse._SubParsersAction, name: str, what: str, examples: str) -> argparse.ArgumentParser:
-    """A command with the shared options."""
+    """Add a command with the options that both exports share."""
     shape = argparse.RawDescriptionHelpFormatter
     command: argparse.ArgumentParser = commands.add_parser(name, help=what, epilog=examples, formatter_class=shape)
     add_voice(command)
-    command.add_argument("--variant", metavar="NAME", help="fp32, fp16 or int8 (default: what the voice ships)")
-    words = "file of more words to pronounce (UTF-8, between blanks); a language without gruut needs one"
+    command.add_argument("--variant", metavar="NAME", help="fp32, fp16 or int8 (default: the voice's default)")
+    words = "UTF-8 file of words to add to the lexicon, separated by spaces; required if gruut lacks the language"
     command.add_argument("--words", type=Path, metavar="FILE", help=words)
     return command
 
 
 def _run_sherpa(arguments: argparse.Namespace) -> None:
     if arguments.out.exists():
-        raise SonorantError(f"{arguments.out} exists; give a new folder")
+        raise SonorantError(f"{arguments.out} already exists; give a new folder")
     with _voice(arguments) as voice:
         from sonorant.extras.elsewhere.sherpa import export_sherpa
 
         words = export_sherpa(voice, arguments.out, arguments.words, arguments.variant)
-    print(f"{arguments.out}: {words} words; sonorant export-sherpa --help says how to speak with it")
+    print(f"{arguments.out}: {words} words; sonorant export-sherpa --help has an example of its use")
 
 
 def _run_page(arguments: argparse.Namespace) -> None:
@@ -95,11 +98,11 @@ def _run_page(arguments: argparse.Namespace) -> None:
 
 @contextmanager
 def _voice(arguments: argparse.Namespace) -> Iterator[Voice]:
-    """Raises SonorantError also if onnx is missing."""
+    """Load the voice. Raises SonorantError if that fails or onnx is not installed."""
     try:
         import onnx  # noqa: F401
     except ModuleNotFoundError:
-        raise SonorantError("joining a voice's graphs needs onnx; run: pip install 'sonorant[pipeline]'") from None
+        raise SonorantError("exporting a voice requires onnx; run: pip install 'sonorant[pipeline]'") from None
     from sonorant.speech import Voice
 
     with bundle_folder(arguments.voice) as folder:

@@ -1,4 +1,4 @@
-"""Pronunciation lexicon for programs without a frontend: gruut's lexicon, the voice's own, and words of a file."""
+"""Pronunciation lexicon for programs without a frontend, from gruut's and the voice's lexicons and a word file."""
 
 from __future__ import annotations
 
@@ -17,17 +17,16 @@ Word = tuple[Phoneme, ...]
 
 
 def pronunciations(frontend: Frontend, words: Path | None = None) -> dict[str, Word]:
-    r"""Phonemes of each lower-case word spoken alone, sorted.
+    r"""Return the phonemes of each lower-case word spoken alone, sorted by word.
 
-    Homographs ("read") get one pronunciation. `words`: a file of more words, separated by white space. Raises
+    Homographs ("read") get one pronunciation. `words`: file of additional words, separated by white space. Raises
     SonorantError if there are no words or the file is unreadable.
     """
     of_user = list(frontend.lexicon.entries) if frontend.lexicon else []
     wanted = dict.fromkeys([*of_user, *_words_of(words), *_words_of_gruut(frontend)])
     if not wanted:
         raise SonorantError(
-            f"the frontend {frontend.name} has no list of the words of {frontend.language}; give a file of them: "
-            "--words"
+            f"the frontend {frontend.name} has no word list for {frontend.language}; give a file of words with --words"
         )
     found: dict[str, Word] = {}
     for word in tqdm(wanted, desc="words", unit="word", disable=None):
@@ -39,7 +38,7 @@ def pronunciations(frontend: Frontend, words: Path | None = None) -> dict[str, W
 
 
 def distinct(words: Iterable[Word]) -> list[Phoneme]:
-    """Every distinct phoneme with stress and position, in order."""
+    """Return the distinct phonemes, sorted by symbol, stress and word start."""
     found = {phoneme for word in words for phoneme in word}
     return sorted(found, key=lambda each: (each.symbol, each.stress, each.word_start))
 
@@ -50,11 +49,11 @@ def _words_of(file: Path | None) -> Iterator[str]:
     try:
         yield from file.read_text(encoding="utf-8").split()
     except (OSError, UnicodeDecodeError) as error:
-        raise SonorantError(f"{file}: cannot be read as a list of words in UTF-8: {error}") from None
+        raise SonorantError(f"{file}: cannot be read as a word list in UTF-8 ({error})") from None
 
 
 def _words_of_gruut(frontend: Frontend) -> Iterator[str]:
-    """Empty for other frontends."""
+    """Yield the words of gruut's lexicon; none for other frontends."""
     package = importlib.util.find_spec(f"gruut_lang_{frontend.language.split('-')[0]}")
     if frontend.name != "gruut" or package is None or not package.submodule_search_locations:
         return

@@ -1,8 +1,8 @@
 r"""Export a voice for sherpa-onnx (phones and small boards): `sonorant export-sherpa`.
 
-sherpa-onnx (2.0, VITS with a lexicon) takes a graph of token ids, `lexicon.txt` and `tokens.txt`, and reads sample rate
-and language from the graph's metadata. It puts a token " " between words, which the graph drops. It splits text at full
-stops, question and exclamation marks and semicolons.
+sherpa-onnx (2.0, VITS with a lexicon) reads a graph of token ids, `lexicon.txt` and `tokens.txt`, and the sample rate
+and language in the graph's metadata. It inserts a token " " between words, which the graph removes. It splits text at
+full stops, question and exclamation marks and semicolons.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from sonorant.speech.bundle import Bundle, content_hash
 from sonorant.text.frontend import END, PAUSES, START, Phoneme
 
 LANGUAGES = {"en": "English", "de": "German", "es": "Spanish", "fr": "French"}
-"""Languages that sherpa-onnx reads by a lexicon, under its names."""
+"""Languages that sherpa-onnx supports with a lexicon, and its names for them."""
 BLANK = 0
-"""Id of the token between words."""
+"""Id of the token that sherpa-onnx inserts between words."""
 ALIKE = {";": ",", ":": ","}
-"""Punctuation read as another mark."""
+"""Punctuation marks that are read as another mark."""
 FRONT = """
 <ir_version: {ir}, opset_import: ["": {opset}]>
 front (int64[one, L] x, int64[one] x_length, float[one] noise_scale, float[one] length_scale,
@@ -46,19 +46,21 @@ front (int64[one, L] x, int64[one] x_length, float[one] noise_scale, float[one] 
     speaker = {speaker}
 }}
 """
-"""Inputs under sherpa-onnx's names; length scale 0.5 is twice as fast. The noise scales have no effect."""
+"""Graph with sherpa-onnx's inputs. A length scale of 0.5 doubles the speed; the noise scales have no effect."""
 
 
 def export_sherpa(voice: Voice, out: Path, words_file: Path | None = None, variant: str | None = None) -> int:
-    r"""Write `model.onnx`, `tokens.txt` and `lexicon.txt` into the new folder `out` atomically; returns the number of
-    words. `words_file`: see `pronunciations`; `variant`: None = the voice's default.
+    r"""Write `model.onnx`, `tokens.txt` and `lexicon.txt` to the new folder `out` atomically. Return the number of
+    words. `words_file`: see `pronunciations`; `variant`: None means the voice's default.
 
-    Raises SonorantError as `Family.whole_graph` and `pronunciations`, and for a language outside LANGUAGES.
+    Raises SonorantError as `Family.whole_graph` and `pronunciations` do, and for a language that is not in LANGUAGES.
     """
     bundle = voice.bundle
     code = bundle.description.frontend.language.split("-")[0]
     if code not in LANGUAGES:
-        raise SonorantError(f"sherpa-onnx reads {', '.join(LANGUAGES)} by a lexicon, not {code}")
+        raise SonorantError(
+            f"sherpa-onnx supports {', '.join(LANGUAGES)} with a lexicon, not {code}; use sonorant export-page"
+        )
     whole = load_family(bundle.description.family).whole_graph(bundle, variant)
     words = pronunciations(voice.frontend, words_file)
     phonemes = [*(Phoneme(pause) for pause in PAUSES), *distinct(words.values())]
@@ -74,8 +76,8 @@ def export_sherpa(voice: Voice, out: Path, words_file: Path | None = None, varia
 
 
 def with_front(model: ModelProto, table: np.ndarray, speakers: int) -> ModelProto:
-    """Put sherpa-onnx's inputs in front of the whole graph. `table`: (symbol, stress, word start) of each token id,
-    (K, 3) int64."""
+    """Prepend a graph with sherpa-onnx's inputs to the voice's graph. `table` (K, 3) int64: symbol, stress and word
+    start of each token id."""
     several = speakers > 1
     words = {
         "ir": model.ir_version,
@@ -100,7 +102,7 @@ def with_front(model: ModelProto, table: np.ndarray, speakers: int) -> ModelProt
 
 
 def metadata(bundle: Bundle, language: str) -> dict[str, object]:
-    """Metadata that sherpa-onnx requires of a VITS model."""
+    """Return the metadata that sherpa-onnx requires of a VITS model."""
     description = bundle.description
     return {
         "model_type": "vits",
@@ -115,17 +117,17 @@ def metadata(bundle: Bundle, language: str) -> dict[str, object]:
 
 
 def tokens_file(ids: dict[Phoneme, int]) -> str:
-    """Lines of token, blank, id."""
+    """Return the content of tokens.txt: a token and its id per line."""
     lines = [f"  {BLANK}", *(f"{token_of(phoneme)} {number}" for phoneme, number in ids.items())]
     lines += [f"{sign} {ids[Phoneme(pause)]}" for sign, pause in ALIKE.items()]
     return "\n".join(lines) + "\n"
 
 
 def lexicon_file(words: dict[str, Word]) -> str:
-    """Lines of word, blank, tokens."""
+    """Return the content of lexicon.txt: a word and its tokens per line."""
     return "".join(f"{word} {' '.join(map(token_of, phonemes))}\n" for word, phonemes in words.items())
 
 
 def token_of(phoneme: Phoneme) -> str:
-    """Name in both files: `#` at a word's start, stress, symbol."""
+    """Return a phoneme's name in both files: `#` if it starts a word, stress, symbol."""
     return f"{'#' * phoneme.word_start}{('', 'ˈ', 'ˌ')[phoneme.stress]}{phoneme.symbol}"

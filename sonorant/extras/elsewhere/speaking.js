@@ -1,12 +1,12 @@
 "use strict";
-// A voice in a page: words become token ids by a lexicon, ids become samples by one ONNX graph.
+// Text to speech in a page: a lexicon maps words to token ids, and one ONNX graph maps ids to samples.
 
 const SIGNS = /[\p{L}\p{M}\p{N}'’]+|[,.?!;:…]/gu;
 const ALIKE = { ";": ",", ":": ",", "…": "." };
 const ENDS = new Set([".", "?", "!"]);
 const byId = (id) => document.getElementById(id);
 
-// What lies in the page as base64 of gzip.
+// Decode the content of a script element, which is gzip in base64.
 async function bytesOf(id) {
   const packed = Uint8Array.from(atob(byId(id).textContent.trim()), (letter) => letter.charCodeAt(0));
   byId(id).remove();
@@ -18,7 +18,7 @@ async function textOf(id) {
   return new TextDecoder().decode(await bytesOf(id));
 }
 
-// A line a word: the word, then rows of `voice.tokens`.
+// Parse the lexicon: each line is a word and the row numbers of its phonemes in `description.tokens`.
 function lexiconOf(text) {
   const lexicon = new Map();
   for (const line of text.split("\n")) {
@@ -43,7 +43,7 @@ class SpeakingVoice {
     return new SpeakingVoice(description, lexiconOf(await textOf("lexicon")), ort, session);
   }
 
-  // Sentences as lists of rows [symbol, stress, word start], and words that are not known.
+  // Split a text into sentences, each a list of rows [symbol, stress, word start], and collect unknown words.
   read(text) {
     const sentences = [], unknown = [];
     let rows = [], spoken = false, paused = true;
@@ -73,7 +73,7 @@ class SpeakingVoice {
     return { sentences, unknown };
   }
 
-  // Samples of one sentence, full scale 1.
+  // Synthesise one sentence; full scale is 1.
   async sentence(rows, manner) {
     const { start, end } = this.description;
     const framed = [start, ...rows, end];
@@ -88,7 +88,7 @@ class SpeakingVoice {
     return (await this.session.run(inputs)).samples.data;
   }
 
-  // Samples of a text, and its unknown words.
+  // Synthesise a text. Returns its samples and its unknown words.
   async say(text, manner = {}) {
     const how = { speaker: 0, speed: 1, pitch: 0, energy: 0, ...manner };
     const { sentences, unknown } = this.read(text);
@@ -100,7 +100,7 @@ class SpeakingVoice {
   }
 }
 
-// 16-bit WAV.
+// Encode samples as 16-bit WAV.
 function waveOf(samples, rate) {
   const view = new DataView(new ArrayBuffer(44 + 2 * samples.length));
   const write = (at, text) => [...text].forEach((letter, i) => view.setUint8(at + i, letter.charCodeAt(0)));
@@ -128,7 +128,7 @@ async function speak(voice) {
   try {
     const began = performance.now();
     const { samples, unknown } = await voice.say(byId("text").value, manner);
-    if (unknown.length) byId("unknown").textContent = `Not known, and left out: ${[...new Set(unknown)].join(", ")}`;
+    if (unknown.length) byId("unknown").textContent = `Unknown words, not spoken: ${[...new Set(unknown)].join(", ")}`;
     const seconds = samples.length / voice.description.sampleRate;
     byId("status").textContent = samples.length
       ? `${seconds.toFixed(1)} s of speech in ${((performance.now() - began) / 1000).toFixed(1)} s`
@@ -136,10 +136,10 @@ async function speak(voice) {
     if (!samples.length) return;
     URL.revokeObjectURL(byId("player").src);
     byId("player").src = URL.createObjectURL(waveOf(samples, voice.description.sampleRate));
-    // Not waited for: a browser may hold it back until somebody presses the player's own button.
+    // Not awaited, because a browser may block playback until the user presses the player's own button.
     byId("player").play().catch(() => {});
   } catch (error) {
-    byId("error").textContent = `It could not be spoken: ${error.message}`;
+    byId("error").textContent = `The text could not be spoken: ${error.message}`;
   } finally {
     byId("speak").disabled = false;
   }

@@ -1,7 +1,7 @@
-r"""A voice as one HTML page that speaks offline: `sonorant export-page`.
+r"""Export a voice as one HTML page that speaks offline: `sonorant export-page`.
 
-The page holds graph, ONNX Runtime Web and lexicon, each as base64 of gzip. Words come from the lexicon alone: numbers
-and abbreviations must be written out, and homographs have one pronunciation.
+The page contains graph, ONNX Runtime Web and lexicon, each as gzip in base64. It speaks only words of the lexicon:
+numbers and abbreviations must be written out, and homographs have one pronunciation.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ HERE = Path(__file__).parent
 def export_page(
     voice: Voice, out: Path, runtime: BrowserRuntime, words_file: Path | None = None, variant: str | None = None
 ) -> int:
-    """Write the page `out` atomically; returns the number of words. `words_file`: see `pronunciations`; `variant`:
-    None = the voice's default. Raises SonorantError as `Family.whole_graph` and `pronunciations`."""
+    """Write the page `out` atomically. Return the number of words. `words_file`: see `pronunciations`; `variant`:
+    None means the voice's default. Raises SonorantError as `Family.whole_graph` and `pronunciations` do."""
     graph = load_family(voice.description.family).whole_graph(voice.bundle, variant).SerializeToString()
     words = pronunciations(voice.frontend, words_file)
     phonemes = distinct(words.values())
@@ -48,7 +48,7 @@ def export_page(
 
 
 def description(bundle: Bundle, symbols: SymbolTable, phonemes: list[Phoneme]) -> dict[str, object]:
-    """Data for the page's script; tokens are rows (symbol, stress, word start)."""
+    """Return the data for the page's script; tokens are rows (symbol, stress, word start)."""
     pauses = symbols.to_tokens(Phoneme(pause) for pause in PAUSES)[1:-1].tolist()
     return {
         "sampleRate": bundle.description.audio.sample_rate,
@@ -62,6 +62,6 @@ def description(bundle: Bundle, symbols: SymbolTable, phonemes: list[Phoneme]) -
 
 
 def _in_page(name: str, content: bytes) -> str:
-    """Deterministic: the same content gives the same bytes."""
+    """Return `content` as a script element; the same content gives the same bytes."""
     packed = base64.b64encode(gzip.compress(content, mtime=0)).decode()
     return f'<script type="application/gzip" id="{name}">{packed}</script>'

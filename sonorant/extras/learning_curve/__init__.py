@@ -1,7 +1,7 @@
-"""`sonorant curve`: error rates by minutes of recordings, and a power law through them."""
+"""`sonorant curve`: error rates by minutes of recordings, fitted by a power law."""
 
 from sonorant.plugins import Plugin
 
 PLUGIN = Plugin(
-    programs={"curve": ("flows", "would more recordings help? the same training on fewer minutes")},
+    programs={"curve": ("flows", "estimate whether more recordings would help, by training on fewer minutes")},
 )

@@ -1,4 +1,4 @@
-"""Sentences about a learning curve."""
+"""Sentences that summarise a learning curve."""
 
 from dataclasses import dataclass
 
@@ -8,42 +8,42 @@ from sonorant.extras.learning_curve.points import excludes_zero
 
 @dataclass(frozen=True, kw_only=True)
 class Measure:
-    """How a figure is displayed."""
+    """A metric and how it is displayed."""
 
     name: str
     """Key in reports/metrics.json."""
     words: str
     unit: str = ""
-    """After a number, such as "points"; may be empty."""
+    """Unit of the displayed number, such as "points"; may be empty."""
     scale: float = 1.0
-    """Display factor."""
+    """Factor that converts a value for display."""
 
     def number(self, value: float) -> str:
-        """Signed difference."""
+        """Format a difference with its sign."""
         return f"{self.scale * value:+.3g}"
 
     def amount(self, value: float) -> str:
-        """Signed difference with unit."""
+        """Format a difference with its sign and unit."""
         return f"{self.number(value)} {self.unit}".rstrip()
 
 
 def forecast_sentence(curve: Curve, measure: Measure, more: float) -> str:
-    """Effect of `more` minutes. Raises SonorantError if that is too far ahead."""
+    """Describe the effect of `more` minutes. Raises SonorantError if they are too many for a forecast."""
     forecast = curve.forecast(more)
-    start = f"Another {more:g} minutes of recordings would bring"
+    start = f"Another {more:g} minutes of recordings would change"
     if forecast is None:
         return f"There is no forecast of {measure.words} with another {more:g} minutes: {curve.why_none}."
     low, high = (measure.number(end) for end in forecast.ci95)
     amount = measure.amount(forecast.difference)
     if not forecast.certain:
         seeds = min(len(point.values) for point in curve.points)
-        told = f"no certain change with {seeds} seeds" if seeds > 1 else "no certain change"
-        return f"{start} {told} of {measure.words} ({amount}, 95 % interval {low} to {high})."
-    return f"{start} {amount} of {measure.words} (95 % interval {low} to {high})."
+        told = f"may be chance with {seeds} seeds" if seeds > 1 else "may be chance"
+        return f"{start} {measure.words} by {amount} (95 % interval {low} to {high}), which {told}."
+    return f"{start} {measure.words} by {amount} (95 % interval {low} to {high})."
 
 
 def gain_sentence(curve: Curve, measure: Measure) -> str:
-    """Effect of the minutes so far, without a fit."""
+    """Describe the measured effect of the minutes so far."""
     low, high = (measure.number(end) for end in curve.gain_ci95)
     first, last = curve.points[0].minutes, curve.most
     told = "" if excludes_zero(curve.gain_ci95) else ", which may be chance"

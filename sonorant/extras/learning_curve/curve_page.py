@@ -14,17 +14,17 @@ from sonorant.pages.blocks import Part, Section, Table, render
 from sonorant.pages.charts import Chart, Charts, points
 
 SAMPLED = 60
-"""Points of the drawn line."""
+"""Number of points of the drawn line."""
 
 Found = Mapping[Measure, Curve | str]
-"""A curve per figure, or the reason for its absence."""
+"""Curve of each metric, or the reason for its absence."""
 
 
 def as_json(
     study: str, found: Found, more: float, notes: Sequence[str] = (), source: str = "", tuned: Tuned | None = None
 ) -> dict[str, Any]:
-    """Content of `reports/curve.json`. `source`, `tuned`: the base voice of fine-tuning, and its advantages. Raises
-    SonorantError if `more` is too far ahead."""
+    """Return the content of `reports/curve.json`. `source`: base voice of fine-tuning; `tuned`: its advantages. Raises
+    SonorantError if `more` minutes are too many for a forecast."""
     figures: dict[str, dict[str, Any]] = {
         measure.name: {"not_run": curve} if isinstance(curve, str) else _as_json(curve, measure, more)
         for measure, curve in found.items()
@@ -55,7 +55,7 @@ def _as_json(curve: Curve, measure: Measure, more: float) -> dict[str, Any]:
 
 
 def sentences_of(found: Found, more: float) -> list[str]:
-    """For each figure, the gain so far and the forecast."""
+    """Return the gain so far and the forecast of each metric."""
     told = []
     for measure, curve in found.items():
         if isinstance(curve, str):
@@ -68,7 +68,7 @@ def sentences_of(found: Found, more: float) -> list[str]:
 def curve_page(
     study: str, found: Found, more: float, notes: Sequence[str] = (), source: str = "", tuned: Tuned | None = None
 ) -> str:
-    """Sentences, then a chart and table per figure; arguments as `as_json`."""
+    """Return a page of sentences, then a chart and table per metric; arguments as for `as_json`."""
     sections = [Section(anchor="says", title="What more recordings bring", parts=[*sentences_of(found, more), *notes])]
     for number, (measure, curve) in enumerate(found.items(), 1):
         parts: list[Part] = [f"{curve}."] if isinstance(curve, str) else _parts(curve, measure, more)
@@ -90,7 +90,7 @@ def _parts(curve: Curve, measure: Measure, more: float) -> list[Part]:
         for point, ends in zip(curve.points, curve.ci95, strict=True)
     ]
     covers = "Intervals cover other seeds and other sentences"
-    how = "drawn alike for all sizes" if paired(curve.points) else "those of each size by themselves"
+    how = "resampled together for all sizes" if paired(curve.points) else "resampled separately for each size"
     chart = Charts(charts=[_chart(curve, measure, more)])
     return [chart, Table(caption=measure.name, head=head, rows=rows), f"{covers}, {how}."]
 

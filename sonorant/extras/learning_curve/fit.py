@@ -13,26 +13,26 @@ from sonorant.extras.learning_curve.points import Point, excludes_zero, interval
 EXPONENTS = np.geomspace(0.05, 2.0, 40)
 """Candidates for c; at 0.05 the curve is nearly logarithmic."""
 LEAST_POINTS = 4
-"""Three unknowns and at least one check."""
+"""Minimum number of points: one more than unknowns."""
 FARTHEST = 2.0
 """Maximum extrapolation, as a multiple of the minutes so far."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PowerLaws:
-    """R curves a + b * minutes^-c, each (R,)."""
+    """R curves a + b * minutes^-c."""
 
     a: Doubles
     b: Doubles
     c: Doubles
 
     def at(self, minutes: float) -> Doubles:
-        """(R,)"""
+        """Return the value of each curve, (R,)."""
         return self.a + self.b * minutes**-self.c
 
 
 def fit(minutes_P: Doubles, values_RP: Doubles) -> PowerLaws:
-    """Least squares per row: linear in a and b, for the best of `EXPONENTS`."""
+    """Fit each row by least squares: a and b linearly, c as the best of `EXPONENTS`."""
     best_R = np.full(len(values_RP), np.inf)
     found_3R = np.zeros((3, len(values_RP)))
     for c in EXPONENTS:
@@ -47,7 +47,7 @@ def fit(minutes_P: Doubles, values_RP: Doubles) -> PowerLaws:
 
 @dataclass(frozen=True, kw_only=True)
 class Forecast:
-    """Change of a figure with more minutes."""
+    """Predicted change of a metric with more minutes."""
 
     minutes: float
     """Additional minutes."""
@@ -60,21 +60,21 @@ class Forecast:
 
 @dataclass(frozen=True, kw_only=True)
 class Curve:
-    """Points with intervals, and the fit."""
+    """Points of a learning curve, and their fit."""
 
     points: tuple[Point, ...]
-    """By increasing minutes."""
+    """Points by increasing minutes."""
     ci95: tuple[tuple[float, float], ...]
-    """Of the points."""
+    """95 % interval of each point."""
     gain: float
-    """Difference of the means at most and fewest minutes."""
+    """Mean at the most minutes minus mean at the fewest."""
     gain_ci95: tuple[float, float]
     law: PowerLaws | None
-    """Fit of the means, if any."""
+    """Fit of the means, or None."""
     laws: PowerLaws | None
-    """Fits of the resamples."""
+    """Fits of the resamples, or None."""
     why_none: str
-    """Reason for no fit; else empty."""
+    """Reason why there is no fit, or empty."""
 
     @property
     def most(self) -> float:
@@ -82,11 +82,11 @@ class Curve:
         return self.points[-1].minutes
 
     def forecast(self, more: float) -> Forecast | None:
-        """Effect of `more` minutes; None without a fit. Raises SonorantError beyond `FARTHEST`."""
+        """Return the effect of `more` minutes, or None without a fit. Raises SonorantError beyond `FARTHEST`."""
         if not 0 < more <= (FARTHEST - 1) * self.most:
             raise SonorantError(
-                f"--more {more:g}: there are {self.most:.1f} minutes, and the fit holds up to {FARTHEST:g} times as "
-                f"many: give at most {int((FARTHEST - 1) * self.most)}"
+                f"--more {more:g}: there are {self.most:.1f} minutes, and the fit is valid up to {FARTHEST:g} times "
+                f"as many; give at most {int((FARTHEST - 1) * self.most)}"
             )
         if self.law is None or self.laws is None:
             return None
@@ -97,7 +97,7 @@ class Curve:
 
 
 def curve_of(points: Sequence[Point]) -> Curve:
-    """Raises SonorantError for fewer than two sizes, or if no size has two seeds."""
+    """Fit a curve to `points`. Raises SonorantError for fewer than two sizes, or if no size has two seeds."""
     if len(points) < 2:
         raise SonorantError("a learning curve needs at least two sizes")
     points = sorted(points, key=lambda point: point.minutes)
@@ -105,9 +105,11 @@ def curve_of(points: Sequence[Point]) -> Curve:
     means_P, minutes_P = np.array([point.mean for point in points]), np.array([point.minutes for point in points])
     law, why = fit(minutes_P, means_P[None]), ""
     if len(points) < LEAST_POINTS:
-        why = f"{len(points)} sizes are too few for a curve of three unknowns: {LEAST_POINTS} are needed"
+        why = f"{len(points)} sizes are too few to fit a power law, which needs {LEAST_POINTS}"
     elif missed := _missed(law, minutes_P, means_P, values_RP):
-        why = f"the points do not follow a power law: it misses that of {missed:.0f} minutes by more than chance"
+        why = (
+            f"the points do not follow a power law, which misses the point at {missed:.0f} minutes by more than chance"
+        )
     return Curve(
         points=tuple(points),
         ci95=tuple(interval(values_R) for values_R in values_RP.T),
@@ -120,7 +122,7 @@ def curve_of(points: Sequence[Point]) -> Curve:
 
 
 def _missed(law: PowerLaws, minutes_P: Doubles, means_P: Doubles, values_RP: Doubles) -> float | None:
-    """Minutes of the first point that the curve misses by more than its uncertainty relative to the others."""
+    """Return the minutes of the first point that the curve misses by more than its relative uncertainty."""
     places_RP = values_RP - values_RP.mean(axis=1, keepdims=True)  # an offset common to all sizes cannot bend a curve
     for place, (minutes, mean) in enumerate(zip(minutes_P, means_P, strict=True)):
         low, high = interval(places_RP[:, place])

@@ -1,8 +1,8 @@
-"""A figure by minutes of recordings: several seeds per size, evaluated on the same sentences.
+"""Points of a learning curve: several seeds per size, evaluated on the same sentences.
 
 Resamples cover seeds and sentences. Sentences are drawn once for all sizes, so a hard sentence cancels in differences.
 The spread of the seeds is pooled over sizes and drawn from Student's distribution (Student, Biometrika 1908); a
-bootstrap of three would understate it by half.
+bootstrap of three seeds would understate it by half.
 """
 
 from collections.abc import Sequence
@@ -21,15 +21,15 @@ SEED = 1
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """One size."""
+    """Results for one amount of recordings."""
 
     minutes: float
     values: tuple[float, ...]
-    """One per seed."""
+    """Metric of each seed."""
     intervals: tuple[tuple[float, float], ...] = ()
     """95 % intervals over sentences, one per seed; may be empty."""
     parts: tuple[Doubles, ...] = ()
-    """Per seed, each sentence's sum and weight (S, 2); the figure is the ratio of sums."""
+    """Numerator and denominator of each sentence (S, 2), per seed; the metric is the ratio of their sums."""
 
     @property
     def mean(self) -> float:
@@ -43,13 +43,14 @@ def paired(points: Sequence[Point]) -> bool:
 
 
 def resampled(points: Sequence[Point], resamples: int = RESAMPLES) -> Doubles:
-    """Means per size under resampled seeds and sentences (R, P). Raises SonorantError if no size has two seeds."""
+    """Return means per size (R, P) for resampled seeds and sentences. Raises SonorantError if no size has two seeds."""
     random = np.random.default_rng(SEED)
     return _other_sentences(points, resamples, random) + _other_seeds(points, resamples, random)
 
 
 def _other_sentences(points: Sequence[Point], resamples: int, random: np.random.Generator) -> Doubles:
-    """(R, P). Without per-sentence values, sizes are drawn independently, which widens differences."""
+    """Draw means (resamples, sizes). Without per-sentence values, sizes are drawn independently, which widens the
+    intervals of differences."""
     if not paired(points):
         half_P = np.array([np.mean(np.diff(point.intervals)) / 2 if point.intervals else 0.0 for point in points])
         means_P = np.array([point.mean for point in points])
@@ -64,18 +65,18 @@ def _other_sentences(points: Sequence[Point], resamples: int, random: np.random.
 
 
 def _other_seeds(points: Sequence[Point], resamples: int, random: np.random.Generator) -> Doubles:
-    """Errors of the means: (R, P)."""
+    """Draw errors of the means (resamples, sizes)."""
     counts_P = np.array([len(point.values) for point in points])
     free = int((counts_P - 1).sum())
     if free == 0:
-        raise SonorantError("one seed tells nothing of another: give at least two (--seeds)")
+        raise SonorantError("results vary by seed, so one is not enough; give at least two (--seeds)")
     spread = sum(float(np.square(np.subtract(point.values, point.mean)).sum()) for point in points) / free
     deviation_R1 = np.sqrt(spread * free / random.chisquare(free, (resamples, 1)))
     return deviation_R1 / np.sqrt(counts_P) * random.standard_normal((resamples, len(points)))
 
 
 def interval(values_R: Doubles) -> tuple[float, float]:
-    """Central 95 % of resamples."""
+    """Return the central 95 % of resamples."""
     low, high = np.percentile(values_R, [2.5, 97.5])
     return float(low), float(high)
 

@@ -1,4 +1,4 @@
-"""Compare fine-tuned voices with voices from scratch at equal minutes of the same recordings."""
+"""Compare fine-tuned voices with voices trained from scratch on the same recordings."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,18 +10,18 @@ from sonorant.pages.blocks import Section, Table
 
 @dataclass(frozen=True, kw_only=True)
 class Advantage:
-    """Effect of fine-tuning on a figure."""
+    """Effect of fine-tuning on a metric."""
 
     minutes: float
     seeds: int
-    """Fewest of both."""
+    """Smaller number of seeds of both."""
     scratch: float
     tuned: float
-    """Mean over seeds."""
+    """Mean over seeds, like `scratch`."""
     difference: float
     """Tuned minus scratch."""
     ci95: tuple[float, float]
-    """Of the difference over seeds and sentences, paired where sentences are known."""
+    """95 % interval of the difference over seeds and sentences, paired if per-sentence values are known."""
 
     def sentence(self, measure: Measure) -> str:
         low, high = (measure.number(end) for end in self.ci95)
@@ -33,7 +33,7 @@ class Advantage:
 
 
 def advantages(pairs: Sequence[tuple[Point, Point]]) -> list[Advantage]:
-    """Per size, (scratch, tuned) by increasing minutes. Raises SonorantError if no size has two seeds."""
+    """Return advantages of pairs (scratch, tuned) by increasing minutes. Raises SonorantError if no size has two seeds."""
     pairs = sorted(pairs, key=lambda pair: pair[0].minutes)
     values_RP = resampled([point for pair in pairs for point in pair])
     differences_RP = values_RP[:, 1::2] - values_RP[:, 0::2]
@@ -51,11 +51,11 @@ def advantages(pairs: Sequence[tuple[Point, Point]]) -> list[Advantage]:
 
 
 Tuned = dict[Measure, list[Advantage] | str]
-"""Advantages per figure, or the reason for none; empty without fine-tuned voices."""
+"""Advantages per metric, or the reason for none; empty without fine-tuned voices."""
 
 
 def tuned_sentences(tuned: Tuned) -> list[str]:
-    """One per figure and size."""
+    """Return one sentence per metric and size."""
     told = []
     for measure, found in tuned.items():
         told += [f"{measure.words}: {found}."] if isinstance(found, str) else [each.sentence(measure) for each in found]
@@ -63,14 +63,14 @@ def tuned_sentences(tuned: Tuned) -> list[str]:
 
 
 def tuned_section(source: str, tuned: Tuned) -> list[Section]:
-    """Both figures side by side; empty without fine-tuned voices."""
+    """Return the page's section, or nothing without fine-tuned voices."""
     head = ["minutes", "seeds", "from scratch", "fine-tuned", "difference", "95 % interval"]
     tables = [
         Table(caption=measure.name, head=head, rows=[_row(each, measure) for each in found])
         for measure, found in tuned.items()
         if not isinstance(found, str)
     ]
-    title = f"Fine-tuned from {source}, beside from scratch"
+    title = f"Fine-tuned from {source}, compared with from scratch"
     return [Section(anchor="tuned", title=title, parts=[*tuned_sentences(tuned), *tables])] if tuned else []
 
 

@@ -86,7 +86,7 @@ def test_the_button_plays_the_text_and_lists_unknown_words(opened: Browser) -> N
     opened.run("document.getElementById('speak').click()")
     wait_until(lambda: "s of speech" in opened.run("return document.getElementById('status').textContent"))
     told = opened.run("return document.getElementById('unknown').textContent")
-    assert told == "Not known, and left out: xylophones, 42"
+    assert told == "Unknown words, not spoken: xylophones, 42"
     wait_until(lambda: opened.run("return document.getElementById('player').duration > 0.3"))
     assert opened.run("return document.getElementById('error').textContent") == ""
     opened.run("document.getElementById('text').value = '42!'")

@@ -105,7 +105,7 @@ def test_every_word_of_the_language_is_known() -> None:
 def test_a_language_without_words_says_what_to_give(monkeypatch: pytest.MonkeyPatch) -> None:
     frontend = load_frontend("gruut", "en-us")
     monkeypatch.setattr(frontend, "name", "espeak")
-    with pytest.raises(SonorantError, match="has no list of the words of en-us; give a file of them: --words"):
+    with pytest.raises(SonorantError, match="has no word list for en-us; give a file of words with --words"):
         pronunciations(frontend)
 
 
