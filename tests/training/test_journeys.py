@@ -27,9 +27,10 @@ SENTENCE = "Good morning, Dr. Smith, it is 9 o'clock."
 
 
 def named(title: str) -> set[str]:
-    """Files that a journey of the page names."""
+    """Files that a journey of the page names; `a/{b,c}.py` stands for two."""
     section = DESIGN.split(f"### {title}\n", 1)[1].split("\n## ", 1)[0].split("\n### ", 1)[0]
-    return set(re.findall(r"`((?:sonorant|tasks|flows)/\S+\.py)`", section))
+    found = re.findall(r"`((?:sonorant|tasks|flows)/\S*?)(?:\{(\S+)\})?(\.py)`", section)
+    return {start + name + end for start, names, end in found for name in names.split(",")}
 
 
 def test_a_sentence_passes_these_files(voice_bundle: Path, tmp_path: Path) -> None:
