@@ -323,7 +323,6 @@ def _dataclass(kind: Any, value: Any) -> Any:
 
 @cache
 def _fields(kind: Any) -> tuple[dict[str, Any], frozenset[str]]:
-    """Return the types of a dataclass's fields by name, and the names of fields without a default."""
     hints = typing.get_type_hints(kind)
     fields = [field for field in dataclasses.fields(kind) if field.init]
     missing = dataclasses.MISSING

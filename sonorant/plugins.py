@@ -16,7 +16,7 @@ from sonorant.errors import SonorantError
 GROUP = "sonorant.plugins"
 EXTRAS = "sonorant.extras"
 PARALLEL = "sonorant.families.parallel.family:PARALLEL"
-"""The core's voice family."""
+"""Voice family of the core."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class Plugin:
     corpora: Mapping[str, str] = field(default_factory=dict)
     """Instances of `sonorant.corpus.importers.Importer`, by `corpus.kind`."""
     executors: Mapping[str, str] = field(default_factory=dict)
-    """Functions with an address and the parameters of `sonorant.processes.spread`, by the address's scheme."""
+    """Functions that take an address and the parameters of `sonorant.processes.spread`, by the address's scheme."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Dataclasses of sections of params.yaml, by section name."""
 

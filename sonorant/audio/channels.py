@@ -91,7 +91,6 @@ def _correlation(samples_S2: Samples, rate: int) -> float:
 
 
 def _centred(samples_SC: Samples) -> Samples:
-    """Return the channels (C, S) without their constant offsets."""
     samples = np.array(samples_SC.T, order="C")
     samples -= samples.mean(axis=1, dtype=np.float64, keepdims=True).astype(np.float32)
     return samples

@@ -27,7 +27,7 @@ class ConditionConfig:
     longest_pause: float | None = None
     """Maximum length in seconds of a pause within the speech."""
     remove_dc: bool = True
-    """Subtract a constant offset."""
+    """Whether to subtract the constant offset."""
     loudness: float | None = -20.0
     """Target integrated loudness in LUFS of each recording."""
     true_peak: float | None = -1.0
@@ -134,7 +134,6 @@ def apply(samples: Floats, rate: int, conditioning: Conditioning) -> Floats:
 
 
 def _kept(count: int, rate: int, conditioning: Conditioning) -> list[tuple[int, int]]:
-    """Return the first sample and the sample after the last of each kept part."""
     start = round((conditioning.start or 0.0) * rate)
     end = count if conditioning.end is None else min(round(conditioning.end * rate), count)
     edges = [start, *(round(edge * rate) for span in conditioning.dropped for edge in span), end]

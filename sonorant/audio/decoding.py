@@ -127,7 +127,6 @@ def _open(path: Path) -> soundfile.SoundFile | str:
 
 
 def _problem(error: soundfile.SoundFileError) -> str:
-    """Return libsndfile's message without the path."""
     return str(getattr(error, "error_string", error)).strip().removeprefix("Error : ").rstrip(".")
 
 

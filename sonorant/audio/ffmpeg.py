@@ -122,7 +122,6 @@ def _opened(path: Path, refused: str) -> Iterator[_File]:
 
 
 def _counted(file: _File) -> float:
-    """Return the total length in seconds of all packets, without decoding."""
     packets = file.container.demux(file.stream)
     return sum(float(packet.duration * packet.time_base) for packet in packets if packet.duration)
 
@@ -154,7 +153,6 @@ def _part(file: _File, start: float, end: float | None, *, jump: bool) -> Sample
 
 
 def _opening(file: _File) -> tuple[_Sound, Iterator[_Sound]]:
-    """Return the first piece, and an iterator over all pieces."""
     sounds = _sounds(file)
     opening = next(sounds, None)
     if opening is None:
@@ -163,7 +161,6 @@ def _opening(file: _File) -> tuple[_Sound, Iterator[_Sound]]:
 
 
 def _last(file: _File, end: float | None) -> int:
-    """Return the position after the last sample, without encoder padding."""
     ends = [seconds for seconds in (end, file.sound_length) if seconds is not None]
     return round(min(ends) * file.rate) if ends else sys.maxsize
 

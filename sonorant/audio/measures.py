@@ -13,7 +13,7 @@ from sonorant.audio.voice_activity import BLOCK_SECONDS, RATE, SPEAKING
 from sonorant.audio.wav import resample
 
 FULL_SCALE = 0.999
-"""Absolute value of a clipped sample."""
+"""Absolute value from which a sample counts as clipped."""
 BANDS = 1000 * 2.0 ** (np.arange(-7, 9) / 3)
 """Centres in Hz of the third-octave bands of `Measures.spectrum` (IEC 61260-1)."""
 
@@ -45,13 +45,13 @@ class Measures:
     """Fraction of samples at full scale."""
     soft_clipped: float
     dc: float
-    """Mean of the samples."""
+    """Constant offset: mean of the samples."""
     pitch_hz: float | None
-    """Median fundamental frequency."""
+    """Median fundamental frequency of the speech."""
     dnsmos: float | None = None
     """Overall DNSMOS, 1 to 5, if `prepare.rate_dnsmos` is set."""
     spectrum: tuple[float, ...] | None
-    """Average spectrum of speech in dB in `BANDS`, without its mean."""
+    """Average spectrum of speech in dB in `BANDS`, minus its mean."""
 
 
 def measure(samples: Floats, rate: int, probability: Floats) -> Measures:
@@ -192,7 +192,6 @@ def _powers(samples: Floats, size: int, step: int) -> Doubles:
 
 
 def _speaking(count: int, step: float, probability: Floats) -> NDArray[np.bool_]:
-    """Return whether there is speech at each of `count` positions, `step` seconds apart."""
     if not len(probability):
         return np.zeros(count, dtype=np.bool_)
     places = np.minimum((np.arange(count) * step / BLOCK_SECONDS).astype(int), len(probability) - 1)
@@ -200,7 +199,6 @@ def _speaking(count: int, step: float, probability: Floats) -> NDArray[np.bool_]
 
 
 def _db(power: Any) -> Any:
-    """Convert power to dB, at least -120 dB."""
     return 10 * np.log10(np.maximum(power, _POWER_FLOOR))
 
 

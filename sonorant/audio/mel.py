@@ -74,7 +74,6 @@ def mel_filterbank(config: MelConfig) -> np.ndarray:
 
 @lru_cache(maxsize=16)
 def _constants(config: MelConfig, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return the window (n_fft,) and the filters (M, F)."""
     with torch.inference_mode(False):  # a first call in inference mode would make them unusable in training
         window = torch.hann_window(config.n_fft, periodic=True, device=device, dtype=torch.float32)
         return window, torch.from_numpy(mel_filterbank(config)).to(device)

@@ -46,10 +46,9 @@ def track_pitch(samples: Floats, rate: int, hop: int, frames: int) -> Floats:
 
 
 class SourceRows:
-    """Appends the source rows to consecutive parts of frames."""
+    """Appends the source rows to consecutive parts of frames, numbered from `first`."""
 
     def __init__(self, rate: int, hop: int, first: int = 0) -> None:
-        """`first`: number of the first frame."""
         self._hop_seconds = hop / rate
         self._number = first
         self._passed: np.ndarray | None = None  # phase at the start of the last frame, and its pitch in Hz (B, 2)

@@ -187,7 +187,6 @@ def _loaded(load: Callable[[], Any], name: str) -> Any:
 
 
 def _public_name(model: str) -> str:
-    """Return the name of a model, without the path of a folder."""
     return Path(model).name if Path(model).exists() else model
 
 
@@ -210,7 +209,6 @@ class Clip:
 
 
 _recognizer: Recognizer | None = None
-"""Recogniser of this process."""
 
 
 def transcribe(clips: Sequence[Clip], recognizer: str, language: str, *, processes: int | None = None) -> list[str]:

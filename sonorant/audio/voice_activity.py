@@ -89,7 +89,6 @@ def speech_spans(probability: Floats, shortest_pause: float = SHORTEST_PAUSE) ->
 
 
 def _join(spans: list[Span], shortest_pause: float) -> list[Span]:
-    """Close pauses shorter than `shortest_pause` seconds."""
     joined: list[Span] = []
     for start, end in spans:
         if joined and start - joined[-1][1] < shortest_pause:

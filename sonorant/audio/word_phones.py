@@ -9,7 +9,6 @@ from sonorant.text import load_frontend
 ARPABET: dict[str, str] = json.loads((Path(__file__).parent / "arpabet.json").read_text(encoding="utf-8"))
 """Phones of the dictionary by phone of the frontend."""
 PHONES = tuple(sorted(set(ARPABET.values())))
-"""All 39 phones of the dictionary."""
 
 
 def pronounced(decoder: Any, word: str, language: str) -> bool:

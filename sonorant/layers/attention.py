@@ -41,7 +41,7 @@ previous one."""
 
 
 def allowed(kind: Kind, window: int, query: Tensor, key: Tensor) -> Tensor:
-    """Return the attention mask: int64 positions, which are broadcast -> bool."""
+    """Return the attention mask, bool, of int64 positions, which are broadcast."""
     seen = key <= query
     if kind == "sliding":
         return seen & (query - key < window)
@@ -93,7 +93,6 @@ class _ByWindows(torch.autograd.Function):
 
 
 def _windows(kind: Kind, window: int, query_BHTD: Tensor) -> Iterator[tuple[slice, slice, Tensor]]:
-    """Yield, for each window, its slots, the slots visible to it, and the mask."""
     length = query_BHTD.shape[2]
     position_T = torch.arange(length, device=query_BHTD.device)
     for first in range(0, length, window):
@@ -111,8 +110,6 @@ class Sight(NamedTuple):
 
 
 class SelfAttention(nn.Module):
-    """Multi-head causal attention with rotary positions."""
-
     def __init__(self, channels: int, heads: int, kind: Kind = "full", window: int = 0) -> None:
         """`heads` must divide `channels` into even widths. `window`: number of positions; unused by `full`."""
         super().__init__()
@@ -157,7 +154,6 @@ class SelfAttention(nn.Module):
 
 
 def _swapped(x: Tensor) -> Tensor:
-    """Exchange the second and third dimension."""
     if 1 in (x.shape[1], x.shape[2]):  # reshape, so that graphs copy no data
         return x.reshape(-1, x.shape[2], x.shape[1], x.shape[3])
     return x.transpose(1, 2)

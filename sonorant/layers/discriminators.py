@@ -55,8 +55,6 @@ class ResolutionDiscriminator(nn.Module):
 
 
 class Discriminators(nn.Module):
-    """All period and resolution discriminators."""
-
     def __init__(self, width: int) -> None:
         """`width`: number of channels of each discriminator's first layer."""
         super().__init__()

@@ -27,8 +27,6 @@ class Cache(Protocol):
 
 
 class StoringCache(ABC):
-    """A cache that stores keys and values as tensors."""
-
     @abstractmethod
     def extend(self, layer: int, key_BHQD: Tensor, value_BHQD: Tensor) -> tuple[Tensor, Tensor]:
         """Store a layer's keys and values in the slots assigned last; return those of all slots, (B, H, S, D) each."""
@@ -87,7 +85,6 @@ class StaticCache(StoringCache):
         return key_BHSD, value_BHSD
 
     def clear(self) -> None:
-        """Empty every slot, keeping the buffers."""
         for side in (*self.keys, *self.values):
             side.zero_()  # otherwise a masked NaN would remain NaN
         self.positions.fill_(EMPTY)

@@ -130,8 +130,6 @@ class QuantizedLinear(Quantized, nn.Linear):
 
 
 class QuantizedConv1d(Quantized, nn.Conv1d):
-    """A convolution over time in int8."""
-
     quantizes_output = True
 
     def forward(self, x_BCT: Tensor) -> Tensor:
@@ -142,8 +140,6 @@ class QuantizedConv1d(Quantized, nn.Conv1d):
 
 
 class QuantizedDepthwiseConv(Quantized, DepthwiseConv):
-    """A depthwise convolution over time in int8."""
-
     quantizes_output = True
 
     def forward(self, x_BTC: Tensor) -> Tensor:
@@ -174,7 +170,6 @@ LAYERS: dict[type[nn.Module], type[Quantized]] = {
     DepthwiseConv: QuantizedDepthwiseConv,
     nn.ConvTranspose1d: QuantizedConvTranspose1d,
 }
-"""Quantised class of each layer type."""
 
 
 def quantizable(model: nn.Module) -> list[str]:
@@ -190,7 +185,6 @@ def quantizable(model: nn.Module) -> list[str]:
 
 
 def quantized(model: nn.Module) -> dict[str, Quantized]:
-    """Return the quantised layers of `model` by name."""
     return {name: layer for name, layer in model.named_modules() if isinstance(layer, Quantized)}
 
 

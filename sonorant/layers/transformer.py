@@ -16,7 +16,6 @@ class RMSNorm(nn.RMSNorm):
     """RMSNorm (Zhang & Sennrich 2019), exported in a form that ONNX Runtime fuses."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """(..., C) float -> the same shape and dtype."""
         if not torch.compiler.is_exporting():
             return super().forward(x)
         assert self.eps is not None
@@ -31,11 +30,9 @@ class Packing:
         self.order_BT = valid_BT.logical_not().to(torch.int8).argsort(dim=1, stable=True)
 
     def pack(self, x_BTC: Tensor) -> Tensor:
-        """Move the valid slots of (B, T, C) to the front."""
         return x_BTC.gather(1, self.order_BT[..., None].expand_as(x_BTC))
 
     def unpack(self, x_BTC: Tensor) -> Tensor:
-        """Undo `pack`."""
         return torch.empty_like(x_BTC).scatter(1, self.order_BT[..., None].expand_as(x_BTC), x_BTC)
 
 

@@ -179,7 +179,6 @@ def _fit(*wanted: tuple[int, tuple[int, ...]]) -> tuple[int, ...]:
 
 
 def _pad(values: NDArray[Any], *shape: int, fill: float = 0) -> NDArray[Any]:
-    """Pad the first axes to `shape` with `fill`."""
     return np.pad(
         values,
         [(0, wanted - there) for wanted, there in zip(shape, values.shape, strict=False)]

@@ -55,7 +55,7 @@ class FrontendSettings:
     """The text frontend that the voice was trained with."""
 
     name: str
-    """One of `sonorant.text.FRONTENDS`."""
+    """Name of the frontend, one of `sonorant.text.FRONTENDS`."""
     version: str
     """Version of the frontend and its language data."""
     language: str
@@ -156,11 +156,9 @@ class Bundle:
         return self._checked(described.variants[name])
 
     def reference_file(self) -> Path | None:
-        """As `graph_file`."""
         return None if self.description.reference is None else self._checked(self.description.reference)
 
     def lexicon_file(self) -> Path | None:
-        """As `graph_file`."""
         described = self.description.frontend.lexicon
         return None if described is None else self._checked(described)
 

@@ -41,7 +41,7 @@ class Speech(Iterator[Floats]):
     preceding speech, if the text cannot be spoken or a limit is reached."""
 
     def __init__(self, voice: Voice, request: SpeechRequest) -> None:
-        """Compute nothing yet. Raises SonorantError if the voice does not support the request."""
+        """Check the request and compute nothing yet. Raises SonorantError if the voice does not support it."""
         self.sample_rate = voice.sample_rate
         self.unknown: dict[str, None] = {}
         """Characters left out so far, in order of appearance."""

@@ -77,7 +77,6 @@ FORMATS: dict[str, Callable[[TextIO], TimingsFile]] = {
     ".srt": Subtitles,
     ".vtt": partial(Subtitles, vtt=True),
 }
-"""Classes that write timings, by suffix."""
 
 
 def check_name(path: Path) -> None:

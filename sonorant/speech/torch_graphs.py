@@ -151,7 +151,6 @@ class CudaGraphs:
         return graph.replay
 
     def _captured(self, function: Callable[[], Any]) -> tuple[torch.cuda.CUDAGraph, Any]:
-        """Run a function `WARM_UP` times, then record it."""
         aside = torch.cuda.Stream()
         aside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(aside):

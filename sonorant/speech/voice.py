@@ -45,7 +45,7 @@ class Voice:
         """Load the voice bundle in a folder.
 
         `runtime`: a name of `sonorant.speech.runtimes.all_runtimes`. `options`: the other fields of `LoadOptions`, such
-        as `variant`. Raises SonorantError as `read_bundle` and `load_runtime`.
+        as `variant`. Raises SonorantError as `read_bundle` and `load_runtime` do.
         """
         read = read_bundle(Path(bundle))
         return cls(read, load_runtime(runtime, read, LoadOptions(threads=threads, **options)))
@@ -63,7 +63,7 @@ class Voice:
         return self.description.speakers
 
     def speaker_id(self, name: str | None) -> int:
-        """Return the id of a speaker, None means the first. Raises SonorantError listing the speakers if the name is
+        """Return the id of a speaker; None means the first. Raises SonorantError listing the speakers if the name is
         unknown."""
         if name is None:
             return 0

@@ -77,7 +77,7 @@ class Timekeeper:
 def timed(
     word: WrittenWord, phonemes: Sequence[Phoneme], ends: Ints, rate: int, *, ends_sentence: bool = False
 ) -> WordTiming:
-    """Return the time of a word. `phonemes`: phonemes of its phrase; `ends`: sample after the end of each token (k,),
+    """Return the timing of a word. `phonemes`: phonemes of its phrase; `ends`: sample after the end of each token (k,),
     `^` first, at least up to the word's last phoneme; `rate`: sample rate in Hz."""
     first, last = word.phonemes
     edges = (np.asarray(ends[first : last + 1]) / rate).tolist()

@@ -13,7 +13,7 @@ class Lull(Enum):
     """A gap in arriving text."""
 
     SHORT = "short"
-    """No text yet."""
+    """No text is available yet."""
     LONG = "long"
     """No text for a while; a sentence that looks complete is taken as complete."""
 
@@ -62,7 +62,7 @@ class ArrivingText:
         self.close(error)
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait until there is text to read or the text has ended. Return False after `seconds`."""
+        """Wait until there is text to read or the text has ended. Return False if neither happens within `seconds`."""
         with self._changed:
             return self._changed.wait_for(lambda: bool(self._unread) or self._over, seconds)
 

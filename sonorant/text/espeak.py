@@ -74,7 +74,6 @@ class EspeakFrontend:
         return audible_sentences(parts, unknown)
 
     def _known(self, text: str, given: GivenSounds) -> tuple[TracedText, tuple[str, ...], dict[str, Sounds]]:
-        """Return the plain text, the unknown characters, and the sounds of the private-use characters."""
         plain, sounds = TracedText.of(text), given_in(text, given)
         if self.lexicon:
             plain = with_given(plain, self.lexicon.find(plain.text), sounds)

@@ -25,7 +25,7 @@ class Phoneme:
     symbol: str
     """IPA without stress, with its length mark (`iː`), or one of `PAUSES`."""
     stress: int = 0
-    """0 none, 1 primary, 2 secondary."""
+    """Stress: 0 is none, 1 primary, 2 secondary."""
     word_start: bool = False
     """Whether the phoneme begins a word; False for pauses."""
 
@@ -161,11 +161,11 @@ class Frontend(Protocol):
     """Converts text to phonemes. Can be shared between threads and pickled."""
 
     name: str
-    """One of `FRONTENDS`."""
+    """Name of the frontend, one of `FRONTENDS`."""
     language: str
     """Language code in lower case, such as `en-us`."""
     symbols: tuple[str, ...]
-    """The language's phones, then `PAUSES`."""
+    """Phones of the language, then `PAUSES`."""
     rules: int
     """Revision of the rules that write out numbers and abbreviations."""
     lexicon: Lexicon | None

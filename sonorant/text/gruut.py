@@ -158,7 +158,6 @@ class GruutFrontend:
 
 
 def _placeholder(number: int) -> str:
-    """Return the placeholder `number`, a word that does not occur in texts."""
     letters = ""
     for _ in range(4):
         number, letter = divmod(number, 26)
@@ -167,7 +166,6 @@ def _placeholder(number: int) -> str:
 
 
 def _install(data: str) -> str:
-    """Return the command that installs a language's data."""
     extra = data.removeprefix("gruut_lang_") in ("de", "fr", "es")
     return "pip install 'sonorant[languages]'" if extra else f"pip install {data.replace('_', '-')}"
 

@@ -36,7 +36,7 @@ _CAPITAL, _SMALL = ("Smith", "B."), ("it", "five")
 or not (word, number)."""
 
 IsEnd = Callable[[str, str], bool]
-"""Whether a sentence ends between the words before a border and the word after it."""
+"""Returns whether a sentence ends between the given words and the word after them."""
 Cut = tuple[int, bool]
 """Number of characters before the cut, and whether their sentence continues after it."""
 _FRAGMENT = 4096
@@ -122,14 +122,12 @@ def _phrases(whole: Part, frontend: Frontend, given: GivenSounds, words: bool) -
 
 
 def _pauses_inside(phrase: Phrase) -> bool:
-    """Return whether the sentence continues after a marked pause."""
     if phrase.pause is None or not phrase.spoken.phonemes or len(phrase.spoken.text) >= LONGEST_PHRASE:
         return False
     return phrase.spoken.phonemes[-1].symbol not in (".", "?", "!")
 
 
 def _joined(held: Phrase, phrase: Phrase) -> Phrase:
-    """Join the start of a sentence, the pause after it and its next part."""
     before, after = held.spoken, phrase.spoken
     before = replace(before, unknown=(*before.unknown, *after.unknown))
     phrase = replace(phrase, characters=held.characters + phrase.characters)
@@ -197,7 +195,6 @@ def parts_of(fragments: Iterable[Fragment], frontend: Frontend, given: GivenSoun
 
 
 def _behind(text: str, cut: int, place: int) -> tuple[str, int]:
-    """Return the text after a cut, without leading blanks, and its position."""
     rest = text[cut:].lstrip()
     return rest, place + len(text) - len(rest)
 
@@ -238,7 +235,7 @@ def _ends_before_any(before: str, letter: str, is_end: IsEnd) -> bool:
 
 
 def _cut_for_now(text: str, is_end: IsEnd) -> Cut | None:
-    """Cut after the whole text if it ends with a colon, or if its own first word would start a sentence there;
+    """Cut after the whole text if it ends with a colon, or if a sentence would end there before its own first word;
     otherwise return None."""
     end = _ENDS_FOR_NOW.search(text)
     if end is None or len(text) > LONGEST_PHRASE:

@@ -93,7 +93,6 @@ class TracedText:
 
 
 def _same(one: str, other: str) -> int:
-    """Return the length of the common prefix."""
     pairs = zip(one, other, strict=False)
     return next((number for number, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
 
@@ -187,7 +186,6 @@ def _whole_words(words: Sequence[str], text: str) -> list[Span | None]:
 
 
 def given_in(text: str, given: GivenSounds) -> dict[str, Sounds]:
-    """Return the sounds of the private-use characters in the text."""
     if text.isascii() or not given:
         return {}
     return {character: given[character] for character in text if character in given}

@@ -89,7 +89,6 @@ class _SsmlReader:
         raise self._fault("document types are not allowed; remove <!DOCTYPE ...>")
 
     def _place(self) -> int:
-        """Return the parser's position in characters."""
         return bisect_left(self._starts, self._parser.CurrentByteIndex)
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
@@ -151,7 +150,6 @@ class _SsmlReader:
             self._replace(name, attributes, " ".join(text.split()), self._tag_from(start), prosody)
 
     def _tag_from(self, start: int) -> Span:
-        """Return the span from `start` to the end of the current tag."""
         return start, self._document.index(">", self._place()) + 1
 
     def _replace(self, name: str, attributes: dict[str, str], text: str, source: Span, prosody: Prosody) -> None:

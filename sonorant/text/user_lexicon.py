@@ -139,7 +139,6 @@ def _read(path: Path) -> str:
 
 
 def _parse(text: str, path: Path) -> dict[str, dict[str, tuple[str, int]]]:
-    """Return the phonemes and line number of each word, by language."""
     languages: dict[str, dict[str, tuple[str, int]]] = {}
     words: dict[str, tuple[str, int]] | None = None
     for number, line in enumerate(map(str.strip, text.splitlines()), 1):

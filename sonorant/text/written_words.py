@@ -28,9 +28,9 @@ class WrittenWord:
     written: str
     """Word with the punctuation around it and the silent text after it."""
     first: int
-    """Index of its first character in the text."""
+    """Index of the word's first character in the text."""
     last: int
-    """Index after its last character, without the punctuation around it."""
+    """Index after the word's last character, without the punctuation around it."""
     phonemes: tuple[int, int] = (0, 0)
     """Index of the first phoneme in the phrase, and index after the last."""
 

@@ -49,7 +49,6 @@ def written_out(text: TracedText) -> TracedText:
 
 
 def table(name: str) -> Any:
-    """Return a table of `words.json`."""
     return _tables()[name]
 
 

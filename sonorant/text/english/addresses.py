@@ -16,7 +16,6 @@ _TLD = "|".join(table("top-level domains"))
 
 
 def followed(match: re.Match[str], pattern: str) -> bool:
-    """Return whether the pattern matches the text after the match."""
     return re.compile(pattern).match(match.string, match.end()) is not None
 
 
@@ -69,7 +68,7 @@ _ADDRESS = (
     r"https?://[\w./-]*\w",
 )
 NET: Rules = tuple((rf"(?<![\w@.]){pattern}", _net) for pattern in _ADDRESS)
-"""Rules to apply before all others."""
+"""Rules for internet addresses, applied before all others."""
 NAMED: Rules = (
     (rf"\b{_QUARTER}{_NAME}(Ave|Av|Blvd|Rd|Ln|Pkwy|Hwy)\b\.?", _street),
     (rf"\b{_QUARTER}{_NAME}(St)\b\.?(?! [A-Z])", _street),

@@ -44,7 +44,6 @@ def homographs(text: str, symbols: Sequence[str]) -> Iterator[tuple[int, int, So
 
 @cache
 def _rules() -> tuple[re.Pattern[str], dict[str, list[Sense]]]:
-    """Return a pattern of all homographs, and the senses of each."""
     names: dict[str, str] = {}
     senses: dict[str, list[Sense]] = {}
     for line in (Path(__file__).parent / "homographs.tsv").read_text(encoding="utf-8").splitlines():
