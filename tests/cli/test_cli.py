@@ -113,7 +113,7 @@ def test_an_error_leaves_neither_speech_nor_timings(voice_bundle: Path, tmp_path
         (
             ["Hi.", "--voice", "CODES", "--prompt", "mine.wav"],
             b"",
-            "mine.wav: this voice was trained without references",
+            "mine.wav: this voice was trained without prompts",
         ),
         (["Hi.", "--voice", "BUNDLE", "--threads", "0"], b"", "threads must be at least 1"),
         (["-", "--voice", "BUNDLE", "--stream"], b"<speak>a", "SSML line 1, column 9: no element found"),

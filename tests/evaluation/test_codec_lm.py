@@ -99,8 +99,8 @@ def test_a_variant_whose_codes_are_no_numbers_is_named_and_the_others_are_heard(
     bundle = plant(copies, "step", "bf16", change_matrix(with_nan), tmp_path / "planted").folder
     heard = render(bundle, None, ["fp32", "bf16"], utterances, corpus)
     assert set(heard.sounds) == {"recordings", "fp32"} == {"recordings", *heard.decoded}
-    assert heard.unspoken["bf16"].startswith("failed: the language model's logits hold NaN or infinity")
-    with pytest.raises(SonorantError, match=r"planted: variant bf16: the language model's logits hold NaN"):
+    assert heard.unspoken["bf16"].startswith("failed: the language model's logits contain NaN or infinity")
+    with pytest.raises(SonorantError, match=r"planted: variant bf16: the language model's logits contain NaN"):
         render(bundle, None, ["bf16", "fp32"], utterances, corpus)
 
 

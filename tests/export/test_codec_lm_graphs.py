@@ -41,7 +41,7 @@ def test_a_codec_that_the_language_model_was_not_trained_on_is_refused(
     trained_codec_lm: tuple[Path, Path], tmp_path: Path
 ) -> None:
     _, other = write_trained_codec_lm(tmp_path / "other", seed=1)
-    told = r"codec: not the codec that the language model was trained on; train it again: \w+"
+    told = r"codec: not the codec that the language model was trained on; train the language model again: \w+"
     with pytest.raises(SonorantError, match=told):
         export_voice(trained_codec_lm[0], other, tmp_path / "voice", CORPUS, ExportConfig(opset=20), DECODING)
     assert not (tmp_path / "voice").exists()

@@ -83,10 +83,10 @@ def test_what_is_said_goes_on_from_the_recording(
 @pytest.mark.parametrize(
     ("prompt", "line"),
     [
-        (np.zeros((FRAMES + 1, 2), np.int64), "a prompt has 1 to 4 code frames of 2 codes each"),
+        (np.zeros((FRAMES + 1, 2), np.int64), "a prompt must have 1 to 4 code frames of 2 codes each"),
         (np.zeros((3, 1), np.int64), "of 2 codes each, not the shape"),
-        (np.full((3, 2), 15), "a prompt's codes are 0 to 14, not 15 to 15"),
-        (np.zeros((3, 2), np.float32), "a prompt's codes are whole numbers, not float32"),
+        (np.full((3, 2), 15), "a prompt's codes must be 0 to 14, not 15 to 15"),
+        (np.zeros((3, 2), np.float32), "a prompt's codes must be integers, not float32"),
     ],
 )
 def test_codes_that_are_no_prompt_are_refused(voice: Voice, prompt: np.ndarray, line: str) -> None:

@@ -127,10 +127,10 @@ def test_no_part_waits_for_more_steps_than_its_samples_depend_on(voice: Voice, l
         ({"speed": 1.5}, r"this voice speaks at its own pace \(family codec_lm\): leave out speed, pitch and energy"),
         ({"seed": -1}, "seed must be 0 to"),
         ({"candidates": 0, "decoding": DRAWN}, "candidates must be 1 to 16, not 0"),
-        ({"whole": True, "lookahead": 0}, "whole sentences have no lookahead"),
-        ({"whole": False, "candidates": 2, "decoding": DRAWN}, "several candidates need whole sentences"),
+        ({"whole": True, "lookahead": 0}, "whole-sentence decoding has no lookahead"),
+        ({"whole": False, "candidates": 2, "decoding": DRAWN}, "requires whole-sentence decoding"),
         ({"candidates": 2, "decoding": ONCE}, "2 candidates would all be the same"),
-        ({"prompt": np.zeros((3, 2), np.int64)}, r"this voice was trained without references \(prompt_frames 0\)"),
+        ({"prompt": np.zeros((3, 2), np.int64)}, r"this voice was trained without prompts \(prompt_frames 0\)"),
     ],
     ids=str,
 )

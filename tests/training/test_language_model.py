@@ -138,7 +138,7 @@ def test_an_utterance_with_too_many_phonemes_for_its_frames_is_named(features: P
         job = tiny_job("language_model", features, tmp_path, **changes)
         return recipe_of(replace(job, codes=str(tmp_path / "codes")))
 
-    words = r"u\d+ has \d+ phonemes in \d+ code frames: set language_model.most_advance \(1\) to at least [23]"
+    words = r"phonemes in only \d+ code frames; increase language_model.most_advance from 1 to at least [23]"
     with pytest.raises(SonorantError, match=words):
         made(most_advance=1)
     made(most_advance=3)

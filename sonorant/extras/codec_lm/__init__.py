@@ -1,4 +1,4 @@
-"""The family codec_lm: a language model over the codes of a neural codec."""
+"""Family codec_lm: a language model over the codes of a neural codec."""
 
 from sonorant.plugins import Plugin
 

@@ -1,6 +1,6 @@
-"""The neural codec: log-mel -> a few codes a frame -> samples, by ConvNeXt stacks and finite scalar quantisation. `F`
-code frames of `stride` mel frames each, `G` codebooks, `V` numbers of all codebooks together, `D` rows of a stored
-frame: M of the log-mel, then `sonorant.audio.pitch.ROWS`."""
+"""Neural codec: log-mel -> a few codes per frame -> samples, with ConvNeXt stacks and finite scalar quantisation. `F`
+code frames of `stride` mel frames each, `G` codebooks, `V` values of all codebooks, `D` rows of a stored frame: M
+log-mel rows, then `sonorant.audio.pitch.ROWS`."""
 
 import math
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from sonorant.layers.convnext import ConvNeXtStack
 from sonorant.layers.fsq import MOST_LEVELS, FiniteScalarQuantizer
 
 SILENCE = -11.5129
-"""Log of the mel's floor of 1e-5: digital silence."""
+"""Log-mel value of digital silence: log(1e-5)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,30 +23,31 @@ class CodecConfig:
     """Kind and size of the codec."""
 
     kind: Literal["source_filter", "vocos"] = "vocos"
-    """A key of `sonorant.extras.codec_lm.saved.CODECS`."""
+    """Kind of codec, a key of `sonorant.extras.codec_lm.saved.CODECS`."""
     channels: int = 192
-    """Width of encoder and decoder."""
+    """Channels in the encoder and decoder."""
     expansion: int = 3
     """Hidden width of a block's MLP as a multiple of `channels`."""
     kernel: int = 7
-    """Kernel of the blocks in mel frames; odd."""
+    """Kernel size of the ConvNeXt blocks in mel frames; odd."""
     encoder_blocks: int = 4
     """ConvNeXt blocks from mel to codes."""
     decoder_blocks: int = 6
-    """ConvNeXt blocks from codes to samples; of source_filter from frames to samples."""
+    """ConvNeXt blocks from codes (`source_filter`: from frames) to samples."""
     frame_blocks: int = 2
-    """ConvNeXt blocks from codes to frames; source_filter only."""
+    """ConvNeXt blocks from codes to frames; `source_filter` only."""
     stride: int = 2
-    """Mel frames a code frame: the frame rate is sample_rate / hop / stride."""
+    """Mel frames per code frame; the code frame rate is sample_rate / hop / stride."""
     codebooks: int = 2
-    """Tokens a code frame."""
+    """Number of codes per code frame."""
     levels: list[int] = field(default_factory=lambda: [8, 5, 5, 5])
-    """Levels of each number of a codebook's vector; their product is the number of codes."""
+    """Levels of each value in a codebook's vector; their product is the number of codes per codebook."""
     codebook_dropout: float = 0.1
-    """Fraction of training segments that lose later codebooks, so that the first ones carry the most."""
+    """Fraction of training segments whose later codebooks are dropped, so that the first ones carry the most
+    information."""
     pretrained: str | None = None
-    """A DAC by hub id or folder, instead of training a codec (extra `codecs`). Uses `codebooks` of its codebooks and
-    ignores the sizes above."""
+    """Hub id or folder of a pretrained DAC to use instead of training a codec (extra `codecs`). Only its first
+    `codebooks` codebooks are used; all sizes are ignored."""
 
     def __post_init__(self) -> None:
         if self.kernel % 2 == 0:
@@ -55,24 +56,25 @@ class CodecConfig:
         if min(getattr(self, name) for name in counts) < 1:
             raise ValueError(f"{', '.join(counts[:-1])} and {counts[-1]} must be at least 1")
         if not self.levels or min(self.levels) < 2 or max(self.levels) > MOST_LEVELS:
-            raise ValueError(f"levels must be at least 2 each and at most {MOST_LEVELS}, not {list(self.levels)}")
+            raise ValueError(f"each of levels must be 2 to {MOST_LEVELS}, not {list(self.levels)}")
         if math.prod(self.levels) > LARGEST_CODE + 1:
             raise ValueError(
-                f"levels {list(self.levels)} make {math.prod(self.levels)} codes, more than {LARGEST_CODE + 1}"
+                f"levels {list(self.levels)} give {math.prod(self.levels)} codes; their product must be at most "
+                f"{LARGEST_CODE + 1}"
             )
         if not 0.0 <= self.codebook_dropout < 1.0:
             raise ValueError(f"codebook_dropout must be at least 0 and below 1, not {self.codebook_dropout}")
 
 
 LARGEST_CODE = 2**15 - 1
-"""Token stores hold int16."""
+"""Largest code that fits in a token store (int16)."""
 
 
 class Codec(nn.Module):
     """Log-mel -> codes -> samples."""
 
     float_parts: tuple[str, ...] = ("encoder", "quantizer")
-    """Never quantised: the language model has learned these codes."""
+    """Parts never quantised, because the language model was trained on their codes."""
     mel_mean: Tensor
     mel_std: Tensor
 
@@ -87,7 +89,8 @@ class Codec(nn.Module):
         mel_mean: float = 0.0,
         mel_std: float = 1.0,
     ) -> None:
-        """`rate`: Hz, for a codec with a source; `mel_mean` and `mel_std`: of the corpus, saved with the weights."""
+        """`rate`: sample rate in Hz, for a codec with a source; `mel_mean`, `mel_std`: statistics of the corpus, saved
+        with the weights."""
         super().__init__()
         self.config = config
         self.codebooks, self.stride = config.codebooks, config.stride
@@ -102,7 +105,7 @@ class Codec(nn.Module):
 
     @property
     def heard_rows(self) -> int:
-        """Rows of a frame that are encoded."""
+        """Number of encoded rows of a frame."""
         return self.mels
 
     def _make_decoder(self, n_fft: int) -> nn.Module:
@@ -112,27 +115,29 @@ class Codec(nn.Module):
         return (frames_BDT[:, : self.mels] - self.mel_mean) / self.mel_std
 
     def forward(self, frames_BRT: Tensor) -> Tensor:
-        """A vocoder's frames (B, R, T) -> samples (B, T * hop), differentiable. In training some rows lose later
-        codebooks."""
+        """Encode and decode vocoder frames (B, R, T) -> samples (B, T * hop), differentiable. In training, the later
+        codebooks of some rows are dropped."""
         return self.decoder(self._said(frames_BRT))[:, : frames_BRT.shape[2] * self.hop]
 
     def encode(self, frames_BDT: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-        """Frames (B, at least `heard_rows`, T), frames of each row (B,) int64 (None: all) -> codes (B, ceil(T /
-        stride), G) int64, undefined past a row's length. Rows do not depend on each other."""
+        """Encode frames (B, at least `heard_rows`, T) -> codes (B, ceil(T / stride), G) int64, undefined past a row's
+        length. `lengths_B`: frames of each row; None means all. Rows are independent."""
         return self.quantizer.to_codes(self._values(frames_BDT, lengths_B))
 
     def decode(self, codes_BFG: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-        """Codes (B, F, G) int64, frames of each row (B,) int64 (None: all) -> samples (B, F * samples_per_frame) in
-        -1..1. Rows do not depend on each other; a part with `receptive_field` frames around it equals the whole."""
+        """Decode codes (B, F, G) int64 -> samples (B, F * samples_per_frame) in -1..1. `lengths_B`: frames of each row;
+        None means all. Rows are independent. A part decoded with `receptive_field` frames of context equals that part
+        of the whole."""
         return cast(Tensor, self.decoder(self.quantizer.to_values(codes_BFG).flatten(2), lengths_B))
 
     def vocode(self, frames: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-        """The graph `vocoder`: `decode`, or its last part for a codec with a source."""
+        """Compute the graph `vocoder`: all of `decode`, or only its last step for a codec with a source."""
         return self.decode(frames, lengths_B)
 
     @torch.no_grad()
     def encode_utterance(self, known_DT: Floats, samples_S: Floats) -> Ints:
-        """Log-mel and pitch (D, T) of one utterance -> codes (ceil(T / stride), G); samples are unused."""
+        """Encode the log-mel and pitch (D, T) of one utterance -> codes (ceil(T / stride), G); `samples_S` is
+        unused."""
         return self.encode(torch.from_numpy(known_DT)[None].to(self.mel_mean.device))[0].cpu().numpy()
 
     @property
@@ -143,7 +148,7 @@ class Codec(nn.Module):
     @property
     @torch.no_grad()
     def silence(self) -> Tensor:
-        """Codes (G,) int64 of digital silence, far from its ends."""
+        """Codes (G,) int64 of digital silence, taken far from its edges."""
         reach = self.encoder.receptive_field
         silent_1DT = torch.zeros(1, self.heard_rows, 2 * reach + self.stride, device=self.mel_mean.device)
         silent_1DT[:, : self.mels] = SILENCE
@@ -154,14 +159,14 @@ class Codec(nn.Module):
         return self.quantizer(hidden_BFV.unflatten(2, (self.codebooks, -1)))
 
     def _said(self, frames_BDT: Tensor) -> Tensor:
-        """(B, F, V); in training some rows lose later codebooks."""
+        """Return quantised values (B, F, V). In training, the later codebooks of some rows are dropped."""
         values_BFGD = self._values(frames_BDT)
         if self.training and self.config.codebook_dropout and self.codebooks > 1:
             values_BFGD = values_BFGD * self._kept(values_BFGD)
         return values_BFGD.flatten(2)
 
     def _kept(self, values_BFGD: Tensor) -> Tensor:
-        """(B, 1, G, 1): 1 for the codebooks that each row keeps, always the first."""
+        """Return a mask (B, 1, G, 1): 1 for the codebooks that each row keeps."""
         rows, device = len(values_BFGD), values_BFGD.device
         heard_B = torch.randint(1, self.codebooks, (rows,), device=device)
         heard_B = torch.where(torch.rand(rows, device=device) < self.config.codebook_dropout, heard_B, self.codebooks)
@@ -169,7 +174,7 @@ class Codec(nn.Module):
 
 
 class CodecEncoder(nn.Module):
-    """Normalised frames -> vectors to quantise, one for `stride` frames."""
+    """Normalised frames -> vectors to quantise, one per `stride` frames."""
 
     def __init__(self, config: CodecConfig, rows: int, width: int) -> None:
         super().__init__()
@@ -180,7 +185,7 @@ class CodecEncoder(nn.Module):
         self.out = nn.Linear(config.channels * config.stride, config.codebooks * width)
 
     def forward(self, frames_BDT: Tensor, mask_BT1: Tensor | None = None) -> Tensor:
-        """(B, D, T), mask (B, T, 1) or None -> (B, ceil(T / stride), codebooks * width)."""
+        """Frames (B, D, T), mask (B, T, 1) or None -> vectors (B, ceil(T / stride), codebooks * width)."""
         if mask_BT1 is not None:
             frames_BDT = frames_BDT * mask_BT1.transpose(1, 2)
         x_BTC = self.stack(self.norm(self.enter(frames_BDT).transpose(1, 2)), mask_BT1)
@@ -191,13 +196,13 @@ class CodecEncoder(nn.Module):
 
     @property
     def receptive_field(self) -> int:
-        """Mel frames on either side that a code depends on, in whole code frames."""
+        """Mel frames on either side that a code depends on, as whole code frames."""
         frames = ENTER_KERNEL // 2 + self.config.encoder_blocks * (self.config.kernel // 2)
         return -(-frames // self.config.stride) * self.config.stride
 
 
 class VocosDecoder(nn.Module):
-    """Codes' vectors -> a learned spectrogram at the mel's frame rate -> samples."""
+    """Vectors of codes -> a learned spectrogram at the mel frame rate -> samples."""
 
     def __init__(self, config: CodecConfig, mels: int, width: int, n_fft: int, hop: int) -> None:
         super().__init__()
@@ -213,6 +218,7 @@ class VocosDecoder(nn.Module):
         self.vocoder = Vocos(sizes, mels=mels, n_fft=n_fft, hop=hop)
 
     def forward(self, values_BFV: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-        """(B, F, V) float, code frames of each row (B,) int64 (None: all) -> samples (B, F * stride * hop) float32."""
+        """Vectors (B, F, V) float, code frames of each row (B,) int64 (None means all) -> samples (B, F * stride * hop)
+        float32."""
         learned_BTM = self.expand(values_BFV).unflatten(2, (self.stride, -1)).flatten(1, 2)
         return self.vocoder(learned_BTM.transpose(1, 2), None if lengths_B is None else lengths_B * self.stride)

@@ -1,4 +1,4 @@
-"""The codec as graphs: codes to samples, and recordings to codes, for prompts."""
+"""Export of the codec as graphs: from codes to samples, and from recordings to codes, for prompts."""
 
 import math
 from pathlib import Path
@@ -33,9 +33,9 @@ class _Decoding(Traced):
 def export_sound(codec: AnyCodec, files: dict[str, Path], config: ExportConfig) -> None:
     """Write the graphs from codes to samples. Raises SonorantError if one is invalid ONNX.
 
-    `vocoder`: codes (batch, frames, codebooks) int64, lengths (batch,) int64 -> samples (batch, frames * samples a
+    `vocoder`: codes (batch, frames, codebooks) int64, lengths (batch,) int64 -> samples (batch, frames * samples per
     frame) float32. With a source, `decoder`: codes, lengths -> frames (batch, rows, mel frames) float32, and `vocoder`:
-    frames with the source's rows, lengths -> samples (batch, mel frames * hop).
+    frames including the source rows, lengths -> samples (batch, mel frames * hop).
     """
     lengths, of_rows = torch.tensor([9, 8]), {0: "batch"}
     codes = {"codes": torch.zeros(2, 9, codec.codebooks, dtype=torch.int64), "lengths": lengths}
@@ -50,7 +50,8 @@ def export_sound(codec: AnyCodec, files: dict[str, Path], config: ExportConfig) 
 
 
 class _Listening(nn.Module):
-    """`log_mel` and `Codec.encode`. The Fourier transform is a convolution: engines lack the operator."""
+    """`log_mel`, then `Codec.encode`. The Fourier transform is a convolution, because inference engines lack the
+    operator."""
 
     filters_MF: Tensor
     waves_W1S: Tensor
@@ -59,7 +60,7 @@ class _Listening(nn.Module):
         super().__init__()
         self.codec, self.audio = codec, audio
         time_S = torch.arange(audio.n_fft)
-        # Modulo a period keeps angles small and exact.
+        # Reducing angles modulo one period keeps them small and exact.
         turns_FS = (torch.arange(audio.n_fft // 2 + 1)[:, None] * time_S % audio.n_fft).double() / audio.n_fft
         window_S = torch.hann_window(audio.n_fft, periodic=True, dtype=torch.float64)
         waves_WS = torch.cat([(2 * math.pi * turns_FS).cos(), (2 * math.pi * turns_FS).sin()]) * window_S
@@ -78,9 +79,10 @@ class _Listening(nn.Module):
 
 
 def export_prompt(codec: Codec, audio: MelConfig, path: Path, config: ExportConfig) -> None:
-    """Write the graph samples (batch, frames, samples a code frame) float32, more than half of `n_fft`, and, with a
-    source, pitch (batch, frames, mel frames a code frame, 2) float32 by `track_pitch` -> codes (batch, frames,
-    codebooks) int64: those of `Codec.encode`, except where rounding moves one to its neighbour."""
+    """Write the graph that encodes recordings as codes (batch, frames, codebooks) int64: those of `Codec.encode`,
+    except where rounding selects a neighbouring code. Inputs: samples (batch, frames, samples per code frame) float32,
+    more than half of `n_fft`, and, with a source, pitch (batch, frames, mel frames per code frame, 2) float32 from
+    `track_pitch`."""
     example, of_frames = {"samples": torch.zeros(2, 9, codec.samples_per_frame)}, {0: "batch", 1: "frames"}
     if isinstance(codec, SourceCodec):
         example["pitch"] = torch.zeros(2, 9, codec.stride, ROWS)

@@ -1,4 +1,5 @@
-"""The codec's part of stages: take a pretrained one, encode the corpus, and copy recordings for `evaluate`."""
+"""Codec steps of the pipeline stages: save a pretrained codec, encode the corpus, and resynthesise recordings for
+`evaluate`."""
 
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from sonorant.speech.bundle import AudioSettings
 
 
 def take_codec(config: CodecConfig, features: Path, out: Path, provenance: dict[str, Any]) -> None:
-    """Save the codec `config.pretrained` as a trained folder. Raises SonorantError if the codec cannot be loaded or
+    """Save the pretrained codec `config.pretrained` as a trained folder. Raises SonorantError if it cannot be loaded or
     does not fit the features."""
     assert config.pretrained
     store = FeatureStore.open(features)
@@ -31,7 +32,7 @@ def take_codec(config: CodecConfig, features: Path, out: Path, provenance: dict[
     described = describe("codec", config, store.header) | {"pretrained": about, "provenance": provenance}
     save_model(out, codec.state_dict(), described)
     print(
-        f"{about['name']} ({about['revision']}): {codec.codebooks} codebooks of {codec.codes} codes, taken as it is",
+        f"{about['name']} ({about['revision']}): {codec.codebooks} codebooks of {codec.codes} codes, used unchanged",
         flush=True,
     )
 
@@ -39,14 +40,14 @@ def take_codec(config: CodecConfig, features: Path, out: Path, provenance: dict[
 def encode_corpus(codec_folder: Path, features: Path, out: Path, family: str) -> None:
     """Write the codes of all utterances of `features` as the token store `out`."""
     codec, _ = load_codec(codec_folder)
-    # A pretrained codec on a CPU takes hours for a day of speech.
+    # On a CPU, a pretrained codec takes hours to encode a day of speech.
     codec.to("cuda" if torch.cuda.is_available() else "cpu")
     write_codes(out, family, FeatureStore.open(features), codec, sha256_file(codec_folder / "weights.pt"))
 
 
 def hearing(codec_folder: Path, audio: AudioSettings) -> Hear:
-    """A function from a recording to the input of the graph `vocoder`: codes, or frames decoded from them with
-    pitch."""
+    """Return a function from a recording to the input of the graph `vocoder`: codes, or frames with pitch decoded from
+    them."""
     codec, _ = load_codec(codec_folder)
 
     def hear(mel_MT: Floats, samples_S: Floats) -> tuple[NDArray[Any], int]:

@@ -1,4 +1,4 @@
-"""Training of the codec: spectral losses as in any waveform model, and the decoded pitch."""
+"""Training of the codec with a waveform model's spectral losses and a loss on the decoded pitch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ from sonorant.training.recipe import Term
 from sonorant.training.waveform import GeneratorLosses, WaveformRecipe, WaveformTrainConfig
 
 PITCH_WEIGHT = 4.0
-"""Weight of the pitch loss, beside `WaveformTrainConfig.weights`."""
+"""Weight of the pitch loss, in addition to `WaveformTrainConfig.weights`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CodecTrainConfig(WaveformTrainConfig):
-    """Training of the codec."""
+    """Training settings of the codec."""
 
     steps: int = 4000
     learning_rate: float = 3e-3
@@ -31,7 +31,7 @@ class CodecTrainConfig(WaveformTrainConfig):
 
 
 class CodecLosses(GeneratorLosses):
-    """Losses of any waveform model and, with a source, `pitch`: the decoded pitch's error, summed over segments."""
+    """Losses of a waveform model and, with a source, `pitch`: the error of the decoded pitch, summed over segments."""
 
     def copy(self, frames_BRT: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         if not isinstance(self.model, SourceCodec):
@@ -41,7 +41,7 @@ class CodecLosses(GeneratorLosses):
 
 
 class CodecRecipe(WaveformRecipe):
-    """Frames in, samples out. Codebook dropout is drawn from the micro-batch's seed."""
+    """Codebook dropout is drawn from the micro-batch's seed."""
 
     name = "codec"
     sizes = CodecConfig

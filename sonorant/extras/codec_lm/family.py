@@ -1,4 +1,4 @@
-"""The family codec_lm: a language model produces a codec's codes frame by frame, the codec turns them into samples."""
+"""Family codec_lm: a language model produces a codec's codes frame by frame, and the codec turns them into samples."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class LanguageModel(ModelKind):
-    """Tokens to codes."""
+    """Model that predicts codes from tokens."""
 
     name, title = "language_model", "language model"
     learns_codes = True
@@ -60,10 +60,10 @@ class LanguageModel(ModelKind):
 
 
 class Codec(ModelKind):
-    """Log-mel and pitch to codes, and codes to samples; trained here or pretrained."""
+    """Model from log-mel and pitch to codes and from codes to samples; trained here or pretrained."""
 
     name, title = "codec", "codec"
-    why_no_qat = "a codec is not trained on, as a language model has learned its codes"
+    why_no_qat = "a codec is not trained further, because a language model was trained on its codes"
 
     def sizes(self) -> type:
         from sonorant.extras.codec_lm.codec import CodecConfig

@@ -1,5 +1,5 @@
-"""The codec language model and its codec as a bundle's graphs. The step graph is stateless: it attends to a cache kept
-by the caller and, separately, to its own position, and joins the scores."""
+"""Export of the codec language model and its codec as graphs. The step graph is stateless: it attends to the caller's
+cache and, separately, to its own position, and combines the scores."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ class CodecLanguageModels:
         return cls(model, codec, described, waveform_described)
 
     def check_pair(self, waveform: Path) -> None:
-        """Raise SonorantError if the language model was trained on another codec than `waveform`."""
+        """Raise SonorantError if the language model was trained on a codec other than `waveform`."""
         if sha256_file(waveform / "weights.pt") != self.described["codec"]["sha256"]:
             raise SonorantError(
-                f"{waveform}: not the codec that the language model was trained on; train it again: dvc repro "
-                "train_predictor"
+                f"{waveform}: not the codec that the language model was trained on; train the language model again: "
+                "dvc repro train_predictor"
             )
 
     def write_graphs(self, files: dict[str, Path], config: ExportConfig) -> None:
@@ -58,25 +58,26 @@ class CodecLanguageModels:
 
     @property
     def receptive_field(self) -> ReceptiveField:
-        """Decoder in code frames, vocoder in frames of its input."""
+        """Receptive fields: decoder in code frames, vocoder in frames of its input."""
         decoder = self.waveform.frames_receptive_field if isinstance(self.waveform, SourceCodec) else 0
         return ReceptiveField(decoder=decoder, vocoder=self.waveform.receptive_field)
 
     def write_prompt(self, path: Path, config: ExportConfig) -> bool:
-        """As `Models.write_prompt`. A pretrained codec encodes samples by its own network and has no such graph."""
+        """Write the graph that encodes prompts; return False for a pretrained codec, which has none."""
         if not self.predictor.config.prompt_frames or not isinstance(self.waveform, Codec):
             return False
         export_prompt(self.waveform, MelConfig(**self.described["audio"]), path, config)
         return True
 
     def graph_inputs(self, files: dict[str, Path], batches: Sequence[Arrays]) -> dict[str, list[Arrays]]:
-        """Empty: 16-bit variants run under torch, on GPUs."""
+        """Return no inputs, because 16-bit variants run under torch on GPUs."""
         return {}
 
     def decoding(self, defaults: DecodingConfig | None) -> DecodingDescription:
         if defaults is None:
             raise SonorantError(
-                "no decoding settings: a bundle of the family codec_lm needs the section decoding of params.yaml"
+                "no decoding settings, which a bundle of the family codec_lm requires; add the section decoding to "
+                "params.yaml"
             )
         config, codec, audio = self.predictor.config, self.waveform, self.described["audio"]
         return DecodingDescription(
@@ -99,20 +100,20 @@ class CodecLanguageModels:
 
 
 class ExternalCache:
-    """A read-only `Cache` kept by the caller. Keys are stored transposed, as the product with a query reads them."""
+    """A read-only `Cache` held by the caller. Keys are stored transposed, as their product with a query requires."""
 
     def __init__(self, positions_BS: Tensor, keys_BHDS: list[Tensor], values_BHSD: list[Tensor]) -> None:
-        """`positions_BS` int64, -1 = empty; keys (B, H, D, S) and values (B, H, S, D) of each layer."""
+        """`positions_BS`: int64, -1 for empty slots; keys (B, H, D, S) and values (B, H, S, D): one per layer."""
         self.positions = positions_BS
         self._keys, self._values = keys_BHDS, values_BHSD
         self.new: list[Tensor] = []
-        """The step's own keys and values, (B, H, D) each: key, value of layer 0, key, value of layer 1, ..."""
+        """Keys and values of the step, (B, H, D) each: key, value of layer 0, key, value of layer 1, ..."""
 
     def take(self, position_BQ: Tensor) -> None:
         self.positions = torch.cat([self.positions, position_BQ], 1)
 
     def attend(self, layer: int, query_BHQD: Tensor, key_BHQD: Tensor, value_BHQD: Tensor, mask_B1QS: Tensor) -> Tensor:
-        """As `Cache.attend`; the step attends to its own position separately."""
+        """Attend as `Cache.attend` does; the step attends to its own position separately."""
         self.new += [key_BHQD[:, :, 0], value_BHQD[:, :, 0]]
         scale = query_BHQD.shape[3] ** -0.5
         scores = torch.cat([query_BHQD @ self._keys[layer], query_BHQD @ key_BHQD.transpose(2, 3)], 3) * scale
@@ -145,7 +146,7 @@ class _Stepping(Traced):
 
 
 def export_encoder(model: LanguageModel, path: Path, config: ExportConfig) -> None:
-    """Write the graph of `LanguageModel.encode_speech`. Raises SonorantError for invalid ONNX, as do all of these."""
+    """Write the graph of `LanguageModel.encode_speech`. Raises SonorantError if it is invalid ONNX."""
     example = {
         "tokens": torch.ones(2, 7, 3, dtype=torch.int64),
         "lengths": torch.tensor([7, 5]),
@@ -186,7 +187,7 @@ def export_step(model: LanguageModel, path: Path, config: ExportConfig) -> None:
         "age": torch.zeros(batch, dtype=torch.int64),
         "position": torch.full((batch,), slots),
         "slot_position": torch.arange(slots).repeat(batch, 1),
-        # Separate tensors: the tracer merges a tensor given twice into one input.
+        # Separate tensors, because the tracer merges a tensor passed twice into one input.
         "caches": [side.clone() for _ in range(settings.layers) for side in (key, value)],
     }
     caches = {

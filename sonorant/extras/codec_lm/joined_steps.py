@@ -1,6 +1,6 @@
-"""Continuous batching (Yu et al. 2022, "Orca"): the steps of all speeches of a thread, as rows of one call. A step
+"""Continuous batching (Yu et al. 2022, "Orca"): the steps of all utterances of a thread are rows of one call. A step
 reads all weights for any number of rows, so four rows take little longer than one. Rows join and leave between steps,
-each with its own position, rules and noise. ONNX Runtime's CPU kernels gave each row the same bits in any batch."""
+with separate positions, rules and noise. ONNX Runtime's CPU kernels gave each row the same bits in any batch."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from sonorant.extras.codec_lm.step_buffers import SLOTS, Cached, StepBuffers, ca
 from sonorant.speech.decoding import DecodingDescription
 
 AHEAD = 32
-"""Most steps that a row runs ahead of its stepper's request."""
+"""Maximum steps that a row is ahead of its stepper's request."""
 
 
 @dataclass(eq=False)
@@ -37,15 +37,15 @@ class Row:
 
     states_NC: Floats
     rules: Rules
-    """Of a batch of one."""
+    """Rules as a batch of one."""
     before: int
     """Cache slots filled before the first step."""
     cached: Cached | None
-    """Its cache; None while in the buffers."""
+    """Cache of the row; None while it is in the buffers."""
     state: State | None = None
-    """Of a batch of one; None before the first run. `JoinedSteps` has a newer one while the row is active."""
+    """State as a batch of one; None before the first run, outdated while the row is active."""
     asked: int = 0
-    """Steps requested so far, from the beginning."""
+    """Total steps requested so far."""
     made: int = 0
     over: bool = False
 
@@ -54,7 +54,7 @@ class Row:
         self.made, self.over = int(state.step_B[0]), bool(complete(state, np)[0])
 
     def go_on_from(self, state: State) -> None:
-        """Continue from a state of a batch of one; cache slots of later steps are dropped."""
+        """Continue from `state`, a batch of one, and drop the cache slots of later steps."""
         self.note(state)
         assert self.cached is not None
         keys, values, positions = self.cached
@@ -63,26 +63,26 @@ class Row:
 
 
 class JoinedSteps:
-    """The rows of all steppers of a thread. The lock is for steppers handed to another thread."""
+    """Rows of all steppers of a thread. The lock is for steppers that are passed to another thread."""
 
     def __init__(self, step: onnxruntime.InferenceSession, decoding: DecodingDescription) -> None:
         self._step, self._decoding = step, decoding
         self._lock = threading.Lock()
         self._rows: list[weakref.ref[Row]] = []
         self._places: list[weakref.ref[Row] | None] = []
-        """Active rows, by their place in the buffers."""
+        """Active rows by their place in the buffers."""
         self._buffers: StepBuffers | None = None
         self._state: State | None = None
-        """Of the active rows; None: each row's own state holds."""
+        """State of the active rows; None if each row's own state is current."""
 
     def add(self, rows: Sequence[Row]) -> None:
-        """Add rows; they leave when their stepper drops them."""
+        """Add rows, which leave when their stepper drops them."""
         with self._lock:
             self._rows = [ref for ref in self._rows if ref()] + [weakref.ref(row, self._left) for row in rows]
 
     def run(self, rows: Sequence[Row], states: Sequence[State | None], asked: int) -> State:
-        """Compute until each row is over or has made `asked` steps; returns their states. `states`: where rows continue
-        from, None = where they are."""
+        """Compute until each row is complete or has made `asked` steps, and return their states. `states`: where rows
+        continue; None means at their current state."""
         with self._lock:
             told = [row for row, state in zip(rows, states, strict=True) if state is not None]
             if told:
@@ -130,13 +130,13 @@ class JoinedSteps:
             state, self._rules, buffers.logits[:count], buffers.advance[:count], np,
             sampled=self._sampled, penalised=self._penalised,
         )  # fmt: skip
-        # The step is complete even if interrupted from here on: rows are updated from the state.
+        # From here on, an interruption loses nothing: rows are updated from the state.
         over_B = complete(self._state, np)
         for row, made, over in zip(rows, self._state.step_B, over_B, strict=True):
             row.made, row.over = int(made), bool(over)
 
     def _put_to_work(self, rows: Sequence[Row]) -> None:
-        """Make these rows the active ones; those already active keep their places."""
+        """Make `rows` the active ones. Rows that are already active keep their places."""
         for row in self._at_work():
             row.note(self._state_of(row))
         self._state = None
@@ -165,7 +165,7 @@ class JoinedSteps:
             self._state = joined_states([row.state for row in rows if row.state])
 
     def _make_room(self, rows: Sequence[Row]) -> None:
-        """Fit the buffers to the rows and one more step, at most twice as large as needed."""
+        """Resize buffers too small for the rows and one more step, or over twice as large as needed."""
         there = self._buffers
         if not rows:
             self._buffers = None
@@ -202,7 +202,7 @@ class JoinedStepper:
     def begin(
         self, states_BNC: Floats, lengths_B: Ints, prompt_BPG: Ints, prompt_lengths_B: Ints, rules: Rules
     ) -> None:
-        """As `Stepper.begin`; drops an earlier batch."""
+        """Start a batch, dropping an earlier one."""
         inputs = {"states": states_BNC, "lengths": lengths_B, "prompt": prompt_BPG, "prompt_lengths": prompt_lengths_B}
         names = [*cache_names(self._decoding.layers), "position"]
         *caches, position_BS = self._prefill.run(names, inputs)

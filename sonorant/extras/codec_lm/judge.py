@@ -1,4 +1,4 @@
-"""Losses of a codec language model or its codec on utterances, for quantisation."""
+"""Losses of a codec language model or its codec on utterances, to judge quantisation."""
 
 from typing import cast
 
@@ -15,14 +15,14 @@ from sonorant.features.batches import Batch
 from sonorant.training.recipe import weighted
 
 WRONG_CODES = "wrong_codes_percent"
-"""Percent of codes that a teacher-forced language model does not find likeliest."""
+"""Percentage of codes that a teacher-forced language model does not rank first."""
 
 
 class LanguageModelJudge:
-    """On whole utterances, teacher-forced."""
+    """Judges language models, teacher-forced on whole utterances."""
 
     def __init__(self, recipe: LanguageModelRecipe, model: LanguageModel, items: Ints) -> None:
-        """`model`: the float model, whose alignment sets the durations for all models."""
+        """`model` is the float model, whose alignment sets the durations for all models."""
         recipe.diagonal_steps = 0
         self.recipe = recipe
         with torch.no_grad():
@@ -49,14 +49,14 @@ class LanguageModelJudge:
 
 
 class CodecJudge(WaveformJudge):
-    """Judges codecs; a pretrained one gets samples instead of the mel."""
+    """Judges codecs. A pretrained codec receives samples instead of the mel."""
 
     def sounding(self, model: nn.Module, batch: Batch) -> nn.Module:
         return _Copying(model, batch["samples"][0].numpy()) if isinstance(model, PretrainedCodec) else model
 
 
 class _Copying(nn.Module):
-    """A pretrained codec, which encodes samples, on the mel of one utterance."""
+    """Calls a pretrained codec, which encodes samples, with the mel of one utterance."""
 
     def __init__(self, codec: PretrainedCodec, samples_S: Floats) -> None:
         super().__init__()

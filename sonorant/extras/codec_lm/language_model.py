@@ -1,6 +1,6 @@
-"""The codec language model: phonemes in, a codec's codes out, frame by frame. A pointer moves through the phonemes;
-each step sees the encoder state under it and its age in steps. B batch, N phonemes, F code frames, G codebooks, K codes
-of a codebook, T decoding steps, P prompt frames, C channels, A classes of advance."""
+"""Codec language model: predicts a codec's codes from phonemes, frame by frame. A pointer moves through the phonemes;
+each step receives the encoder state at the pointer and its age in steps. B batch, N phonemes, F code frames, G
+codebooks, K codes per codebook, T decoding steps, P prompt frames, C channels, A advance classes."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -23,15 +23,15 @@ class LanguageModelConfig:
     """Size of the codec language model."""
 
     channels: int = 256
-    """Width of phoneme encoder and transformer."""
+    """Channels of the phoneme encoder and transformer."""
     expansion: int = 3
     """Hidden width of an encoder block's MLP as a multiple of `channels`."""
     encoder_blocks: int = 4
     """ConvNeXt blocks over phonemes."""
     encoder_kernel: int = 5
-    """Their kernel, in phonemes; odd."""
+    """Kernel size of the encoder blocks in phonemes; odd."""
     prior_kernel: int = 3
-    """As in the parallel family's acoustic model."""
+    """Number of phonemes that the alignment's prior depends on, odd; 0 uses the encoder's states."""
     layers: int = 6
     """Transformer layers over code frames."""
     heads: int = 4
@@ -41,13 +41,13 @@ class LanguageModelConfig:
     dropout: float = 0.15
     """Dropout in encoder and transformer, 0 to below 1."""
     attention: Kind = "full"
-    """Earlier positions that a position attends to; see layers/attention.py."""
+    """Earlier positions that a position attends to (layers/attention.py)."""
     window: int = 128
     """Positions that `sliding` and `block` attention reach; ignored by `full`."""
     most_advance: int = 3
-    """Most phonemes that the pointer passes in one step."""
+    """Maximum phonemes that the pointer moves in one step."""
     prompt_frames: int = 0
-    """Most code frames of a reference recording; 0: the voice takes none."""
+    """Maximum code frames of a reference recording; 0 means that the voice accepts none."""
 
     def __post_init__(self) -> None:
         if self.encoder_kernel % 2 == 0:
@@ -67,10 +67,11 @@ class LanguageModel(PhonemeEncoder):
     """Decoder-only transformer over code frames; codebook g is delayed by g steps (Copet et al. 2023, "MusicGen")."""
 
     float_parts = (*PhonemeEncoder.float_parts, "prior", "advance")
-    """Kept float in int8: the prior is in no graph, and the few weights of `advance` set all durations."""
+    """Parts that stay float in int8: the prior is in no graph, and the few weights of `advance` determine all
+    durations."""
 
     def __init__(self, config: LanguageModelConfig, *, codebooks: int, codes: int, **of_corpus: Any) -> None:
-        """`codebooks` and `codes`: of the codec; `of_corpus`: see `PhonemeEncoder`."""
+        """`codebooks`, `codes`: counts of the codec; `of_corpus`: see `PhonemeEncoder`."""
         super().__init__(config, **of_corpus)
         self.config = config
         self.codebooks, self.codes, self.advances = codebooks, codes, config.most_advance + 1
@@ -89,7 +90,8 @@ class LanguageModel(PhonemeEncoder):
             nn.init.normal_(embedding.weight, std=0.3)
 
     def encode_speech(self, tokens_BN3: Tensor, lengths_B: Tensor, speaker_B: Tensor) -> Tensor:
-        """Tokens (B, N, 3) int64, lengths, speaker (B,) int64 -> states (B, N, C) float32, zero past each length."""
+        """Encode tokens (B, N, 3) int64, with lengths and speaker (B,) int64 -> states (B, N, C) float32, zero past
+        each length."""
         states_BNC, _, mask_BN = self.encode_phonemes(tokens_BN3, lengths_B, speaker_B)
         return self.spoken(states_BNC, mask_BN, speaker_B)
 
@@ -107,14 +109,14 @@ class LanguageModel(PhonemeEncoder):
         age_BT: Tensor,
         steps_B: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        """All steps of whole utterances at once; equals `prefill` and one `step` after another.
+        """Compute all steps of whole utterances at a time; equals `prefill` and one `step` after another.
 
         Args:
             states_BNC: (B, N, C) float32 from `encode_speech`; lengths_B: (B,) int64.
             prompt_BPG: (B, P, G) int64, P at least 1, with lengths (B,) int64 from 0.
-            codes_BTG: (B, T, G) int64, input codes of each step: the delayed grid, one step late.
-            pointer_BT, age_BT: (B, T) int64, see `alignment`.
-            steps_B: (B,) int64, real steps.
+            codes_BTG: (B, T, G) int64, input codes of each step: the delayed grid, shifted by one step.
+            pointer_BT, age_BT: (B, T) int64, see `sonorant.layers.alignment`.
+            steps_B: (B,) int64, number of real steps.
 
         Returns:
             logits (B, T, G, K) float32 and advance (B, T, A) float32; undefined past a row's steps.
@@ -133,7 +135,7 @@ class LanguageModel(PhonemeEncoder):
     def prefill(
         self, states_BNC: Tensor, lengths_B: Tensor, prompt_BPG: Tensor, prompt_lengths_B: Tensor, cache: Cache
     ) -> None:
-        """Fill `cache` with the start slot and the prompt's P slots; padded ones get position -1 and no RoPE position.
+        """Fill `cache` with the start slot and the prompt's P slots. Padded slots get position -1 and no RoPE position.
         Arguments as in `forward`."""
         before_BSC, valid_BS = self._before(states_BNC, lengths_B, prompt_BPG, prompt_lengths_B)
         position_BS = valid_BS.float().cumsum(1).long() - 1  # float: TensorRT lacks cumsum and clamp of integers
@@ -142,8 +144,8 @@ class LanguageModel(PhonemeEncoder):
     def step(
         self, codes_BG: Tensor, state_BC: Tensor, age_B: Tensor, position_B: Tensor, cache: Cache
     ) -> tuple[Tensor, Tensor]:
-        """One step: codes (B, G) int64 (K = no code), state under the pointer (B, C), its age and RoPE position (B,)
-        int64 -> logits (B, G, K) and advance (B, A) float32. Extends `cache`."""
+        """Compute one step: codes (B, G) int64 (K means no code), state at the pointer (B, C), age and RoPE position
+        (B,) int64 -> logits (B, G, K) and advance (B, A) float32. Extends `cache`."""
         x_B1C = self._step_input(codes_BG[:, None], state_BC[:, None], age_B[:, None])
         logits_B1GK, advance_B1A = self._heads(self.transformer.step(x_B1C, position_B[:, None], cache))
         return logits_B1GK[:, 0], advance_B1A[:, 0]
@@ -151,9 +153,9 @@ class LanguageModel(PhonemeEncoder):
     def _before(
         self, states_BNC: Tensor, lengths_B: Tensor, prompt_BPG: Tensor, prompt_lengths_B: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Slots before the codes (B, S, C), and which are real (B, S) bool."""
+        """Return the slots before the codes (B, S, C), and whether each is real (B, S) bool."""
         mean_BC = states_BNC.sum(1) / lengths_B[:, None].float().clamp(min=1.0)
-        # Three axes: ONNX Runtime fuses a 2D product and sum into one Gemm, which stays float in an int8 graph.
+        # Three axes, because ONNX Runtime fuses a 2D product and sum into one Gemm, which stays float in an int8 graph.
         start_B1C = self.start + self.text(mean_BC[:, None])
         prompt_BPC = self._embed(prompt_BPG)
         if self.prompt is not None:
@@ -176,7 +178,7 @@ class LanguageModel(PhonemeEncoder):
 
 
 def delay(codes_BFG: Tensor, fill: int) -> Tensor:
-    """Codes (B, F, G) int64 -> grid (B, F + G - 1, G): codebook g is delayed by g steps; `fill` elsewhere."""
+    """Delay codebook g of codes (B, F, G) int64 by g steps -> grid (B, F + G - 1, G), with `fill` elsewhere."""
     codebooks = codes_BFG.shape[2]
     shifted = [
         F.pad(codes_BFG[..., stream], (stream, codebooks - 1 - stream), value=fill) for stream in range(codebooks)

@@ -1,4 +1,4 @@
-"""Training of the codec language model on alignments, codes and advances."""
+"""Training of the codec language model to predict codes and pointer advances along alignments."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,12 +24,12 @@ from sonorant.training.utterances import Utterances, UtteranceTrainConfig, on_de
 
 @dataclass(frozen=True, kw_only=True)
 class LanguageModelTrainConfig(UtteranceTrainConfig):
-    """Training of the codec language model."""
+    """Training settings of the codec language model."""
 
     learning_rate: float = 2e-3
     warmup_steps: int = 100
     corruption: float = 0.15
-    """Fraction of input codes replaced by random ones, since speech is decoded from the model's own mistakes."""
+    """Fraction of input codes replaced with random ones, because decoding continues from the model's own mistakes."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -38,14 +38,14 @@ class LanguageModelTrainConfig(UtteranceTrainConfig):
 
 
 class Predicted(NamedTuple):
-    """Teacher-forced predictions for a batch and their targets; T steps."""
+    """Teacher-forced predictions for a batch, and their targets; T steps."""
 
     logits_BTGK: Tensor
     advance_BTA: Tensor
     codes_BTG: Tensor
-    """int64, -1 where a codebook has not begun or has ended."""
+    """Target codes, int64; -1 where a codebook has not begun or has ended."""
     advances_BT: Tensor
-    """int64, -1 past the last frame."""
+    """Target advances, int64; -1 past the last frame."""
     prior_BNM: Tensor
     durations_BN: Tensor
 
@@ -61,8 +61,8 @@ class LanguageModelLosses(nn.Module):
         self.diagonal_steps = diagonal_steps
 
     def forward(self, batch: Batch, step: int) -> dict[str, Tensor]:
-        """Batch of `CodeBatches` -> `codes` (mean over codebooks) and `advance`, summed over code frames; `prior`, over
-        mel frames."""
+        """Losses of a batch of `CodeBatches`: `codes` (mean over codebooks) and `advance`, summed over code frames;
+        `prior`, over mel frames."""
         return self.judge(self.predict(batch, step), batch)
 
     def judge(self, said: Predicted, batch: Batch) -> dict[str, Tensor]:
@@ -78,8 +78,8 @@ class LanguageModelLosses(nn.Module):
         return {"codes": codes / self.model.codebooks, "advance": advance, "prior": prior}
 
     def predict(self, batch: Batch, step: int = 0) -> Predicted:
-        """Teacher-forced logits for every step; in training some input codes are corrupted. `durations` (B, N) int64 in
-        `batch`, in mel frames, replace the alignment search."""
+        """Return teacher-forced logits for every step; in training, some input codes are corrupted. `durations` (B, N)
+        int64 in `batch`, in mel frames, replace the alignment search."""
         model, config = self.model, self.model.config
         lengths = batch["token_lengths"], batch["mel_lengths"]
         states_BNC, prior_BNM, mask_BN = model.encode_phonemes(
@@ -114,7 +114,7 @@ class LanguageModelLosses(nn.Module):
         )
 
     def _corrupted(self, codes_BTG: Tensor) -> Tensor:
-        """In training, replace some codes (never "no code") by random ones."""
+        """In training, replace some codes (never "no code") with random ones."""
         if not self.model.training or not self.config.corruption:
             return codes_BTG
         hit_BTG = (torch.rand(codes_BTG.shape, device=codes_BTG.device) < self.config.corruption) & (
@@ -124,7 +124,8 @@ class LanguageModelLosses(nn.Module):
 
 
 def delayed(codes_BFG: Tensor, lengths_B: Tensor, fill: int) -> tuple[Tensor, Tensor]:
-    """Delayed grid (B, T, G) of codes (B, F, G) int64 with `lengths_B`, and a mask of its real codes, bool."""
+    """Return the delayed grid (B, T, G) of codes (B, F, G) int64 of `lengths_B` frames, and a bool mask of its real
+    codes."""
     frame_F = torch.arange(codes_BFG.shape[1], device=codes_BFG.device)
     real_BFG = (frame_F[None] < lengths_B[:, None])[..., None].expand_as(codes_BFG)
     grid_BTG = delay(codes_BFG.masked_fill(~real_BFG, fill), fill)
@@ -132,14 +133,12 @@ def delayed(codes_BFG: Tensor, lengths_B: Tensor, fill: int) -> tuple[Tensor, Te
 
 
 class LanguageModelRecipe(Utterances):
-    """The codec language model with its features and codes."""
-
     name = "language_model"
     config: LanguageModelTrainConfig
 
     def __init__(self, model: dict[str, Any], train: dict[str, Any], features: Path, codes: Path) -> None:
-        """`model`: fields of LanguageModelConfig and, for int8 layers, `quantization` of `model.json`; `train`: fields
-        of LanguageModelTrainConfig; `codes`: token store of `features`."""
+        """`model`: fields of LanguageModelConfig and, for int8 layers, `quantization` from `model.json`; `train`:
+        fields of LanguageModelTrainConfig; `codes`: token store of `features`."""
         self.config = LanguageModelTrainConfig(**train)
         super().__init__(self.name, self.config, features)
         self.codes = CodeStore.open(codes, self.store)
@@ -157,13 +156,13 @@ class LanguageModelRecipe(Utterances):
         if needed_U.max() > most_advance:
             worst = int(items[needed_U.argmax()])
             raise SonorantError(
-                f"utterance {self.store.ids[worst]} has {self.store.tokens_count[worst]} phonemes in "
-                f"{self.codes.frames[worst]} code frames: set language_model.most_advance ({most_advance}) to at least "
-                f"{needed_U.max()}, or take a codec of more frames"
+                f"utterance {self.store.ids[worst]} has {self.store.tokens_count[worst]} phonemes in only "
+                f"{self.codes.frames[worst]} code frames; increase language_model.most_advance from {most_advance} to "
+                f"at least {needed_U.max()}, or use a codec with more frames per second"
             )
 
     def _pace(self) -> dict[str, Any]:
-        """Code frames a phoneme in the training split."""
+        """Code frames per phoneme in the training split."""
         frames_U = self.codes.frames[self.items] / self.store.tokens_count[self.items]
         return {"frames_per_phoneme": {"median": float(np.median(frames_U)), "p99": float(np.quantile(frames_U, 0.99))}}
 
@@ -197,7 +196,7 @@ class LanguageModelRecipe(Utterances):
         write_alignment(folder / "alignment.npz", durations_N)
 
     def start_from(self, initial: Initial) -> Taken:
-        """With another codec, the weights of codes are initialised anew."""
+        """Copy the initial weights, except those of codes from another codec."""
         if initial.description["codec"]["sha256"] != self.codes.codec["sha256"]:
             weights = {
                 name: value for name, value in initial.weights.items() if name.split(".")[0] not in ("code", "logits")

@@ -16,8 +16,8 @@ from sonorant.speech.onnx_sessions import CPU, ON_CUDA, check_cuda, open_session
 
 
 class OnnxTokenRuntime:
-    """One session a graph; implements `TokenRuntime`. Thread-safe. On a GPU caches stay in host memory and are copied
-    with each step, unlike with `torch-cuda-graphs`."""
+    """A `TokenRuntime` with one session per graph. Thread-safe. On a GPU, caches stay in host memory and are copied at
+    each step, unlike with `torch-cuda-graphs`."""
 
     def __init__(
         self,
@@ -27,7 +27,8 @@ class OnnxTokenRuntime:
         threads: int | None = None,
         device: str = "cpu",
     ) -> None:
-        """`threads`: inside an operator, None = one a physical core. Raises SonorantError if CUDA does not start."""
+        """`threads`: number of threads per operator; None means one per physical core. Raises SonorantError if CUDA is
+        unavailable."""
         self._on_cpu = device == "cpu"
         if not self._on_cpu:
             check_cuda()
@@ -45,11 +46,11 @@ class OnnxTokenRuntime:
         return states
 
     def stepper(self) -> JoinedStepper:
-        """As `TokenRuntime.stepper`; steppers made by one thread share steps."""
+        """Create a stepper. Steppers created by one thread share steps."""
         return JoinedStepper(self._joined_steps(), self._prefill, self._decoding)
 
     def _joined_steps(self) -> JoinedSteps:
-        if not self._on_cpu:  # there a row's result may depend on the others
+        if not self._on_cpu:  # on a GPU, a row's result may depend on the others
             return JoinedSteps(self._step, self._decoding)
         if not hasattr(self._of_thread, "joined"):
             self._of_thread.joined = JoinedSteps(self._step, self._decoding)

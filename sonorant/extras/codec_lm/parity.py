@@ -1,5 +1,5 @@
-"""Parity checks of the family codec_lm. Prefill and step are compared as graphs where the runtime has them, greedy
-tokens everywhere."""
+"""Parity checks of the family codec_lm. Prefill and step are compared as graphs if the runtime has them, greedy tokens
+always."""
 
 import dataclasses
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -37,15 +37,16 @@ from sonorant.speech.onnx_sessions import CPU, ON_CUDA, open_session
 from sonorant.speech.runtimes import LoadOptions, load_runtime
 
 STEPS = (0, 1, 7, 40)
-"""Steps of each case that are compared value by value."""
+"""Steps of each case whose values are compared."""
 
 
 class TokenCandidate(Candidate):
-    """One variant under one runtime: encoder, prefill, step, decoder if any, and vocoder."""
+    """One variant under one runtime: encoder, prefill, step, decoder (if any) and vocoder."""
 
     @staticmethod
     def expect(bundle: Bundle, trained: Trained, utterances: Sequence[Integers], name: str) -> Expected:
-        """Run the trained models on the shortest, a middle and the longest utterance (N, 3), alone and together."""
+        """Run the trained models on the shortest, a middle and the longest utterance (N, 3), individually and as a
+        batch."""
         runtime: Any = load_runtime("torch", bundle, LoadOptions(trained=trained, batches=(1, TOGETHER)))
         reference = Reference(runtime, load_language_model(trained[0])[0], bundle.description)
         few = [utterances[number] for number in sorted({0, len(utterances) // 2, len(utterances) - 1})]
@@ -86,7 +87,7 @@ class TokenCandidate(Candidate):
         )
 
     def measured(self, variant: str | None = None) -> Measured:
-        """`variant`: whose tolerance applies, None = the candidate's."""
+        """`variant` selects the tolerance; None means the candidate's variant."""
         graphs = self._graph if self.row.engine == "onnxruntime" else None
         return Measured(self.loaded, graphs, self.audio, self.tolerance(variant))
 
@@ -102,10 +103,10 @@ class TokenCandidate(Candidate):
 
 
 class Reference:
-    """The trained models under torch, which candidates are compared with."""
+    """The trained models under torch, with which candidates are compared."""
 
     def __init__(self, runtime: TokenRuntime, model: LanguageModel, voice: VoiceDescription) -> None:
-        """`runtime`: the trained models with a growing cache; `model`: the language model."""
+        """`runtime` runs the trained models with a growing cache; `model` is the language model."""
         self.runtime, self.model, self.voice, self.description = runtime, model, voice, decoding_of(voice)
 
     @torch.inference_mode()
@@ -140,7 +141,7 @@ class Reference:
         return self._with_graphs(case)
 
     def _sounding(self, codes: Ints, lengths: Ints) -> tuple[Floats | None, NDArray[Any], int]:
-        """Output of the graph `decoder`, input of the graph `vocoder`, and its frames a code frame."""
+        """Return the output of graph `decoder`, the input of graph `vocoder`, and its frames per code frame."""
         if not has_source(self.voice):
             return None, codes, 1
         frames = self.runtime.decode(codes, lengths)
@@ -148,7 +149,7 @@ class Reference:
         return frames, source.append(frames), self.description.stride
 
     def likelihoods(self, case: TokenCase) -> Iterator[tuple[Floats, Floats]]:
-        """Logits of codes (B, G, K) and of the pointer (B, A) before each step of a case's path."""
+        """Yield the logits of codes (B, G, K) and of the pointer (B, A) at each step of a case's path."""
         for _, outputs in self._steps(case):
             yield outputs["logits"], outputs["advance"]
 
@@ -170,7 +171,7 @@ class Reference:
 
     @torch.inference_mode()
     def _steps(self, case: TokenCase, kept: Collection[int] = ()) -> Iterator[tuple[Arrays, Arrays]]:
-        """Inputs and outputs of the graph `step` along a case's path; the cache only at the steps `kept`."""
+        """Yield inputs and outputs of the graph `step` along a case's path; the cache only at the steps `kept`."""
         cache = self._prefilled(case)
         for number, state in enumerate(case.path[:-1]):
             inputs = {
@@ -191,6 +192,6 @@ class Reference:
 
 
 def _held(cache: DynamicCache) -> Arrays:
-    """Keys and values in the graphs' layout: key_<layer> (B, H, D, slots), value_<layer> (B, H, slots, D)."""
+    """Return keys and values in the graphs' layout: key_<layer> (B, H, D, slots), value_<layer> (B, H, slots, D)."""
     keys = {f"key_{layer}": key.transpose(2, 3).contiguous().numpy() for layer, key in enumerate(cache.keys)}
     return keys | {f"value_{layer}": value.contiguous().numpy() for layer, value in enumerate(cache.values)}

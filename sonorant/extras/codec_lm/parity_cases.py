@@ -1,4 +1,5 @@
-"""Cases of the parity checks. Each graph gets torch's output of the graph before it, and each step torch's cache."""
+"""Cases of the parity checks. Each graph receives torch's output of the preceding graph, and each step torch's
+cache."""
 
 from __future__ import annotations
 
@@ -15,20 +16,20 @@ from sonorant.extras.codec_lm.decoding.state import Rules, State, make_rules
 from sonorant.speech.decoding import DecodingDescription
 
 PROMPT = 8
-"""Frames of prompts, for voices that take some."""
+"""Maximum frames of prompts, for voices that accept them."""
 SPARE = 3
-"""Empty slots added to the step's cache, to catch a graph that reads them."""
+"""Empty slots added to the step's cache, to detect a graph that reads them."""
 NOTHING = 1e3
-"""Content of those slots."""
+"""Content of the added empty slots."""
 SLOT_AXES = {"key": 3, "value": 2, "position": 1, "slot": 1}
-"""Axis of the cache's slots, by the first word of an input's name."""
+"""Axis of the cache slots, by the first word of an input's name."""
 
 
 @dataclass(frozen=True)
 class Step:
     number: int
     inputs: Arrays
-    """Of the graph `step`."""
+    """Inputs of the graph `step`."""
     outputs: Arrays
 
 
@@ -37,7 +38,7 @@ class TokenCase:
     """A batch and torch's results for it."""
 
     inputs: Arrays
-    """Of the encoder."""
+    """Inputs of the encoder."""
     states: Floats
     prompt: Ints
     prompt_lengths: Ints
@@ -46,17 +47,17 @@ class TokenCase:
     steps: tuple[Step, ...]
     rules: Rules
     path: tuple[State, ...]
-    """State before each step of greedy decoding, and after the last."""
+    """State before each step of greedy decoding, and after the last one."""
     codes: Ints
-    """(B, F, G), zeros past each row's end."""
+    """Codes (B, F, G), zeros past each row's end."""
     lengths: Ints
     """Code frames of each row (B,)."""
     frames: Floats | None
-    """Output of the graph `decoder` (B, D, T); None without one."""
+    """Output of the graph `decoder` (B, D, T), if any."""
     vocoded: NDArray[Any]
-    """Input of the graph `vocoder`: frames with the source's rows (B, R, T), or the codes."""
+    """Input of the graph `vocoder`: frames including the source rows (B, R, T), or the codes."""
     stride: int
-    """Frames of `vocoded` a code frame."""
+    """Frames of `vocoded` per code frame."""
     samples: Floats
 
     @property
@@ -101,7 +102,7 @@ def _rows(arrays: Arrays, rows: slice) -> Arrays:
 
 
 def prompts(batch: int, number: int, description: DecodingDescription) -> tuple[Ints, Ints]:
-    """A prompt of random codes (B, P, G) and its lengths (B,); empty for voices without prompts."""
+    """Return prompts of random codes (B, P, G) and their lengths (B,), which are 0 for voices without prompts."""
     frames = min(PROMPT, description.prompt_frames)
     random = np.random.default_rng(number)
     prompt = random.integers(0, description.codes, (batch, max(1, frames), description.codebooks))
@@ -109,7 +110,7 @@ def prompts(batch: int, number: int, description: DecodingDescription) -> tuple[
 
 
 def greedy_rules(lengths: Ints, description: DecodingDescription) -> Rules:
-    """The voice's own budgets and limits, without drawing."""
+    """Return rules with the voice's budgets and limits, without sampling."""
     config = dataclasses.replace(description.defaults, temperature=0.0, repetition_penalty=1.0, advance="median")
     return make_rules(lengths, description, config, _nothing_drawn)
 
@@ -119,14 +120,14 @@ def _nothing_drawn(steps: int, numbers: int) -> Floats:
 
 
 def frames_of(grid_BSG: Ints, lengths: Ints) -> Ints:
-    """Codes (B, F, G) of a delayed grid (B, S, G), zeros past each row's frames (B,)."""
+    """Return the codes (B, F, G) of a delayed grid (B, S, G), zeros past each row's `lengths` (B,)."""
     frames, codebooks = int(lengths.max(initial=0)), grid_BSG.shape[2]
     codes = np.stack([grid_BSG[:, stream : stream + frames, stream] for stream in range(codebooks)], axis=2)
     return np.where((np.arange(frames)[None] < lengths[:, None])[..., None], codes, 0)
 
 
 def padded_cache(inputs: Arrays) -> Arrays:
-    """Inputs of a step with `SPARE` more slots, marked empty and filled with `NOTHING`."""
+    """Add `SPARE` slots to the inputs of a step, marked empty and filled with `NOTHING`."""
     wider = {}
     for name, values in inputs.items():
         axis = SLOT_AXES.get(name.split("_")[0], values.ndim)

@@ -1,6 +1,6 @@
-"""Parity checks of a runtime: values, tokens, padding and chunks. Greedy decoding is compared twice: left alone, a
-runtime must decode torch's tokens. If it does not, it gets torch's tokens before each step, so that a tie between two
-codes does not count again in later steps."""
+"""Parity checks of a runtime: values, tokens, padding and chunks. Greedy decoding is compared twice. Running freely, a
+runtime must decode torch's tokens. If it does not, it receives torch's tokens before each step, so that a tie between
+two codes is not counted again."""
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
@@ -25,24 +25,24 @@ from sonorant.speech.bundle import ReceptiveField
 from sonorant.speech.chunks import Computing, compute_chunks
 
 Graphs = Callable[[str, Arrays], Arrays]
-"""Computes one graph by name, `prefill` or `step`."""
+"""Computes a graph by name, `prefill` or `step`."""
 Likelihoods = Callable[[TokenCase], Iterator[tuple[Floats, Floats]]]
-"""torch's logits before each step of a case's path: codes (B, G, K) and pointer (B, A)."""
-NO_GRAPHS = "not run: this runtime has no such graph, only its tokens are compared"
+"""Yields torch's logits at each step of a case's path: codes (B, G, K) and pointer (B, A)."""
+NO_GRAPHS = "not run: this runtime has no such graph, so only its tokens are compared"
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A candidate and how it is measured."""
+    """A candidate and the tolerance for its results."""
 
     runtime: TokenRuntime
     graphs: Graphs | None
-    """None: the runtime has no separate graphs."""
+    """None if the runtime has no separate graphs."""
     audio: MelConfig
     tolerance: Tolerance
 
     def compute(self, case: TokenCase) -> TokenCase:
-        """The case as the candidate computes it; without graphs, prefill and steps are kept."""
+        """Return the case as computed by the candidate; without graphs, prefill and steps stay unchanged."""
         computed = dataclasses.replace(
             case,
             states=self.runtime.encode(**case.inputs),
@@ -61,7 +61,8 @@ class Measured:
     def compare(
         self, got: TokenCase, wanted: TokenCase, batch: int, other: str
     ) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Graph and report row of each output. Raises Fault for the first too far from `other`, such as "torch"."""
+        """Yield the graph and report row of each output. Raises Fault for the first too far from that of `other`, such
+        as "torch"."""
         pairs = zip(_outputs(got, self.graphs is not None), _outputs(wanted, self.graphs is not None), strict=True)
         for (graph, length, output, values), (_, _, _, expected) in pairs:
             where = where_of(graph, output, length, batch)
@@ -70,7 +71,7 @@ class Measured:
 
 
 def _outputs(case: TokenCase, graphs: bool) -> Iterator[tuple[str, int, str, NDArray[Any]]]:
-    """Graph, length, name and values of each output."""
+    """Yield the graph, length, name and values of each output."""
     yield "encoder", case.tokens, "states", case.states
     if graphs:
         for output in ("position", *sorted(case.prefilled.keys() - {"position"})):
@@ -84,7 +85,7 @@ def _outputs(case: TokenCase, graphs: bool) -> Iterator[tuple[str, int, str, NDA
 
 
 def _real(output: str, prefilled: Arrays) -> NDArray[Any]:
-    """An output of prefill with undefined slots zeroed."""
+    """Return an output of prefill with undefined slots zeroed."""
     real_BS, values = prefilled["position"] >= 0, prefilled[output]
     if output == "position":
         return values
@@ -94,8 +95,8 @@ def _real(output: str, prefilled: Arrays) -> NDArray[Any]:
 
 
 def check_values(measured: Measured, expected: Expected) -> dict[str, Any]:
-    """As the parallel family's `check_values`; `length` counts tokens, tokens, steps, code frames, code frames. Without
-    graphs, prefill and step are `NO_GRAPHS`."""
+    """Compare each graph's outputs with the expected ones; `length` is in tokens, steps or code frames. Prefill and
+    step are `NO_GRAPHS` if the runtime lacks them. Raises Fault for the first output outside the tolerance."""
     decoder = ("decoder",) if any(case.frames is not None for case in expected.cases) else ()
     names = ("encoder", "prefill", "step", *decoder, "vocoder")
     rows: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
@@ -108,10 +109,10 @@ def check_values(measured: Measured, expected: Expected) -> dict[str, Any]:
 def check_tokens(
     runtime: TokenRuntime, expected: Expected, likelihoods: Likelihoods, share: float, tie: float
 ) -> dict[str, Any]:
-    """`{identical, share, ties, decisions}`: whether all greedy tokens are torch's, else the share of decisions that
-    are, given torch's earlier tokens. A decision is a code or a move of the pointer. If torch's logits of two differ by
-    less than `tie`, either is right. Raises Fault with step and batch of the first wrong one if more than `1 - share`
-    are wrong."""
+    """Return `{identical, share, ties, decisions}`: whether all greedy tokens equal torch's, else the fraction of
+    decisions that do, given torch's earlier tokens. A decision is a code or a move of the pointer. If torch's logits of
+    two differ by less than `tie`, either is correct. Raises Fault with step and batch of the first wrong one if more
+    than `1 - share` are wrong."""
     wrong = decisions = ties = 0
     first, identical = "", True
     for case in expected.cases:
@@ -126,13 +127,14 @@ def check_tokens(
     found = (decisions - wrong) / max(1, decisions)
     if found < share:
         raise Fault(
-            f"{first}: {1 - found:.2%} of the greedy tokens are not those of {expected.name}, allowed {1 - share:.2%}"
+            f"{first}: {1 - found:.2%} of the greedy tokens differ from those of {expected.name}; the maximum is "
+            f"{1 - share:.2%}"
         )
     return {"identical": identical, "share": round(found, 6), "ties": ties, "decisions": decisions}
 
 
 def decodes_alone(stepper: Stepper, case: TokenCase) -> bool:
-    """Whether a runtime left alone decodes torch's tokens and ends each row where torch does."""
+    """Whether a freely running runtime decodes torch's tokens and ends each row as torch does."""
     _begin(stepper, case)
     state = stepper.run(case.path[0], len(case.path) - 1)
     return np.array_equal(state.ended_B, case.lengths) and np.array_equal(
@@ -143,7 +145,7 @@ def decodes_alone(stepper: Stepper, case: TokenCase) -> bool:
 def compare_decisions(
     stepper: Stepper, case: TokenCase, likelihoods: Likelihoods, tie: float
 ) -> Iterator[tuple[int, int, int]]:
-    """Number of the step, wrong decisions, ties, given torch's tokens before it."""
+    """Yield each step's number, wrong decisions and ties, given torch's earlier tokens."""
     _begin(stepper, case)
     codes = case.path[0].used_BGK.shape[2]
     said = zip(case.path, case.path[1:], likelihoods(case), strict=False)
@@ -181,8 +183,8 @@ def _begin(stepper: Stepper, case: TokenCase) -> None:
 
 
 def check_padding(measured: Measured, cases: Sequence[TokenCase]) -> dict[str, Any]:
-    """The largest difference `{max_abs_diff, tolerance, rows}` between a row of a batch and the utterance alone. Raises
-    Fault as `check_values`; `length` is the row's own."""
+    """Compare each row of a batch with the utterance alone. Returns the largest difference, `{max_abs_diff, tolerance,
+    rows}`. Raises Fault as `check_values` does."""
     rows, largest = 0, 0.0
     for case in (case for case in cases if case.batch > 1):
         together = measured.compute(case)
@@ -194,14 +196,14 @@ def check_padding(measured: Measured, cases: Sequence[TokenCase]) -> dict[str, A
 
 
 def each_row(expected: Expected) -> Expected:
-    """The rows of the batches as cases of one row."""
+    """Split each batch into cases of one row."""
     rows = [case.row(number) for case in expected.cases if case.batch > 1 for number in range(case.batch)]
     return Expected(expected.runtime, rows, f"{expected.name} in a batch")
 
 
 def check_chunks(measured: Measured, case: TokenCase, receptive_field: ReceptiveField) -> dict[str, Any]:
-    """The largest difference `{max_abs_diff, tolerance, parts}` of decoder and vocoder between the whole and parts with
-    their receptive fields. Raises Fault as `check_values`."""
+    """Compare decoder and vocoder on parts with their receptive fields and on the whole. Returns the largest
+    difference, `{max_abs_diff, tolerance, parts}`. Raises Fault as `check_values` does."""
     runtime, found, parts = measured.runtime, [], 0
     graphs: list[tuple[str, str, Computing, NDArray[Any], Ints, int]] = [
         ("vocoder", "samples", runtime.vocode, case.vocoded, case.vocoded_lengths, receptive_field.vocoder)

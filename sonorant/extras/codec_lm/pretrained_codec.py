@@ -1,7 +1,8 @@
 """A pretrained DAC from transformers (extra `codecs`) with the interface of `Codec`.
 
-Reads only `config.json` and safetensors; runs no code from a hub. DAC quantises residually, so its first codebooks
-alone are a codec too (Kumar et al. 2023, "High-Fidelity Audio Compression with Improved RVQGAN")."""
+Reads only `config.json` and safetensors, and runs no code from a hub. DAC uses residual quantisation, so its first
+codebooks alone form a codec, too (Kumar et al. 2023, "High-Fidelity Audio Compression with Improved RVQGAN").
+"""
 
 import importlib.util
 from pathlib import Path
@@ -18,19 +19,19 @@ from sonorant.extras.codec_lm.codec import LARGEST_CODE
 from sonorant.files import sha256_file
 
 HEARD = 1e-5
-"""Inaudible change of a sample, as a fraction of the loudest one (-100 dB)."""
+"""Largest inaudible change of a sample, as a fraction of the loudest one (-100 dB)."""
 FARTHEST = 256
-"""Code frames at which measuring the receptive field ends."""
+"""Maximum receptive field that is measured, in code frames."""
 
 
 class PretrainedCodec(nn.Module):
     """A DAC with the interface of `Codec`."""
 
     float_parts = ("model",)
-    """Never quantised."""
+    """Parts never quantised."""
 
     def __init__(self, model: Any, *, hop: int, codebooks: int, receptive_field: int) -> None:
-        """`model`: a `DacModel`; `hop`: samples a mel frame; `codebooks`: how many of its codebooks are used."""
+        """`model`: a `DacModel`; `hop`: samples per mel frame; `codebooks`: number of its codebooks to use."""
         super().__init__()
         self.model = model.requires_grad_(False)
         self.codebooks, self.codes, self.receptive_field = codebooks, int(model.config.codebook_size), receptive_field
@@ -38,7 +39,7 @@ class PretrainedCodec(nn.Module):
         self.stride = self.samples_per_frame // hop
 
     def encode_utterance(self, known_DT: Floats, samples_S: Floats) -> Ints:
-        """Samples (S,) of one utterance -> codes (ceil(S / samples_per_frame), G); mel and pitch are unused."""
+        """Encode the samples (S,) of one utterance -> codes (ceil(S / samples_per_frame), G); `known_DT` is unused."""
         frames = -(-len(samples_S) // self.samples_per_frame)
         padded = np.pad(samples_S, (0, frames * self.samples_per_frame - len(samples_S)))
         samples_B1S = torch.from_numpy(padded)[None, None].to(next(self.model.parameters()).device)
@@ -46,7 +47,7 @@ class PretrainedCodec(nn.Module):
         return codes_BGF[0, : self.codebooks, :frames].T.contiguous().cpu().numpy()
 
     def decode(self, codes_BFG: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-        """As `Codec.decode`: positions past a row's end are zeroed before each layer."""
+        """Decode as `Codec.decode` does; positions past a row's end are zeroed before each layer."""
         decoder, frames = self.model.decoder, codes_BFG.shape[1]
         lengths_B = torch.full_like(codes_BFG[:, 0, 0], frames) if lengths_B is None else lengths_B
         x_BCT = decoder.conv1(_silenced(self.model.quantizer.from_codes(codes_BFG.transpose(1, 2))[0], lengths_B))
@@ -58,16 +59,16 @@ class PretrainedCodec(nn.Module):
                 x_BCT = unit(_silenced(x_BCT, lengths_B))
         x_BCT = decoder.tanh(decoder.conv2(_silenced(decoder.snake1(x_BCT), lengths_B)))
         samples_BS = _silenced(x_BCT, lengths_B).flatten(1)
-        # Odd strides give fewer samples.
+        # With odd strides, the decoder returns fewer samples.
         return nn.functional.pad(samples_BS, (0, frames * self.samples_per_frame - samples_BS.shape[1]))
 
     def vocode(self, frames: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-        """Same as `decode`: this codec's frames are its codes."""
+        """Decode, because this codec's frames are its codes."""
         return self.decode(frames, lengths_B)
 
     @property
     def silence(self) -> Tensor:
-        """Codes (G,) int64 of digital silence, far from its ends."""
+        """Codes (G,) int64 of digital silence, taken far from its edges."""
         zeros_S = np.zeros(16 * self.samples_per_frame, dtype=np.float32)
         return torch.from_numpy(self.encode_utterance(zeros_S, zeros_S)[8].copy())
 
@@ -77,39 +78,40 @@ def _silenced(x_BCT: Tensor, lengths_B: Tensor) -> Tensor:
 
 
 def check_pretrained(named: str, audio: MelConfig, codebooks: int) -> Any:
-    """Configuration of the codec `named` by hub id or folder, without weights. Raises SonorantError if it or
-    transformers is missing, or it does not fit."""
+    """Return the configuration of the codec `named` by hub id or folder. Raises SonorantError if it or transformers is
+    missing, or it does not fit."""
     try:
         config = _transformers().AutoConfig.from_pretrained(named)
     except (OSError, ValueError) as error:
         raise _not_loaded(named, error) from None
     if config.model_type != "dac":
         raise SonorantError(
-            f"codec.pretrained: '{named}' is a {config.model_type}; take a DAC, or set null to train a codec"
+            f"codec.pretrained: '{named}' is a {config.model_type} model; use a DAC model, or set "
+            "codec.pretrained to null to train a codec"
         )
     if config.sampling_rate != audio.sample_rate:
         raise SonorantError(
-            f"codec.pretrained: '{named}' is for {config.sampling_rate} Hz and the features are at "
-            f"{audio.sample_rate}: set audio.sample_rate: {config.sampling_rate}"
+            f"codec.pretrained: '{named}' is for {config.sampling_rate} Hz, but the features have "
+            f"{audio.sample_rate} Hz; set audio.sample_rate to {config.sampling_rate}"
         )
     if config.hop_length % audio.hop:
         raise SonorantError(
-            f"codec.pretrained: a frame of '{named}' is {config.hop_length} samples, no multiple of a mel frame's "
-            f"{audio.hop}: set audio.hop to a divisor of {config.hop_length}"
+            f"codec.pretrained: a frame of '{named}' has {config.hop_length} samples, which is not a multiple of "
+            f"audio.hop {audio.hop}; set audio.hop to a divisor of {config.hop_length}"
         )
     if config.codebook_size > LARGEST_CODE + 1:
         raise SonorantError(
-            f"codec.pretrained: '{named}' has {config.codebook_size} codes a codebook, and a token store holds "
-            f"{LARGEST_CODE + 1}: take one of fewer"
+            f"codec.pretrained: '{named}' has {config.codebook_size} codes per codebook, but a token store "
+            f"holds at most {LARGEST_CODE + 1}; choose a codec with fewer codes"
         )
     if not 1 <= codebooks <= config.n_codebooks:
-        raise SonorantError(f"codec.codebooks is {codebooks}: '{named}' has 1 to {config.n_codebooks} codebooks")
+        raise SonorantError(f"codec.codebooks must be 1 to {config.n_codebooks} for '{named}', not {codebooks}")
     return config
 
 
 def take_pretrained(named: str, audio: MelConfig, codebooks: int) -> tuple[PretrainedCodec, dict[str, Any]]:
-    """Load the codec `named` by hub id or folder, and its part of `model.json`. Raises SonorantError as
-    `check_pretrained`, and if its weights are missing, damaged or not safetensors."""
+    """Load the codec `named` by hub id or folder, and describe it for `model.json`. Raises SonorantError as
+    `check_pretrained` does, and if the weights are missing, damaged or not safetensors."""
     config, transformers = check_pretrained(named, audio, codebooks), _transformers()
     try:
         model = transformers.DacModel.from_pretrained(named, use_safetensors=True).eval().float()
@@ -131,7 +133,8 @@ def take_pretrained(named: str, audio: MelConfig, codebooks: int) -> tuple[Pretr
 
 
 def build_pretrained(about: dict[str, Any], audio: MelConfig) -> PretrainedCodec:
-    """The codec of `take_pretrained`, without weights. Raises SonorantError without transformers."""
+    """Build the codec that `take_pretrained` returns, without weights. Raises SonorantError if transformers is not
+    installed."""
     transformers = _transformers()
     return PretrainedCodec(
         transformers.DacModel(transformers.DacConfig.from_dict(about["transformers"]["config"])),
@@ -142,7 +145,7 @@ def build_pretrained(about: dict[str, Any], audio: MelConfig) -> PretrainedCodec
 
 
 def measured_receptive_field(codec: PretrainedCodec) -> int:
-    """Most code frames from a changed one to an audible change, up to `FARTHEST`."""
+    """Measure the maximum distance in code frames of an audible change, up to `FARTHEST`."""
     generator = torch.Generator().manual_seed(0)
     for reach in (16, 64, FARTHEST):
         codes_BFG = torch.randint(codec.codes, (1, 2 * reach + 1, codec.codebooks), generator=generator)
@@ -158,7 +161,9 @@ def measured_receptive_field(codec: PretrainedCodec) -> int:
 
 
 def _not_loaded(named: str, error: Exception) -> SonorantError:
-    return SonorantError(f"codec.pretrained: '{named}' cannot be loaded ({' '.join(str(error).split())[:200]})")
+    return SonorantError(
+        f"codec.pretrained: '{named}' cannot be loaded ({' '.join(str(error).split())[:200]}); check its name"
+    )
 
 
 def _transformers() -> Any:

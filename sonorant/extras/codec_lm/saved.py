@@ -12,15 +12,15 @@ from sonorant.layers.model_folder import load_model
 from sonorant.text.frontend import SymbolTable
 
 CODECS: dict[str, type[Codec]] = {"source_filter": SourceCodec, "vocos": Codec}
-"""By `CodecConfig.kind`."""
+"""Codec classes by `CodecConfig.kind`."""
 
 
 AnyCodec = Codec | PretrainedCodec
-"""A codec of the language model, trained here or pretrained."""
+"""A codec trained by this project or pretrained."""
 
 
 def build_language_model(description: dict[str, Any]) -> LanguageModel:
-    """An untrained language model for the codec that `model.json` names."""
+    """Build an untrained language model for the codec described in `model.json`."""
     return LanguageModel(
         LanguageModelConfig(**description["config"]),
         symbols=SymbolTable(description["symbols"]).size,
@@ -34,7 +34,7 @@ def build_language_model(description: dict[str, Any]) -> LanguageModel:
 
 
 def build_codec(description: dict[str, Any]) -> AnyCodec:
-    """An untrained codec, or the transformers codec that `model.json` names, without weights."""
+    """Build an untrained codec, or the transformers codec described in `model.json`, without weights."""
     audio = description["audio"]
     if "pretrained" in description:
         return build_pretrained(description["pretrained"], MelConfig(**audio))

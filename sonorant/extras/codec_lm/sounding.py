@@ -1,5 +1,5 @@
-"""Codes to samples, in parts that equal the whole. With a source, codes become frames first; the phase of its pulses is
-summed over frames, so parts come in order."""
+"""Conversion of codes to samples in parts that equal the whole. With a source, codes become frames first; the phase of
+its pulses is summed over frames, so parts must be in order."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ from sonorant.speech.decoding import DecodingDescription
 
 
 def has_source(description: VoiceDescription) -> bool:
-    """Whether the voice's codec decodes pitch and drives a source by it."""
+    """Whether the voice's codec decodes pitch and drives a pulse source with it."""
     return "decoder" in description.graphs
 
 
 @dataclass(frozen=True)
 class Sounding:
-    """Codes to samples. Sizes are code frames."""
+    """Converts codes to samples. Sizes are in code frames."""
 
     runtime: TokenRuntime
     description: VoiceDescription
@@ -34,14 +34,15 @@ class Sounding:
 
     @property
     def least_lookahead(self) -> int:
-        """The shortest lookahead that leaves later parts right: a wrong pitch would shift their phase."""
+        """Minimum lookahead that keeps later parts correct: a wrong pitch would shift their phase."""
         return self.description.receptive_field.decoder
 
     def parts(
         self, codes: Iterable[Ints], lengths: Ints | None, sizes: Sequence[int], first_after: int | None = None
     ) -> Iterator[Floats]:
-        """Codes (B, any, G) in parts, code frames of each row (B,), None = all -> samples (B, any). `sizes`: of the
-        first parts, the last repeats; `first_after`: as in `compute_chunks`, at least `least_lookahead`."""
+        """Convert codes (B, any, G), in parts, to samples (B, any). `lengths`: code frames of each row (B,); None means
+        all. `sizes`: of the first parts; the last one repeats. `first_after`: as in `compute_chunks`, at least
+        `least_lookahead`."""
         sees, runtime = self.description.receptive_field, self.runtime
         if not has_source(self.description):
             yield from compute_chunks(
@@ -65,7 +66,7 @@ class Sounding:
         )
 
     def whole(self, codes: Ints, lengths: Ints, size: int) -> Floats:
-        """Codes (B, F, G) -> samples (B, F * samples a code frame), computed `size` code frames at a time."""
+        """Convert codes (B, F, G) to samples (B, F * samples per code frame), `size` code frames at a time."""
         return np.concatenate([np.zeros((len(codes), 0), np.float32), *self.parts([codes], lengths, [size])], axis=1)
 
     @property
@@ -74,6 +75,5 @@ class Sounding:
 
 
 def decoding_of(description: VoiceDescription) -> DecodingDescription:
-    """The voice's `decoding`."""
     assert description.decoding is not None  # checked by `read_bundle`
     return description.decoding

@@ -1,5 +1,5 @@
-"""Inputs and outputs of the step graph, which is stateless: its caches are inputs, bound once to numpy arrays, and each
-step's new keys and values are written into them."""
+"""Inputs and outputs of the step graph, which is stateless: its caches are inputs, bound once to numpy arrays, and the
+new keys and values of each step are written into them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sonorant.audio.arrays import Floats, Ints
 from sonorant.speech.decoding import DecodingDescription
 
 SLOTS = 64
-"""Buffers grow by this many slots: attention takes time for each slot, filled or not."""
+"""Slots by which buffers grow. Attention takes time for each slot, filled or not."""
 EMPTY = -1
 """Position of an empty slot."""
 Cached = tuple[Floats, Floats, Ints]
@@ -21,7 +21,7 @@ Cached = tuple[Floats, Floats, Ints]
 
 
 class StepBuffers:
-    """Arrays for a number of rows; the first ones are computed."""
+    """Arrays for a maximum number of rows; a run computes the first ones."""
 
     def __init__(
         self,
@@ -66,15 +66,16 @@ class StepBuffers:
         self._session.run_with_iobinding(self._bindings[rows])
 
     def keep(self, slots_B: Ints) -> None:
-        """Write the last step's keys and values into a slot (B,) of each row."""
+        """Write the keys and values of the last step into slot `slots_B` (B,) of each row."""
         rows_B = np.arange(len(slots_B))
-        # numpy puts indices separated by slices first: (B, L, H, D).
+        # numpy moves indices separated by slices to the front: (B, L, H, D).
         self._keys[:, rows_B, :, :, slots_B] = self._new_keys[:, : len(slots_B)].swapaxes(0, 1)
         self._values[:, rows_B, :, slots_B] = self._new_values[:, : len(slots_B)].swapaxes(0, 1)
         self._positions[rows_B, slots_B] = self.position[: len(slots_B)]
 
     def fill(self, cached: Cached, first: int = 0) -> None:
-        """Write a cache into the first slots of its rows, from row `first` on, and empty their other slots."""
+        """Write a cache into the first slots of its rows, from row `first` on, and empty the other slots of these
+        rows."""
         keys, values, positions = cached
         rows, slots = slice(first, first + positions.shape[0]), positions.shape[1]
         self._values[:, rows, :, slots:] = 0  # attention weight 0 times an old NaN is NaN
@@ -82,7 +83,7 @@ class StepBuffers:
         self._positions[rows, :slots], self._positions[rows, slots:] = positions, EMPTY
 
     def cached(self, row: int, slots: int) -> Cached:
-        """Copy of a row's first slots, as a batch of one."""
+        """Copy a row's first slots, as a batch of one."""
         one = slice(row, row + 1)
         return (
             self._keys[:, one, :, :, :slots].copy(),
@@ -105,7 +106,7 @@ class StepBuffers:
 
 
 def cache_names(layers: int) -> list[str]:
-    """A key and a value for each layer, as the graphs name them."""
+    """Names of each layer's key and value in the graphs."""
     return [f"{side}_{layer}" for layer in range(layers) for side in ("key", "value")]
 
 

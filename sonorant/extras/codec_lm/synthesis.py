@@ -1,4 +1,4 @@
-"""Speech of the family codec_lm: codes from the language model, frame by frame, then the codec's decoder."""
+"""Synthesis of the family codec_lm: the language model produces codes frame by frame, which the codec decodes."""
 
 import math
 from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -22,18 +22,18 @@ from sonorant.speech.speaking import FinishReason, Marking, Synthesized
 from sonorant.speech.word_times import Timekeeper
 
 PART_SECONDS = (0.25, 0.75, 1.0)
-"""Seconds of a stream's first parts, the last repeats: each plays for longer than the next takes."""
+"""Seconds of a stream's first parts; the last one repeats. Each plays for longer than the next takes to compute."""
 BATCH_FRAMES = 4096
-"""Code frames decoded at a time, all rows together."""
+"""Code frames decoded at a time, over all rows."""
 MOST_CANDIDATES = 16
 LARGEST_SEED = 2**63 - 1
 OWN_WAY = "this voice speaks at its own pace (family codec_lm): leave out speed, pitch and energy"
-NO_PROMPTS = "this voice was trained without references (prompt_frames 0); leave out the prompt"
+NO_PROMPTS = "this voice was trained without prompts (prompt_frames 0); leave out the prompt"
 
 
 @dataclass(frozen=True)
 class CodecLmSpeaking:
-    """For one thread at a time."""
+    """Synthesis with a voice of the family codec_lm. Not thread-safe."""
 
     runtime: TokenRuntime
     description: VoiceDescription
@@ -51,7 +51,7 @@ class CodecLmSpeaking:
         return self.runtime.stepper()
 
     def check(self, request: SpeechRequest) -> None:
-        """Raise SonorantError for a speed other than 1, changed pitch or energy, and settings that the voice does not
+        """Raise SonorantError for a speed other than 1, changed pitch or energy, or settings that the voice does not
         support."""
         config = self._config(request)
         if request.speed != 1 or request.pitch or request.energy:
@@ -62,11 +62,13 @@ class CodecLmSpeaking:
             raise SonorantError(f"candidates must be 1 to {MOST_CANDIDATES}, not {request.candidates}")
         check_candidates(config, request.seed or 0, request.candidates)
         if request.candidates > 1 and not request.whole:
-            raise SonorantError("several candidates need whole sentences: set whole, or candidates to 1")
+            raise SonorantError(
+                "more than one candidate requires whole-sentence decoding; set whole to true or candidates to 1"
+            )
         if request.lookahead is not None and request.lookahead < 0:
             raise SonorantError(f"lookahead must be at least 0 code frames, not {request.lookahead}")
         if request.lookahead is not None and request.whole:
-            raise SonorantError("whole sentences have no lookahead: leave it out")
+            raise SonorantError("whole-sentence decoding has no lookahead; leave out lookahead or set whole to false")
         if request.prompt is not None:
             self._check_prompt(request.prompt)
 
@@ -83,15 +85,17 @@ class CodecLmSpeaking:
             raise SonorantError(NO_PROMPTS)
         if prompt_PG.ndim != 2 or prompt_PG.shape[1] != codebooks or not 0 < len(prompt_PG) <= most:
             raise SonorantError(
-                f"a prompt has 1 to {most} code frames of {codebooks} codes each, not the shape {prompt_PG.shape}"
+                f"a prompt must have 1 to {most} code frames of {codebooks} codes each, not the shape {prompt_PG.shape}"
             )
         if prompt_PG.dtype.kind not in "iu":
-            raise SonorantError(f"a prompt's codes are whole numbers, not {prompt_PG.dtype}")
+            raise SonorantError(f"a prompt's codes must be integers, not {prompt_PG.dtype}")
         if not 0 <= prompt_PG.min() <= prompt_PG.max() < codes:
-            raise SonorantError(f"a prompt's codes are 0 to {codes - 1}, not {prompt_PG.min()} to {prompt_PG.max()}")
+            raise SonorantError(
+                f"a prompt's codes must be 0 to {codes - 1}, not {prompt_PG.min()} to {prompt_PG.max()}"
+            )
 
     def synthesize(self, tokens: Ints, lengths: Ints, speaker: Ints, speed: Floats) -> Synthesized:
-        """As `Speaking.synthesize`, with the voice's defaults. Raises SonorantError for another speed."""
+        """Synthesise with the voice's defaults. Raises SonorantError if a speed is not 1."""
         if (speed != 1).any():
             raise SonorantError(OWN_WAY)
         states = self.runtime.encode(tokens, lengths, speaker)
@@ -138,7 +142,7 @@ class CodecLmSpeaking:
             yield from self._sound([spoken.codes_BFG], (most,), None, taken)
             return FinishReason(int(spoken.finish_reasons_B[0]))
         first_of_speak = (seed, 0, 0)  # as in `decode_texts`, so both give the same codes if no retry is needed
-        # Its own stepper, freed when the speech is closed.
+        # A separate stepper, freed when the generator is closed.
         session = Session(self.runtime.stepper(), states, lengths, self.decoding, config, [first_of_speak], prompt)
         sizes = [
             min(most, math.ceil(seconds * self.decoding.frames_per_second))
@@ -156,7 +160,7 @@ class CodecLmSpeaking:
         return FinishReason(int(session.finish_reasons_B[0]))
 
     def _decoded(self, session: Session, sizes: Sequence[int], tokens: int, times: Timekeeper | None) -> Iterator[Ints]:
-        """A session's codes in blocks; `times` gets the token ends of each block first."""
+        """Yield a session's codes in blocks. `times` first receives the token ends of each block."""
         for size in chain(sizes, repeat(sizes[-1])):
             if session.ended:
                 return
@@ -175,15 +179,15 @@ class CodecLmSpeaking:
 
 
 def token_ends(pointers_F: Ints, tokens: int, *, over: bool) -> Ints:
-    """The frame after the last one of each finished token (k,), given the tokens `pointers_F` of the frames so far,
-    which never fall. `over`: all tokens are finished; a skipped one has no frames."""
+    """Return the end of each finished token (k,) as an exclusive frame index. `pointers_F`: token of each frame so far,
+    never decreasing; `over`: whether all tokens are finished. A skipped token has no frames."""
     count = tokens if over else int(pointers_F[-1]) if len(pointers_F) else 0
     return np.searchsorted(pointers_F, np.arange(count), side="right").astype(np.int64)
 
 
 def codes_of(recording: Path, bundle: Bundle) -> Ints:
-    """Codes (P, G) of a recording's beginning, as many as the voice takes. Raises SonorantError if the voice takes no
-    prompts, or the file is unreadable, too short or holds NaN or infinity."""
+    """Encode the beginning of a recording as codes (P, G), up to the voice's maximum. Raises SonorantError if the voice
+    accepts no prompts, or the file is unreadable, too short or contains NaN or infinity."""
     from sonorant.audio.wav import read_audio
     from sonorant.speech.onnx_sessions import open_session
 
@@ -193,8 +197,7 @@ def codes_of(recording: Path, bundle: Bundle) -> Ints:
     graph = bundle.reference_file()
     if graph is None:
         raise SonorantError(
-            f"{recording}: this voice's codec is pretrained, without a graph that encodes recordings; leave out the "
-            "prompt"
+            f"{recording}: this voice's pretrained codec has no graph that encodes recordings; leave out the prompt"
         )
     frame = decoding.samples_per_frame
     enough = -(-audio.n_fft // frame)  # half a window is mirrored at both ends
@@ -213,7 +216,7 @@ def codes_of(recording: Path, bundle: Bundle) -> Ints:
             pitch = track_pitch(heard, audio.sample_rate, audio.hop, frames * decoding.stride)
         except ModuleNotFoundError:
             raise SonorantError(
-                f"{recording}: encoding a prompt of this voice needs pyworld, which is not installed; run: pip "
+                f"{recording}: encoding a prompt for this voice requires pyworld, which is not installed; run: pip "
                 "install 'sonorant[pipeline]'"
             ) from None
         inputs["pitch"] = pitch.reshape(1, frames, decoding.stride, ROWS)

@@ -1,13 +1,12 @@
-"""torch as a Python array API namespace for `advance`, also when compiled. Two functions of array-api-compat are
-replaced: its `take_along_dim` fixes the input's sizes when compiled, and its `cumulative_sum` makes the compiler warn.
-"""
+"""torch as a Python array API namespace for `advance`, also when compiled. Replaces two functions of array-api-compat:
+compiled `take_along_dim` accepts only one input size, and `cumulative_sum` causes a compiler warning."""
 
 from array_api_compat.torch import *  # noqa: F403 - everything not redefined below
 from torch import Tensor
 
 
 def take_along_axis(x: Tensor, indices: Tensor, /, *, axis: int = -1) -> Tensor:
-    """`indices` int64 broadcasts along the other axes."""
+    """Take values at `indices` int64, which broadcast along the other axes."""
     sizes = [*x.shape]
     sizes[axis] = indices.shape[axis]
     return x.gather(axis, indices.expand(sizes))

@@ -1,4 +1,4 @@
-"""Eager decoding in torch with a growing cache, for any batch and length."""
+"""Eager decoding in torch with a growing cache, for any batch size and length."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -15,14 +15,14 @@ from sonorant.extras.codec_lm.language_model import LanguageModel
 from sonorant.layers.kv_cache import Cache, DynamicCache
 
 Fed = tuple[Tensor, Tensor, Tensor, Tensor]
-"""States, lengths, prompt and its lengths, as `Stepper.begin` has them."""
+"""States, lengths, prompt and prompt lengths, as in `Stepper.begin`."""
 
 
 class TorchStep:
-    """A language model on a device, in a precision."""
+    """A decoding step on a device, in a precision."""
 
     def __init__(self, model: LanguageModel, device: torch.device, half: torch.dtype | None = None) -> None:
-        """`model`: on `device`, in evaluation mode; `half`: autocast's dtype, None = that of the weights."""
+        """`model`: on `device`, in evaluation mode; `half`: autocast's dtype; None means the dtype of the weights."""
         self.model = model
         self.device = device
         self.half = half
@@ -33,26 +33,26 @@ class TorchStep:
             self.model.prefill(*fed, cache)
 
     def __call__(self, state: State, rules: Rules, states_BNC: Tensor, cache: Cache, *, drawn: bool) -> State:
-        """The next state, in torch. `drawn=False` skips sampling and penalties."""
+        """Return the next state, in torch. `drawn=False` skips sampling and penalties."""
         looked_at_BC = looked_at(state, states_BNC, torch_arrays)
         with self._precision():
             logits_BGK, advance_BA = self.model.step(state.codes_BG, looked_at_BC, state.age_B, state.position_B, cache)
         return advance(state, rules, logits_BGK, advance_BA, torch_arrays, sampled=drawn, penalised=drawn)
 
     def _precision(self) -> AbstractContextManager[None]:
-        # Even a disabled autocast keeps torch from caching the traces of a compiled step.
+        # Even a disabled autocast prevents torch from caching the traces of a compiled step.
         if self.half is None:
             return nullcontext()
         return torch.autocast(self.device.type, self.half, cache_enabled=False)
 
 
 def on_device(batch: Batch, device: torch.device) -> Batch:
-    """Copy a batch of numpy arrays, which may be overwritten later, into tensors."""
+    """Copy a batch of numpy arrays into tensors. The arrays may be overwritten later."""
     return type(batch)(*(torch.tensor(field, device=device) for field in batch))
 
 
 def on_host(state: State) -> State:
-    """Copy a torch state into numpy arrays; waits for the device."""
+    """Copy a torch state into numpy arrays, waiting for the device."""
     return State(*(field.cpu().numpy().copy() for field in state))
 
 
@@ -60,7 +60,7 @@ class DynamicStepper:
     """A `sonorant.extras.codec_lm.decoding.session.Stepper`."""
 
     def __init__(self, step: TorchStep, cache: Callable[[int], Cache] = DynamicCache) -> None:
-        """`cache`: makes an empty cache for a number of layers, once a batch."""
+        """`cache` creates an empty cache for a number of layers; called once per batch."""
         self._step, self._new_cache = step, cache
 
     @torch.no_grad()
@@ -83,7 +83,7 @@ class DynamicStepper:
 
     @torch.no_grad()
     def run(self, state: State, steps: int) -> State:
-        """As `Stepper.run`; on a GPU only the last step is waited for."""
+        """Run steps. On a GPU, the host waits only for the last one."""
         if state is not self._given:
             self._state = on_device(state, self._step.device)
         for _ in range(steps):

@@ -1,7 +1,7 @@
-"""The codec language model and its codec as a torch runtime, on the CPU or a GPU. `dynamic` takes any batch; `static`
+"""Torch runtime of the codec language model and its codec, on the CPU or a GPU. `dynamic` accepts any batch; `static`
 uses buffers of a few shapes; `compiled` compiles that step, once for one row and once for more; `recorded` replays it
-as a CUDA graph. On a GPU a compiled step is recorded too, by `sonorant.speech.torch_graphs`: torch's own graphs
-(`reduce-overhead`) belong to the thread that made them."""
+as a CUDA graph. On a GPU, `sonorant.speech.torch_graphs` also records compiled steps: torch's own graphs
+(`reduce-overhead`) belong to the thread that created them."""
 
 import math
 import sys
@@ -41,11 +41,11 @@ from sonorant.speech.torch_graphs import (
 
 Way = Literal["dynamic", "static", "compiled", "recorded"]
 SMALLEST = 128
-"""Slots of the smallest shape: fewer are no faster."""
+"""Slots of the smallest shape; fewer are no faster."""
 
 
 class TorchTokenRuntime:
-    """A `TokenRuntime` for any number of threads and batches of any size."""
+    """A `TokenRuntime` for any number of threads and any batch size."""
 
     def __init__(self, step: TorchStep, codec: AnyCodec) -> None:
         self._step, self._codec = step, codec
@@ -76,7 +76,8 @@ class TorchTokenRuntime:
 
 
 class StaticTokenRuntime(TorchTokenRuntime):
-    """`TorchTokenRuntime` in buffers of a few shapes. Batches that fit none are decoded the dynamic way and counted."""
+    """A `TorchTokenRuntime` with buffers of a few shapes. Batches that fit no shape are decoded as `dynamic`, and
+    counted."""
 
     def __init__(
         self, step: TorchStep, codec: AnyCodec, decoding: DecodingDescription, shapes: Shapes, way: Way
@@ -92,11 +93,11 @@ class StaticTokenRuntime(TorchTokenRuntime):
         self._shapes = shapes
         self._hits = self._misses = self._warmed = 0
         self._idle: list[Rooms] = []
-        """Rooms without a stepper."""
+        """Buffers that no stepper uses."""
         self._lock = threading.Lock()
 
     def stepper(self) -> StaticStepper:
-        """As `TokenRuntime.stepper`; its rooms are reused once it is gone."""
+        """Create a stepper. Its buffers are reused after it is deleted."""
         with self._lock:
             rooms = self._idle.pop() if self._idle else self._new_rooms()
         stepper = StaticStepper(rooms, self._count)
@@ -104,7 +105,7 @@ class StaticTokenRuntime(TorchTokenRuntime):
         return stepper
 
     def warm_up(self, progress: bool = True) -> None:
-        """Prepare one stepper for every shape, so that no request waits."""
+        """Prepare one stepper for every shape, so that no request has to wait."""
         began, stepper, plan = perf_counter(), self.stepper(), self._shapes.plan()
         steps = tqdm(plan, desc="warm-up", unit="shape", disable=not progress)
         for rows, slots, drawn in steps:
@@ -118,7 +119,7 @@ class StaticTokenRuntime(TorchTokenRuntime):
             print(f"warm-up: {perf_counter() - began:.1f} s{compiled}", file=sys.stderr)
 
     def counters(self) -> Counters:
-        """Batches since loading or `warm_up`; `late`: compilations and recordings while serving."""
+        """Return the batches since loading or `warm_up`; `late` counts compilations and recordings while serving."""
         prepared = self._prepared()
         return Counters(hits=self._hits, misses=self._misses, prepared=prepared, late=prepared - self._warmed)
 
@@ -139,7 +140,8 @@ def load_tokens(
     way: Way = "dynamic",
     device: str = "cpu",
 ) -> TorchTokenRuntime:
-    """Load trained folders (language model, codec). Raises SonorantError as the parallel family's `load_functions`."""
+    """Load trained folders (language model, codec). Raises SonorantError as the parallel family's `load_functions`
+    does."""
     if options.threads is not None:
         torch.set_num_threads(options.threads)
     place = torch.device(device)
@@ -169,7 +171,7 @@ def _rising(sizes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def slots_of(decoding: DecodingDescription, phonemes: int) -> tuple[int, ...]:
-    """Powers of two from `SMALLEST` to the slots for the longest text with its whole budget."""
+    """Return powers of two from `SMALLEST` to the slots for the longest text with its whole budget."""
     frames = math.ceil(decoding.defaults.budget * decoding.frames_per_phoneme.p99 * phonemes) + decoding.codebooks - 1
     before = 1 + max(1, decoding.prompt_frames)
     sizes = [SMALLEST]
@@ -179,6 +181,6 @@ def slots_of(decoding: DecodingDescription, phonemes: int) -> tuple[int, ...]:
 
 
 def cache_folder(language_model: Path) -> Path:
-    """In the user's cache, by torch version."""
+    """Return the folder for compiled code, by torch version and weights."""
     weights = sha256_file(language_model / "weights.pt")[:16]
     return user_caches() / "compiled" / f"torch-{torch.__version__}" / weights

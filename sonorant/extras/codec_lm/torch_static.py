@@ -27,34 +27,34 @@ from sonorant.layers.kv_cache import StaticCache, cache_memory
 from sonorant.speech.decoding import DecodingDescription
 
 InPlace = Callable[[State, Rules, Tensor, StaticCache], None]
-"""A step that overwrites the state it is given."""
+"""A step that overwrites its input state."""
 Run = Callable[[], None]
 Record = Callable[[Run], Run]
-"""Records work on fixed buffers for faster replay; may run it a few times."""
+"""Records operations on fixed buffers for faster replay; may run them a few times."""
 
 
 class Shapes(NamedTuple):
-    """Prepared shapes, each axis in rising order."""
+    """Prepared shapes, each axis in ascending order."""
 
     batches: tuple[int, ...]
     slots: tuple[int, ...]
-    """Cache positions; also the most steps and phonemes."""
+    """Numbers of cache positions, which also limit steps and phonemes."""
 
     def fit(self, rows: int, slots: int) -> tuple[int, int] | None:
-        """The smallest shape with enough room; None if there is none."""
+        """Return the smallest shape that is large enough, or None."""
         batch = next((size for size in self.batches if size >= rows), None)
         length = next((size for size in self.slots if size >= slots), None)
         return None if batch is None or length is None else (batch, length)
 
     def plan(self) -> list[tuple[int, int, bool]]:
-        """All (rows, slots, drawn), the largest first: the compiler derives sizes from the first."""
+        """Return all (rows, slots, drawn), the largest first, because the compiler derives sizes from the first."""
         return [
             (rows, slots, drawn) for rows in self.batches[::-1] for slots in self.slots[::-1] for drawn in (False, True)
         ]
 
 
 class Room:
-    """The buffers of one shape."""
+    """Buffers of one shape."""
 
     def __init__(
         self, step: TorchStep, decoding: DecodingDescription, rows: int, slots: int, memory: list[Tensor]
@@ -90,7 +90,7 @@ class Room:
 
 
 class Rooms:
-    """Rooms of all shapes in the same memory: for one stepper, one batch at a time."""
+    """Buffers of all shapes in the same memory, for one stepper and one batch at a time."""
 
     def __init__(
         self,
@@ -100,8 +100,8 @@ class Rooms:
         functions: Mapping[bool, InPlace],
         record: Record,
     ) -> None:
-        """`functions`: `in_place(step, drawn)` by whether rows draw or are penalised; `record`: applied to each room's
-        step before its first batch."""
+        """`functions`: `in_place(step, drawn)` by whether rows are sampled or penalised; `record`: applied to each
+        room's step before its first batch."""
         self.step, self.shapes = step, shapes
         self._decoding, self._functions, self._record = decoding, functions, record
         config = step.model.config
@@ -111,7 +111,8 @@ class Rooms:
 
     @torch.no_grad()
     def prepare(self, rows: int, slots: int, drawn: bool) -> Room:
-        """The room of a shape with its step, compiled and recorded on first use, which empties the room."""
+        """Return the buffers of a shape with their step. First use compiles and records the step, and clears the
+        buffers."""
         if (rows, slots) not in self._rooms:
             self._rooms[rows, slots] = Room(self.step, self._decoding, rows, slots, self._memory)
         room = self._rooms[rows, slots]
@@ -126,10 +127,11 @@ class Rooms:
 
 
 class StaticStepper:
-    """A `sonorant.extras.codec_lm.decoding.session.Stepper` with rooms of its own."""
+    """A `sonorant.extras.codec_lm.decoding.session.Stepper` with preallocated buffers."""
 
     def __init__(self, rooms: Rooms, count: Callable[[bool], None]) -> None:
-        """`count`: called for each batch with whether it fits a shape; others are decoded by `DynamicStepper`."""
+        """`count`: called for each batch with whether it fits a shape. Other batches are decoded by
+        `DynamicStepper`."""
         self.rooms, self._count = rooms, count
         self._free = DynamicStepper(rooms.step)
         self._room: Room | None = None
@@ -168,7 +170,7 @@ class StaticStepper:
 
     @torch.no_grad()
     def run(self, state: State, steps: int) -> State:
-        """As `Stepper.run`; on a GPU only the last step is waited for."""
+        """Run steps. On a GPU, the host waits only for the last one."""
         room = self._room
         if room is None:
             return self._free.run(state, steps)
@@ -188,7 +190,7 @@ def _fill(room: State | Rules, batch: State | Rules) -> None:
 
 
 def in_place(step: TorchStep, drawn: bool) -> InPlace:
-    """A step that overwrites the state it is given."""
+    """Return a step that overwrites its input state."""
 
     def run(state: State, rules: Rules, states_BNC: Tensor, cache: StaticCache) -> None:
         for place, value in zip(state, step(state, rules, states_BNC, cache, drawn=drawn), strict=True):

@@ -1,5 +1,5 @@
-"""Build a TensorRT engine from an ONNX graph, under TensorRT 10 or 11. Importing it needs TensorRT. Networks are
-strongly typed, as 11 requires: the graph states the precision."""
+"""Build a TensorRT engine from an ONNX graph, with TensorRT 10 or 11. Importing this requires TensorRT. Networks are
+strongly typed, as 11 requires: the graph determines the precision."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ class Messages(trt.ILogger):
         _log.log(logging.WARNING if severity == trt.ILogger.WARNING else logging.DEBUG, "%s", msg)
 
     def told(self) -> str:
-        """Errors since the last call, in one line."""
+        """Return the errors since the last call, in one line."""
         said = []
         while self.errors:
             said.append(" ".join(self.errors.popleft().split()))
-        return "; ".join(said)[:300] or "TensorRT gave no reason"
+        return "; ".join(said)[:300] or "TensorRT reported no reason"
 
 
 class ProgressBars(trt.IProgressMonitor):
-    """A progress bar per phase. TensorRT calls it from several threads."""
+    """Progress bars, one per phase. TensorRT calls it from several threads."""
 
     def __init__(self, label: str) -> None:
-        trt.IProgressMonitor.__init__(self)  # bound classes take no `super().__init__`
+        trt.IProgressMonitor.__init__(self)  # classes bound from C++ do not support `super().__init__`
         self._label = label
         self._bars: dict[str, tqdm] = {}
 
@@ -73,8 +73,8 @@ def build_engine(
     *,
     label: str,
 ) -> bytes:
-    """Build a graph's engine for this GPU, serialised. `timing_cache`: file of kernel timings, read and written. Raises
-    SonorantError if TensorRT cannot parse or build the graph."""
+    """Build and serialise a graph's engine for this GPU. `timing_cache`: file of kernel timings, read and written.
+    Raises SonorantError if TensorRT cannot parse or build the graph."""
     messages = Messages()
     builder = trt.Builder(messages)
     network = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED))
@@ -82,7 +82,8 @@ def build_engine(
     if not parser.parse(graph.read_bytes()):
         reasons = [" ".join(parser.get_error(index).desc().split()) for index in range(parser.num_errors)]
         raise SonorantError(
-            f"{graph}: TensorRT {trt.__version__} does not take it ({'; '.join(reasons)[:300] or messages.told()})"
+            f"{graph}: TensorRT {trt.__version__} cannot parse it ({'; '.join(reasons)[:300] or messages.told()}); "
+            "use another runtime"
         )
     settings = builder.create_builder_config()
     _apply(config, settings)
@@ -93,7 +94,9 @@ def build_engine(
     _read_timings(settings, timing_cache)
     engine = builder.build_serialized_network(network, settings)
     if engine is None:
-        raise SonorantError(f"{graph}: TensorRT {trt.__version__} builds no engine ({messages.told()})")
+        raise SonorantError(
+            f"{graph}: TensorRT {trt.__version__} cannot build an engine ({messages.told()}); use another runtime"
+        )
     with atomic_file(timing_cache) as temporary:
         temporary.write_bytes(bytes(settings.get_timing_cache().serialize()))
     return bytes(engine)
@@ -120,7 +123,9 @@ def _add_profile(
         )
         profile.set_shape(tensor.name, least, tuned, most)
     if settings.add_optimization_profile(profile) < 0:
-        raise SonorantError(f"TensorRT refuses the profile {sizes}: its sizes contradict the graph")
+        raise SonorantError(
+            f"TensorRT rejects the profile {sizes}, because its sizes contradict the graph; export it again"
+        )
 
 
 def _read_timings(settings: trt.IBuilderConfig, file: Path) -> None:

@@ -1,5 +1,5 @@
-"""The GPU's memory, streams and CUDA graphs through NVIDIA's cuda-bindings (10 MB instead of torch's gigabytes).
-Importing it needs that package."""
+"""GPU memory, streams and CUDA graphs through NVIDIA's cuda-bindings (10 MB instead of torch's gigabytes). Importing
+this requires that package."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ class Stream:
         _checked(cuda.cudaStreamSynchronize(self._stream))
 
     def capture(self, enqueue: Callable[[], bool]) -> CudaGraph | None:
-        """Record what `enqueue` queues, without running it; None if it returns False or cannot be recorded."""
-        # This thread alone: others may allocate and copy on their own streams meanwhile.
+        """Record the work that `enqueue` queues, without running it. Returns None if `enqueue` returns False or
+        recording fails."""
+        # Captures this thread only: others may allocate and copy on their own streams meanwhile.
         _checked(cuda.cudaStreamBeginCapture(self._stream, cuda.cudaStreamCaptureMode.cudaStreamCaptureModeThreadLocal))
         queued = enqueue()
         error, graph = cuda.cudaStreamEndCapture(self._stream)
@@ -52,19 +53,19 @@ class CudaGraph:
 
 
 class Buffer:
-    """Memory on the GPU. Its address never changes, because recorded graphs hold it."""
+    """Memory on the GPU. Its address is constant, because recorded graphs contain it."""
 
     def __init__(self, size: int) -> None:
-        """`size` in bytes. Raises SonorantError if the GPU has less left."""
+        """`size` is in bytes. Raises SonorantError if the GPU has less memory left."""
         self.address = _checked(cuda.cudaMalloc(max(1, size)))
         weakref.finalize(self, cuda.cudaFree, self.address)
 
     def write(self, values: NDArray[Any], stream: Stream) -> None:
-        """Queue a copy into the buffer; the array must live until the stream is synchronised."""
+        """Queue a copy of `values` into the buffer; they must live until the stream is synchronised."""
         _copy(self.address, values.ctypes.data, values.nbytes, cuda.cudaMemcpyKind.cudaMemcpyHostToDevice, stream)
 
     def read(self, shape: tuple[int, ...], dtype: np.dtype, stream: Stream) -> NDArray[Any]:
-        """Queue a copy out of the buffer; filled once the stream is synchronised."""
+        """Queue a copy out of the buffer into an array, which is filled once the stream is synchronised."""
         values = np.empty(shape, dtype)
         _copy(values.ctypes.data, self.address, values.nbytes, cuda.cudaMemcpyKind.cudaMemcpyDeviceToHost, stream)
         return values
@@ -75,9 +76,9 @@ def _copy(target: int, source: int, size: int, kind: cuda.cudaMemcpyKind, stream
 
 
 def _checked(answer: tuple[Any, ...]) -> Any:
-    """Results without the error code. Raises SonorantError with CUDA's message."""
+    """Return CUDA's results without the error code. Raises SonorantError with CUDA's message."""
     error, *values = answer
     if error != cuda.cudaError_t.cudaSuccess:
         _, words = cuda.cudaGetErrorString(error)
-        raise SonorantError(f"CUDA: {words.decode()}; see nvidia-smi for what else uses the GPU")
+        raise SonorantError(f"CUDA: {words.decode()}; run nvidia-smi to see what else uses the GPU")
     return values[0] if values else None

@@ -1,4 +1,4 @@
-"""A folder of a bundle's engines with their keys: build them, and reject stale ones."""
+"""Folder of a bundle's engines with their keys: builds engines and rejects stale ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REBUILD = "build it again: python -m tasks.build_engine --voice"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Engine:
-    """Content of the JSON file beside an engine."""
+    """Content of the JSON file next to an engine."""
 
     key: EngineKey
     sha256: str
@@ -26,20 +26,20 @@ class Engines:
     """The engines of a bundle on a machine."""
 
     def __init__(self, bundle: Bundle, machine: Machine, folder: Path | None = None) -> None:
-        """`folder`: of the engines; None = the bundle's folder in the user's cache."""
+        """`folder` contains the engines; None means the bundle's folder in the user's cache."""
         self.bundle = bundle
         self.machine = machine
         self.folder = folder or cache_folder(bundle)
 
     def load(self, graph: str, variant: str) -> tuple[Path, EngineKey]:
-        """File and key of an engine. Raises SonorantError if it is absent, damaged or stale."""
+        """Return the path and key of an engine. Raises SonorantError if it is missing, damaged or stale."""
         path = self._path(graph, variant)
         mend = f"{REBUILD} {self.bundle.folder} --variant {variant} --engines {self.folder}"
         if not path.is_file() or not self._description(path).is_file():
-            raise SonorantError(f"{path}: no engine here for graph {graph}, variant {variant}; {mend}")
+            raise SonorantError(f"{path}: no engine for graph {graph}, variant {variant}; {mend}")
         engine = self._read(path)
         if sha256_file(path) != engine.sha256:
-            raise SonorantError(f"{path}: damaged (not the bytes that its key names); {mend}")
+            raise SonorantError(f"{path}: damaged (its hash differs from its key); {mend}")
         stale = engine.key.stale(sha256_file(self.bundle.graph_file(graph, variant)), self.machine)
         if stale:
             raise SonorantError(f"{path}: stale engine: {'; '.join(stale)}; {mend}")
@@ -56,7 +56,7 @@ class Engines:
 
         inputs = self.bundle.description.graphs[graph].inputs
         built = build_engine(source, inputs, profiles, config, self.folder / "timing.cache", label=f"{graph} {variant}")
-        self._description(path).unlink(missing_ok=True)  # if killed now, the engine is incomplete
+        self._description(path).unlink(missing_ok=True)  # if the process is killed here, the engine is incomplete
         with atomic_file(path) as temporary:
             temporary.write_bytes(built)
         key = EngineKey(onnx=sha256_file(source), machine=self.machine, config=config, profiles=profiles)
@@ -93,5 +93,5 @@ class Engines:
 
 
 def cache_folder(bundle: Bundle) -> Path:
-    """In the user's cache, named by the bundle's content hash, since a download has a new path each time."""
+    """Return the folder in the user's cache, named by content hash because a download has a new path each time."""
     return user_caches() / "engines" / content_hash(bundle)[:16]

@@ -1,5 +1,5 @@
-"""Run an engine on a stream with buffers, contexts and CUDA graphs. Importing it needs TensorRT. A recorded graph is
-bound to its shapes, addresses and context, so buffers are allocated once for the largest request, and each graph has
+"""Run an engine on a stream with buffers, contexts and CUDA graphs. Importing this requires TensorRT. A recorded graph
+is bound to its shapes, addresses and context, so buffers are allocated once for the largest request, and each graph has
 its own context. All contexts share one scratch memory."""
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ _log = logging.getLogger(__name__)
 def load_engine(file: Path, messages: Messages, *, version_compatible: bool) -> trt.ICudaEngine:
     """Deserialise an engine. Raises SonorantError if TensorRT rejects the file."""
     runtime = trt.Runtime(messages)
-    runtime.engine_host_code_allowed = version_compatible  # such an engine brings its own runtime code
+    runtime.engine_host_code_allowed = version_compatible  # such an engine contains its own runtime code
     engine = runtime.deserialize_cuda_engine(file.read_bytes())
     if engine is None:
-        raise SonorantError(f"{file}: TensorRT does not load it ({messages.told()}); delete it and build it again")
+        raise SonorantError(f"{file}: TensorRT cannot load it ({messages.told()}); delete it and build it again")
     return engine
 
 
 class Execution:
-    """Runs an engine, for one thread at a time."""
+    """Runs an engine. Not thread-safe."""
 
     def __init__(self, engine: trt.ICudaEngine, stream: Stream, messages: Messages) -> None:
-        """Allocates all memory. Raises SonorantError if the GPU has too little for the largest request."""
+        """Allocate all memory. Raises SonorantError if the GPU has too little for the largest request."""
         self._engine, self._stream, self._messages = engine, stream, messages
         names = [engine.get_tensor_name(index) for index in range(engine.num_io_tensors)]
         self._inputs = [name for name in names if engine.get_tensor_mode(name) == trt.TensorIOMode.INPUT]
@@ -55,7 +55,7 @@ class Execution:
         return sum(graph is not None for _, graph in list(self._recorded.values()))
 
     def run(self, inputs: Mapping[str, NDArray[Any]], profile: int, *, record: bool) -> Arrays:
-        """Run on inputs that the profile covers. `record`: make a CUDA graph for these shapes."""
+        """Run on inputs that the profile covers. `record`: whether to record a CUDA graph for these shapes."""
         arrays = {name: np.ascontiguousarray(inputs[name], self._dtypes[name]) for name in self._inputs}
         shapes = tuple(array.shape for array in arrays.values())
         context, graph = self._recorded.get(shapes, (None, None))
@@ -68,7 +68,7 @@ class Execution:
         if graph is not None:
             graph.launch()
         elif not context.execute_async_v3(self._stream.handle):
-            raise SonorantError(f"TensorRT: {self._messages.told()}")
+            raise SonorantError(f"TensorRT cannot run an engine ({self._messages.told()}); build it again")
         shape_of = {name: tuple(context.get_tensor_shape(name)) for name in self._outputs}
         outputs = {
             name: self._buffers[name].read(shape, self._dtypes[name], self._stream) for name, shape in shape_of.items()
@@ -83,7 +83,9 @@ class Execution:
         graph = self._stream.capture(lambda: context.execute_async_v3(self._stream.handle))
         if graph is None:
             _log.warning(
-                "inputs %s run without a CUDA graph: it cannot be recorded (%s)", shapes, self._messages.told()
+                "shapes %s run without a CUDA graph, because recording failed (%s)",
+                shapes,
+                self._messages.told(),
             )
         return graph
 
@@ -96,17 +98,19 @@ class Execution:
         context = self._engine.create_execution_context(trt.ExecutionContextAllocationStrategy.USER_MANAGED)
         if context is None:
             raise SonorantError(
-                f"TensorRT: no context for an engine ({self._messages.told()}); "
-                "see nvidia-smi for what else uses the GPU"
+                f"TensorRT cannot create a context for an engine ({self._messages.told()}); "
+                "run nvidia-smi to see what else uses the GPU"
             )
         context.set_device_memory(self._scratch.address, max(1, self._engine.device_memory_size_v2))
         if not context.set_optimization_profile_async(profile, self._stream.handle):
-            raise SonorantError(f"TensorRT: no profile {profile} for an engine ({self._messages.told()})")
+            raise SonorantError(
+                f"TensorRT cannot use profile {profile} of an engine ({self._messages.told()}); build it again"
+            )
         self._stream.synchronize()
         return context
 
     def _most_bytes(self) -> dict[str, int]:
-        """Bytes of each input and output at the largest sizes of any profile."""
+        """Return the bytes of each input and output at the largest sizes of any profile."""
         most = dict.fromkeys([*self._inputs, *self._outputs], 0)
         for profile, context in enumerate(self._contexts):
             largest = {name: tuple(self._engine.get_tensor_profile_shape(name, profile)[2]) for name in self._inputs}
@@ -120,10 +124,13 @@ class Execution:
         for name, shape in shapes.items():
             if not context.set_input_shape(name, shape):
                 raise SonorantError(
-                    f"TensorRT: input '{name}' of shape {shape} is outside the profile ({self._messages.told()})"
+                    f"TensorRT: input '{name}' of shape {shape} is outside the profile ({self._messages.told()}); "
+                    "build the engine again"
                 )
 
     def _set_addresses(self, context: trt.IExecutionContext) -> None:
         for name, buffer in self._buffers.items():
             if not context.set_tensor_address(name, buffer.address):
-                raise SonorantError(f"TensorRT: '{name}' takes no buffer ({self._messages.told()})")
+                raise SonorantError(
+                    f"TensorRT cannot set the buffer of '{name}' ({self._messages.told()}); build the engine again"
+                )

@@ -1,4 +1,4 @@
-"""Key of an engine: graph, machine, shape profiles and settings, to recognise a stale one."""
+"""Key of an engine, which identifies stale ones: graph, machine, shape profiles and settings."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from sonorant.speech.bundle import Lengths
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """The machine that an engine is bound to."""
+    """Machine that an engine was built for."""
 
     tensorrt: str
-    """Version of TensorRT, such as 11.4.0.106."""
+    """TensorRT version, such as 11.4.0.106."""
     gpu: str
-    """The GPU's name."""
+    """Name of the GPU."""
     compute_capability: tuple[int, int]
 
 
 def missing() -> str | None:
-    """Why TensorRT cannot run here; None if it can."""
+    """Return why TensorRT cannot run here, or None if it can."""
     for module, product in (("tensorrt", "TensorRT"), ("cuda.bindings.runtime", "cuda-bindings")):
         try:
             __import__(module)
         except ModuleNotFoundError:
             return f"{product} is not installed"
         except (ImportError, OSError) as error:
-            return f"{product} does not load ({' '.join(str(error).split())[:120]})"
+            return f"{product} cannot be loaded ({' '.join(str(error).split())[:120]})"
     from cuda.bindings import runtime as cuda
 
     status, count = cuda.cudaGetDeviceCount()
-    return None if status == cuda.cudaError_t.cudaSuccess and count else "there is no NVIDIA GPU that its CUDA can use"
+    return None if status == cuda.cudaError_t.cudaSuccess and count else "there is no NVIDIA GPU that CUDA can use"
 
 
 def this_machine() -> Machine:
-    """Describe this machine. Raises SonorantError with the reason of `missing`."""
+    """Describe this machine. Raises SonorantError if TensorRT cannot run on it."""
     lacking = missing()
     if lacking is not None:
         raise SonorantError(f"{lacking}; on a machine with an NVIDIA GPU run: pip install 'sonorant[gpu]'")
@@ -50,14 +50,14 @@ def this_machine() -> Machine:
 
 
 LEAST = {"tokens": 2, "frames": 1}
-"""Every utterance has a start and an end token."""
+"""Minimum sizes: every utterance has a start and an end token."""
 STRETCH = 2
-"""Largest size as a multiple of the corpus' longest utterance: the slowest speed doubles the frames."""
+"""Maximum size as a multiple of the corpus' longest utterance, because the slowest speed doubles the frames."""
 MOST = {"tokens": 800, "frames": 1024}
-"""Lower bound of the largest size: twice the characters of the longest phrase (`sonorant.text.phrases`), and twice the
-frames computed at once (`sonorant.speech.request.Limits`)."""
+"""Lower bound of the maximum size: twice the characters of the longest phrase (`sonorant.text.phrases`), and twice the
+frames computed at a time (`sonorant.speech.request.Limits`)."""
 Sizes = tuple[int, int, int]
-"""Least, optimal, most."""
+"""Minimum, optimal and maximum size."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,18 +65,19 @@ class ShapeProfile:
     """Sizes that an optimisation profile covers."""
 
     batch: Sizes
-    """Rows."""
+    """Number of rows."""
     tokens: Sizes
-    """Phoneme ids of a row."""
+    """Phoneme ids per row."""
     frames: Sizes
-    """Mel frames of a row."""
+    """Mel frames per row."""
 
     def covers(self, sizes: Mapping[str, int]) -> bool:
         return all(getattr(self, name)[0] <= size <= getattr(self, name)[2] for name, size in sizes.items())
 
 
 def profiles_of(graph: str, lengths: Lengths, max_batch: int) -> tuple[ShapeProfile, ShapeProfile]:
-    """A graph's two profiles: usual utterances, tuned for the median, and long ones, tuned for the longest."""
+    """Return a graph's two profiles: for usual utterances, tuned for the median, and for long ones, tuned for the
+    longest."""
     tokens, frames = _ranges("tokens", lengths.tokens), _ranges("frames", lengths.frames)
     if graph == "decoder":  # its tokens are only looked up, and always padded to the largest bucket
         tokens = tokens[1], tokens[1]
@@ -92,23 +93,24 @@ def _ranges(name: str, lengths: tuple[int, int, int, int]) -> tuple[Sizes, Sizes
 
 
 AMPERE = (8, 0)
-"""The oldest generation that runs hardware-compatible engines."""
+"""Compute capability of the oldest GPUs that run hardware-compatible engines."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EngineConfig:
-    """Section `engine` of params.yaml."""
+    """Settings for building TensorRT engines."""
 
     workspace_mib: int = 2048
-    """Most device memory in MiB that a kernel may use as scratch."""
+    """Maximum device memory in MiB that a kernel may use as scratch."""
     max_batch: int = 8
-    """Most rows at once."""
+    """Maximum number of rows per batch."""
     tf32: bool = False
-    """Whether float32 products may use TF32: faster, with only 10 bits of mantissa."""
+    """Whether float32 products may use TF32, which is faster but has only 10 bits of mantissa."""
     version_compatible: bool = False
-    """Whether later releases of the same major TensorRT may run the engine: larger, and may be slower."""
+    """Whether later releases of the same major TensorRT version can run the engine, which makes it larger and possibly
+    slower."""
     hardware_compatible: bool = False
-    """Whether any GPU from Ampere on may run the engine: may be slower."""
+    """Whether any GPU from Ampere on can run the engine, which may make it slower."""
 
     def __post_init__(self) -> None:
         if min(self.workspace_mib, self.max_batch) < 1:
@@ -126,15 +128,15 @@ class EngineKey:
     profiles: tuple[ShapeProfile, ...]
 
     def stale(self, onnx: str, machine: Machine) -> list[str]:
-        """Why this engine does not fit a graph and machine."""
+        """Return the reasons why this engine does not fit a graph and machine."""
         reasons = []
         if self.onnx != onnx:
             reasons.append(f"built from another graph ({self.onnx[:12]}, now {onnx[:12]})")
         if not self._runs_under(machine.tensorrt):
-            reasons.append(f"built by TensorRT {self.machine.tensorrt}, here is {machine.tensorrt}")
+            reasons.append(f"built with TensorRT {self.machine.tensorrt}, but this machine has {machine.tensorrt}")
         if not self._runs_on(machine):
             built, here = (f"{m.gpu} {_dotted(m.compute_capability)}" for m in (self.machine, machine))
-            reasons.append(f"built on {built}, here is {here}")
+            reasons.append(f"built on {built}, but this machine has {here}")
         return reasons
 
     def changed(self, config: EngineConfig, profiles: tuple[ShapeProfile, ...]) -> list[str]:
@@ -143,7 +145,7 @@ class EngineKey:
             for field in fields(config)
             if getattr(self.config, field.name) != getattr(config, field.name)
         ]
-        return changed + (["other profiles"] if self.profiles != profiles else [])
+        return changed + (["different shape profiles"] if self.profiles != profiles else [])
 
     def _runs_under(self, version: str) -> bool:
         built, here = _numbers(self.machine.tensorrt), _numbers(version)

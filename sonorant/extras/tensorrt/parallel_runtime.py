@@ -1,4 +1,4 @@
-"""The graphs of the family parallel under TensorRT; importing this needs TensorRT."""
+"""Graphs of the family parallel under TensorRT, which importing this requires."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from sonorant.speech.runtimes import LoadOptions
 _log = logging.getLogger(__name__)
 
 STREAMS = 2
-"""Requests computed at once. Each stream has its own memory and CUDA graphs."""
+"""Requests computed at a time. Each stream has separate memory and CUDA graphs."""
 
 Lane = dict[str, Execution]
 
 
 def load_engines(bundle: Bundle, engines: Engines, options: LoadOptions) -> Bucketed:
-    """Load a bundle's engines behind buckets. Raises SonorantError for a missing or stale engine, `batches` beyond the
+    """Load a bundle's engines with buckets. Raises SonorantError for a missing or stale engine, `batches` beyond the
     engines' rows, or too little GPU memory."""
     work = _Work(bundle, engines, options)
     buckets = Buckets.of(bundle.description.lengths, options.batches)
@@ -55,7 +55,7 @@ class TensorRTRuntime(GraphRuntime):
 
 
 class _Work:
-    """A bundle's engines on a few streams."""
+    """A bundle's engines on several streams."""
 
     def __init__(self, bundle: Bundle, engines: Engines, options: LoadOptions) -> None:
         described = bundle.description.graphs
@@ -71,7 +71,7 @@ class _Work:
             for graph, (file, key) in loaded.items()
         }
         self._all_lanes = [self._new_lane(shared, Stream()) for _ in range(STREAMS)]
-        self._lanes: LifoQueue[Lane] = LifoQueue()  # the last used has the warmest memory
+        self._lanes: LifoQueue[Lane] = LifoQueue()  # the most recently used lane has the warmest memory
         for lane in self._all_lanes:
             self._lanes.put(lane)
         self._met: set[tuple[str, tuple[tuple[int, ...], ...]]] = set()
@@ -81,7 +81,7 @@ class _Work:
         return {graph: Execution(engine, stream, self._messages) for graph, engine in shared.items()}
 
     def prepared(self) -> int:
-        """Shapes of all graphs with a CUDA graph on every stream."""
+        """Return the number of shapes with a CUDA graph on every stream."""
         return min(sum(execution.prepared for execution in lane.values()) for lane in self._all_lanes)
 
     def run(self, graph: str, inputs: Arrays, record: bool) -> Arrays:
@@ -96,7 +96,7 @@ class _Work:
             return lane[graph].run(inputs, profile, record=record)
 
     def _record(self, met: tuple[str, tuple[tuple[int, ...], ...]], inputs: Arrays, profile: int) -> Arrays:
-        """Run on every stream, so that each has the CUDA graph."""
+        """Run on every stream, so that each records the CUDA graph."""
         with self._recording:  # two threads taking all lanes would deadlock
             lanes = [self._lanes.get() for _ in range(STREAMS)]
             try:
@@ -126,13 +126,13 @@ class _Work:
 
     @cached_property
     def _any_size(self) -> OnnxRuntime:
-        """For shapes outside every profile; in fp32 if the CPU lacks kernels of the precision (bfloat16)."""
+        """Runtime for shapes outside every profile; fp32 if the CPU lacks kernels of the precision (bfloat16)."""
         try:
             return self._on_cpu(self._variants)
         except SonorantError as error:
             if not all("fp32" in self._bundle.description.graphs[graph].variants for graph in self._bundle.graphs):
                 raise
-            _log.warning("shapes outside every TensorRT profile are spoken in fp32: %s", error)
+            _log.warning("shapes outside every TensorRT profile are computed in fp32: %s", error)
             return self._on_cpu(dict.fromkeys(self._bundle.graphs, "fp32"))
 
     def _on_cpu(self, variants: Mapping[str, str]) -> OnnxRuntime:
@@ -143,6 +143,6 @@ class _Work:
 def _check_batches(batches: tuple[int, ...], most: int, engines: Engines) -> None:
     if max(batches) > most:
         raise SonorantError(
-            f"batches of {max(batches)} rows: the engines in {engines.folder} take {most} at most; "
-            "ask for fewer, or build them again with a larger engine.max_batch in params.yaml"
+            f"batches of {max(batches)} rows exceed the maximum of the engines in {engines.folder}, {most}; "
+            "request smaller ones, or build them again with a larger engine.max_batch in params.yaml"
         )

@@ -1,9 +1,9 @@
 """Check statically, without TensorRT, whether it would accept a graph. Sources: docs/operators.md of onnx-tensorrt for
-TensorRT 10.15 and the ONNX opset guide of TensorRT 11; where they differ, what both accept. Operators with restrictions
-that no speech model here needs count as not supported. TensorRT documentation, "Explicit Quantization": zero points are
-zero; scales are build-time constants of the computed type, one for activations, one or one an output channel for
-weights. "Strongly Typed Networks": types come from the graph alone. "Dynamic Shapes" and "CUDA Graphs": no shape may
-depend on a value."""
+TensorRT 10.15 and the ONNX opset guide of TensorRT 11; where they differ, what both accept. Restricted operators that
+no speech model here uses count as unsupported. TensorRT documentation, "Explicit Quantization": zero points are zero;
+scales are build-time constants of the computed type, one for activations, one or one per output channel for weights.
+"Strongly Typed Networks": types come from the graph alone. "Dynamic Shapes" and "CUDA Graphs": no shape may depend on a
+value."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from onnx import helper, numpy_helper
 from sonorant.errors import SonorantError
 
 OPSETS = (9, 24)
-"""Supported operator sets."""
+"""First and last supported operator set."""
 _FLOATS = frozenset({"float32", "float16", "bfloat16"})
 _NUMBERS = _FLOATS | {"int32", "int64"}
 _ANY = _NUMBERS | {"bool"}
@@ -46,31 +46,31 @@ _BY_TYPES: tuple[tuple[frozenset[str], str], ...] = (
     (frozenset({"int8"}), "DequantizeLinear"),
 )
 TYPES: dict[str, frozenset[str]] = {operator: types for types, operators in _BY_TYPES for operator in operators.split()}
-"""Operator to the element types of its data (not of indices, axes and scales), by numpy's names."""
+"""Supported element types of each operator's data (not of indices, axes and scales), as numpy's names."""
 CONSTANT_INPUTS = {
     "CumSum": (1,), "Squeeze": (1,), "Unsqueeze": (1,), "QuantizeLinear": (1, 2), "DequantizeLinear": (1, 2),
     "OneHot": (1,), "Pad": (3,), "ReduceL1": (1,), "ReduceL2": (1,), "ReduceLogSum": (1,), "ReduceLogSumExp": (1,),
     "ReduceMax": (1,), "ReduceMean": (1,), "ReduceMin": (1,), "ReduceProd": (1,), "ReduceSum": (1,),
     "ReduceSumSquare": (1,),
 }  # fmt: skip
-"""Operator to the positions of inputs that must be known at build time."""
+"""Positions of each operator's inputs that must be known at build time."""
 SHAPE_INPUTS = {
     "ConstantOfShape": (0,), "Expand": (1,), "Pad": (1,), "Range": (0, 1, 2), "Reshape": (1,), "Slice": (1, 2, 3, 4),
     "Split": (1,), "Tile": (1,), "TopK": (1,),
 }  # fmt: skip
-"""Operator to the positions of inputs that determine its output's shape."""
+"""Positions of each operator's inputs that determine the output's shape."""
 WEIGHT_AXIS = {"Conv": 0, "ConvTranspose": 1, "Gemm": 1, "MatMul": 1}
-"""Operator to the axis of its weights (input 1) along which scales may differ: the output's."""
+"""Axis of each operator's weights (input 1) along which scales may differ: the output's."""
 MOST_DIMENSIONS = 8
-"""`Dims::MAX_DIMS`."""
+"""Maximum number of dimensions (`Dims::MAX_DIMS`)."""
 
 
 def check_graph(path: Path) -> list[str]:
-    """Findings of an ONNX file, a line a node; none if TensorRT should accept it. Raises SonorantError for another
-    file."""
+    """Return the findings in an ONNX file, one line each; none if TensorRT should accept it. Raises SonorantError for
+    another file."""
     try:
         model = onnx.shape_inference.infer_shapes(onnx.load(path), data_prop=True)
-    except Exception as error:  # for a damaged file onnx raises protobuf's, its own and Python's exceptions
+    except Exception as error:  # for a damaged file, onnx raises exceptions of protobuf, Python and its own
         raise SonorantError(
             f"{path}: not an ONNX graph ({' '.join(str(error).split())[:120]}); export it again"
         ) from None
@@ -107,7 +107,7 @@ class _Graph:
         return helper.tensor_dtype_to_np_dtype(element).name if element else "unknown"
 
     def _follow_values(self) -> set[str]:
-        """Tensors that depend on the values of the graph's inputs, not only on their shapes."""
+        """Return the tensors that depend on the values of the graph's inputs, not only on their shapes."""
         valued = {value.name for value in self.model.graph.input} - set(self.constants)
         for node in self.nodes:  # in the order of computation, as ONNX requires
             if node.op_type not in ("Shape", "Size") and valued & set(node.input):
@@ -118,11 +118,11 @@ class _Graph:
 def _of_the_file(graph: _Graph) -> Iterator[str]:
     lowest, highest = OPSETS
     if not lowest <= graph.opset <= highest:
-        yield f"operator set {graph.opset}: TensorRT reads {lowest} to {highest}"
+        yield f"operator set {graph.opset} is unsupported; TensorRT supports {lowest} to {highest}"
     for value in [*graph.model.graph.input, *graph.model.graph.output]:
         if graph.type_of(value.name) not in TYPES["Cast"]:
             allowed = ", ".join(sorted(TYPES["Cast"]))
-            yield f"input or output '{value.name}' is {graph.type_of(value.name)}; it may be {allowed}"
+            yield f"input or output '{value.name}' is {graph.type_of(value.name)}; supported are {allowed}"
 
 
 def _of_the_nodes(graph: _Graph) -> Iterator[str]:
@@ -135,13 +135,13 @@ def _of_the_nodes(graph: _Graph) -> Iterator[str]:
 
 
 def _unsupported(graph: _Graph, node: onnx.NodeProto) -> Iterator[str]:
-    yield f"not among the operators that TensorRT takes{f' (domain {node.domain})' if node.domain else ''}"
+    yield f"not an operator that TensorRT supports{f' (domain {node.domain})' if node.domain else ''}"
 
 
 def _types(graph: _Graph, node: onnx.NodeProto) -> Iterator[str]:
     for name in _data(graph, node):
         if graph.type_of(name) not in TYPES[node.op_type]:
-            yield f"'{name}' is {graph.type_of(name)}; it takes {', '.join(sorted(TYPES[node.op_type]))}"
+            yield f"'{name}' is {graph.type_of(name)}; supported are {', '.join(sorted(TYPES[node.op_type]))}"
 
 
 def _data(graph: _Graph, node: onnx.NodeProto) -> list[str]:
@@ -169,7 +169,7 @@ def _constant_inputs(graph: _Graph, node: onnx.NodeProto) -> Iterator[str]:
 def _shapes(graph: _Graph, node: onnx.NodeProto) -> Iterator[str]:
     for name in _inputs(node, SHAPE_INPUTS.get(node.op_type, ())):
         if name in graph.valued:
-            yield f"its shape follows from a value: '{name}' is computed from what the inputs hold"
+            yield f"its shape depends on a value: '{name}' is computed from the values of inputs"
 
 
 def _inputs(node: onnx.NodeProto, places: tuple[int, ...]) -> list[str]:
@@ -178,26 +178,26 @@ def _inputs(node: onnx.NodeProto, places: tuple[int, ...]) -> list[str]:
 
 def _outputs(graph: _Graph, node: onnx.NodeProto) -> Iterator[str]:
     if node.op_type in ("LayerNormalization", "Dropout", "BatchNormalization") and any(node.output[1:]):
-        yield f"only its first output is given, not '{node.output[1]}'"
+        yield f"TensorRT computes only its first output, not '{node.output[1]}'"
     for name in node.output:
         if name in graph.values and len(graph.values[name].shape.dim) > MOST_DIMENSIONS:
             yield f"'{name}' has more than {MOST_DIMENSIONS} dimensions"
 
 
 def _quantization(graph: _Graph, node: onnx.NodeProto) -> Iterator[str]:
-    """Symmetric int8, by constant scales, in the computed type."""
+    """Check that quantisation is symmetric int8 with constant scales of the computed type."""
     if node.op_type not in ("QuantizeLinear", "DequantizeLinear"):
         return
     quantizes = node.op_type == "QuantizeLinear"
     source, scale_name, *zero = node.input
     computed, stored = (source, node.output[0]) if quantizes else (node.output[0], source)
     if graph.type_of(stored) != "int8":
-        yield f"'{stored}' is {graph.type_of(stored)}, must be int8"
+        yield f"'{stored}' is {graph.type_of(stored)}, but must be int8"
     if zero and np.any(graph.constants.get(zero[0], 0)):
         yield f"zero point '{zero[0]}' must be 0: TensorRT quantises symmetrically"
     if graph.type_of(computed) != graph.type_of(scale_name):
         types = f"scale '{scale_name}' is {graph.type_of(scale_name)}, '{computed}' is {graph.type_of(computed)}"
-        yield f"{types}; they must be of one type"
+        yield f"{types}; they must have the same type"
     if not quantizes and source not in graph.constants and not _made_by(graph, source, "QuantizeLinear"):
         yield f"'{source}' is neither a constant nor the output of a QuantizeLinear"
     scale = graph.constants.get(scale_name)
@@ -218,7 +218,7 @@ def _scale(graph: _Graph, node: onnx.NodeProto, scale: np.ndarray) -> Iterator[s
     if weight is None and _made_by(graph, node.input[0], "QuantizeLinear"):
         weight = graph.constants.get(graph.producers[node.input[0]].input[0])
     if weight is None:
-        yield f"activations have one scale, '{node.input[1]}' has {scale.size}"
+        yield f"activations must have one scale, but '{node.input[1]}' has {scale.size}"
         return
     axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), 1) % weight.ndim
     if scale.shape != (weight.shape[axis],):
@@ -226,7 +226,7 @@ def _scale(graph: _Graph, node: onnx.NodeProto, scale: np.ndarray) -> Iterator[s
     for consumer, place in graph.consumers[node.output[0]]:
         wanted = WEIGHT_AXIS.get(consumer.op_type)
         if place == 1 and wanted is not None and axis != wanted:
-            yield f"weights of {consumer.op_type} have a scale for each index of axis {wanted}, here of axis {axis}"
+            yield f"weights of {consumer.op_type} must have scales along axis {wanted}, not axis {axis}"
 
 
 RULES: tuple[Callable[[_Graph, onnx.NodeProto], Iterator[str]], ...] = (

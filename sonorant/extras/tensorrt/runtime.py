@@ -1,4 +1,4 @@
-"""The runtime `tensorrt`: its row, its loader, and the static check of graphs. Importing this needs no TensorRT."""
+"""The runtime `tensorrt`: table row, loader and static check of graphs. Importing this does not require TensorRT."""
 
 from sonorant.extras.tensorrt.engines import Engines
 from sonorant.extras.tensorrt.key import this_machine
@@ -8,7 +8,7 @@ from sonorant.speech.runtimes import ExtraRuntime, LoadOptions, Runtime, Runtime
 
 
 def load_parallel(bundle: Bundle, options: LoadOptions) -> Runtime:
-    """Load a bundle's engines on this machine. Raises SonorantError where they are missing or stale."""
+    """Load a bundle's engines on this machine. Raises SonorantError if one is missing or stale."""
     engines = Engines(bundle, this_machine(), options.engines)
     from sonorant.extras.tensorrt.parallel_runtime import load_engines  # imports TensorRT
 

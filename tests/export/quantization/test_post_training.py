@@ -150,5 +150,5 @@ def test_auto_trains_only_where_calibration_fails_its_limit() -> None:
     others = dataclasses.replace(CONFIG, auto_trains=["acoustic"])
     assert "vocoder is not in quantize.auto_trains" in str(others.why_not_trained("vocoder", far))
     assert dataclasses.replace(others, method="qat").why_not_trained("vocoder", near) is None
-    assert "a codec is not trained on" in str(CONFIG.why_not_trained("codec", far))
+    assert "a codec is not trained further" in str(CONFIG.why_not_trained("codec", far))
     assert "method is ptq" in str(dataclasses.replace(CONFIG, method="ptq").why_not_trained("vocoder", far))

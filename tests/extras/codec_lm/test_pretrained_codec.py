@@ -106,11 +106,11 @@ def test_a_trained_folder_holds_all_of_it(saved: Path, codec: PretrainedCodec, t
 @pytest.mark.parametrize(
     ("config", "audio", "codebooks", "words"),
     [
-        ({}, {"sample_rate": 16000}, 2, "the features are at 16000: set audio.sample_rate: 8000"),
-        ({}, {"hop": 16}, 2, "is 40 samples, no multiple of a mel frame's 16: set audio.hop to a divisor of 40"),
-        ({}, {}, 4, "codec.codebooks is 4: .* has 1 to 3 codebooks"),
-        ({"codebook_size": 65536}, {}, 2, "65536 codes a codebook, and a token store holds 32768: take one of fewer"),
-        ({"model_type": "bert"}, {}, 2, "is a bert; take a DAC"),
+        ({}, {"sample_rate": 16000}, 2, "the features have 16000 Hz; set audio.sample_rate to 8000"),
+        ({}, {"hop": 16}, 2, "has 40 samples, which is not a multiple of audio.hop 16"),
+        ({}, {}, 4, "codec.codebooks must be 1 to 3 for .*, not 4"),
+        ({"codebook_size": 65536}, {}, 2, "codes per codebook, but a token store holds at most 32768"),
+        ({"model_type": "bert"}, {}, 2, "is a bert model; use a DAC model"),
         ({"model_type": None}, {}, 2, "codec.pretrained: .* cannot be loaded"),
     ],
     ids=["rate", "hop", "codebooks", "codes", "another model", "no model"],

@@ -75,8 +75,8 @@ def test_an_engine_that_fits_is_loaded_and_not_built_again(engines: Engines) -> 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda one: on(OTHER_MAJOR, one), "built by TensorRT 10.16.1.11, here is 11.4.0.106"),
-        (lambda one: on(L4, one), "built on NVIDIA H200 (9.0), here is NVIDIA L4 (8.9)"),
+        (lambda one: on(OTHER_MAJOR, one), "built with TensorRT 10.16.1.11, but this machine has 11.4.0.106"),
+        (lambda one: on(L4, one), "built on NVIDIA H200 (9.0), but this machine has NVIDIA L4 (8.9)"),
         (lambda one: changed(one, "key", "onnx", value="0" * 64), "built from another graph (0000000000"),
     ],
     ids=["another TensorRT", "another GPU", "another graph"],
@@ -95,7 +95,7 @@ def test_a_damaged_engine_and_a_damaged_key_are_refused_by_name(engines: Engines
 
 
 def test_an_absent_engine_is_named(engines: Engines) -> None:
-    assert "decoder.fp32.engine: no engine here for graph decoder, variant fp32" in refused(engines, "decoder")
+    assert "decoder.fp32.engine: no engine for graph decoder, variant fp32" in refused(engines, "decoder")
 
 
 def test_compatible_engines_are_taken_where_they_run(engines: Engines) -> None:
@@ -114,7 +114,7 @@ def test_compatible_engines_are_taken_where_they_run(engines: Engines) -> None:
 def test_why_an_engine_would_be_built_again(engines: Engines) -> None:
     key = engines.load("vocoder", "fp32")[1]
     assert key.changed(replace(CONFIG, tf32=True), key.profiles) == ["tf32 was False, is True"]
-    assert key.changed(CONFIG, profiles_of("vocoder", LENGTHS, 4)) == ["other profiles"]
+    assert key.changed(CONFIG, profiles_of("vocoder", LENGTHS, 4)) == ["different shape profiles"]
 
 
 @pytest.mark.parametrize("graph", GRAPHS)

@@ -107,7 +107,7 @@ def test_too_large_batches_and_refused_contexts_are_errors(gpu: Gpu, load: Load)
     with pytest.raises(SonorantError, match=r"batches of 16 rows: the engines in .* take 8 at most"):
         load(batches=(1, 16))
     gpu.contexts = False
-    with pytest.raises(SonorantError, match="TensorRT: no context for an engine"):
+    with pytest.raises(SonorantError, match="TensorRT cannot create a context for an engine"):
         load()
 
 

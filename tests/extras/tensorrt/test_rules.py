@@ -54,13 +54,13 @@ def test_int8_as_it_should_be_is_accepted(tmp_path: Path) -> None:
     ("changes", "message"),
     [
         ({"zero": 3}, "node 'quantize' (QuantizeLinear): zero point 'x_zero' must be 0"),
-        ({"axis": 1, "scales": 4}, "weights of Conv have a scale for each index of axis 0, here of axis 1"),
+        ({"axis": 1, "scales": 4}, "weights of Conv must have scales along axis 0, not axis 1"),
         ({"scales": 5}, "scale 'w_scale' of shape (5,) does not fit axis 0 of weights (6, 4, 3)"),
         ({"weight": np.uint8}, "'w' is uint8"),
         ({"scale": np.inf}, "scale 'x_scale' must be finite and above 0"),
         ({"scale": 0.0}, "scale 'x_scale' must be finite and above 0"),
-        ({"scale": [0.1] * 4}, "activations have one scale, 'x_scale' has 4"),
-        ({"dtype": np.float16}, "scale 'x_scale' is float16, 'x' is float32; they must be of one type"),
+        ({"scale": [0.1] * 4}, "activations must have one scale, but 'x_scale' has 4"),
+        ({"dtype": np.float16}, "scale 'x_scale' is float16, 'x' is float32; they must have the same type"),
     ],
 )
 def test_a_fault_of_quantization_is_named(changes: dict, message: str, tmp_path: Path) -> None:
@@ -105,12 +105,12 @@ def length_from_a_shape() -> Graph:
 @pytest.mark.parametrize(
     ("make", "kind", "message"),
     [
-        (lambda: unary("Det"), FLOAT, "node 'it' (Det): not among the operators that TensorRT takes"),
-        (lambda: unary("Gelu", domain="com.microsoft"), FLOAT, "that TensorRT takes (domain com.microsoft)"),
-        (lambda: unary("Floor"), TensorProto.DOUBLE, "(Floor): 'x' is float64; it takes bfloat16, float16, float32"),
+        (lambda: unary("Det"), FLOAT, "node 'it' (Det): not an operator that TensorRT supports"),
+        (lambda: unary("Gelu", domain="com.microsoft"), FLOAT, "that TensorRT supports (domain com.microsoft)"),
+        (lambda: unary("Floor"), TensorProto.DOUBLE, "'x' is float64; supported are bfloat16, float16, float32"),
         (lambda: unary("Clip"), TensorProto.INT64, "node 'it' (Clip): 'x' is int64"),
         (through_float64, FLOAT, "node 'there' (Cast): 'x64' is float64"),
-        (length_from_a_value, FLOAT, "node 'range' (Range): its shape follows from a value: 'count'"),
+        (length_from_a_value, FLOAT, "node 'range' (Range): its shape depends on a value: 'count'"),
     ],
 )
 def test_a_fault_of_operators_types_and_shapes_is_named(

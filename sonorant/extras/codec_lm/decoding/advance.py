@@ -1,7 +1,7 @@
-"""One decoding step, from logits to the next state: guards, sampling, pointer. Every runtime uses it. Codes are drawn
-by inverting the cumulative distribution with uniform numbers made beforehand on the host, so a seed gives the same
-codes under any runtime. Written in the Python array API standard, for numpy and torch. Values are used through `where`
-only, so that a device never waits for the host and a step can be compiled or captured."""
+"""One decoding step, shared by all runtimes, from logits to the next state: fault guards, sampling, pointer. Codes are
+sampled by inverting the cumulative distribution at uniform numbers generated in advance on the host, so a seed gives
+the same codes under any runtime. Written in the Python array API standard, for numpy and torch. All branches are
+`where`, so that a device never waits for the host and a step can be compiled or captured."""
 
 import math
 from collections.abc import Sequence
@@ -15,9 +15,9 @@ from sonorant.speech.speaking import FinishReason
 
 
 def watch(state: State, rules: Rules, codes_BG: Array, stays_B: Array, xp: Any) -> tuple[State, Array]:
-    """Check a step's codes (B, G), and whether the pointer would stay (B,) bool. Returns the state with the guards'
-    fields, and bool (B,): push the pointer, because the fault has lasted as long as it has stood there. Under a moving
-    pointer faults are only recorded: skipping phonemes would not end them."""
+    """Check a step's codes (B, G) for silence and loops, and whether the pointer is stuck; `stays_B` (B,) bool: whether
+    it would stay. Returns the state with these faults, and (B,) bool: whether to push a pointer that has not moved
+    during the fault. Under a moving pointer, faults are only recorded, because skipping phonemes would not end them."""
     all_silent_B = xp.all(codes_BG == rules.silence_BG, axis=-1)
     silent_B = xp.where(all_silent_B, state.silent_B + 1, 0)
     again_BR = xp.all(codes_BG[:, None, :] == state.recent_BRG, axis=-1)
@@ -43,12 +43,12 @@ def watch(state: State, rules: Rules, codes_BG: Array, stays_B: Array, xp: Any) 
 
 
 Key = tuple[int, ...]
-"""Seed, candidate and attempt of a row's noise, independent of its place in the batch."""
+"""Seed, candidate and attempt, which determine a row's noise independently of its place in the batch."""
 
 
 def uniform_noise(keys: Sequence[Key], steps: int, numbers: int) -> NDArray[np.float32]:
-    """Uniform numbers in [0, 1), float32 (len(keys), steps, numbers), by Philox (Salmon et al. 2011). More steps begin
-    with the same numbers."""
+    """Return uniform numbers in [0, 1), float32 (len(keys), steps, numbers), from Philox (Salmon et al. 2011). A larger
+    `steps` only appends numbers."""
     generators = [np.random.Generator(np.random.Philox(np.random.SeedSequence(key))) for key in keys]
     return np.stack([generator.random((steps, numbers), dtype=np.float32) for generator in generators])
 
@@ -56,8 +56,8 @@ def uniform_noise(keys: Sequence[Key], steps: int, numbers: int) -> NDArray[np.f
 def choose_codes(
     state: State, rules: Rules, logits_BGK: Array, noise_BG: Array, xp: Any, *, sampled: bool, penalised: bool
 ) -> tuple[Array, Array]:
-    """A code of each codebook int64 (B, G), and its log-probability float32 (B, G) before penalty and temperature. The
-    order is that of transformers: penalty, temperature, top k, top p."""
+    """Choose a code per codebook, int64 (B, G). Returns it and its log-probability float32 (B, G) before penalty and
+    temperature. The order is that of transformers: penalty, temperature, top k, top p."""
     scores_BGK = penalise(logits_BGK, state, rules, xp) if penalised else logits_BGK
     codes_BG = xp.argmax(scores_BGK, axis=-1)
     if sampled:
@@ -70,7 +70,7 @@ def choose_codes(
 
 
 def penalise(logits_BGK: Array, state: State, rules: Rules, xp: Any) -> Array:
-    """Make recent codes less likely (Keskar et al. 2019, section 4.1)."""
+    """Reduce the scores of recently chosen codes (Keskar et al. 2019, section 4.1)."""
     recent_BGK = state.step_B[:, None, None] - state.used_BGK <= rules.recent_B[:, None, None]
     penalty_B11 = rules.penalty_B[:, None, None]
     penalised_BGK = xp.where(logits_BGK > 0, logits_BGK / penalty_B11, logits_BGK * penalty_B11)
@@ -78,16 +78,16 @@ def penalise(logits_BGK: Array, state: State, rules: Rules, xp: Any) -> Array:
 
 
 def draw_codes(scores_BGK: Array, rules: Rules, noise_BG: Array, xp: Any) -> Array:
-    """A code of each codebook int64 (B, G) from the nucleus: top k, then top p, ties included."""
+    """Draw a code per codebook, int64 (B, G), from the nucleus: top k, then top p, ties included."""
     temperature_B11 = xp.where(rules.temperature_B > 0, rules.temperature_B, 1.0)[:, None, None]
     scaled_BGK = scores_BGK / temperature_B11
-    # Sort values only: codes keep their order, so ties break alike in every library.
+    # Only values are sorted. Codes keep their order, so ties break alike in every library.
     sorted_BGK = -xp.sort(-scaled_BGK, axis=-1)
     highest_BG1 = sorted_BGK[:, :, :1]
     weights_BGK = xp.exp(sorted_BGK - highest_BG1)
     top_BGK = xp.arange(scores_BGK.shape[-1], device=scores_BGK.device) < rules.top_k_B[:, None, None]
     sums_BGK = xp.cumulative_sum(xp.where(top_BGK, weights_BGK, 0.0), axis=-1)
-    # The nucleus ends with the code that reaches top p; the likeliest is always in it.
+    # The last code of the nucleus is the one that reaches top p; the most likely code is always included.
     inside_BGK = top_BGK & (sums_BGK - weights_BGK < rules.top_p_B[:, None, None] * sums_BGK[:, :, -1:])
     lowest_BG1 = xp.min(xp.where(inside_BGK, sorted_BGK, highest_BG1), axis=-1, keepdims=True)
     weights_BGK = xp.where(scaled_BGK >= lowest_BG1, xp.exp(scaled_BGK - highest_BG1), 0.0)
@@ -95,8 +95,9 @@ def draw_codes(scores_BGK: Array, rules: Rules, noise_BG: Array, xp: Any) -> Arr
 
 
 def rank_at(sums: Array, noise: Array, xp: Any) -> Array:
-    """Index int64 (...) at which cumulative sums (..., K) first exceed the fraction `noise` (...) of their total."""
-    # No product equals the total: the largest noise is 1 - 2^-24, which takes more than half of any float32's last bit.
+    """Return the index int64 (...) at which cumulative sums (..., K) first exceed the fraction `noise` (...) of their
+    total."""
+    # The product is always below the total: the largest noise, 1 - 2^-24, subtracts over half a unit in the last place.
     return xp.count_nonzero(sums <= noise[..., None] * sums[..., -1:], axis=-1)
 
 
@@ -106,10 +107,10 @@ LOG_HALF = math.log(0.5)
 def choose_advance(
     state: State, rules: Rules, advance_BA: Array, noise_B: Array, xp: Any, *, sampled: bool
 ) -> tuple[Array, Array, Array]:
-    """Phonemes to move (B,), the same if pushed (B,), both int64, and log survival since arrival float32 (B,). Logits
-    `advance_BA`: 0 = stay, a = move by a phonemes. Staying is nearly always likeliest, so a greedy pointer would stick.
-    The median rule leaves at the median of the phoneme's duration: once the probability of having stayed so long is
-    below one half. Otherwise the class is drawn with the uniform `noise_B`."""
+    """Return the phonemes to move and those to move if pushed, int64, and the log-probability of having stayed since
+    arrival, float32, (B,) each. Logits `advance_BA`: 0 = stay, a = move by a phonemes. Staying is nearly always most
+    likely, so a greedy pointer would get stuck. The median rule moves at the median of the phoneme's duration: once the
+    probability of staying so long is below one half. Without it, the class is drawn with the uniform `noise_B`."""
     highest_B1 = xp.max(advance_BA, axis=-1, keepdims=True)
     weights_BA = xp.exp(advance_BA - highest_B1)
     log_stay_B = (advance_BA - highest_B1)[:, 0] - xp.log(xp.sum(weights_BA, axis=-1))
@@ -132,8 +133,8 @@ def advance(
     sampled: bool,
     penalised: bool,
 ) -> State:
-    """The next state. `logits_BGK`: float32, codes of the grid's next row; `advance_BA`: float32, the pointer's move;
-    `xp`: array namespace; `sampled`, `penalised`: `draws(rules)`, `penalises(rules)`."""
+    """Return the next state. `logits_BGK`: float32, for the grid's next row; `advance_BA`: float32, for the pointer's
+    move; `xp`: array namespace; `sampled`, `penalised`: `draws(rules)`, `penalises(rules)`."""
     noise_BG = xp.take_along_axis(rules.noise_BSG, state.step_B[:, None, None], axis=1)[:, 0]
     codebooks = logits_BGK.shape[1]
     codes_BG, log_probability_BG = choose_codes(
@@ -159,13 +160,13 @@ def advance(
 
 
 def is_real(state: State, xp: Any) -> Array:
-    """bool (B, G): whether the codebook has a code in this step."""
+    """Whether each codebook has a code in this step, bool (B, G)."""
     frames_BG = state.step_B[:, None] - xp.arange(state.codes_BG.shape[1], device=state.codes_BG.device)
     return (frames_BG >= 0) & ((state.ended_B < 0)[:, None] | (frames_BG < state.ended_B[:, None]))
 
 
 def move(state: State, rules: Rules, advance_B: Array, log_survival_B: Array, xp: Any) -> State:
-    """Move the pointer. A row ends when the pointer leaves the last phoneme or the budget is spent."""
+    """Move the pointer. A row ends when the pointer leaves the last phoneme or the frame budget is exhausted."""
     alive_B = state.ended_B < 0
     arrived_B = state.pointer_B + advance_B
     finished_B = alive_B & (arrived_B >= rules.phonemes_B)
@@ -189,10 +190,10 @@ def mark_used(state: State, codes_BG: Array, xp: Any) -> Array:
 
 
 def looked_at(state: State, states_BNC: Array, xp: Any) -> Array:
-    """Encoder state (B, C), of (B, N, C), under each row's pointer."""
+    """Return the encoder state (B, C) at each row's pointer, from states (B, N, C)."""
     return xp.take_along_axis(states_BNC, state.pointer_B[:, None, None], axis=1)[:, 0]
 
 
 def complete(state: State, xp: Any) -> Array:
-    """bool (B,): the row has ended and all its codebooks are complete."""
+    """Whether each row has ended with all its codebooks complete, bool (B,)."""
     return (state.ended_B >= 0) & ((state.ended_B == 0) | (state.step_B >= state.ended_B + state.codes_BG.shape[1] - 1))

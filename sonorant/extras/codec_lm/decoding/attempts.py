@@ -1,4 +1,4 @@
-"""Decode a batch to its end with candidates and retries, and keep the best attempts."""
+"""Decode a batch completely, with candidates and retries, and keep the best attempts."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -14,9 +14,9 @@ from sonorant.speech.decoding import DecodingConfig, DecodingDescription
 from sonorant.speech.speaking import FinishReason
 
 BLOCK = 32
-"""Frames between checks whether all rows have ended: a check may wait for a device."""
+"""Frames between checks for whether all rows have ended; a check may wait for a device."""
 RETRY_TEMPERATURE = 0.7
-"""Lowest temperature of a retry: a greedy retry would repeat the fault."""
+"""Minimum temperature of a retry, because a greedy retry would repeat the fault."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,26 +24,26 @@ class Spoken:
     """Codes of a batch of texts, and how each row ended."""
 
     codes_BFG: Ints
-    """Silence past a row's end."""
+    """Codes, with silence past a row's end."""
     lengths_B: Ints
     """Code frames of each row."""
     pointers_BF: Ints
-    """Phoneme of each frame; -1 past a row's end."""
+    """Phoneme index of each frame; -1 past a row's end."""
     finish_reasons_B: Ints
-    """`FinishReason` of the kept attempt; all but `WELL` are runaways."""
+    """`FinishReason` of each kept attempt; all except `WELL` are runaways."""
     cut_B: NDArray[np.bool_]
-    """Whether the budget ended the kept attempt, so that text may be missing."""
+    """Whether the frame budget ended the kept attempt, so that text may be missing."""
     attempts_B: Ints
-    """Attempts made; 1 = no retry."""
+    """Attempts; 1 means no retry."""
 
 
 class Attempt(NamedTuple):
-    """One row decoded to its end."""
+    """One completely decoded row."""
 
     well: bool
-    """Whether it finished `WELL`."""
+    """Whether the finish reason is `WELL`."""
     whole: bool
-    """Whether the budget did not cut it."""
+    """Whether the row ended within its frame budget."""
     log_probability: float
     finish_reason: int
     codes_FG: Ints
@@ -51,7 +51,7 @@ class Attempt(NamedTuple):
 
     @property
     def rank(self) -> tuple[bool, bool, float]:
-        """Larger is better."""
+        """Sort key; larger is better."""
         return self.well, self.whole, self.log_probability
 
 
@@ -66,10 +66,10 @@ def decode_texts(
     candidates: int = 1,
     prompt: Prompt | None = None,
 ) -> Spoken:
-    """Decode a batch of texts to the end. Rows do not depend on each other. A row whose best candidate did not end
-    `WELL` is decoded again, up to `config.retries` times, with other noise, temperature at least `RETRY_TEMPERATURE`
-    and the median rule. `states_BNC`, `lengths_B`, `prompt`: see `Session`; `candidates`: rows of each text, each with
-    its own noise. Raises SonorantError as `check_candidates`."""
+    """Decode a batch of texts completely. Rows are independent. A row whose best candidate did not end `WELL` is
+    decoded again, up to `config.retries` times, with different noise, a temperature of at least `RETRY_TEMPERATURE` and
+    the median rule. `states_BNC`, `lengths_B`, `prompt`: see `Session`; `candidates`: number of rows per text, each
+    with separate noise. Raises SonorantError as `check_candidates` does."""
     check_candidates(config, seed, candidates)
     best: list[Attempt | None] = [None] * len(lengths_B)
     attempts_B = np.zeros(len(lengths_B), np.int64)
@@ -97,13 +97,13 @@ def check_candidates(config: DecodingConfig, seed: int, candidates: int) -> None
         raise SonorantError(f"candidates must be at least 1, not {candidates}")
     if candidates > 1 and not config.varies:
         raise SonorantError(
-            f"{candidates} candidates would all be the same: at temperature 0 or top_k 1 nothing is drawn; "
-            "give a temperature, such as 0.7"
+            f"{candidates} candidates would all be the same, because temperature 0 or top_k 1 disables sampling; "
+            "set temperature to 0.7, for example, and top_k to 0 or above 1"
         )
 
 
 def _otherwise(config: DecodingConfig) -> DecodingConfig:
-    top_k = 0 if config.top_k == 1 else config.top_k  # drawing from one code changes nothing
+    top_k = 0 if config.top_k == 1 else config.top_k  # sampling from one code changes nothing
     return replace(config, temperature=max(RETRY_TEMPERATURE, config.temperature), top_k=top_k, advance="median")
 
 

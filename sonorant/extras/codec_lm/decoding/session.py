@@ -1,4 +1,4 @@
-"""Tokens of a batch, delivered in blocks."""
+"""Decoding of a batch, which returns codes in blocks."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -16,48 +16,49 @@ from sonorant.speech.speaking import FinishReason
 
 
 class Stepper(Protocol):
-    """A language model with a cache for one batch at a time; numpy in and out."""
+    """A language model with a cache for one batch at a time. Its inputs and outputs are numpy arrays."""
 
     def begin(
         self, states_BNC: Floats, lengths_B: Ints, prompt_BPG: Ints, prompt_lengths_B: Ints, rules: Rules
     ) -> None:
-        """Start a batch: encoder states, phonemes of each row, prompt (P at least 1) and its frames in each row.
-        Reserves room for the steps of `rules.noise_BSG` (B, S, G + 1)."""
+        """Start a batch from encoder states, phonemes of each row, a prompt (P at least 1) and its frames in each row.
+        Reserves memory for the steps of `rules.noise_BSG` (B, S, G + 1)."""
 
     def run(self, state: State, steps: int) -> State:
-        """Make `steps` steps from `state`. May stop earlier once all rows are complete, and may make more steps if they
-        are shared with other batches."""
+        """Run `steps` steps from `state`. May stop earlier once all rows are complete, or run more if steps are shared
+        with other batches."""
 
 
 class TokenRuntime(Protocol):
-    """Runs the family's graphs. `F` code frames, `G` codebooks; the rest as in `sonorant.speech.runtimes.Runtime`."""
+    """Runs the graphs of codec_lm. `F` code frames, `G` codebooks; the rest as in
+    `sonorant.speech.runtimes.Runtime`."""
 
     def encode(self, tokens: Ints, lengths: Ints, speaker: Ints) -> Floats:
-        """Tokens (B, N, 3), lengths, speaker (B,) -> states (B, N, C)."""
+        """Encode tokens (B, N, 3) with lengths and speaker (B,) -> states (B, N, C)."""
 
     def stepper(self) -> Stepper:
-        """A new decoder from states to codes, with its own cache. Each thread may have its own."""
+        """Create a decoder from states to codes with a separate cache, for one thread."""
 
     def decode(self, codes: Ints, lengths: Ints) -> Floats:
-        """Codes (B, F, G), real frames of each row (B,) -> frames (B, D, T), to be completed by `SourceRows`. Voices
-        with a source only."""
+        """Decode codes (B, F, G), with real frames of each row (B,) -> frames (B, D, T), to be completed by
+        `SourceRows`. Only for voices with a source."""
 
     def vocode(self, frames: NDArray[Any], lengths: Ints) -> Floats:
-        """Frames with the source's rows (B, R, T), or codes (B, F, G) without a source, and real frames of each row
-        (B,) -> samples (B, S), about -1 to 1."""
+        """Compute samples (B, S), about -1 to 1, from frames including the source rows (B, R, T), or codes (B, F, G)
+        without a source. `lengths`: real frames of each row (B,)."""
 
 
 class Prompt(NamedTuple):
     """Speech to continue, as codes."""
 
     codes_BPG: Ints
-    """Not delayed (B, P, G)."""
+    """Codes (B, P, G), without delays."""
     lengths_B: Ints
     """Frames of each row."""
 
 
 class Session:
-    """A batch being decoded, by one thread at a time."""
+    """Decoding of one batch. Not thread-safe."""
 
     def __init__(
         self,
@@ -69,8 +70,8 @@ class Session:
         keys: Sequence[Key],
         prompt: Prompt | None = None,
     ) -> None:
-        """Prefills. `states_BNC`: float32; `lengths_B`: phonemes of each row, `^` and `$` included, int64; `keys`: of
-        each row's noise."""
+        """Prefill the cache. `states_BNC`: float32; `lengths_B`: phonemes of each row, including `^` and `$`, int64;
+        `keys`: noise key of each row."""
         if prompt is None:
             rows = len(lengths_B)
             prompt = Prompt(np.zeros((rows, 1, description.codebooks), np.int64), np.zeros(rows, np.int64))
@@ -82,16 +83,16 @@ class Session:
             stepper.begin(states_BNC, lengths_B, prompt.codes_BPG, prompt.lengths_B, rules)
 
     def more(self, frames: int) -> Ints:
-        """Codes of the next frames (B, f, G): f is `frames`, fewer at the end of the longest row, then 0; silence past
-        a row's end. A row's length is known once a frame past its end is returned. Raises SonorantError if the logits
-        are NaN or infinite."""
+        """Return the codes of the next frames (B, f, G), silence past a row's end: f is `frames`, less at the end of
+        the longest row, then 0. A row's length is known once a frame past its end has been returned. Raises
+        SonorantError if the logits are NaN or infinite."""
         delay = self._state.codes_BG.shape[1] - 1
         wanted = min(self._given + frames + delay, self._rules.noise_BSG.shape[1])
         if not self._complete and wanted > self._made:
             self._state = self._stepper.run(self._state, wanted - self._made)
             if not np.isfinite([self._state.log_probability_B, self._state.log_survival_B]).all():
                 raise SonorantError(
-                    "the language model's logits hold NaN or infinity; verify the voice, or use another variant"
+                    "the language model's logits contain NaN or infinity; verify the voice, or use another variant"
                 )
         there = self._longest if self._complete else self._made - delay
         first, self._given = self._given, max(self._given, min(self._given + frames, there))
@@ -103,7 +104,7 @@ class Session:
 
     @property
     def lengths_B(self) -> Ints:
-        """Frames of each row; -1 if it has not ended."""
+        """Frames of each row; -1 if the row has not ended."""
         return self._state.ended_B
 
     @property
@@ -112,13 +113,14 @@ class Session:
         return self._state.finish_reason_B
 
     def pointers(self, row: int) -> Ints:
-        """The phoneme of each frame of a row so far (f,), never falling; may be ahead of the returned codes."""
+        """Return the phoneme index of each frame of a row so far (f,), which never decreases. May extend past the
+        returned codes."""
         ended = int(self._state.ended_B[row])
         return self._state.pointers_BS[row, : int(self._state.step_B[row]) if ended < 0 else ended]
 
     @property
     def cut_B(self) -> NDArray[np.bool_]:
-        """Whether the budget ended the row: text may be missing."""
+        """Whether the frame budget ended the row, so that text may be missing."""
         return (self._state.ended_B == self._rules.budget_B) & (self.finish_reasons_B != FinishReason.WELL)
 
     @property
@@ -134,7 +136,7 @@ class Session:
 
     @property
     def _made(self) -> int:
-        """Steps of the row that is furthest behind."""
+        """Steps of the unfinished row that is furthest behind."""
         return int(self._state.step_B[~complete(self._state, np)].min(initial=self._rules.noise_BSG.shape[1]))
 
     @property

@@ -1,7 +1,7 @@
-"""State of a batch during decoding: `State` changes with each step, `Rules` do not. Both are tuples of numpy or torch
-arrays of constant shape (int64, float32, bool), so that a step can be compiled or captured. `B` rows, `N` phonemes, `G`
-codebooks, `K` codes of a codebook, `S` steps there is room for, `R` longest loop. Codebook g is g steps late (delay
-pattern): row t of the grid holds codes of the frames t, t - 1, ..., t - G + 1, and K where there is no frame."""
+"""State of a batch during decoding: `State` changes with each step, `Rules` are constant. Both are tuples of numpy or
+torch arrays of constant shape (int64, float32, bool), so that a step can be compiled or captured. `B` rows, `N`
+phonemes, `G` codebooks, `K` codes per codebook, `S` maximum steps, `R` longest loop. Codebook g is g steps late: row t
+of the grid contains codes of the frames t, t - 1, ..., t - G + 1, and K where there is no frame."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -12,82 +12,81 @@ from sonorant.audio.arrays import Floats, Ints
 from sonorant.speech.decoding import DecodingConfig, DecodingDescription
 
 Array = Any
-"""An array of numpy or torch."""
+"""A numpy or torch array."""
 LONGEST_PERIOD = 8
-"""Frames of the longest loop that is detected."""
+"""Maximum length in frames of a loop that is detected."""
 EMPTY = 2
 """Phonemes of an empty text: `^` and `$`."""
 
 
 class Rules(NamedTuple):
-    """Constants of a batch. Each row has its own, so that requests may share a batch."""
+    """Constants of a batch, per row so that requests can share a batch."""
 
     noise_BSG: Array
-    """Uniform in 0..1 (B, S, G + 1): one a codebook, then the pointer's."""
+    """Uniform numbers in 0..1 (B, S, G + 1): one per codebook, then one for the pointer."""
     temperature_B: Array
-    """0 = greedy."""
+    """Sampling temperature; 0 means greedy."""
     top_k_B: Array
-    """K = no limit."""
+    """Top-k limit; K means none."""
     top_p_B: Array
     penalty_B: Array
-    """1 = none."""
+    """Repetition penalty; 1 means none."""
     recent_B: Array
     """Steps for which the penalty lasts."""
     median_B: Array
-    """bool: the pointer moves by the median rule instead of by drawing."""
+    """Whether the pointer moves by the median rule instead of by sampling."""
     phonemes_B: Array
-    """Where the pointer ends, N."""
+    """Phonemes N, where the pointer ends."""
     budget_B: Array
-    """Frames."""
+    """Maximum number of frames."""
     longest_phoneme_B: Array
     longest_silence_B: Array
     longest_repeat_B: Array
-    """Frames, as the two above."""
+    """Maximum number of frames of a loop."""
     silence_BG: Array
     """Codes of silence, the same in each row."""
 
 
 class State(NamedTuple):
     step_B: Array
-    """Steps made so far."""
     codes_BG: Array
-    """The grid's last row; K before the first step."""
+    """Last row of the grid; K before the first step."""
     pointer_B: Array
-    """Phoneme of the next frame; stays after a row's end."""
+    """Phoneme index of the next frame; constant after a row's end."""
     age_B: Array
-    """Frames for which the pointer has stood there."""
+    """Frames since the pointer moved."""
     log_survival_B: Array
     """Log-probability that the phoneme lasts this long."""
     position_B: Array
-    """Position of the next step: filled slots of the cache."""
+    """Position of the next step, equal to the number of filled cache slots."""
     ended_B: Array
-    """Frames of the row, -1 = not ended. Its last codebooks end G - 1 steps later."""
+    """Frames of the row; -1 if not ended. Its last codebook ends G - 1 steps later."""
     finish_reason_B: Array
     log_probability_B: Array
     """Sum over the codes so far, before temperature and penalty."""
     silent_B: Array
     """Consecutive silent steps."""
     recent_BRG: Array
-    """The grid's last rows, newest first; -1 where there is none."""
+    """Last rows of the grid, newest first; -1 where there is none."""
     repeats_BR: Array
-    """For each period r + 1: consecutive steps equal to the step r + 1 earlier."""
+    """For each period r + 1, consecutive steps equal to the step r + 1 earlier."""
     used_BGK: Array
-    """Step at which each code was last chosen; `NEVER` if not yet."""
+    """Step at which each code was last chosen; `NEVER` if it was not."""
     grid_BSG: Array
     """All codes so far, delayed; K elsewhere."""
     pointers_BS: Array
-    """The pointer in each step so far; 0 elsewhere."""
+    """Pointer at each step so far; 0 elsewhere."""
 
 
 NEVER = -(2**40)
-"""Before any window of `State.used_BGK`."""
+"""Step of a code that was not chosen."""
 
 
 def make_rules(
     lengths_B: Ints, description: DecodingDescription, config: DecodingConfig, draw: Callable[[int, int], Floats]
 ) -> Rules:
-    """Rules of a batch of texts, numpy. `lengths_B`: phonemes of each row, `^` and `$` included; `draw`: (steps,
-    numbers) -> uniform noise float32 (B, steps, numbers), called only if needed."""
+    """Return the rules of a batch of texts (numpy). `lengths_B`: phonemes of each row, including `^` and `$`; `draw`:
+    (steps, numbers) -> uniform noise float32 (B, steps, numbers), called only if needed."""
     rows, codebooks = len(lengths_B), description.codebooks
     budget_B = np.ceil(config.budget * description.frames_per_phoneme.p99 * lengths_B).astype(np.int64)
     budget_B[lengths_B <= EMPTY] = 0
@@ -116,7 +115,7 @@ def make_rules(
 
 
 def start_state(rules: Rules, prompt_lengths_B: Ints, description: DecodingDescription) -> State:
-    """The state before the first step, numpy."""
+    """Return the state before the first step (numpy)."""
     rows, steps, _ = rules.noise_BSG.shape
     codebooks, codes = description.codebooks, description.codes
     return State(
@@ -148,7 +147,7 @@ def _more_rows(batch: Batch, rows: int, mode: Literal["constant", "edge"]) -> Ba
 
 
 def draws(rules: Rules) -> bool:
-    """Whether any row draws (numpy)."""
+    """Whether any row is sampled (numpy)."""
     return bool((rules.temperature_B > 0).any() or not rules.median_B.all())
 
 
@@ -158,13 +157,13 @@ def penalises(rules: Rules) -> bool:
 
 
 def padded_rules(rules: Rules, rows: int, steps: int) -> Rules:
-    """Repeat the last row and add room for steps (numpy)."""
+    """Repeat the last row up to `rows`, and pad the noise to `steps` (numpy)."""
     wider, longer = _more_rows(rules, rows - len(rules.budget_B), "edge"), steps - rules.noise_BSG.shape[1]
     return wider._replace(noise_BSG=np.pad(wider.noise_BSG, [(0, 0), (0, longer), (0, 0)]))
 
 
 def padded_state(state: State, rows: int, steps: int) -> State:
-    """Add ended rows, and room for steps (numpy)."""
+    """Append ended rows up to `rows`, and pad arrays to `steps` (numpy)."""
     longer, no_code = steps - state.grid_BSG.shape[1], state.used_BGK.shape[2]
     wider = _more_rows(state, rows - len(state.ended_B), "constant")
     return wider._replace(
@@ -174,30 +173,30 @@ def padded_state(state: State, rows: int, steps: int) -> State:
 
 
 def cut_state(state: State, rows: int, steps: int) -> State:
-    """The first rows and steps of a padded state."""
+    """Return the first rows and steps of a padded state."""
     shorter = State(*(field[:rows] for field in state))
     return shorter._replace(grid_BSG=shorter.grid_BSG[:, :steps], pointers_BS=shorter.pointers_BS[:, :steps])
 
 
 def row_of(batch: Batch, row: int) -> Batch:
-    """One row as a batch (numpy)."""
+    """Return one row as a batch (numpy)."""
     return type(batch)(*(field[row : row + 1] for field in batch))
 
 
 def one_row(state: State, row: int, rules: Rules) -> State:
-    """One row of joined states, with the steps of its own rules (numpy)."""
+    """Return one row of joined states, cut to the steps of `rules` (numpy)."""
     return cut_state(row_of(state, row), 1, rules.noise_BSG.shape[1])
 
 
 def joined_states(states: Sequence[State]) -> State:
-    """All rows together, with room for the most steps of any (numpy)."""
+    """Concatenate all rows, padded to the most steps of any (numpy)."""
     steps = max(state.grid_BSG.shape[1] for state in states)
     wide = [padded_state(state, len(state.ended_B), steps) for state in states]
     return State(*map(np.concatenate, zip(*wide, strict=True)))
 
 
 def joined_rules(rules: Sequence[Rules]) -> Rules:
-    """As `joined_states`."""
+    """Concatenate all rows, padded to the most steps of any (numpy)."""
     steps = max(one.noise_BSG.shape[1] for one in rules)
     wide = [padded_rules(one, len(one.budget_B), steps) for one in rules]
     return Rules(*map(np.concatenate, zip(*wide, strict=True)))

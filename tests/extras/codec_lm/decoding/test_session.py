@@ -59,7 +59,7 @@ def test_nan_is_an_error(place: str) -> None:
     def plant(logits: np.ndarray, hop: np.ndarray, step: int) -> None:
         (logits[1] if place == "codes" else hop[1])[..., 0] = np.nan
 
-    with pytest.raises(SonorantError, match="hold NaN or infinity"):
+    with pytest.raises(SonorantError, match="contain NaN or infinity"):
         session((9, 12), {}, plant=plant).more(5)
 
 
