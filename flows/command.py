@@ -1,4 +1,4 @@
-"""Run a command within a Prefect run: its output goes to the log, and all its processes end with it."""
+"""Run a command in a Prefect run: log its output, and stop all its processes when it finishes."""
 
 import os
 import re
@@ -20,20 +20,20 @@ from prefect.states import Failed, State
 
 from sonorant.errors import SonorantError
 
-TOKEN = "SONORANT_COMMAND"  # in the environment of all descendants, even in other sessions (torchrun's workers)
+TOKEN = "SONORANT_COMMAND"  # in the environment of all descendants, even those in other sessions (torchrun's workers)
 GRACE = 25.0  # seconds to save and stop; Prefect's worker kills the flow after 30
 ADVICE = ("To track the changes", "git add ", "To enable auto staging", "dvc config core.autostage", "Use `dvc push`")
-"""Beginnings of DVC's hints, which are not logged."""
+"""Prefixes of DVC's hints, which are not logged."""
 
 
 def failed(error: SonorantError) -> State[Any]:
-    """The state of a run that ends with this error: one line in its log, no traceback through the engine."""
+    """Return the state of a run that failed with this error, logged as one line without the engine's traceback."""
     get_run_logger().error("%s", error)
     return Failed(message=str(error))
 
 
 class CommandFailed(SonorantError):
-    """The command ended with a status other than 0."""
+    """The command exited with a status other than 0."""
 
 
 def run_logged(
@@ -41,8 +41,8 @@ def run_logged(
 ) -> None:
     """Run `command` in the folder `where`, with `extra` in its environment and this interpreter as `python`.
 
-    `check` is called about every second; its exceptions end the command. Raises SonorantError with `what` and the
-    command's last error if it fails.
+    `check` is called about every second; its exceptions stop the command. Raises SonorantError with `what` and the
+    command's last error if the command fails.
     """
     logger, errors = get_run_logger(), []
 
@@ -66,10 +66,10 @@ def run_command(
     environment: Mapping[str, str],
     check: Callable[[], None] = lambda: None,
 ) -> None:
-    """Run `command` in its own session and pass each line that it prints to `say`.
+    """Run `command` in its own session and pass each line of output to `say`.
 
-    For the main thread. If a signal handler or `check` raises, the command's processes get SIGTERM and after `GRACE`
-    seconds SIGKILL. Raises CommandFailed for a status other than 0.
+    Call in the main thread. If a signal handler or `check` raises, the command's processes get SIGTERM, and SIGKILL
+    after `GRACE` seconds. Raises CommandFailed for a status other than 0.
     """
     token = secrets.token_hex(8)
     process = subprocess.Popen(
@@ -87,7 +87,7 @@ def run_command(
             say(last)
         status = process.wait()
         if status != 0:
-            raise CommandFailed(f"'{' '.join(command)}' ended with status {status}; its last line: {last or '(none)'}")
+            raise CommandFailed(f"'{' '.join(command)}' exited with status {status}; its last line: {last or '(none)'}")
     except BaseException:
         end_group(process, token)
         raise
@@ -97,7 +97,7 @@ def run_command(
 
 
 def end_group(process: subprocess.Popen[bytes], token: str) -> None:
-    """End all processes of the command: SIGTERM to its group, SIGKILL to those left after `GRACE` seconds."""
+    """Stop all processes of the command: SIGTERM to the group, SIGKILL to those left after `GRACE` seconds."""
     with _signals_held():
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGTERM)
@@ -115,7 +115,7 @@ def end_group(process: subprocess.Popen[bytes], token: str) -> None:
 
 
 def members(token: str) -> list[psutil.Process]:
-    """All living descendants of the command with this token."""
+    """Return all running descendants of the command with this token."""
     found = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):
@@ -126,7 +126,7 @@ def members(token: str) -> list[psutil.Process]:
 
 @contextmanager
 def _signals_held() -> Iterator[None]:
-    """Ignore further Ctrl-C and SIGTERM while processes end."""
+    """Ignore further Ctrl-C and SIGTERM while processes exit."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -139,7 +139,7 @@ def _signals_held() -> Iterator[None]:
 
 
 def _lines(process: subprocess.Popen[bytes], check: Callable[[], None]) -> Iterator[str]:
-    """Yield lines, and states of progress bars, until the command has ended, even if a descendant holds the pipe."""
+    """Yield lines, and states of progress bars, until the command exits, even if a descendant keeps the pipe open."""
     assert process.stdout is not None
     descriptor, text = process.stdout.fileno(), b""
     while True:

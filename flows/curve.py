@@ -1,4 +1,4 @@
-"""`sonorant curve`: would more recordings help? The same training on fewer minutes, and a curve through the voices."""
+"""`sonorant curve`: estimate whether more recordings would help, from trainings on fewer minutes."""
 
 import argparse
 from typing import Any
@@ -10,12 +10,12 @@ from tasks.stage import run
 
 EXAMPLES = """\
 examples:
-  sonorant curve run                                  5, 10, 20, 40 and all minutes, three seeds each
+  sonorant curve run                                  train on 5, 10, 20, 40 and all minutes, three seeds each
   sonorant curve run --minutes 2,4,8 --seeds 5 --workers 2
-  sonorant curve run --minutes 5,10,20 --init-from models:/base@champion --name tuned    fine-tuned beside from scratch
+  sonorant curve run --minutes 5,10,20 --init-from models:/base@champion --name tuned    also fine-tune
   sonorant curve show --more 30                       forecast for another 30 minutes
 
-The same command resumes. See docs/recordings.md (how to read a curve) and docs/tuning.md.
+The same command resumes the trainings. See docs/recordings.md (how to read a curve) and docs/tuning.md.
 """
 
 
@@ -26,23 +26,23 @@ def main() -> None:
 
 def _add_commands(commands: Any) -> None:
     for name, action, summary in (
-        ("run", _run, "train voices on some and on all minutes; the same command resumes"),
+        ("run", _run, "train voices on some and on all minutes; the same command resumes the trainings"),
         ("show", _show, "print the curve so far and write the report again"),
     ):
         command = commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
         command.set_defaults(run=action)
-        command.add_argument("--name", default=STUDY, help=f"of the study (default {STUDY})")
-        more = f"further minutes to forecast, at most those recorded (default {MORE:g}, or those recorded)"
+        command.add_argument("--name", default=STUDY, help=f"name of the study (default {STUDY})")
+        more = f"further minutes to forecast, at most the recorded minutes (default {MORE:g}, or fewer)"
         command.add_argument("--more", type=float, metavar="MINUTES", help=more)
     command = commands.choices["run"]
     add = command.add_argument
-    add("--minutes", default=SIZES, metavar="LIST", help=f"sizes besides all of them (default {SIZES})")
-    add("--seeds", type=count_of, default=3, metavar="N", help="trainings of each size (default 3)")
-    figure = "key of reports/metrics.json to draw; may be repeated (default: words, sound, melody, short texts)"
+    add("--minutes", default=SIZES, metavar="LIST", help=f"sizes in minutes; all is added (default {SIZES})")
+    add("--seeds", type=count_of, default=3, metavar="N", help="trainings per size (default 3)")
+    figure = "key of reports/metrics.json to draw; may be repeated (default: words, sound, intonation, short texts)"
     add("--figure", action="append", default=[], metavar="KEY", help=figure)
-    start = "also fine-tune as many voices from this one: models:/<name>@<alias>, or another project's models/"
+    start = "also fine-tune this voice for each size and seed: models:/<name>@<alias>, or another project's models/"
     add("--init-from", metavar="VOICE", help=start)
-    change = "a setting of the fine-tuned voices, such as train_acoustic.learning_rate=4.0e-4; may be repeated"
+    change = "setting of the fine-tuned voices, such as train_acoustic.learning_rate=4.0e-4; may be repeated"
     add("--with", dest="changes", action="append", default=[], metavar="KEY=VALUE", help=change)
     add_workers(command)
 
@@ -65,7 +65,7 @@ def _show(arguments: argparse.Namespace) -> None:
     told = write_report(study, arguments.more)
     print(f"\n{summary(study)}\n")
     print("\n".join(told))
-    print(f"\n{REPORT.with_suffix('.html')} has the charts, {REPORT} the figures")
+    print(f"\n{REPORT.with_suffix('.html')} contains the charts, {REPORT} the values")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""`make demo`: run the flow in this process and print its results."""
+"""`make demo`: run the flow train-and-export in this process and print its results."""
 
 import argparse
 from pathlib import Path
@@ -19,14 +19,14 @@ from tasks.stage import run
 def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m flows.demo",
-        description="Run every stage of dvc.yaml, register and promote the voice, print figures and the next commands "
-        "(`make demo`). With other settings than those of params.yaml it works in a copy below runs/workspaces.",
+        description="Run every stage of dvc.yaml, register and promote the voice, print metrics and the next commands "
+        "(`make demo`). With settings that differ from params.yaml, run in a copy below runs/workspaces.",
     )
     families = " or ".join(family_names())
-    parser.add_argument("--family", help=f"family of the voice, {families} (default: that of params.yaml)")
-    corpus = "folder of recordings, with metadata.csv or a text beside each; settings: corpora/recordings.yaml"
+    parser.add_argument("--family", help=f"family of the voice, {families} (default: from params.yaml)")
+    corpus = "folder of recordings with metadata.csv or a text file for each; settings: corpora/recordings.yaml"
     parser.add_argument("--corpus", type=Path, metavar="FOLDER", help=corpus)
-    change = "another setting than in params.yaml, such as corpus.kind=speakers; may be repeated"
+    change = "override a setting of params.yaml, such as corpus.kind=speakers; may be repeated"
     parser.add_argument("--set", dest="changes", action="append", default=[], metavar="KEY=VALUE", help=change)
     arguments = parser.parse_args()
     overrides = overrides_of(arguments.family)
@@ -44,12 +44,13 @@ def main() -> None:
 
     state: Any = train_and_export(overrides=overrides, return_state=True)
     if not state.is_completed():
-        raise SonorantError(f"the flow ended as {state.name}: {state.message}; the same command goes on from there")
+        raise SonorantError(f"the flow ended in state {state.name}: {state.message}; the same command resumes it")
     print(summary(state.result()))
 
 
 def overrides_of(family: str | None) -> dict[str, Any] | None:
-    """Overrides for another family than that of params.yaml, with its own registered model. Raises SonorantError."""
+    """Return overrides for a family that differs from params.yaml, with its own registered model. Raises
+    SonorantError."""
     if family is None:
         return None
     load_family(family)

@@ -13,22 +13,22 @@ from sonorant.errors import SonorantError
 
 @dataclass(frozen=True, kw_only=True)
 class Pipeline:
-    """The stages of a project; paths are relative to it."""
+    """The stages of a project; paths are relative to the project."""
 
     stages: tuple[str, ...]
-    """In the order of running."""
+    """Names of the stages in execution order."""
     needs: dict[str, tuple[str, ...]]
-    """All stages, direct and indirect, that a stage needs."""
+    """Direct and indirect prerequisites of each stage."""
     inputs: dict[str, tuple[Path, ...]]
-    """Other stages' outputs that a stage reads."""
+    """Outputs of other stages that each stage reads."""
     params: dict[str, tuple[str, ...]]
-    """Sections and keys of params.yaml that a stage reads, or that dvc.yaml inserts into its definition."""
+    """Sections and keys of params.yaml that each stage reads, or that dvc.yaml inserts into its definition."""
     outs: tuple[Path, ...]
     writes: dict[str, tuple[Path, ...]]
-    """The outs of each stage."""
+    """Outputs of each stage."""
     commands: dict[str, str]
     sources: tuple[Path, ...]
-    """Files read by stages and written by none."""
+    """Files that stages read and no stage writes."""
     cache: Path
     """Absolute folder of DVC's cache."""
 
@@ -36,12 +36,13 @@ class Pipeline:
         return next((name for name, outs in self.writes.items() if any(file.is_relative_to(out) for out in outs)), None)
 
     def settings_of(self, stage: str, keys: Iterable[str]) -> list[str]:
-        """Those of the `keys` (section.key) on which the stage depends, directly or not."""
+        """Return the `keys` (section.key) that the stage depends on, directly or indirectly."""
         read = {name for each in (stage, *self.needs[stage]) for name in self.params[each]}
         return [key for key in keys if any(f"{key}.".startswith(f"{name}.") for name in read)]
 
     def order(self, wanted: Sequence[str] | None) -> list[str]:
-        """The wanted stages (None = all) and those they need, in the order of `dvc repro`. Raises SonorantError."""
+        """Return the stages `wanted` (None means all) and their prerequisites in the order of `dvc repro`. Raises
+        SonorantError."""
         wanted = self.stages if wanted is None else wanted
         for name in wanted:
             if name not in self.stages:
@@ -51,7 +52,7 @@ class Pipeline:
 
 
 def up_to_date(root: Path, stage: str) -> bool:
-    """Whether `dvc repro --single-item` has nothing to do. Raises SonorantError if DVC refuses the project."""
+    """Return whether the stage is up to date. Raises SonorantError if DVC refuses the project."""
     from dvc.exceptions import DvcException
     from dvc.repo import Repo
 
@@ -70,10 +71,10 @@ def read_graph(root: Path) -> Pipeline:
     from dvc.stage import PipelineStage
 
     if not (root / "dvc.yaml").exists():
-        raise SonorantError(f"{root / 'dvc.yaml'}: no such file; run from the project's folder")
+        raise SonorantError(f"{root / 'dvc.yaml'}: no such file; run this command in the project folder")
     try:
         with Repo(str(root)) as repo:
-            graph = networkx.DiGraph(repo.index.graph)  # from a stage to those it needs
+            graph = networkx.DiGraph(repo.index.graph)  # edges point to prerequisites
             named = {stage: stage.name for stage in graph if isinstance(stage, PipelineStage)}
             place = {stage: number for number, stage in enumerate(named)}
             order = networkx.lexicographical_topological_sort(graph.reverse(), key=lambda stage: place.get(stage, -1))

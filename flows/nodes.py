@@ -1,6 +1,6 @@
-"""Start, watch and cancel the other nodes of a training, each a run of the deployment `train-node`.
+"""Start, monitor and cancel the other nodes of a training, each a run of the deployment `train-node`.
 
-Node 0 is the stage's own process.
+Node 0 is the stage's process.
 """
 
 import os
@@ -32,43 +32,43 @@ WORKER = "prefect worker start --pool sonorant-nodes --limit 1"
 ADDRESS = "SONORANT_NODE_ADDRESS"
 POLL_SECONDS = 2.0
 FINISH_SECONDS = 30.0
-"""For the other nodes to end after the first one."""
+"""Time limit for the other nodes to finish after the first."""
 CANCEL_SECONDS = 45.0
-"""For a cancelled node to end; Prefect's worker gives its processes 30."""
+"""Time limit for a cancelled node to stop; Prefect's worker gives its processes 30 seconds."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Nodes:
     count: int
     shared: bool
-    """Whether all see the project under the same path; else they fetch features from DVC's remote."""
+    """Whether all nodes have the project under the same path; otherwise they fetch features from DVC's remote."""
     join_seconds: int
-    """For all to meet."""
+    """Time limit for all nodes to join."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """One node's part in a training; the parameter of its flow run."""
+    """One node's part of a training; the parameter of its flow run."""
 
     stage: str
     rank: int
     count: int
     endpoint: str
-    """host:port of the first node."""
+    """Address host:port of the first node."""
     meeting: str
-    """Id of this attempt, so that nodes of another attempt cannot join."""
+    """Id of this attempt, which keeps nodes of other attempts out."""
     join_seconds: int
     commit: str
     """Commit of the first node's project."""
     folder: str | None = None
-    """The first node's project if shared; None: the node copies its own and fetches features."""
+    """The first node's project if shared; None means that the node copies its own project and fetches features."""
     params: str = ""
     lock: str = ""
-    """Content of the first node's params.yaml and dvc.lock, for that copy."""
+    """Content of the first node's params.yaml and dvc.lock, for the node's copy."""
 
     @property
     def environment(self) -> dict[str, str]:
-        """torchrun's variables."""
+        """Environment variables for torchrun."""
         return {
             "PET_NNODES": str(self.count),
             "PET_NODE_RANK": str(self.rank),
@@ -79,13 +79,13 @@ class Part:
 
 
 def first_part(stage: str, root: Path, where: Path, nodes: Nodes) -> Part:
-    """Node 0's part in training `stage` in the folder `where` of the project `root`.
+    """Return node 0's part of training `stage` in the folder `where` of the project `root`.
 
     Unless that folder is shared, push the stage's inputs to DVC's remote for the other nodes.
     """
     if not nodes.shared:
         push = [sys.executable, "-m", "dvc", "push", *map(str, read_graph(where).inputs[stage])]
-        why = "other nodes fetch its features from a DVC remote (dvc remote add, or shared=true)"
+        why = "cannot push its features for the other nodes; add a DVC remote (dvc remote add) or set shared=true"
         run_logged(f"stage '{stage}': {why}", push, where, {})
     return Part(
         stage=stage,
@@ -103,9 +103,9 @@ def first_part(stage: str, root: Path, where: Path, nodes: Nodes) -> Part:
 
 @contextmanager
 def other_nodes(first: Part) -> Iterator[Callable[[], None]]:
-    """Start the other nodes and yield a check to call often, which raises SonorantError if one has failed.
+    """Start the other nodes and yield a check to call often, which raises SonorantError if a node has failed.
 
-    No node outlives the body: they are awaited when it ends and cancelled when it raises.
+    No node outlives the body: the nodes are awaited when it finishes and cancelled when it raises.
     """
     others = OtherNodes(first)
     try:
@@ -114,7 +114,7 @@ def other_nodes(first: Part) -> Iterator[Callable[[], None]]:
     except Exception:
         others.cancel(CANCEL_SECONDS)
         raise
-    except BaseException:  # this run is cancelled and has only seconds
+    except BaseException:  # this run is cancelled and has only seconds left
         others.cancel(0.0)
         raise
     others.finish()
@@ -138,11 +138,11 @@ class OtherNodes:
                 run: Any = run_deployment(DEPLOYMENT, parameters=part, flow_run_name=name, timeout=0)
                 self._runs[rank] = run.id
         except ObjectNotFound:
-            raise SonorantError(f"Prefect has no deployment {DEPLOYMENT}: register it, prefect deploy --all") from None
-        self._logger.info("%s meets %d other nodes at %s", first.stage, first.count - 1, first.endpoint)
+            raise SonorantError(f"Prefect has no deployment {DEPLOYMENT}; run: prefect deploy --all") from None
+        self._logger.info("%s waits for %d other nodes at %s", first.stage, first.count - 1, first.endpoint)
 
     def check(self) -> None:
-        """Check the nodes, at most every few seconds. An unreachable server does not stop training."""
+        """Check the nodes at most every `POLL_SECONDS`. An unreachable server does not stop training."""
         now = time.monotonic()
         if now < self._next:
             return
@@ -153,21 +153,23 @@ class OtherNodes:
                 if state is None:
                     continue
                 if state.is_final() and not state.is_completed():
-                    raise SonorantError(f"node {rank} ended as {state.name}: {' '.join((state.message or '').split())}")
+                    raise SonorantError(
+                        f"node {rank} ended in state {state.name}: {' '.join((state.message or '').split())}"
+                    )
                 if now > self._deadline and not (state.is_running() or state.is_final()):
-                    started = f"on each other node: {WORKER}"
-                    raise SonorantError(f"no worker took node {rank} in time (it is {state.name}); {started}")
+                    started = f"run on each other node: {WORKER}"
+                    raise SonorantError(f"no worker started node {rank} in time (state {state.name}); {started}")
 
     def finish(self) -> None:
-        """Wait for the nodes to end; cancel those that still wait to meet, because training was finished before."""
+        """Wait for the nodes to finish; cancel nodes that never joined, because training was already finished."""
         if not self._ended(FINISH_SECONDS):
             self.cancel(CANCEL_SECONDS)
 
     def cancel(self, patience: float) -> None:
-        """Cancel all nodes; after `patience` seconds force it, to free their places in the pool."""
+        """Cancel all nodes; after `patience` seconds, force their states, to free their slots in the pool."""
         self._set(Cancelling())
         if patience and not self._ended(patience):
-            self._set(Cancelled(message="the node did not answer"), force=True)
+            self._set(Cancelled(message="the node did not respond"), force=True)
 
     def _set(self, state: State[Any], force: bool = False) -> None:
         with get_client(sync_client=True) as client:
@@ -198,8 +200,8 @@ class OtherNodes:
 
 
 def own_address() -> str:
-    """SONORANT_NODE_ADDRESS, or this machine's address towards Prefect's server. Raises SonorantError if that is
-    loopback.
+    """Return SONORANT_NODE_ADDRESS, or this machine's address on the route to Prefect's server. Raises SonorantError if
+    that is loopback.
     """
     named = os.environ.get(ADDRESS)
     if named:
@@ -212,7 +214,7 @@ def own_address() -> str:
         except OSError:
             address = "127.0.0.1"
     if address.startswith("127."):
-        raise SonorantError(f"Prefect's server is reached by loopback: set {ADDRESS} to an address other nodes reach")
+        raise SonorantError(f"Prefect's server is on loopback; set {ADDRESS} to an address that other nodes can reach")
     return address
 
 

@@ -1,4 +1,4 @@
-"""Prefect's own temporary server for a flow that a person starts, without `make serve`."""
+"""Settings for a temporary Prefect server, for a flow started from the command line without `make serve`."""
 
 import os
 from pathlib import Path
@@ -13,7 +13,7 @@ _ENVIRONMENT = {
 
 
 def use_own_prefect() -> None:
-    """Set what prefect reads when it is imported, where the caller's environment does not, and make its folder."""
+    """Set variables that prefect reads on import, unless the environment has them, and create its folder."""
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    Path(os.environ["PREFECT_HOME"]).mkdir(parents=True, exist_ok=True)  # Prefect's server does not make it
+    Path(os.environ["PREFECT_HOME"]).mkdir(parents=True, exist_ok=True)  # Prefect's server does not create it

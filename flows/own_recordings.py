@@ -1,4 +1,4 @@
-"""Settings for a voice of a folder of recordings: `make demo CORPUS=<folder>`."""
+"""Settings to train a voice on a folder of recordings: `make demo CORPUS=<folder>`."""
 
 import re
 from dataclasses import dataclass
@@ -18,14 +18,14 @@ SETTINGS = Path("corpora/recordings.yaml")
 class Recordings:
     folder: Path
     sample_rate: int
-    """Lowest rate in Hz of more than 1 % of the recordings."""
+    """Sample rate in Hz of the recording at the 1st percentile, so that few must be resampled up."""
     hours: float
 
 
 def find_recordings(folder: Path) -> Recordings:
     """Read the header of every recording below `folder`. Raises SonorantError if none can be read."""
     if not folder.is_dir():
-        raise SonorantError(f"{folder}: no such folder; CORPUS names a folder of recordings with their texts")
+        raise SonorantError(f"{folder}: no such folder; set CORPUS to a folder of recordings with their texts")
     rates, seconds = [], 0.0
     for path in sorted(folder.rglob("*")):
         if path.suffix.lower() not in SUFFIXES or not path.is_file():
@@ -37,20 +37,20 @@ def find_recordings(folder: Path) -> Recordings:
         rates.append(found.sample_rate)
         seconds += found.frames / found.sample_rate
     if not rates:
-        raise SonorantError(f"{folder}: holds no recordings ({', '.join(SUFFIXES)}); CORPUS names a folder of some")
+        raise SonorantError(f"{folder}: contains no recordings ({', '.join(SUFFIXES)}); set CORPUS to another folder")
     return Recordings(folder, sorted(rates)[len(rates) // 100], seconds / 3600)
 
 
 def overrides_for(found: Recordings, model: str, family: str) -> dict[str, Any]:
-    """Overrides of params.yaml for a family. `model`: registered model of the demo, which gives the name of this one.
-    Raises SonorantError for an unknown family or too low a sample rate."""
+    """Return overrides of params.yaml for a family. `model`: the demo's registered model, from whose name this one's is
+    derived. Raises SonorantError for an unknown family or a sample rate that is too low."""
     known = _known()
     if family not in known["families"]:
-        raise SonorantError(f"{SETTINGS}: no settings for family {family}; it has {', '.join(known['families'])}")
+        raise SonorantError(f"{SETTINGS}: no settings for family {family}; choose from: {', '.join(known['families'])}")
     rates = [rate for rate in known["mels"] if rate <= found.sample_rate]
     if not rates:
         least = min(known["mels"])
-        raise SonorantError(f"{found.folder}: recordings of {found.sample_rate} Hz; at least {least} Hz are needed")
+        raise SonorantError(f"{found.folder}: recordings have {found.sample_rate} Hz; at least {least} Hz are required")
     rate = max(rates)
     name = re.sub(r"[^a-z0-9]+", "-", found.folder.resolve().name.lower()).strip("-") or "recordings"
     return {
@@ -72,9 +72,9 @@ def expected_time(found: Recordings, family: str) -> str:
     cores = usable_cores()
     return (
         f"{found.hours:.1f} hours of recordings at {found.sample_rate} Hz: about {trainings + other:.0f} "
-        f"minutes on two quiet cores of an AMD EPYC with AVX-512, {trainings:g} of them trainings, without AVX-512 up "
-        f"to twice as long; here {'is one core' if cores == 1 else f'are {cores}'}. Stopped, the same command goes on "
-        "from there."
+        f"minutes on two idle cores of an AMD EPYC with AVX-512, {trainings:g} of them for training; without AVX-512, "
+        f"up to twice as long; this machine has {'one core' if cores == 1 else f'{cores} cores'}. If it is stopped, "
+        "the same command resumes it."
     )
 
 

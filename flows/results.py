@@ -1,4 +1,4 @@
-"""The results of a pipeline run as text for a person."""
+"""The results of a pipeline run as text."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -13,22 +13,22 @@ NEXT = """\
   source .venv/bin/activate
   sonorant say "Good morning." --voice {voice} -o morning.wav
   {again}
-  make serve                                  # Prefect and MLflow to look at: models, runs, pictures, sound
+  make serve                                  # start Prefect and MLflow: models, runs, charts, audio
 """
-AGAIN = "dvc repro                                   # the same graph: nothing to be done"
-BOTH = "dvc repro                                   # params.yaml's own voice; its report shows both side by side"
+AGAIN = "dvc repro                                   # the same stages, already up to date"
+BOTH = "dvc repro                                   # the voice of params.yaml; its report shows both voices"
 
 
 def summary(found: Mapping[str, Any]) -> str:
-    """The flow's result as text; paths are relative to the current folder."""
+    """Format the flow's result as text, with paths relative to the current folder."""
     where, metrics, choice, version = Path(found["where"]), found["metrics"], found["choice"], found["version"]
     here = Path(os.path.relpath(where))
     ran = [row for row in choice_rows(choice) if not row["verdict"].startswith("not run: ")]
     sections = {
         "Word error rates": plain_table(intelligibility_rows(metrics)),
-        "Beside the recordings": plain_table(naturalness_rows(metrics)),
+        "Compared with the recordings": plain_table(naturalness_rows(metrics)),
         "What ships": f"  {choice.get('sentence', 'nothing was chosen')}\n{plain_table(ran)}\n"
-        f"  what could not run here, and why: {here / 'reports/choice.json'}",
+        f"  candidates that could not run, and why: {here / 'reports/choice.json'}",
         "Seconds of each stage": plain_table(stage_rows(found["seconds"])),
     }
     if speakers := speaker_rows(metrics, choice.get("variant")):
@@ -57,7 +57,7 @@ def registry_lines(version: Mapping[str, Any], champion: bool) -> str:
 
 
 def spoken_by(kind: str, metrics: Mapping[str, Any]) -> str:
-    """Title of a row: the recordings, the vocoder's or codec's copy of them (key `vocoder`), or a variant."""
+    """Return a row's title: the recordings, the vocoder's or codec's copy of them (key `vocoder`), or a variant."""
     waveform = load_family(metrics.get("family", "parallel")).waveform.title
     names = {"recordings": "the recordings", "vocoder": f"{waveform}'s copy of them"}
     return names.get(kind, f"the voice, {kind}")
@@ -84,7 +84,8 @@ def intelligibility_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def speaker_rows(metrics: Mapping[str, Any], variant: str | None) -> list[dict[str, str]]:
-    """A row for each of several speakers, of the shipped variant: word errors, and sentences recognised as theirs."""
+    """Return a row per speaker of a voice with several, for the shipped variant: word errors and speaker
+    recognition."""
     found = metrics.get("speakers") or []
     recognised = (metrics.get("confusion") or {}).get(variant)
     own = {row["speaker"]: row for row in recognised} if isinstance(recognised, list) else {}
@@ -173,7 +174,7 @@ def plain_table(rows: Sequence[Mapping[str, str]]) -> str:
     if not rows:
         return f"  {NOT_MEASURED}"
     table = [list(rows[0]), *(list(row.values()) for row in rows)]
-    counted = [line for line in table if len(line) < 3 or any(line[2:])]  # a reason may run over the other columns
+    counted = [line for line in table if len(line) < 3 or any(line[2:])]  # a reason may extend over the other columns
     widths = [max(map(len, column)) for column in zip(*counted, strict=True)]
     padded = ([cell.ljust(width) for cell, width in zip(line, widths, strict=True)] for line in table)
     return "\n".join("  " + "  ".join(line).rstrip() for line in padded)

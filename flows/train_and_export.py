@@ -1,6 +1,6 @@
 """From recordings to a registered voice: each stage of dvc.yaml as a Prefect task, then register and promote.
 
-DVC decides which stages have anything to do.
+DVC decides which stages are outdated.
 """
 
 import os
@@ -31,7 +31,7 @@ from tasks import promote as promoting
 from tasks import register as registering
 from tasks.origin import origin_tags
 
-# pydantic would warn on every run that the parameter shadows a method of the model that prefect makes of it.
+# pydantic would warn on every run that the parameter shadows a method of the model that prefect creates from it.
 warnings.filterwarnings("ignore", message='Field name "register"', category=UserWarning)
 
 METRICS = Path("reports/metrics.json")
@@ -42,12 +42,12 @@ TRAINING = "train_"  # prefix of the stages that can use several machines
 
 
 def worth_retrying(task: Any, run: Any, state: Any) -> bool:
-    """Whether the failure may be temporary: an exception may be, bad input is a state without one."""
+    """Return whether the failure may be temporary: an exception may be; bad input is a state without one."""
     return isinstance(state.data, Exception)
 
 
-# DVC alone decides what is up to date; Prefect's cache would not see deleted outputs. Stages are not retried: the same
-# input fails the same way. Actions are retried, because a server may fail to answer.
+# Only DVC decides what is up to date; Prefect's cache would not detect deleted outputs. Stages are not retried, because
+# the same input fails the same way. Actions are retried, because a server may fail to respond.
 STAGE: dict[str, Any] = {"cache_policy": NO_CACHE, "retries": 0}
 ACTION: dict[str, Any] = {
     "cache_policy": NO_CACHE,
@@ -57,7 +57,7 @@ ACTION: dict[str, Any] = {
 }
 
 OWN = {"train_predictor", "train_waveform", "verify"}
-"""Stages of this pipeline that another one would not have."""
+"""Stages that identify this project's pipeline."""
 
 
 @flow(name="train-and-export")
@@ -70,18 +70,19 @@ def train_and_export(
     join_timeout: int = 600,
     scheduler: str | None = None,
 ) -> Any:
-    """Run the pipeline of dvc.yaml in the current folder, then register its voice and let the gates judge it.
+    """Run the pipeline of dvc.yaml in the current folder, then register its voice and promote it if it passes the
+    gates.
 
     Args:
-        overrides: Settings of params.yaml for this run alone, such as {"train_acoustic.steps": 300}. The run then works
-            in a copy of the project below runs/workspaces; the working tree stays as it is.
-        stages: Stages to bring up to date, with all they need; none = all. Only a run of all registers a voice.
+        overrides: Settings of params.yaml for this run only, such as {"train_acoustic.steps": 300}. The run then uses a
+            copy of the project below runs/workspaces; the working tree is unchanged.
+        stages: Stages to run, with all they need (default: all). Only a run of all registers a voice.
         register: Whether to register and promote.
-        nodes: Machines to train on: this one, and workers of the pool sonorant-nodes for the others.
-        shared: Whether all nodes see this folder under the same path; if not, they fetch features from DVC's remote.
-        join_timeout: Seconds until all nodes must have fetched their features and met.
-        scheduler: Address of a Dask cluster for the work of stages, whose workers see this folder under the same path;
-            none = processes of this machine.
+        nodes: Number of machines to train on: this one, and workers of the pool sonorant-nodes.
+        shared: Whether all nodes have this folder under the same path; if not, they fetch features from DVC's remote.
+        join_timeout: Maximum seconds for all nodes to fetch their features and join.
+        scheduler: Address of a Dask cluster for the stages' work, whose workers have this folder under the same path
+            (default: processes of this machine).
     """
     logger = get_run_logger()
     try:
@@ -89,11 +90,11 @@ def train_and_export(
         root, execution = Path.cwd(), str(flow_run.id)
         graph = read_graph(root)
         order = graph.order(stages)
-        if overrides and set(graph.order(None)) >= OWN:  # a project of other stages has other settings
+        if overrides and set(graph.order(None)) >= OWN:  # a project with other stages has other settings
             check_settings(root / "params.yaml", overrides)
         where = make_workspace(root, root / "runs" / "workspaces" / execution, overrides) if overrides else root
         if overrides:
-            logger.info("overrides: working in the copy %s", where)
+            logger.info("overrides: running in the copy %s", where)
         several = Nodes(count=nodes, shared=shared, join_seconds=join_timeout) if nodes > 1 else None
         seconds = {}
         for stage in order:
@@ -104,7 +105,7 @@ def train_and_export(
             bring_back(where, root)
         verdict, version = None, None
         if register and order == read_graph(where).order(None):
-            describe_execution(execution, origin_tags(where))  # DVC wrote its lock after the last stage's own tags
+            describe_execution(execution, origin_tags(where))  # DVC wrote its lock after the last stage set its tags
             version = outcome(register_voice(str(where), execution, return_state=True))
             verdict = outcome(promote_voice(str(where), version["version"], return_state=True))
         return report(where, seconds, version, verdict)
@@ -113,14 +114,14 @@ def train_and_export(
 
 
 def show_dashboard(scheduler: str | None) -> None:
-    """Link the dashboard of the cluster at this address. Raises SonorantError if no scheduler answers there."""
+    """Link the dashboard of the cluster at this address. Raises SonorantError if its scheduler does not respond."""
     if scheduler is None:
         return
     from sonorant.extras.cluster.address import checked_address
     from sonorant.extras.cluster.flight import dashboard
 
     page = dashboard(checked_address(scheduler, "scheduler"))
-    get_run_logger().info("stages spread their work over %s, dashboard: %s", scheduler, page or "none")
+    get_run_logger().info("stages distribute their work over %s; dashboard: %s", scheduler, page or "none")
     if page:
         create_link_artifact(key="workers", link=page, link_text="Dask's dashboard", description="Work of the stages")
 
@@ -129,7 +130,7 @@ def show_dashboard(scheduler: str | None) -> None:
 def run_stage(
     stage: str, where: str, execution: str, nodes: Nodes | None = None, scheduler: str | None = None
 ) -> State[Any] | None:
-    """Bring one stage of the project in the folder `where` up to date, a training on `nodes`; log its output."""
+    """Run one stage of the project in the folder `where` if outdated, a training on `nodes`; log its output."""
     what = f"stage '{stage}'"
     command, folder, environment = stage_command(stage, Path(where), execution)
     environment |= {SCHEDULER: scheduler} if scheduler else {}
@@ -147,23 +148,23 @@ def run_stage(
 
 
 def alone_in(folder: Path) -> AbstractContextManager[None]:
-    """Wait for other flow runs in this folder. DVC would fail instead, and advise to remove the other run's lock."""
+    """Wait for other flow runs in this folder; DVC would fail and suggest removing the other run's lock."""
     logger = get_run_logger()
     return locked(folder / ".dvc/tmp/flow.lock", lambda: logger.info("waiting for another run's stage in %s", folder))
 
 
 def stage_command(stage: str, folder: Path, execution: str) -> tuple[list[str], Path, dict[str, str]]:
-    """Command, folder and environment to bring one stage of the project in `folder` up to date."""
+    """Return command, folder and environment to run one outdated stage of the project in `folder`."""
     environment = {"SONORANT_EXECUTION": execution}
     if "MLFLOW_TRACKING_URI" not in os.environ:
         environment["MLFLOW_TRACKING_URI"] = store_uri()
-    # --single-item leaves the stages before it unlocked, so that several runs can work at the same time.
+    # --single-item leaves earlier stages unlocked, so that several runs can work simultaneously.
     return [sys.executable, "-m", "dvc", "--wait-for-lock", "repro", "--single-item", stage], folder, environment
 
 
 @task(task_run_name="register", **ACTION)
 def register_voice(where: str, execution: str) -> dict[str, Any] | State[Any]:
-    """Register the voice as a version of the model, or find the version that it already has."""
+    """Register the voice as a version of the model, or find its existing version."""
     root = Path(where)
     try:
         found = registering.register_files(
@@ -181,7 +182,7 @@ def register_voice(where: str, execution: str) -> dict[str, Any] | State[Any]:
 
 @task(task_run_name="promote", **ACTION)
 def promote_voice(where: str, version: int) -> dict[str, Any] | State[Any]:
-    """Let the gates of params.yaml decide whether the version becomes `champion`; return their results."""
+    """Make the version `champion` if it passes the gates of params.yaml; return their results."""
     try:
         verdict = promoting.promote_version(version, params_file=Path(where) / "params.yaml")
     except SonorantError as error:
@@ -193,14 +194,16 @@ def promote_voice(where: str, version: int) -> dict[str, Any] | State[Any]:
 
 
 def refused(error: SonorantError) -> State[Any]:
-    """Bad input as a failed state, without a retry. Raises if the store did not answer, for a retry (see `ACTION`)."""
+    """Return bad input as a failed state, without a retry. If the store did not respond, raise for a retry
+    (`ACTION`)."""
     if isinstance(error, TrackingUnavailable):
         raise error
     return Failed(message=str(error))
 
 
 def outcome(state: Any) -> Any:
-    """A task's result. Raises SonorantError with its one line if it failed, or else the original exception."""
+    """Return a task's result. Raises SonorantError with the task's message if it failed, else the original
+    exception."""
     if state.is_failed() and state.message:
         raise SonorantError(" ".join(state.message.split()))
     return state.result()
@@ -209,7 +212,7 @@ def outcome(state: Any) -> Any:
 def report(
     where: Path, seconds: dict[str, float], version: dict[str, Any] | None, verdict: dict[str, Any] | None
 ) -> dict[str, Any]:
-    """Keep the results as Prefect artifacts and return them."""
+    """Store the results as Prefect artifacts and return them."""
     metrics, choice = (read_json(where / file) if (where / file).exists() else {} for file in (METRICS, CHOICE))
     found = {"where": str(where), "seconds": seconds, "metrics": metrics, "choice": choice, "version": version}
     found |= verdict or {"gates": {}, "champion": False}

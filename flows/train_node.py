@@ -1,4 +1,4 @@
-"""One of the other machines in a training on several; the first is the stage's own process."""
+"""Flow of each node after the first in a training on several machines; the first is the stage's process."""
 
 import platform
 import sys
@@ -19,10 +19,10 @@ from tasks.origin import origin_tags
 
 @flow(name="train-node")
 def train_node(part: Part) -> Any:
-    """Train as one node of several, in the current folder or in the first node's if that is shared.
+    """Train as one of several nodes, in a copy of the current folder or, if shared, the first node's folder.
 
     Args:
-        part: What to train and whom to meet; train-and-export sends it.
+        part: What to train and with which nodes; set by train-and-export.
     """
     try:
         where = Path(part.folder) if part.folder else own_copy(Path.cwd(), part)
@@ -34,7 +34,7 @@ def train_node(part: Part) -> Any:
 
 
 def own_copy(root: Path, part: Part) -> Path:
-    """A copy of this node's project `root` with the first node's settings, and the features that its dvc.lock names.
+    """Copy this node's project `root`, with the first node's settings and the features that its dvc.lock names.
 
     Raises SonorantError if the project is at another commit or the features cannot be fetched.
     """

@@ -1,4 +1,4 @@
-"""`sonorant tune`: search for better settings of params.yaml with Optuna, each trial a run of the pipeline."""
+"""`sonorant tune`: search for better settings of params.yaml with Optuna; each trial is a run of the pipeline."""
 
 import argparse
 import signal
@@ -14,12 +14,12 @@ from tasks.stage import run
 
 EXAMPLES = """\
 examples:
-  sonorant tune run tuning/vocoder.yaml --workers 2     begin, or go on where it was stopped
-  sonorant tune status vocoder                          its trials, the best, which settings matter
-  sonorant tune compare vocoder --seeds 5               the best against the defaults, under fresh seeds
-  sonorant tune apply vocoder                           the best trial's settings into params.yaml
+  sonorant tune run tuning/vocoder.yaml --workers 2     start or continue a search
+  sonorant tune status vocoder                          print its trials, the best, and which settings matter
+  sonorant tune compare vocoder --seeds 5               compare the best with the defaults, with new seeds
+  sonorant tune apply vocoder                           write the best trial's settings to params.yaml
 
-SONORANT_TUNING_STORAGE names a database for several machines (default: runs/tuning.db); docs/tuning.md says more.
+SONORANT_TUNING_STORAGE sets a database for several machines (default: runs/tuning.db); see docs/tuning.md.
 """
 
 
@@ -29,7 +29,7 @@ def main() -> None:
 
 
 def run_commands(prog: str, description: str, examples: str, add_commands: Callable[[Any], None]) -> None:
-    """Run a program whose commands `add_commands` adds to the subparsers, each with `run` as its function."""
+    """Run a program. `add_commands` adds its commands to the subparsers; each sets `run` to its function."""
     parser = argparse.ArgumentParser(
         prog=prog, description=description, epilog=examples, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -37,7 +37,7 @@ def run_commands(prog: str, description: str, examples: str, add_commands: Calla
     add_commands(commands)
     arguments = parser.parse_args()
     use_own_prefect()
-    end_cleanly_on_sigterm()  # Prefect forwards the signal after the flow; its own server must end too
+    end_cleanly_on_sigterm()  # Prefect forwards the signal after the flow; its server must exit too
     try:
         arguments.run(arguments)
     except KeyboardInterrupt:
@@ -52,19 +52,19 @@ def _add_commands(commands: Any) -> None:
 
     def add_trial(command: Any) -> None:
         command.add_argument("study", metavar="STUDY", help="name of the study")
-        command.add_argument("--trial", type=int, metavar="N", help="this trial (default: the best)")
+        command.add_argument("--trial", type=int, metavar="N", help="number of the trial (default: the best)")
 
-    command = add("run", _run, "run trials until all are done; the same command resumes")
-    command.add_argument("search", type=Path, metavar="FILE", help="the search, such as tuning/vocoder.yaml")
-    command.add_argument("--trials", type=int, metavar="N", help="trials in all, instead of the file's number")
+    command = add("run", _run, "run trials until all are complete; the same command resumes the search")
+    command.add_argument("search", type=Path, metavar="FILE", help="file of the search, such as tuning/vocoder.yaml")
+    command.add_argument("--trials", type=int, metavar="N", help="total number of trials, instead of the file's")
     add_workers(command)
     command = add("status", _status, "print a study's trials, the best one, and the importance of the settings")
     command.add_argument("study", nargs="?", metavar="STUDY", help="name of the study (default: list all)")
-    command = add("compare", _compare, "train a trial and the defaults again with fresh seeds and compare them")
+    command = add("compare", _compare, "train a trial and the defaults again with new seeds, and compare them")
     add_trial(command)
     command.add_argument("--seeds", type=count_of, default=5, metavar="N", help="trainings of each (default 5)")
     add_workers(command)
-    add_trial(add("apply", _apply, "write a trial's settings into params.yaml; comments stay"))
+    add_trial(add("apply", _apply, "write a trial's settings to params.yaml and keep its comments"))
 
 
 def _run(arguments: argparse.Namespace) -> None:
@@ -77,7 +77,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
 
 def result_of(state: Any) -> Any:
-    """The result of a flow. Raises SonorantError with its message if it failed."""
+    """Return the result of a flow. Raises SonorantError with the flow's message if it failed."""
     if not state.is_completed():
         raise SonorantError(f"{state.message}")
     return state.result()
@@ -124,21 +124,21 @@ def _apply(arguments: argparse.Namespace) -> None:
     for key, value in settings.items():
         print(f"  {key}: {value}")
     if study.search.fixed:
-        print("  the search's `fixed` settings are not applied")
+        print("  the `fixed` settings of the search are not applied")
     print("next: dvc repro")
 
 
 def add_workers(command: Any) -> None:
     command.add_argument(
-        "--workers", type=count_of, default=1, metavar="N", help="processes, which share cores and GPUs"
+        "--workers", type=count_of, default=1, metavar="N", help="number of processes, which share cores and GPUs"
     )
 
 
 def count_of(text: str) -> int:
-    """A number from 1, for argparse."""
+    """Parse a positive integer for argparse."""
     if text.isdecimal() and int(text) > 0:
         return int(text)
-    raise argparse.ArgumentTypeError(f"{text} is not a number from 1")
+    raise argparse.ArgumentTypeError(f"{text} is not a positive integer")
 
 
 def _study(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Copies of the project to run with other settings, which share its DVC cache and run directories."""
+"""Copies of the project that run with other settings and share its DVC cache and run directories."""
 
 import configparser
 import difflib
@@ -19,32 +19,32 @@ from tasks import check_params, params
 
 SHARED = "runs"
 SIDE_BY_SIDE = Path("reports/families")
-"""Figures of each family, shown in the reports of the others."""
+"""Metrics of each family, shown in the reports of other families."""
 
 
 def check_overrides(file: Path, overrides: Mapping[str, Any]) -> None:
-    """Refuse an override of a key that is no setting of `file` (params.yaml)."""
+    """Raise SonorantError for an override of a key that is not a setting of `file` (params.yaml)."""
     settings = all_settings(file)
     for key in overrides:
         here: Any = settings
         for part in key.split("."):
             if not isinstance(here, dict) or part not in here:
                 close = difflib.get_close_matches(key, dict(leaves(settings)), n=1)
-                hint = f"; did you mean '{close[0]}'?" if close else "; sonorant params lists them all"
-                raise SonorantError(f"override of unknown key '{key}'{hint}")
+                hint = f"; did you mean '{close[0]}'?" if close else "; to list all keys, run: sonorant params"
+                raise SonorantError(f"cannot override unknown key '{key}'{hint}")
             here = here[part]
         if isinstance(here, dict):
             keys = ", ".join(dict(leaves(here, f"{key}.")))
-            raise SonorantError(f"override of '{key}': it is a section; name one of {keys}")
+            raise SonorantError(f"cannot override the section '{key}'; override one of {keys}")
 
 
 def all_settings(file: Path) -> dict[str, Any]:
-    """Every setting by section, defaults included."""
+    """Return every setting by section, including defaults."""
     return {section: params.effective(section, file) for section in params.sections()}
 
 
 def check_settings(file: Path, overrides: Mapping[str, Any]) -> None:
-    """Refuse unknown keys, and values that a stage would refuse, perhaps after hours of training."""
+    """Raise SonorantError for unknown keys, and values that a stage would refuse, perhaps after hours of training."""
     check_overrides(file, overrides)
     if not overrides:
         return check_params.check(file)
@@ -61,8 +61,8 @@ def check_settings(file: Path, overrides: Mapping[str, Any]) -> None:
 def make_workspace(root: Path, folder: Path, overrides: Mapping[str, Any]) -> Path:
     """Copy the project `root` to `folder`, which is emptied first, with `overrides` ({"section.key": value}).
 
-    The copy has all files that git does not ignore and `SIDE_BY_SIDE`; links share `runs/`, ignored sources and ignored
-    paths named by settings; paths out of the project become absolute. Returns `folder`. Raises SonorantError for an
+    The copy contains all files that git does not ignore and `SIDE_BY_SIDE`; links share `runs/`, ignored sources and
+    ignored paths in settings; paths outside the project become absolute. Returns `folder`. Raises SonorantError for an
     unknown key or if `root` is not a git repository.
     """
     check_overrides(root / "params.yaml", overrides)
@@ -88,12 +88,12 @@ def make_workspace(root: Path, folder: Path, overrides: Mapping[str, Any]) -> Pa
 
 
 def bring_back(folder: Path, root: Path) -> None:
-    """Copy to `root` what the workspace's stages wrote to `SIDE_BY_SIDE`, except outputs of the project's stages."""
+    """Copy the workspace's outputs in `SIDE_BY_SIDE` to `root`, except outputs of the project's stages."""
     _copy_side_by_side(folder, root, _side_by_side(folder) & set(read_graph(folder).outs) - set(read_graph(root).outs))
 
 
 def parse_overrides(given: Sequence[str], option: str) -> dict[str, Any]:
-    """Overrides from a command line, each KEY=VALUE with YAML values. Raises SonorantError."""
+    """Parse overrides from a command line, each KEY=VALUE with a YAML value. Raises SonorantError."""
     overrides = {}
     for one in given:
         key, equals, value = one.partition("=")
@@ -102,7 +102,7 @@ def parse_overrides(given: Sequence[str], option: str) -> dict[str, Any]:
         try:
             overrides[key] = ruamel.yaml.YAML(typ="safe").load(value)
         except ruamel.yaml.error.YAMLError:
-            raise SonorantError(f"{option} {one}: '{value}' is not valid YAML") from None
+            raise SonorantError(f"{option} {one}: '{value}' is not valid YAML; correct the value") from None
     return overrides
 
 
@@ -121,23 +121,23 @@ def _files(root: Path) -> list[Path]:
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     done = subprocess.run(command, cwd=root, capture_output=True, check=False)
     if done.returncode != 0:
-        raise SonorantError(f"{root}: overrides need a git repository ({' '.join(done.stderr.decode().split())})")
+        raise SonorantError(f"{root}: overrides require a git repository ({' '.join(done.stderr.decode().split())})")
     names = [Path(name.decode()) for name in done.stdout.split(b"\0") if name]
     return [name for name in names if (root / name).is_symlink() or (root / name).is_file()]
 
 
 def _paths_out_of(root: Path, file: Path) -> dict[str, str]:
-    """Settings of `file` that are paths out of the project, made absolute."""
+    """Return settings of `file` that are paths outside the project, as absolute paths."""
     return {key: str((root / value).resolve()) for key, value in _texts(file) if Path(value).parts[:1] == ("..",)}
 
 
 def _texts(file: Path) -> list[tuple[str, str]]:
-    """Key and value of each setting of `file` that is a string."""
+    """Return key and value of each string setting of `file`."""
     return [(key, value) for key, value in leaves(params.read(file)) if isinstance(value, str)]
 
 
 def _named_paths(file: Path) -> list[Path]:
-    """Settings of `file` that may be paths within the project."""
+    """Return settings of `file` that may be paths in the project."""
     named = [Path(value) for _, value in _texts(file) if "/" in value and "://" not in value]
     return [path for path in named if not path.is_absolute() and ".." not in path.parts]
 
@@ -149,13 +149,13 @@ def _configure_dvc(root: Path, folder: Path, cache: Path) -> None:
     config.read_dict({"core": {"no_scm": "true"}, "cache": {"dir": str(cache), "type": "reflink,hardlink,copy"}})
     (folder / ".dvc").mkdir(exist_ok=True)
     local = folder / ".dvc" / "config.local"
-    local.touch(mode=0o600)  # may hold credentials of a remote
+    local.touch(mode=0o600)  # may contain credentials of a remote
     with local.open("w") as file:
         config.write(file)
 
 
 def edit(file: Path, overrides: Mapping[str, Any]) -> None:
-    """Write `overrides` into params.yaml; all other lines stay, comments too."""
+    """Write `overrides` to params.yaml; all other lines, including comments, are unchanged."""
     yaml = ruamel.yaml.YAML()
     yaml.preserve_quotes = True
     yaml.width = 4096
@@ -172,13 +172,13 @@ def edit(file: Path, overrides: Mapping[str, Any]) -> None:
 
 
 def _as_yaml(yaml: ruamel.yaml.YAML, value: Any) -> Any:
-    """A value for ruamel: lists in one line, and 1.0e-05, because PyYAML reads 1e-05 as text."""
+    """Convert a value for ruamel: lists in one line, and 1.0e-05, because PyYAML reads 1e-05 as text."""
     if isinstance(value, float) and "e" in (text := repr(value)) and "." not in text:
         return yaml.load(text.replace("e", ".0e"))
     return yaml.load(json.dumps(value)) if isinstance(value, list | dict) else value
 
 
 def leaves(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted key and value of everything in nested mappings."""
+    """Yield dotted key and value of each leaf of nested mappings."""
     for name, value in settings.items():
         yield from leaves(value, f"{prefix}{name}.") if isinstance(value, dict) else [(f"{prefix}{name}", value)]

@@ -1,4 +1,4 @@
-"""Check a search against the project before anything runs: every key and figure exists and has the right type."""
+"""Check a search against the project before any trial runs: every key and figure exists and has the right type."""
 
 from dataclasses import replace
 from functools import reduce
@@ -22,7 +22,7 @@ def begin(file: Path, trials: int | None = None, root: Path = Path()) -> TuningS
     search = read_search(file)
     if trials is not None:
         if trials < 1:
-            raise SonorantError(f"--trials {trials}: give a number from 1")
+            raise SonorantError(f"--trials {trials}: give a positive number")
         search = replace(search, trials=trials)
     graph = read_graph(root.resolve())
     try:
@@ -35,7 +35,7 @@ def begin(file: Path, trials: int | None = None, root: Path = Path()) -> TuningS
 
 
 def check_search(search: Search, graph: Pipeline, root: Path) -> None:
-    """Refuse unknown keys and figures, wrong types, and keys that affect none of the figures."""
+    """Raise SonorantError for unknown keys and figures, wrong types, and keys that affect none of the figures."""
     file = root / "params.yaml"
     for settings in (search.space, search.fixed):
         check_overrides(file, settings)
@@ -48,18 +48,18 @@ def check_search(search: Search, graph: Pipeline, root: Path) -> None:
     if curve and (curve.kind is None or curve.stage(graph) not in graph.order(stages)):
         raise SonorantError(
             f"prune: by: '{curve.name}' is not a figure of a training that the objectives need; "
-            "name one such as train_vocoder/validation/loss"
+            "give one such as train_vocoder/validation/loss"
         )
     read = {key for stage in stages for key in graph.settings_of(stage, search.space)}
     idle = idle_sections(search, root)
     for key in search.space:
         if key not in read or key.split(".")[0] in idle:
             needed = ", ".join(graph.order(stages))
-            raise SonorantError(f"space: {key} affects none of the figures; they come from the stages {needed}")
+            raise SonorantError(f"space: {key} affects none of the figures; give keys that these stages read: {needed}")
 
 
 def idle_sections(search: Search, root: Path) -> set[str]:
-    """Sections of models that affect none of the figures, though their stages may run."""
+    """Return sections of models that affect none of the figures, although their stages may run."""
     family = load_family(params.load("voice", VoiceConfig, root / "params.yaml").family)
     at_work = {kind.name for kind in family.kinds}
     if {Figure(name).kind for name in (*search.objectives, *search.also)} == {family.predictor.name}:
@@ -68,7 +68,7 @@ def idle_sections(search: Search, root: Path) -> set[str]:
 
 
 def base_of(search: Search, graph: Pipeline, root: Path) -> dict[str, Any]:
-    """Settings by key that affect the figures and are the same in every trial."""
+    """Return settings by key that affect the figures and are equal in all trials."""
     stages = [Figure(name).stage(graph) for name in (*search.objectives, *search.also)]
     sections = all_settings(root / "params.yaml").items()
     flat = {f"{section}.{name}": value for section, values in sections for name, value in values.items()}

@@ -1,4 +1,4 @@
-"""Compare a trial with the project's settings: both trained anew at full length with fresh seeds."""
+"""Compare a trial with the project's settings: train both again at full length with new seeds."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -17,30 +17,30 @@ from sonorant.training.intervals import student_interval
 from tasks import params
 
 FIRST_SEED = 1001
-"""No search uses it: its trials have the seed of params.yaml."""
+"""First seed of a comparison; no search uses it, because its trials have the seed of params.yaml."""
 OURS, DEFAULTS = "trial", "defaults"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """A figure of the trial and of the defaults: means over the seeds that both have."""
+    """Means of a figure of the trial and of the defaults, over the seeds complete for both."""
 
     figure: str
     trial: float
     defaults: float
     low: float
     high: float
-    """95 % interval of the mean difference trial - defaults, paired by seed."""
+    """Upper end of the 95 % interval from `low` of the mean difference trial - defaults, paired by seed."""
     seeds: int
 
 
 def begin_comparison(study: TuningStudy, trial: FrozenTrial, seeds: int) -> TuningStudy:
-    """Create or resume a comparison with `seeds` trials an arm. Raises SonorantError."""
+    """Create or resume a comparison with `seeds` trials per arm. Raises SonorantError."""
     from flows.graph import read_graph
     from flows.tuning.begin import base_of  # imports torch, not needed by `sonorant tune status`
 
     if seeds < 2:
-        raise SonorantError(f"--seeds {seeds}: give at least 2, or better 5, for an interval")
+        raise SonorantError(f"--seeds {seeds}: an interval requires at least 2; 5 are better")
     name = f"{study.name}-trial-{trial.number}"
     tried = {key: trial.user_attrs[SETTINGS][key] for key in study.search.space}
     arms = {
@@ -48,15 +48,15 @@ def begin_comparison(study: TuningStudy, trial: FrozenTrial, seeds: int) -> Tuni
         for seed in range(FIRST_SEED, FIRST_SEED + seeds)
         for arm, settings in ((DEFAULTS, study.defaults), (OURS, tried))
     }
-    # At full length: without `fixed`.
+    # At full length, without `fixed`.
     root = Path.cwd()
     base = base_of(study.search, read_graph(root), root)
     return make_comparison(study.search, name, arms, base)
 
 
 def seed_settings(seed: int, figures: Iterable[str] = ()) -> dict[str, Any]:
-    """Settings that give all trainings of the voice's family this seed, or only the trainings of `figures` if all are
-    figures of trainings: the others need no repetition."""
+    """Return settings that give this seed to all trainings of the voice's family, or only to the trainings of `figures`
+    if all are figures of trainings."""
     asked = {Figure(name).kind for name in figures}
     if asked and None not in asked:
         return {f"train_{kind}.seed": seed for kind in sorted(filter(None, asked))}
@@ -65,11 +65,12 @@ def seed_settings(seed: int, figures: Iterable[str] = ()) -> dict[str, Any]:
 
 
 def differences(comparison: TuningStudy) -> list[Difference]:
-    """The difference in each objective. Raises SonorantError with fewer than two seeds done by both arms."""
+    """Return the difference in each objective. Raises SonorantError if fewer than two seeds are complete for both
+    arms."""
     done = {trial.user_attrs[ARM]: trial for trial in comparison.trials if trial.state == TrialState.COMPLETE}
     both = [arm.split()[1] for arm in done if arm.startswith(OURS) and f"{DEFAULTS} {arm.split()[1]}" in done]
     if len(both) < 2:
-        raise SonorantError(f"study '{comparison.name}': only {len(both)} seeds are done for both; run it again")
+        raise SonorantError(f"study '{comparison.name}': only {len(both)} seeds are complete for both; run it again")
     found = []
     for number, figure in enumerate(comparison.search.objectives):
         found.append(
@@ -89,6 +90,6 @@ def _difference(figure: str, ours: list[float], defaults: list[float]) -> Differ
 
 def verdict(found: Difference, directions: Mapping[str, str]) -> str:
     if found.low <= 0.0 <= found.high:
-        return "not told apart"
+        return "not significantly different"
     lower = found.high < 0.0
     return "better" if lower == (directions[found.figure] == "minimize") else "worse"

@@ -1,6 +1,6 @@
 """A learning curve: the same training on some and on all minutes of the recordings, with several seeds.
 
-Its arms are a comparison as in `compare.py`: kept in the storage, shared by workers, resumable.
+Its arms are a comparison as in `compare.py`: stored, shared by workers, resumable.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,16 +30,16 @@ from tasks import params
 
 KEY = "features.minutes"
 TUNED = "-tuned"
-"""Suffix of the size in the name of a fine-tuned arm."""
+"""Suffix of the size in a fine-tuned arm's name."""
 ALIKE = 0.99
-"""Share of all minutes from which a size counts as all."""
+"""Fraction of all minutes above which a size is omitted, because it equals all."""
 CHEAP: dict[str, Any] = {
     "quantize.method": "ptq",
     "verify.runtimes": ["onnxruntime"],
     "evaluate.latency_repeats": 3,
     "evaluate.hear": "fp32",
 }
-"""Settings of every trial: fp32's figures need neither int8 training nor exact timing."""
+"""Default settings of every trial: fp32's figures need neither int8 training nor exact timing."""
 MEASURES = (
     Measure(
         name="intelligibility.fp32.above_recordings.wer",
@@ -52,7 +52,7 @@ MEASURES = (
         name="short_texts.fp32.short.faulty_rate", words="short texts with a word lost", unit="points", scale=100.0
     ),
 )
-"""Default figures of a curve."""
+"""Metrics that a curve shows by default."""
 
 
 def begin_curve(
@@ -63,19 +63,19 @@ def begin_curve(
     root: Path = Path(),
     tuned: Mapping[str, Any] | None = None,
 ) -> TuningStudy:
-    """Create or resume the study of a learning curve. Raises SonorantError for bad options.
+    """Create or resume the study of a learning curve. Raises SonorantError for invalid options.
 
-    `tuned`: settings of fine-tuned voices (`settings_from`), trained beside those from scratch.
+    `tuned`: settings of fine-tuned voices (`settings_from`), trained in addition to those from scratch.
     """
     from flows.graph import read_graph
     from flows.tuning.begin import base_of  # imports torch, not needed to show a curve
 
     if seeds < 2:
-        raise SonorantError(f"--seeds {seeds}: give at least 2, or better 3, for an interval")
+        raise SonorantError(f"--seeds {seeds}: an interval requires at least 2; 3 are better")
     minutes = read_sizes(sizes)
     search = Search(
         study=name,
-        objectives={MINUTES: "maximize"},  # a study needs one; the curve's figures are recorded
+        objectives={MINUTES: "maximize"},  # a study needs an objective; the curve's figures are only recorded
         also=list(figures) or [measure.name for measure in MEASURES],
         space={KEY: Values(choices=[*minutes, None])},
         fixed=cheap(figures),
@@ -85,7 +85,7 @@ def begin_curve(
     graph = read_graph(root.resolve())
     for figure in map(Figure, figures):
         figure.stage(graph)
-        with suppress(NoFigure):  # the voice here lacks it
+        with suppress(NoFigure):  # this project's voice lacks the figure
             figure.check(root)
     arms = {
         f"{label}{kind} {seed}": {**search.fixed, KEY: value, **seed_settings(seed), **settings}
@@ -104,20 +104,20 @@ def _source(trial: FrozenTrial) -> str:
 
 
 def settings_from(init_from: str, changes: Sequence[str]) -> dict[str, Any]:
-    """Settings to fine-tune a voice from a registered voice, a bundle, or a project's folder `models`.
+    """Return settings to fine-tune a registered voice, a bundle, or a project's folder `models`.
 
-    `changes`: further settings, each KEY=VALUE. Raises SonorantError for one without a value.
+    `changes`: further settings, each KEY=VALUE. Raises SonorantError for a setting without a value.
     """
     family, folder = load_family(params.load("voice", VoiceConfig).family), Path(init_from)
     roles = {"predictor": family.predictor.name, "waveform": family.waveform.name}
     in_folder = all((folder / role / "model.json").is_file() for role in roles)
-    named = str(folder.resolve()) if folder.exists() else init_from  # trials work in folders of their own
+    named = str(folder.resolve()) if folder.exists() else init_from  # each trial runs in its own folder
     settings = {f"train_{kind}.init_from": f"{named}/{role}" if in_folder else named for role, kind in roles.items()}
     return settings | parse_overrides(changes, "--with")
 
 
 def cheap(figures: Sequence[str]) -> dict[str, Any]:
-    """Settings that skip what the figures do not need."""
+    """Return settings that skip work that the figures do not need."""
     if any("int8" in figure or figure.startswith(("speed.", "first_audio.", "memory.")) for figure in figures):
         return {"evaluate.hear": "all"}
     return CHEAP
@@ -129,11 +129,11 @@ def measures_of(study: TuningStudy) -> list[Measure]:
 
 
 def curves_of(study: TuningStudy) -> tuple[dict[Measure, Curve | str], list[str]]:
-    """A curve of each figure or why there is none, and notes on what was left out. Raises SonorantError."""
+    """Return each figure's curve, or why it has none, and notes on omitted trials. Raises SonorantError."""
     if KEY not in study.search.space or not study.compares:
         raise SonorantError(f"study '{study.name}' is not a learning curve; see: sonorant tune status {study.name}")
     by_size = {size: trials for size, trials in _by_arm(study).items() if not size.endswith(TUNED)}
-    notes = [f"{study.left() + study.at_work()} trainings are not done yet."] if study.left() + study.at_work() else []
+    notes = [f"{study.left() + study.at_work()} trainings are incomplete."] if study.left() + study.at_work() else []
     minutes = {size: float(np.mean([trial.values[0] for trial in trials])) for size, trials in by_size.items()}
     for size in [size for size in by_size if size != ALL and minutes[size] >= ALIKE * minutes.get(ALL, float("inf"))]:
         notes.append(f"{size} minutes are left out: there are only {minutes[ALL]:.1f}.")
@@ -148,7 +148,7 @@ def curves_of(study: TuningStudy) -> tuple[dict[Measure, Curve | str], list[str]
 
 
 def tuned_of(study: TuningStudy) -> tuple[str, Tuned]:
-    """Source of the fine-tuned voices and the difference in each figure; empty without such voices."""
+    """Return the source of the fine-tuned voices and the difference in each figure; empty without such voices."""
     by_arm = _by_arm(study)
     pairs = [(trials, by_arm[f"{size}{TUNED}"]) for size, trials in by_arm.items() if f"{size}{TUNED}" in by_arm]
     found: Tuned = {}
@@ -162,7 +162,7 @@ def tuned_of(study: TuningStudy) -> tuple[str, Tuned]:
 
 
 def _by_arm(study: TuningStudy) -> dict[str, list[FrozenTrial]]:
-    """Complete trials by size, fine-tuned ones apart."""
+    """Return complete trials by size; fine-tuned trials are separate."""
     by_arm: dict[str, list[FrozenTrial]] = {}
     for trial in study.trials:
         if trial.state == TrialState.COMPLETE and DETAILS in trial.user_attrs:
@@ -171,7 +171,7 @@ def _by_arm(study: TuningStudy) -> dict[str, list[FrozenTrial]]:
 
 
 def _points(name: str, sizes: Sequence[tuple[float, list[FrozenTrial]]]) -> list[Point]:
-    """A figure's points; sizes without it are left out. Raises SonorantError if none has it."""
+    """Return a figure's points, without sizes that lack it. Raises SonorantError if all lack it."""
     points: list[Point] = []
     why = ""
     for minutes, trials in sizes:
@@ -195,9 +195,9 @@ def _points(name: str, sizes: Sequence[tuple[float, list[FrozenTrial]]]) -> list
 
 
 def write_report(study: TuningStudy, more: float | None = None, report: Path = REPORT) -> list[str]:
-    """Write `reports/curve.json` and `reports/curve.html`; return their first sentences.
+    """Write `reports/curve.json` and `reports/curve.html`; return their conclusions.
 
-    `more`: minutes to forecast, at most those recorded; None: `MORE` or those recorded. Raises SonorantError.
+    `more`: further minutes to forecast, at most those recorded; None means `MORE` or fewer. Raises SonorantError.
     """
     found, notes = curves_of(study)
     there = [curve.most for curve in found.values() if isinstance(curve, Curve)]

@@ -1,8 +1,8 @@
-"""Figures to judge trials by, from a training or reports/metrics.json.
+"""Figures (metrics) of trials, from a training or reports/metrics.json.
 
 `train_vocoder/validation/loss`: last point of a curve of the vocoder's training. `train_vocoder/core_seconds`: core
 seconds of its steps. `features/minutes`: minutes of training recordings. Any other name is a key of the metrics, such
-as `naturalness.fp32.dnsmos.ovrl`, whose interval is `<key>_ci95`.
+as `naturalness.fp32.dnsmos.ovrl`, with the interval `<key>_ci95`.
 """
 
 import csv
@@ -37,38 +37,36 @@ class NoFigure(SonorantError):
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure by name."""
-
     name: str
 
     @property
     def kind(self) -> str | None:
-        """Kind of model of a training's figure; None for another figure."""
+        """Kind of model if the figure is that of a training; otherwise None."""
         section, slash, _ = self.name.partition("/")
         return section.removeprefix("train_") if slash and section.startswith("train_") else None
 
     @property
     def curve(self) -> str:
-        """Name of a training's figure in `metrics.jsonl`."""
+        """Name of the figure in the training's `metrics.jsonl`."""
         return self.name.partition("/")[2]
 
     def stage(self, graph: Pipeline) -> str:
-        """Stage that measures it. Raises SonorantError if none does."""
+        """Return the stage that measures the figure. Raises SonorantError if none does."""
         if self.kind is not None and self.kind not in all_kinds():
             near = did_you_mean(f"train_{self.kind}", [f"train_{kind}" for kind in all_kinds()])
-            raise SonorantError(f"figure '{self.name}': there is no such training{near}")
+            raise SonorantError(f"figure '{self.name}': no such training{near}")
         stage = stage_of(self.kind) if self.kind else graph.writer(FEATURES if self.name == MINUTES else METRICS)
         if stage not in graph.stages:
             raise SonorantError(f"figure '{self.name}': no stage of dvc.yaml measures it")
         return str(stage)
 
     def check(self, root: Path) -> None:
-        """Raise SonorantError if metrics of a finished run exist in `root` and lack this figure."""
+        """Raise SonorantError if `root` has metrics of a finished run without this figure."""
         if self.kind is None and self.name != MINUTES and (root / METRICS).exists():
             found_in(read_json(root / METRICS), self.name)
 
     def measure(self, where: Path) -> tuple[float, list[float] | None]:
-        """Value and 95 % interval or None, in the project `where`.
+        """Return value and 95 % interval (or None) in the project `where`.
 
         Raises SonorantError for an unknown figure, NoFigure if this trial lacks it.
         """
@@ -88,11 +86,11 @@ class Figure:
             rows = read_metrics(run / "metrics.jsonl")
             measured = [row["metrics"][PER_STEP] for row in rows if PER_STEP in row["metrics"]]
             if not measured:
-                raise NoFigure(f"{self.name}: {run} is gone; a trial that trains anew measures it")
+                raise NoFigure(f"{self.name}: {run} is missing; a trial that trains again measures it")
             return fmean(measured) * float(rows[-1]["step"])
         points = points_of(model / "curves.csv", self.curve)
         if not points:
-            raise NoFigure(f"{self.name}: the training logged no such point")
+            raise NoFigure(f"{self.name}: the training logged no such value")
         _, value = points[-1]
         if not math.isfinite(value):
             raise NoFigure(f"{self.name} is {value}")
@@ -107,14 +105,14 @@ def _minutes_in(features: Path) -> float:
 
 
 def found_in(metrics: dict[str, Any], name: str) -> tuple[Any, list[float] | None]:
-    """Value and interval of the key `name`, "a.b.c"; parts may contain dots. Raises SonorantError."""
+    """Return value and interval of the key `name`, "a.b.c"; parts may contain dots. Raises SonorantError."""
     values = dict(leaves(metrics))
     if name in values:
         interval = values.get(f"{name}_ci95")
         return values[name], interval if isinstance(interval, list) else None
     for part in sorted(values, key=len, reverse=True):
         if name.startswith(f"{part}.") and isinstance(values[part], str):
-            raise NoFigure(f"{part}: {values[part]}")  # the reason is in the figure's place
+            raise NoFigure(f"{part}: {values[part]}")  # the value is the reason why it is missing
     figures = [key for key, value in values.items() if isinstance(value, int | float)]
     near = did_you_mean(name, figures) if figures else ""
     hint = near if near.startswith("; did") else f"; such as {', '.join(figures[:3])}"
@@ -122,14 +120,14 @@ def found_in(metrics: dict[str, Any], name: str) -> tuple[Any, list[float] | Non
 
 
 def points_of(curves: Path, name: str) -> list[Point]:
-    """Points of a curve in a trained model's `curves.csv`."""
+    """Read the points of a curve in a trained model's `curves.csv`."""
     with curves.open(encoding="utf-8", newline="") as file:
         return [(int(row["step"]), float(row[name])) for row in csv.DictReader(file) if row.get(name)]
 
 
 def live_points(figure: Figure, runs: Path, execution: str) -> list[Point]:
-    """Points so far of a figure of the training that a pipeline execution runs in the folder `runs`."""
-    for note in (runs / f"train_{figure.kind}").glob("*/tracking.json"):  # written before training begins
+    """Read the points of a figure logged so far by the training that a pipeline execution runs in the folder `runs`."""
+    for note in (runs / f"train_{figure.kind}").glob("*/tracking.json"):  # written before training starts
         if read_json(note).get("spec", {}).get("execution") == execution:
             rows = read_metrics(note.parent / "metrics.jsonl")
             return [(row["step"], row["metrics"][figure.curve]) for row in rows if figure.curve in row["metrics"]]

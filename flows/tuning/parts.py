@@ -1,4 +1,4 @@
-"""Figures of a trial by sentence, so that comparisons can pair the sentences."""
+"""Figures (metrics) of a trial by sentence, so that comparisons can pair the sentences."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,16 +9,16 @@ from sonorant.files import read_jsonl
 
 EVALUATION = METRICS.parent / "evaluation"
 NOT_SHORT = ("sentences", "held_out", "cut_words")
-"""Kinds of texts not counted as short texts."""
+"""Kinds of texts that are not short texts."""
 ROUNDED = 2e-3
-"""Relative difference allowed between a figure and its parts, from rounding."""
+"""Maximum relative rounding error between a figure and its parts."""
 
 Part = tuple[float, float]
-"""A sentence's sum and weight; the figure is the ratio of the totals."""
+"""A sentence's part of a figure: sum and weight; the figure is the ratio of the totals."""
 
 
 def details_of(where: Path, names: list[str]) -> dict[str, Any]:
-    """Each figure of the project `where`: `value`, `ci95` or None, `parts` or None; or `not_run`, the reason."""
+    """Return each figure of the project `where`: `value`, `ci95` or None, `parts` or None; or `not_run`, the reason."""
     found: dict[str, Any] = {}
     for name in names:
         try:
@@ -31,7 +31,7 @@ def details_of(where: Path, names: list[str]) -> dict[str, Any]:
 
 
 def parts_of(where: Path, name: str, value: float) -> list[Part] | None:
-    """The sentences' parts in a figure; None without a file of them, or if they do not add up to `value`."""
+    """Return the sentences' parts of a figure, or None if their file is missing or they do not add up to `value`."""
     group, _, rest = name.partition(".")
     by, _, figure = rest.partition(".")
     file, read = ("short_texts.jsonl", _short_text) if group == "short_texts" else ("sentences.jsonl", _sentence)

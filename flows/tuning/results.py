@@ -1,4 +1,4 @@
-"""A study as text: rows of trials, the best ones, importance of the settings."""
+"""A study as text: rows of trials, the best trials, importance of the settings."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -13,15 +13,15 @@ from flows.tuning.study import ALSO, ARM, ERROR, INTERVALS, SECONDS, SETTINGS, T
 from sonorant.errors import SonorantError
 
 ENOUGH = 10
-"""Complete trials needed for importance."""
+"""Minimum number of complete trials to compute importance."""
 STATES = {
-    TrialState.COMPLETE: "complete", TrialState.PRUNED: "pruned", TrialState.RUNNING: "at work",
+    TrialState.COMPLETE: "complete", TrialState.PRUNED: "pruned", TrialState.RUNNING: "running",
     TrialState.FAIL: "failed",
 }  # fmt: skip
 
 
 def best_trials(study: TuningStudy) -> list[FrozenTrial]:
-    """The best trial; with several objectives the Pareto front, by the first objective."""
+    """Return the best trial; with several objectives, the Pareto front, sorted by the first objective."""
     complete = [trial for trial in study.trials if trial.state == TrialState.COMPLETE]
     if not complete:
         return []
@@ -32,7 +32,7 @@ def best_trials(study: TuningStudy) -> list[FrozenTrial]:
 
 
 def chosen(study: TuningStudy, number: int | None) -> FrozenTrial:
-    """Trial `number`, or the best one. Raises SonorantError if it is not complete, or if there are several best."""
+    """Return trial `number`, or the best. Raises SonorantError if it is not complete, or if several are best."""
     best = best_trials(study)
     if number is not None:
         complete = {trial.number: trial for trial in study.trials if trial.state == TrialState.COMPLETE}
@@ -42,17 +42,17 @@ def chosen(study: TuningStudy, number: int | None) -> FrozenTrial:
             )
         return complete[number]
     if not best:
-        raise SonorantError(f"study '{study.name}': no trial is complete yet")
+        raise SonorantError(f"study '{study.name}': no trial is complete yet; wait for one")
     if len(best) > 1:
         numbers = ", ".join(str(trial.number) for trial in best)
         raise SonorantError(
-            f"study '{study.name}': trials {numbers} are all on the Pareto front; name one with --trial"
+            f"study '{study.name}': trials {numbers} are all on the Pareto front; choose one with --trial"
         )
     return best[0]
 
 
 def summary(study: TuningStudy) -> str:
-    """The output of `sonorant tune status`."""
+    """Return the output of `sonorant tune status`."""
     if study.compares:
         return f"study '{study.name}': {counts(study)}\n{plain_table(comparison_rows(study))}"
     best = best_trials(study)
@@ -121,10 +121,10 @@ def difference_rows(found: Sequence[Difference], directions: Mapping[str, str]) 
 
 
 def importance(study: TuningStudy) -> str:
-    """Importance of each setting for the figures (PED-ANOVA, Watanabe et al. 2023)."""
+    """Return the importance of each setting for the figures (PED-ANOVA, Watanabe et al. 2023)."""
     complete = [trial for trial in study.trials if trial.state == TrialState.COMPLETE]
     if len(complete) < ENOUGH or len(study.search.space) < 2:
-        return f"  {NOT_MEASURED} (from {ENOUGH} complete trials and two settings on; there are {len(complete)})"
+        return f"  {NOT_MEASURED} (requires {ENOUGH} complete trials and two settings; {len(complete)} are complete)"
     rows: dict[str, dict[str, str]] = {key: {"setting": key} for key in study.search.space}
     for number, figure in enumerate(study.search.objectives):
         target = None if len(study.search.objectives) == 1 else (lambda trial, number=number: trial.values[number])
@@ -138,13 +138,13 @@ def importance(study: TuningStudy) -> str:
 
 
 def changed(study: TuningStudy, trial: FrozenTrial) -> dict[str, Any]:
-    """A trial's settings of the space, by key."""
+    """Return a trial's settings of the space, by key."""
     return {key: trial.user_attrs[SETTINGS][key] for key in study.search.space}
 
 
 def _ended(study: TuningStudy, trial: FrozenTrial, again: Mapping[int, int]) -> str:
     if trial.number in again:
-        return f"interrupted, taken up again as {again[trial.number]}"
+        return f"interrupted, repeated as {again[trial.number]}"
     if trial.state == TrialState.FAIL:
         return f"failed: {trial.user_attrs.get(ERROR, 'its worker died too often')}"
     own = " (the defaults)" if changed_nothing(study, trial) else ""

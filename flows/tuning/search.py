@@ -1,4 +1,4 @@
-"""A search: settings to try and figures to judge by, read from a file such as tuning/vocoder.yaml."""
+"""A search: settings to try and figures (metrics) to optimise, read from a file such as tuning/vocoder.yaml."""
 
 import json
 import math
@@ -17,22 +17,22 @@ from tasks import params
 
 Direction = Literal["minimize", "maximize"]
 DIGITS = 3
-"""Significant digits of a tried float, to be readable in params.yaml."""
+"""Significant digits of a tried float, for readability in params.yaml."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Values:
-    """The values that one setting may take: `choices`, or a range from `low` to `high`."""
+    """Values to try for one setting: `choices`, or a range from `low` to `high`."""
 
     choices: list[Any] | None = None
-    """Values of any type, lists too."""
+    """Values of any type, including lists."""
     low: float | None = None
     high: float | None = None
-    """Included."""
+    """Upper end of the range, inclusive."""
     step: float | None = None
-    """Only low, low + step, ...; default for whole numbers 1."""
+    """Distance between values, from `low`; default for integers: 1."""
     log: bool = False
-    """Logarithmic scale, as for a learning rate."""
+    """Whether the scale is logarithmic, as for a learning rate."""
 
     def __post_init__(self) -> None:
         if (self.choices is None) == (self.low is None or self.high is None):
@@ -45,7 +45,7 @@ class Values:
         if not self.low < self.high:
             raise ValueError(f"low ({self.low:g}) must be below high ({self.high:g})")
         if self.log and (self.low <= 0 or self.step is not None):
-            raise ValueError("a logarithmic range begins above 0 and has no step")
+            raise ValueError("a logarithmic range must start above 0 and have no step")
         if self.step is not None and self.step <= 0:
             raise ValueError(f"step must be above 0, not {self.step:g}")
 
@@ -69,20 +69,20 @@ class Values:
 
     @property
     def ends(self) -> list[Any]:
-        """Values to check types with."""
+        """Values to check the setting's type with."""
         return self.choices if self.choices is not None else [self.low, self.high]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pruning:
-    """Ends trials early that are worse than the median of those before at the same step."""
+    """Settings to stop trials early that are worse than the median of earlier trials at the same step."""
 
     by: str
-    """A loss of a training, such as train_vocoder/validation/loss."""
+    """Loss of a training to compare by, such as train_vocoder/validation/loss."""
     first_step: int = 1
-    """No trial is ended before this step."""
+    """First step at which a trial may be stopped."""
     first_trials: int = 5
-    """Trials that are never ended, to compare with."""
+    """Number of trials that are never stopped, to compare with."""
 
     def __post_init__(self) -> None:
         if self.first_step < 1 or self.first_trials < 1:
@@ -91,43 +91,43 @@ class Pruning:
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
-    """A search as its file holds it."""
+    """A search, with the fields of its file."""
 
     study: str
-    """Name under which trials are kept."""
+    """Name of the study that stores the trials."""
     objectives: dict[str, Direction]
-    """Figures to judge by (`figures.py`); several give a Pareto front."""
+    """Figures to optimise (`figures.py`) with their directions; several give a Pareto front."""
     also: list[str] = field(default_factory=list)
-    """Figures to record only."""
+    """Figures that are only recorded."""
     space: dict[str, Values]
-    """Keys such as train_vocoder.learning_rate, with the values to try."""
+    """Values to try by key, such as train_vocoder.learning_rate."""
     fixed: dict[str, Any] = field(default_factory=dict)
     """Settings of every trial, such as fewer steps."""
     trials: int = 30
-    """In all; the first has the project's settings, if the space contains them."""
+    """Total number of trials; the first has the project's settings if the space contains them."""
     seed: int = 1
-    """Of the sampler; with one worker a search is reproducible."""
+    """Seed of the sampler; with one worker, a search is reproducible."""
     sampler: Literal["tpe", "nsga2", "random", "grid"] = "tpe"
     prune: Pruning | None = None
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", self.study):
-            raise ValueError(f"study: '{self.study}' must be made of letters, digits, - and _")
+            raise ValueError(f"study: '{self.study}' must consist of letters, digits, - and _")
         if not self.objectives or not self.space or self.trials < 1:
-            raise ValueError("name at least one objective, one key to try and one trial")
+            raise ValueError("give at least one objective, one key in space and one trial")
         if self.prune and len(self.objectives) > 1:
-            raise ValueError("prune compares by one figure: name one objective")
+            raise ValueError("prune supports only one objective; give one")
         if both := sorted(set(self.space) & set(self.fixed)):
-            raise ValueError(f"{both[0]} is in the space, so it cannot be fixed too")
+            raise ValueError(f"{both[0]} is in both space and fixed; remove it from one")
         if self.sampler == "grid":
             self.grid()
 
     def suggest(self, trial: Trial) -> dict[str, Any]:
-        """Optuna's choice for the trial and the fixed settings, by key."""
+        """Return Optuna's choice for the trial and the fixed settings, by key."""
         return {key: values.suggest(trial, key) for key, values in self.space.items()} | self.fixed
 
     def grid(self) -> dict[str, list[Any]]:
-        """All values by key. Raises ValueError for a range without steps."""
+        """Return all values by key. Raises ValueError for a range without steps."""
         found: dict[str, list[Any]] = {}
         for key, values in self.space.items():
             if values.choices is not None:
@@ -135,7 +135,7 @@ class Search:
                 continue
             step = values.step or (1.0 if is_whole(key) and not values.log else None)
             if step is None:
-                raise ValueError(f"{key}: a grid needs a range with step, or choices")
+                raise ValueError(f"{key}: the sampler grid requires choices or a range with step")
             assert values.low is not None and values.high is not None
             count = int((values.high - values.low) / step + 1e-9) + 1
             points = [values.low + number * step for number in range(count)]
@@ -144,7 +144,7 @@ class Search:
 
     @property
     def count(self) -> int:
-        """Trials in all, at most the points of a grid."""
+        """Total number of trials, at most the points of a grid."""
         return min(self.trials, math.prod(map(len, self.grid().values()))) if self.sampler == "grid" else self.trials
 
 
@@ -157,7 +157,7 @@ def read_search(file: Path) -> Search:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise SonorantError(f"{file}: not valid YAML: {' '.join(str(error).split())}") from None
     if isinstance(data, dict) and not _directed(data.get("objectives")):
-        raise SonorantError(f"{file}: objectives: give each figure a direction: '<figure>: minimize' or maximize")
+        raise SonorantError(f"{file}: objectives: each figure needs a direction: '<figure>: minimize' or maximize")
     return parse_checked(data, Search, file)
 
 
@@ -166,7 +166,7 @@ def _directed(objectives: Any) -> bool:
 
 
 def check_types(search: Search) -> None:
-    """Refuse values that a setting can never take. Raises SonorantError."""
+    """Raise SonorantError for a value that is not of its setting's type."""
     tried = [(key, value) for key, values in search.space.items() for value in values.ends]
     for key, value in [*tried, *search.fixed.items()]:
         kind = _type_of(key)
@@ -179,7 +179,7 @@ def check_types(search: Search) -> None:
 
 
 def _type_of(key: str) -> Any:
-    """Declared type of a setting; Any for a key inside one."""
+    """Return the declared type of a setting, or Any for a key inside a setting."""
     section, *names = key.split(".")
     known = section in params.sections() and len(names) == 1
     return typing.get_type_hints(params.owner(section)).get(names[0], Any) if known else Any
@@ -191,7 +191,7 @@ def is_whole(key: str) -> bool:
 
 
 def coded(value: Any) -> Any:
-    """A choice for Optuna: lists as JSON."""
+    """Convert a choice for Optuna: lists become JSON."""
     return json.dumps(value) if isinstance(value, list | dict) else value
 
 

@@ -1,4 +1,4 @@
-"""Sizes of a learning curve, its defaults, and the state of its recordings. Imports nothing slow."""
+"""Sizes of a learning curve, its defaults, and the state of its recordings, without slow imports."""
 
 import hashlib
 from pathlib import Path
@@ -9,22 +9,22 @@ from tasks import params
 
 ALL = "all"
 SIZES = "5,10,20,40"
-"""Minutes besides all of them."""
+"""Default sizes in minutes, in addition to all minutes."""
 STUDY = "curve"
 REPORT = Path("reports/curve.json")
 MORE = 20.0
-"""Further minutes to forecast."""
+"""Default number of further minutes to forecast."""
 
 
 def read_sizes(text: str) -> list[float]:
-    """Rising minutes of a list such as "5,10,20,40"; `all` is implied."""
+    """Parse a list such as "5,10,20,40" into ascending minutes; `all` is implied."""
     words = [word.strip() for word in text.split(",") if word.strip() != ALL]
     try:
         sizes = sorted({float(word) for word in words})
     except ValueError:
         sizes = []
     if not sizes or not all(0 < size < float("inf") for size in sizes):
-        raise SonorantError(f"--minutes {text}: give minutes above 0, such as {SIZES}; all of them are added")
+        raise SonorantError(f"--minutes {text}: give minutes above 0, such as {SIZES}; the size `all` is always added")
     return sizes
 
 
@@ -33,7 +33,7 @@ def corpus_path(root: Path) -> Path:
 
 
 def files_below(folder: Path) -> str:
-    """Number of files and a hash of their names and sizes, to notice added recordings."""
+    """Return the number of files and a hash of their names and sizes, to detect added recordings."""
     files = sorted(path for path in ([folder] if folder.is_file() else folder.rglob("*")) if path.is_file())
     listed = "".join(f"{path.relative_to(folder.parent)} {path.stat().st_size}\n" for path in files)
     return f"{len(files)} files, {hashlib.sha256(listed.encode()).hexdigest()[:8]}"

@@ -1,4 +1,4 @@
-"""The study of a search in Optuna's storage: create or resume it, count its trials, run the next one."""
+"""The study of a search in Optuna's storage: create or resume it, count its trials, run the next trial."""
 
 import json
 import os
@@ -20,41 +20,41 @@ from sonorant.files import locked, parse_checked
 from sonorant.registry.tracking.mlflow_store import shown
 
 STORAGE = "SONORANT_TUNING_STORAGE"
-"""Environment variable with the storage's address, which may hold a password."""
+"""Environment variable with the storage's address, which may contain a password."""
 LOCKS = Path("runs/tuning")
 HEARTBEAT = int(os.environ.get("SONORANT_TUNING_HEARTBEAT", "30"))
-"""Seconds between a worker's heartbeats; after three times as long without one it counts as dead."""
+"""Seconds between a worker's heartbeats; after three times as long without one, the worker is considered dead."""
 RETRIES = 5
-"""How often the trial of a dead worker is repeated."""
+"""Maximum number of times that a dead worker's trial is repeated."""
 WORTH = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.RUNNING)
-"""States of trials worth keeping a study for."""
+"""States of trials for which a study is kept."""
 HOPELESS = 3
-"""Failed trials after which a study without a success ends."""
+"""Number of failed trials after which a study without a success is aborted."""
 SEARCH, BASE, DEFAULTS, COMPARES = "search", "base", "defaults", "compares"
-"""Attributes of a study."""
+"""Names of a study's attributes."""
 AGAIN = "retry_history"
-"""Optuna's attribute of a trial: numbers of the trials that it repeats."""
+"""Name of a trial's attribute in Optuna: numbers of the trials that it repeats."""
 SETTINGS, ERROR, SECONDS = "settings", "error", "seconds"
-"""Attributes of a trial: settings by key, why it failed, seconds."""
+"""Names of a trial's attributes: settings by key, why it failed, seconds."""
 INTERVALS, ALSO, ARM, DETAILS = "intervals", "also", "arm", "details"
-"""Attributes of a trial: intervals of its values or null, further figures by name, its arm in a comparison, and of that
-all figures by sentence (`parts.details_of`)."""
+"""Names of a trial's attributes: intervals of its values or null, further figures by name, and in a comparison its arm
+and all figures by sentence (`parts.details_of`)."""
 
 warnings.filterwarnings("ignore", category=ExperimentalWarning)  # heartbeats and constant_liar; the lock pins Optuna
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 
 
 class TrialFailed(SonorantError):
-    """Only this trial failed: its settings contradict each other, or it diverged."""
+    """Only this trial failed, because its settings contradict each other or it diverged."""
 
 
 def open_storage(folder: Path = Path()) -> RDBStorage:
-    """Open SONORANT_TUNING_STORAGE, or runs/tuning.db of the project. Raises SonorantError."""
+    """Open the storage SONORANT_TUNING_STORAGE, or runs/tuning.db of the project. Raises SonorantError."""
     address = os.environ.get(STORAGE) or f"sqlite:///{(folder / 'runs' / 'tuning.db').resolve()}"
     sqlite = address.startswith("sqlite")
     (folder / "runs").mkdir(exist_ok=True)
     try:
-        with locked(folder / LOCKS / "storage.lock"):  # two processes must not create the tables at once
+        with locked(folder / LOCKS / "storage.lock"):  # two processes must not create the tables simultaneously
             return RDBStorage(
                 address,
                 engine_kwargs={"connect_args": {"timeout": 60}} if sqlite else {"pool_pre_ping": True},
@@ -63,9 +63,11 @@ def open_storage(folder: Path = Path()) -> RDBStorage:
                 heartbeat_stale_trial_callback=RetryHeartbeatStaleTrialCallback(max_retry=RETRIES),
             )
     except ImportError:
-        raise SonorantError(f"{STORAGE}: {shown(address)} needs a driver: pip install 'sonorant[postgres]'") from None
+        raise SonorantError(
+            f"{STORAGE}: {shown(address)} needs a driver; run: pip install 'sonorant[postgres]'"
+        ) from None
     except Exception as error:
-        raise SonorantError(f"{STORAGE}: {shown(address)} does not answer: {shown(error)[:200]}") from None
+        raise SonorantError(f"{STORAGE}: {shown(address)} cannot be reached: {shown(error)[:200]}") from None
 
 
 class TuningStudy:
@@ -75,11 +77,11 @@ class TuningStudy:
         self.study = study
         self.search: Search = parse_checked(study.user_attrs[SEARCH], Search, Path(study.study_name))
         self.defaults: dict[str, Any] = study.user_attrs[DEFAULTS]
-        """The project's values of the space's keys when the study began."""
+        """The project's values of the space's keys at the start of the study."""
 
     @property
     def compares(self) -> bool:
-        """Whether its trials are given (`compare.py`, `curve.py`), not searched for."""
+        """Whether the trials are predefined (`compare.py`, `curve.py`) instead of sampled."""
         return COMPARES in self.study.user_attrs
 
     @property
@@ -92,25 +94,25 @@ class TuningStudy:
 
     @property
     def again(self) -> dict[int, int]:
-        """Interrupted trial -> its newest repetition."""
+        """Latest repetition of each interrupted trial."""
         return {number: trial.number for trial in self.trials for number in trial.system_attrs.get(AGAIN, [])}
 
     def left(self) -> int:
-        """Trials not yet begun; a repeated one counts once."""
+        """Return the number of trials not yet started; a repeated trial counts once."""
         trials = self.trials
         waiting = sum(trial.state == TrialState.WAITING for trial in trials)
         begun = len(trials) - waiting - len(self.again)
         return waiting if self.compares else max(waiting, self.search.count - begun)
 
     def at_work(self) -> int:
-        """Running trials."""
+        """Return the number of running trials."""
         return sum(trial.state == TrialState.RUNNING for trial in self.trials)
 
     def raise_if_hopeless(self) -> None:
-        """Raise SonorantError if all trials fail, or the last ones with the same error, as on a full disk."""
+        """Raise SonorantError if all trials fail, or the last trials with the same error, such as a full disk."""
         errors = [trial.user_attrs[ERROR] for trial in self.trials if ERROR in trial.user_attrs]
         if len(errors) >= HOPELESS and not any(trial.state in WORTH for trial in self.trials):
-            raise SonorantError(f"study '{self.name}': all of {len(errors)} trials failed; the first: {errors[0]}")
+            raise SonorantError(f"study '{self.name}': all {len(errors)} trials failed; the first: {errors[0]}")
         ended = sorted((trial.datetime_complete, trial.number) for trial in self.trials if trial.datetime_complete)
         last = [self.trials[number].user_attrs.get(ERROR) for _, number in ended[-HOPELESS:]]
         if len(last) == HOPELESS and last[0] and len(set(last)) == 1:
@@ -119,13 +121,13 @@ class TuningStudy:
             )
 
     def next_trial(self, run: Callable[[Trial, dict[str, Any]], Sequence[float]]) -> bool:
-        """Run one more trial by `run(trial, settings) -> values`; false if none is left.
+        """Run one more trial with `run(trial, settings) -> values`; return false if none is left.
 
-        TrialPruned and TrialFailed end the trial. An interrupted trial, or one of a dead worker, is repeated by the
-        next call of any worker. Other errors end the search.
+        TrialPruned and TrialFailed stop the trial. The next call of any worker repeats an interrupted trial or that of
+        a dead worker. Other errors stop the search.
         """
         with ExitStack() as claim:
-            # Workers on machines without a common disk may each begin one trial too many.
+            # Workers on machines without a shared disk may each start one trial too many.
             claim.enter_context(locked(LOCKS / f"{self.name}.lock"))
             optuna.storages.fail_stale_trials(self.study)
             if self.left() == 0:
@@ -151,7 +153,7 @@ class TuningStudy:
                 except BaseException as error:  # Ctrl-C or SIGTERM
                     RetryHeartbeatStaleTrialCallback()(self.study, self.trials[trial.number])
                     interrupted.append(error)
-                    raise KeyboardInterrupt from None  # ends the trial in Optuna
+                    raise KeyboardInterrupt from None  # stops the trial in Optuna
 
             try:
                 self.study.optimize(objective, n_trials=1, catch=(TrialFailed,))
@@ -161,12 +163,12 @@ class TuningStudy:
                 raise
             except (UpdateFinishedTrialError, ValueError):
                 if asked[0] not in self.again:
-                    raise  # else this process was suspended and counted as dead: another repeats the trial
+                    raise  # otherwise this process was suspended and considered dead, and another repeats the trial
         self.raise_if_hopeless()
         return True
 
     def _settings_of(self, trial: Trial) -> dict[str, Any]:
-        """Settings by key: those of the arm or of the repeated trial, or the sampler's choice."""
+        """Return settings by key: those of the arm or of the repeated trial, or the sampler's choice."""
         if SETTINGS not in trial.user_attrs:
             trial.set_user_attr(SETTINGS, self.search.suggest(trial))
         return dict(trial.user_attrs[SETTINGS])
@@ -176,10 +178,10 @@ def make_study(storage: RDBStorage, search: Search, defaults: dict[str, Any], ba
     """Create or resume the study of a search.
 
     Args:
-        defaults: the project's values of the space's keys; the first trial, if the space contains them.
+        defaults: the project's values of the space's keys; used for the first trial if the space contains them.
         base: all other settings that affect the figures, by key.
 
-    Raises SonorantError if it exists with another space, objectives or base, whose trials would not compare.
+    Raises SonorantError if the study exists with another space, objectives or base, so that trials are not comparable.
     """
     wanted = json.loads(json.dumps({SEARCH: asdict(search), BASE: base, DEFAULTS: defaults}))
     with locked(LOCKS / f"{search.study}.lock"):
@@ -204,8 +206,8 @@ def make_study(storage: RDBStorage, search: Search, defaults: dict[str, Any], ba
 
 
 def make_comparison(search: Search, name: str, arms: dict[str, dict[str, Any]], base: dict[str, Any]) -> TuningStudy:
-    """Create or resume a study of given trials: `arms`, name to settings, judged by the figures of `search`. Failed
-    trials are added again. Raises SonorantError if the study began with another `base`.
+    """Create or resume a study of predefined trials: `arms` maps names to settings; `search` sets the figures. Failed
+    trials are added again. Raises SonorantError if the study was started with another `base`.
     """
     compares, storage = search.study, open_storage()
     search = replace(search, study=name, fixed={}, prune=None)
@@ -226,19 +228,19 @@ def make_comparison(search: Search, name: str, arms: dict[str, dict[str, Any]], 
 
 
 def load_study(storage: RDBStorage, name: str) -> TuningStudy:
-    """A study by name. Raises SonorantError if it does not exist."""
+    """Load a study by name. Raises SonorantError if it does not exist."""
     names = optuna.get_all_study_names(storage)
     if name not in names:
-        there = f"there are: {', '.join(names)}" if names else "there are none; begin with: sonorant tune run"
+        there = f"choose one of: {', '.join(names)}" if names else "none exists; start one with: sonorant tune run"
         raise SonorantError(f"unknown study '{name}'; {there}")
     return TuningStudy(optuna.load_study(study_name=name, storage=storage))
 
 
 def _check_same(name: str, kept: dict[str, Any], wanted: dict[str, Any]) -> None:
-    remedy = "give the search another name (study:) or put it back"
+    remedy = "give the search another name (study:) or restore the setting"
     for part in ("objectives", "space", "fixed", "prune", "sampler", "seed"):
         if kept[SEARCH].get(part) != wanted[SEARCH].get(part):
-            raise SonorantError(f"study '{name}' exists with another '{part}', and its trials do not compare: {remedy}")
+            raise SonorantError(f"study '{name}' exists with another '{part}', so trials are not comparable; {remedy}")
     _check_base(name, kept[BASE], wanted[BASE])
 
 
@@ -246,13 +248,13 @@ def _check_base(name: str, kept: dict[str, Any], now: dict[str, Any]) -> None:
     for key in sorted({*kept, *now}):
         if kept.get(key) != now.get(key):
             raise SonorantError(
-                f"study '{name}' began with {key} = {kept.get(key)!r}, now it is {now.get(key)!r}: "
-                "give the new one another name or put it back"
+                f"study '{name}' was started with {key} = {kept.get(key)!r}, now it is {now.get(key)!r}; "
+                "choose another name for the new study or restore the setting"
             )
 
 
 def sampler_of(search: Search, number: int) -> optuna.samplers.BaseSampler:
-    """The sampler for trial `number`, which is part of its seed so that two workers draw different trials."""
+    """Return the sampler for trial `number`, which is part of the seed, so that workers draw different trials."""
     seed = 10007 * search.seed + number
     samplers: dict[str, Callable[[], optuna.samplers.BaseSampler]] = {
         "grid": lambda: optuna.samplers.GridSampler(search.grid(), seed=search.seed),

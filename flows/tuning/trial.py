@@ -1,4 +1,4 @@
-"""One trial as a Prefect run: copy the project with its settings, run the stages that its figures need, measure."""
+"""One trial as a Prefect run: copy the project with the trial's settings, run the required stages, measure."""
 
 import hashlib
 import json
@@ -33,20 +33,19 @@ Values = tuple[float, ...]
 
 
 class TrialWork:
-    """The work of a trial of the project in `root`."""
-
     def __init__(self, search: Search, study: str, trial: Trial, settings: Mapping[str, Any], root: Path) -> None:
         self.search, self.study, self.trial, self.settings, self.root = search, study, trial, settings, root
         self.figures = [Figure(name) for name in search.objectives]
         self.where = root / "runs" / "workspaces" / f"{study}-{trial.number}"
         self.also: dict[str, float] = {}
-        """Figures besides the objectives."""
+        """Figures in addition to the objectives."""
         self._reported: set[int] = set()
         self._last_step: int | None = None
-        """Step at which pruning saves nothing."""
+        """Last step, at which pruning saves nothing."""
 
     def run(self) -> Values:
-        """Run it as a Prefect run. Raises TrialPruned, TrialFailed, or SonorantError if every trial would fail."""
+        """Run the trial as a Prefect run. Raises TrialPruned, TrialFailed, or SonorantError if every trial would
+        fail."""
         ended: list[Values | Exception] = []
 
         def work() -> State[Any]:
@@ -73,7 +72,7 @@ class TrialWork:
         return ended[0]
 
     def _tracked(self, execution: str) -> Values:
-        """Run the trial in an MLflow run below the study's; its stages have runs below it."""
+        """Run the trial in an MLflow run below the study's, with the stages' runs below it."""
         started, status, why = time.monotonic(), "KILLED", ""
         values: Values = ()
         open_trial(self.study, self.trial.number, execution, self.settings)
@@ -101,7 +100,7 @@ class TrialWork:
         graph = read_graph(self.where)
         also = [Figure(name) for name in self.search.also]
         order = graph.order([figure.stage(graph) for figure in (*self.figures, *also)])
-        if order[-1:] == [self._pruned_stage(graph)]:  # no later stage to save
+        if order[-1:] == [self._pruned_stage(graph)]:  # pruning cannot save a later stage
             assert self.search.prune is not None
             section = f"train_{Figure(self.search.prune.by).kind}"
             self._last_step = int(params.effective(section, self.where / "params.yaml")["steps"])
@@ -123,14 +122,14 @@ class TrialWork:
         return tuple(value for value, _ in measured)
 
     def _watch(self, stage: str, graph: Pipeline, execution: str) -> Callable[[], None]:
-        """A check to call every second while the stage runs, which may raise TrialPruned."""
+        """Return a check to call every second while the stage runs, which may raise TrialPruned."""
         if self.search.prune is None or self._pruned_stage(graph) != stage:
             return lambda: None
         figure, runs = Figure(self.search.prune.by), self.where / "runs"
         return lambda: self._report(live_points(figure, runs, execution))
 
     def _report_whole_curve(self, stage: str, graph: Pipeline) -> None:
-        """Report the points not seen live: the last ones, or all of a cached training."""
+        """Report the points not yet reported: the last ones, or all if the training came from the cache."""
         if self.search.prune is not None and self._pruned_stage(graph) == stage:
             curves = self.where / "models" / stage.removeprefix(TRAINING) / "curves.csv"
             self._report(points_of(curves, Figure(self.search.prune.by).curve))
@@ -149,7 +148,7 @@ class TrialWork:
             self._reported.add(step)
             self.trial.report(sign * value, step)
             if step != self._last_step and self.trial.should_prune():
-                raise TrialPruned(f"ended at step {step}: {self.search.prune.by} was {value:.6g}")
+                raise TrialPruned(f"stopped at step {step}: {self.search.prune.by} was {value:.6g}")
 
 
 @flow(name="tune-trial", flow_run_name="{study}-{number}", validate_parameters=False)
@@ -170,18 +169,19 @@ def _stage(stage: str, where: Path, execution: str, check: Callable[[], None]) -
 
 
 def trial_stage(stage: str, where: Path, execution: str, check: Callable[[], None]) -> None:
-    """Bring one stage up to date as a Prefect task. Raises TrialFailed or TrialPruned."""
+    """Run one outdated stage as a Prefect task. Raises TrialFailed or TrialPruned."""
     state: Any = _stage(stage, where, execution, check, return_state=True)
     if state.name == "Pruned":
         raise TrialPruned(state.message)
     if state.is_failed() and state.message:
         raise TrialFailed(" ".join(state.message.split()))
-    state.result()  # raises what else went wrong
+    state.result()  # raises other errors
 
 
 @contextmanager
 def once(graph: Pipeline, stage: str, settings: Mapping[str, Any]) -> Iterator[None]:
-    """Keep other workers here from the same stage with the same settings, which DVC's cache has afterwards."""
+    """Prevent other workers on this machine from running the same stage with the same settings, which DVC then
+    caches."""
     touched = graph.settings_of(stage, sorted(settings))
     text = json.dumps([stage, {key: settings[key] for key in touched}])
     lock = LOCKS / "stages" / hashlib.sha256(text.encode()).hexdigest()[:16]

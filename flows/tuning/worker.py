@@ -1,4 +1,4 @@
-"""Workers of a study: processes, here or on other machines with its storage, that run trials until none is left."""
+"""Workers of a study: processes, on one or more machines with its storage, that run trials until none is left."""
 
 import os
 import signal
@@ -23,16 +23,16 @@ from sonorant.registry.tracking.mlflow_store import store_uri
 from tasks.stage import run
 
 LOOK = 5.0
-"""Seconds between checks whether other workers died at the last trials."""
+"""Seconds between checks whether other workers died during the last trials."""
 
 
 @flow(name="tune")
 def tune(search: str, trials: int | None = None, workers: int = 1) -> Any:
-    """Work on a search until all its trials are done. Runs on several machines share the trials.
+    """Run a search until all its trials are complete. Runs on several machines share the trials.
 
     Args:
         search: File of the search, such as tuning/vocoder.yaml.
-        trials: How many in all, instead of the file's number.
+        trials: Total number of trials, instead of the file's.
         workers: Processes on this machine; each gets its share of cores and GPUs.
     """
     try:
@@ -45,7 +45,7 @@ def tune(search: str, trials: int | None = None, workers: int = 1) -> Any:
 
 @flow(name="tune-compare")
 def compare(study: str, workers: int = 1) -> Any:
-    """Work on the comparison `study` (flows/tuning/compare.py) until all its trainings are done."""
+    """Run the comparison `study` (flows/tuning/compare.py) until all its trainings are complete."""
     try:
         run_workers(study, workers)
         return study
@@ -67,18 +67,18 @@ def curve(
     """Train voices on some and on all minutes of the recordings, and write reports/curve.html.
 
     Args:
-        minutes: Sizes besides all minutes, such as 5,10,20,40.
-        seeds: Trainings of each size.
-        figures: Keys of reports/metrics.json to draw; none: words, sound, melody, short texts.
+        minutes: Sizes in addition to all minutes, such as 5,10,20,40.
+        seeds: Trainings per size.
+        figures: Keys of reports/metrics.json to draw (default: words, sound, intonation, short texts).
         workers: Processes on this machine; each gets its share of cores and GPUs.
         study: Name of the study.
-        more: Further minutes to forecast; none: 20, or as many as are recorded.
-        init_from: Voice to fine-tune as many voices from, beside those from scratch; none: no such voices.
+        more: Further minutes to forecast (default: 20, or all recorded minutes if fewer).
+        init_from: Voice to fine-tune, with the same sizes and seeds as voices from scratch (default: none).
         changes: Further settings of the fine-tuned voices, each KEY=VALUE.
     """
     try:
         if changes and not init_from:
-            raise SonorantError("--with is for voices that begin from a trained one: give --init-from too")
+            raise SonorantError("--with sets only fine-tuned voices; give --init-from too")
         tuned = settings_from(init_from, changes or []) if init_from else None
         begun = begin_curve(minutes, seeds, figures or [], study, tuned=tuned)
         run_workers(begun.name, workers)
@@ -90,14 +90,14 @@ def curve(
 
 
 def run_workers(study: str, count: int) -> None:
-    """Run `count` workers on this machine until no trial is left; for use in a flow run.
+    """Run `count` workers on this machine until no trial is left; call in a flow run.
 
-    Raises SonorantError if workers failed or were killed and trials are left.
+    Raises SonorantError if trials are left because workers failed or were killed.
     """
     from sonorant.training.distributed.ranks import die_with_parent
 
     with get_client(sync_client=True) as client:
-        address = str(client.api_url)  # the server may be this flow run's own
+        address = str(client.api_url)  # the server may be temporary, of this flow run
     cores, gpus = sorted(os.sched_getaffinity(0)), visible_gpus()
     environment = os.environ | {"PREFECT_API_URL": address, "MLFLOW_TRACKING_URI": store_uri()}
     processes: list[subprocess.Popen[bytes]] = []
@@ -111,7 +111,7 @@ def run_workers(study: str, count: int) -> None:
 
         more = {"CUDA_VISIBLE_DEVICES": ",".join(share(gpus, number, count))} if gpus else {}
         command = [sys.executable, "-m", "flows.tuning.worker", study]
-        # Own sessions: Ctrl-C reaches only this process, which ends them in order.
+        # Own sessions, so that Ctrl-C reaches only this process, which stops the workers in order.
         processes.append(subprocess.Popen(command, env=environment | more, start_new_session=True, preexec_fn=prepare))
 
     try:
@@ -125,12 +125,12 @@ def run_workers(study: str, count: int) -> None:
         raise
     if left := load_study(open_storage(), study).left():
         failed = next((process.returncode for process in processes if process.returncode), 0)
-        why = "a worker failed, see above" if failed > 0 else "all workers are gone"
-        raise SonorantError(f"study '{study}': {why}; the same command goes on with the {left} trials that are left")
+        why = "a worker failed (see above)" if failed > 0 else "all workers were killed"
+        raise SonorantError(f"study '{study}': {why}; run the same command again for the remaining {left} trials")
 
 
 def end(processes: list[subprocess.Popen[bytes]]) -> None:
-    """Stop the workers; they return their trials first."""
+    """Stop the workers, which return their trials first."""
     for process in processes:
         process.send_signal(signal.SIGTERM)
     deadline = time.monotonic() + GRACE + 15
@@ -142,7 +142,7 @@ def end(processes: list[subprocess.Popen[bytes]]) -> None:
 
 
 def share(things: list[Any], number: int, count: int) -> list[Any]:
-    """The share of worker `number` of `count`; too few things are shared."""
+    """Return worker `number`'s share of `things` among `count` workers; if there are too few, workers share them."""
     return things[number::count] or [things[number % len(things)]]
 
 
@@ -154,7 +154,7 @@ def visible_gpus() -> list[str]:
 
 
 def work(name: str) -> None:
-    """Run trials until none is left, also of workers that die. Raises SonorantError."""
+    """Run trials, including those of workers that die, until none is left. Raises SonorantError."""
     root, study = Path.cwd(), load_study(open_storage(), name)
     end_cleanly_on_sigterm()  # again, since Prefect forwards the signal after a stopped trial
     while True:

@@ -56,7 +56,7 @@ def test_stages_use_a_cluster_and_the_log_links_its_dashboard(project: Path, run
         state = run_flow(project, register=False, scheduler=made.address)
     assert state.is_completed(), state.message
     assert done_by(project) == "workers"
-    wait_until(lambda: any("spread their work over tcp://" in line for line in prefect_log(state)))
+    wait_until(lambda: any("distribute their work over tcp://" in line for line in prefect_log(state)))
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def test_a_curve_of_what_is_done_and_why_there_is_none(here: Path) -> None:
     for _ in range(7):
         assert study.next_trial(voice)
     found, notes = curves_of(study)
-    assert notes == ["8 trainings are not done yet.", "45 minutes are left out: there are only 44.9."]
+    assert notes == ["8 trainings are incomplete.", "45 minutes are left out: there are only 44.9."]
     while study.next_trial(voice):
         pass
     found, notes = curves_of(study)
@@ -108,7 +108,7 @@ def test_fine_tuned_voices_stand_beside_as_many_from_scratch(here: Path) -> None
     [first] = [line for line in told if line.startswith("Fine-tuning with 5.0 minutes")]
     assert "-4 points of words misunderstood" in first and first in page
     assert report["figures"][SOUND]["fine_tuned"] == "not run: not installed"
-    with pytest.raises(SonorantError, match=r"study 'curve' began with --init-from = 'models:/base/1'"):
+    with pytest.raises(SonorantError, match=r"study 'curve' was started with --init-from = 'models:/base/1'"):
         made([5.0], base="models:/base/2")
 
 
@@ -203,5 +203,5 @@ def test_a_curve_that_is_stopped_and_gone_on_with_repeats_and_loses_nothing(
     (project.root / "corpora/demo").mkdir(parents=True)
     (project.root / "corpora/demo/more.txt").write_text("Another prompt.\n")
     status, printed = project.attempt(*command)
-    assert status == 1 and "began with the files of corpus.path" in printed and "another name" in printed
+    assert status == 1 and "was started with the files of corpus.path" in printed and "another name" in printed
     assert processes_of(project.root) == []

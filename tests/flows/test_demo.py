@@ -53,4 +53,4 @@ def test_paths_are_as_seen_from_the_shell(where: str, tmp_path: Path, monkeypatc
     for path in (sample, Path(where) / "reports/index.html", Path(where) / "reports/choice.json"):
         assert f"  {path}" in text or f": {path}" in text
     assert f"--voice {Path(where) / 'artifacts/voice'} " in text
-    assert ("nothing to be done" in text) == (where == ".")
+    assert ("already up to date" in text) == (where == ".")

@@ -96,7 +96,9 @@ def test_nodes_are_fetched_for_watched_and_cancelled(
     second = root.parent / "second"
     (meetings / "second").write_text("fails")
     state = run_flow(root, register=False, nodes=2)
-    assert state.is_failed() and "node 1 ended as Failed" in state.message and "no disk" in state.message, state.message
+    assert state.is_failed() and "1 ended in state Failed" in state.message and "no disk" in state.message, (
+        state.message
+    )
     assert processes_of(second, running="stage.py") == []
 
     (meetings / "second").write_text("succeeds")
@@ -123,7 +125,7 @@ def test_a_node_that_no_worker_takes_ends_the_flow_in_one_line(two_machines: tup
     root, meetings = two_machines
     (meetings / "second").write_text("never ends")
     state = run_flow(root, register=False, nodes=3, join_timeout=15)
-    assert state.is_failed() and "no worker took node" in state.message and "--pool sonorant-nodes" in state.message
+    assert state.is_failed() and "no worker started node" in state.message and "--pool sonorant-nodes" in state.message
 
 
 def test_nodes_already_started_are_cancelled_when_another_cannot_be(

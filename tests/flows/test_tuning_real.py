@@ -49,7 +49,7 @@ def test_a_killed_search_goes_on_from_the_checkpoint_and_its_best_is_applied(tmp
     assert taken < 60
 
     printed = project.run("flows.tune", "run", "search.yaml")
-    assert "study 'real': 2 complete, 0 left" in printed and "interrupted, taken up again as" in printed
+    assert "study 'real': 2 complete, 0 left" in printed and "interrupted, repeated as" in printed
     assert re.search(r"resuming vocoder from its checkpoint at step \d+ of 60", printed)
     assert [line.split("stage ")[1] for line in printed.splitlines() if "Running stage 'features'" in line] == []
     runs = list(project.root.glob("runs/train_vocoder/*/metrics.jsonl"))

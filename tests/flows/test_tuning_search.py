@@ -61,16 +61,16 @@ def test_what_the_project_has_not_is_named(changes: dict[str, Any], says: str, t
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"objectives": [LOSS]}, "objectives: give each figure a direction"),
-        ({"objectives": {}}, "name at least one objective"),
+        ({"objectives": [LOSS]}, "objectives: each figure needs a direction"),
+        ({"objectives": {}}, "give at least one objective"),
         ({"space": {RATE: {"low": 1e-2, "high": 1e-3}}}, "low (0.01) must be below high (0.001)"),
-        ({"space": {RATE: {"low": 0.0, "high": 1e-3, "log": True}}}, "a logarithmic range begins above 0"),
+        ({"space": {RATE: {"low": 0.0, "high": 1e-3, "log": True}}}, "a logarithmic range must start above 0"),
         ({"space": {RATE: {"low": 1e-3, "high": 1e-2, "choices": [1]}}}, "give either choices, or low and high"),
-        ({"sampler": "grid"}, "train_acoustic.learning_rate: a grid needs a range with step, or choices"),
-        ({"study": "a study"}, "study: 'a study' must be made of"),
+        ({"sampler": "grid"}, "train_acoustic.learning_rate: the sampler grid requires choices or a range with step"),
+        ({"study": "a study"}, "study: 'a study' must consist of"),
         ({"trails": 3}, "unknown key 'trails'; did you mean 'trials'?"),
-        ({"fixed": {RATE: 1e-3}}, f"{RATE} is in the space, so it cannot be fixed too"),
-        ({"prune": {"by": LOSS}, "objectives": {LOSS: "minimize", "a": "maximize"}}, "name one objective"),
+        ({"fixed": {RATE: 1e-3}}, f"{RATE} is in both space and fixed"),
+        ({"prune": {"by": LOSS}, "objectives": {LOSS: "minimize", "a": "maximize"}}, "prune supports only one"),
     ],
 )
 def test_a_contradiction_names_the_file(changes: dict[str, Any], says: str, tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def test_an_interrupted_trial_is_taken_up_again_with_its_settings(here: Path) ->
     assert states == [TrialState.COMPLETE, TrialState.FAIL, TrialState.COMPLETE, TrialState.COMPLETE]
     assert study.trials[2].system_attrs[AGAIN] == [1]
     assert study.trials[2].params == study.trials[1].params
-    assert "interrupted, taken up again as 2" in summary(study)
+    assert "interrupted, repeated as 2" in summary(study)
     assert counts(study) == "3 complete, 0 left"
 
 
@@ -134,8 +134,8 @@ def test_an_error_that_is_no_trials_own_ends_the_search(here: Path) -> None:
         ({"space": {RATE: {"low": 1e-5, "high": 1.0, "log": True}}}, "exists with another 'space'"),
         ({"objectives": {LOSS: "maximize"}}, "exists with another 'objectives'"),
         ({"fixed": {}}, "exists with another 'fixed'"),
-        ({"base": {"corpus.sentences": 4}}, "began with corpus.sentences = 3, now it is 4"),
-        ({"base": {"corpus.sentences": 3, "text.frontend": "gruut"}}, "began with text.frontend = None"),
+        ({"base": {"corpus.sentences": 4}}, "was started with corpus.sentences = 3, now it is 4"),
+        ({"base": {"corpus.sentences": 3, "text.frontend": "gruut"}}, "was started with text.frontend = None"),
     ],
 )
 def test_another_search_does_not_go_on_with_a_study(changes: dict[str, Any], says: str, here: Path) -> None:
@@ -209,7 +209,7 @@ def test_a_storage_that_is_away_is_one_line_without_its_password(here: Path, mon
     monkeypatch.setenv(studies.STORAGE, "postgresql+psycopg://me:secret@127.0.0.1:1/tuning")
     with pytest.raises(SonorantError) as caught:
         open_storage()
-    assert "does not answer" in str(caught.value) or "sonorant[postgres]" in str(caught.value)
+    assert "cannot be reached" in str(caught.value) or "sonorant[postgres]" in str(caught.value)
     assert "secret" not in str(caught.value) and "\n" not in str(caught.value)
 
 
@@ -244,7 +244,7 @@ def test_the_best_is_one_or_a_front(here: Path) -> None:
     planned = [(3.0, 0.3), (2.0, 0.1), (1.0, 0.2), (2.5, 0.2)]
     finish(several, lambda trial, settings: planned[trial.number])
     assert [trial.number for trial in best_trials(several)] == [0, 3, 1], "trial 2 is beaten in both"
-    with pytest.raises(SonorantError, match=r"trials 0, 3, 1 are all on the Pareto front; name one with --trial"):
+    with pytest.raises(SonorantError, match=r"trials 0, 3, 1 are all on the Pareto front; choose one with --trial"):
         chosen(several, None)
     assert "Pareto front" in summary(several)
 
@@ -272,7 +272,7 @@ def test_a_comparison_is_paired_by_seed(here: Path) -> None:
     assert verdict(found, {LOSS: "minimize"}) == "better" and verdict(found, {LOSS: "maximize"}) == "worse"
     more = studies.make_comparison(study.search, "tiny-trial-0", arms | {"trial 4": {}, "defaults 4": {}}, {"a": 1})
     assert more.left() == 2, "what is done stays"
-    with pytest.raises(SonorantError, match="began with a = 1, now it is 2"):
+    with pytest.raises(SonorantError, match="was started with a = 1, now it is 2"):
         studies.make_comparison(study.search, "tiny-trial-0", arms, {"a": 2})
 
 

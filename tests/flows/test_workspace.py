@@ -119,7 +119,7 @@ def test_settings_are_checked_with_and_without_overrides(tmp_path: Path) -> None
         ({"evaluate.hear": "int8"}, r"params\.yaml with the overrides: key 'evaluate\.hear'"),
         ({"train_acoustic.steps": "many"}, r"train_acoustic\.steps"),
         ({"train_acoustic.stepz": 5}, r"'train_acoustic\.stepz'; did you mean 'train_acoustic\.steps'"),
-        ({"train_acoustic": 5}, r"it is a section; name one of train_acoustic\.steps"),
+        ({"train_acoustic": 5}, r"cannot override the section 'train_acoustic'; override one of train_acoustic\.steps"),
     ):
         with pytest.raises(SonorantError, match=says):
             check_settings(file, overrides)
