@@ -81,7 +81,7 @@ def test_a_curve_of_what_is_done_and_why_there_is_none(here: Path) -> None:
     assert isinstance(words, Curve) and sound == "not run: not installed" and len(notes) == 1
     assert [(point.minutes, len(point.values)) for point in words.points] == [(5, 3), (10, 3), (20, 3), (44.9, 3)]
     told = write_report(study)
-    assert told[1].startswith("Another 20 minutes of recordings would bring -0.3"), told
+    assert told[1].startswith("Another 20 minutes of recordings would change") and "by -0.3" in told[1], told
     page, report = unescape(Path("reports/curve.html").read_text()), json.loads(Path("reports/curve.json").read_text())
     assert told[1] in page and "<svg" in page and "not installed" in page and "<script" not in page
     assert report["figures"][WORDS]["paired_by_sentence"] and report["figures"][WORDS]["forecast"]["minutes"] == 20
@@ -104,7 +104,9 @@ def test_fine_tuned_voices_stand_beside_as_many_from_scratch(here: Path) -> None
     for row in rows:
         assert row["difference"] == pytest.approx(-20 / row["minutes"]) == pytest.approx(row["tuned"] - row["scratch"])
         assert row["ci95"][0] < row["difference"] < row["ci95"][1] < 0
-    assert report["init_from"] == "models:/base/1" and "Fine-tuned from models:/base/1, beside from scratch" in page
+    assert (
+        report["init_from"] == "models:/base/1" and "Fine-tuned from models:/base/1, compared with from scratch" in page
+    )
     [first] = [line for line in told if line.startswith("Fine-tuning with 5.0 minutes")]
     assert "-4 points of words misunderstood" in first and first in page
     assert report["figures"][SOUND]["fine_tuned"] == "not run: not installed"
@@ -196,7 +198,7 @@ def test_a_curve_that_is_stopped_and_gone_on_with_repeats_and_loses_nothing(
     printed = project.run(*command, "--workers", "2")
     assert len(project.steps()) == 8 * 6 and len(set(project.steps())) == 8, "each of them once"
     assert project.stages().count("prepare") == 1 and project.stages().count("features") == 4
-    assert "Another 20 minutes of recordings would bring -0." in printed and "not run: not installed" in printed
+    assert "Another 20 minutes of recordings would change" in printed and "not run: not installed" in printed
     report = json.loads((project.root / "reports/curve.json").read_text())["figures"]
     assert [point["minutes"] for point in report[WORDS]["points"]] == [5, 15, 30, 60]
     assert report[WORDS]["paired_by_sentence"] and (project.root / "reports/curve.html").exists()

@@ -43,7 +43,7 @@ def add_export_sherpa(commands: argparse._SubParsersAction) -> None:
         SHERPA,
     )
     command.description = (
-        "Write a voice for sherpa-onnx: one graph, a token table and a lexicon. Supports the family parallel in "
+        "Write a voice for sherpa-onnx: one graph, a token table and a lexicon. Requires a voice of family parallel in "
         "English, German, Spanish and French."
     )
     command.set_defaults(run=_run_sherpa)
@@ -56,7 +56,7 @@ def add_export_page(commands: argparse._SubParsersAction) -> None:
     )
     command.description = (
         "Write one HTML file with the voice, a lexicon of the language, and ONNX Runtime for browsers, which npm "
-        "downloads on first use. Supports the family parallel."
+        "downloads on first use. Requires a voice of family parallel."
     )
     command.set_defaults(run=_run_page)
     command.add_argument("-o", "--out", type=Path, required=True, metavar="FILE", help="the HTML file to write")

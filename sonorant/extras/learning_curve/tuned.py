@@ -33,7 +33,7 @@ class Advantage:
 
 
 def advantages(pairs: Sequence[tuple[Point, Point]]) -> list[Advantage]:
-    """Return advantages of pairs (scratch, tuned) by increasing minutes. Raises SonorantError if no size has two seeds."""
+    """Compare pairs (scratch, tuned) by increasing minutes. Raises SonorantError if no size has two seeds."""
     pairs = sorted(pairs, key=lambda pair: pair[0].minutes)
     values_RP = resampled([point for pair in pairs for point in pair])
     differences_RP = values_RP[:, 1::2] - values_RP[:, 0::2]
