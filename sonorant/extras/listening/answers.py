@@ -17,13 +17,13 @@ PAIR, RATING = "pair", "rating"
 
 @dataclass(frozen=True, kw_only=True)
 class Header:
-    """The first line."""
+    """First line of an answers file."""
 
     test: str
-    """Hash of sounds and seed."""
+    """Hash of the sounds and the seed."""
     seed: int
     A: str
-    """Folder or voice as typed; also B and recordings."""
+    """Folder or voice as typed, like `B` and `recordings`."""
     B: str
     recordings: str | None
     sentences: tuple[str, ...]
@@ -50,18 +50,18 @@ class Answer:
         if self.kind == RATING:
             scores = self.scores or {}
             if scores.keys() != set(self.order) or not all(0 <= score <= 100 for score in scores.values()):
-                raise ValueError("a rating has a score of 0 to 100 for each system of its order")
+                raise ValueError("a rating must have a score from 0 to 100 for each system in its order")
         elif self.kind != PAIR or self.prefers not in (None, *self.order):
-            raise ValueError(f"neither a {RATING} nor a {PAIR} that prefers one of its order or null")
+            raise ValueError(f"kind must be {RATING}, or {PAIR} with prefers null or a system in its order")
 
     @property
     def trial(self) -> tuple[str, str, str]:
-        """Key: answered once."""
+        """Key of the answered trial."""
         return (self.listener, self.kind, self.sentence)
 
 
 class AnswersFile:
-    """Answers to one test, open for appending. Raises SonorantError if the file holds something else, is not
+    """Answers to one test, open for appending. Raises SonorantError if the file contains something else, is not
     writable, or is in use by another server."""
 
     def __init__(self, path: Path, header: Header) -> None:
@@ -72,19 +72,21 @@ class AnswersFile:
             self._file = path.open("r+b", buffering=0)
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise SonorantError(f"{path}: another sonorant listen writes to it; end that one first") from None
+            raise SonorantError(f"{path}: another sonorant listen is writing to it; stop that one first") from None
         except OSError as error:
-            raise SonorantError(f"{path}: cannot be written ({error.strerror}); give another with --answers") from None
+            raise SonorantError(
+                f"{path}: cannot be written ({error.strerror}); give another file with --answers"
+            ) from None
         found, answers = read_answers(path)
         if found.test != header.test:
             kept = f"{found.A} against {found.B} on {len(found.sentences)} sentences, seed {found.seed}"
-            raise SonorantError(f"{path}: holds the answers of another test ({kept}); give another file with --answers")
+            raise SonorantError(f"{path}: contains answers to another test ({kept}); give another file with --answers")
         self.given = {answer.trial: answer for answer in answers}
-        # A truncated answer was never confirmed; its listener answers again.
+        # A truncated answer was never confirmed, so its listener is asked again.
         self._file.truncate(path.read_bytes().rfind(b"\n") + 1)
 
     def add(self, answer: Answer) -> None:
-        """Write an answer and sync it. Raises SonorantError, such as for a full disk; the file is then unchanged."""
+        """Append an answer and sync it to disk. Raises SonorantError if that fails; the file is then unchanged."""
         end, line = self._file.seek(0, os.SEEK_END), _line(answer).encode()
         try:
             while line:
@@ -92,7 +94,7 @@ class AnswersFile:
             os.fsync(self._file.fileno())
         except OSError as error:
             self._file.truncate(end)
-            raise SonorantError(f"{self.path}: cannot be written ({error.strerror})") from None
+            raise SonorantError(f"{self.path}: cannot be written ({error.strerror}); check the disk") from None
         self.given[answer.trial] = answer
 
     def __enter__(self) -> Self:
@@ -107,19 +109,21 @@ def read_answers(path: Path) -> tuple[Header, list[Answer]]:
     try:
         text = path.read_bytes().decode("ascii")
     except FileNotFoundError:
-        raise SonorantError(f"{path}: no such file; sonorant listen A B writes it") from None
+        raise SonorantError(f"{path}: no such file; create it with sonorant listen A B") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise SonorantError(f"{path}: cannot be read as answers ({error})") from None
+        raise SonorantError(f"{path}: not a valid answers file ({error})") from None
     rows = [_parsed(path, number, line) for number, line in enumerate(text.split("\n")[:-1], 1)]
     if not rows or not isinstance(rows[0], dict) or "test" not in rows[0]:
-        raise SonorantError(f"{path}: holds no answers; sonorant listen A B writes such a file")
+        raise SonorantError(f"{path}: not an answers file; give a file that sonorant listen has written")
     header = parse_checked(rows[0], Header, Path(f"{path}: row 1"))
     answers: dict[tuple[str, str, str], Answer] = {}
     for number, row in enumerate(rows[1:], 2):
         where = f"{path}: row {number}"
         answer = parse_checked(row, Answer, Path(where))
         if answer.trial in answers:
-            raise SonorantError(f"{where}: a second answer by '{answer.listener}' to one trial; delete one of them")
+            raise SonorantError(
+                f"{where}: '{answer.listener}' has already answered this trial; delete one of the answers"
+            )
         answers[answer.trial] = answer
     return header, list(answers.values())
 
@@ -128,7 +132,7 @@ def _parsed(path: Path, number: int, line: str) -> Any:
     try:
         return json.loads(line)
     except json.JSONDecodeError as error:
-        raise SonorantError(f"{path}: row {number}: not valid JSON ({error})") from None
+        raise SonorantError(f"{path}: row {number}: not valid JSON ({error}); correct or delete it") from None
 
 
 def _line(row: Header | Answer) -> str:

@@ -13,9 +13,9 @@ from sonorant.extras.listening.trials import ListeningTest, Trial
 from sonorant.pages.local_server import LocalRequest, LocalServer
 
 LONGEST = 60
-"""Maximum characters of a listener's name."""
+"""Maximum number of characters of a listener's name."""
 KEPT = 32
-"""Sounds cached in memory."""
+"""Number of sounds cached in memory."""
 _SOUND = re.compile(r"/sounds/([0-9a-f]{32})")
 _CHOICES = ("first", "none", "second")
 
@@ -25,7 +25,7 @@ class AnsweredError(Exception):
 
 
 class Sitting:
-    """The test and its answers file. Never reveals which system is which."""
+    """A test and its answers file. Results never reveal which system is which."""
 
     def __init__(self, test: ListeningTest, answers: AnswersFile) -> None:
         self._test, self._answers = test, answers
@@ -34,7 +34,7 @@ class Sitting:
         self.wav = lru_cache(KEPT)(self._wav)
 
     def state(self, listener: str) -> dict[str, Any]:
-        """Progress and the next trial as shown; None after the last."""
+        """Return the listener's progress and next trial (None after the last)."""
         trials = self._test.trials(listener)
         done, trial = self._next(listener, trials)
         shown = None if trial is None else self._show(listener, trial)
@@ -42,7 +42,7 @@ class Sitting:
 
     def answer(self, listener: str, token: Any, given: Any) -> None:
         """Write the answer to the listener's next trial. `given`: one of _CHOICES for a pair; a score per sound, in
-        order, for a rating. Raises AnsweredError if another trial is next, ValueError for an invalid answer."""
+        order, for a rating. Raises AnsweredError if another trial is next, ValueError if `given` is invalid."""
         with self._lock:
             _, trial = self._next(listener, self._test.trials(listener))
             if trial is None or token != self._test.token(listener, trial):
@@ -68,7 +68,7 @@ class Sitting:
         }
 
     def _wav(self, token: str) -> bytes:
-        """A sound of a shown trial. Raises KeyError for an unknown name."""
+        """Return a sound of a shown trial. Raises KeyError for an unknown token."""
         return self._test.sounds.wav(*self._shown[token], token)
 
 
@@ -77,16 +77,16 @@ def _answer(listener: str, trial: Trial, given: Any) -> Answer:
     told["time"] = datetime.now(UTC).isoformat(timespec="seconds")
     if trial.kind == PAIR:
         if given not in _CHOICES:
-            raise ValueError(f"the answer to a pair is one of {', '.join(_CHOICES)}")
+            raise ValueError(f"the answer to a pair must be one of {', '.join(_CHOICES)}")
         return Answer(**told, prefers=dict(zip(_CHOICES, (trial.order[0], None, trial.order[1]), strict=True))[given])
     whole = isinstance(given, list) and len(given) == len(trial.order) and all(type(score) is int for score in given)
     if not whole:
-        raise ValueError(f"the answer to a rating is {len(trial.order)} whole numbers")
+        raise ValueError(f"the answer to a rating must be {len(trial.order)} integers")
     return Answer(**told, scores=dict(zip(trial.order, given, strict=True)))
 
 
 class ListenServer(LocalServer):
-    """Raises SonorantError as `LocalServer`."""
+    """Server of one listening test. Raises SonorantError as `LocalServer` does."""
 
     def __init__(self, sitting: Sitting, port: int) -> None:
         self.sitting = sitting
@@ -103,18 +103,20 @@ class ListenRequest(LocalRequest):
         try:
             self.send_range(self.server.sitting.wav(sound[1] if sound else ""), "audio/wav")
         except KeyError:
-            self.refuse(HTTPStatus.NOT_FOUND, "there is no such page or sound; reload the page")
+            self.refuse(HTTPStatus.NOT_FOUND, "no such page or sound; reload the page")
 
     def post(self, asked: dict[str, Any]) -> None:
-        """Send `Sitting.state` of the "listener", after taking the "answer" to a "trial"; 409: it has one already."""
+        """Send `Sitting.state` of "listener", after writing an "answer" to "trial". Status 409: already answered."""
         keys = {"/next": {"listener"}, "/answers": {"listener", "trial", "answer"}}.get(self.path)
         if keys is None:
-            self.refuse(HTTPStatus.NOT_FOUND, "there is no such page")
+            self.refuse(HTTPStatus.NOT_FOUND, "no such page")
             return
         name = asked.get("listener") if asked.keys() == keys else None
         listener = " ".join(name.split()).casefold() if isinstance(name, str) else ""
         if not 1 <= len(listener) <= LONGEST or not listener.isprintable():
-            raise ValueError(f"the request must have {', '.join(sorted(keys))}, and a name 1 to {LONGEST} characters")
+            raise ValueError(
+                f"the request must have {', '.join(sorted(keys))}; listener must have 1 to {LONGEST} characters"
+            )
         sitting, status = self.server.sitting, HTTPStatus.OK
         try:
             if self.path == "/answers":

@@ -1,4 +1,4 @@
-r"""Sounds of a listening test: the same sentences by each system, at one rate and loudness.
+r"""Sounds of a listening test: the same sentences by each system, at one sample rate and loudness.
 
 The low anchor is the recording low-passed at 3.5 kHz (ITU-R BS.1534-3, section 5.1).
 """
@@ -19,27 +19,27 @@ from sonorant.extras.listening.systems import Sentence, open_system
 
 A, B, RECORDINGS, ANCHOR = "A", "B", "recordings", "anchor"
 LOUDNESS = -23.0
-"""LUFS of every sound (EBU R 128); lower for a sentence of which a peak would exceed PEAK."""
+"""Loudness of every sound in LUFS (EBU R 128); lower for a sentence with a peak that would exceed PEAK."""
 PEAK = -1.0
-"""Maximum, dBTP."""
+"""Maximum true peak in dBTP."""
 CUTOFF = 3500.0
 """Passband edge of the anchor in Hz; lower for recordings at low rates."""
 PASSED = 0.91
-"""Passband of the resampler as a share of Nyquist."""
+"""Passband of the resampler as a fraction of Nyquist."""
 SILENCE = (0.1, 0.4)
-"""Seconds after a sound, random, so that copies of a recording differ in size."""
+"""Range of the random silence after a sound in seconds, so that copies of a recording differ in size."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sounds:
-    """All sounds: float32 (S,) by system and sentence."""
+    """All sounds of a test."""
 
     rate: int
-    """Hz."""
+    """Sample rate in Hz."""
     by_system: Mapping[str, Mapping[str, Floats]]
-    """A and B; with recordings also these and the anchor."""
+    """Samples, float32 (S,), by system and sentence: of A and B and, if any, the recordings and the anchor."""
     texts: Mapping[str, str]
-    """Texts, where known."""
+    """Known texts by sentence."""
     content: str
     """Hash of the source files and voices."""
     notes: tuple[str, ...]
@@ -51,12 +51,12 @@ class Sounds:
 
     @property
     def rated(self) -> bool:
-        """True if there are recordings to rate against."""
+        """Whether there are recordings to rate against."""
         return RECORDINGS in self.by_system
 
     def wav(self, system: str, sentence: str, token: str) -> bytes:
-        """16-bit WAV. `token` (hexadecimal) seeds dither and trailing silence: neither bytes nor size reveal equal
-        sounds."""
+        """Return a 16-bit WAV. `token` (hexadecimal) seeds dither and trailing silence, so that neither bytes nor size
+        reveal equal sounds."""
         noise = np.random.default_rng(int(token, 16))
         silence = np.zeros(round(noise.uniform(*SILENCE) * self.rate), np.float32)
         samples = np.concatenate([self.by_system[system][sentence], silence])
@@ -65,16 +65,16 @@ class Sounds:
 
 
 def gather(places: Mapping[str, str], sentences: Sequence[Sentence], *, count: int, seed: int) -> Sounds:
-    """Read or speak `count` sentences that all systems have, drawn by `seed`. `places`: folder or voice of A and B, and
-    of the recordings, if any. `sentences`: texts for voices. Raises SonorantError naming the faulty place."""
+    """Read or synthesise `count` sentences that all systems have, drawn with `seed`. `places`: folder or voice of each
+    system. `sentences`: texts for voices. Raises SonorantError naming the faulty place."""
     asked = {sentence.name: sentence for sentence in sentences}
     systems = {name: open_system(place, asked) for name, place in places.items()}
     common = sorted(frozenset.intersection(*(system.names for system in systems.values())))
     if not common:
         some = ", ".join(f"{place} has '{min(systems[name].names)}'" for name, place in places.items())
-        raise SonorantError(f"no sentence is in all of them ({some}); name the sounds of a sentence alike")
+        raise SonorantError(f"no sentence is in all folders ({some}); give all files of a sentence the same name")
     notes = [
-        f"note: not all have {len(system.names) - len(common)} of the {len(system.names)} sentences of {places[name]}"
+        f"note: {len(system.names) - len(common)} of {len(system.names)} sentences of {places[name]} are not in all folders"
         for name, system in systems.items()
         if len(system.names) > len(common)
     ]
@@ -82,7 +82,9 @@ def gather(places: Mapping[str, str], sentences: Sequence[Sentence], *, count: i
     heard = {name: system.read(names) for name, system in systems.items()}
     rates = {name: max(rate for _, rate in own.values()) for name, own in heard.items()}
     rate = max(rates.values())
-    notes += [f"note: {places[name]} is at {own} Hz, played at {rate} Hz" for name, own in rates.items() if own < rate]
+    notes += [
+        f"note: {places[name]} is at {own} Hz and played at {rate} Hz" for name, own in rates.items() if own < rate
+    ]
     sounds = {
         name: {key: resample(samples, own, rate) for key, (samples, own) in read.items()}
         for name, read in heard.items()
@@ -100,7 +102,7 @@ def gather(places: Mapping[str, str], sentences: Sequence[Sentence], *, count: i
 
 
 def equally_loud(sounds: Mapping[str, Mapping[str, Floats]], rate: int) -> dict[str, dict[str, Floats]]:
-    """Set each sentence's sounds to LOUDNESS, or the level that all peaks allow; silence stays silent."""
+    """Scale each sentence's sounds to LOUDNESS, or to the level that the highest peak allows."""
     levelled: dict[str, dict[str, Floats]] = {name: {} for name in sounds}
     for sentence in next(iter(sounds.values())):
         found = {name: loudness(own[sentence], rate) for name, own in sounds.items()}

@@ -1,11 +1,11 @@
 "use strict";
 
-// listener: who listens, as the server wrote it. trial: what it sent, with a player (Audio) of each sound in `players`.
+// listener: name as returned by the server. trial: current trial from the server. players: a player (Audio) per sound.
 const test = { listener: null, trial: null, players: [] };
 const QUESTIONS = {
-  pair: "Play both. The sentence is the same, the voice is not.",
+  pair: "Play both. They are the same sentence in two voices.",
   rating:
-    "Play the reference, then all others, and rate how natural each sounds beside it. One of them is the reference itself: it gets 100.",
+    "Play the reference, then all others, and rate how natural each sounds compared with it. One of them is the reference itself; rate it 100.",
 };
 const SCALE = ["bad", "poor", "fair", "good", "excellent"];
 
@@ -24,10 +24,10 @@ async function ask(path, body) {
   try {
     response = await fetch(path, { method: "POST", headers, body: JSON.stringify(body) });
   } catch {
-    throw new Error("The server cannot be reached; what you answered before is kept. Is sonorant listen still running?");
+    throw new Error("The server cannot be reached; check that sonorant listen is still running. Your earlier answers are saved.");
   }
   const answer = await response.json();
-  if (!response.ok && response.status !== 409) throw new Error(answer.error); // 409: it was answered before
+  if (!response.ok && response.status !== 409) throw new Error(answer.error); // 409: already answered
   return answer;
 }
 
@@ -119,14 +119,14 @@ function play(player) {
   player.audio.currentTime = 0;
   player.button.classList.add("playing");
   player.audio.play().catch((error) => {
-    if (error.name !== "AbortError") complain(`${player.name} cannot be played: ${error.message}`); // or another was played
+    if (error.name !== "AbortError") complain(`${player.name} cannot be played: ${error.message}`); // AbortError: another sound was started
   });
 }
 
-// What is still to be done before the answer, and where.
+// Return what the listener must do before answering and the element to focus, or null.
 function missing() {
   const unheard = test.players.find((player) => !player.heard);
-  if (unheard) return [`${unheard.name} was not heard to its end yet.`, unheard.button];
+  if (unheard) return [`${unheard.name} has not been played to the end yet.`, unheard.button];
   const unrated = test.players.find((player) => player.range && player.score === null);
   if (unrated) return [`${unrated.name} is not rated yet; move its slider.`, unrated.range];
   const choices = [...document.getElementsByName("choice")];

@@ -16,11 +16,11 @@ from sonorant.extras.listening.listening_sounds import ANCHOR, RECORDINGS, A, B
 from sonorant.training.intervals import LEAST, crossed_bootstrap, wilson_interval
 
 HEARD = 90
-"""Minimum score of the hidden reference."""
+"""Minimum score of a recognised hidden reference."""
 MISSED = 0.15
-"""Share of sentences that may score less."""
+"""Maximum fraction of sentences in which a listener may score it lower."""
 LISTENERS = 5
-"""From this many listeners on, intervals generalise to listeners; below, only to sentences."""
+"""Minimum number of listeners for intervals over listeners and sentences, not only over sentences."""
 RESAMPLES = 2000
 DIFFERENCE = "A minus B"
 
@@ -29,28 +29,28 @@ DIFFERENCE = "A minus B"
 class Estimate:
     mean: float
     low: float
-    """95 % interval, with `high`."""
+    """Lower bound of the 95 % interval; `high` is the upper."""
     high: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class Results:
-    """Scores in percent or points, without excluded listeners."""
+    """Results in percent or points, without excluded listeners."""
 
     excluded: Mapping[str, str]
-    """Reason by listener."""
+    """Reason for exclusion by listener."""
     preferred: Mapping[str, Mapping[str | None, int]]
-    """Pairs won by each system, per listener; None: no preference."""
+    """Number of pairs won by each system, per listener; None counts pairs without preference."""
     preference: Estimate | None
-    """A over B, a tie counting half; None without pairs."""
+    """Percentage of pairs that A won, with ties counting half; None without pairs."""
     ratings: Mapping[str, Estimate]
-    """By system, and DIFFERENCE within a sentence; may be empty."""
+    """Mean rating of each system, and of DIFFERENCE within a sentence; may be empty."""
     by_listener: Mapping[str, Mapping[str, float]]
     """Mean rating by listener and system."""
 
 
 def judge(answers: Sequence[Answer]) -> Results:
-    """With fewer than LISTENERS listeners, intervals are over sentences only."""
+    """Evaluate answers. With fewer than LISTENERS listeners, intervals are over sentences only."""
     excluded = screen(answers)
     kept = [answer for answer in answers if answer.listener not in excluded]
     pairs, rated = ([answer for answer in kept if answer.kind == kind] for kind in (PAIR, RATING))
@@ -76,7 +76,7 @@ def judge(answers: Sequence[Answer]) -> Results:
 
 
 def screen(answers: Sequence[Answer]) -> dict[str, str]:
-    """Listeners who missed the hidden reference too often, with their rate."""
+    """Return the listeners who missed the hidden reference too often, with a reason each."""
     given: dict[str, list[int]] = defaultdict(list)
     for answer in answers:
         if answer.scores and RECORDINGS in answer.scores:
@@ -90,7 +90,8 @@ def screen(answers: Sequence[Answer]) -> dict[str, str]:
 
 
 def _preference(pairs: Sequence[Answer]) -> Estimate:
-    """The wider of the bootstrap and Wilson intervals: Wilson's has a width for unanimous answers."""
+    """Return the preference for A. Its interval includes Wilson's, because the bootstrap's has no width for unanimous
+    answers."""
     won = [{A: 100.0, B: 0.0}.get(str(answer.prefers), 50.0) for answer in pairs]
     found = _estimate(pairs, won)
     low, high = wilson_interval(sum(won) / 100, len(won))
@@ -110,7 +111,7 @@ def _estimate(answers: Sequence[Answer], values: Sequence[float]) -> Estimate:
 
 
 def told(header: Header, answers: Sequence[Answer]) -> str:
-    """Results as text."""
+    """Return the results as text."""
     given: dict[str, int] = defaultdict(int)
     for answer in answers:
         given[answer.listener] += 1
@@ -121,9 +122,9 @@ def told(header: Header, answers: Sequence[Answer]) -> str:
     if not answers:
         return "\n".join([*lines, "No answers yet."])
     results = judge(answers)
-    lines += [f"  left out: {listener}, who {why}" for listener, why in results.excluded.items()]
+    lines += [f"  excluded: {listener}, who {why}" for listener, why in results.excluded.items()]
     if header.recordings is None:
-        lines.append("  listeners are not screened: that needs recordings")
+        lines.append("  listeners are not screened, because that requires recordings")
     return "\n".join([*lines, *_preferences(results), *_ratings(results), *_caution(results, header)])
 
 
@@ -159,14 +160,14 @@ def _ratings(results: Results) -> list[str]:
 
 
 def _caution(results: Results, header: Header) -> list[str]:
-    """Warnings about the intervals."""
+    """Return warnings about the intervals."""
     if results.preference is None and not results.ratings:
-        return ["", "Nobody is left to count."]
+        return ["", "All listeners are excluded."]
     kept, lines = len(results.preferred.keys() | results.by_listener.keys()), [""]
     if len(header.sentences) < LEAST:
         lines.append(f"Fewer than {LEAST} sentences: the intervals are too narrow.")
     whom = "listeners and sentences" if kept >= LISTENERS else "sentences"
-    few = "" if kept >= LISTENERS else f"; to generalise to other listeners, ask at least {LISTENERS}"
+    few = "" if kept >= LISTENERS else f"; to generalise to other listeners, ask at least {LISTENERS} of them"
     return [*lines, f"Intervals are over {whom}{few}."]
 
 

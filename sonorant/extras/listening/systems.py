@@ -17,7 +17,7 @@ from sonorant.files import sha256_file, sha256_tree
 from sonorant.speech import Voice
 
 Heard = tuple[Floats, int]
-"""Samples (S,), full scale 1.0, and their rate in Hz."""
+"""Samples (S,), full scale 1.0, and their sample rate in Hz."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,14 +27,14 @@ class Sentence:
     name: str
     text: str
     speaker: str | None = None
-    """Speaker of the recording; None = unknown."""
+    """Speaker of the recording; None if unknown."""
     utterance: Utterance | None = None
-    """Row of the manifest; None for a list of texts."""
+    """Row of the manifest; None if the sentence is from a text file."""
 
 
 def read_sentences(path: Path) -> list[Sentence]:
-    """Sentences of a text file, one a line (named by its number) or `name|text`; of a manifest.jsonl, its held-out
-    ones. Raises SonorantError naming the file and the fault."""
+    """Read sentences from a text file, one per line (named by its number) or `name|text`, or the held-out rows of a
+    manifest.jsonl. Raises SonorantError naming the file and the fault."""
     if path.suffix == ".jsonl":
         rows = read_manifest(path)
         return [
@@ -44,7 +44,9 @@ def read_sentences(path: Path) -> list[Sentence]:
     try:
         lines = path.read_text(encoding="utf-8-sig").split("\n")
     except FileNotFoundError:
-        raise SonorantError(f"{path}: no such file; give a text with a sentence a line, or a manifest") from None
+        raise SonorantError(
+            f"{path}: no such file; give a text file with one sentence per line, or a manifest.jsonl"
+        ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise SonorantError(f"{path}: cannot be read as UTF-8 text ({error})") from None
     sentences: dict[str, Sentence] = {}
@@ -56,21 +58,21 @@ def read_sentences(path: Path) -> list[Sentence]:
         if text:
             sentences[name] = Sentence(name=name, text=text)
     if not sentences:
-        raise SonorantError(f"{path}: holds no sentences; give one a line")
+        raise SonorantError(f"{path}: contains no sentences; write one per line")
     return list(sentences.values())
 
 
 class Speaker:
-    """A voice; it has every sentence."""
+    """A voice, which can speak every sentence."""
 
     def __init__(self, place: str, sentences: Mapping[str, Sentence]) -> None:
         if not sentences:
-            raise SonorantError(f"{place}: is a voice; name what it says with --sentences")
+            raise SonorantError(f"{place} is a voice; give the sentences to speak with --sentences")
         self.names = frozenset(sentences)
         self._place, self._sentences, self._hash = place, sentences, ""
 
     def read(self, names: Sequence[str]) -> dict[str, Heard]:
-        """Speak the sentences. Raises SonorantError naming the one that cannot be spoken."""
+        """Synthesise sentences. Raises SonorantError naming one that cannot be spoken."""
         with bundle_folder(self._place) as bundle:
             self._hash = sha256_tree([file for file in bundle.iterdir() if file.is_file()])
             voice = Voice.load(bundle)
@@ -83,16 +85,18 @@ class Speaker:
             raise SonorantError(f"{self._place}: sentence '{sentence.name}': {error}") from None
 
     def content(self, names: Sequence[str]) -> str:
-        """Hash of the voice, and the texts."""
+        """Return the voice's hash and the texts."""
         return f"{self._hash} {[(name, self._sentences[name].text) for name in names]}"
 
 
 class Folder:
-    """Recordings named after their sentences; for a manifest, at its paths."""
+    """Recordings named after their sentences, or at the paths of a manifest."""
 
     def __init__(self, folder: Path, sentences: Mapping[str, Sentence]) -> None:
         if not folder.is_dir():
-            raise SonorantError(f"{folder}: no such folder; give one of recordings, or of a voice (with voice.json)")
+            raise SonorantError(
+                f"{folder}: no such folder; give a folder of recordings or a voice folder (with voice.json)"
+            )
         self._folder = folder
         self._rows = {
             sentence.name: sentence.utterance
@@ -106,7 +110,7 @@ class Folder:
             self._files[file.stem] = file
         self.names = frozenset(self._rows.keys() | self._files.keys())
         if not self.names:
-            raise SonorantError(f"{folder}: holds no recordings; each is named as its sentence, such as 0001.wav")
+            raise SonorantError(f"{folder}: contains no recordings; name each after its sentence, such as 0001.wav")
 
     def read(self, names: Sequence[str]) -> dict[str, Heard]:
         return {name: self._one(name) for name in names}
@@ -117,7 +121,7 @@ class Folder:
         return read_audio(self._files[name])
 
     def content(self, names: Sequence[str]) -> str:
-        """Hash of the files and the parts used."""
+        """Return a hash of the files and the parts used."""
         digest = hashlib.sha256()
         for name in names:
             row = self._rows.get(name)
@@ -128,7 +132,7 @@ class Folder:
 
 
 def open_system(place: str, sentences: Mapping[str, Sentence]) -> Speaker | Folder:
-    """Open a folder or registry voice. Raises SonorantError if it does not exist or has none of the sentences."""
+    """Open a folder of recordings or a voice. Raises SonorantError if it does not exist or has no sentences."""
     if place.startswith("models:/") or (Path(place) / "voice.json").is_file():
         return Speaker(place, sentences)
     return Folder(Path(place), sentences)

@@ -19,7 +19,7 @@ class Trial:
 
 
 class ListeningTest:
-    """`places`: each system's source as typed."""
+    """Trials of all listeners. `places`: each system's folder or voice as typed."""
 
     def __init__(self, sounds: Sounds, places: dict[str, str], seed: int) -> None:
         self.sounds = sounds
@@ -34,11 +34,11 @@ class ListeningTest:
         )
 
     def trials(self, listener: str) -> list[Trial]:
-        """A listener's trials: random order of sentences, A first in half of the pairs."""
+        """Return a listener's trials, with sentences in random order and A first in half of the pairs."""
         draw = random.Random(f"{self._seed} {listener}")
         names = list(self.sounds.sentences)
         draw.shuffle(names)
-        first = draw.randrange(2)  # an odd number of pairs favours one side by one
+        first = draw.randrange(2)  # with an odd number of pairs, one system is first once more
         sides = [((A, B), (B, A))[(place + first) % 2] for place in range(len(names))]
         draw.shuffle(sides)
         pairs = [Trial(PAIR, name, order) for name, order in zip(names, sides, strict=True)]
@@ -49,6 +49,6 @@ class ListeningTest:
         return pairs + [Trial(RATING, name, tuple(draw.sample(rated, len(rated)))) for name in names]
 
     def token(self, listener: str, trial: Trial, what: object = "") -> str:
-        """Opaque name (32 hex digits) of a trial, or of an item in it, for this listener."""
+        """Return an opaque name (32 hex digits) of a trial, or of a sound in it, for this listener."""
         told = f"{listener}\0{trial.kind}\0{trial.sentence}\0{what}".encode()
         return hmac.new(f"{self.sounds.content} {self._seed}".encode(), told, hashlib.sha256).hexdigest()[:32]

@@ -85,10 +85,10 @@ def test_a_whole_test_by_keys_alone(browser: Browser, start: Start, tmp_path: Pa
     page.begin("Anna")
     page.shows("Question 1 of 4")
     page.send()
-    page.says("The first was not heard to its end yet.")
+    page.says("The first has not been played to the end yet.")
     page.hear("1")
     page.send()
-    page.says("The second was not heard to its end yet.")
+    page.says("The second has not been played to the end yet.")
     assert browser.run("return document.activeElement.textContent").startswith("Play the second")
     page.press(Keys.ENTER)
     page.until("test.players[1].heard")
@@ -183,7 +183,7 @@ def test_one_sound_plays_at_a_time_and_stops_when_the_next_begins(
     page.until(f"{playing} === 'false,true'")
     assert browser.run("return document.querySelectorAll('.playing').length") == 1
     page.send()
-    page.says("The first was not heard to its end yet.")
+    page.says("The first has not been played to the end yet.")
 
 
 def test_it_fits_a_phone_and_everything_has_a_name(browser: Browser, start: Start) -> None:

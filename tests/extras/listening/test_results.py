@@ -92,11 +92,11 @@ def test_the_lines_name_listeners_counts_and_certainty() -> None:
     lines = told(header, answers).splitlines()
     assert lines[:3] == ["A: new/", "B: old/", "recordings: person/"]
     assert "  deaf gave 20 of 40 answers" in lines
-    assert "  left out: deaf, who rated the hidden recording below 90 in 20 of 20 sentences" in lines
+    assert "  excluded: deaf, who rated the hidden recording below 90 in 20 of 20 sentences" in lines
     [preference] = [line for line in lines if "A over B" in line]
     assert preference.endswith("A is preferred")
     assert lines[-1] == "Intervals are over listeners and sentences."
     few = told(header, [answer for answer in answers if answer.listener in "0123"[: LISTENERS - 1]]).splitlines()
     assert few[-1].startswith("Intervals are over sentences; ")
     assert told(header, []).splitlines()[-1] == "No answers yet."
-    assert told(header, [rating("deaf", "1", 1, 1, 1, 1)]).splitlines()[-1] == "Nobody is left to count."
+    assert told(header, [rating("deaf", "1", 1, 1, 1, 1)]).splitlines()[-1] == "All listeners are excluded."

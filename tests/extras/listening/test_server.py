@@ -188,8 +188,8 @@ def test_other_rates_are_resampled_and_said(places: dict[str, str], tmp_path: Pa
     sounds = gather(places, [], count=99, seed=1)
     assert sounds.rate == RATE and sorted(sounds.sentences) == sorted(NAMES)
     assert sounds.notes == (
-        f"note: not all have 1 of the 8 sentences of {places[A]}",
-        f"note: {places[B]} is at 12000 Hz, played at 16000 Hz",
+        f"note: 1 of 8 sentences of {places[A]} are not in all folders",
+        f"note: {places[B]} is at 12000 Hz and played at 16000 Hz",
     )
     assert all(heard(sounds.by_system[system][name], RATE) == system for system in (A, B) for name in NAMES)
 
@@ -204,7 +204,7 @@ def test_a_voice_speaks_the_sentences_of_a_text(voice_bundle: Path, places: dict
     spoken, said = sounds.by_system[A][NAMES[0]], Voice.load(voice_bundle).say("One apple.")
     assert np.corrcoef(spoken, said)[0, 1] > 0.9999
     assert gather(chosen, sentences, count=20, seed=1).content == sounds.content, "a voice is known again"
-    with pytest.raises(SonorantError, match="is a voice; name what it says with --sentences"):
+    with pytest.raises(SonorantError, match="is a voice; give the sentences to speak with --sentences"):
         gather(chosen, [], count=20, seed=1)
 
 
@@ -333,13 +333,12 @@ def test_a_file_belongs_to_one_test_and_one_server(start: Start, places: dict[st
     server, file = start(A, B), tmp_path / "answers.jsonl"
     command: list[str | Path] = ["sonorant.cli.main", "listen", "--answers", file, *NO_PORT]
     line = error_line(run_command(*command, places[A], places[B]))
-    assert line == f"{file}: another sonorant listen writes to it; end that one first\n"
+    assert line == f"{file}: another sonorant listen is writing to it; stop that one first\n"
     server.sitting._answers.__exit__()
     for words in ([places[B], places[A]], [places[A], places[B], "--seed", "2"], [*places.values()]):
         line = error_line(run_command(*command, *words))
         assert (
-            f"{file}: holds the answers of another test ({places[A]} against {places[B]} on 7 sentences, seed 1)"
-            in line
+            f"{file}: contains answers to another test ({places[A]} against {places[B]} on 7 sentences, seed 1)" in line
         )
     soundfile.write(Path(places[A]) / f"{NAMES[0]}.wav", np.ones(RATE, np.float32) / 2, RATE)
     assert "another test" in error_line(run_command(*command, places[A], places[B]))
@@ -350,20 +349,23 @@ def test_a_file_belongs_to_one_test_and_one_server(start: Start, places: dict[st
     [
         ([], "give A and B, two folders or voices; or --results FILE"),
         (["A"], "give A and B, two folders or voices"),
-        (["A", "nowhere"], "nowhere: no such folder; give one of recordings, or of a voice"),
-        (["A", "EMPTY"], "EMPTY: holds no recordings"),
-        (["A", "OTHER"], "no sentence is in all of them (A has 'sentence 0', OTHER has 'x')"),
+        (["A", "nowhere"], "nowhere: no such folder; give a folder of recordings or a voice folder"),
+        (["A", "EMPTY"], "EMPTY: contains no recordings"),
+        (["A", "OTHER"], "no sentence is in all folders (A has 'sentence 0', OTHER has 'x')"),
         (["A", "TWICE"], "TWICE/x.wav: x.flac has the same name; keep one of them"),
         (["A", "BROKEN"], "BROKEN/sentence 0.wav: cannot be read as audio"),
         (["A", "B", "--count", "0"], "--count must be at least 1"),
-        (["A", "B", "--sentences", "nowhere.txt"], "nowhere.txt: no such file; give a text"),
+        (["A", "B", "--sentences", "nowhere.txt"], "nowhere.txt: no such file; give a text file"),
         (["A", "B", "--sentences", "DOUBLE"], "DOUBLE: row 2: a second sentence is named 'x'; rename one"),
-        (["A", "B", "--sentences", "BLANK"], "BLANK: holds no sentences; give one a line"),
+        (["A", "B", "--sentences", "BLANK"], "BLANK: contains no sentences; write one per line"),
         (["A", "B", "--answers", "DOUBLE"], "DOUBLE: row 1: not valid JSON"),
-        (["A", "B", "--answers", "EMPTY"], "EMPTY: cannot be written (Is a directory); give another with --answers"),
-        (["A", "B", "--results", "x.jsonl"], "--results prints the results of a file; leave out A and B"),
-        (["--results", "nowhere.jsonl"], "nowhere.jsonl: no such file; sonorant listen A B writes it"),
-        (["--results", "BROKEN/sentence 0.wav"], "BROKEN/sentence 0.wav: holds no answers"),
+        (
+            ["A", "B", "--answers", "EMPTY"],
+            "EMPTY: cannot be written (Is a directory); give another file with --answers",
+        ),
+        (["A", "B", "--results", "x.jsonl"], "--results only prints the results of a file; leave out A and B"),
+        (["--results", "nowhere.jsonl"], "nowhere.jsonl: no such file; create it with sonorant listen A B"),
+        (["--results", "BROKEN/sentence 0.wav"], "BROKEN/sentence 0.wav: not an answers file"),
     ],
 )
 def test_a_test_that_cannot_start_says_why(places: dict[str, str], tmp_path: Path, words: list[str], line: str) -> None:
@@ -386,9 +388,12 @@ def test_a_file_edited_by_hand_is_told_by_its_row(start: Start, tmp_path: Path) 
     answer(server.url, begin(server.url), "first")
     whole = file.read_text().splitlines()
     for text, line in (
-        (whole[1], "row 3: a second answer by 'anna' to one trial; delete one of them"),
-        (whole[1].replace('"pair"', '"pear"'), "row 3: neither a rating nor a pair"),
-        (whole[1].replace('"kind": "pair"', '"kind": "rating"'), "row 3: a rating has a score of 0 to 100 for each"),
+        (whole[1], "row 3: 'anna' has already answered this trial; delete one of the answers"),
+        (whole[1].replace('"pair"', '"pear"'), "row 3: kind must be rating, or pair"),
+        (
+            whole[1].replace('"kind": "pair"', '"kind": "rating"'),
+            "row 3: a rating must have a score from 0 to 100 for each",
+        ),
         ("{", "row 3: not valid JSON"),
         (
             whole[1].replace('"time"', '"tame"'),
@@ -404,6 +409,6 @@ def test_only_the_last_row_may_be_cut_off(start: Start, tmp_path: Path) -> None:
     with AnswersFile(file, test.header) as answers:
         assert answers.given == {}
     file.write_bytes(file.read_bytes()[:-1])
-    with pytest.raises(SonorantError, match="holds no answers"):
+    with pytest.raises(SonorantError, match="not an answers file"):
         AnswersFile(file, test.header)
     assert file.read_bytes(), "a file that is not known to be one of answers is left alone"
