@@ -79,9 +79,9 @@ def compute_missing(
     """Apply `function` to the items whose keys are missing from the cache in `folder`. Return the results of all items,
     in order.
 
-    Results are plain JSON, stored as soon as they are computed, and returned after conversion by `parse`. If `folder`
+    Results are plain JSON, stored as soon as computed, and converted by `parse` before they are returned. If `folder`
     is None, all items are computed and nothing is stored. `processes`, `prepare`, `arguments` and `reads` are as in
-    `spread`; a small number of items is computed in this process.
+    `spread`; a few items are computed in this process.
     """
     with ExitStack() as stack:
         cache: Any = stack.enter_context(_open(folder)) if folder else {}

@@ -218,8 +218,8 @@ def read_checked(path: Path, kind: type[Value], hint: str = "") -> Value:
 def parse_checked(data: Any, kind: type[Value], file: Path, *, key: str = "", hint: str = "") -> Value:
     """Build the dataclass `kind` from decoded JSON or YAML, strictly: nothing is converted and unknown keys are errors.
 
-    `file`, `key`: location for messages; `hint`: what to do about an error. Raises SonorantError naming file and key,
-    also for a ValueError from `__post_init__`.
+    `file`, `key`: location for messages; `hint`: advice in messages. Raises SonorantError naming file and key, also for
+    a ValueError from `__post_init__`.
     """
     text = json.dumps([data], default=str)
     with suppress(DoubtError):

@@ -83,7 +83,6 @@ def load_family(name: str) -> Any:
 
 
 def all_families() -> list[Any]:
-    """Load every family, in the order of `family_names`."""
     return [load_family(name) for name in family_names()]
 
 
@@ -106,5 +105,4 @@ def model_kind(kind: str | None) -> Any:
 
 
 def all_kinds() -> dict[str, Any]:
-    """Return every kind of model by name."""
     return {kind.name: kind for family in all_families() for kind in family.kinds}

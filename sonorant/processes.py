@@ -101,7 +101,6 @@ def spread(
 
 
 def _executor(address: str) -> Callable[..., list[Any]]:
-    """Return the `spread` function of the plug-in for this kind of address."""
     executors = added("executors")
     scheme, mark, _ = address.partition("://")
     if not mark or scheme not in executors:

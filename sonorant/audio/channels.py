@@ -68,7 +68,7 @@ def channel_finding(samples_SC: Samples, rate: int) -> ChannelFinding:
 def lag_of(samples_S2: Samples, rate: int) -> tuple[float, float]:
     """Return the delay of channel 2 after channel 1 in seconds, and the signed correlation at that delay. A high
     correlation at a nonzero delay means two microphones."""
-    from scipy.signal import correlate  # not needed for speaking
+    from scipy.signal import correlate  # not needed for synthesis
 
     reach = min(round(_LAG_SECONDS * rate), len(samples_S2) - 1)
     first, second = _centred(samples_S2)
@@ -79,7 +79,6 @@ def lag_of(samples_S2: Samples, rate: int) -> tuple[float, float]:
 
 
 def _correlation(samples_S2: Samples, rate: int) -> float:
-    """Return Pearson's correlation without pauses; 1.0 if there is only silence."""
     if not len(samples_S2):
         return 1.0
     block = min(max(round(_BLOCK_SECONDS * rate), 1), len(samples_S2))

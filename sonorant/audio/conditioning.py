@@ -13,9 +13,9 @@ from sonorant.audio.loudness import loudness, true_peak
 from sonorant.audio.voice_activity import Span
 
 JOINT = 0.005
-"""Length in seconds of the crossfade where a pause was shortened."""
+"""Seconds of crossfade where a pause was shortened."""
 _TELLING = 0.1
-"""Minimum length in seconds of silence for measuring an offset."""
+"""Minimum seconds of silence for measuring an offset."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +25,7 @@ class ConditionConfig:
     margin: float | None = 0.15
     """Seconds of silence to keep before and after the speech."""
     longest_pause: float | None = None
-    """Maximum length in seconds of a pause within the speech."""
+    """Maximum seconds of a pause within the speech."""
     remove_dc: bool = True
     """Whether to subtract the constant offset."""
     loudness: float | None = -20.0

@@ -39,12 +39,12 @@ class Header:
     sample_rate: int
     """Sample rate in Hz."""
     frames: int
-    """Number of samples per channel."""
+    """Samples per channel."""
     channels: int
     form: str
     """Container and codec, such as "WAV PCM_16" or "matroska,webm opus"."""
     least: int
-    """Minimum number of samples per channel of a complete file; 0 if the container does not store it."""
+    """Minimum samples per channel of a complete file; 0 if not stored in the container."""
 
     @property
     def seconds(self) -> float:
@@ -65,9 +65,9 @@ def header(path: Path) -> Header:
 
 
 def decode(path: Path, start: float = 0.0, end: float | None = None) -> tuple[NDArray[np.float32], int]:
-    """Decode a file or its part from `start` to `end` (seconds; None means the file's end) to float32 (S, C), full
-    scale 1.0, and the rate in Hz. NaN, infinity and values beyond full scale are kept. A part equals the same part of
-    the decoded file, within 1 ms in formats with time stamps only (webm). Raises errors as `header` does."""
+    """Decode a file from `start` to `end` (seconds; None means the file's end) to float32 (S, C), full scale 1.0, and
+    the rate in Hz. NaN, infinity and values beyond full scale are kept. A part equals that part of the decoded file,
+    within 1 ms in formats with time stamps only (webm). Raises errors as `header` does."""
     opened = _open(path)
     if isinstance(opened, str):
         return _ffmpeg(path, opened).decode(path, start, end, opened)

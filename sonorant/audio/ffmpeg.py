@@ -87,7 +87,7 @@ class _File:
 
     @property
     def sound_length(self) -> float | None:
-        """Length in seconds of the sound without padding; None if not stored."""
+        """Seconds of sound without padding; None if not stored."""
         ticks, unit = self.stream.duration, self.stream.time_base
         if not self.container.format.name.startswith("mov,") or ticks is None or unit is None:
             return None
@@ -95,7 +95,7 @@ class _File:
 
     @property
     def longest(self) -> float | None:
-        """Length in seconds of the longest stream; None if not stored."""
+        """Seconds of the longest stream; None if not stored."""
         telling = self.container.format.name.split(",")[0] in _TELLING
         return self.container.duration / av.time_base if telling and self.container.duration is not None else None
 
@@ -166,7 +166,6 @@ def _last(file: _File, end: float | None) -> int:
 
 
 def _placed(sounds: Iterator[_Sound], origin: float, rate: int) -> Iterator[tuple[int, Samples]]:
-    """Yield pieces with the position of their first sample; gaps become silence."""
     position, expected = None, origin
     for time, samples in sounds:
         if position is None:

@@ -10,7 +10,7 @@ from sonorant.audio.arrays import Floats
 from sonorant.audio.wav import resample
 
 BLOCK = 0.4
-"""Length in seconds of a gating block."""
+"""Seconds per gating block."""
 OVERSAMPLING = 4
 
 

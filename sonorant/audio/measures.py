@@ -184,7 +184,6 @@ def spectrum(speech_powers_TF: Doubles) -> tuple[float, ...] | None:
 
 
 def _powers(samples: Floats, size: int, step: int) -> Doubles:
-    """Return power spectra (T, size / 2 + 1) with Blackman windows (little leakage)."""
     if len(samples) < size:
         return np.zeros((0, size // 2 + 1))
     frames_TS = np.lib.stride_tricks.sliding_window_view(samples, size)[::step]

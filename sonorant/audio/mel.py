@@ -24,7 +24,7 @@ class MelConfig:
     n_fft: int = 1024
     """Length in samples of the Hann window and the Fourier transform."""
     hop: int = 256
-    """Number of samples from one frame to the next."""
+    """Samples from one frame to the next."""
     n_mels: int = 80
     """Number of mel bins."""
     f_min: float = 0.0
@@ -145,9 +145,8 @@ def _magnitude(bins: Tensor) -> Tensor:
 
 @torch.no_grad()
 def griffin_lim(mel_MT: Tensor, config: MelConfig) -> Tensor:
-    """Convert a natural-log mel (M, T) float32 to samples (T * hop,) float32. The phase is from 30 iterations of
-    Griffin and Lim (1984) with the momentum of Perraudin et al. (2013), the magnitudes from the filterbank's
-    pseudo-inverse."""
+    """Convert a natural-log mel (M, T) float32 to samples (T * hop,) float32, with 30 iterations of Griffin and Lim
+    (1984), the momentum of Perraudin et al. (2013) and the filterbank's pseudo-inverse."""
     magnitude_FT = (torch.linalg.pinv(filters_of(config, mel_MT.device)) @ mel_MT.exp()).clamp(min=1e-7)
     window, _ = _constants(config, mel_MT.device)
     frames: dict[str, Any] = {"n_fft": config.n_fft, "hop_length": config.hop, "window": window}

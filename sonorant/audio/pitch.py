@@ -15,9 +15,9 @@ REFERENCE = 200.0
 PITCH_STD = 0.25
 """Typical standard deviation of a speaker's pitch in octaves, the unit of token pitch in the models."""
 ROWS = 2
-"""Number of pitch rows: octaves from `REFERENCE` at the frame's start, and voicing, 0 to 1."""
+"""Pitch rows per frame: octaves from `REFERENCE` at the frame's start, and voicing, 0 to 1."""
 SOURCE_ROWS = 2
-"""Number of source rows: phase of the fundamental at the frame's start in cycles, 0 to 1, and frame number."""
+"""Source rows per frame: phase of the fundamental at the frame's start in cycles, 0 to 1, and frame number."""
 LOWEST, HIGHEST = 70.0, 500.0
 """Range of the pitch search in Hz."""
 NOISE_FRAMES = 128

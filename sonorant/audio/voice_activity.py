@@ -19,12 +19,12 @@ from sonorant.errors import SonorantError
 RATE = 16_000
 """Sample rate of the network's input in Hz."""
 BLOCK = 512
-"""Number of samples per probability."""
+"""Samples per probability."""
 BLOCK_SECONDS = BLOCK / RATE
 SPEAKING = 0.5
 """Minimum probability at which speech starts."""
 SHORTEST_PAUSE = 0.1
-"""Minimum length of a pause in seconds; a shorter one is part of the speech."""
+"""Minimum seconds of a pause; a shorter one is part of the speech."""
 Span = tuple[float, float]
 """Start and end in seconds."""
 
@@ -125,7 +125,6 @@ def _steps(earliest: float, latest: float, active: NDArray[np.bool_]) -> tuple[i
 
 
 def _outermost(active: NDArray[np.bool_]) -> int | None:
-    """Return the index of the last active step before a silence longer than a stop's closure."""
     outermost, quiet = None, 0
     for place, sounding in enumerate(active.tolist()):
         quiet = 0 if sounding else quiet + 1
@@ -155,7 +154,6 @@ def _active(samples: Floats, rate: int, probability: Floats) -> NDArray[np.bool_
 
 
 def _near_speech(probability: Floats) -> NDArray[np.bool_]:
-    """Mark blocks (F,) with a probability of at least 0.15, the block before and the two blocks after them."""
     speech = probability >= 0.15
     near = speech.copy()
     near[:-1] |= speech[1:]

@@ -127,7 +127,7 @@ def pointers(
     """Return the position (B, steps + 1) int64 of a language model's phoneme pointer before each step and after the
     last one.
 
-    `stride`: number of mel frames per code frame; the middle one decides. The pointer starts at 0, advances by 0 to
+    `stride`: mel frames per code frame; the middle one decides. The pointer starts at 0, advances by 0 to
     `most_advance` per step, and is N after a row's last code frame.
     """
     time_T = torch.arange(steps + 1, device=durations_BN.device)

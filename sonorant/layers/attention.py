@@ -102,8 +102,6 @@ def _windows(kind: Kind, window: int, query_BHTD: Tensor) -> Iterator[tuple[slic
 
 
 class Sight(NamedTuple):
-    """Rotation and mask of a step, shared by all layers."""
-
     turned: Turns
     mask_B1QS: Tensor
     """Bool (B, 1, Q, S): cached slots visible to each query."""

@@ -56,7 +56,7 @@ class ResolutionDiscriminator(nn.Module):
 
 class Discriminators(nn.Module):
     def __init__(self, width: int) -> None:
-        """`width`: number of channels of each discriminator's first layer."""
+        """`width`: channels of each discriminator's first layer."""
         super().__init__()
         self.each = nn.ModuleList(
             [

@@ -15,7 +15,6 @@ class Phonemes(NamedTuple):
     prior_BNM: Tensor
     """Normalised mel frame of each token, for the alignment search."""
     mask_BN: Tensor
-    """Bool mask, False at padding."""
 
 
 class PhonemeEncoder(nn.Module):

@@ -53,13 +53,13 @@ class Counters:
     """Counts of requests and shapes since loading or `warm_up`."""
 
     hits: int
-    """Number of requests served from a bucket."""
+    """Requests served from a bucket."""
     misses: int
-    """Number of requests outside all buckets."""
+    """Requests outside all buckets."""
     prepared: int
-    """Number of shapes compiled or recorded since loading."""
+    """Shapes compiled or recorded since loading."""
     late: int
-    """Number of shapes prepared while a request waited."""
+    """Shapes prepared while a request waited."""
 
 
 class Bucketed:
@@ -148,7 +148,6 @@ class Bucketed:
             return Counters(hits=self._hits, misses=self._misses, prepared=prepared, late=prepared - self._warmed)
 
     def _counted(self, shape: tuple[int, ...]) -> bool:
-        """Count a request. Return whether it fits in a bucket."""
         with self._counting:
             self._hits += bool(shape)
             self._misses += not shape

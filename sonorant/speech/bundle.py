@@ -31,7 +31,7 @@ class AudioSettings:
     n_fft: int
     """Length in samples of the mel's analysis window."""
     hop: int
-    """Number of samples per mel frame."""
+    """Samples per mel frame."""
     n_mels: int
     f_min: float
     """Lower edge in Hz of the mel's range; `f_max` is the upper edge."""
@@ -91,8 +91,8 @@ class Graph:
 
 @dataclass(frozen=True, kw_only=True)
 class ReceptiveField:
-    """Number of mel or code frames on either side that a frame depends on. A part computed with them equals the same
-    part of the whole."""
+    """Mel or code frames on either side that a frame depends on. A part computed with them equals the same part of the
+    whole."""
 
     decoder: int
     """Frames of the decoder; 0 if there is no decoder graph."""
@@ -104,7 +104,7 @@ class Lengths:
     """Lengths of the utterances in the training corpus: shortest, median, 95th percentile, longest."""
 
     tokens: tuple[int, int, int, int]
-    """Number of phoneme ids, including start and end."""
+    """Phoneme ids, including start and end."""
     frames: tuple[int, int, int, int]
 
 

@@ -15,7 +15,7 @@ def decode_chunks(
     runtime: Runtime, states: Floats, ends: Ints, receptive_field: int, sizes: Sequence[int]
 ) -> Iterator[Floats]:
     """Yield the mel (B, M, T) of `runtime.decode` in parts (B, M, size). `receptive_field`: the decoder's receptive
-    field; `sizes`: numbers of frames of the first parts; the last size is repeated."""
+    field; `sizes`: frames of the first parts; the last size is repeated."""
     time_1T = np.arange(int(ends[:, -1].max()))[None]
     return compute_chunks(
         lambda part_1T, _: runtime.decode(states, ends, part_1T[0]), [time_1T], None, receptive_field, sizes, axis=1
@@ -39,9 +39,9 @@ def compute_chunks(
     """Yield the output of `compute` (B, ..., T * hop) in parts (B, ..., size * hop), each computed as soon as the
     frames that it depends on are available.
 
-    `parts`: frames along `axis`, such as mels (B, M, any) or codes (B, any, G); `lengths`: number of frames per row
-    (B,), None means all; `sizes`: as in `decode_chunks`; `first_after`: number of frames after the first part that it
-    waits for, if fewer than `receptive_field`; the part is then computed sooner and differs slightly.
+    `parts`: frames along `axis`, such as mels (B, M, any) or codes (B, any, G); `lengths`: frames per row (B,), None
+    means all; `sizes`: as in `decode_chunks`; `first_after`: frames after the first part that it waits for; with fewer
+    than `receptive_field`, it is computed sooner and differs slightly.
     """
     coming, after = iter(parts), receptive_field if first_after is None else first_after
     window, start = next(coming, None), 0

@@ -24,7 +24,7 @@ class DecodingConfig:
     """Divides positive and multiplies negative logits of recent codes (Keskar et al. 2019, section 4.1); 1 means
     off."""
     repetition_window: int = 16
-    """Number of steps for which a code counts as recent."""
+    """Steps for which a code counts as recent."""
     advance: Literal["median", "sample"] = "median"
     """When the phoneme pointer advances: at the phoneme's median duration, or at a sampled one."""
     budget: float = 2.0
@@ -33,9 +33,9 @@ class DecodingConfig:
     longest_phoneme: float = 1.5
     """Seconds on one phoneme after which the pointer counts as stuck."""
     longest_silence: float = 2.0
-    """Maximum length in seconds of silence that counts as a pause."""
+    """Maximum seconds of silence that count as a pause."""
     longest_repeat: float = 1.0
-    """Maximum length in seconds of a loop of a few frames that counts as a long vowel."""
+    """Maximum seconds of a loop of a few frames that count as a long vowel."""
     retries: int = 2
     """Maximum number of further attempts, with other noise, at a failed utterance; then the best attempt is kept."""
 
@@ -80,9 +80,9 @@ class DecodingDescription:
     """Section `decoding` of `voice.json`, for voices of the family codec_lm."""
 
     codebooks: int
-    """Number of codes per frame; codebook g is delayed by g steps (delay pattern, Copet et al. 2023)."""
+    """Codes per frame; codebook g is delayed by g steps (delay pattern, Copet et al. 2023)."""
     codes: int
-    """Number of codes in a codebook; this number itself means "no code"."""
+    """Codes per codebook; this number itself means "no code"."""
     stride: int
     samples_per_frame: int
     frames_per_second: float
@@ -95,7 +95,7 @@ class DecodingDescription:
     """Number of classes of the pointer's advance; class a moves it by a phonemes."""
     attention: Literal["full", "sliding", "block"]
     window: int
-    """Number of positions visible to sliding and block attention."""
+    """Positions visible to sliding and block attention."""
     prompt_frames: int
     """Maximum number of code frames of a reference; 0 means that the voice supports none."""
     frames_per_phoneme: Pace

@@ -67,20 +67,19 @@ class SpeechRequest:
     whole: bool = False
     """Whether to return a sentence only once it is completely decoded, so that failed attempts can be discarded."""
     chunk: int = CHUNK
-    """Number of samples per chunk. The last chunk may be shorter; for text in fragments, so may the last one of each
-    phrase."""
+    """Samples per chunk. The last chunk may be shorter; for text in fragments, so may the last one of each phrase."""
     limits: Limits = field(default_factory=Limits)
     seed: int | None = None
     """Seed of each sentence's noise; None means 0. This and all following fields are for the family codec_lm only."""
     decoding: Mapping[str, Any] = field(default_factory=dict)
     """Changes to the voice's `DecodingConfig`, such as {"temperature": 0.7}."""
     candidates: int = 1
-    """Number of attempts at each sentence, of which the best is kept. More than 1 requires `whole`."""
+    """Attempts at each sentence, of which the best is kept. More than 1 requires `whole`."""
     prompt: Ints | None = None
     """Codes (P, G) of a reference to continue, from `Voice.prompt`."""
     lookahead: int | None = None
-    """Number of code frames after the first part that it waits for; None means all that its samples depend on. With
-    fewer, speech starts sooner and the end of that part differs slightly."""
+    """Code frames after the first part that it waits for; None means all that its samples depend on. With fewer, speech
+    starts sooner and the end of that part differs slightly."""
 
     def __post_init__(self) -> None:
         if self.chunk < 1:

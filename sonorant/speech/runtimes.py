@@ -19,8 +19,6 @@ REFERENCE = "torch/fp32"
 
 @dataclass(frozen=True, kw_only=True)
 class RuntimeRow:
-    """Requirements and capabilities of a runtime."""
-
     name: str
     engine: Literal["onnxruntime", "torch", "tensorrt"]
     device: Literal["cpu", "cuda"] = "cpu"
@@ -116,7 +114,7 @@ class LoadOptions:
     """Options for loading a runtime. Each runtime reads only those that apply to it."""
 
     threads: int | None = None
-    """Number of CPU threads per operator (for torch, in the whole process); None means one per physical core."""
+    """CPU threads per operator (for torch, in the whole process); None means one per physical core."""
     variant: str | None = None
     """Variant of the graphs, such as fp32 or int8; None means the default."""
     trained: tuple[Path, Path] | None = None

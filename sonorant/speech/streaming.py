@@ -149,7 +149,6 @@ class Speech(Iterator[Floats]):
             _log.warning("%s and is returned as it is; another seed may help", self.warnings[-1])
 
     def _checked(self, parts: Iterator[_Part]) -> Iterator[_Part]:
-        """Clip the parts to -1..1. Raises SonorantError for NaN, infinity or too much computing time."""
         for samples in parts:
             if samples is _PHRASE_END or isinstance(samples, Lull):
                 yield samples
@@ -284,6 +283,6 @@ def _marking(units: list[SpokenUnit], marked: MarkedText, tokens: int) -> Markin
         rate_N[own], pitch_N[own] = found.rate, found.pitch
         if unit.seconds is not None:
             seconds_N[own] = unit.seconds
-    for values_N in (rate_N, pitch_N):  # start and end follow their neighbours
+    for values_N in (rate_N, pitch_N):  # start and end get the values of their neighbours
         values_N[0], values_N[-1] = values_N[1], values_N[-2]
     return Marking(rate_N, pitch_N, seconds_N)

@@ -66,7 +66,7 @@ class Compiler:
         if shutil.which(compiler) is None:
             raise SonorantError(f"torch.compile requires {compiler}, a C++ compiler; install it, or set CXX to another")
         self.taken = 0
-        """Number of graphs loaded from torch's cache."""
+        """Graphs loaded from torch's cache."""
         self.made = 0
         self._lock = threading.Lock()
 
@@ -103,7 +103,7 @@ def keep_compiled(folder: Path) -> None:
 
 
 WARM_UP = 3
-"""Number of runs before recording, in which libraries choose kernels and allocate memory."""
+"""Runs before recording, in which libraries choose kernels and allocate memory."""
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,6 @@ class GruutFrontend:
         return audible_sentences(*self._analyse(text, given))
 
     def _analyse(self, text: str, given: GivenSounds) -> tuple[list[tuple[str, list[Piece]]], tuple[str, ...]]:
-        """Return the spoken text and pieces of each sentence, and the unknown characters."""
         known, unknown, sounds = self._known(text, given)
         found = dict.fromkeys(unknown)
         sentences = self._process(known.text, found)
@@ -102,7 +101,6 @@ class GruutFrontend:
         return parts, tuple(found)
 
     def _known(self, text: str, given: GivenSounds) -> tuple[TracedText, tuple[str, ...], dict[str, Sounds]]:
-        """Return the text for gruut, the unknown characters, and the sounds of the text's placeholders."""
         sounds = given_in(text, given)
         plain = TracedText.of(text)
         if self.lexicon:

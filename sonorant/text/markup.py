@@ -20,7 +20,7 @@ from sonorant.text.pieces import Span
 from sonorant.text.user_lexicon import parse_phonemes
 
 MOST_PAUSE = 60.0
-"""Maximum length in seconds of one marked pause."""
+"""Maximum seconds of one marked pause."""
 LONGEST_MARK = 400
 """Maximum number of characters in double brackets."""
 _SOUNDS_FIRST, _SOUNDS = 0xF0000, 0xF000
@@ -37,8 +37,6 @@ _SSML_SHOWS = len("<!DOCTYPE ")
 
 @dataclass(frozen=True, slots=True)
 class Prosody:
-    """Speed and pitch of a run of text."""
-
     rate: float = 1.0
     """Speed factor; 2.0 is twice as fast."""
     pitch: float = 0.0

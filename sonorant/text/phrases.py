@@ -20,7 +20,7 @@ SHORTEST_CUT = LONGEST_PHRASE // 4
 _NEXT_WORD = 60
 """Maximum number of characters to read of the word after a full stop."""
 _WORDS_BEFORE = 3
-"""Number of words to read before a full stop."""
+"""Words to read before a full stop."""
 _MAYBE_END = re.compile(r"\s*\n[^\S\n]*\n\s*|[.?!…؟。！？]+[\"'”’»)\]]*\s+")
 _ENDS_FOR_NOW = re.compile(r"(?:[.?!؟。！？]|([:…]))[\"'”’»)\]]*\s*\Z")
 _WORD = re.compile(rf"\S{{1,{_NEXT_WORD}}}")
@@ -65,9 +65,9 @@ class Phrase:
     goes_on: bool
     """Whether the sentence continues in the next phrase."""
     characters: int
-    """Number of characters read since the last phrase."""
+    """Characters read since the last phrase."""
     pause: float | None = None
-    """Length in seconds of a marked pause after the phrase."""
+    """Seconds of a marked pause after the phrase."""
     pause_place: int = 0
     """Position of the mark of `pause`."""
     words: tuple[WrittenWord, ...] = ()

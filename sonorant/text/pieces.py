@@ -65,7 +65,6 @@ class TracedText:
         return TracedText("".join((*texts, self.text[done:])), [*spans, *self.spans[done:]])
 
     def mapped(self, change: Callable[[str], str]) -> TracedText:
-        """Replace each character by any number of characters."""
         changed = [change(character) for character in self.text]
         spans = [span for span, new in zip(self.spans, changed, strict=True) for _ in new]
         return TracedText("".join(changed), spans)
@@ -170,7 +169,6 @@ def placed(words: Sequence[str], text: TracedText) -> list[Span]:
 
 
 def _whole_words(words: Sequence[str], text: str) -> list[Span | None]:
-    """Return the span of each word that is written as it is spoken, and None for other words."""
     tokens = list(_TOKEN.finditer(text))
     wanted = [(number, token) for number, word in enumerate(words) for token in _TOKEN.findall(word)]
     matcher = SequenceMatcher(None, [token for _, token in wanted], [token[0] for token in tokens], autojunk=False)

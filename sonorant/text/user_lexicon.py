@@ -77,7 +77,6 @@ class Lexicon:
         return any(re.search(r"[.?!…]\S*\s", word) for word in self.entries)
 
     def text(self) -> str:
-        """Return the content of a lexicon file, with sorted words."""
         lines = (f"{word}\t{phonemes}\n" for word, phonemes in sorted(self.entries.items()))
         return f"[{self.language}]\n" + "".join(lines)
 

@@ -65,8 +65,6 @@ def _apply(text: TracedText, rules: tuple[Rule, ...]) -> TracedText:
 
 @cache
 def _rules() -> tuple[tuple[Rule, ...], ...]:
-    """Return the rules before `plain_characters`, the first rules after it, rules for text with digits, and rules for
-    any text."""
     from sonorant.text.english import abbreviations, addresses, amounts, dates
 
     with_digits = (*addresses.RULES, *dates.RULES, *amounts.RULES)

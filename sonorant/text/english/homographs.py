@@ -15,7 +15,7 @@ _LETTER_A = re.compile(
 )
 """The letter A, not the article: in A M, U S A, or A, B, C."""
 _NEAR = 80
-"""Number of characters before and after a word that its rules match."""
+"""Characters before and after a word that its rules match."""
 
 Sense = tuple[str, re.Pattern[str], re.Pattern[str]]
 """Phonemes, pattern before the word, pattern after it."""
