@@ -1,4 +1,4 @@
-"""Servers that outlive the command that starts them: start, wait for, find again and end them."""
+"""Servers that outlive the command that starts them: start, await, find and stop them."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from sonorant.files import read_json, write_json
 
 BOOT = Path("/proc/sys/kernel/random/boot_id")
 START_SECONDS, STOP_SECONDS = 400.0, 35.0
-"""A first start makes tables for a minute, and longer beside other work."""
+"""A first start creates tables for a minute, or longer on a busy machine."""
 
 
 @dataclass(frozen=True)
 class Background:
-    """Servers whose process ids (`<name>.json`) and output (`<name>.log`) lie in one folder."""
+    """Servers whose process ids (`<name>.json`) and output (`<name>.log`) are in one folder."""
 
     folder: Path
 
     def launch(self, name: str, command: Sequence[str], environment: Mapping[str, str]) -> None:
-        """Start a server that outlives this process, after ending processes of a killed one: they would hold the port
-        and answer in its place."""
+        """Start a server that outlives this process, after ending processes of a killed one, which would occupy the
+        port."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self.end_orphans(name)
         print(f"starting {name}", file=sys.stderr)
@@ -50,7 +50,7 @@ class Background:
         write_json(self.folder / f"{name}.json", {"pid": child.pid, "begun": begin_of(child.pid)})
 
     def alive(self, name: str) -> psutil.Process | None:
-        """The server's process if it runs; a process of the same pid that started at another time is another."""
+        """Return the server's process if it runs; a process with its pid but another start time is not it."""
         known = self._known(name)
         if known is None:
             return None
@@ -61,37 +61,39 @@ class Background:
         return None
 
     def wait_for(self, name: str, ready: Callable[[], bool], pause: float = 0.3) -> None:
-        """Poll every `pause` seconds. Raises SonorantError if the server ends or is not ready in time."""
+        """Poll `ready` every `pause` seconds. Raises SonorantError if the server exits or is not ready in time."""
         deadline = time.monotonic() + START_SECONDS
         while not ready():
             if self.alive(name) is None or time.monotonic() > deadline:
                 log = self.folder / f"{name}.log"
-                raise SonorantError(f"{name} did not start; {log} ends: {last_line(log.read_text(errors='replace'))}")
+                raise SonorantError(
+                    f"{name} did not start; see {log}, which ends with: {last_line(log.read_text(errors='replace'))}"
+                )
             time.sleep(pause)
 
     def stop(self, name: str, stop_signal: signal.Signals = signal.SIGTERM) -> None:
-        """End the server and its descendants, also those that a killed server left, and nothing else."""
+        """Stop the server and its descendants, including those left by a killed server."""
         process = self.alive(name)
         if process is not None:
             print(f"stopping {name}", file=sys.stderr)
-            # A flow among the children needs time to end its stage.
+            # A flow among the children needs time to stop its stage.
             children = process.children() if stop_signal == signal.SIGTERM else []
             _end([process, *children], [process, *process.children(recursive=True)], stop_signal)
         self.end_orphans(name)
         (self.folder / f"{name}.json").unlink(missing_ok=True)
 
     def end_orphans(self, name: str) -> None:
-        """End what a server that was killed has left running."""
+        """End processes left by a killed server."""
         left = self._orphans(name)
         if left:
-            print(f"ending {len(left)} processes that {name} left", file=sys.stderr)
+            print(f"ending {len(left)} processes left by {name}", file=sys.stderr)
             _end(left, left, signal.SIGTERM)
 
     def _orphans(self, name: str) -> list[psutil.Process]:
-        """Processes in the session that `launch` made for a server which is dead; the session's number is its pid.
+        """Return processes in the session that `launch` created for a dead server; the session id is its pid.
 
-        While one of them lives, the system gives that number to no other process. So if a process has it, all of them
-        ended; as they did if the machine or container (its first process) started after the record.
+        While one of them runs, no other process can get that pid. So if a process has it, all of them exited, as they
+        did if the machine or container (process 1) started after the server.
         """
         known, first = self._known(name), begin_of(1)
         if known is None or first is None or self.alive(name):
@@ -107,12 +109,12 @@ class Background:
 
 
 def begin_of(pid: int) -> list[Any] | None:
-    """Boot id, and ticks from boot to the start of the process: independent of the clock. None: no such process."""
+    """Return boot id, and ticks from boot to the start of a process, independent of the clock; None without one."""
     try:
         after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return None
-    return [BOOT.read_text().strip(), int(after_name[19])]  # field 22 of proc_pid_stat(5), the third is the first here
+    return [BOOT.read_text().strip(), int(after_name[19])]  # field 22 of proc_pid_stat(5); the list begins with field 3
 
 
 def _in_session(process: psutil.Process, number: int) -> bool:
@@ -122,7 +124,7 @@ def _in_session(process: psutil.Process, number: int) -> bool:
 
 
 def _end(signalled: Sequence[psutil.Process], awaited: Sequence[psutil.Process], stop_signal: signal.Signals) -> None:
-    """Signal processes; kill what is left of all after STOP_SECONDS."""
+    """Signal processes; kill those of `awaited` that run after STOP_SECONDS."""
     for each in signalled:
         with suppress(psutil.Error):
             each.send_signal(stop_signal)
@@ -134,7 +136,7 @@ def _end(signalled: Sequence[psutil.Process], awaited: Sequence[psutil.Process],
 
 
 def call(command: Sequence[str], environment: Mapping[str, str]) -> None:
-    """Run a client command. Raises SonorantError with its last line if it fails."""
+    """Run a client command. Raises SonorantError with its last line of output if it fails."""
     done = subprocess.run(
         command, env=dict(environment), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )
@@ -144,12 +146,12 @@ def call(command: Sequence[str], environment: Mapping[str, str]) -> None:
 
 
 def last_line(text: str) -> str:
-    """The last line that is not blank."""
+    """Return the last non-blank line."""
     return (text.strip().splitlines() or [""])[-1].strip()
 
 
 def answers(url: str) -> bool:
-    """Whether a GET of the address succeeds."""
+    """Return whether a GET of `url` succeeds."""
     try:
         with urllib.request.urlopen(url, timeout=5) as reply:
             return bool(reply.status == 200)
@@ -158,7 +160,7 @@ def answers(url: str) -> bool:
 
 
 def port_from_environment(variable: str, default: int) -> int:
-    """Raises SonorantError for a number that is not a port."""
+    """Read a port from a variable. Raises SonorantError if it is not a port number."""
     text = os.environ.get(variable) or str(default)
     if not text.isdecimal() or not 0 < int(text) < 65536:
         raise SonorantError(f"{variable}: '{text}' is not a port; give a number from 1 to 65535")
@@ -166,7 +168,7 @@ def port_from_environment(variable: str, default: int) -> int:
 
 
 def check_free(port: int, variable: str, command: str) -> None:
-    """Raises SonorantError if the port of loopback is in use, naming the variable that moves it."""
+    """Raise SonorantError if a loopback port is in use, naming the variable that sets it."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

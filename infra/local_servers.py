@@ -1,6 +1,6 @@
-"""Prefect server, Prefect worker and MLflow server of this project on loopback: `make serve` and `make stop`.
+"""Run this project's Prefect server, Prefect worker and MLflow server on loopback: `make serve` and `make stop`.
 
-All files lie in runs/: nothing of the user's own Prefect or MLflow is read or changed.
+All files are in runs/; the user's own Prefect and MLflow are neither read nor changed.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from tasks.stage import run
 STATE = Path("runs/serve")
 SERVERS = Background(STATE)
 POOL = "sonorant"
-NODES = "sonorant-nodes"  # of the other machines of a training; empty until workers on them are started
-NAMES = ("worker", "prefect", "mlflow")  # in the order to stop them
+NODES = "sonorant-nodes"  # for other machines of a training; without workers until started there
+NAMES = ("worker", "prefect", "mlflow")  # in the order of stopping
 
 
 def start() -> None:
-    """Start what is not running, register the deployments of prefect.yaml, and return once all answer.
+    """Start the servers, register the deployments of prefect.yaml, and return once all servers respond.
 
-    Raises SonorantError if a port is in use or a server does not start; what was started until then is stopped again.
+    Raises SonorantError if a port is in use or a server does not start, after stopping all servers.
     """
     prefect = port_from_environment("SONORANT_PREFECT_PORT", 4200)
     mlflow = port_from_environment("SONORANT_MLFLOW_PORT", 5000)
@@ -45,7 +45,7 @@ def start() -> None:
 
 
 def launch_all(prefect_url: str, mlflow_url: str) -> None:
-    """Servers first, then what needs them."""
+    """Launch the servers, then the worker, which needs them."""
     addresses = {"PREFECT_API_URL": f"{prefect_url}/api", "MLFLOW_TRACKING_URI": mlflow_url}
     environment = {
         **os.environ,
@@ -59,7 +59,7 @@ def launch_all(prefect_url: str, mlflow_url: str) -> None:
     }
     Path(environment["PREFECT_HOME"]).mkdir(parents=True, exist_ok=True)
     os.environ.pop("MLFLOW_TRACKING_URI", None)
-    # Before the server makes it: artifacts must lie in a plain folder, readable with and without the server.
+    # Created before the server starts, so that artifacts are in a plain folder, readable without the server.
     database = open_store().uri
     prefect = [sys.executable, "-m", "prefect"]
     mlflow = [sys.executable, "-m", "mlflow", "server", "--workers", "1", "--backend-store-uri", database]
@@ -79,13 +79,13 @@ def launch_all(prefect_url: str, mlflow_url: str) -> None:
 
 
 def stop() -> None:
-    """End what `start` started, with all that runs in it, and nothing else."""
+    """Stop the servers that `start` started, and their children."""
     for name in NAMES:
         SERVERS.stop(name)
 
 
 def worker_is_online(prefect_url: str) -> bool:
-    """Whether the pool has a worker that reports."""
+    """Return whether the pool has an online worker."""
     address = f"{prefect_url}/api/work_pools/{POOL}/workers/filter"
     request = urllib.request.Request(address, data=b"{}", headers={"Content-Type": "application/json"})
     try:

@@ -1,4 +1,4 @@
-"""A hook of mkdocs: README, CONTRIBUTING and CHANGELOG, which lie beside docs/, become pages of the site."""
+"""mkdocs hook: add README, CONTRIBUTING and CHANGELOG, which are outside docs/, to the site."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "CONTRIBUTING.md", "CHANGEL
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages, with links as seen from docs/."""
+    """Add the pages, with links relative to docs/."""
     for name, page in PAGES.items():
         text = (ROOT / name).read_text(encoding="utf-8").replace("](docs/", "](")
         files.append(File.generated(config, page, content=text))

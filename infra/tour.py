@@ -1,9 +1,9 @@
-"""A walk through the platform with the voice that `make demo` made: python -m infra.tour, or `make tour` for both.
+"""A tour of the platform with the voice from `make demo`: python -m infra.tour, or `make tour` for both.
 
-It starts the platform (PostgreSQL, S3 store, MLflow, Prefect, a worker), registers the voice by a deployment run,
-serves the champion, speaks with OpenAI's client, trains another voice and makes it champion while the server runs, and
-rolls it back. The speech lies in runs/tour. A second walk finds registered voices. At the end the servers that it
-started stop.
+It starts the platform (PostgreSQL, S3 store, MLflow, Prefect, a worker), registers the voice with a deployment
+run, serves the champion, speaks with OpenAI's client, trains another voice and makes it champion while the server runs,
+and rolls back. The speech is in runs/tour. A second tour reuses registered voices. At the end, it stops the servers
+that it started.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from tasks.stage import run
 OUT = Path("runs/tour")
 VOICE = Path("artifacts/voice")
 WORKSPACES = Path("runs/workspaces")
-"""Copies of the project for runs with other settings, in folders named by the run's id."""
+"""Copies of the project for runs with other settings, in folders named after run ids."""
 TEXT = "Good morning. This is the champion."
 OTHER = {"train_acoustic.seed": 2}
-"""Settings of the other voice: the same training from other initial weights."""
+"""Settings of the second voice: the same training from other initial weights."""
 PATIENCE = 120.0
-"""Seconds for the server to switch to the registry's version."""
+"""Maximum seconds for the server to switch to a new champion."""
 
 
 def walk() -> None:
-    """Print a line for each step. Raises SonorantError for the first that fails."""
+    """Run the tour and print each step. Raises SonorantError if a step fails."""
     if not (VOICE / "voice.json").exists():
-        raise SonorantError(f"{VOICE}: there is no voice; make one first: make demo")
+        raise SonorantError(f"{VOICE}: no voice; create one with: make demo")
     model = params.load("register", RegisterConfig).model
     with platform():
         first = deployed(model, {})
@@ -57,22 +57,22 @@ def walk() -> None:
             heard = [speak(url, 1)]
             second = deployed(model, OTHER)
             if second == first:
-                raise SonorantError(f"the run with {OTHER} registered no other version than {first}")
+                raise SonorantError(f"the run with {OTHER} did not register a new version after {first}; see its log")
             reign(model, second)
             heard.append(spoken_anew(url, heard[0], 2))
-            command("tasks.rollback", "--reason", "the walk through the platform")
+            command("tasks.rollback", "--reason", "tour of the platform")
             heard.append(spoken_anew(url, heard[1], 3))
         if heard[2] != heard[0]:
-            raise SonorantError(f"{OUT}: after the rollback the voice does not say what it said before (1.wav, 3.wav)")
-    tell(f"done: version {first} spoke, then {second}, then {first} again, in one server: {OUT}/1.wav to 3.wav")
+            raise SonorantError(f"{OUT}: speech after the rollback (3.wav) differs from speech before (1.wav)")
+    tell(f"done: one server spoke with version {first}, then {second}, then {first} again: {OUT}/1.wav to 3.wav")
 
 
 @contextmanager
 def platform() -> Iterator[None]:
-    """The platform, with this process signed in. Servers that ran before go on afterwards."""
+    """Run the platform with this process signed in. Servers that ran before keep running."""
     here = Platform.here()
     found = [name for name in NATIVE if here.servers.alive(name)]
-    tell(START + (f"; found running, and left so: {', '.join(found)}" if found else ""))
+    tell(START + (f"; already running: {', '.join(found)}" if found else ""))
     here.start()
     try:
         os.environ.update(read_env(here.client_file))
@@ -83,7 +83,7 @@ def platform() -> Iterator[None]:
 
 
 def deployed(model: str, overrides: dict[str, Any]) -> int:
-    """Run the deployment with these settings; the version of its voice, which an earlier walk may have registered."""
+    """Run the deployment; return the version of its voice, which an earlier tour may have registered."""
     words = ["deployment", "run", "train-and-export/local"]
     words += ["--param", f"overrides={json.dumps(overrides)}"] if overrides else []
     tell(f"prefect {' '.join(words)}")
@@ -96,17 +96,17 @@ def deployed(model: str, overrides: dict[str, Any]) -> int:
 
 
 def reign(model: str, version: int) -> None:
-    """Make a version the champion by moving the aliases, if the gates refused it."""
+    """Make a version champion by moving the aliases, if the gates rejected it."""
     aliases = client().get_registered_model(model).aliases
     if int(aliases.get("champion", 0)) != version:
-        tell(f"the gates keep version {version} from being champion; the walk moves the aliases by hand")
+        tell(f"the gates rejected version {version}; the tour moves the aliases itself")
         if "champion" in aliases:
             client().set_registered_model_alias(model, "previous", aliases["champion"])
         client().set_registered_model_alias(model, "champion", str(version))
 
 
 def speak(url: str, number: int) -> bytes:
-    """The text spoken through OpenAI's client, kept as `<number>.wav`."""
+    """Speak TEXT with OpenAI's client; save it as `<number>.wav`."""
     from openai import OpenAI
 
     with OpenAI(base_url=url, api_key="none") as asking:
@@ -120,11 +120,13 @@ def speak(url: str, number: int) -> bytes:
 
 
 def spoken_anew(url: str, before: bytes, number: int) -> bytes:
-    """Repeat `speak` until the sound differs. Raises SonorantError if it does not."""
+    """Repeat `speak` until the sound differs. Raises SonorantError if it does not in time."""
     deadline = time.monotonic() + PATIENCE
     while (sound := speak(url, number)) == before:
         if time.monotonic() > deadline:
-            raise SonorantError(f"{url}: still speaks as before, {PATIENCE:g} s after the alias moved")
+            raise SonorantError(
+                f"{url}: still serves the old version {PATIENCE:g} s after the alias moved; see the messages above"
+            )
         time.sleep(1.0)
     tell(f"{OUT}/{number}.wav: the server speaks with another version")
     return sound
@@ -138,7 +140,7 @@ def command(*words: str) -> None:
 
 
 def client() -> Any:
-    """MLflow's client for the platform."""
+    """Return an MLflow client for the platform."""
     return open_store().client
 
 

@@ -1,11 +1,11 @@
-"""Backup and restore of the platform: every database by pg_dump, every object of the S3 store by S3.
+"""Back up and restore the platform: databases with pg_dump, objects of the S3 store with S3.
 
     python -m infra.platform.backup save backups/monday
     python -m infra.platform.backup restore backups/monday
 
-Databases are saved first: objects that they name are in the store by then. A restore checks the whole backup first, and
-brings the secrets that MLflow's data needs. Where libpq's and S3's variables are set, as in compose.yaml's service
-`backup`, they name the stores; else it is the platform of `make serve STACK=full`.
+Databases are saved first, so that the backup contains all objects they refer to. A restore first checks the whole
+backup, and includes the secrets that MLflow's data requires. If libpq's and S3's variables are set, as in the service
+`backup` of compose.yaml, they locate the stores; the default is the platform of `make serve STACK=full`.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from sonorant.files import atomic_folder, read_json, sha256_file, write_json
 from tasks.stage import run
 
 OWNERS = {name: role for role, names in DATABASES.items() for name in names}
-"""The role that owns each database."""
+"""Role that owns each database."""
 RESTORED = {name: f"{name}_restored" for name in OWNERS}
-"""What a database is called until all are whole."""
+"""Temporary name of each database during a restore."""
 CONTENT = "content.json"
 STORES = ("postgres", "s3")
 
 
 def save(folder: Path, environment: Mapping[str, str], secrets: Mapping[str, str]) -> None:
-    """Write a backup to the new `folder`, whole or not at all, for its owner alone.
+    """Write a backup to the new `folder` atomically, readable by its owner only.
 
     Args:
         environment: libpq's and S3's variables.
-        secrets: kept too, at least OF_DATA: the hash of MLflow's password is in the data.
+        secrets: also saved, at least OF_DATA, because the data contains the hash of MLflow's password.
 
-    Raises SonorantError if the folder exists, or a store does not answer.
+    Raises SonorantError if the folder exists, or a store does not respond.
     """
     if folder.exists():
         raise SonorantError(f"{folder} exists; give a new folder")
@@ -58,34 +58,34 @@ def save(folder: Path, environment: Mapping[str, str], secrets: Mapping[str, str
                 for key, _ in buckets.objects(store, bucket):
                     file = inside(new / "objects" / bucket, key)
                     file.parent.mkdir(parents=True, exist_ok=True)
-                    with buckets.unless_gone():  # removed since it was listed
+                    with buckets.unless_gone():  # removed after it was listed
                         store.download_file(bucket, key, str(file))
         write_env(new / OF_BACKUP, secrets)
         write_json(new / CONTENT, content_of(new))
 
 
 def content_of(folder: Path) -> dict[str, str]:
-    """SHA-256 of every file of a backup except the list itself, by path within it."""
+    """Return the SHA-256 of every file of a backup except CONTENT, by relative path."""
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / CONTENT)
     return {str(path.relative_to(folder)): sha256_file(path) for path in files}
 
 
 def checked(folder: Path) -> Path:
-    """`folder` if it is a whole backup. Raises SonorantError naming the first file that changed."""
+    """Return `folder` if it is a complete backup. Raises SonorantError naming the first changed file."""
     if not (folder / CONTENT).is_file():
-        raise SonorantError(f"{folder} is not a backup: it has no {CONTENT}")
+        raise SonorantError(f"{folder} is not a backup: {CONTENT} is missing; give the folder of a backup")
     known, found = read_json(folder / CONTENT), content_of(folder)
     for name in sorted(known.keys() | found.keys()):
         if known.get(name) != found.get(name):
-            raise SonorantError(f"{folder}: {name} changed since it was saved; nothing was restored")
+            raise SonorantError(f"{folder}: {name} is missing or changed, so nothing was restored; use another backup")
     return folder
 
 
 def restore(folder: Path, environment: Mapping[str, str]) -> None:
-    """Restore databases and objects; other objects stay.
+    """Restore databases and objects; other objects are kept.
 
-    Databases are restored beside the present ones and replace them together at the end: a restore that fails changes
-    nothing, and tables that an upgrade added do not stop it. Raises SonorantError if a store does not answer.
+    Databases are restored under temporary names and replace the current ones together at the end, so a failed restore
+    changes none, and tables added by an upgrade do not block it. Raises SonorantError if a store does not respond.
     """
     try:
         for name, new in RESTORED.items():
@@ -101,7 +101,7 @@ def restore(folder: Path, environment: Mapping[str, str]) -> None:
 
 
 def restore_database(dump: Path, name: str, role: str, environment: Mapping[str, str]) -> None:
-    """Make the database `name` of the role anew from a dump."""
+    """Create the database `name`, owned by `role`, from a dump."""
     with as_superuser(environment) as connection:
         remove_database(connection, name)  # left by a killed restore
         make_database(connection, name, role)
@@ -119,14 +119,14 @@ def restore_objects(folder: Path, environment: Mapping[str, str]) -> None:
 
 
 def inside(top: Path, key: str) -> Path:
-    """Path of an object. Raises SonorantError for a key that would leave the folder."""
+    """Return the path of an object in `top`. Raises SonorantError for a key that points outside."""
     if ".." in key.split("/") or key.startswith("/"):
-        raise SonorantError(f"the key '{key}' of an object leaves its bucket's folder; remove the object")
+        raise SonorantError(f"object key '{key}' points outside its bucket's folder; remove the object")
     return top / key
 
 
 def postgres(program: str, words: list[str], environment: Mapping[str, str]) -> None:
-    """Run a client of PostgreSQL, natively of the server's version. Raises SonorantError with its reason."""
+    """Run a PostgreSQL client, natively in the server's version. Raises SonorantError if it fails."""
     own = {**os.environ, **environment, "LC_ALL": "C.UTF-8"}
     data = Path(environment["PGDATA"]) if "PGDATA" in environment else None
     command = [postgres_program(program, data), *words]
@@ -137,7 +137,7 @@ def postgres(program: str, words: list[str], environment: Mapping[str, str]) -> 
 
 @contextmanager
 def natively(platform: Platform) -> Iterator[dict[str, str]]:
-    """Variables of the platform of `make serve STACK=full`, whose two stores run within the block."""
+    """Yield variables of the platform of `make serve STACK=full`, whose stores run within the block."""
     with platform.running(STORES):
         words = platform.words()
         variables = {**SERVICES["databases"].environment, **S3_CLIENT}
@@ -148,16 +148,16 @@ def natively(platform: Platform) -> Iterator[dict[str, str]]:
 def save_natively(folder: Path, platform: Platform) -> None:
     secrets = platform.folder / "secrets.env"
     if not secrets.exists():
-        raise SonorantError(f"{platform.folder}: there is no platform here; start it: make serve STACK=full")
+        raise SonorantError(f"{platform.folder}: no platform in this folder; start it with: make serve STACK=full")
     with natively(platform) as environment:
         save(folder, environment, read_env(secrets))
 
 
 def restore_natively(folder: Path, platform: Platform) -> None:
-    """Restore, with the secrets that belong to the data; all of them if the platform's folder is lost."""
+    """Restore data with its secrets, or with all secrets if the platform's folder is lost."""
     running = [name for name in SERVICES if name not in STORES and platform.servers.alive(name)]
     if running:
-        raise SonorantError(f"{', '.join(running)} would write during the restore; end the platform first: make stop")
+        raise SonorantError(f"{', '.join(running)} would write during the restore; stop the platform first: make stop")
     secrets, saved = platform.folder / "secrets.env", read_env(folder / OF_BACKUP)
     if not secrets.exists():
         write_env(secrets, saved)
@@ -167,13 +167,13 @@ def restore_natively(folder: Path, platform: Platform) -> None:
 
 
 def restore_in_container(folder: Path, environment: Mapping[str, str]) -> None:
-    """Restore, and print the command that takes the secrets over: a container does not see infra/.env."""
+    """Restore, and print the command that copies the secrets to infra/.env, which a container cannot access."""
     saved = read_env(folder / OF_BACKUP)
     restore(folder, environment)
     others = [name for name in OF_DATA if saved[name] != environment.get(name)]
     if others:
         remedy = f"python -m infra.platform.env_file infra/.env --of-backup infra/backups/{folder.name}"
-        print(f"{', '.join(others)} of infra/.env must be those of the backup: {remedy}", file=sys.stderr)
+        print(f"{', '.join(others)} in infra/.env must match the backup; run: {remedy}", file=sys.stderr)
 
 
 def main() -> None:

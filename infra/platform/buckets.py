@@ -1,6 +1,6 @@
-"""The buckets of the S3 store: `python -m infra.platform.buckets` makes missing ones.
+"""Create missing buckets of the S3 store: `python -m infra.platform.buckets`.
 
-Address and keys are in the usual variables of S3 clients (AWS_ENDPOINT_URL_S3, AWS_ACCESS_KEY_ID,
+Address and keys are read from the standard variables of S3 clients (AWS_ENDPOINT_URL_S3, AWS_ACCESS_KEY_ID,
 AWS_SECRET_ACCESS_KEY).
 """
 
@@ -20,22 +20,22 @@ from sonorant.errors import SonorantError
 from tasks.stage import run
 
 REMEDIES = {
-    "InvalidAccessKeyId": "the access key is not known there, or was temporary and has expired; see S3_ACCESS_KEY",
-    "SignatureDoesNotMatch": "the secret key is wrong; see S3_SECRET_KEY",
+    "InvalidAccessKeyId": "the store does not have this access key, or it expired; check S3_ACCESS_KEY",
+    "SignatureDoesNotMatch": "the secret key is wrong; check S3_SECRET_KEY",
     "ExpiredToken": "the session token has expired; sign in again, or unset AWS_SESSION_TOKEN",
     "InvalidTokenId": "the session token is not valid; sign in again, or unset AWS_SESSION_TOKEN",
     "InvalidToken": "the session token is not valid; sign in again, or unset AWS_SESSION_TOKEN",
-    "404": "there is no such bucket; make it: python -m infra.platform.buckets",
-    "NoSuchBucket": "there is no such bucket; make it: python -m infra.platform.buckets",
-    "403": "the store refuses the access key, its secret or the session token",
-    "XMinioStorageFull": "the store's disk or quota is full; make room and repeat",
-    "InternalError": "the store failed inside, as JuiceFS does when its disk or quota is full; see its log, make room",
+    "404": "no such bucket; create it with: python -m infra.platform.buckets",
+    "NoSuchBucket": "no such bucket; create it with: python -m infra.platform.buckets",
+    "403": "the store refuses the access key, its secret or the session token; check them",
+    "XMinioStorageFull": "the store's disk or quota is full; free space and retry",
+    "InternalError": "internal error, as from JuiceFS when its disk or quota is full; check its log and free space",
 }
-"""What to do about an error code of S3."""
+"""Cause and remedy by S3 error code."""
 
 
 def client(environment: Mapping[str, str] = os.environ) -> Any:
-    """A client of the store with short timeouts and one retry."""
+    """Return an S3 client with short timeouts and one retry."""
     settings = Config(connect_timeout=5, read_timeout=60, retries={"total_max_attempts": 2})
     return boto3.client(
         "s3",
@@ -50,7 +50,7 @@ def client(environment: Mapping[str, str] = os.environ) -> Any:
 
 @contextmanager
 def answering(what: str) -> Iterator[None]:
-    """Turn errors of the store into a one-line SonorantError that names `what` and the remedy."""
+    """Convert errors of the store to a one-line SonorantError that names `what` and the remedy."""
     try:
         yield
     except ClientError as error:
@@ -62,7 +62,7 @@ def answering(what: str) -> Iterator[None]:
 
 @contextmanager
 def unless_gone() -> Iterator[None]:
-    """Ignore a missing object."""
+    """Ignore a missing object within the block."""
     try:
         yield
     except ClientError as error:
@@ -71,7 +71,7 @@ def unless_gone() -> Iterator[None]:
 
 
 def make_buckets() -> None:
-    """Raises SonorantError if the store does not answer or refuses the keys."""
+    """Create missing buckets. Raises SonorantError if the store does not respond or rejects the keys."""
     store = client()
     with answering("S3 store"):
         known = {bucket["Name"] for bucket in store.list_buckets()["Buckets"]}
@@ -80,7 +80,7 @@ def make_buckets() -> None:
 
 
 def objects(store: Any, bucket: str) -> Iterator[tuple[str, int]]:
-    """Key and bytes of every object of a bucket, without folders."""
+    """Yield key and size in bytes of every object in a bucket, without folders."""
     for page in store.get_paginator("list_objects_v2").paginate(Bucket=bucket):
         for each in page.get("Contents", []):
             if not each["Key"].endswith("/"):

@@ -1,6 +1,6 @@
 """Check Prefect, MLflow and every bucket as a client: `python -m infra.platform.check`.
 
-It uses the variables that `make serve STACK=full` prints, and writes and removes an object.
+It uses the variables that `make serve STACK=full` prints, and writes and deletes an object.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def check_mlflow() -> str:
 
 
 def check_bucket(name: str) -> str:
-    """Write an object, because a full disk can still be listed."""
+    """Write and delete an object, because listing succeeds on a full disk."""
     store, key = buckets.client(), f".check-{uuid.uuid4().hex}"
     with buckets.answering(f"bucket '{name}'"):
         store.head_bucket(Bucket=name)
@@ -46,7 +46,7 @@ def check_bucket(name: str) -> str:
 
 
 def get(url: str, sign_in: str, variables: str) -> object:
-    """The JSON at an address with a sign-in. Raises SonorantError."""
+    """Return the JSON at an address with a sign-in. Raises SonorantError if the request fails."""
     header = {"Authorization": f"Basic {base64.b64encode(sign_in.encode()).decode()}"}
     try:
         with urllib.request.urlopen(urllib.request.Request(url, headers=header), timeout=10) as reply:
@@ -55,11 +55,11 @@ def get(url: str, sign_in: str, variables: str) -> object:
         reason = f"the sign-in is refused; see {variables}" if error.code in (401, 403) else f"status {error.code}"
         raise SonorantError(f"{shown(url)}: {reason}") from None
     except (OSError, ValueError) as error:
-        raise SonorantError(f"{shown(url)}: does not answer: {shown(error)}") from None
+        raise SonorantError(f"{shown(url)}: does not respond ({shown(error)}); check that the platform runs") from None
 
 
 def variable(name: str) -> str:
-    """Raises SonorantError if it is not set."""
+    """Return an environment variable. Raises SonorantError if it is not set."""
     value = os.environ.get(name)
     if not value:
         raise SonorantError(f"{name} is not set; source the file that make serve STACK=full prints")

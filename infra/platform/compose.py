@@ -1,4 +1,4 @@
-"""`infra/compose.yaml` from the table of services: `python -m infra.platform.compose --write`."""
+"""Write `infra/compose.yaml` from the table of services: `python -m infra.platform.compose --write`."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from tasks.stage import run
 
 FILE = Path(__file__).parents[1] / "compose.yaml"
 HEADER = """\
-# The platform in containers: PostgreSQL, an S3 store, MLflow and Prefect with sign-in, workers: docs/platform.md.
-# Written from the table in infra/platform/services.py: python -m infra.platform.compose --write
+# The platform in containers: PostgreSQL, an S3 store, workers, MLflow and Prefect with sign-in (docs/platform.md).
+# Generated from the table in infra/platform/services.py by: python -m infra.platform.compose --write
 """
 SIGN_IN = "/etc/mlflow/sign_in.ini"
 POSTGRES_VERSION = "15.14-bookworm"
-"""Debian 12's major version, which tests use, and of whose clients the image has."""
+"""Major version of Debian 12, which tests use and whose clients the image contains."""
 OWNER = "${SONORANT_UID:-1000}:${SONORANT_GID:-1000}"
-"""Owner of the machine's folders: project and backups."""
+"""Owner of the host's folders: project and backups."""
 OWNER_IN_IMAGE = "1000:1000"
 """Owner of the images' folders, and of the named volumes that Docker fills from them."""
 IMAGES: dict[str, dict[str, Any]] = {
@@ -46,14 +46,14 @@ IMAGES: dict[str, dict[str, Any]] = {
         "cap_drop": ["ALL"],
         "user": OWNER,
         "working_dir": "/sonorant",
-        "shm_size": "8gb",  # through which the processes of a training hand each other batches
+        "shm_size": "8gb",  # for passing batches between training processes
     },
 }
 VOLUMES = {
     "postgres": ["postgres-data:/var/lib/postgresql/data"],
     "s3-volume": ["s3-data:/data"],
     "s3": ["s3-data:/data"],
-    "worker-nodes": ["node-project:/sonorant"],  # a project folder of its own; Docker fills it from the image
+    "worker-nodes": ["node-project:/sonorant"],  # a separate project folder; Docker fills it from the image
 }
 PROFILES = {"worker-nodes": ["nodes"]}
 """Services that `docker compose up` starts only with a profile."""
@@ -61,7 +61,7 @@ WORDS = {
     **{name: f"${{{name}:?set {name} in infra/.env}}" for name in SECRETS},
     **{f"{name}_host": name for name in PORTS},
     **{f"{name}_port": str(port) for name, port in PORTS.items()},
-    "listen": "0.0.0.0",  # in a container; on the machine, only loopback is published
+    "listen": "0.0.0.0",  # in a container; the host publishes only loopback
     "postgres_data": "/var/lib/postgresql/data/pgdata",
     "postgres_socket": "/var/run/postgresql",
     "s3_data": "/data",
@@ -76,7 +76,7 @@ WORDS = {
 
 
 def document() -> dict[str, Any]:
-    """The content of compose.yaml."""
+    """Return the content of compose.yaml."""
     services = {name: service_entry(name, service) for name, service in SERVICES.items()}
     return {
         "name": "sonorant",
@@ -88,7 +88,7 @@ def document() -> dict[str, Any]:
 
 
 def service_entry(name: str, service: Service) -> dict[str, Any]:
-    """Compose's entry for a service of the table."""
+    """Return the Compose entry for a service of the table."""
     entry = {
         **IMAGES[service.image],
         "command": [filled(word, WORDS) for word in service.command],
@@ -111,7 +111,7 @@ def service_entry(name: str, service: Service) -> dict[str, Any]:
     if volumes:
         entry["volumes"] = volumes
     if name == "worker-nodes":
-        entry["user"] = OWNER_IN_IMAGE  # writes into its volume alone
+        entry["user"] = OWNER_IN_IMAGE  # writes only to its volume
     if name == "mlflow":
         entry["configs"] = [{"source": "mlflow-sign-in", "target": SIGN_IN}]
     if name in PROFILES:
@@ -124,7 +124,7 @@ def condition(needed: Service) -> str:
 
 
 def backup_entry() -> dict[str, Any]:
-    """`docker compose run --rm backup save /backup/<name>`."""
+    """Return the entry for `docker compose run --rm backup save /backup/<name>`."""
     variables = {**SERVICES["databases"].environment, **S3_CLIENT, **{name: f"{{{name}}}" for name in OF_DATA}}
     return {
         **IMAGES["platform"],
@@ -141,10 +141,10 @@ def backup_entry() -> dict[str, Any]:
 
 
 def proxy_entry() -> dict[str, Any]:
-    """Caddy with TLS for other machines, in a profile. Its command requires the host names; Compose would require them
-    without the profile too."""
+    """Return the entry for Caddy, the TLS proxy for other machines, in a profile. Its command requires the host names,
+    because Compose would require them even without the profile."""
     names = [f"SONORANT_{server}_HOST" for server in ("PREFECT", "MLFLOW", "S3")]
-    named = " ".join(f'"$${{{name}:?set {name} in infra/.env}}"' for name in names)  # $$: the shell's, not Compose's
+    named = " ".join(f'"$${{{name}:?set {name} in infra/.env}}"' for name in names)  # $$ is $ in the shell
     return {
         "image": "caddy:2.10.0-alpine",
         "command": ["sh", "-c", f": {named}; exec caddy run --config /etc/caddy/Caddyfile --adapter caddyfile"],
@@ -160,25 +160,23 @@ def proxy_entry() -> dict[str, Any]:
 
 
 class Plain(yaml.SafeDumper):
-    """Writes repeated values in full."""
+    """YAML dumper that writes repeated values in full."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
 
-Plain.add_representer(str, yaml.SafeDumper.represent_str)  # Prefect's commands change it for all dumpers
+Plain.add_representer(str, yaml.SafeDumper.represent_str)  # Prefect's commands change this for all dumpers
 
 
 def written() -> str:
-    """The text of compose.yaml."""
+    """Return the text of compose.yaml."""
     return HEADER + yaml.dump(document(), Dumper=Plain, sort_keys=False, width=110)
 
 
 def example() -> str:
-    """The text of .env.example: every secret, without a value."""
-    lines = [
-        "# Copy nothing from here: python -m infra.platform.env_file infra/.env makes the file with random secrets."
-    ]
+    """Return the text of .env.example: every secret, without a value."""
+    lines = ["# Do not copy this file: python -m infra.platform.env_file infra/.env creates one with random secrets."]
     lines += [f"\n# {purpose}\n{name}=" for name, purpose in SECRETS.items()]
     return "\n".join(lines) + "\n"
 

@@ -1,4 +1,4 @@
-"""Make missing roles and databases of Prefect and MLflow, and set the roles' passwords: an idempotent job.
+"""Create missing roles and databases of Prefect and MLflow, and set the roles' passwords: an idempotent job.
 
 Reads libpq's variables (PGHOST, PGPORT, PGUSER, PGPASSWORD) and the roles' passwords.
 """
@@ -20,7 +20,7 @@ from tasks.stage import run
 
 
 def make_databases() -> None:
-    """Raises SonorantError if PostgreSQL does not answer or refuses the password."""
+    """Create roles and databases. Raises SonorantError if PostgreSQL does not respond or rejects the password."""
     with as_superuser(os.environ) as connection:
         for role, databases in DATABASES.items():
             make_role(connection, role, os.environ[f"{role.upper()}_DB_PASSWORD"])
@@ -30,7 +30,7 @@ def make_databases() -> None:
 
 @contextmanager
 def as_superuser(environment: Mapping[str, str]) -> Iterator[psycopg.Connection]:
-    """A connection by libpq's variables, with autocommit. Raises SonorantError for PostgreSQL's errors in the block."""
+    """Connect by libpq's variables, with autocommit. Raises SonorantError for PostgreSQL errors in the block."""
     names = {"host": "PGHOST", "port": "PGPORT", "user": "PGUSER", "password": "PGPASSWORD"}
     given: dict[str, Any] = {word: environment.get(name) for word, name in names.items()}
     address = make_conninfo(dbname="postgres", connect_timeout=10, **given)
@@ -50,7 +50,7 @@ def make_role(connection: psycopg.Connection, role: str, password: str) -> None:
 
 
 def make_database(connection: psycopg.Connection, name: str, role: str) -> None:
-    """Make a database that only its role and the superuser may enter."""
+    """Create a database that only its role and the superuser can access."""
     known = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (name,)).fetchone()
     database = sql.Identifier(name)
     if not known:
@@ -64,7 +64,7 @@ def remove_database(connection: psycopg.Connection, name: str) -> None:
 
 
 def put_in_place(connection: psycopg.Connection, restored: Mapping[str, str]) -> None:
-    """Replace databases by restored ones (new name: old name), all or none."""
+    """Replace databases with restored ones (new name: old name), all or none."""
     cut_off = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s"
     rename = sql.SQL("ALTER DATABASE {} RENAME TO {}")
     former = {name: f"{name}_former" for name in restored.values()}
@@ -84,7 +84,7 @@ def where(environment: Mapping[str, str]) -> str:
 
 
 def one_line(error: psycopg.Error) -> str:
-    """The last line of libpq's message: the reason."""
+    """Return the last line of libpq's message, the reason."""
     return str(error).strip().splitlines()[-1].strip()
 
 

@@ -1,7 +1,7 @@
-"""Files of secrets and addresses, a NAME=value on each line, that only their owner may read.
+"""Create files of secrets and addresses: NAME=value per line, readable by their owner only.
 
 python -m infra.platform.env_file infra/.env   # random secrets for `docker compose`
-python -m infra.platform.env_file infra/.env --of-backup infra/backups/monday   # those that a restored backup needs
+python -m infra.platform.env_file infra/.env --of-backup infra/backups/monday   # secrets of a restored backup
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ OF_BACKUP = "secrets.env"
 
 
 def random_secrets() -> dict[str, str]:
-    """A value for each of SECRETS, of letters and digits, which need no quotes."""
+    """Return a value for each of SECRETS, of letters and digits, which need no quotes."""
     values = {name: secrets.token_hex(24) for name in SECRETS}
     return values | {
         "S3_ACCESS_KEY": f"sonorant-{secrets.token_hex(4)}",
@@ -33,7 +33,7 @@ def random_secrets() -> dict[str, str]:
 
 
 def write_env(path: Path, values: Mapping[str, str]) -> None:
-    """Write the file atomically; others can never read it."""
+    """Write a file atomically, always readable by its owner only."""
     with atomic_file(path) as temporary:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
@@ -41,11 +41,11 @@ def write_env(path: Path, values: Mapping[str, str]) -> None:
 
 
 def read_env(path: Path) -> dict[str, str]:
-    """Raises SonorantError naming the line that is not NAME=value, or a file that is absent or readable by others."""
+    """Read NAME=value lines. Raises SonorantError for other lines, or a file that is missing or readable by others."""
     if not path.exists():
         raise SonorantError(f"{path}: no such file")
     if path.stat().st_mode & 0o077:
-        raise SonorantError(f"{path}: others may read these secrets: chmod 600 {path}")
+        raise SonorantError(f"{path}: other users can read these secrets; run: chmod 600 {path}")
     values = {}
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         if not line.strip() or line.startswith("#"):
@@ -53,13 +53,13 @@ def read_env(path: Path) -> dict[str, str]:
         found = re.fullmatch(r"([A-Z][A-Z0-9_]*)=(.*)", line)
         words = shlex.split(found[2]) if found else ["", ""]
         if not found or len(words) > 1:
-            raise SonorantError(f"{path}:{number}: not NAME=value; quote a value that has spaces")
+            raise SonorantError(f"{path}:{number}: not NAME=value; quote a value that contains spaces")
         values[found[1]] = "".join(words)
     return values
 
 
 def make_env(path: Path) -> dict[str, str]:
-    """The secrets of the file `path`, after adding random ones for those that it lacks."""
+    """Return the secrets in the file `path`, after adding random values for missing ones."""
     known = read_env(path) if path.exists() else {}
     values = random_secrets() | {name: value for name, value in known.items() if value}
     if values != known:
@@ -68,14 +68,14 @@ def make_env(path: Path) -> dict[str, str]:
 
 
 def take_over(path: Path, saved: Mapping[str, str]) -> None:
-    """Put the secrets that belong to a backup's data into the file `path`; the others stay."""
+    """Copy the secrets of a backup's data to the file `path`; keep its other secrets."""
     write_env(path, make_env(path) | {name: saved[name] for name in OF_DATA})
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("file", type=Path, help="written with mode 600; secrets that it holds stay")
-    parser.add_argument("--of-backup", type=Path, help="folder of a backup whose secrets to take over")
+    parser.add_argument("file", type=Path, help="file to write with mode 600; existing secrets are kept")
+    parser.add_argument("--of-backup", type=Path, help="folder of a backup whose secrets to copy")
     given = parser.parse_args()
     if given.of_backup is None:
         make_env(given.file)

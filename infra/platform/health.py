@@ -1,5 +1,5 @@
-"""Whether a server answers: `python -m infra.platform.health <address>`, a health check. Imports next to nothing, as it
-runs every few seconds."""
+"""Check that a server responds: `python -m infra.platform.health <address>`. Imports little, because it runs every few
+seconds."""
 
 import sys
 import urllib.request

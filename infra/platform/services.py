@@ -1,7 +1,7 @@
-"""The services of the platform: the table of `infra/compose.yaml` and `make serve STACK=full`.
+"""Table of the platform's services, for `infra/compose.yaml` and `make serve STACK=full`.
 
-`compose.py` and `native.py` fill in words in braces: secrets, addresses, folders. Natively, empty variables are not
-set. No command has a secret, because `ps` shows commands to everybody.
+`compose.py` and `native.py` replace words in braces: secrets, addresses, folders. `native.py` omits empty variables. No
+command contains a secret, because `ps` shows commands to all users.
 """
 
 from __future__ import annotations
@@ -10,24 +10,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 DATABASES = {"prefect": ("prefect",), "mlflow": ("mlflow", "mlflow_auth")}
-"""The role of each server, and its databases."""
+"""Databases by role; each server has a role."""
 BUCKETS = ("mlflow", "dvc")
 POOLS = ("sonorant", "sonorant-nodes")
-"""`sonorant-nodes`: for the other machines of a training, each with a project folder of its own."""
+"""Prefect work pools; `sonorant-nodes` is for other machines of a training, each with its own project folder."""
 PORTS = {"postgres": 5432, "s3": 9000, "mlflow": 5000, "prefect": 4200, "worker": 8080}
 SECRETS = {
-    "POSTGRES_PASSWORD": "PostgreSQL's superuser, postgres",
-    "PREFECT_DB_PASSWORD": "role prefect of PostgreSQL",
-    "MLFLOW_DB_PASSWORD": "role mlflow of PostgreSQL",
-    "S3_ACCESS_KEY": "name under which the S3 store is used",
-    "S3_SECRET_KEY": "its secret key, at least 8 characters",
-    "PREFECT_AUTH": "who may use Prefect: <user>:<password>",
-    "MLFLOW_ADMIN_PASSWORD": "MLflow's user admin, at least 12 characters; read when the store is new",
-    "MLFLOW_SECRET_KEY": "signs the forms of MLflow's sign-in page",
+    "POSTGRES_PASSWORD": "password of PostgreSQL's superuser, postgres",
+    "PREFECT_DB_PASSWORD": "password of PostgreSQL's role prefect",
+    "MLFLOW_DB_PASSWORD": "password of PostgreSQL's role mlflow",
+    "S3_ACCESS_KEY": "access key of the S3 store",
+    "S3_SECRET_KEY": "secret key of the S3 store, at least 8 characters",
+    "PREFECT_AUTH": "sign-in of Prefect: <user>:<password>",
+    "MLFLOW_ADMIN_PASSWORD": "password of MLflow's user admin, at least 12 characters; read when the store is new",
+    "MLFLOW_SECRET_KEY": "key that signs the forms of MLflow's sign-in page",
 }
-"""Names in `infra/.env` and in the secrets file of `make serve STACK=full`, and their use."""
+"""Purpose of each secret in `infra/.env` and in the secrets file of `make serve STACK=full`."""
 OF_DATA = ("MLFLOW_ADMIN_PASSWORD", "MLFLOW_SECRET_KEY")
-"""Secrets that belong to MLflow's databases, and so to a backup."""
+"""Secrets that MLflow's databases depend on, and so does a backup."""
 
 MLFLOW_SIGN_IN = """\
 [mlflow]
@@ -36,32 +36,32 @@ database_uri = postgresql+psycopg://mlflow@{postgres_host}:{postgres_port}/mlflo
 authorization_function = mlflow.server.auth:authenticate_request_basic_auth
 auth_cache_ttl_seconds = 60
 """
-"""Settings of MLflow's basic-auth. A version is hundreds of files, each a request; the cache saves the password's slow
-hash for each."""
+"""Settings of MLflow's basic-auth. A model version is hundreds of files, each a request; the cache avoids a slow
+password hash per request."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Service:
-    """One program of the platform."""
+    """A program of the platform."""
 
     command: tuple[str, ...]
-    """`python` is this environment's own; other programs are found on PATH."""
+    """Program and arguments. `python` is this environment's; other programs are found on PATH."""
     environment: Mapping[str, str] = field(default_factory=dict)
     needs: tuple[str, ...] = ()
-    """Services that must be healthy, and jobs that must be done, before it starts."""
+    """Services that must be healthy, and jobs that must be complete, before this one starts."""
     health: tuple[str, ...] = ()
-    """A command that succeeds while the service answers; empty for a job."""
+    """Command that succeeds while the service responds; empty for a job."""
     port: str = ""
-    """Key of PORTS if users need it; published on loopback."""
+    """Key in PORTS of a port to publish on loopback."""
     image: str = "platform"
-    """`postgres`, `platform` (Python with the servers) or `train` (the project and all it needs)."""
+    """Image: `postgres`, `platform` (Python with the servers) or `train` (the project and its dependencies)."""
     stop_signal: str = "SIGTERM"
     native: bool = True
-    """Whether `make serve STACK=full` starts it."""
+    """Whether `make serve STACK=full` starts the service."""
 
     @property
     def job(self) -> bool:
-        """Whether it ends by itself."""
+        """Whether the service exits on its own."""
         return not self.health
 
 
@@ -80,11 +80,11 @@ MLFLOW_CLIENT = {
     "MLFLOW_TRACKING_URI": "http://{mlflow_host}:{mlflow_port}",
     "MLFLOW_TRACKING_USERNAME": "admin",
     "MLFLOW_TRACKING_PASSWORD": "{MLFLOW_ADMIN_PASSWORD}",
-    # an upload is answered once the server has handed it to the S3 store; the 5 s of a store of files are too few
+    # the server responds to an upload after forwarding it to the S3 store; the default 5 s are too short
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "120",
 }
 CLIENT = PREFECT_CLIENT | MLFLOW_CLIENT | S3_CLIENT
-"""Variables of users, flows and CI."""
+"""Environment variables for users, flows and CI."""
 
 
 def health(server: str, path: str) -> tuple[str, ...]:
@@ -92,7 +92,7 @@ def health(server: str, path: str) -> tuple[str, ...]:
 
 
 def worker(pool: str, *, native: bool) -> Service:
-    """A worker of Prefect, which runs flows in the project's folder."""
+    """Return a Prefect worker, which runs flows in the project folder."""
     command = ("python", "-m", "prefect", "worker", "start", "--pool", pool, "--type", "process")
     return Service(
         command=(*command, "--name", "{worker_name}", "--with-healthcheck"),
@@ -108,7 +108,7 @@ def worker(pool: str, *, native: bool) -> Service:
 
 SERVICES: dict[str, Service] = {
     "postgres": Service(
-        # the socket is for the image's own set-up; natively there is none, as its path may be too long for one
+        # the image's setup uses the socket; natively there is none, because its path may be too long
         command=("postgres", "-D", "{postgres_data}", "-c", "listen_addresses={listen}", "-c", "port={postgres_port}",
                  "-c", "unix_socket_directories={postgres_socket}", "-c", "max_connections=200"),
         environment={"POSTGRES_PASSWORD": "{POSTGRES_PASSWORD}", "PGDATA": "{postgres_data}",
@@ -131,7 +131,7 @@ SERVICES: dict[str, Service] = {
     "s3": Service(
         command=("juicefs", "gateway", "--multi-buckets", "--keep-etag", "--no-banner", "--no-usage-report",
                  "--no-agent", "--cache-dir", "{s3_data}/cache", "--cache-size", "0",
-                 "--io-retries", "2",  # of a full disk it tells in 5 s; 10 are minutes, longer than clients wait
+                 "--io-retries", "2",  # reports a full disk in 5 s; 10 retries take minutes, longer than clients wait
                  "--metrics", "127.0.0.1:0", "--log", "{s3_data}/gateway.log",
                  "sqlite3://{s3_data}/volume.db", "{listen}:{s3_port}"),
         environment={"MINIO_ROOT_USER": "{S3_ACCESS_KEY}", "MINIO_ROOT_PASSWORD": "{S3_SECRET_KEY}"},
@@ -152,8 +152,8 @@ SERVICES: dict[str, Service] = {
             "PGPASSWORD": "{MLFLOW_DB_PASSWORD}",  # not in the address, which errors and logs may show
             "MLFLOW_S3_ENDPOINT_URL": "http://{s3_host}:{s3_port}",
             "MLFLOW_SERVER_ALLOWED_HOSTS": "{mlflow_hosts}",
-            "MLFLOW_SERVER_CORS_ALLOWED_ORIGINS": "{mlflow_origins}",  # else it refuses its own page behind TLS
-            "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # judges traces of chats every minute; there are none
+            "MLFLOW_SERVER_CORS_ALLOWED_ORIGINS": "{mlflow_origins}",  # otherwise it rejects its own page behind TLS
+            "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # evaluates chat traces every minute; there are none
             "MLFLOW_AUTH_CONFIG_PATH": "{mlflow_sign_in}",
             "MLFLOW_AUTH_ADMIN_USERNAME": "admin",
             "MLFLOW_AUTH_ADMIN_PASSWORD": "{MLFLOW_ADMIN_PASSWORD}",
@@ -170,9 +170,9 @@ SERVICES: dict[str, Service] = {
                 "postgresql+asyncpg://prefect@{postgres_host}:{postgres_port}/prefect",
             "PGPASSWORD": "{PREFECT_DB_PASSWORD}",
             "PREFECT_SERVER_API_AUTH_STRING": "{PREFECT_AUTH}",
-            "PREFECT_API_URL": "",  # a server is nobody's client
+            "PREFECT_API_URL": "",  # a server is not a client
             "PREFECT_SERVER_UI_API_URL": "{prefect_public}/api",
-            "PREFECT_UI_STATIC_DIRECTORY": "{prefect_page}",  # else among the packages, which are root's in the image
+            "PREFECT_UI_STATIC_DIRECTORY": "{prefect_page}",  # otherwise in site-packages, which root owns in the image
         },
         needs=("databases",),
         health=health("prefect", "/api/health"),
@@ -195,15 +195,15 @@ SERVICES: dict[str, Service] = {
     "worker": worker(POOLS[0], native=True),
     "worker-nodes": worker(POOLS[1], native=False),
 }  # fmt: skip
-"""By name, each after those that it needs."""
+"""Services by name, each after those that it needs."""
 
 
 def needed_by(name: str) -> set[str]:
-    """Names of all services that a service needs, directly or indirectly."""
+    """Return names of all services that a service needs, directly or indirectly."""
     direct = set(SERVICES[name].needs)
     return direct | {each for needed in direct for each in needed_by(needed)}
 
 
 def filled(text: str, words: Mapping[str, str]) -> str:
-    """`text` with its words in braces replaced."""
+    """Return `text` with words in braces replaced."""
     return text.format_map(words)

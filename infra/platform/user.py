@@ -1,7 +1,7 @@
-"""Let a person into MLflow: `python -m infra.platform.user ada`, signed in as its admin.
+"""Add a user to MLflow: `python -m infra.platform.user ada`, signed in as admin.
 
-Reads the new user's password, makes the user, and grants what stages and tasks need. MLflow's default is that everybody
-reads.
+Reads the new user's password, creates the user, and grants the permissions that stages and tasks require. By default,
+every MLflow user has read access.
 """
 
 from __future__ import annotations
@@ -18,14 +18,18 @@ from tasks.stage import run
 
 
 def typed_password() -> str:
-    """Typed without echo, or a line from a pipe."""
+    """Read a password without echo, or a line from a pipe."""
     return getpass.getpass("password: ") if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("name", help="of the user; an existing user keeps the password")
-    parser.add_argument("--model", action="append", help="a registered model; may be repeated (default: params.yaml's)")
+    parser.add_argument("name", help="name of the user; an existing user keeps the password")
+    parser.add_argument(
+        "--model",
+        action="append",
+        help="registered model to grant access to; may be repeated (default: of params.yaml)",
+    )
     given = parser.parse_args()
     variable("MLFLOW_TRACKING_URI")
     models = given.model or [params.load("register", RegisterConfig).model]

@@ -16,7 +16,7 @@ def test_secrets_are_random_private_and_kept(tmp_path: Path) -> None:
     file = tmp_path / ".env"
     file.write_text("S3_ACCESS_KEY=mine\nMLFLOW_SECRET_KEY=\n")
     file.chmod(0o644)
-    with pytest.raises(SonorantError, match=r"others may read these secrets: chmod 600"):
+    with pytest.raises(SonorantError, match=r"other users can read these secrets; run: chmod 600"):
         make_env(file)
     file.chmod(0o600)
     values, others = make_env(file), make_env(tmp_path / "other")

@@ -37,7 +37,7 @@ found = sorted(bucket["Name"] for bucket in store.list_buckets()["Buckets"])
 def test_a_missing_bucket_is_named_and_made_by_the_command_in_the_line(stack: Stack) -> None:
     assert "dvc" not in stack.python(REMOVE)
     said = one_line(stack.module("infra.platform.check"))
-    assert said == "bucket 'dvc': there is no such bucket; make it: python -m infra.platform.buckets"
+    assert said == "bucket 'dvc': no such bucket; create it with: python -m infra.platform.buckets"
     stack.run("infra.platform.buckets")
     assert "bucket 'dvc' can be written" in stack.run("infra.platform.check")
 
