@@ -72,8 +72,7 @@ def family_names() -> list[str]:
 
 @cache
 def load_family(name: str) -> Any:
-    """Load the `sonorant.families.family.Family` with this name. Raises SonorantError listing all names if it is
-    unknown."""
+    """Load the `sonorant.families.family.Family` with this name. Raises SonorantError listing all names if unknown."""
     if name == "parallel":
         return load(PARALLEL)
     families = added("families")
@@ -88,7 +87,7 @@ def all_families() -> list[Any]:
 
 def family_of(kind: str | None) -> Any:
     """Return the family with a model of this kind (`kind` in `model.json`). Raises SonorantError listing all kinds if
-    it is unknown."""
+    unknown."""
     parallel = load_family("parallel")  # first, because looking for plug-ins takes time
     if kind in (one.name for one in parallel.kinds):
         return parallel
@@ -99,7 +98,7 @@ def family_of(kind: str | None) -> Any:
 
 
 def model_kind(kind: str | None) -> Any:
-    """Return the `sonorant.families.family.ModelKind` of this name. Raises SonorantError listing all kinds if it is
+    """Return the `sonorant.families.family.ModelKind` of this name. Raises SonorantError listing all kinds if
     unknown."""
     return next(one for one in family_of(kind).kinds if one.name == kind)
 

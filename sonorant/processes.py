@@ -58,11 +58,11 @@ def spread(
 
     Processes are spawned, not forked, because a fork would copy the locks of thread pools that torch and ONNX Runtime
     have started. Each calls `prepare(*arguments)` once before its first item, which sets only the state of its own
-    module. If `keep` is given, it is called with each index and result as soon as available, in any order, and nothing
-    is returned. `processes`: None means one per usable core of this machine, or the workers of the cluster in
-    SONORANT_SCHEDULER; a number means that many on this machine. `reads`: files with which a remote worker checks that
-    it has the same folders. Only this process writes files. Raises SonorantError if a process dies (in a cluster, if
-    every worker of an item dies), and any error that `function` raises.
+    module. `keep`, if given, is called with each index and result once available, in any order; nothing is returned
+    then. `processes`: None means one per usable core, or the workers of the cluster in SONORANT_SCHEDULER; a number
+    means that many on this machine. `reads`: files with which a remote worker checks that it has the same folders. Only
+    this process writes files. Raises SonorantError if a process dies (in a cluster, if every worker of an item dies),
+    and any error that `function` raises.
     """
     if processes is None and (address := scheduler_address()):
         executor = _executor(address)

@@ -12,7 +12,7 @@ DEAD_DB = 40.0
 ALIKE = 0.9
 """Correlation, of either sign, above which two channels hold the same sound."""
 _ACTIVE_DB = 25.0
-"""Level in dB below the loudest block at which a block is a pause; hum in pauses may be common to all channels."""
+"""Level in dB below the loudest block at which a block is a pause; all channels may share its hum."""
 _BLOCK_SECONDS = 0.05
 _LAG_SECONDS = 0.05
 """Maximum delay between channels in seconds; sound travels 17 metres in this time."""
@@ -45,7 +45,7 @@ def mix(samples_SC: Samples) -> Samples:
 
 
 def live_channels(samples_SC: Samples) -> NDArray[np.bool_]:
-    """Return whether each channel is not dead, bool (C,). All True if all are silent or one is not finite."""
+    """Return whether each channel is live, bool (C,). All True if all are silent or one is not finite."""
     if not len(samples_SC):
         return np.ones(samples_SC.shape[1], dtype=bool)
     with np.errstate(invalid="ignore"):  # infinity minus infinity

@@ -72,8 +72,8 @@ class SourceRows:
 
 
 def with_source(parts: Iterable[Floats], rate: int, hop: int, rows: int) -> Iterator[Floats]:
-    """Yield consecutive parts (B, D, any) for a vocoder with `rows` input rows, with the source rows if those are part
-    of its input."""
+    """Yield consecutive parts (B, D, any) for a vocoder with `rows` input rows, including source rows if it needs
+    them."""
     source = SourceRows(rate, hop)
     for part in parts:
         yield source.append(part) if part.shape[1] + SOURCE_ROWS == rows else part

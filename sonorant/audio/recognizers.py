@@ -56,7 +56,7 @@ class Recognizer(Protocol):
         return self.recognize(samples, rate).text
 
     def recognize(self, samples: Floats, rate: int) -> Hypothesis:
-        """Return the text and confidence of samples (S,) in -1..1 at `rate` Hz."""
+        """Return the text of samples and its confidence; see `transcribe`."""
 
 
 class PocketSphinx(Recognizer):

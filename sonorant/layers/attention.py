@@ -121,8 +121,8 @@ class SelfAttention(nn.Module):
         self.out = nn.Linear(channels, channels, bias=False)
 
     def forward(self, x_BTC: Tensor, turned: Turns) -> Tensor:
-        """Compute training attention, (B, T, C) -> (B, T, C), where slot = position and padding is last (`Packing`).
-        `turned`: rotation of positions 0 to T - 1."""
+        """Compute attention in training: (B, T, C) -> (B, T, C), slot = position, padding last (`Packing`). `turned`:
+        rotation of positions 0 to T - 1."""
         query, key, value = self.heads_of(x_BTC, turned)
         return self.joined(attend(self.kind, self.window, query, key, value))
 

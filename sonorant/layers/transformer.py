@@ -52,7 +52,7 @@ class TransformerLayer(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x_BTC: Tensor, turned: Turns) -> Tensor:
-        """Compute the layer in training: (B, T, C), padding last -> (B, T, C). `turned` is as in
+        """Compute the layer in training: (B, T, C) -> (B, T, C), padding last. `turned`: as in
         `SelfAttention.forward`."""
         x_BTC = x_BTC + self.dropout(self.attention(self.attention_norm(x_BTC), turned))
         return x_BTC + self.dropout(self._mlp(self.norm(x_BTC)))
@@ -80,7 +80,7 @@ class Transformer(nn.Module):
         self.recompute = False  # activation checkpointing, see training/networks.py
 
     def forward(self, x_BTC: Tensor) -> Tensor:
-        """Compute all layers in training: (B, T, C), where slot = position and padding is last, -> (B, T, C)."""
+        """Compute all layers in training: (B, T, C) -> (B, T, C), slot = position, padding last."""
         turned = turns(torch.arange(x_BTC.shape[1], device=x_BTC.device)[None], self.width)
         for layer in self.layers:
             recompute = self.recompute and torch.is_grad_enabled()

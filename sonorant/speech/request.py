@@ -12,7 +12,7 @@ from sonorant.text.arriving import Fragment, Lull
 
 SLOWEST, FASTEST = 0.5, 2.0
 MOST_PITCH, MOST_ENERGY = 12.0, 12.0
-"""Maximum change of pitch in semitones and of energy in dB, up or down."""
+"""Maximum change of pitch (semitones) and energy (dB), up or down."""
 CHUNK = 4096
 """Default chunk length in samples, about a fifth of a second."""
 _END = object()
@@ -53,7 +53,7 @@ class SpeechRequest:
     speaker: str | None = None
     """Name of the speaker; None means the voice's first."""
     speed: float = 1.0
-    """Speed factor, 0.5 to 2.0; 2.0 is twice as fast. The family codec_lm supports only 1.0."""
+    """Speed factor, 0.5 to 2.0; 2.0 is twice as fast. Only 1.0 in the family codec_lm."""
     pitch: float = 0.0
     """Shift in semitones, -12 to 12. Pitch and energy are for the family parallel only."""
     energy: float = 0.0

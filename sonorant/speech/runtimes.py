@@ -82,7 +82,7 @@ def all_runtimes() -> dict[str, RuntimeRow]:
 
 
 def runtime_row(name: str) -> RuntimeRow:
-    """Return the row of a runtime. Raises SonorantError listing all names if it is unknown."""
+    """Return the row of a runtime. Raises SonorantError listing all names if unknown."""
     if name in RUNTIMES:
         return RUNTIMES[name]
     rows = all_runtimes()

@@ -63,8 +63,7 @@ class Voice:
         return self.description.speakers
 
     def speaker_id(self, name: str | None) -> int:
-        """Return the id of a speaker; None means the first. Raises SonorantError listing the speakers if the name is
-        unknown."""
+        """Return the id of a speaker; None means the first. Raises SonorantError listing the speakers if unknown."""
         if name is None:
             return 0
         if name not in self.speakers:
@@ -131,8 +130,8 @@ class Voice:
     def say_timed(
         self, text: str, speaker: str | None = None, speed: float = 1.0, **settings: Any
     ) -> tuple[Floats, tuple[WordTiming, ...]]:
-        """Speak a text as `say` does, and also return the time of each word that was reached. Also raises SonorantError
-        if the voice has no timings (`why_untimed`)."""
+        """Speak a text as `say` does, and also return the time of each word reached. Also raises SonorantError if the
+        voice has no timings (`why_untimed`)."""
         how = {"limits": AT_ONCE, "whole": True, "timings": True, **settings}
         speech = self.stream(text, speaker, speed, **how)
         chunks = [(samples, speech.completed) for samples in speech]

@@ -2,8 +2,8 @@
 
 Packages for dates, money and numbers are slow to import, so they are imported at the first word with digits. Parts of
 speech are computed only for sentences with a word whose pronunciation depends on them. `DiGraph` replaces networkx,
-which takes half of the time of a sentence. The lexicons have no index (12 ms per word in English): sorted lexicons are
-bisected in the file, others are copied into memory and indexed (80 ms and 20 MiB).
+which takes half the time per sentence. The lexicons have no index (12 ms per word in English): sorted ones are bisected
+in the file, others are copied into memory and indexed (80 ms and 20 MiB).
 """
 
 import importlib
@@ -213,7 +213,7 @@ dfs_preorder_nodes = DiGraph.walk
 
 
 def leaves(graph: DiGraph, node: Any) -> list[Any]:
-    """Return the data of the leaves below `node`, as `gruut.utils.leaves` does."""
+    """Return what `gruut.utils.leaves` does: the data of the leaves below `node`."""
     return [graph.nodes[end]["data"] for end in graph.walk(node.node) if not graph.out_degree(end)]
 
 

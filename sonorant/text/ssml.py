@@ -192,7 +192,7 @@ def _rate(attributes: dict[str, str]) -> float:
 
 
 def _pitch(attributes: dict[str, str]) -> float:
-    """Return the pitch shift in semitones, from semitones (+2st) or a change of frequency (+10%)."""
+    """Return the pitch shift in semitones: +2st, or +10% of the frequency."""
     text = attributes.get("pitch", "medium").strip()
     if text in _PITCHES:
         return _PITCHES[text]
