@@ -48,7 +48,7 @@ class ArrayFile:
         return os.fstat(self._descriptor).st_nlink == 0
 
     def read(self, first: int, count: int) -> np.ndarray:
-        """Return a copy of rows `first` to `first + count`, or fewer at the end of the array.
+        """Return a copy of rows `first` to `first + count`, fewer at the array's end.
 
         Raises SonorantError if the file was truncated after it was opened.
         """

@@ -18,7 +18,7 @@ FRAMES_MULTIPLE = 16
 TOKENS_MULTIPLE = 8
 Batch = dict[str, torch.Tensor]
 DRAWN = "drawn"
-"""Batch key, (B, 2) int64: item and first frame of each row. Ranks compare it to prove that they compute the plan."""
+"""Batch key, (B, 2) int64: item and first frame of each row. Ranks compare it with the plan."""
 
 
 class UtteranceBatches(Dataset[Batch]):
@@ -54,8 +54,8 @@ class UtteranceBatches(Dataset[Batch]):
 
 
 class SegmentBatches(Dataset[Batch]):
-    """Segments of equal length: vocoder input frames (B, R, T) float32 (see `sonorant.audio.pitch`) and samples (B,
-    T * hop) float32 in -1..1."""
+    """Segments of equal length: vocoder input frames (B, R, T) float32 (see `sonorant.audio.pitch`) and samples (B, T *
+    hop) float32 in -1..1."""
 
     def __init__(self, store: FeatureStore, batches: Sequence[MicroBatch], length: int) -> None:
         self.store = store
@@ -121,7 +121,7 @@ def _errors_in_one_line(batches: Iterator[Batch]) -> Iterator[Batch]:
 def _sigterm_blocked() -> Iterator[None]:
     """Block SIGTERM in processes started within this context.
 
-    torchrun sends SIGTERM to a rank's whole process group; the rank needs its workers until a checkpoint is saved.
+    torchrun sends SIGTERM to a rank's whole process group; the rank needs its workers until it has saved.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     try:

@@ -31,13 +31,13 @@ class Peers:
         self._ends_G = np.cumsum(np.bincount(group_U))
 
     def of(self, item: int) -> NDArray[np.signedinteger]:
-        """Return the utterances with the speaker and split of `item`, including `item`, ascending."""
+        """Return the utterances with the speaker and split of `item`, including it, ascending."""
         group = int(self._store.speaker[item]) * self._splits + int(self._store.split[item])
         return self._order_U[int(self._ends_G[group - 1]) if group else 0 : int(self._ends_G[group])]
 
 
 class Prompts:
-    """Draws part of another utterance of the same speaker and split for each row, differently in each epoch.
+    """Draws part of another utterance of the same speaker and split for each row and epoch.
 
     A fraction `UNPROMPTED` of the rows gets no prompt, nor do rows whose speaker has no other utterance.
     """

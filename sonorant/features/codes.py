@@ -37,7 +37,7 @@ VERSION = 1
 CODES, FRAMES, OBJECTS = "codes", "frames.npy", "objects.npy"
 _REPAIR = "run: dvc repro train_waveform"
 _FRAMES, _USED = "frames", "used"
-"""Keys of a shard's rows: code frames of each utterance; occurrences of each code of each codebook."""
+"""Keys of a shard's rows: code frames of each utterance; occurrences per codebook and code."""
 _REMAKE = "dvc repro --force --single-item train_waveform"
 
 
@@ -137,7 +137,7 @@ def _loaded(path: Path, name: str) -> np.ndarray:
 
 
 def code_hash(path: Path) -> str:
-    """Return the hex SHA-256 of the store's header, which contains the hash of the arrays."""
+    """Return the hex SHA-256 of the header, which contains the arrays' hash."""
     return sha256_tree([path / "header.json"])
 
 

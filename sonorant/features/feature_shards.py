@@ -33,10 +33,10 @@ from sonorant.files import sha256_file
 from sonorant.text import Frontend, SymbolTable, TextConfig, frontend_description
 
 VERSION = 1
-"""Version of shards; increase it if their content changes for a reason that `_code` does not cover."""
+"""Increase this version if shards' content changes for a reason that `_code` does not cover."""
 Row = Utterance | ShortClip
 FRAMES, COUNT, SUM, SQUARES = "frames", "tokens", "sum", "squares"
-"""Keys of rows: per utterance, frames, tokens, and the sums of its mel's values and of their squares."""
+"""Keys of rows: number of frames and tokens, sum of mel values and of their squares."""
 
 
 @dataclass(frozen=True)

@@ -32,12 +32,12 @@ MELS, PITCH, AUDIO, TOKENS = ARRAYS = ("mels", "pitch", "audio", "tokens")
 HEADER = "header.json"
 FILES = (HEADER, PLACE, KEYS, *store_index.FILES)
 SAID_MELS = "mels.npy"
-"""File of float16 (sum T, M) that replaces the shards' mels in a store of predicted mels."""
+"""File of predicted mels, float16 (sum T, M), which replaces the shards' mels."""
 SAID_BY = "mels_said_by"
-"""Header key of a store of predicted mels, see `sonorant.features.predicted`."""
+"""Header key of stores of predicted mels, see `sonorant.features.predicted`."""
 _REPAIR = "run: dvc repro features"
 REMAKE = "dvc repro --force --single-item features"
-"""Command that computes missing shards again."""
+"""Command that computes missing shards."""
 
 
 class FeatureStore:
@@ -160,14 +160,13 @@ class FeatureStore:
         self._shards.check()
 
     def verify(self) -> None:
-        """Raise SonorantError if an array is missing or, in a folder, differs from its hash; arrays from a bucket are
-        compared when downloaded."""
+        """Raise SonorantError if an array is missing or differs from its hash; arrays in buckets are compared when
+        downloaded."""
         self._shards.verify()
         if self._said and self._said.sha256 != self.header[SAID_MELS]:
             raise SonorantError(f"{self.path}: the mels do not match the header; delete this folder")
 
     def copy_shards(self, folder: Path) -> None:
-        """Copy all shards to `folder`, as a separate store."""
         self._shards.copy(folder)
 
 
@@ -206,5 +205,5 @@ def arrays_of(audio: MelConfig) -> dict[str, tuple[Any, tuple[int, ...]]]:
 
 
 def store_hash(path: Path) -> str:
-    """Return the hex SHA-256 of the store's header, which contains the hashes of its shards and index."""
+    """Return the hex SHA-256 of the header, which contains the hashes of shards and index."""
     return sha256_tree([path / HEADER])

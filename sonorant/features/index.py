@@ -114,7 +114,7 @@ class Rows:
 
 
 def write_index(store: Path, rows: Rows) -> str:
-    """Write the index into the folder of a new store; return its hash."""
+    """Write the index of a new store; return its hash."""
     sizes = np.array([len(members) for members in rows.shards], dtype=np.int64)
     by_shard = np.concatenate(rows.shards) if len(rows.shards) else np.zeros(0, np.int64)
     shard = np.zeros(len(by_shard), np.int32)

@@ -11,8 +11,8 @@ from sonorant.files import read_json
 
 
 def needed_of(index: Path) -> Needed | None:
-    """Return the needs of `index`, a folder written by the stage `features` or `train_waveform`; None without codes.
-    Raises SonorantError if it is damaged."""
+    """Return the shards that `index` needs, a folder of the stage `features` or `train_waveform`; None without codes.
+    Raises SonorantError if damaged."""
     header = read_json(index / HEADER)
     if isinstance(header, dict) and "index" in header:
         objects = np.array(FeatureStore.open(index).index.shard_objects)

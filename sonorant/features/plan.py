@@ -36,20 +36,20 @@ class Plan:
     """
 
     micro_batches_per_step: int
-    """Micro-batches per optimizer step on all ranks together; the last step of an epoch may have fewer."""
+    """Micro-batches per step on all ranks together; an epoch's last step may have fewer."""
     micro_batches: Callable[[int], list[MicroBatch]]
-    """Function that returns the micro-batches of an epoch, in order."""
+    """Returns the micro-batches of an epoch, in order."""
     windows: int = 1
     """Number of windows per epoch; see `sonorant.features.windows`."""
     fetch: Callable[[int], None] | None = None
-    """Function that downloads an epoch's data to this machine; None if it is local."""
+    """Downloads an epoch's data to this machine; None if it is local."""
 
     def first(self) -> list[MicroBatch]:
         """Return the micro-batches of the first epoch that has any; a window may hold no training utterance."""
         return next(batches for batches in map(self.micro_batches, count()) if batches)
 
     def steps(self, epoch: int) -> list[list[MicroBatch]]:
-        """Return the optimizer steps of an epoch; every sample is in exactly one step."""
+        """Return an epoch's optimizer steps; every sample is in exactly one."""
         batches = self.micro_batches(epoch)
         size = self.micro_batches_per_step
         return [batches[start : start + size] for start in range(0, len(batches), size)]
@@ -58,7 +58,7 @@ class Plan:
 def balanced(
     items: np.ndarray, speakers: np.ndarray, frames: np.ndarray, *, balance: float, seed: int, epoch: int
 ) -> np.ndarray:
-    """Return the items (B,) of an epoch, in which speakers with few recordings are repeated.
+    """Return an epoch's items (B,), in which speakers with few recordings are repeated.
 
     Each occurs (largest speaker's frames / its speaker's frames) ** balance times: 0 changes nothing, 1 gives all
     speakers equal time. `speakers`, `frames`: columns (U,) of the whole store.
@@ -90,7 +90,7 @@ def repeated(items: np.ndarray, times_B: np.ndarray, *, seed: int, epoch: int) -
 def shard(step: list[MicroBatch], rank: int, world_size: int) -> list[tuple[MicroBatch, float]]:
     """Return the micro-batches that `rank` computes in a step, with their weights.
 
-    A rank without any computes the first with weight zero, to join the gradient reduction without changing the sum.
+    A rank without any computes the first with weight zero, to join the gradient reduction without effect.
     """
     own = [(batch, 1.0) for batch in step[rank::world_size]]
     return own or [(step[0], 0.0)]
@@ -119,7 +119,7 @@ def utterance_plan(frames: np.ndarray, items: np.ndarray, *, budget: int, seed: 
 
 
 def _ends(lengths: np.ndarray, budget: int) -> Iterator[int]:
-    """Yield the ends of groups of neighbours, each as large as fits when padded to the longest length."""
+    """Yield the ends of groups of neighbours, each as large as `budget` allows after padding."""
     first = longest = place = 0
     for part in range(0, len(lengths), _AT_ONCE):
         for length in lengths[part : part + _AT_ONCE].tolist():

@@ -1,4 +1,4 @@
-"""A feature store whose mels are predicted by a trained model, which are the waveform model's input in synthesis.
+"""A feature store with mels predicted by a trained model, the waveform model's input in synthesis.
 
 It shares index and shards, except the mels, with the recordings' store. Shapes: T frames, M mel bins.
 """
@@ -18,9 +18,9 @@ from sonorant.features.feature_store import FILES, HEADER, SAID_BY, SAID_MELS, F
 from sonorant.files import atomic_folder, locked, read_json, sha256_file, write_json
 
 VERSION = 1
-"""Version of predictions; increase it if the same model predicts other mels from the same recordings."""
+"""Increase this version if the same model predicts other mels from the same recordings."""
 Says = Callable[[FeatureStore], Iterator[Floats]]
-"""Function that predicts each utterance's log-mel (T, M), as long as the recording's, from a feature store in order."""
+"""Function that yields each utterance's predicted log-mel (T, M), as long as the recording's, in order."""
 
 
 def predicted_store(features: Path, predictor: Path, folder: Path, says: Says) -> Path:

@@ -19,7 +19,7 @@ from sonorant.features.store.shard_files import OBJECTS, object_name
 from sonorant.files import sha256_file
 
 _OPEN = 4096
-"""Maximum number of files kept open. Opening a file for each row would take longer than reading the row."""
+"""Maximum number of files kept open, as opening a file per row takes longer than reading it."""
 _SHARE = 4
 """Divisor of the process's limit on open files: 1024 / 4 allows all arrays of a window of 64 shards."""
 _TRIES = 100  # another process may evict a file before it is opened here
@@ -56,8 +56,7 @@ class Shards:
         return len(self._objects)
 
     def read(self, name: str, shard: int, first: int, count: int, *, keep: bool = False) -> np.ndarray:
-        """Return a copy of `count` rows from `first`. `keep`: whether to keep them in memory, even if evicted from the
-        cache.
+        """Return a copy of `count` rows from `first`. `keep`: keep them in memory, even if evicted from the cache.
 
         Raises SonorantError if the array is missing, damaged or too short.
         """

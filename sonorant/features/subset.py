@@ -29,7 +29,7 @@ def first_minutes(utterances: Sequence[Utterance], minutes: float) -> list[Utter
 
 
 def _even_share(seconds: Mapping[str, float], total: float) -> float:
-    """Return the limit in seconds per speaker with which speakers add up to `total`."""
+    """Return the limit per speaker, in seconds, that adds up to `total`."""
     left = total
     for number, own in enumerate(sorted(seconds.values())):
         share = left / (len(seconds) - number)

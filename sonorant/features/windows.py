@@ -1,7 +1,6 @@
 """Windows of shards: parts of a large corpus that are planned, downloaded and shuffled one at a time.
 
-An epoch visits all shards in random order, one window after another. Resuming downloads one window, whatever the size
-of the corpus.
+An epoch visits all shards in random order, one window after another. Resuming downloads only one window.
 """
 
 import numpy as np
@@ -13,7 +12,7 @@ from sonorant.features.plan import repeated
 class Windows:
     """Windows counted across epochs: round r is window r % `count` of epoch r // `count`.
 
-    They are a pure function of the arguments, equal on every machine.
+    A pure function of the arguments, equal on every machine.
     """
 
     def __init__(self, index: Index, items: np.ndarray, times: np.ndarray | None, *, shards: int, seed: int) -> None:

@@ -18,11 +18,11 @@ MAGIC = b"SONORANT"
 TRAILER = len(MAGIC) + hashlib.sha256().digest_size
 BEST = "best.ckpt"
 KEEP = 2
-"""Number of newest checkpoints kept, in addition to the best by validation loss."""
+"""Number of newest checkpoints kept in addition to the best."""
 
 
 class Ema(AveragedModel):
-    """EMA of parameters, with a decay of at most (n + 1) / (n + 10) at step n. Buffers are not averaged."""
+    """EMA of parameters, with a decay of at most (n + 1) / (n + 10) at step n."""
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         super().__init__(model)
@@ -30,7 +30,7 @@ class Ema(AveragedModel):
 
     @torch.no_grad()
     def update_parameters(self, model: nn.Module) -> None:
-        """Average `model` in, as torch does, but keep the counter on the CPU to avoid waiting for the GPU."""
+        """Add `model` to the average, with a counter on the CPU to avoid waiting for the GPU."""
         number = int(self.n_averaged)
         averages: list[torch.Tensor] = list(self.module.parameters())
         current: list[torch.Tensor] = list(model.parameters())
@@ -67,7 +67,7 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def read(path: Path) -> bytes:
-    """Return the verified bytes of a checkpoint. Raises DamagedCheckpoint if it is unreadable or damaged."""
+    """Read and verify the bytes of a checkpoint. Raises DamagedCheckpoint."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -87,14 +87,14 @@ def path_of(folder: Path, step: int) -> Path:
 
 
 def existing(folder: Path) -> list[Path]:
-    """List the checkpoints in `folder`, newest first."""
+    """List checkpoints, newest first."""
     found = (path for path in folder.glob("step-*.ckpt") if re.fullmatch(r"step-\d{8}\.ckpt", path.name))
     return sorted(found, reverse=True)
 
 
 def read_newest(folder: Path, say: Callable[[str], None]) -> bytes | None:
-    """Return the bytes of the newest intact checkpoint, or None if there is no checkpoint. Raises SonorantError if all
-    are damaged, so that training never restarts silently."""
+    """Return the bytes of the newest intact checkpoint, or None if there is none. Raises SonorantError if all are
+    damaged, instead of restarting silently."""
     paths = existing(folder)
     for path in paths:
         try:
@@ -109,7 +109,7 @@ def read_newest(folder: Path, say: Callable[[str], None]) -> bytes | None:
 
 
 def prune(folder: Path, saved: Path) -> None:
-    """Delete all checkpoints except the `KEEP` newest up to `saved`; those after `saved` are damaged."""
+    """Delete checkpoints except the `KEEP` newest up to `saved`; later ones are damaged."""
     paths = existing(folder)
     keep = [path for path in paths if path <= saved][:KEEP]
     for path in [*(path for path in paths if path not in keep), *folder.glob(".*.ckpt.*.tmp")]:

@@ -26,16 +26,16 @@ class TrainConfig:
     learning_rate: float = 4e-3
     """Peak learning rate of AdamW for a batch of `learning_rate_batch`."""
     warmup_steps: int = 50
-    """Steps of linear warm-up, followed by cosine decay to a twentieth of the peak."""
+    """Steps of linear warm-up, before cosine decay to a twentieth of the peak."""
     weight_decay: float = 0.01
-    """Weight decay of AdamW, applied to matrices only."""
+    """Weight decay of AdamW, for matrices only."""
     clip_norm: float = 1.0
     """Maximum gradient norm; larger gradients are scaled down."""
     ema_decay: float = 0.995
-    """Decay of the exponential moving average (EMA) of the weights, which becomes the trained model."""
+    """Decay of the moving average (EMA) of the weights, which becomes the trained model."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
-    """auto: the fastest on this device (training/precision.py); bf16: autocast; fp16: autocast with a gradient
-    scaler, on GPUs only."""
+    """auto: the fastest on this device (training/precision.py); bf16: autocast; fp16: autocast with a gradient scaler,
+    on GPUs only."""
     seed: int = 1
     """Seed of initial weights, data order and dropout."""
     validate_every: int = 250
@@ -62,9 +62,9 @@ class TrainConfig:
     init_from: str | None = None
     """Initial weights for fine-tuning: a checkpoint, trained model, run directory, bundle or models:/<name>@<alias>."""
     activation_checkpointing: bool = False
-    """Whether to recompute activations in the backward pass: less memory, about a quarter more time."""
+    """Whether to recompute activations in the backward pass, for less memory and a quarter more time."""
     compile: bool = False
-    """Whether to torch.compile the blocks; requires a C++ compiler, and takes minutes at the start."""
+    """Whether to torch.compile the blocks; requires a C++ compiler and minutes at the start."""
 
     def __post_init__(self) -> None:
         for name in AT_LEAST_ONE:
@@ -84,8 +84,7 @@ class TrainConfig:
         return replace(self, init_from=None)
 
     def learning_rate_at(self, step: int, budget: int | None) -> float:
-        """Return the learning rate of optimizer step `step` (from 0). A pure function, so that no scheduler is
-        resumed."""
+        """Return the learning rate of step `step` (from 0), a pure function so that no scheduler needs resuming."""
         peak = self.learning_rate * self.learning_rate_factor(budget)
         if step < self.warmup_steps:
             return peak * (step + 1) / self.warmup_steps
@@ -93,8 +92,7 @@ class TrainConfig:
         return peak * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * min(1.0, progress))))
 
     def learning_rate_factor(self, budget: int | None) -> float:
-        """Return the factor of the learning rate for the batch size: 1 at `learning_rate_batch`, or without
-        `budget`."""
+        """Return the factor by which the batch size scales the learning rate; 1 without `budget`."""
         if budget is None or self.learning_rate_batch is None:
             return 1.0
         return math.sqrt(self.micro_batches_per_step * budget / self.learning_rate_batch)
@@ -144,7 +142,7 @@ class MachineConfig:
 
     @property
     def patience(self) -> float:
-        """Timeout of collectives in seconds, long enough for the watchdog to report a stalled rank first."""
+        """Timeout of collectives in seconds; the watchdog reports a stalled rank earlier."""
         return self.stall_limit + 60.0
 
 

@@ -26,7 +26,7 @@ class Initial:
     """A trained model's EMA weights and `model.json`."""
 
     source: str
-    """Origin of the weights, for messages."""
+    """Origin, for messages."""
     weights: dict[str, torch.Tensor]
     """Weights by name, on the CPU."""
     description: dict[str, Any]
@@ -51,15 +51,15 @@ class Initial:
 
 @dataclass(frozen=True, kw_only=True)
 class Taken:
-    """Result of copying a trained model's weights into a new model."""
+    """Result of copying a trained model's weights."""
 
     source: str
     fitting: tuple[str, ...]
     """Names of weights copied whole or row by row."""
     anew: tuple[str, ...]
-    """Names of weights left random: missing in the trained model, or of another shape."""
+    """Names of weights left random, because none match in name and shape."""
     new_rows: dict[str, tuple[str, ...]]
-    """New speakers and symbols, whose rows start from the mean of the known rows."""
+    """New speakers and symbols, which start from the mean of the known rows."""
     lines: tuple[str, ...]
     """Log lines: the total, then every mismatch."""
 
@@ -96,8 +96,8 @@ def read_initial(path: Path, kind: str) -> Initial:
 
 
 def take_over(model: nn.Module, description: dict[str, Any], initial: Initial) -> Taken:
-    """Copy the weights of `initial` that match in name and shape into `model`, and embedding rows by name. Raises
-    SonorantError if no matrix matches."""
+    """Copy weights of `initial` that match in name and shape, and embedding rows by name. Raises SonorantError if no
+    matrix matches."""
     own = model.state_dict()
     weights, new_rows = dict(initial.weights), {}
     for layer, key in NAMED_ROWS.items():

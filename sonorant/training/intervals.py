@@ -21,9 +21,9 @@ Z = 1.959964
 def bootstrap(
     statistic: Callable[..., Any], *values: NDArray[Any], resamples: int = 1000, seed: int = SEED
 ) -> tuple[float, float]:
-    """Return the 95 % percentile interval of `statistic(*values)`, with the entries of values (U,) resampled.
+    """Return the 95 % percentile interval of `statistic(*values)`, resampling the entries of values (U,).
 
-    `statistic` is np.mean, np.median, `rate` or another function with `axis`.
+    `statistic`: function with `axis`, such as np.mean or `rate`.
     """
     drawn = np.random.default_rng(seed).integers(0, len(values[0]), size=(resamples, len(values[0])))
     low, high = np.percentile(statistic(*(each[drawn] for each in values), axis=1), [2.5, 97.5])
@@ -50,7 +50,7 @@ def crossed_bootstrap(
 
 
 def rate(errors: NDArray[np.int64], totals: NDArray[np.int64], axis: int | None = None) -> Any:
-    """Return the error rate of a corpus in percent or, given differences, a difference in percentage points."""
+    """Return the error rate of a corpus in percent (in points for differences in errors)."""
     return 100.0 * errors.sum(axis=axis) / totals.sum(axis=axis)
 
 

@@ -25,7 +25,7 @@ STEPS_AN_EPOCH = 50
 CLOSE_ENOUGH = 1.1
 """Growth factor of the budget below which the search ends."""
 FASTEST_GROWTH = 4.0
-"""Maximum growth factor of the budget per trial, because the first trials, of a few frames, predict little."""
+"""Maximum growth of the budget per trial; the first trials, of few frames, predict little."""
 
 
 def peak(device: torch.device) -> int:
@@ -46,7 +46,7 @@ def forget_peak(device: torch.device) -> None:
 
 
 def allowance(device: torch.device, share: float) -> int:
-    """Return the number of bytes that this process may hold."""
+    """Return the bytes that this process may use."""
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         return int(share * (free + torch.cuda.memory_reserved(device)))
@@ -108,7 +108,7 @@ def find_budget(trained: TrainStep, share: float) -> int:
 
 
 def _yet_to_come(trained: TrainStep) -> int:
-    """Return the bytes that the first optimizer step allocates: gradients (twice while added) and AdamW's averages."""
+    """Return the bytes of the first optimizer step: gradients (twice while added) and AdamW's averages."""
     return sum(4 * parameter.nbytes for phase in trained.recipe.phases for parameter in phase.module.parameters())
 
 

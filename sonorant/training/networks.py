@@ -24,8 +24,8 @@ def recompute_blocks(module: nn.Module) -> None:
 
 
 BLOCK_GRAPHS = 64
-"""Maximum number of compiled graphs per block class: one per kernel, width, dtype and gradient mode. torch's default
-is 8."""
+"""Maximum number of compiled graphs per block class (torch's default is 8): one per kernel, width, dtype and gradient
+mode."""
 
 
 def compile_blocks(module: nn.Module, device: torch.device) -> None:

@@ -1,7 +1,6 @@
 """Early stopping: end training when validation stops improving significantly.
 
-A validation is better if the 95 % interval of the mean per-utterance difference from the best validation is below
-zero.
+A validation is better if the 95 % interval of the mean per-utterance difference from the best validation is below zero.
 """
 
 from collections.abc import Sequence
@@ -17,8 +16,7 @@ RESAMPLES = 1000
 
 class Patience:
     def __init__(self, validations: int, name: str) -> None:
-        """`validations`: number of consecutive validations without improvement that end training; `name`: kind of
-        model."""
+        """`validations`: consecutive validations without improvement that end training; `name`: kind of model."""
         self.validations, self.name = validations, name
         self.best_step = 0
         self.waited = 0
@@ -27,7 +25,6 @@ class Patience:
         """Loss of each held-out utterance at the best validation."""
 
     def check(self, utterances: int) -> None:
-        """Raise SonorantError if there are too few validation utterances for an interval."""
         if utterances < LEAST:
             raise SonorantError(
                 f"train_{self.name}.patience: a 95 % interval requires at least {LEAST} validation utterances, but "
@@ -35,7 +32,7 @@ class Patience:
             )
 
     def judge(self, step: int, losses: Sequence[float]) -> dict[str, float]:
-        """Compare a validation with the best by the loss of each held-out utterance; return metrics."""
+        """Compare the loss of each held-out utterance with the best validation; return metrics."""
         figures: dict[str, float] = {}
         if self._best:
             differences_U = np.array(losses) - np.array(self._best)

@@ -28,7 +28,7 @@ Tensors = dict[str, torch.Tensor]
 class Term:
     weight: float
     unit: str
-    """Key of `Recipe.units`, by whose total the loss summed over the global batch is divided."""
+    """Key of `Recipe.units` whose total divides the loss summed over the global batch."""
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,11 @@ class Phase:
     module: nn.Module
     """`forward(batch, step)` returns summed losses by name; all parameters get gradients."""
     terms: dict[str, Term] = field(default_factory=dict)
-    """Weight and unit of every possible loss."""
+    """Weight and unit per possible loss."""
     begins: int = 0
     """First optimizer step of the phase, counted from 0."""
     newcomers: Newcomers | None = None
-    """New speakers, the only weights trained in the first steps of fine-tuning."""
+    """New speakers, trained alone in the first steps of fine-tuning."""
 
 
 class Recipe(ABC):
@@ -55,7 +55,7 @@ class Recipe(ABC):
     model: nn.Module
     """Model that is averaged, validated and saved."""
     phases: list[Phase]
-    """Phases in training order on each micro-batch; the first one's loss is the loss of the run."""
+    """Phases in training order on each micro-batch; the first one's loss is the run's."""
     plan: Plan
     budget: int | None
     """Maximum size of a micro-batch in the recipe's unit; None until `auto` is resolved."""
@@ -66,8 +66,8 @@ class Recipe(ABC):
         self.seconds_per_frame = self.store.audio.hop / self.store.audio.sample_rate
 
     def _build(self, sizes: type, model: dict[str, Any], **more: Any) -> nn.Module:
-        """Build the model from the seed, and store its description with `more`. `model`: fields of `sizes` and, for
-        int8 layers, `quantization` as in `model.json`."""
+        """Build the model from the seed, and keep its description with `more`. `model`: fields of `sizes` and, for int8
+        layers, `quantization` as in `model.json`."""
         fields = {key: value for key, value in model.items() if key != "quantization"}
         self._description = describe(self.name, sizes(**fields), self.store.header, model.get("quantization")) | more
         torch.manual_seed(self.config.seed)
@@ -80,7 +80,7 @@ class Recipe(ABC):
 
     @abstractmethod
     def budget_range(self, steps_an_epoch: int) -> tuple[int, int]:
-        """Return the smallest budget that holds every sample, and the largest with `steps_an_epoch` steps per epoch."""
+        """Return the smallest budget that holds every sample, and the largest with `steps_an_epoch` steps."""
 
     @abstractmethod
     def heaviest(self) -> list[MicroBatch]:
@@ -130,8 +130,8 @@ def plan_of(
     make: Callable[[np.ndarray, int], list[MicroBatch]],
     fetch: Callable[[np.ndarray], None],
 ) -> Plan:
-    """Plan training on `items` (int64), over the whole corpus or one window of shards at a time. `make` turns items
-    and an epoch into micro-batches; `fetch` downloads items."""
+    """Plan training on `items` (int64), over the whole corpus or one window of shards at a time. `make` turns items and
+    an epoch into micro-batches; `fetch` downloads items."""
     if config.window_shards is None or not len(items):
 
         def whole(epoch: int) -> list[MicroBatch]:

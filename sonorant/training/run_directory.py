@@ -26,7 +26,7 @@ class RunDirectory:
         self._lock: IO[str] | None = None
 
     def sub_batches(self, rank: int) -> Path:
-        """Return the local file with a rank's maximum sub-batch size per phase, after its memory ran out."""
+        """Return the local file with a rank's maximum sub-batch sizes, after memory ran out."""
         return self.path / "sub_batches" / f"rank-{rank}.json"
 
     def provenance(self) -> dict[str, Any]:
@@ -48,7 +48,7 @@ class RunDirectory:
         self._lock.flush()
 
     def wait_until_free(self, say: Callable[[str], None]) -> None:
-        """Wait until no trainer is running here; its result may be the requested one."""
+        """Wait for a running trainer, which may produce the requested result."""
         with self._open_lock() as lock:
             if not take(lock):
                 say(f"waiting for the trainer that is running in {self.path} (process {_owner(lock)})")
@@ -56,7 +56,7 @@ class RunDirectory:
 
     @contextlib.contextmanager
     def launching(self, say: Callable[[str], None]) -> Iterator[None]:
-        """Hold the launch lock once no trainer is running; a trainer takes its own lock only minutes after launch."""
+        """Hold the launch lock once no trainer is running, because trainers lock only minutes after launch."""
         self._open_lock().close()
         told = f"waiting for another process that trains in {self.path}"
         with locked(self.path / "launch.lock", lambda: say(told)):
@@ -95,7 +95,7 @@ class RunDirectory:
 
 
 class MetricsLog:
-    """Appends to `metrics.jsonl`, except metrics that are already logged for the step (after resuming)."""
+    """Appends to `metrics.jsonl`, skipping metrics already logged for a step (after resuming)."""
 
     def __init__(self, path: Path, say: Callable[[str], None] = print) -> None:
         self.path = path

@@ -20,8 +20,8 @@ _TINY = 1e-9
 
 
 def spectral_distance(fake_BS: Tensor, real_BS: Tensor, resolutions: Sequence[int] = RESOLUTIONS) -> Tensor:
-    """Return the multi-resolution STFT loss (Yamamoto et al. 2020, "Parallel WaveGAN", section 2.2), summed over
-    items: () float32.
+    """Return the multi-resolution STFT loss (Yamamoto et al. 2020, "Parallel WaveGAN", section 2.2), summed over items:
+    () float32.
 
     Both signals are (B, S) float32, with S above half the longest transform; only `fake_BS` gets a gradient.
     """
@@ -99,8 +99,8 @@ class _Frames:
         return mirrored.unfold(1, self.length, self.hop) * _window(self.length, signal_BS.device)
 
     def gradient(self, spectra_BTF: Tensor, slope_BTF: Tensor) -> Tensor:
-        """Return the gradient (B, S) by samples, given the gradient by bins, `slope_BTF * spectra_BTF`. Overwrites
-        both arrays."""
+        """Return the gradient (B, S) by samples, given the gradient by bins, `slope_BTF * spectra_BTF`. Overwrites both
+        arrays."""
         slope_BTF *= self.length  # irfft divides by it
         slope_BTF[..., 1 : (self.length + 1) // 2] /= 2  # irfft counts mirrored bins twice
         torch.view_as_real(spectra_BTF).mul_(slope_BTF[..., None])

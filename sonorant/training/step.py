@@ -50,15 +50,15 @@ class TrainStep:
         """Samples that this rank computed in the last step: item and first frame, (B, 2) int64 per micro-batch."""
 
     def set_precision(self, precision: str) -> None:
-        """Set the precision and its gradient scaler. Raises SonorantError for fp16 without a GPU."""
+        """Set precision and gradient scaler. Raises SonorantError for fp16 without a GPU."""
         if precision == "fp16" and self.ranks.device.type != "cuda":
             raise SonorantError("precision fp16 requires a GPU; use bf16 or fp32 on this machine")
         self.precision = precision
         self.scaler = torch.amp.GradScaler(self.ranks.device.type, enabled=precision == "fp16")
 
     def take(self, step: int, micro_batches: list[MicroBatch], batches: Iterator[Batch]) -> tuple[Tensors, Tensors]:
-        """Perform optimizer step `step`; return this rank's share of the losses, and the gradient norms, as tensors so
-        that the host does not wait for a GPU."""
+        """Perform optimizer step `step`; return this rank's share of the losses, and the gradient norms, as tensors to
+        avoid waiting for a GPU."""
         for optimizer in self.optimizers.values():
             for group in optimizer.param_groups:
                 group["lr"] = self.config.learning_rate_at(step, self.recipe.budget)

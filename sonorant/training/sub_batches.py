@@ -1,7 +1,7 @@
-"""Split a micro-batch that does not fit into memory into parts of fewer rows.
+"""Split micro-batches by rows if they do not fit into memory.
 
-Losses are sums, so the step differs only by rounding, except that dropout and the flow's noise are drawn per part.
-The size of a part is the number of values in its tensors.
+Losses are sums, so the step differs only by rounding, except that dropout and the flow's noise are drawn per part. The
+size of a part is the number of values in its tensors.
 """
 
 import gc
@@ -20,7 +20,7 @@ ALLOCATION_FAILED = (
     *("can't allocate memory", "could not create a primitive"),
     *("CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED"),
 )
-"""Messages in the out-of-memory RuntimeErrors of torch's CPU allocator, oneDNN and CUDA libraries."""
+"""Parts of out-of-memory RuntimeErrors of torch's CPU allocator, oneDNN and CUDA libraries."""
 Part = tuple[int, Batch]
 """Position of the first row in its batch, and the rows."""
 
@@ -43,8 +43,8 @@ class SubBatches:
         """Run `compute(part, averaged, weight)` on all parts of `batch`; return the sum of its losses.
 
         `compute` adds all gradients of its losses times `weight`, or none. They are averaged over the ranks only in the
-        last part of the `last` micro-batch of a step. This part cannot be repeated: if its size is unproven, it is
-        computed without averaging, and a row of weight 0 then averages the sum.
+        last part of the `last` micro-batch of a step. This part cannot be repeated: if no part of its size has
+        succeeded, it is computed without averaging, and a row of weight 0 then averages the sum.
         """
         waiting, done, losses = self._parts(phase, batch), list[Batch](), Tensors()
         averaged = False
@@ -85,8 +85,7 @@ class SubBatches:
         return _cut((0, batch), max(1, min(rows, self._largest.get(phase, size) * rows // size)))
 
     def _halves(self, phase: str, part: Part) -> list[Part]:
-        """Return the halves of a part that did not fit, and limit parts to their size. Raises SonorantError for a
-        single row."""
+        """Return the halves of a part that did not fit, the new limit. Raises SonorantError for a single row."""
         rows = _rows(part[1])
         if rows == 1:
             raise SonorantError(

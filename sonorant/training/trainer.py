@@ -28,8 +28,7 @@ from sonorant.training.telemetry.stopwatch import Progress, Stopwatch
 from sonorant.training.validation import one_by_one, validation_losses
 
 STEPS_LOADED = 256
-"""Number of steps loaded at a time, across epochs: starting loader processes takes longer than a short epoch on a
-GPU."""
+"""Number of steps loaded at a time: starting loader processes takes longer than a short epoch on a GPU."""
 SMALLEST_SCALE = 1.0
 """Minimum scale of fp16's gradient scaler, which starts at 65536; below it, training has diverged."""
 
@@ -50,7 +49,7 @@ class Trainer:
     ) -> None:
         self.recipe, self.config, self.ranks, self.run = recipe, recipe.config, ranks, run
         self.fingerprint = fingerprint
-        """Hash of settings and data; checkpoints with another one are rejected."""
+        """Hash of settings and data that checkpoints must match."""
         self.provenance = provenance or {}
         self.data, self.machine = data or DataConfig(), machine or MachineConfig()
         self.stopwatch = Stopwatch(ranks.device)
@@ -120,7 +119,7 @@ class Trainer:
         return "finished" if self.ended else "stopped"
 
     def _begin(self) -> None:
-        """Resume from a checkpoint; resolve precision and budget if they are `auto`."""
+        """Resume, and resolve `auto` precision and budget."""
         self.resume()
         if self.trained.precision is None:
             self._say(f"{self.recipe.name}: {find_precision(self.trained)}")
@@ -192,7 +191,6 @@ class Trainer:
         threading.Thread(target=work, name="fetch-ahead", daemon=True).start()
 
     def load(self, steps: list[list[MicroBatch]]) -> Iterator[Batch]:
-        """Load this rank's batches of these steps."""
         own = [batch for step in steps for batch, _ in shard(step, self.ranks.rank, self.ranks.world_size)]
         dataset = MeasuredDataset(self.recipe.dataset(own), self.recipe.store)
         fresh, pin = self.recipe.store.fetches, self.ranks.device.type == "cuda"
@@ -228,7 +226,6 @@ class Trainer:
         return one_by_one(plan) if self.patience else plan
 
     def _judge(self, own: list[float], count: int) -> dict[str, float]:
-        """Judge a validation of `count` utterances, with equal results on all ranks; `own`: this rank's losses."""
         assert self.patience is not None
         with self.stopwatch("communication"):
             by_rank = self.ranks.gather(own)
@@ -247,8 +244,7 @@ class Trainer:
         self._say(f"{self.recipe.name}: the model has the weights of step {best['step']}, whose loss was the lowest")
 
     def _refuse_divergence(self, norms: Tensors) -> None:
-        """Raise AllRanksError before NaNs reach a checkpoint. All ranks raise it: the averaged gradient is equal on
-        all."""
+        """Raise AllRanksError before NaNs reach a checkpoint; the averaged gradient is equal on all ranks."""
         scaler = self.trained.scaler
         if scaler.is_enabled():  # it skips steps that overflow and lowers its scale
             scale = scaler.get_scale()

@@ -29,8 +29,8 @@ class UtteranceTrainConfig(TrainConfig):
     diagonal_steps: int = 300
     """Number of steps over which the diagonal prior of the alignment search fades out."""
     freeze_steps: int = 0
-    """Number of first steps of fine-tuning (`init_from`) that train only the embeddings of new speakers. If equal to
-    `steps`, other voices stay bit-identical."""
+    """First steps of fine-tuning (`init_from`) that train only the embeddings of new speakers. If equal to `steps`,
+    other voices stay bit-identical."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -46,13 +46,11 @@ class UtteranceTrainConfig(TrainConfig):
 
 
 class Utterances(Recipe):
-    """Recipe that trains on whole utterances."""
-
     model: PhonemeEncoder
     diagonal_steps: int
 
     def __init__(self, name: str, config: UtteranceTrainConfig, features: Path) -> None:
-        """`name` is the recipe's name; its settings are in the section train_<name>."""
+        """`name`: recipe's name; its settings are in section train_<name>."""
         super().__init__(features)
         self.section = f"train_{name}"
         self.seed, self.steps, self.freeze_steps = config.seed, config.steps, config.freeze_steps
@@ -95,7 +93,7 @@ class Utterances(Recipe):
         return self._plan(self.validation_items, 0)
 
     def start_from(self, initial: Initial) -> Taken:
-        """Copy the weights that match in name and shape, and their mel statistics."""
+        """Copy matching weights and their mel statistics."""
         taken = take_over(self.model, self._description, initial)
         self._description |= {key: initial.description[key] for key in ("mel_mean", "mel_std")}
         # A model with these weights aligns without the diagonal prior.

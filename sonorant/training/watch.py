@@ -18,7 +18,7 @@ ROWS = 20
 QUIET = 20.0
 """Seconds without a change after which a training without a lock counts as killed; ranks take as long to join."""
 ENDS = {"finished": 0, "failed": 1, "killed": 1, "stopped": 75}
-"""Final states and their exit status; 75 (EX_TEMPFAIL) means resumable."""
+"""Final states and their exit status; after 75 (EX_TEMPFAIL), training can be resumed."""
 
 
 def watch(path: Path, interval: float | None = None, once: bool = False) -> int:
@@ -50,7 +50,7 @@ def newest(folder: Path) -> float:
 
 
 def look(run: RunDirectory) -> tuple[str, str]:
-    """Return the state of a training (`starting`, `running` or one of ENDS), and a line that describes it."""
+    """Return the state of a training (`starting`, `running` or one of ENDS), and a line about it."""
     status, job = run.status(), read_json(run.job) if run.job.exists() else {}
     state, steps = str(status["state"]), job.get("train", {}).get("steps", 0)
     if run.at_work():

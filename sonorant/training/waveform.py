@@ -92,8 +92,8 @@ class GeneratorLosses(nn.Module):
         self._adversaries = [adversaries] if adversaries else []
 
     def forward(self, batch: Batch, step: int) -> dict[str, torch.Tensor]:
-        """Return `mel`, `spectrum` and, with discriminators, `adversarial` and `features` of a `SegmentBatches`
-        batch."""
+        """Return the losses `mel`, `spectrum` and, with discriminators, `adversarial` and `features` for a
+        `SegmentBatches` batch."""
         real_BS, (fake_BS, losses) = batch["samples"], self.copy(batch["frames"])
         batch[FAKE] = fake_BS.detach()
         with torch.autocast(real_BS.device.type, enabled=False):
@@ -127,7 +127,7 @@ class DiscriminatorLosses(nn.Module):
         self.discriminators, self.judged = discriminators, judged
 
     def forward(self, batch: Batch, step: int) -> dict[str, torch.Tensor]:
-        """Return the loss `discriminator` of a batch with the generator's output under `FAKE`."""
+        """Return the loss `discriminator` for a batch with the generator's output under `FAKE`."""
         real, fake = (self.discriminators(x_BW) for x_BW in windows((batch["samples"], batch[FAKE]), self.judged))
         terms = [
             _sum_of_means(F.relu(1 - a.float())) + _sum_of_means(F.relu(1 + b.float()))
@@ -137,8 +137,8 @@ class DiscriminatorLosses(nn.Module):
 
 
 def windows(signals: Sequence[torch.Tensor], samples: int) -> list[torch.Tensor]:
-    """Return the same random window (B, samples) of all `signals` (B, S), or the whole signals if they are shorter
-    (Bińkowski et al. 2020, "GAN-TTS", section 3.2)."""
+    """Return the same random window (B, samples) of all `signals` (B, S), or the whole of shorter signals (Bińkowski et
+    al. 2020, "GAN-TTS", section 3.2)."""
     rows, length = signals[0].shape
     if samples >= length:
         return list(signals)
@@ -153,7 +153,7 @@ def _sum_of_means(x: torch.Tensor) -> torch.Tensor:
 
 
 class WaveformRecipe(Recipe):
-    """Recipe for a waveform model; a subclass sets `sizes` and `settings`."""
+    """Recipe of a waveform model; subclasses set `sizes` and `settings`."""
 
     config: WaveformTrainConfig
     sizes: ClassVar[type]
@@ -196,7 +196,6 @@ class WaveformRecipe(Recipe):
 
     @property
     def notes(self) -> list[str]:
-        """Line with the number of utterances shorter than a segment, if any."""
         frames, length = self.store.frames[self.items], self.config.segment_frames
         short = int((frames < length).sum())
         shorter = f"are shorter than train_{self.name}.segment_frames ({length}) and are not trained on"
@@ -220,7 +219,7 @@ class WaveformRecipe(Recipe):
         return self._plan(self.validation_items, 0)
 
     def losses(self, model: nn.Module) -> Phase:
-        """Return the spectral losses only, because the losses of changing discriminators are not comparable."""
+        """Return only spectral losses: those of changing discriminators are not comparable."""
         return Phase("generator", self._losses(model, None), self._terms(SPECTRAL, model))
 
     def _losses(self, model: nn.Module, adversaries: Discriminators | None) -> GeneratorLosses:
@@ -240,10 +239,10 @@ class WaveformRecipe(Recipe):
         write_wav(folder / "sample.wav", samples_S.clamp(-1.0, 1.0).numpy(), audio.sample_rate)
 
     def _copy(self, model: nn.Module, frames_BRT: torch.Tensor) -> torch.Tensor:
-        """Return samples (B, T * hop) for frames, as in synthesis."""
+        """Return samples (B, T * hop), as in synthesis."""
         samples_BS: torch.Tensor = model(frames_BRT)
         return samples_BS
 
     def start_from(self, initial: Initial) -> Taken:
-        """Copy the weights that match in name and shape; discriminators start from random weights."""
+        """Copy matching weights; discriminators start from random weights."""
         return take_over(self.model, self._description, initial)

@@ -43,7 +43,7 @@ class PeerGone(SonorantError):
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """Description of a training, which every rank reads from a JSON file."""
+    """A training, described in a JSON file for all ranks."""
 
     recipe: str
     model: dict[str, Any]

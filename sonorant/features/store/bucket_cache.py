@@ -29,8 +29,7 @@ class Cache:
         self._listed = False
 
     def path(self, name: str) -> Path:
-        """Return the file of the object `name`, which ends in its SHA-256. Raises SonorantError if missing or
-        damaged."""
+        """Return the file of object `name`, which ends in its SHA-256. Raises SonorantError if missing or damaged."""
         sha256 = name.rsplit("/", 1)[-1]
         file = self._file(name)
         with self._named():

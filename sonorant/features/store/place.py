@@ -11,7 +11,7 @@ from sonorant.features.store.store import REMOTE, Store
 from sonorant.files import read_json, write_json
 
 FILE = "place.json"
-"""File in an index folder; not hashed, because moved shards are the same data."""
+"""File in an index folder; not hashed, as moved shards are the same data."""
 
 
 def open_store(place: str) -> Store:
@@ -62,7 +62,7 @@ class Place:
         return self.store.startswith(REMOTE)
 
     def seen_from(self, folder: Path) -> "Place":
-        """Return the place with paths relative to `folder`, so that a project can be moved."""
+        """Return the place relative to `folder`, so that a project can be moved."""
 
         def seen(name: str) -> str:
             return name if Path(name).is_absolute() or name.startswith(REMOTE) else os.path.relpath(name, folder)

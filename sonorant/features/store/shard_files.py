@@ -29,7 +29,7 @@ class Shard:
     objects: dict[str, str]
     """SHA-256 of the file of each array, by name."""
     sizes: dict[str, int]
-    """Size in bytes of each file."""
+    """Sizes in bytes, by name."""
     rows: dict[str, list[Any]]
     """Columns with a value per utterance, in shard order."""
 
@@ -55,8 +55,7 @@ def write_shard(store: Store, key: str, arrays: dict[str, Path], rows: dict[str,
 
 
 def find_shards(store: Store, keys: Sequence[str]) -> list[Shard | None]:
-    """Return complete shards, and None for each that is missing. If a shard lacks an array, its JSON file is
-    removed."""
+    """Return complete shards, and None for each that is missing or lacks an array, whose JSON file is removed."""
     with ThreadPoolExecutor(_AT_ONCE) as threads:
         kept = list(threads.map(lambda key: store.read(shard_name(key)), keys))
     # Listed afterwards, because JSON files are written last.

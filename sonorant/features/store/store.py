@@ -14,9 +14,9 @@ class Entry(NamedTuple):
 
     name: str
     size: int
-    """Bytes."""
+    """Size in bytes."""
     modified: float
-    """Unix seconds."""
+    """Modification time in Unix seconds."""
 
 
 class Store(Protocol):
@@ -25,7 +25,7 @@ class Store(Protocol):
     place: str
 
     def read(self, name: str) -> bytes | None:
-        """Return the content of an object, or None if it does not exist."""
+        """Return an object, or None if it does not exist."""
 
     def fetch(self, name: str, target: Path) -> bool:
         """Write the object to the file `target`; return False if it does not exist."""

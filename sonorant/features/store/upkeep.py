@@ -32,7 +32,7 @@ class Needed:
 
     @classmethod
     def of(cls, index: Path, objects: Iterable[bytes]) -> Needed:
-        """Return the needs of the folder `index`. `objects`: SHA-256 of arrays. Raises SonorantError if a file is
+        """Return what the folder `index` needs. `objects`: SHA-256 of arrays. Raises SonorantError if a file is
         missing."""
         place = Place.read(index, _REPAIR)
         try:
@@ -54,7 +54,7 @@ def store_of(needed: Collection[Needed]) -> Store:
 
 @dataclass(frozen=True)
 class Removed:
-    """Number of items that `collect` removed or, in a dry run, would remove."""
+    """Number of items removed by `collect`."""
 
     indexes: int
     shards: int
@@ -64,7 +64,7 @@ class Removed:
 
 
 class _Uses:
-    """Names that indexes need: those in `needed`, those marked since `old` and, unless `only`, all marked ones."""
+    """Names of shards and arrays in use: by `needed`, by marks since `old` and, unless `only`, by all marks."""
 
     def __init__(self, store: Store, needed: Collection[Needed], only: bool, old: float) -> None:
         self._store, self._only, self._old = store, only, old
@@ -76,8 +76,8 @@ class _Uses:
             self._take(one.keys)
 
     def names(self) -> set[str]:
-        """Return needed shards and arrays. Call this after listing the store, because a stage marks shards before it
-        searches for them."""
+        """Return the used names. Call this after listing the store: a stage marks shards before it searches for
+        them."""
         for note in self._store.entries(MARKS):
             if note.name not in self._read and not self._forgettable(note):
                 self._read.add(note.name)
@@ -88,7 +88,7 @@ class _Uses:
         return [note.name for note in self._store.entries(MARKS) if self._forgettable(note)]
 
     def arrays(self, shard: str) -> list[str]:
-        """Return the arrays of a shard as first read, because its file may have been removed since."""
+        """Return a shard's arrays as first read; its file may have been removed since."""
         if not self._arrays.get(shard):
             self._arrays[shard] = _objects_of(self._store, shard)
         return self._arrays[shard]
@@ -104,8 +104,7 @@ class _Uses:
 def collect(needed: Collection[Needed], *, only: bool, hours: float, dry_run: bool) -> Removed:
     """Remove shards and arrays that no index needs, and drafts of killed processes.
 
-    Items newer than `hours` are kept, because a running stage may have written them, as are shards that a stage marks
-    meanwhile.
+    Items newer than `hours` are kept, as a running stage may need them, and so are shards marked meanwhile.
     """
     store, old = store_of(needed), time.time() - 3600 * hours
     uses = _Uses(store, needed, only, old)

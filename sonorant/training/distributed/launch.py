@@ -33,9 +33,8 @@ LOCAL = ("localhost", "127.0.0.1", "::1")
 JOIN_SECONDS = 600
 """Seconds a node waits for the others; `PET_RDZV_CONF=timeout=<seconds>` overrides it."""
 SHUTDOWN_SECONDS = 20
-"""Seconds that ranks have to save after a SIGTERM."""
+"""Seconds for ranks to save after a SIGTERM."""
 WORKER = "sonorant.training.worker"
-"""Module that each rank runs."""
 
 
 KEEP_MEMORY = {
@@ -43,13 +42,13 @@ KEEP_MEMORY = {
     "MALLOC_TRIM_THRESHOLD_": str(2**33),
     "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
 }
-"""Settings for glibc to keep freed memory, in huge pages. Otherwise page faults take a tenth to a fifth of a vocoder's
-step on CPUs."""
+"""glibc settings to keep freed memory, in huge pages; otherwise page faults take a tenth to a fifth of a vocoder's step
+on CPUs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
-    """A machine that takes part in a training, from PET_* variables."""
+    """A machine in a training, from PET_* variables."""
 
     rank: int = 0
     """Number of the node; node 0 writes model and run directory, and hosts the rendezvous."""
@@ -144,8 +143,8 @@ def _run_agent(job_file: Path, env: dict[str, str]) -> bool:
 def environment(given: Mapping[str, str], micro_batches_per_step: int) -> dict[str, str]:
     """Return `given` with torchrun's settings completed. Raises SonorantError if PET_* variables are invalid.
 
-    The default is one process per GPU or CPU core, at most one per micro-batch of a step. On CPUs, two processes with
-    one thread are 1.5 times as fast as one with two: Fourier transforms and sorting are single-threaded.
+    By default, one process per GPU or CPU core, at most one per micro-batch. On CPUs, two processes with one thread are
+    1.5 times as fast as one with two: Fourier transforms and sorting are single-threaded.
     """
     node, cores = Node.of(given), usable_cores()
     most = max(1, micro_batches_per_step // node.count)
@@ -215,8 +214,8 @@ def _meeting(node: Node, given: Mapping[str, str]) -> dict[str, str]:
 
 
 def interface_towards(host: str) -> str | None:
-    """Return the network interface that reaches `host`, or None if unknown; gloo's default may be loopback. Raises
-    SonorantError if `host` is loopback here."""
+    """Return the network interface towards `host`, or None if unknown; gloo's default may be loopback. Raises
+    SonorantError if `host` is loopback."""
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             probe.connect((host, 9))

@@ -1,4 +1,4 @@
-"""Compare the samples computed by all ranks with the plan, and the features, codes, settings and code of all nodes."""
+"""Compare the samples of all ranks with the plan, and the features, codes, settings and code of all nodes."""
 
 import hashlib
 import os
@@ -22,7 +22,7 @@ EPOCHS_COMPARED = 4
 """Number of successive epochs that must not all have the same plan."""
 HINT = "fix the code that loads the data: a rank must compute exactly what `shard` returns for its global rank"
 Samples = list[tuple[int, int]]
-"""Pairs of an utterance index and the first frame read."""
+"""Pairs of utterance index and first frame read."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ class Ledger:
         self._computed: list[Samples] = []
 
     def open(self, plan: Plan, epoch: int, place: int) -> list[MicroBatch]:
-        """Start recording before step `place` of an epoch; return the step's micro-batches. Raises AllRanksError if
-        the ranks' plans differ, or epochs are not reshuffled."""
+        """Start recording before step `place` of an epoch; return its micro-batches. Raises AllRanksError if the ranks'
+        plans differ or epochs are not reshuffled."""
         self._plan, self._epoch, self._place = plan, epoch, place
         self._steps = plan.steps(epoch)
         self._computed = []
@@ -135,8 +135,8 @@ def _refuse_other_plans(pages: list[Page]) -> None:
 
 
 def refuse_other_copies(features: Path, codes: Path | None, fingerprint: str, code: str, ranks: Ranks) -> None:
-    """Raise AllRanksError on all ranks if a node's features, codes, settings or code differ from rank 0's. A
-    collective call.
+    """Raise AllRanksError on all ranks if a node's features, codes, settings or code differ from rank 0's. A collective
+    call.
 
     With several nodes, one rank per node also compares all arrays with their hashes, which may take hours.
     `fingerprint`: hash of settings, features and the recipe's VERSION; `code`: hash of the package.
@@ -169,7 +169,6 @@ def refuse_other_copies(features: Path, codes: Path | None, fingerprint: str, co
 
 
 def _damage_of(features: Path, codes: Path | None) -> str:
-    """Verify both stores; return the error message, or an empty string."""
     try:
         store = FeatureStore.open(features)
         store.verify()

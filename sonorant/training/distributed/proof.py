@@ -29,7 +29,7 @@ CAUSES = {
     "average": "the moving average was updated outside the step: start again from the last checkpoint",
     "optimizer": "the rank did not load the same checkpoint as the others: start again",
 }
-"""Likely cause and remedy of a difference, by part of the state, in causal order."""
+"""Likely cause of a difference by part of the state, in causal order."""
 
 
 def prove_group(ranks: Ranks, expected: int) -> None:
@@ -59,8 +59,8 @@ class Proof:
         self._one_state("before training", _weights_and_buffers(self.recipe))
 
     def before_first_step(self, trained: TrainStep, step: int, epoch: int, place: int, load: Load) -> None:
-        """Raise AllRanksError if state or plan differ between ranks; then settle DDP's buckets by a pass over a row of
-        each micro-batch. DDP rebuilds buckets after its first pass, and they decide the order of sums."""
+        """Raise AllRanksError if state or plan differ; then settle DDP's buckets, which decide the order of sums, by a
+        pass over a row of each micro-batch: DDP rebuilds them after its first pass."""
         averages = {"average": dict(trained.ema.state_dict()), "optimizer": _optimizer(trained)}
         self._one_state(f"step {step}", _weights_and_buffers(self.recipe) | averages)
         first = self.ledger.open(self.recipe.plan, epoch, place)

@@ -26,7 +26,7 @@ SILENCE = 900.0
 
 
 class AllRanksError(SonorantError):
-    """An error that every rank raises for the same reason; only one rank per machine prints it."""
+    """Error that every rank raises for the same reason; one rank per machine prints it."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Ranks:
         return f"{self.host}/{self.rank}"
 
     def gather(self, value: Any) -> list[Any]:
-        """Return every rank's `value` (picklable), by rank, on every rank, through CPUs."""
+        """Return every rank's picklable `value` in rank order, through CPUs."""
         values: list[Any] = [None] * self.world_size
         dist.all_gather_object(values, value)
         return values
@@ -72,8 +72,8 @@ class Ranks:
         return dict(zip(names, tensor.tolist(), strict=True))
 
     def ask(self, flag: bool) -> Callable[[], bool]:
-        """Start to determine whether any rank sets `flag`; the returned function returns the answer. Runs through CPUs,
-        so that no GPU or rank has to wait."""
+        """Start to determine whether any rank sets `flag`; return a function that waits for the answer. Runs through
+        CPUs, so that no GPU or rank waits."""
         tensor = torch.tensor(int(flag))
         work = dist.all_reduce(tensor, op=dist.ReduceOp.MAX, async_op=True)
 
@@ -136,8 +136,8 @@ def _beating(beat: Callable[[], object]) -> Iterator[None]:
 
 
 def join(patience: float) -> Ranks:
-    """Join torchrun's process group, with NCCL and a GPU per local rank, or with gloo on CPUs. `patience` is the
-    timeout of collectives in seconds."""
+    """Join torchrun's process group: NCCL with a GPU per local rank, or gloo on CPUs. `patience`: timeout of
+    collectives in seconds."""
     timeout = timedelta(seconds=patience)
     local_rank = int(os.environ["LOCAL_RANK"])
     device = torch.device("cpu")

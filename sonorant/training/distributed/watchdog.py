@@ -50,7 +50,7 @@ class Whereabouts:
     idle: float
     """Seconds since the phase began."""
     silent: bool = False
-    """Whether the rank does not respond; `phase` is then the last known one."""
+    """Whether the rank does not respond; then `phase` is the last known."""
 
     def __str__(self) -> str:
         said = "has not responded" if self.silent else "has made no progress"
@@ -72,7 +72,8 @@ def culprits(ranks: list[Whereabouts], limit: float) -> list[Whereabouts]:
 
 
 class Watchdog:
-    """Watches all ranks within its context. One thread exchanges states, another judges them, as the store may hang."""
+    """Watches all ranks within its context. One thread exchanges states, another evaluates them, as the store may
+    hang."""
 
     def __init__(
         self, ranks: Ranks, stopwatch: Stopwatch, step: Callable[[], int], machine: MachineConfig, run: RunDirectory
@@ -163,7 +164,7 @@ class Watchdog:
             speaker = min(one.rank for one in everyone if not one.silent) == self.ranks.rank
             for one in culprits(everyone, self.machine.stall_warning):
                 self._warn(one, speaker)
-            # Ranks that survive the exit of the reporting rank exit a little later.
+            # Ranks that survive the reporting rank's exit follow later.
             limit = self.machine.stall_limit + (0.0 if speaker else SILENCE * self.interval)
             if at_fault := culprits(everyone, limit):
                 self._end(at_fault)

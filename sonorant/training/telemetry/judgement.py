@@ -4,8 +4,7 @@ import statistics
 from dataclasses import dataclass
 
 IMBALANCE = 0.15
-"""Fraction of time that the others wait for a rank, above which it counts as slow; equal machines differ by about 5
-%."""
+"""Fraction of time that others wait for a rank, above which it counts as slow; equal machines differ by about 5 %."""
 AGAIN = 2
 """Number of consecutive readings before a finding is reported."""
 HINTS = {
@@ -27,13 +26,13 @@ class Reading:
     times: dict[str, float]
     """Fraction of wall time per phase; `communication`: waiting for other ranks and the network."""
     frames: float
-    """Number of mel frames that the rank computed."""
+    """Number of mel frames computed."""
     load: dict[str, float]
-    """Load as returned by `DeviceLoad.read`."""
+    """Load from `DeviceLoad.read`."""
     loss: float | None
     cores: float
     own: dict[str, str]
-    """Findings of the rank itself: kind to warning."""
+    """The rank's own findings: kind to warning."""
 
 
 def judge(readings: list[Reading]) -> Findings:
@@ -53,7 +52,6 @@ def judge(readings: list[Reading]) -> Findings:
 
 
 def _cause(slow: Reading, others: list[Reading]) -> str:
-    """Describe why `slow` is slow: too many frames, or the phase that takes it longest compared with `others`."""
     frames = statistics.fmean(other.frames for other in others)
     if slow.frames > (1 + IMBALANCE) * frames:
         remedy = "make micro_batches_per_step a multiple of the number of processes"

@@ -1,4 +1,4 @@
-"""Cost of loading batches, and the cause of waiting for data. A batch carries its cost out of the worker process."""
+"""Cost of loading batches, and the cause of waiting for data. A batch carries its cost from the worker process."""
 
 import time
 from dataclasses import dataclass

@@ -24,8 +24,8 @@ def mean_over_ranks(figures: list[dict[str, float]]) -> dict[str, float]:
 
 
 def own_loss(recipe: Recipe, shares: dict[str, float], step: list[MicroBatch], own: list[MicroBatch]) -> float | None:
-    """Return the loss over a rank's micro-batches `own`, from its `shares` of the losses of the global batch `step`;
-    None if `own` is empty."""
+    """Return a rank's loss over its micro-batches `own`, from its `shares` of the losses of global batch `step`; None
+    if `own` is empty."""
     if not own:
         return None
     totals, counted = totals_of(recipe, step), totals_of(recipe, own)
@@ -57,7 +57,7 @@ class Meter:
         self.own_frames += sum(self.recipe.units(micro_batch)["frames"] for micro_batch in self._own())
 
     def restart(self) -> None:
-        """Reset, because the time since the last reading was not spent on steps."""
+        """Reset after time that was not spent on steps."""
         self.stopwatch.read()
         self._forget()
 
@@ -103,7 +103,6 @@ class Meter:
         return row | self.judgement.row()
 
     def _times(self) -> tuple[float, dict[str, float]]:
-        """Return the wall seconds since the last reading, and each phase's share."""
         wall, shares = self.stopwatch.read()
         exposed = (self.steps * self._exposed() if self.on_gpu else self.exposed) / wall
         exposed = min(exposed, shares.get("backward", 0.0))

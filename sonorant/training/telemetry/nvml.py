@@ -1,5 +1,4 @@
-"""Read GPU state from NVIDIA's management library (NVML), which ignores CUDA_VISIBLE_DEVICES; GPUs are named by
-UUID."""
+"""Read GPU state from NVIDIA's NVML, which ignores CUDA_VISIBLE_DEVICES; GPUs are named by UUID."""
 
 from __future__ import annotations
 
@@ -18,8 +17,8 @@ SLOWED = {
     0x40: "heat, by the hardware",
     0x80: "power supply, by the hardware",
 }
-"""Faults among NVML's clocks event reasons (`nvml.h`, nvmlClocksEventReasons), without the power cap (0x04), which a
-well-used GPU reaches."""
+"""Faults among NVML's clocks event reasons (`nvml.h`, nvmlClocksEventReasons). The power cap (0x04) is not one: a
+well-used GPU reaches it."""
 
 
 class Nvml:
@@ -50,8 +49,7 @@ class Nvml:
         return str(self._library.nvmlSystemGetDriverVersion())
 
     def uuids(self) -> list[str]:
-        """Return the UUIDs (`GPU-` and 36 characters) of all GPUs, in PCI bus order. Raises NoNvml if one does not
-        respond."""
+        """Return all GPUs' UUIDs in PCI bus order. Raises NoNvml if one does not respond."""
         ask = self._library
         try:
             gpus = map(ask.nvmlDeviceGetHandleByIndex, range(ask.nvmlDeviceGetCount()))
@@ -60,11 +58,10 @@ class Nvml:
             raise NoNvml(f"a GPU does not respond: {error}") from None
 
     def load(self, uuid: str) -> tuple[dict[str, float], list[str]]:
-        """Return the load of a GPU, as far as it is reported, and causes of throttling. Raises NoNvml for an unknown
-        GPU.
+        """Return the reported load of a GPU, and causes of throttling. Raises NoNvml for an unknown GPU.
 
-        Keys: utilization (percent), temperature (Celsius), power (watts), clock (MHz of its multiprocessors), slowed
-        (0 or 1), memory_gib (of all processes) and memory_share (fraction in use). torch omits the UUID's prefix.
+        Keys: utilization (percent), temperature (Celsius), power (watts), clock (MHz of its multiprocessors), slowed (0
+        or 1), memory_gib (of all processes) and memory_share (fraction in use). torch omits the UUID's prefix.
         """
         ask, gpu = self._library, self._handle(uuid)
         questions: dict[str, Callable[[], float]] = {

@@ -11,12 +11,12 @@ from sonorant.files import atomic_file
 LIMIT = 50
 """Maximum number of steps in a trace; each adds megabytes."""
 AFTER, LENGTH = 10, 5
-"""Number of steps that `auto` skips, and that it records."""
+"""Numbers of steps that `auto` skips and records."""
 
 
 def parse_steps(text: str, start: int = 0) -> tuple[int, int]:
     """Return the first and last step to record, counted from 1. `text`: `auto` (relative to step `start`) or
-    `FIRST:LAST`. Raises SonorantError if it is neither."""
+    `FIRST:LAST`. Raises SonorantError otherwise."""
     if text == "auto":
         return start + AFTER + 1, start + AFTER + LENGTH
     first, _, last = text.partition(":")
