@@ -259,7 +259,7 @@ def test_the_same_graph_makes_a_codec_language_model_and_reports_both(finished: 
     assert metrics["decoding"]["fp32"]["sentences"] == TINY["recognizer.sentences"]
     page = (project.root / "reports/index.html").read_text(encoding="utf-8")
     assert 'id="decoding"' in page
-    assert "not run: make demo FAMILY=" not in page and "evaluated on other sentences" not in page
+    assert "not run: evaluate it" not in page and "evaluated on different sentences" not in page
     printed = project.run("tasks.register")
     assert printed.strip().endswith("registered"), "with both trained models to fine-tune"
     assert "gate runaways " in project.run("tasks.promote")

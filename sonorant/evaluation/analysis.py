@@ -16,7 +16,7 @@ ORDER = 24
 """Highest mel-cepstral coefficient."""
 MEL_POINTS = 128
 SPEECH_DB = 50.0
-"""Frames further below the loudest are silence."""
+"""Minimum level of speech below the loudest frame, in dB."""
 QUIETEST = 1e-10
 """Floor of the power spectrum, full scale 1."""
 
@@ -28,14 +28,14 @@ class Analysis:
     samples: Doubles
     """(S,) in -1..1."""
     rate: int
-    """Hz."""
+    """Sample rate in Hz."""
     log_mel_TN: Doubles
     """Natural log of the amplitude envelope."""
     cepstra_TC: Doubles
     f0: Doubles
     """Hz (T,), 0 where unvoiced."""
     level: Doubles
-    """Mean power of the envelope, dB."""
+    """Mean envelope power in dB."""
 
     @property
     def seconds(self) -> float:
@@ -43,7 +43,7 @@ class Analysis:
 
     @property
     def speech(self) -> NDArray[np.bool_]:
-        """Frames (T,) that are not silence."""
+        """Mask (T,) of frames that are not silence."""
         return np.asarray(self.level >= self.level.max() - SPEECH_DB)
 
 
@@ -63,24 +63,24 @@ def analyse(samples: NDArray[np.floating], rate: int) -> Analysis:
 
 
 def track_pitch(signal: Doubles, rate: int) -> tuple[Doubles, Doubles]:
-    """F0 in Hz (0 where unvoiced) and time in seconds of each frame, both (T,)."""
+    """Return F0 in Hz (0 where unvoiced) and times in seconds, both (T,)."""
     rough, times = pyworld.dio(signal, rate, frame_period=FRAME_MS)
     return pyworld.stonemask(signal, rough, times, rate), times
 
 
 def log_mel_envelope(power_TF: Doubles, rate: int) -> Doubles:
-    """Power envelopes (T, F) over 0..rate/2 Hz -> log amplitude on the mel axis (T, N)."""
+    """Convert power envelopes (T, F) over 0..rate/2 Hz to log-mel amplitudes (T, N)."""
     return 0.5 * np.log(power_TF) @ _mel_interpolation(rate, power_TF.shape[1])
 
 
 def mel_cepstra(log_mel_TN: Doubles) -> Doubles:
-    """Coefficients 1..`ORDER` (T, C), scaled so that ln|H| = c_0 + sum of c_k cos(k w)."""
+    """Return coefficients 1..`ORDER` (T, C), scaled so that ln|H| = c_0 + sum of c_k cos(k w)."""
     return dct(log_mel_TN, axis=1)[:, 1 : ORDER + 1] / MEL_POINTS
 
 
 @lru_cache
 def _mel_interpolation(rate: int, bins: int) -> Doubles:
-    """Interpolation matrix (bins, MEL_POINTS), sampled at the middle of equal mel steps."""
+    """Return a matrix (bins, MEL_POINTS) that interpolates at the middle of equal mel steps."""
     highest = 1127.0 * np.log1p(rate / 2 / 700.0)
     points = 700.0 * np.expm1((np.arange(MEL_POINTS) + 0.5) / MEL_POINTS * highest / 1127.0)
     frequencies = np.linspace(0.0, rate / 2, bins)

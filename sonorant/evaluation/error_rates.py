@@ -19,7 +19,7 @@ from sonorant.text import Frontend, load_frontend
 from sonorant.training.intervals import bootstrap, rate
 
 VERSION = "words-1"
-"""Raise it when normalisation changes; error rates of two versions are not comparable."""
+"""Increase when normalisation changes, because error rates become incomparable."""
 _DIGIT = re.compile(r"\d")
 _APOSTROPHES = str.maketrans("’‘ʼ`´", "'''''")
 # Keep an apostrophe only between two letters, as in "don't".
@@ -27,8 +27,8 @@ _OUTSIDE_WORDS = re.compile(r"(?<!\w)'|'(?!\w)|[^\w'\s]|_")
 
 
 class Normalizer:
-    """Lower case, no punctuation, digits written out. References use the manifest's `spoken` text, which the same
-    frontend wrote."""
+    """Converts text to lower case without punctuation, with digits written out. References are the manifest's `spoken`
+    texts."""
 
     def __init__(self, language: str) -> None:
         self.language = language
@@ -42,7 +42,7 @@ class Normalizer:
         return load_frontend("gruut", self.language)
 
     def __call__(self, text: str) -> str:
-        """Normalised words separated by single spaces; may be empty."""
+        """Return normalised words separated by single spaces."""
         if _DIGIT.search(text):
             text = self._frontend.speak(text).text
         plain = unicodedata.normalize("NFKC", text).translate(_APOSTROPHES).lower()
@@ -64,24 +64,25 @@ class ErrorCounts:
 
     @property
     def wer(self) -> float:
-        """Percent."""
+        """Word error rate in percent."""
         return float(rate(self.word_errors, self.words))
 
     @property
     def cer(self) -> float:
-        """Percent; spaces count."""
+        """Character error rate in percent, including spaces."""
         return float(rate(self.character_errors, self.characters))
 
 
 def count_errors(references: Sequence[str], transcripts: Sequence[str]) -> ErrorCounts:
-    """Count errors per utterance in normalised texts. Raises SonorantError without utterances or for an empty
-    reference."""
+    """Count errors per utterance in normalised texts. Raises SonorantError for no utterances or an empty reference."""
     if not references:
-        raise SonorantError("no sentences to score: the test split is empty; raise prepare.test")
+        raise SonorantError("there are no sentences to score; increase prepare.test")
     rows = []
     for reference, transcript in zip(references, transcripts, strict=True):
         if not reference.strip():
-            raise SonorantError("a reference text has no words after normalisation; remove it from the corpus")
+            raise SonorantError(
+                "a reference text has no words after normalisation; remove texts without words from the corpus"
+            )
         words = jiwer.process_words(reference, transcript)
         characters = jiwer.process_characters(reference, transcript)
         rows.append((*_errors_and_length(words), *_errors_and_length(characters)))
@@ -98,7 +99,7 @@ def summarize(counts: ErrorCounts) -> Figures:
 
 
 def compare(system: ErrorCounts, baseline: ErrorCounts) -> Figures:
-    """Paired difference from a baseline in points, with 95 % intervals. Raises ValueError if the references differ."""
+    """Return paired differences from a baseline in points with 95 % intervals. Raises ValueError if texts differ."""
     if not (np.array_equal(system.words, baseline.words) and np.array_equal(system.characters, baseline.characters)):
         raise ValueError("two systems can be compared only on the same sentences")
     more = ErrorCounts(

@@ -42,14 +42,14 @@ PACKAGES = (
 @dataclass(frozen=True, kw_only=True)
 class EvaluateConfig:
     latency_repeats: int = 50
-    """Timed rounds per sentence class, runtime and thread count; fewer beyond `latency.LONGEST`."""
+    """Maximum number of timed rounds per sentence class, runtime and thread count."""
     mos_sentences: int = 64
-    """Sentences rated by DNSMOS, about 0.2 s of a core each and per variant."""
+    """Number of sentences rated by DNSMOS, about 0.2 s of a core each per variant."""
     rare_sentences: int = 50
-    """Generated sentences spoken by each variant to find skipped, repeated or babbled words; about 0.1 s of a core
+    """Number of generated sentences per variant for finding skipped, repeated or babbled words, about 0.1 s of a core
     each."""
     hear: Literal["shippable", "all", "fp32"] = "shippable"
-    """Variants to transcribe; `shippable` skips those that are certainly slower than fp32 under every runtime."""
+    """Variants to transcribe; `shippable` skips those significantly slower than fp32 under every runtime."""
 
     def __post_init__(self) -> None:
         for name, least in (("latency_repeats", 3), ("mos_sentences", 2), ("rare_sentences", 1)):
@@ -90,8 +90,7 @@ def evaluate(inputs: EvaluationInputs, config: EvaluateConfig, recognizer: str) 
     """Evaluate all variants that passed `verify`, under ONNX Runtime on the CPU. Timing runs first, so that variants
     too slow to ship are not transcribed.
 
-    `recognizer`: its name in the settings. Raises SonorantError if an input is missing or was made with other settings,
-    or if the self-test fails.
+    Raises SonorantError if an input is missing or has other settings, or if the self-test fails.
     """
     known, parity = read_recognized(inputs.recordings), read_parity(inputs.parity)
     _check_same_recognizer(known, recognizer, inputs.recordings)
@@ -129,7 +128,7 @@ def evaluate(inputs: EvaluationInputs, config: EvaluateConfig, recognizer: str) 
     if load_family(bundle.description.family).autoregressive:
         decoding = {variant: summarize_decoded(decoded) for variant, decoded in renderings.decoded.items()}
         metrics["decoding"] = decoding | renderings.unspoken
-    from sonorant.features.codes import read_header  # torch; worker processes do not need it
+    from sonorant.features.codes import read_header  # imports torch, which worker processes do not need
 
     if "report" in (codes := read_header(inputs.codes)):
         metrics["codec"] = codes["report"]
@@ -137,7 +136,6 @@ def evaluate(inputs: EvaluationInputs, config: EvaluateConfig, recognizer: str) 
 
 
 def why_unheard(config: EvaluateConfig, variant: str, speed: Figures) -> str | None:
-    """Why a variant is not transcribed, or None."""
     if config.hear == "shippable":
         return certainly_slower(speed, variant)
     return "evaluate.hear is fp32" if config.hear == "fp32" != variant else None
@@ -161,7 +159,7 @@ def _chosen(inputs: EvaluationInputs, known: RecognizedRecordings) -> tuple[list
 
 
 def describe_environment() -> Figures:
-    """No names or paths."""
+    """Describe the machine without names or paths."""
     return {
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",

@@ -1,4 +1,4 @@
-"""Pulses, harmonics, noise floor and treble: reveal buzz, hiss and metallic phase, which envelopes do not show. `S`
+"""Pulses, harmonics, noise floor and treble, which reveal buzz, hiss and metallic phase that envelopes do not show. `S`
 samples, `T` 10 ms frames, `B` 0.5 ms blocks."""
 
 from dataclasses import dataclass
@@ -11,17 +11,17 @@ from sonorant.audio.arrays import Doubles, Ints
 from sonorant.evaluation.analysis import FRAME_MS, Analysis
 
 PULSE_BAND = (3000.0, 7000.0)
-"""Hz; speech is half noise here, so a buzz stands out."""
+"""Band in Hz where speech is half noise, so a buzz stands out."""
 BLOCK_SECONDS = 0.0005
 WINDOW_SECONDS = 0.04
 """Analysis window: three periods of a deep voice."""
 VOICED_DB = 35.0
-"""Voiced frames further below the loudest have unreliable pitch and are ignored."""
+"""Minimum level of reliable pitch below the loudest frame, in dB."""
 LEAST_FRAMES = 20
 TREBLE_HZ = 4000.0
 QUIETEST = 1e-12
 LOWEST_FLOOR_DB = -75.0
-"""Inaudible below this level relative to speech."""
+"""Level of inaudible noise relative to speech."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,11 +29,11 @@ class FineStructure:
     """Measures of one sound; NaN with too little voiced speech or bandwidth."""
 
     pulses: float
-    """dB, in `PULSE_BAND`."""
+    """Pulse prominence in `PULSE_BAND`, dB."""
     harmonicity: float
-    """dB."""
+    """Harmonics-to-noise ratio in dB."""
     noise_floor: float
-    """Level of the quietest moments relative to speech, dB."""
+    """Level of the quietest moments relative to speech in dB."""
     treble: float
 
 
@@ -48,7 +48,7 @@ def fine_structure(sound: Analysis) -> FineStructure:
 
 
 def pulses(sound: Analysis, voiced: NDArray[np.bool_]) -> float:
-    """Pitch-synchronous part of the band envelope over its mean, in dB, averaged over the frames `voiced` (T,)."""
+    """Return the pitch-synchronous part of the band envelope over its mean in dB, for frames `voiced` (T,)."""
     low, high = PULSE_BAND[0], min(PULSE_BAND[1], 0.47 * sound.rate)
     if voiced.sum() < LEAST_FRAMES or high < 1.5 * low:
         return float("nan")
@@ -66,7 +66,7 @@ def pulses(sound: Analysis, voiced: NDArray[np.bool_]) -> float:
 
 
 def _envelope(samples: Doubles, rate: int, low: float, high: float) -> Doubles:
-    """Hilbert envelope of the band `low`..`high` Hz, with 200 Hz edges."""
+    """Return the Hilbert envelope of a band in Hz, with 200 Hz edges."""
     size = next_fast_len(len(samples))
     frequencies = np.fft.fftfreq(size, 1 / rate)
     gain = np.clip((frequencies - low) / 200 + 0.5, 0, 1) * np.clip((high - frequencies) / 200 + 0.5, 0, 1)
@@ -74,10 +74,10 @@ def _envelope(samples: Doubles, rate: int, low: float, high: float) -> Doubles:
 
 
 def harmonicity(sound: Analysis, voiced: NDArray[np.bool_]) -> float:
-    """Harmonics-to-noise ratio in dB, averaged over the frames `voiced` (T,).
+    """Return the mean harmonics-to-noise ratio of the frames `voiced` (T,) in dB.
 
-    Autocorrelation at the pitch period (Boersma, "Accurate short-term analysis of the fundamental frequency and the
-    harmonics-to-noise ratio of a sampled sound", IFA 17, 1993).
+    Uses autocorrelation at the pitch period (Boersma, "Accurate short-term analysis of the fundamental frequency and
+    the harmonics-to-noise ratio of a sampled sound", IFA 17, 1993).
     """
     if voiced.sum() < LEAST_FRAMES:
         return float("nan")
@@ -96,14 +96,14 @@ def harmonicity(sound: Analysis, voiced: NDArray[np.bool_]) -> float:
 
 
 def _windows(middles: Doubles, length: float, count: int) -> tuple[Ints, Doubles]:
-    """Indices (T, W) of Hann windows around the places `middles` (T,) of `count` values, and the window (W,)."""
+    """Return indices (T, W) of Hann windows around `middles` (T,), and the window (W,)."""
     width = round(length)
     first = np.round(middles).astype(int) - width // 2
     return np.clip(first, 0, count - width)[:, None] + np.arange(width), np.hanning(width + 2)[1:-1]
 
 
 def noise_floor(sound: Analysis) -> float:
-    """5th percentile of the frame level relative to speech, dB."""
+    """Return the 5th percentile of frame levels relative to speech in dB."""
     size = round(0.01 * sound.rate)
     if len(sound.samples) < 10 * size:
         return float("nan")

@@ -1,7 +1,7 @@
-"""Latency of each candidate from phoneme ids to samples, and time to first audio.
+"""Measure latency from phoneme ids to samples, and time to first audio.
 
-Candidates of one runtime alternate with the baseline in one process, in a new order each round: speedups are ratios
-within a round, so machine load cancels.
+Candidates of one runtime alternate with the baseline in one process, in a new order each round. Speedups are ratios
+within a round, so machine load cancels out.
 """
 
 import time
@@ -23,7 +23,7 @@ from sonorant.training.intervals import bootstrap
 
 REQUIRED = (BASELINE, REFERENCE)
 WARM_UP, WARM_SECONDS = 3, 0.5
-"""Warm-up rounds per length, and the seconds after which they stop."""
+"""Warm-up rounds per length, and seconds after which warm-up stops."""
 LONGEST = 5.0
 """Seconds after which no further round of a sentence class starts."""
 LEAST = 5
@@ -46,7 +46,7 @@ class LatencyJob:
 
 
 def sentence_classes(tokens: Sequence[Ints]) -> dict[str, Ints]:
-    """`short`, `medium` and `long`: shortest, median and longest of the phoneme ids (N, 3)."""
+    """Return the shortest, median and longest phoneme ids (N, 3) by class."""
     by_length = sorted(tokens, key=len)
     return {"short": by_length[0], "medium": by_length[len(by_length) // 2], "long": by_length[-1]}
 
@@ -60,7 +60,8 @@ def measure(
 ) -> Figures:
     """Time each candidate on one thread and on all cores, warm, one sentence at a time.
 
-    `candidates`: reason not to time it, or None; `repeats`: maximum rounds. Returns `{candidate: {class: {threads_1 |
+    `candidates` has reasons for not timing, or None; `repeats` is the maximum number of rounds. Returns
+    `{candidate: {class: {threads_1 |
     threads_all: {rtf, p50_ms, p95_ms, p99_ms, seconds, phonemes, threads, repeats, over_fp32, over_fp32_ci95}}} | "not
     run: <why>"}`; `over_fp32` is the median speedup over `BASELINE`. Raises SonorantError if one of `REQUIRED` cannot
     run.
@@ -109,8 +110,8 @@ def _measure(job: LatencyJob) -> Figures:
 
 
 def take_turns(runs: Mapping[str, Callable[[], object]], rounds: int, longest: float, least: int) -> dict[str, Doubles]:
-    """Seconds per run and round (R,), warm and in a new order each round. After `longest` seconds and `least` rounds no
-    further round starts."""
+    """Time warm runs in a new order each round; return seconds (R,) per run. After `longest` seconds and `least` rounds
+    no further round starts."""
     took: dict[str, list[float]] = {name: [] for name in runs}
     names, started = list(runs), time.perf_counter()
     for turn in range(WARM_UP):
@@ -142,7 +143,7 @@ def _times(took: Doubles, seconds: float) -> dict[str, float]:
 
 
 def over_baseline(ratios: Doubles) -> Figures:
-    """Median and 95 % interval of the per-round speedups (R,)."""
+    """Return the median speedup of rounds (R,) with its 95 % interval."""
     return estimate("over_fp32", float(np.median(ratios)), bootstrap(np.median, ratios), 4)
 
 
@@ -150,7 +151,7 @@ FIRST_AUDIO_SENTENCES = 20
 
 
 def measure_first_audio(bundle: Path, variants: Sequence[str], texts: Sequence[str]) -> Figures:
-    """Time to first audio when streaming, warm: `{variant: {p50_ms, p95_ms, sentences} | "not run: <why>"}`."""
+    """Measure warm time to first audio when streaming: `{variant: {p50_ms, p95_ms, sentences} | "not run: <why>"}`."""
     # Sequential: parallel runs would disturb each other.
     measure_variant = partial(_measure_first_audio, bundle, tuple(texts))
     found = spread(measure_variant, variants, label="first audio", unit="variant", processes=1)

@@ -17,7 +17,7 @@ from sonorant.processes import spread
 from sonorant.training.intervals import bootstrap
 
 FEWEST = 0.5
-"""Minimum fraction of sentences with a measurable value; otherwise the figure is absent."""
+"""Minimum fraction of sentences with a value; otherwise the figure is absent."""
 
 
 class Weighted(NamedTuple):
@@ -50,8 +50,8 @@ class _Heard:
 
 
 def compare_sentences(sentences: Sequence[Sounds]) -> dict[str, list[Pair]]:
-    """Compare all renderings with their recordings in several processes. Each sound is analysed once."""
-    found = spread(_compare, sentences, label="beside recordings", unit="sentence")
+    """Compare all renderings with their recordings in several processes."""
+    found = spread(_compare, sentences, label="compare with recordings", unit="sentence")
     return {name: [sentence[name] for sentence in found] for name in sentences[0].renderings}
 
 
@@ -113,12 +113,12 @@ def _errors(distance: Distance) -> dict[str, Weighted]:
 
 
 def _ratio(ours: float, theirs: float) -> Weighted:
-    """Weighted by the divisor: the mean is a ratio of sums."""
+    """Weight by the divisor; the mean is a ratio of sums."""
     return Weighted(ours / theirs, theirs) if theirs > 0 else Weighted(float("nan"))
 
 
 def summarize(sentences: Sequence[Mapping[str, Weighted]]) -> Figures:
-    """`{figure, figure_ci95}` over sentences, or "not run: <why>" if too few have a value."""
+    """Return `{figure, figure_ci95}` over sentences, or "not run: <why>" if too few have a value."""
     found: Figures = {}
     for name in sentences[0]:
         found |= _summary(name, [sentence[name] for sentence in sentences])
@@ -126,7 +126,7 @@ def summarize(sentences: Sequence[Mapping[str, Weighted]]) -> Figures:
 
 
 def paired_below(ours: Doubles, theirs: Doubles, name: str) -> Figures:
-    """Recordings minus ours, scores (S,)."""
+    """Summarize scores (S,) of recordings minus ours."""
     return _summary(name, [Weighted(float(each)) for each in theirs - ours])
 
 

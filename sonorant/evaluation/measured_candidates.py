@@ -1,6 +1,6 @@
-"""Candidates (`<runtime>/<variant>`): which to evaluate and time, and their disk and memory use.
+"""Select candidates (`<runtime>/<variant>`) to evaluate and time, and measure their disk and memory use.
 
-As a module: measures its own memory; JSON job on stdin, JSON figures on stdout.
+Run as a module, it measures its own memory (JSON on stdin and stdout).
 """
 
 import json
@@ -47,7 +47,7 @@ def _parity(row: Figures) -> Figures:
 
 
 def judged_variants(parity: Figures) -> list[str]:
-    """Variants that passed under ONNX Runtime on the CPU, fp32 first."""
+    """Return the variants that passed under ONNX Runtime on the CPU, fp32 first."""
     runtime, first = BASELINE.split("/")
     passed = [candidate for candidate, row in parity.items() if isinstance(row, dict) and row["passed"]]
     variants = [candidate.split("/", 1)[1] for candidate in passed if candidate.startswith(f"{runtime}/")]
@@ -55,7 +55,7 @@ def judged_variants(parity: Figures) -> list[str]:
 
 
 def timed_candidates(parity: Figures) -> dict[str, str | None]:
-    """Reason not to time each candidate, or None."""
+    """Return why each candidate is not timed, or None."""
     return {candidate: _why_not(candidate, row) for candidate, row in parity.items()}
 
 
@@ -65,13 +65,13 @@ def _why_not(candidate: str, row: Any) -> str | None:
     if not row["passed"]:
         return f"failed verify: {row['failed']}"
     if not runtime_row(candidate.split("/")[0]).standalone and candidate != REFERENCE:
-        return "not part of a bundle; `python -m benchmarks latency` times it (`decoding`: a language model)"
+        return "not part of a bundle; time it with `python -m benchmarks latency` (language models: `decoding`)"
     return None
 
 
 def certainly_slower(speed: Mapping[str, Any], variant: str) -> str | None:
-    """Why a variant cannot ship: slower than `BASELINE` beyond the 95 % interval at every length and thread count,
-    under every timed runtime. Else None. `speed`: result of `latency.measure`."""
+    """Return a reason if a variant is slower than `BASELINE` beyond the 95 % interval at every length, thread count and
+    timed runtime, else None. `speed` is from `latency.measure`."""
     timed = {
         candidate: [figure for of_threads in found.values() for figure in of_threads.values()]
         for candidate, found in speed.items()
@@ -85,8 +85,7 @@ def certainly_slower(speed: Mapping[str, Any], variant: str) -> str | None:
 
 
 def size(bundle: Bundle) -> Figures:
-    """Bytes of the bundle and of each complete variant; `over_fp32` below 1 is smaller. `sha256` identifies the
-    graphs measured."""
+    """Return the bytes of the bundle and each complete variant. `sha256` identifies the measured graphs."""
     graphs = bundle.description.graphs
     files = {
         variant: {graph: graphs[graph].variants[variant] for graph in bundle.graphs}
@@ -107,15 +106,15 @@ def size(bundle: Bundle) -> Figures:
 
 
 def alone(tokens: Ints) -> tuple[Ints, Ints, Ints, Floats]:
-    """Arguments of `Voice.synthesize` for one sentence (N, 3) by the first speaker."""
+    """Return arguments of `Voice.synthesize` for one sentence (N, 3) by the first speaker."""
     return tokens[None], np.array([len(tokens)]), np.zeros(1, np.int64), np.ones(1, np.float32)
 
 
 def measure_memory(
     bundle: Path, trained: tuple[Path, Path], candidates: Mapping[str, str | None], tokens: Ints
 ) -> Figures:
-    """Process memory with one thread: `{candidate: {loaded_mib, peak_mib} | "not run: <why>"}`. `tokens`: phoneme
-    ids (N, 3) of the longest sentence, spoken between the two."""
+    """Measure process memory with one thread: `{candidate: {loaded_mib, peak_mib} | "not run: <why>"}`. `tokens` are
+    phoneme ids (N, 3) of the longest sentence."""
     run = {candidate for candidate, reason in candidates.items() if not reason}
     with ThreadPoolExecutor(usable_cores()) as pool:
         found = {candidate: pool.submit(_measured, bundle, trained, candidate, tokens) for candidate in run}
@@ -137,7 +136,7 @@ def _measured(bundle: Path, trained: tuple[Path, Path], candidate: str, tokens: 
     command = [sys.executable, "-m", "sonorant.evaluation.measured_candidates"]
     done = subprocess.run(command, input=json.dumps(job), capture_output=True, text=True)
     if done.returncode:
-        return f"not run: {(done.stderr.strip().splitlines() or [f'ended with status {done.returncode}'])[-1]}"
+        return f"not run: {(done.stderr.strip().splitlines() or [f'exited with status {done.returncode}'])[-1]}"
     figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return figures
 

@@ -20,18 +20,18 @@ DNSMOS_BELOW = "dnsmos_below_recordings"
 
 @dataclass(frozen=True, kw_only=True)
 class JudgedSound:
-    """Sound measures per sentence; can be summarised for all or one speaker."""
+    """Sound measures per sentence."""
 
     speakers: tuple[str, ...]
     pairs: dict[str, list[Pair]]
-    """By kind."""
+    """Comparisons with recordings by kind."""
     ratings: dict[str, Doubles | str]
-    """DNSMOS scores (R, 3) of the first R sentences by kind, recordings included; or why absent."""
+    """DNSMOS scores (R, 3) of the first R sentences by kind, or the reason for none."""
     embeddings: dict[str, Doubles] | str
-    """Speaker embeddings (S, D) by kind, recordings included; or why absent."""
+    """Speaker embeddings (S, D) by kind, or the reason for none."""
 
     def summary(self) -> Figures:
-        """Section `naturalness` over all sentences, by kind. Recordings have DNSMOS only."""
+        """Return section `naturalness` over all sentences by kind. Recordings have only DNSMOS."""
         found = self.figures()
         copies = found[VOCODER]
         named = (key for key in copies if not key.endswith("_ci95"))
@@ -50,7 +50,7 @@ class JudgedSound:
         }
 
     def confusion(self) -> Figures:
-        """See `confuse`."""
+
         found = self.embeddings
         if isinstance(found, str):
             return dict.fromkeys((RECORDINGS, *self.pairs), found)
@@ -67,7 +67,7 @@ class JudgedSound:
             return {"dnsmos": ours, DNSMOS_BELOW: ours}
         rated = [place for place in chosen if place < len(ours)]
         if len(rated) < min(LEAST, len(ours)):
-            why = f"not run: only {len(rated)} of these sentences were rated; raise evaluate.mos_sentences"
+            why = f"not run: only {len(rated)} of these sentences were rated; increase evaluate.mos_sentences"
             return {"dnsmos": why, DNSMOS_BELOW: why}
         below = paired_below(ours[rated, 0], theirs[rated, 0], DNSMOS_BELOW)
         return {"dnsmos": _summary(ours[rated])} | below
@@ -80,7 +80,7 @@ class JudgedSound:
 
 
 def judge_sound(renderings: Renderings, speakers: Sequence[str], rated: int) -> JudgedSound:
-    """`rated`: number of sentences for DNSMOS."""
+    """Measure all sounds, with DNSMOS for the first `rated` sentences."""
     return JudgedSound(
         speakers=tuple(speakers),
         ratings=_dnsmos(renderings, rated),

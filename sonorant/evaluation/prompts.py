@@ -1,6 +1,6 @@
-"""Zero-shot speaker similarity: prompt the voice with recordings of unseen people.
+"""Measure zero-shot speaker similarity by prompting a voice with recordings of unseen people.
 
-Family codec_lm, trained with `language_model.prompt_frames`.
+Requires family codec_lm trained with `language_model.prompt_frames`.
 """
 
 from collections.abc import Sequence
@@ -25,16 +25,18 @@ RESAMPLES = 2000
 def check_prompts(bundle: Path, people: Path, count: int, variant: str | None = None) -> Figures:
     """Speak a sentence with and without each of the first `count` recordings per person; see `judge_prompts`.
 
-    `people`: a folder per person, none of them in the training set; `variant`: None = the bundle's default. Raises
-    SonorantError if the voice takes no prompts or was trained on one of them, for fewer than two people or recordings,
-    or if the speaker network is not installed.
+    `people` has a folder per person, none of them in the training set. `variant` None means the bundle's default.
+    Raises SonorantError if the voice does not support prompts or was trained on a person, for fewer than two people or
+    recordings, or if the speaker network is not installed.
     """
     voice = Voice.load(bundle, variant=variant)
     files = find_people(people, count)
     if known := sorted(set(files) & set(voice.speakers)):
-        raise SonorantError(f"{people / known[0]}: the voice was trained on '{known[0]}'; give other people")
+        raise SonorantError(
+            f"{people / known[0]}: the voice was trained on '{known[0]}'; give recordings of other people"
+        )
     named = [(name, file) for name, own in files.items() for file in own]
-    prompts = [voice.prompt(file) for _, file in named]  # fails if the voice takes no prompts
+    prompts = [voice.prompt(file) for _, file in named]  # fails if the voice does not support prompts
     if why := not_installed():
         raise SonorantError(why.removeprefix("not run: "))
     texts = suite(voice.description.frontend.language)
@@ -55,22 +57,22 @@ def check_prompts(bundle: Path, people: Path, count: int, variant: str | None = 
 
 def find_people(folder: Path, count: int) -> dict[str, list[Path]]:
     if not folder.is_dir():
-        raise SonorantError(f"{folder}: no such folder; --people must hold a folder of recordings for each person")
+        raise SonorantError(f"{folder}: no such folder; --people must contain a folder of recordings for each person")
     found = {}
     for own in sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")):
         files = sorted(path for path in own.rglob("*") if path.suffix.lower() in SUFFIXES)
         if len(files[:count]) > 1:
             found[own.name] = files[:count]
     if len(found) < 2:
-        raise SonorantError(f"{folder}: needs folders of two people or more, each with at least two recordings")
+        raise SonorantError(f"{folder} must contain folders of at least two people, each with at least two recordings")
     return found
 
 
 def judge_prompts(recordings: Doubles, prompted: Doubles, without: Doubles, people: Sequence[str]) -> Figures:
     """Compare speaker similarity with and without a prompt.
 
-    `recordings`: embeddings (U, D) of the prompts; `prompted`, `without`: of the same sentence with and without each;
-    `people`: speaker of each. No sentence is compared with its own prompt.
+    `recordings` are embeddings (U, D) of the prompts, `prompted` and `without` of the same sentence with and without
+    each prompt. No sentence is compared with its own prompt.
 
     Returns `prompted`, `without` (see `raters.compare`; `recordings` is the ceiling, `others` the floor), `gained`
     (cosine gain with 95 % interval), `recognised` and `recordings_recognised` (see `confuse`).
@@ -87,7 +89,7 @@ def judge_prompts(recordings: Doubles, prompted: Doubles, without: Doubles, peop
 
 
 def _own(spoken: Doubles, recordings: Doubles, people: Sequence[str]) -> Doubles:
-    """Mean cosine (U,) with the person's other recordings."""
+    """Return the mean cosine (U,) with the person's other recordings."""
     same = np.equal.outer(people, people)
     np.fill_diagonal(same, False)
     return np.asarray(np.average(spoken @ recordings.T, axis=1, weights=same))

@@ -13,14 +13,14 @@ LEAST_FRAMES = 20
 SLIP = 9.0
 """Semitones from the median beyond which a pitch counts as an octave error."""
 SLOPE_FRAMES = 15
-"""Recording frames (150 ms) per local tempo."""
+"""Recording frames (150 ms) per local tempo value."""
 FASTEST = 4.0
-"""Limit on the local tempo ratio; alignment may stand still."""
+"""Maximum local tempo ratio; alignment may stand still."""
 
 
 def semitones(f0_T: Doubles) -> Doubles:
-    """F0 (T,) in Hz, 0 where unvoiced -> semitones above 100 Hz, NaN where unvoiced. Octave errors beyond `SLIP` are
-    corrected."""
+    """Convert F0 (T,) in Hz, 0 where unvoiced, to semitones above 100 Hz, NaN where unvoiced. Octave errors beyond
+    `SLIP` are corrected."""
     with np.errstate(divide="ignore"):
         found = np.where(f0_T > 0, 12.0 * np.log2(f0_T / 100.0), np.nan)
     if not (f0_T > 0).any():
@@ -30,7 +30,7 @@ def semitones(f0_T: Doubles) -> Doubles:
 
 
 def range_of(values: Doubles) -> float:
-    """5th to 95th percentile of values (N,); NaN if there are too few."""
+    """Return the 5th to 95th percentile range of values (N,), or NaN."""
     if len(values) < LEAST_FRAMES:
         return float("nan")
     low, high = np.percentile(values, [5.0, 95.0])
@@ -44,9 +44,9 @@ class Prosody:
     pitch_range: float
     """Semitones, 5th to 95th percentile of voiced speech."""
     speech_seconds: float
-    """Without pauses and leading or trailing silence."""
+    """Duration without pauses and leading or trailing silence."""
     pauses: int
-    """Silences of at least 0.1 s inside speech, by Silero VAD."""
+    """Number of silences of at least 0.1 s inside speech, by Silero VAD."""
     pause_seconds: float
 
 
@@ -64,8 +64,8 @@ def prosody(sound: Analysis) -> Prosody:
 
 
 def compare_pitch(ours: Doubles, theirs: Doubles) -> tuple[float, float, float]:
-    """Correlation, RMS error and median offset (cents) of aligned pitches (P,) in semitones, NaN where unvoiced. The
-    error excludes the offset."""
+    """Return correlation, RMS error and median offset (cents) of aligned pitches (P,) in semitones, NaN where unvoiced.
+    The error excludes the offset."""
     both = ~np.isnan(ours) & ~np.isnan(theirs)
     if both.sum() < LEAST_FRAMES:
         return float("nan"), float("nan"), float("nan")
@@ -75,8 +75,8 @@ def compare_pitch(ours: Doubles, theirs: Doubles) -> tuple[float, float, float]:
 
 
 def compare_energy(ours: Doubles, theirs: Doubles) -> tuple[float, float]:
-    """Correlation and RMS error (dB) of aligned levels (P,). Levels below speech are clipped; the mean difference is
-    removed."""
+    """Return correlation and RMS error (dB) of aligned levels (P,). Levels below speech are clipped; the median
+    difference is removed."""
     if len(ours) < LEAST_FRAMES:
         return float("nan"), float("nan")
     ours, theirs = (np.maximum(level, level.max() - SPEECH_DB) for level in (ours, theirs))
@@ -85,15 +85,15 @@ def compare_energy(ours: Doubles, theirs: Doubles) -> tuple[float, float]:
 
 
 def correlation(ours: Doubles, theirs: Doubles) -> float:
-    """Pearson correlation of values (N,); 0 if either is constant."""
+    """Return the Pearson correlation (N,); 0 if either is constant."""
     if min(ours.std(), theirs.std()) < 1e-6:
         return 0.0
     return float(np.corrcoef(ours, theirs)[0, 1])
 
 
 def unevenness(i: Ints, j: Ints, speech: NDArray[np.bool_]) -> float:
-    """Standard deviation of the local tempo along a path (P,), in octaves, over `SLOPE_FRAMES` recording frames that
-    are all `speech` (T,). 0 = even."""
+    """Return the standard deviation of the local tempo in octaves along a path (P,), over `SLOPE_FRAMES` recording
+    frames that are all `speech` (T,)."""
     frames = np.arange(j[-1] + 1)
     if len(frames) <= SLOPE_FRAMES:
         return float("nan")

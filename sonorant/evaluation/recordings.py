@@ -18,21 +18,19 @@ from sonorant.evaluation.estimates import Figures
 from sonorant.files import read_json
 
 RECORDINGS, VOCODER = "recordings", "vocoder"
-"""Kinds besides the variants; `vocoder` also means codec copies."""
+"""Kinds in addition to variants; `vocoder` includes codec copies."""
 
 
 def held_out(utterances: Sequence[Utterance], count: int) -> list[Utterance]:
-    """The first `count` test utterances by SHA-256 of their id, one take per sentence.
+    """Return the first `count` test utterances, ordered by SHA-256 of their ids, with one take per sentence.
 
     The hash keeps the choice stable as the corpus grows. Speakers alternate; only the most frequent language is used.
-    Sentences that are also in the training set are left out unless there are no others. Raises SonorantError if the
-    test split is empty.
+    Sentences that are also in the training set are omitted unless there are no others. Raises SonorantError if the test
+    split is empty.
     """
     test = [utterance for utterance in utterances if utterance.split == "test"]
     if not test:
-        raise SonorantError(
-            "the test split is empty: there is nothing to evaluate; raise prepare.test or add recordings"
-        )
+        raise SonorantError("the test split is empty; increase prepare.test or add recordings")
     language = Counter(utterance.language for utterance in test).most_common(1)[0][0]
     chosen = sorted(
         (u for u in test if u.language == language), key=lambda u: hashlib.sha256(u.id.encode()).hexdigest()
@@ -46,7 +44,7 @@ def held_out(utterances: Sequence[Utterance], count: int) -> list[Utterance]:
 
 
 def _in_turn(utterances: Sequence[Utterance]) -> list[Utterance]:
-    """Round-robin over speakers, keeping each speaker's order."""
+    """Alternate speakers, keeping each speaker's order."""
     place: Counter[str] = Counter()
     turns = []
     for utterance in utterances:
@@ -56,7 +54,7 @@ def _in_turn(utterances: Sequence[Utterance]) -> list[Utterance]:
 
 
 def spoken_text(utterance: Utterance) -> str:
-    """Reference text with numbers written out. Raises SonorantError if the utterance was not prepared."""
+    """Return the reference text with numbers written out. Raises SonorantError if the utterance was not prepared."""
     if utterance.spoken is None:
         raise SonorantError(
             f"utterance '{utterance.id}': field 'spoken' is missing from the manifest; run the stage prepare again"
@@ -71,12 +69,12 @@ class RecognizedRecordings:
     normalizer: str
     language: str
     requested: int
-    """Sentences requested by the settings; there may be fewer."""
+    """Requested number of sentences; there may be fewer."""
     ids: tuple[str, ...]
     """Utterance ids in hash order."""
     references: tuple[str, ...]
     transcripts: tuple[str, ...]
-    """Unnormalised; empty if the recogniser did not run."""
+    """Unnormalised transcripts; empty if the recogniser did not run."""
     not_run: str | None = None
     """Reason the recogniser did not run, or None."""
 
@@ -86,11 +84,10 @@ def score(references: Sequence[str], transcripts: Sequence[str], normalizer: Nor
 
 
 def recognize_recordings(utterances: list[Utterance], corpus: Path, config: RecognizerConfig) -> Figures:
-    """Transcribe the held-out recordings; returns the content of `recordings.json`. `corpus`: base folder of audio
-    paths.
+    """Transcribe the held-out recordings; return the content of `recordings.json`.
 
-    If the recogniser lacks the language, figures are `not run: <why>` and transcripts null. Raises SonorantError naming
-    the file or setting.
+    For unsupported languages figures are `not run: <why>` and transcripts null. Raises SonorantError naming the file or
+    setting.
     """
     sentences = held_out(utterances, config.sentences)
     language = sentences[0].language

@@ -36,9 +36,9 @@ class Spoken(NamedTuple):
     ends: Ints | None
     """See `Synthesized.ends`; None without timings."""
     finish_reason: str
-    """Final attempt's guard result, lower case."""
+    """`FinishReason` of the final attempt, lower case."""
     attempts: int
-    """1 = no retry."""
+    """Number of attempts; 1 means no retry."""
 
     @property
     def ran_away(self) -> bool:
@@ -53,17 +53,17 @@ class Renderings:
     tokens: tuple[Ints, ...]
     """Phoneme ids (N, 3)."""
     sounds: dict[str, tuple[Floats, ...]]
-    """By kind: samples (S,) in -1..1 at `rate` Hz. Copies show the loss of the waveform model alone."""
+    """Samples (S,) in -1..1 at `rate` Hz, by kind. Copies show the loss of the waveform model alone."""
     decoded: dict[str, tuple[Spoken, ...]]
-    """By variant; empty for non-autoregressive families."""
+    """Speech by variant; empty for non-autoregressive families."""
     unspoken: dict[str, str]
-    """Variants without evaluated sound, and why."""
+    """Reasons for variants without evaluated sound."""
     rate: int
-    """Hz."""
+    """Sample rate in Hz."""
     timings: dict[str, tuple[tuple[WordTiming, ...], ...]] = field(default_factory=dict)
     """Word timings by variant, where available."""
     untimed: str = ""
-    """Why there are no timings, or empty."""
+    """Reason for missing timings, or empty."""
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -74,7 +74,7 @@ class Renderings:
         return tuple(kind for kind in self.kinds if kind != VOCODER)
 
     def without(self, unheard: Mapping[str, str]) -> Renderings:
-        """`unheard`: variants with the reason."""
+        """Remove variants, given with reasons."""
         sounds = {kind: found for kind, found in self.sounds.items() if kind not in unheard}
         return replace(self, sounds=sounds, unspoken=self.unspoken | dict(unheard))
 
@@ -84,9 +84,9 @@ def render(
 ) -> Renderings:
     """Render each utterance by the bundle's graphs under ONNX Runtime.
 
-    The first of `variants` makes the copies. `sound`: trained waveform model, None = no copies; `corpus`: base folder
-    of audio paths. Raises SonorantError naming the utterance or file, also if the first variant yields NaN; other
-    variants then become `unspoken`.
+    The first of `variants` makes the copies. `sound` is the trained waveform model; None means no copies. Raises
+    SonorantError naming the utterance or file, also if the first variant outputs NaN; other variants with NaN become
+    `unspoken`.
     """
     voice = Voice.load(bundle, variant=variants[0])
     recordings = tuple(read_sound(corpus, utterance, voice.sample_rate)[0] for utterance in utterances)
@@ -183,9 +183,11 @@ def speak_all(voice: Voice, tokens: Sequence[Ints], speakers: Sequence[int], lab
 
 
 def summarize(decoded: Sequence[Spoken]) -> Figures:
-    """`{sentences, runaways, runaway_rate, runaway_rate_ci95, retries, unrecovered, finish_reasons: {name: count}}`.
+    """Return `{sentences, runaways, runaway_rate, runaway_rate_ci95, retries, unrecovered, finish_reasons: {name:
+    count}}`.
 
-    `runaways`: a guard stopped the first attempt; `retries`: further attempts; `unrecovered`: no attempt succeeded.
+    `runaways` counts first attempts stopped by a guard, `retries` further attempts, `unrecovered` sentences without a
+    successful attempt.
     """
     sentences, runaways = len(decoded), sum(each.ran_away for each in decoded)
     reasons = Counter(each.finish_reason for each in decoded)
@@ -200,9 +202,9 @@ def summarize(decoded: Sequence[Spoken]) -> Figures:
 
 
 def copier(voice: Voice, waveform: Path) -> Callable[[Floats], Floats]:
-    """Copy synthesis of a recording (S,) at the voice's rate. `waveform`: trained folder, for parts that are not
+    """Return a function that copies a recording (S,) at the voice's rate. `waveform` is required for parts that are not
     exported, such as a codec's encoder."""
-    import torch  # torch; worker processes import this module
+    import torch  # not at the top, because worker processes import this module
 
     from sonorant.audio.mel import MelConfig, log_mel
 

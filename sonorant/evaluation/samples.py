@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # Import for types only: the report uses the file names.
 
 RUNTIME = BASELINE.split("/")[0]
 FIRST, WORST = 3, 3
-"""Samples kept: the first sentences, then those with the highest error rates."""
+"""Number of first sentences and of sentences with the highest error rates."""
 SAMPLE_OF = {"recordings": "recording"}
 
 SHORT_TEXTS = "short_texts.jsonl"
@@ -32,9 +32,8 @@ WORST_SHORT = 6
 
 
 def sample_file(folder: Path, sentence: str, index: int, kind: str) -> Path:
-    """`samples/<id>.<recording | vocoder | variant>.wav` in `folder`, for sentence `index` (from 0)."""
-    # Ids may hold slashes: replace them, and add the index to keep
-    # the names unique.
+    """Return `samples/<id>.<recording | vocoder | variant>.wav` in `folder` for sentence `index` (from 0)."""
+    # Replace slashes in ids, and add the index to keep names unique.
     plain = "".join(character if character.isalnum() or character in "-_" else "_" for character in sentence)
     stem = plain if plain == sentence else f"{plain}-{index}"
     return folder / "samples" / f"{stem}.{SAMPLE_OF.get(kind, kind)}.wav"
@@ -54,8 +53,8 @@ def write_samples(out: Path, evaluation: Evaluation) -> None:
 def write_family(out: Path, evaluation: Evaluation) -> None:
     """Write `family.json`, `sentences.jsonl` and a few samples for another family's report to `out`.
 
-    `family.json`: `family`, `sentences` (count, and a hash of recordings and recogniser for comparability),
-    `variants`. Samples: the first sentences, recording and first variant.
+    `family.json` has `family`, `sentences` (count, and a hash of recordings and recogniser for comparability) and
+    `variants`. Samples are the recording and first variant of the first sentences.
     """
     renderings = evaluation.renderings
     rows = _sentences(evaluation)
@@ -128,8 +127,8 @@ def _timings(renderings: Renderings, index: int) -> Figures:
 
 
 def chosen(evaluation: Evaluation) -> list[int]:
-    """Indices of the sample sentences: the first, then those with most word errors over all variants. Only the first
-    if nothing was transcribed."""
+    """Return indices of the sample sentences: the first, then those with the highest word error rates over all
+    variants, if transcribed."""
     words, first = np.array(evaluation.lengths), range(min(FIRST, len(evaluation.lengths)))
     if evaluation.known.not_run:
         return list(range(min(FIRST + WORST, len(words))))

@@ -17,31 +17,31 @@ NOISE_LEVEL = 0.1
 SILENCE = 1 / 32768
 """One 16-bit step."""
 LEAST_NOISE_WER = 90.0
-"""Percent."""
+"""Minimum in percent."""
 LEAST_SHUFFLED_WER = 80.0
-"""Percent; different sentences share a few short words."""
+"""Minimum in percent; different sentences share a few short words."""
 MOST_OWN_OF_SHUFFLED = 0.5
 """Maximum ratio of a recording's error on its own text to that on another's."""
 LEAST_PLANTED_WER = 50.0
-"""Percent, for one sentence; a single chance word weighs much."""
+"""Minimum in percent for one sentence."""
 KNOWN_WITHIN = 5.0
-"""Points; tolerance for another processor."""
+"""Tolerance in points for different processors."""
 
 
 def noise_clips(recordings: Sequence[Clip]) -> list[Clip]:
-    """White noise as long as the first recordings, with a fixed seed."""
+    """Return white noise as long as the first recordings."""
     random = np.random.default_rng(0)
     shapes = [(clip.samples.shape, clip.rate) for clip in recordings[:NOISE_CLIPS]]
     return [Clip((random.standard_normal(shape) * NOISE_LEVEL).astype(np.float32), rate) for shape, rate in shapes]
 
 
 def planted_clips(clip: Clip) -> list[Clip]:
-    """Silence and noise in place of one rendering: simulates lost sound."""
+    """Replace a rendering by silence and noise to simulate lost sound."""
     return [Clip(np.zeros_like(clip.samples), clip.rate), *noise_clips([clip])]
 
 
 def check_planted(reference: str, heard: Mapping[str, Sequence[str]], normalizer: Normalizer) -> Figures:
-    """Check that `planted_clips` yield no words for any kind; returns the lowest error rate. `heard`: transcripts by
+    """Check that `planted_clips` yield no words for any kind; return the lowest error rate. `heard` are transcripts by
     kind. Raises SonorantError naming the kind that failed."""
     found = {kind: score([reference] * len(texts), texts, normalizer).wer for kind, texts in heard.items()}
     for kind, wer in found.items():
@@ -52,21 +52,21 @@ def check_planted(reference: str, heard: Mapping[str, Sequence[str]], normalizer
 
 def check_sound(kind: str, clips: Sequence[Clip]) -> None:
     silent = sum(float(np.abs(clip.samples).max(initial=0.0)) < SILENCE for clip in clips)
-    _require(2 * silent <= len(clips), f"{silent} of {len(clips)} clips of {kind} are silent")
+    _require(2 * silent <= len(clips), f"{silent} of {len(clips)} clips of {kind} are silent; train the voice again")
 
 
 def check_texts(references: Sequence[str], transcripts: Sequence[str], normalizer: Normalizer) -> Figures:
-    """Check that recordings fit their own texts and not those of the next sentence; returns both error rates in
-    percent. Needs no recogniser. Raises SonorantError if a limit is exceeded."""
+    """Check that recordings match their own texts and not the next sentence's; return both error rates in percent.
+    Requires no recogniser. Raises SonorantError if a limit is exceeded."""
     own = score(references, transcripts, normalizer).wer
     if len(references) < 2:
-        return {"own_wer": round(own, 3), "shuffled_wer": "not run: needs two sentences"}
+        return {"own_wer": round(own, 3), "shuffled_wer": "not run: requires two sentences"}
     shuffled = score([*references[1:], references[0]], transcripts, normalizer).wer
     _at_least(LEAST_SHUFFLED_WER, shuffled, "transcripts compared with other sentences' texts score")
     _require(
         own <= MOST_OWN_OF_SHUFFLED * shuffled,
         f"recordings score {own:.1f} % WER with their own texts and {shuffled:.1f} % with others'; "
-        "the texts may belong to other recordings, or the recogniser does not understand this speech",
+        "check that the texts belong to these recordings and that the recogniser supports this speech",
     )
     return {"own_wer": round(own, 3), "shuffled_wer": round(shuffled, 3), "shuffled_wer_at_least": LEAST_SHUFFLED_WER}
 
@@ -78,9 +78,9 @@ def check_ears(
     repeated: Sequence[str],
     normalizer: Normalizer,
 ) -> Figures:
-    """Check that noise yields no words and recordings the same words again; returns the error rates in percent.
+    """Check that noise yields no words and recordings the same words again; return the error rates in percent.
 
-    `transcripts`: from `recognize_recordings`; `noise`: of `noise_clips`; `repeated`: of the first `REPEATED_CLIPS`
+    `transcripts` are from `recognize_recordings`, `noise` of `noise_clips`, `repeated` of the first `REPEATED_CLIPS`
     recordings. Raises SonorantError naming the failed check.
     """
     in_noise = score(references[: len(noise)], noise, normalizer).wer
@@ -103,7 +103,7 @@ def check_ears(
 
 
 def _at_least(least: float, wer: float, what: str) -> None:
-    _require(wer >= least, f"{what} {wer:.1f} % WER, must be at least {least:.0f} %")
+    _require(wer >= least, f"{what} {wer:.1f} % WER, must be at least {least:.0f} %; check the recogniser")
 
 
 def _require(holds: bool, problem: str) -> None:

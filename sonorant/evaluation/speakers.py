@@ -17,10 +17,10 @@ def trained_speakers(utterances: Iterable[Utterance]) -> list[str]:
 
 
 def by_speaker(words: JudgedWords, sound: JudgedSound, renderings: Renderings, trained: Iterable[str]) -> list[Figures]:
-    """One row for each trained or evaluated speaker: `speaker` and `sentences`.
+    """Return a row for each trained or evaluated speaker, with `speaker` and `sentences`.
 
-    With several speakers also `intelligibility`, `naturalness` and `decoding` over that speaker's sentences, or null
-    without any.
+    With several speakers, rows also have `intelligibility`, `naturalness` and `decoding` over that speaker's sentences,
+    or null without any.
     """
     names = sorted({*trained, *sound.speakers})
     rows = []
@@ -37,7 +37,6 @@ def by_speaker(words: JudgedWords, sound: JudgedSound, renderings: Renderings, t
 
 
 def _decoding(renderings: Renderings, own: Any) -> Figures:
-    """`own`: sentence mask (S,)."""
     return {
         variant: summarize([each for each, chosen in zip(spoken, own, strict=True) if chosen])
         for variant, spoken in renderings.decoded.items()
@@ -45,7 +44,6 @@ def _decoding(renderings: Renderings, own: Any) -> Figures:
 
 
 def _understood(words: JudgedWords, own: Any) -> Figures:
-    """`own`: sentence mask (S,)."""
-    if not words.counts:  # the figures hold the reason
+    if not words.counts:  # the figures contain the reason
         return words.figures
     return intelligibility({kind: counts.of(own) for kind, counts in words.counts.items()}, {})

@@ -18,20 +18,20 @@ class Distance:
 
     pairs: int
     distortion: float
-    """dB."""
+    """Mel-cepstral distortion in dB."""
     log_mel: float
-    """dB."""
+    """Log-mel distance in dB."""
     voiced_pairs: int
-    """Pairs voiced on both sides."""
+    """Number of pairs voiced in both sounds."""
     squared_cents: float
     voicing_errors: int
-    """Pairs voiced on one side only."""
+    """Number of pairs voiced in only one sound."""
     seconds: float
     reference_seconds: float
 
 
 def measure_distance(ours: Analysis, theirs: Analysis, i: Ints, j: Ints) -> Distance:
-    """Compare along a path: indices (P,) into each side's frames.
+    """Compare along a path `i`, `j` (P,) of frame indices.
 
     Mel-cepstral distortion: Kubichek, "Mel-cepstral distance measure for objective speech quality assessment", PACRIM
     1993. Log-mel distance: RMS over the mel axis, with loudness.
@@ -57,7 +57,7 @@ def measure_distance(ours: Analysis, theirs: Analysis, i: Ints, j: Ints) -> Dist
 
 
 def summarize(distances: Sequence[Distance]) -> Figures:
-    """Means over all frames: `mcd_db`, `log_mel_db`, `f0_rmse_cents`, `voicing_error` (fraction), `duration_ratio`."""
+    """Return means over frames: `mcd_db`, `log_mel_db`, `f0_rmse_cents`, `voicing_error`, `duration_ratio`."""
     pairs = sum(d.pairs for d in distances)
     voiced = sum(d.voiced_pairs for d in distances)
     return {
@@ -77,8 +77,8 @@ def align_sounds(ours: Analysis, theirs: Analysis) -> tuple[Ints, Ints]:
 
 
 def align(cost: Doubles) -> tuple[Ints, Ints]:
-    """Dynamic time warping (Sakoe and Chiba 1978): cheapest monotonic path through cost (A, B), as indices (P,) into
-    each side. Vectorised by diagonals."""
+    """Find the cheapest path through `cost` (A, B), as row and column indices (P,), by dynamic time warping (Sakoe and
+    Chiba 1978). Vectorised by diagonals."""
     rows, columns = cost.shape
     total = np.full((rows + 1, columns + 1), np.inf)
     total[0, 0] = 0.0

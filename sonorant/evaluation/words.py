@@ -27,11 +27,11 @@ from sonorant.evaluation.self_test import (
 @dataclass(frozen=True, kw_only=True)
 class JudgedWords:
     transcripts: dict[str, tuple[str, ...]]
-    """By kind, one per sentence; empty if the recogniser did not run."""
+    """Transcripts by kind, one per sentence; empty if the recogniser did not run."""
     counts: dict[str, ErrorCounts]
     figures: Figures
     tested: Figures
-    """Self-test results; `passed` holds the reason if it did not run."""
+    """Self-test results; `passed` is the reason if it did not run."""
 
 
 def judge_words(
@@ -100,7 +100,7 @@ def _transcribe_groups(groups: dict[Any, list[Clip]], recognizer: str, language:
 
 
 def intelligibility(counts: dict[str, ErrorCounts], beside: Figures) -> Figures:
-    """Error rates by kind, and paired differences from the recordings and from the first variant."""
+    """Return error rates by kind, and paired differences from recordings and first variant."""
     summaries = {kind: summarize(count) | beside for kind, count in counts.items()}
     baseline = next(kind for kind in counts if kind not in (RECORDINGS, VOCODER))
     for kind, count in counts.items():

@@ -36,8 +36,6 @@ from sonorant.text.user_lexicon import Lexicon
 
 @dataclass(frozen=True)
 class Sources:
-    """Inputs of an export."""
-
     predictor: Path
     """Trained folder, which determines the family."""
     waveform: Path

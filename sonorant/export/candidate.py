@@ -45,7 +45,7 @@ class Candidate(ABC):
     runtime: str
     variant: str
     trained: Trained | None
-    """Folders of the models from which the variant was exported."""
+    """Models from which the variant was exported."""
     expected: Expected
     of_float: Expected
     config: VerifyConfig
@@ -53,7 +53,7 @@ class Candidate(ABC):
     @staticmethod
     @abstractmethod
     def expect(bundle: Bundle, trained: Trained, utterances: Sequence[Integers], name: str) -> Expected:
-        """Run the trained models on utterances of token ids (N, 3). `name` is for messages."""
+        """Run the trained models on utterances of token ids (N, 3)."""
 
     @abstractmethod
     def computing(self) -> dict[str, Callable[[], Any]]:

@@ -33,8 +33,6 @@ MAX_LOSS = 8.0
 
 @dataclass(frozen=True)
 class HalfFormat:
-    """A 16-bit floating-point format."""
-
     name: str
     dtype: DTypeLike
     element: int
@@ -140,7 +138,7 @@ def _elements(model: onnx.ModelProto) -> dict[str, int]:
 
 
 def float_tensors(model: onnx.ModelProto) -> set[str]:
-    """Return the names of all float32 tensors."""
+
     return {name for name, element in _elements(model).items() if element == TensorProto.FLOAT}
 
 

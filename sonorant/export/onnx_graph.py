@@ -161,7 +161,7 @@ def _own_weights(graph: onnx.GraphProto) -> None:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Suppress the exporter's progress output and warnings."""
+
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "torch.export", "onnxscript", "onnx_ir")]
     levels = [logger.level for logger in loggers]
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):

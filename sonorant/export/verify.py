@@ -1,4 +1,4 @@
-"""Compare every variant of a voice under every runtime that can run here with torch (parity checks).
+"""Parity checks: compare every variant under every runtime that runs here with torch.
 
 Checks in order: files, interface, static (rules of plug-in runtimes), integers (int8 under ONNX Runtime), load, values,
 float (int8 against the float models), written (fp16 against its file), tokens (autoregressive voices), padding, parts,

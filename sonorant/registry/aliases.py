@@ -52,7 +52,6 @@ def named(version: int | None) -> str:
 
 
 def all_versions(store: Store, model: str) -> dict[int, Any]:
-    """Return versions by number; empty for an unknown model."""
     return {int(version.version): version for version in store.client.search_model_versions(f"name='{model}'")}
 
 
@@ -77,7 +76,7 @@ def finish(store: Store, model: str) -> Move | None:
 
 
 def _carry_out(store: Store, model: str, move: Move) -> None:
-    """Move the aliases; idempotent."""
+    """Idempotent."""
     client, because = store.client, f": {move.reason}" if move.reason else ""
     if move.action == "rollback":
         gone, back = f"{move.time} to version {move.champion}", f"{move.time} from version {move.previous}"
@@ -138,7 +137,7 @@ def rollback(model: str, reason: str = "") -> RolledBack:
 
 
 def _reigning(store: Store, model: str) -> int | None:
-    """Return the champion, or during an interrupted move the champion before it."""
+    """Return the champion before any interrupted move."""
     found = store.client.get_registered_model(model)
     if noted := found.tags.get(MOVE_TAG):
         return Move(**json.loads(noted)).previous

@@ -30,7 +30,7 @@ HINT = "evaluate it on these sentences and register its figures (docs/deploy.md)
 TIMED = 40
 """Maximum number of timed sentences, spread over lengths."""
 ROUNDS = 5
-"""Maximum number of timed rounds per sentence, after a warm-up."""
+"""Maximum number of timed rounds per sentence."""
 LONGEST, LEAST = 2.0, 2
 """Seconds after which no further round starts, and the minimum number of rounds."""
 SENTENCES = f"{REPORT}/evaluation/sentences.jsonl"
@@ -55,7 +55,7 @@ class Evidence:
         return {key: entry(self.metrics, "intelligibility", self.shipped.variant, key) for key in JUDGE}
 
     def word_errors(self) -> Ints:
-        """Return the shipped variant's number of word errors per sentence (S,). Raises SonorantError if missing."""
+        """Return the shipped variant's word errors per sentence (S,). Raises SonorantError if missing."""
         try:
             return np.array([row["word_errors"][self.shipped.variant] for row in self.sentences], dtype=np.int64)
         except (KeyError, TypeError, ValueError):  # ValueError if it is "not run: ..."

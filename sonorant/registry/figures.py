@@ -85,7 +85,6 @@ def variants(metrics: Mapping[str, Any]) -> list[str]:
 
 
 def of_variant(metrics: Mapping[str, Any], variant: str) -> dict[str, Any]:
-    """Return a variant's figures under the same keys for all variants."""
     found = {section: entry(metrics, section, variant) for section in BY_VARIANT}
     for section in ("speed", "parity", "memory"):
         candidates = metrics.get(section) or {}

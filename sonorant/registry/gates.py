@@ -71,7 +71,7 @@ def judge_alone(metrics: Any, description: VoiceDescription, candidate: str, con
 
 
 def points(name: str, text: str, value: float, bounds: tuple[float, float], limit: float, digits: int = 1) -> Gate:
-    """Return the gate for a paired difference; lower is better."""
+    """Judge a paired difference; lower is better."""
     low, high = bounds
     reason = (
         f"{text}: {value:+.{digits}f} points (paired 95 % interval {low:+.{digits}f} to {high:+.{digits}f}; "
@@ -81,7 +81,7 @@ def points(name: str, text: str, value: float, bounds: tuple[float, float], limi
 
 
 def finding(low: float, high: float, equal: float) -> str:
-    """Compare an interval with `equal`; lower is better."""
+    """Lower is better."""
     if high < equal:
         return "better"
     return "worse" if low > equal else "no difference beyond noise"
@@ -168,8 +168,8 @@ def _fraction(name: str, text: str, value: float, bounds: tuple[float, float], l
 
 
 def _every_speaker(name: str, rows: Mapping[str, Any], judge: Callable[..., Gate], variant: str, limit: Any) -> Gate:
-    """Return a gate that fails if any speaker fails, and names those speakers, or the one closest to the limit. Few
-    sentences per speaker make intervals wide, so limits are wide too: they catch babbling, which the mean hides."""
+    """Fail if any speaker fails; name those, or the one closest to the limit. Few sentences per speaker make intervals
+    wide, so limits are wide too: they catch babbling, which the mean hides."""
     judged = {speaker: check(name, judge, row, variant, limit) for speaker, row in rows.items()}
     nearest, worst = max(
         judged.items(), key=lambda found: (not found[1].passed, found[1].interval[1] if found[1].interval else 0.0)

@@ -25,7 +25,7 @@ class NaturalnessLimits:
     pitch_offset_cents: Range = (-150.0, 150.0)
     """Median pitch difference from the recordings."""
     energy_error_db: Range = (None, 8.0)
-    """RMS level difference after removing the mean difference."""
+    """RMS level difference after removing the median difference."""
     tempo_ratio: Range = (0.85, 1.2)
     """Speaking rate relative to the recordings'; above 1 is faster."""
     tempo_unevenness: Range = (None, 0.5)

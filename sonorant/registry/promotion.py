@@ -158,8 +158,8 @@ def _keep(store: Store, chosen: Any, verdict: Verdict) -> None:
 
 
 def _check_unmoved(store: Store, verdict: Verdict) -> None:
-    """Tag the version and raise TrackingUnavailable (a retry may succeed) if another clone moved `champion`. The lock
-    covers only this folder."""
+    """Tag the version and raise TrackingUnavailable if another clone moved `champion`. The lock covers only this
+    folder."""
     best = read_aliases(store, verdict.name).get(BEST)
     if best == verdict.champion:
         return

@@ -43,11 +43,11 @@ class Registered:
     name: str
     version: int
     run_id: str
-    """MLflow run with the report; its child runs have the variants' figures."""
+    """MLflow run with the report; child runs have the variants' figures."""
     new: bool
     """Whether the bundle was not registered before."""
     without: tuple[str, ...]
-    """Kinds of trained models that are missing, so the version cannot be fine-tuned."""
+    """Missing kinds of trained models, which fine-tuning requires."""
 
     def says(self) -> str:
         found = "registered" if self.new else "already registered"

@@ -56,7 +56,7 @@ def test_what_cannot_be_tried_is_named(
 ) -> None:
     with pytest.raises(SonorantError, match="no such folder"):
         check_prompts(voice_bundle, tmp_path / "absent", 2)
-    with pytest.raises(SonorantError, match="needs folders of two people"):
+    with pytest.raises(SonorantError, match="must contain folders of at least two people"):
         check_prompts(voice_bundle, tmp_path, 2)
     for name in ("anna", "carl"):
         (tmp_path / name).mkdir()

@@ -88,7 +88,7 @@ def test_a_speaker_of_few_rated_sentences_has_no_opinion_and_says_what_to_raise(
     sound = sound_of(speakers, [1.0] * len(speakers), rated=LEAST + 3)
     assert sound.figures()["fp32"]["dnsmos"]["utterances"] == LEAST + 3
     assert sound.figures("anna")["fp32"]["dnsmos_below_recordings"] == 1.0
-    why = "not run: only 3 of these sentences were rated; raise evaluate.mos_sentences"
+    why = "not run: only 3 of these sentences were rated; increase evaluate.mos_sentences"
     assert sound.figures("ben")["fp32"]["dnsmos_below_recordings"] == why
 
 

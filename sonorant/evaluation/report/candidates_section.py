@@ -1,4 +1,4 @@
-"""First screen, table of all candidates, and their parity checks."""
+"""First screen, table of all candidates and their parity checks."""
 
 from typing import NamedTuple
 
@@ -29,7 +29,7 @@ def shipped(choice: Document) -> str:
 
 
 def headline(choice: Document, metrics: Document) -> Headline:
-    """Shipped candidate: word error rate and naturalness beside the recordings', speed and size."""
+    """Summarize the shipped candidate's word error rate, naturalness, speed and size."""
     variant, size = choice["variant"].text(), metrics["size"]
     [row] = [row for row in choice["table"].rows() if row["candidate"].text() == shipped(choice)]
     delay, rtf, speedup = (row.figure(key, form=form) or "–" for key, form in TIMES.items())
@@ -37,7 +37,7 @@ def headline(choice: Document, metrics: Document) -> Headline:
     facts = [
         _beside_recordings("Word error rate, %", metrics["intelligibility"], variant, "wer"),
         _beside_recordings("Naturalness (DNSMOS)", metrics["naturalness"], variant, "dnsmos", "ovrl", form=".2f"),
-        Fact("Speed", f"{speedup} ×", "fp32's", f"{delay} ms a sentence, {rtf} of real time"),
+        Fact("Speed", f"{speedup} ×", "fp32's", f"{delay} ms per sentence, {rtf} of real time"),
         Fact("Size", size.megabytes(variant, "bytes") or "–", "", of_fp32),
     ]
     return Headline(f"{variant} on {choice['runtime'].text()} ships", choice["sentence"].text(), facts, _tally(choice))
@@ -65,7 +65,7 @@ def candidates(choice: Document) -> Section:
 
 
 def parity(found: Document) -> Section:
-    """Deviation of each candidate's graphs from torch, and failures."""
+    """Show each candidate's deviation from torch, and failures."""
     compared = [graphs for _, checked in found.measured() if (graphs := checked.get("graphs"))]
     names = list(dict.fromkeys(graph for graphs in compared for graph, _ in graphs.items()))
     head = [*(f"{graph}: difference (allowed)" for graph in names), "log-mel distance, dB"]
@@ -113,7 +113,7 @@ def _verdict(row: Document) -> Badge:
 
 
 def _difference(checked: Document, graph: str) -> Cell:
-    """`6.8e-06 (1e-03)`."""
+    """Format as `6.8e-06 (1e-03)`."""
     difference, tolerance = (
         checked.figure("graphs", graph, key, form=form) for key, form in (("max_abs_diff", ".1e"), ("tolerance", ".0e"))
     )
@@ -128,7 +128,7 @@ def _farthest(checked: Document) -> Cell:
 
 
 def _same_tokens(found: Document | None) -> Cell:
-    """`99.76 % of 408`."""
+    """Format as `99.76 % of 408`."""
     if found is None or found.not_run:
         return found.not_run if found else None
     return f"{100 * found['share'].number():.2f} % of {found['decisions'].number():.0f}"

@@ -20,7 +20,7 @@ AGAIN = "run the stage that writes the file again"
 class Document:
     """A JSON value with its file and dotted key. Reading a missing value or one of another type raises SonorantError.
 
-    A figure that was not measured is a string: the reason.
+    A figure that was not measured is a string with the reason.
     """
 
     value: Any
@@ -43,12 +43,12 @@ class Document:
         return found
 
     def get(self, key: str) -> Document | None:
-        """The value below `key`; None if absent or null."""
+        """Return the value at `key`; None if absent or null."""
         value = self._of_kind(dict, "an object").get(key)
         return None if value is None else self._below(key, value)
 
     def items(self) -> list[tuple[str, Document]]:
-        """Keys and values in file order, without nulls."""
+        """Return keys and values in file order, without nulls."""
         found = self._of_kind(dict, "an object").items()
         return [(key, self._below(key, value)) for key, value in found if value is not None]
 
@@ -71,12 +71,12 @@ class Document:
         return bool(self._of_kind(bool, "true or false"))
 
     def figure(self, *path: str, form: str = ".0f") -> str | None:
-        """The formatted number at a path of keys, the reason in its place, or None if it is absent."""
+        """Return the formatted number at a path, the reason in its place, or None."""
         found = self._at(path)
         return None if found is None else found.not_run or f"{found.number():{form}}"
 
     def estimate(self, *path: str, form: str = ".1f", scale: float = 1.0) -> str | None:
-        """As `figure`, times `scale` and with the interval `<last key>_ci95` where there is one: `12.3 [9.9, 15.2]`."""
+        """Return `figure` times `scale` with the interval `<last key>_ci95`, if any: `12.3 [9.9, 15.2]`."""
         found, bounds = self._at(path), self._at((*path[:-1], f"{path[-1]}_ci95"))
         if found is None or found.not_run:
             return None if found is None else found.not_run
@@ -89,7 +89,7 @@ class Document:
         return ChartRow(name=name, value=scale * self[key].number(), low=low, high=high, said=said, strong=strong)
 
     def megabytes(self, *path: str) -> str | None:
-        """The bytes at a path of keys in MB (10^6), or None."""
+        """Return the bytes at a path in MB (10^6), or None."""
         found = self._at(path)
         return None if found is None else f"{found.number() / 1e6:.2f} MB"
 
@@ -121,6 +121,6 @@ def label(kind: str) -> str:
 
 
 def ordered(kinds: Iterable[str]) -> list[str]:
-    """Recordings, copies, then variants in their order."""
+    """Return recordings, copies, then variants in their order."""
     found = list(kinds)
     return [kind for kind in LABELS if kind in found] + [kind for kind in found if kind not in LABELS]

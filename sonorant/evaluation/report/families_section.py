@@ -27,16 +27,15 @@ class JudgedFamily:
         return self.figures["variants"].items()[0][0]
 
     def word_errors(self, variant: str) -> tuple[Ints, Ints]:
-        """Word errors and words per sentence (S,)."""
+        """Return word errors and words per sentence (S,)."""
         rows = Document.read_lines(self.folder / FILE)
         wrong = [round(row["word_errors"][variant].number()) for row in rows]
         return np.array(wrong), np.array([round(row["words"].number()) for row in rows])
 
 
 def families(folder: Path, own: str, presentation: Presentation) -> Section:
-    """Figures and players of all families evaluated on the sentences of `own`; commands for missing families.
-    `folder`: one subfolder per family, from the stage evaluate. Raises SonorantError naming file and key if one is
-    damaged."""
+    """Show figures and players of all families evaluated on the sentences of `own`, and commands for missing families.
+    `folder` has a subfolder per family from the stage evaluate. Raises SonorantError naming a damaged file and key."""
     judged, missing = _judged(folder, own)
     baseline = judged[own]
     rows = [row for name, found in judged.items() for row in _rows(name, found, baseline if name != own else None)]
@@ -63,11 +62,13 @@ def _judged(folder: Path, own: str) -> tuple[dict[str, JudgedFamily], dict[str, 
         if name == own:
             continue
         if not file.exists():
-            missing[name] = f"not run: make demo FAMILY={name}"
+            missing[name] = f"not run: evaluate it with make demo FAMILY={name}"
         elif (found := Document.read(file))["sentences"]["sha256"].value == wanted["sentences"]["sha256"].value:
             judged[name] = JudgedFamily(folder / name, found)
         else:
-            missing[name] = f"not run: evaluated on other sentences or by another recogniser: make demo FAMILY={name}"
+            missing[name] = (
+                f"not run: evaluated on different sentences or with another recogniser; run make demo FAMILY={name}"
+            )
     return judged, missing
 
 
@@ -90,7 +91,7 @@ def _rows(name: str, judged: JudgedFamily, baseline: JudgedFamily | None) -> lis
 
 
 def _above(judged: JudgedFamily, variant: str, baseline: JudgedFamily) -> str:
-    """Word error rate above the baseline's first variant on the same sentences, or the reason for none."""
+    """Return the paired WER difference from the baseline's first variant, or the reason for none."""
     if why := judged.figures["variants"][variant]["intelligibility"].not_run:
         return why
     (ours, words), (theirs, _) = judged.word_errors(variant), baseline.word_errors(baseline.first)
@@ -99,7 +100,7 @@ def _above(judged: JudgedFamily, variant: str, baseline: JudgedFamily) -> str:
 
 
 def _sentences(judged: dict[str, JudgedFamily]) -> list[Sentence]:
-    """Sentences with samples of every family; kinds are the recording and the families, by their first variant."""
+    """Return sentences with samples of every family: the recording and each family's first variant."""
     by_family = [
         {each.id: each for each in read_sentences(found.folder, {RECORDINGS: RECORDINGS, found.first: name})}
         for name, found in judged.items()

@@ -12,7 +12,7 @@ DISTANCES = {
     "duration ratio": (("duration_ratio",), ".3f"),
     "DNSMOS": (("dnsmos", "ovrl"), ".2f"),
 }
-"""Path below a kind, and format, by title."""
+"""Key path and format by title."""
 
 
 def intelligibility(metrics: Document, shipped: str) -> Section:
@@ -53,17 +53,17 @@ def distances(metrics: Document) -> Section:
 
 
 def decoding(metrics: Document) -> list[Section]:
-    """Empty for voices that are not autoregressive."""
+    """Return the section, or nothing for non-autoregressive voices."""
     codec, decoded = metrics.get("codec"), metrics.get("decoding")
     if codec is None or decoded is None:
         return []
     used = [[f"{place}", f"{100 * use.number():.1f}"] for place, use in enumerate(codec["use"].rows(), 1)]
-    amount = f"{codec['bits_per_second'].number():.0f} bit/s, {codec['frames_per_second'].number():.2f} frames a second"
+    amount = f"{codec['bits_per_second'].number():.0f} bit/s, {codec['frames_per_second'].number():.2f} frames/s"
     head = ["variant", "sentences", "ran away", "rate, % [95 % interval]", "retries", "still bad", "finish reasons"]
     rows = [[variant, *_decoded(found)] for variant, found in decoded.items()]
     parts: list[Part] = [
         f"The codec has {len(used)} codebooks, {amount}.",
-        Table(caption="Codes used by the corpus", head=["codebook", "of its codes, %"], rows=used),
+        Table(caption="Codes used by the corpus", head=["codebook", "codes used, %"], rows=used),
         "A sentence ran away if a guard stopped its first attempt: it exceeded its length limit, stayed on one "
         "phoneme, fell silent or repeated itself. It is then tried again, and the best attempt is kept.",
         Table(caption="Decoding", head=head, rows=rows, prose=["finish reasons"]),

@@ -23,22 +23,22 @@ FIGURES = {
     "energy_error_db": ("loudness, error in dB", ".1f", "0; high: swallowed sounds, or all equally loud"),
     "tempo_ratio": ("tempo relative to the recordings'", ".2f", "1; above: too fast"),
     "tempo_unevenness": ("unevenness of tempo, octaves", ".2f", "low; high: too fast in places, too slow in others"),
-    "pauses_per_minute": ("additional pauses a minute", "+.1f", "0; below: pauses are missing"),
-    "pause_seconds_per_minute": ("additional seconds of pauses a minute", "+.1f", "0"),
-    "voicing_error": ("frames voiced on one side only", ".3f", "0; high: hoarse or humming"),
+    "pauses_per_minute": ("additional pauses per minute", "+.1f", "0; below: pauses are missing"),
+    "pause_seconds_per_minute": ("additional seconds of pauses per minute", "+.1f", "0"),
+    "voicing_error": ("frames voiced in only one of the two", ".3f", "0; high: hoarse or humming"),
     "pulses_db": ("pitch pulses, 3 to 7 kHz, dB above", "+.1f", "0; above: buzzy, below: metallic or hissing"),
     "harmonicity_db": ("harmonics to noise, dB above", "+.1f", "0; above: buzzy, below: rough or hoarse"),
     "noise_floor_db": ("noise in pauses, dB above", "+.1f", "0 or less; above: hiss or hum in pauses"),
     "treble_db": ("power above 4 kHz, dB above", "+.1f", "0; below: muffled, above: sharp"),
 }  # fmt: skip
-"""Key, title, format, explanation."""
+"""Title, format and explanation by key."""
 MEANING = "like the recordings"
 SHORT = {RECORDINGS: "recording", VOCODER: "copy"}
 CURVES = 3
 
 
 def beside_recordings(metrics: Document, shipped: str) -> list[Section]:
-    """Empty if there are no figures."""
+    """Compare with the recordings; empty without figures."""
     measured = dict(metrics["naturalness"].measured())
     kinds = [kind for kind in ordered(measured) if any(measured[kind].get(f"{key}_ci95") for key in FIGURES)]
     if not kinds:
@@ -68,7 +68,7 @@ def _table(measured: Mapping[str, Document], kinds: list[str], meaning: bool) ->
 
 
 def pitch_curves(sounds: Mapping[str, Floats], rate: int) -> Chart | None:
-    """Pitch of samples (S,) over time, by kind; None if unvoiced."""
+    """Draw the pitch of samples (S,) over time by kind; return None if unvoiced."""
     drawn = list(sounds.items())[:CURVES]
     curves = [ChartLine(name=SHORT.get(kind, kind), points=_pitch(sound, rate)) for kind, sound in drawn]
     if all(np.isnan(hertz) for curve in curves for _, hertz in curve.points):

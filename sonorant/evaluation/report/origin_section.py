@@ -19,7 +19,7 @@ AGAIN = "run the stage that trains the model again"
 
 
 def training(models: Mapping[str, Document]) -> Section:
-    """Loss curves of models trained here, names of pretrained ones. `models`: name to model.json."""
+    """Show loss curves of models and names of pretrained ones. `models` maps names to model.json."""
     charts, notes = [], []
     for name, model in models.items():
         taken = model.get("pretrained")
@@ -67,7 +67,7 @@ def corpus(summary: Document, audit: Document) -> Section:
 
 
 def lineage(models: Mapping[str, Document], hashes: Mapping[str, str], metrics: Document) -> Section:
-    """`models`: name to model.json. `hashes`: project path to DVC hash."""
+    """Show origins. `models` maps names to model.json, `hashes` project paths to DVC hashes."""
     environment = metrics["environment"]
     machine = [[name, str(value.value)] for name, value in environment.items() if name != "packages"]
     packages = [[name, version.text()] for name, version in environment["packages"].items()]
@@ -94,12 +94,12 @@ def _trained(name: str, description: Document) -> list[Cell]:
 
 
 def _loss(title: str, file: Path) -> list[Chart]:
-    """Training and validation loss over steps, and the loss by process. Raises SonorantError naming the file if a
-    column is missing."""
+    """Draw training and validation loss, and loss by process. Raises SonorantError naming the file if a column is
+    missing."""
     rows = _rows(file)
     curves = [ChartLine(name=name, points=_points(file, rows, column)) for column, name in CURVES.items()]
     if not any(curve.points for curve in curves):
-        raise SonorantError(f"{file}: holds no loss; {AGAIN}")
+        raise SonorantError(f"{file} contains no loss; {AGAIN}")
     charts = [lines(title, "step", [curve for curve in curves if curve.points])]
     numbers = sorted(int(column.removeprefix(PROCESSES)) for column in rows[0] if column.startswith(PROCESSES))
     own = [ChartLine(name=f"{n}", points=_points(file, rows, f"{PROCESSES}{n}")) for n in numbers[:SHOWN]]
@@ -122,7 +122,6 @@ def _rows(file: Path) -> list[dict[str, str]]:
 
 
 def _points(file: Path, rows: list[dict[str, str]], column: str) -> tuple[tuple[float, float], ...]:
-    """Finite values by step; empty cells were not measured."""
     try:
         points = [(float(row["step"]), float(row[column])) for row in rows if row[column]]
     except ValueError as error:

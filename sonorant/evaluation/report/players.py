@@ -34,7 +34,7 @@ class Player:
     """PNG as data URL."""
     shown: str
     times: Sequence[Timed] | str = ()
-    """Word times, or why there are none."""
+    """Word times, or the reason for none."""
     width: float
     """Percent of the card; keeps one time scale per sentence."""
 
@@ -47,7 +47,7 @@ class Article(Block):
     players: Sequence[Player]
     folded: Sequence[Player]
     melodies: Sequence[Chart] = ()
-    """Pitch curves of the players not folded."""
+    """Pitch curves of the unfolded players."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +57,7 @@ class Presentation:
     shipped: str
 
     def article(self, sentence: Sentence, first: Collection[str] | None = None) -> Article:
-        """Article with players of the kinds `first`; all others folded. None folds nothing."""
+        """Create an article, folding players of kinds not in `first`. None folds nothing."""
         sounds = {kind: read_audio(file, self.audio.sample_rate)[0] for kind, file in sentence.samples.items()}
         longest = max(len(sound) for sound in sounds.values())
         shown = {kind: sound for kind, sound in sounds.items() if first is None or kind in first}
@@ -93,7 +93,7 @@ def _address(kind: str, data: bytes) -> str:
 
 
 def _flac(sound: Floats, rate: int) -> bytes:
-    """16-bit FLAC: lossless, half the size of WAV."""
+    """Encode as 16-bit FLAC: lossless, half the size of WAV."""
     buffer = io.BytesIO()
     integers = np.clip(np.rint(sound.astype(np.float64) * 32768), -32768, 32767).astype(np.int16)
     soundfile.write(buffer, integers, rate, format="FLAC", subtype="PCM_16")
@@ -101,7 +101,7 @@ def _flac(sound: Floats, rate: int) -> bytes:
 
 
 def spectrogram(samples: Floats, audio: MelConfig) -> bytes:
-    """Log-mel of samples (S,) as a PNG of 256 colours: time to the right, mel bins upwards, a pixel per frame."""
+    """Draw the log-mel of samples (S,) as a 256-colour PNG with one pixel per frame."""
     from matplotlib import colormaps
     from PIL import Image
 

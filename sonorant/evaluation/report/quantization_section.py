@@ -1,4 +1,4 @@
-"""Section on quantization: sensitivity by layer, PTQ beside QAT."""
+"""Section on quantisation: sensitivity by layer, PTQ and QAT."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from sonorant.pages.blocks import Badge, Cell, Fold, Group, Part, Section, Table
 METHODS = {"float": "float", "ptq": "after training (PTQ)", "qat": "in training (QAT)"}
 MEASURES = {"log_mel_db": "log-mel distance, dB", "wrong_codes_percent": "wrong codes, %"}
 OPEN = 12
-"""Layers shown; the rest are folded."""
+"""Number of layers shown; others are folded."""
 
 
 def quantization(models: Sequence[tuple[str, Document]]) -> Section:

@@ -30,7 +30,7 @@ OPEN = 3
 @dataclass(frozen=True, kw_only=True)
 class ReportConfig:
     sentences: int = 6
-    """Maximum sentences with players, the worst first."""
+    """Maximum number of sentences with players, the worst first."""
 
     def __post_init__(self) -> None:
         if self.sentences < 1:
@@ -54,7 +54,7 @@ class ReportInputs:
 
 
 def write_report(out: Path, inputs: ReportInputs, config: ReportConfig) -> None:
-    """Write the page; output is deterministic. Raises SonorantError naming file and key if an input is missing or
+    """Write the page, deterministically. Raises SonorantError naming file and key if an input is missing or
     malformed."""
     metrics, choice = Document.read(inputs.metrics), Document.read(inputs.choice)
     predictor, waveform = (Document.read(folder / "model.json") for folder in (inputs.predictor, inputs.waveform))

@@ -31,10 +31,10 @@ class Sentence:
     samples: dict[str, Path]
     """WAV file by kind."""
     times: dict[str, list[Timed] | str] = field(default_factory=dict)
-    """Word times by kind, or why there are none."""
+    """Word times by kind, or the reason for none."""
 
     def error_rate(self, kind: str) -> float:
-        """Word error rate of a kind in percent; 0 if not transcribed."""
+        """Return the word error rate in percent; 0 if not transcribed."""
         return 100 * (self.errors[kind] or 0) / max(self.words, 1)
 
 
@@ -50,12 +50,12 @@ class Words(NamedTuple):
 class Timed(NamedTuple):
     text: str
     start: str
-    """Seconds."""
+    """Start in seconds."""
 
 
 def read_sentences(folder: Path, names: Mapping[str, str] | None = None) -> list[Sentence]:
-    """Sentences with samples, of the kinds in `names`, renamed, or of all (None). Raises SonorantError naming file and
-    row or key."""
+    """Read sentences with samples, of the kinds in `names` (renamed) or of all (None). Raises SonorantError naming file
+    and row or key."""
     sentences = [
         _sentence(folder, row, index, names)
         for index, row in enumerate(Document.read_lines(folder / FILE))
@@ -76,7 +76,7 @@ def worst_first(sentences: list[Sentence], kind: str) -> list[Sentence]:
 
 
 def marked(reference: str, transcript: str) -> list[Words]:
-    """Align a normalised transcript with its reference: wrong and extra words marked, missing ones struck through."""
+    """Align a normalised transcript with its reference and mark wrong, extra and missing words."""
     if not reference:
         return [Words(transcript, "mark")] if transcript else []
     output = jiwer.process_words(reference, transcript)

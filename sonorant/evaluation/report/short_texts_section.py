@@ -21,7 +21,7 @@ FAULTS = ("skipped", "repeated", "babbled", "extra")
 
 
 def short_texts(metrics: Document, evaluation: Path, presentation: Presentation) -> Section:
-    """Faults of the shipped variant by kind, with players of the worst. `evaluation`: folder of samples."""
+    """Show faults of the shipped variant by kind, with players of the worst."""
     found = metrics["short_texts"]
     ours, parts = found[presentation.shipped], list[Part]()
     if ours.not_run:

@@ -14,7 +14,7 @@ NOTE = (
 
 
 def by_speaker(metrics: Document, shipped: str) -> list[Section]:
-    """Empty for a single speaker."""
+    """Show figures by speaker; empty for a single speaker."""
     found = metrics.get("speakers")
     rows = {row["speaker"].text(): row for row in found.rows()} if found else {}
     if len(rows) < 2:
@@ -50,7 +50,6 @@ def _row(name: str, row: Document, shipped: str) -> list[Cell]:
 
 
 def _confusion(confusion: Document, shipped: str) -> list[Part]:
-    """Confusion matrix of the shipped variant, and of the recordings as ceiling."""
     ours, theirs = confusion[shipped], confusion[RECORDINGS]
     if ours.not_run:
         return [f"Speaker recognition: {ours.not_run}."]
@@ -62,7 +61,7 @@ def _confusion(confusion: Document, shipped: str) -> list[Part]:
 
 
 def _matrix(caption: str, found: Document) -> Table:
-    """Rows: intended speaker; columns: recognised, in sentences."""
+    """Tabulate intended (rows) and recognised speakers (columns)."""
     rows = found.rows()
     heard_as = list(dict.fromkeys(name for row in rows for name, _ in row["as"].items()))
     cells: list[list[Cell]] = [

@@ -16,7 +16,7 @@ def latency(metrics: Document, shipped: str) -> Section:
     table = Table(caption="Timed", head=[*head, "times fp32's speed"], rows=rows)
     parts: list[Part] = [
         "Bars: median on one thread; lines: up to the 95th percentile. Times fp32's speed: timed alternately with "
-        f"fp32; above 1 is faster. The 99th percentile needs {ENOUGH} rounds.",
+        f"fp32; above 1 is faster. The 99th percentile requires {ENOUGH} rounds.",
         Charts(charts=charts),
         Fold(summary="all timings", parts=[table]),
         *not_run("Timed", speed.absent()),

@@ -15,9 +15,9 @@ FAULTS = ("skipped", "repeated", "babbled", "extra")
 
 
 def check_words(bundle: Path, variant: str | None, sentences: int, seed: int) -> Figures:
-    """`{listener, seed, kinds: {kind: summary}, faulty: [{kind, text, heard, faults}]}`, worst first.
+    """Return `{listener, seed, kinds: {kind: summary}, faulty: [{kind, text, heard, faults}]}`, worst first.
 
-    `variant`: None = the bundle's default. Raises SonorantError if the bundle or variant is missing, `sentences` is
+    `variant` None means the bundle's default. Raises SonorantError if the bundle or variant is missing, `sentences` is
     below 1, or the language is not supported.
     """
     if sentences < 1:

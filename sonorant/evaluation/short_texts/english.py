@@ -8,7 +8,7 @@ def _words(texts: str) -> list[str]:
 
 
 def _phrases(texts: str) -> list[str]:
-    """Texts separated by bars or line ends."""
+    """Split `texts` at vertical bars and newlines."""
     return re.split(r"\s*[|\n]\s*", texts.strip())
 
 

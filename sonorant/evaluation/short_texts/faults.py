@@ -1,4 +1,4 @@
-"""Compare the words of a text with those heard, and count faults."""
+"""Compare the words of a text with a transcript, and count faults."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Faults:
     babbled: tuple[str, ...] = ()
     """Words replaced by other speech."""
     extra: int = 0
-    """Stretches of unexpected speech."""
+    """Number of stretches of unexpected speech."""
 
     @property
     def count(self) -> int:
@@ -55,7 +55,7 @@ def find_faults(words: Sequence[str], said: Sequence[Said]) -> Faults:
 
 
 def _places(words: Sequence[str], heard: Sequence[str]) -> list[int | None]:
-    """Index in the text of each word heard; None for extra words."""
+    """Return the index in the text of each transcribed word; None for extra words."""
     places: list[int | None] = [None] * len(heard)
     for block in Levenshtein.editops(words, heard).as_matching_blocks():
         places[block.b : block.b + block.size] = range(block.a, block.a + block.size)
@@ -63,7 +63,7 @@ def _places(words: Sequence[str], heard: Sequence[str]) -> list[int | None]:
 
 
 def transcript(said: Sequence[Said]) -> str:
-    """Words heard, with "(babble)" for babble."""
+    """Return transcribed words, with "(babble)" for babble."""
     parts: list[str] = []
     run = 0.0
     for part in [*said, Said("", 0.0, 0.0)]:
@@ -76,8 +76,8 @@ def transcript(said: Sequence[Said]) -> str:
 
 
 def summarize(found: Sequence[Faults]) -> Figures:
-    """`{texts, faulty, faulty_rate, faulty_rate_ci95, skipped, repeated, babbled, extra}`: texts with a fault,
-    Wilson's interval, faults by type."""
+    """Return `{texts, faulty, faulty_rate, faulty_rate_ci95, skipped, repeated, babbled, extra}`: texts with a fault,
+    Wilson interval, faults by type."""
     texts, faulty = len(found), sum(map(bool, found))
     return {
         "texts": texts,

@@ -39,7 +39,7 @@ class Judged:
 @dataclass(frozen=True, kw_only=True)
 class ShortTexts:
     figures: Figures
-    """Section `short_texts` of `metrics.json`: by recordings and variant, a summary per kind or the reason for none."""
+    """Section `short_texts` of `metrics.json`: a summary per kind for recordings and each variant."""
     judged: tuple[Judged, ...]
 
 
@@ -55,8 +55,7 @@ def judge_short_texts(
     """Check each variant of `renderings` on short texts, `sentences` generated ones, words cut out of recordings, and
     half as many of the evaluated sentences `known`.
 
-    `utterances`: the corpus, in the folder `corpus`; `audited`: folder of `audit.jsonl`. For unsupported languages each
-    summary is `not run: <why>`.
+    `audited` is the folder of `audit.jsonl`. For unsupported languages each summary is `not run: <why>`.
     """
     language = known.language
     texts = suite(language)
@@ -86,7 +85,7 @@ def judge_short_texts(
 
 
 def speak(voice: Voice, texts: Sequence[Text], label: str) -> list[tuple[Text, str, Clip]]:
-    """Text, spoken words and sound of each, alternating the voice's speakers. NaN becomes silence."""
+    """Return text, spoken words and sound of each, alternating speakers. NaN becomes silence."""
     spoken = [voice.frontend.speak(text.text) for text in texts]
     tokens = [voice.symbols.to_tokens(each.phonemes).astype(np.int64) for each in spoken]
     speakers = [number % len(voice.speakers) for number in range(len(texts))]
@@ -114,7 +113,7 @@ def judge(said: Sequence[tuple[str, Text, str, Clip]], language: str) -> list[Ju
 
 
 def summarize_kinds(judged: Sequence[Judged]) -> Figures:
-    """Summary by kind and of all short texts (`SHORT`); sentences also have faulty ones per thousand."""
+    """Summarize each kind and all short texts (`SHORT`); sentences also get faulty ones per thousand."""
     kinds: dict[str, list[Faults]] = {}
     for each in judged:
         kinds.setdefault(each.kind, []).append(each.faults)
@@ -131,9 +130,8 @@ def summarize_kinds(judged: Sequence[Judged]) -> Figures:
 def cut_words(
     utterances: Sequence[Utterance], corpus: Path, audited: Path, language: str, count: int
 ) -> list[tuple[str, Clip]] | str:
-    """Up to `count` texts of one to three words with their sound, cut by the word times of `audit.jsonl` in
-    `audited`; or `not run: <why>`. The clearest cuts, at most one per utterance of the corpus `utterances` in the
-    folder `corpus`."""
+    """Cut up to `count` texts of one to three words with their sound by the word times of `audit.jsonl` in `audited`,
+    or return `not run: <why>`. Takes the clearest cuts, at most one per utterance."""
     file = audited / "audit.jsonl"
     rows = {row.id: row for row in read_audit(file)} if file.exists() else {}
     if not any(row.words for row in rows.values()):

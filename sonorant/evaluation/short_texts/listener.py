@@ -1,8 +1,8 @@
 """Word checker: pocketsphinx with a grammar of the expected text.
 
-Each word may be said, skipped, or repeated from up to `BACK` words before; silence or a phone loop may stand between
-words (filler model; Rose and Paul, "A hidden Markov model based keyword recognition system", ICASSP 1990). Faults carry
-a penalty, so only clear ones are reported.
+Each word may be said, skipped, or repeated from up to `BACK` words before; silence or a phone loop may be between words
+(filler model; Rose and Paul, "A hidden Markov model based keyword recognition system", ICASSP 1990). Faults carry a
+penalty, so only clear ones are reported.
 """
 
 import tempfile
@@ -22,27 +22,27 @@ from sonorant.errors import SonorantError
 from sonorant.processes import spread
 
 SKIP, AGAIN, PHONE, SILENCE = 1e-6, 1e-6, 1e-5, 0.1
-"""Transition probabilities: skip a word, go back, a babbled phone, silence."""
+"""Transition probabilities of a skipped word, going back, a babbled phone and silence."""
 BEAM = 1e-20
 """Wider beams find the same faults and take a quarter longer."""
 BACK = 3
 _FRAME = 0.01  # seconds
 _SILENCES = ("<sil>", "<s>", "</s>", "[NOISE]", "[SPEECH]")
 REVISION = f"pocketsphinx {version('pocketsphinx')}, en-us, grammar 1"
-"""Raise the number when results for the same sound change."""
+"""Increase the number when results for the same sound change."""
 
 
 @dataclass(frozen=True)
 class Said:
     word: str | None
-    """None: a babbled phone."""
+    """None for a babbled phone."""
     start: float
-    """Seconds."""
+    """Start in seconds."""
     end: float
 
 
 def not_heard(language: str) -> str | None:
-    """`not run: <why>` for unsupported languages, else None."""
+    """Return `not run: <why>` for unsupported languages, else None."""
     if language.split("-")[0] == "en":
         return None
     return f"not run: the word checker (pocketsphinx) supports English only, not '{language}'"
@@ -69,8 +69,8 @@ class Listener:
             )
 
     def hear(self, words: Sequence[str], samples: Floats, rate: int) -> list[Said]:
-        """Words and babble in samples (S,) in -1..1 at `rate` Hz, expected to say `words` in lower case; without
-        silence. Raises SonorantError if a word cannot be pronounced."""
+        """Return words and babble, without silence, in samples (S,) in -1..1 at `rate` Hz, where the lower-case `words`
+        are expected. Raises SonorantError if a word cannot be pronounced."""
         mono = np.ascontiguousarray(samples, dtype=np.float32)
         heard = mono if rate == RATE or not len(mono) else resample(mono, rate, RATE)
         integers = (np.clip(heard, -1.0, 1.0) * 32767.0).astype(np.int16)
@@ -94,7 +94,7 @@ class Listener:
     def _expect(self, words: Sequence[str]) -> None:
         missing = [word for word in words if not pronounced(self._decoder, word, self._language)]
         if missing or not words:
-            raise SonorantError(f"'{' '.join(missing or words)}' has no pronunciation")
+            raise SonorantError(f"'{' '.join(missing or words)}' has no pronunciation; use other words")
         count = len(words)
         said = [(place, place + 1, 1.0, word) for place, word in enumerate(words)]
         skips = [(a, b, SKIP ** (b - a)) for a in range(count) for b in range(a + 1, count + 1)]
@@ -109,7 +109,7 @@ _listener: Listener | None = None
 def listen(
     clips: Sequence[Clip], texts: Sequence[Sequence[str]], language: str, *, processes: int | None = None
 ) -> list[list[Said]]:
-    """Check each clip against its words, in order; one process per core."""
+    """Check each clip against its words, one process per core."""
     work = list(zip(clips, texts, strict=True))
     return spread(
         _hear, work, label="listen for words", unit="clip", processes=processes, prepare=_load, arguments=(language,)

@@ -35,7 +35,7 @@ def calibrate(model: nn.Module, names: Iterable[str], run: Callable[[nn.Module],
 
 
 def set_scales(model: nn.Module, scales: Scales) -> None:
-    """Set the scales of the quantised layers in place."""
+
     for name, layer in quantized(model).items():
         layer.input_scale.fill_(scales[name]["input_scale"])
         if layer.quantizes_output:
@@ -85,7 +85,7 @@ class Sensitivity:
 def sensitivity_of(
     model: nn.Module, scales: Scales, judge: Callable[[nn.Module], Judged], max_layer_loss: float, label: str
 ) -> list[Sensitivity]:
-    """Test each layer alone in int8, in the order of the scales. `label` names the progress bar."""
+    """Test each layer alone in int8, in the order of the scales."""
     as_float = judge(model)
     rows = []
     for name in tqdm(scales, desc=f"sensitivity ({label})", unit="layer"):

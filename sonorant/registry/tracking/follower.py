@@ -83,7 +83,7 @@ class Delivery:
             raise
 
     def close(self) -> None:
-        """Set the recorded final status of the run; without one, it stays open."""
+        """Set the recorded final status, if any; otherwise the run stays open."""
         if (self.directory / END).exists():
             close_run(*self._open(), read_json(self.directory / END)["status"])
 
@@ -198,7 +198,7 @@ def tracked_runs(folders: Iterable[Path]) -> list[Path]:
 
 
 def sync(directory: Path) -> str:
-    """Send the part of a run directory that MLflow lacks and return the run id. Raises SonorantError if it was never
+    """Send the missing part of a run directory; return the run id. Raises SonorantError if it was never
     tracked, TrackingUnavailable if the store does not answer."""
     delivery = Delivery(directory)
     try:

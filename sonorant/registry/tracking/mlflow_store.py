@@ -41,13 +41,13 @@ PLACES = {
 
 
 def place_of_artifacts(database: Path) -> str:
-    """Return the artifact URI of an sqlite store: a plain folder, readable with and without a server."""
+    """Return the artifact folder's URI of an sqlite store, readable without a server."""
     return (database.parent / ARTIFACTS).as_uri()
 
 
 def follow_move(database: Path, former: str) -> None:
-    """Rewrite artifact paths to the folder next to `database` after the project was moved or copied. Otherwise
-    artifacts would go to the old place. Does nothing unless `former` was next to the database."""
+    """Rewrite artifact paths to the folder next to `database` after the project was moved or copied. Does nothing
+    unless `former` was next to the database."""
     now = place_of_artifacts(database)
     if former == now or not former.endswith(f"/{ARTIFACTS}"):
         return

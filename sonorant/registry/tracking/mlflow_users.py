@@ -35,7 +35,7 @@ def let_in(name: str, models: Sequence[str], password: Callable[[], str]) -> lis
 
 
 def _granted(auth: Any, name: str, kind: str, key: str, level: str) -> str:
-    """Return the user's permission on the object `key`, after granting `level` if there was none."""
+    """Grant `level` unless the user has a permission; return the permission."""
     from mlflow.exceptions import MlflowException
 
     try:

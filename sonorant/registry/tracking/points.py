@@ -94,7 +94,7 @@ def _draw(arrays: dict[str, np.ndarray], across: str, up: str, out: Path) -> Non
 
 
 def append_load(path: Path) -> None:
-    """Append the machine load to `path` in the format of `metrics.jsonl`, with the line number as step."""
+    """Append the machine load to `path` in the format of `metrics.jsonl`, with line numbers as steps."""
     step = path.read_bytes().count(b"\n") + 1 if path.exists() else 1
     row = {"step": step, "time": time.time(), "metrics": {**processor_load(), **gpu_load()}}
     with path.open("a", encoding="utf-8") as file:

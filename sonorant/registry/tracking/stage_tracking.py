@@ -33,7 +33,7 @@ class StageRun:
             file.write(json.dumps({"step": step, "time": time.time(), "metrics": flat_numbers(values)}) + "\n")
 
     def log_file(self, path: Path, folder: str = "") -> None:
-        """Log a file, or the content of a folder, below `folder`."""
+        """Log a file or folder content below `folder`."""
         self._follower.delivery.files.append((path, folder))
 
 

@@ -21,7 +21,7 @@ def rows(page: str) -> dict[str, str]:
 def test_a_family_that_was_not_run_says_how(own: ReportInputs) -> None:
     page = drawn(own)
     assert "11.0 [9.0, 13.0]" in rows(page)["parallel"] and "cannot" in rows(page)["parallel"]
-    assert "not run: make demo FAMILY=codec_lm" in rows(page)["codec_lm"]
+    assert "not run: evaluate it with make demo FAMILY=codec_lm" in rows(page)["codec_lm"]
     assert "<audio" not in section(page, "families") and 'id="decoding"' not in page and "#decoding" not in page
 
 
@@ -38,7 +38,7 @@ def test_both_stand_side_by_side_and_are_compared_in_pairs(own: ReportInputs, tm
 def test_figures_of_other_sentences_are_not_shown(own: ReportInputs, tmp_path: Path) -> None:
     write_family(tmp_path / "own", "codec_lm", sentences="b" * 64)
     told = rows(drawn(own))["codec_lm"]
-    assert "evaluated on other sentences or by another recogniser: make demo FAMILY=codec_lm" in told
+    assert "evaluated on different sentences or with another recogniser; run make demo FAMILY=codec_lm" in told
     assert not re.search(r"\d", told)
 
 

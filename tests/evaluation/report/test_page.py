@@ -229,7 +229,7 @@ def test_a_file_that_is_missing_is_named(own: ReportInputs) -> None:
     [
         ("step,train/loss\n1,2\n", "curves.csv: column 'validation/loss' is missing"),
         ("step,train/loss,validation/loss\n1,much,\n", "curves.csv: column 'train/loss': could not convert"),
-        ("step,train/loss,validation/loss\n1,,\n", "curves.csv: holds no loss"),
+        ("step,train/loss,validation/loss\n1,,\n", "curves.csv contains no loss"),
     ],
 )
 def test_curves_that_cannot_be_drawn_are_one_line(own: ReportInputs, text: str, message: str) -> None:
