@@ -20,8 +20,6 @@ SILENCE = -11.5129
 
 @dataclass(frozen=True, kw_only=True)
 class CodecConfig:
-    """Kind and size of the codec."""
-
     kind: Literal["source_filter", "vocos"] = "vocos"
     """Kind of codec, a key of `sonorant.extras.codec_lm.saved.CODECS`."""
     channels: int = 192
@@ -43,8 +41,7 @@ class CodecConfig:
     levels: list[int] = field(default_factory=lambda: [8, 5, 5, 5])
     """Levels of each value in a codebook's vector; their product is the number of codes per codebook."""
     codebook_dropout: float = 0.1
-    """Fraction of training segments whose later codebooks are dropped, so that the first ones carry the most
-    information."""
+    """Fraction of training segments that lose later codebooks, so that the first ones carry the most information."""
     pretrained: str | None = None
     """Hub id or folder of a pretrained DAC to use instead of training a codec (extra `codecs`). Only its first
     `codebooks` codebooks are used; all sizes are ignored."""
@@ -71,10 +68,8 @@ LARGEST_CODE = 2**15 - 1
 
 
 class Codec(nn.Module):
-    """Log-mel -> codes -> samples."""
-
     float_parts: tuple[str, ...] = ("encoder", "quantizer")
-    """Parts never quantised, because the language model was trained on their codes."""
+    """Parts that are never quantised, because the language model was trained on their codes."""
     mel_mean: Tensor
     mel_std: Tensor
 
@@ -115,8 +110,8 @@ class Codec(nn.Module):
         return (frames_BDT[:, : self.mels] - self.mel_mean) / self.mel_std
 
     def forward(self, frames_BRT: Tensor) -> Tensor:
-        """Encode and decode vocoder frames (B, R, T) -> samples (B, T * hop), differentiable. In training, the later
-        codebooks of some rows are dropped."""
+        """Encode and decode vocoder frames (B, R, T) -> samples (B, T * hop), differentiable. In training, some rows
+        lose later codebooks."""
         return self.decoder(self._said(frames_BRT))[:, : frames_BRT.shape[2] * self.hop]
 
     def encode(self, frames_BDT: Tensor, lengths_B: Tensor | None = None) -> Tensor:
@@ -131,7 +126,7 @@ class Codec(nn.Module):
         return cast(Tensor, self.decoder(self.quantizer.to_values(codes_BFG).flatten(2), lengths_B))
 
     def vocode(self, frames: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-        """Compute the graph `vocoder`: all of `decode`, or only its last step for a codec with a source."""
+        """Compute the graph `vocoder`: `decode`, or only its last step for a codec with a source."""
         return self.decode(frames, lengths_B)
 
     @torch.no_grad()
@@ -159,14 +154,14 @@ class Codec(nn.Module):
         return self.quantizer(hidden_BFV.unflatten(2, (self.codebooks, -1)))
 
     def _said(self, frames_BDT: Tensor) -> Tensor:
-        """Return quantised values (B, F, V). In training, the later codebooks of some rows are dropped."""
+        """Return quantised values (B, F, V); in training, some rows lose later codebooks."""
         values_BFGD = self._values(frames_BDT)
         if self.training and self.config.codebook_dropout and self.codebooks > 1:
             values_BFGD = values_BFGD * self._kept(values_BFGD)
         return values_BFGD.flatten(2)
 
     def _kept(self, values_BFGD: Tensor) -> Tensor:
-        """Return a mask (B, 1, G, 1): 1 for the codebooks that each row keeps."""
+        """Return a mask (B, 1, G, 1) of the codebooks that each row keeps."""
         rows, device = len(values_BFGD), values_BFGD.device
         heard_B = torch.randint(1, self.codebooks, (rows,), device=device)
         heard_B = torch.where(torch.rand(rows, device=device) < self.config.codebook_dropout, heard_B, self.codebooks)

@@ -19,8 +19,6 @@ PITCH_WEIGHT = 4.0
 
 @dataclass(frozen=True, kw_only=True)
 class CodecTrainConfig(WaveformTrainConfig):
-    """Training settings of the codec."""
-
     steps: int = 4000
     learning_rate: float = 3e-3
     learning_rate_batch: int | None = 8

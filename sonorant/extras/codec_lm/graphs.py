@@ -63,7 +63,7 @@ class CodecLanguageModels:
         return ReceptiveField(decoder=decoder, vocoder=self.waveform.receptive_field)
 
     def write_prompt(self, path: Path, config: ExportConfig) -> bool:
-        """Write the graph that encodes prompts; return False for a pretrained codec, which has none."""
+        """Write the graph that encodes prompts; return False if there is none, as for a pretrained codec."""
         if not self.predictor.config.prompt_frames or not isinstance(self.waveform, Codec):
             return False
         export_prompt(self.waveform, MelConfig(**self.described["audio"]), path, config)

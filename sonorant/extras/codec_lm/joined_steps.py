@@ -28,7 +28,7 @@ from sonorant.extras.codec_lm.step_buffers import SLOTS, Cached, StepBuffers, ca
 from sonorant.speech.decoding import DecodingDescription
 
 AHEAD = 32
-"""Maximum steps that a row is ahead of its stepper's request."""
+"""Maximum lead of a row over its stepper's request, in steps."""
 
 
 @dataclass(eq=False)
@@ -54,7 +54,7 @@ class Row:
         self.made, self.over = int(state.step_B[0]), bool(complete(state, np)[0])
 
     def go_on_from(self, state: State) -> None:
-        """Continue from `state`, a batch of one, and drop the cache slots of later steps."""
+        """Continue from `state`, a batch of one, and drop cache slots of later steps."""
         self.note(state)
         assert self.cached is not None
         keys, values, positions = self.cached
@@ -82,7 +82,7 @@ class JoinedSteps:
 
     def run(self, rows: Sequence[Row], states: Sequence[State | None], asked: int) -> State:
         """Compute until each row is complete or has made `asked` steps, and return their states. `states`: where rows
-        continue; None means at their current state."""
+        continue; None means their current state."""
         with self._lock:
             told = [row for row, state in zip(rows, states, strict=True) if state is not None]
             if told:

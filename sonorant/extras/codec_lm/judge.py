@@ -56,7 +56,7 @@ class CodecJudge(WaveformJudge):
 
 
 class _Copying(nn.Module):
-    """Calls a pretrained codec, which encodes samples, with the mel of one utterance."""
+    """Runs a pretrained codec on the samples of one utterance, given its mel."""
 
     def __init__(self, codec: PretrainedCodec, samples_S: Floats) -> None:
         super().__init__()

@@ -15,13 +15,11 @@ from sonorant.layers.phoneme_encoder import PhonemeEncoder, check_prior_kernel
 from sonorant.layers.transformer import Packing, Transformer
 
 AGES = 32
-"""Distinct ages; later steps share the last one."""
+"""Number of distinct ages; later steps share the last one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LanguageModelConfig:
-    """Size of the codec language model."""
-
     channels: int = 256
     """Channels of the phoneme encoder and transformer."""
     expansion: int = 3
@@ -67,8 +65,7 @@ class LanguageModel(PhonemeEncoder):
     """Decoder-only transformer over code frames; codebook g is delayed by g steps (Copet et al. 2023, "MusicGen")."""
 
     float_parts = (*PhonemeEncoder.float_parts, "prior", "advance")
-    """Parts that stay float in int8: the prior is in no graph, and the few weights of `advance` determine all
-    durations."""
+    """Parts that stay float in int8: the prior is in no graph, and the few weights of `advance` set all durations."""
 
     def __init__(self, config: LanguageModelConfig, *, codebooks: int, codes: int, **of_corpus: Any) -> None:
         """`codebooks`, `codes`: counts of the codec; `of_corpus`: see `PhonemeEncoder`."""
@@ -109,7 +106,7 @@ class LanguageModel(PhonemeEncoder):
         age_BT: Tensor,
         steps_B: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        """Compute all steps of whole utterances at a time; equals `prefill` and one `step` after another.
+        """Compute all steps of whole utterances in parallel; equals `prefill` and one `step` after another.
 
         Args:
             states_BNC: (B, N, C) float32 from `encode_speech`; lengths_B: (B,) int64.

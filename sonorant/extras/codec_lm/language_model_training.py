@@ -24,8 +24,6 @@ from sonorant.training.utterances import Utterances, UtteranceTrainConfig, on_de
 
 @dataclass(frozen=True, kw_only=True)
 class LanguageModelTrainConfig(UtteranceTrainConfig):
-    """Training settings of the codec language model."""
-
     learning_rate: float = 2e-3
     warmup_steps: int = 100
     corruption: float = 0.15
@@ -61,8 +59,8 @@ class LanguageModelLosses(nn.Module):
         self.diagonal_steps = diagonal_steps
 
     def forward(self, batch: Batch, step: int) -> dict[str, Tensor]:
-        """Losses of a batch of `CodeBatches`: `codes` (mean over codebooks) and `advance`, summed over code frames;
-        `prior`, over mel frames."""
+        """Return the losses `codes` (mean over codebooks) and `advance`, summed over code frames, and `prior`, over mel
+        frames."""
         return self.judge(self.predict(batch, step), batch)
 
     def judge(self, said: Predicted, batch: Batch) -> dict[str, Tensor]:
@@ -114,7 +112,6 @@ class LanguageModelLosses(nn.Module):
         )
 
     def _corrupted(self, codes_BTG: Tensor) -> Tensor:
-        """In training, replace some codes (never "no code") with random ones."""
         if not self.model.training or not self.config.corruption:
             return codes_BTG
         hit_BTG = (torch.rand(codes_BTG.shape, device=codes_BTG.device) < self.config.corruption) & (

@@ -20,7 +20,7 @@ PROMPT = 8
 SPARE = 3
 """Empty slots added to the step's cache, to detect a graph that reads them."""
 NOTHING = 1e3
-"""Content of the added empty slots."""
+"""Content of the `SPARE` slots."""
 SLOT_AXES = {"key": 3, "value": 2, "position": 1, "slot": 1}
 """Axis of the cache slots, by the first word of an input's name."""
 

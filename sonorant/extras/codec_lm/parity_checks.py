@@ -85,7 +85,6 @@ def _outputs(case: TokenCase, graphs: bool) -> Iterator[tuple[str, int, str, NDA
 
 
 def _real(output: str, prefilled: Arrays) -> NDArray[Any]:
-    """Return an output of prefill with undefined slots zeroed."""
     real_BS, values = prefilled["position"] >= 0, prefilled[output]
     if output == "position":
         return values
@@ -183,8 +182,8 @@ def _begin(stepper: Stepper, case: TokenCase) -> None:
 
 
 def check_padding(measured: Measured, cases: Sequence[TokenCase]) -> dict[str, Any]:
-    """Compare each row of a batch with the utterance alone. Returns the largest difference, `{max_abs_diff, tolerance,
-    rows}`. Raises Fault as `check_values` does."""
+    """Compare each row of a batch with the utterance alone. Returns `{max_abs_diff, tolerance, rows}`. Raises Fault as
+    `check_values` does."""
     rows, largest = 0, 0.0
     for case in (case for case in cases if case.batch > 1):
         together = measured.compute(case)
@@ -202,8 +201,8 @@ def each_row(expected: Expected) -> Expected:
 
 
 def check_chunks(measured: Measured, case: TokenCase, receptive_field: ReceptiveField) -> dict[str, Any]:
-    """Compare decoder and vocoder on parts with their receptive fields and on the whole. Returns the largest
-    difference, `{max_abs_diff, tolerance, parts}`. Raises Fault as `check_values` does."""
+    """Compare decoder and vocoder on parts with their receptive fields and on the whole. Returns `{max_abs_diff,
+    tolerance, parts}`. Raises Fault as `check_values` does."""
     runtime, found, parts = measured.runtime, [], 0
     graphs: list[tuple[str, str, Computing, NDArray[Any], Ints, int]] = [
         ("vocoder", "samples", runtime.vocode, case.vocoded, case.vocoded_lengths, receptive_field.vocoder)

@@ -28,7 +28,7 @@ class PretrainedCodec(nn.Module):
     """A DAC with the interface of `Codec`."""
 
     float_parts = ("model",)
-    """Parts never quantised."""
+    """Parts that are never quantised."""
 
     def __init__(self, model: Any, *, hop: int, codebooks: int, receptive_field: int) -> None:
         """`model`: a `DacModel`; `hop`: samples per mel frame; `codebooks`: number of its codebooks to use."""
@@ -145,7 +145,7 @@ def build_pretrained(about: dict[str, Any], audio: MelConfig) -> PretrainedCodec
 
 
 def measured_receptive_field(codec: PretrainedCodec) -> int:
-    """Measure the maximum distance in code frames of an audible change, up to `FARTHEST`."""
+    """Measure the maximum distance in code frames from a changed code to an audible change, up to `FARTHEST`."""
     generator = torch.Generator().manual_seed(0)
     for reach in (16, 64, FARTHEST):
         codes_BFG = torch.randint(codec.codes, (1, 2 * reach + 1, codec.codebooks), generator=generator)

@@ -16,7 +16,6 @@ CODECS: dict[str, type[Codec]] = {"source_filter": SourceCodec, "vocos": Codec}
 
 
 AnyCodec = Codec | PretrainedCodec
-"""A codec trained by this project or pretrained."""
 
 
 def build_language_model(description: dict[str, Any]) -> LanguageModel:

@@ -41,7 +41,7 @@ class Sounding:
         self, codes: Iterable[Ints], lengths: Ints | None, sizes: Sequence[int], first_after: int | None = None
     ) -> Iterator[Floats]:
         """Convert codes (B, any, G), in parts, to samples (B, any). `lengths`: code frames of each row (B,); None means
-        all. `sizes`: of the first parts; the last one repeats. `first_after`: as in `compute_chunks`, at least
+        all. `sizes`: those of the first parts; the last one repeats. `first_after`: as in `compute_chunks`, at least
         `least_lookahead`."""
         sees, runtime = self.description.receptive_field, self.runtime
         if not has_source(self.description):

@@ -1,5 +1,5 @@
-"""Inputs and outputs of the step graph, which is stateless: its caches are inputs, bound once to numpy arrays, and the
-new keys and values of each step are written into them."""
+"""Inputs and outputs of the step graph, which is stateless: its caches are inputs, bound once to numpy arrays, into
+which each step's new keys and values are written."""
 
 from __future__ import annotations
 
@@ -74,8 +74,7 @@ class StepBuffers:
         self._positions[rows_B, slots_B] = self.position[: len(slots_B)]
 
     def fill(self, cached: Cached, first: int = 0) -> None:
-        """Write a cache into the first slots of its rows, from row `first` on, and empty the other slots of these
-        rows."""
+        """Write a cache into the first slots of its rows, from row `first` on, and empty their other slots."""
         keys, values, positions = cached
         rows, slots = slice(first, first + positions.shape[0]), positions.shape[1]
         self._values[:, rows, :, slots:] = 0  # attention weight 0 times an old NaN is NaN
@@ -106,7 +105,7 @@ class StepBuffers:
 
 
 def cache_names(layers: int) -> list[str]:
-    """Names of each layer's key and value in the graphs."""
+    """Return the graphs' names of each layer's key and value."""
     return [f"{side}_{layer}" for layer in range(layers) for side in ("key", "value")]
 
 

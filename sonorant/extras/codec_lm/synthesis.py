@@ -73,7 +73,7 @@ class CodecLmSpeaking:
             self._check_prompt(request.prompt)
 
     def _config(self, request: SpeechRequest) -> DecodingConfig:
-        """The voice's defaults with the request's changes."""
+        """Return the voice's defaults with the request's changes."""
         try:
             return replace(self.decoding.defaults, **request.decoding)
         except (TypeError, ValueError) as error:

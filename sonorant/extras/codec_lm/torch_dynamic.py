@@ -19,7 +19,7 @@ Fed = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 class TorchStep:
-    """A decoding step on a device, in a precision."""
+    """Decoding step on a device, in a given precision."""
 
     def __init__(self, model: LanguageModel, device: torch.device, half: torch.dtype | None = None) -> None:
         """`model`: on `device`, in evaluation mode; `half`: autocast's dtype; None means the dtype of the weights."""

@@ -119,7 +119,7 @@ class StaticTokenRuntime(TorchTokenRuntime):
             print(f"warm-up: {perf_counter() - began:.1f} s{compiled}", file=sys.stderr)
 
     def counters(self) -> Counters:
-        """Return the batches since loading or `warm_up`; `late` counts compilations and recordings while serving."""
+        """Return batch counts since loading or `warm_up`; `late` counts compilations and recordings while serving."""
         prepared = self._prepared()
         return Counters(hits=self._hits, misses=self._misses, prepared=prepared, late=prepared - self._warmed)
 

@@ -190,7 +190,6 @@ def _fill(room: State | Rules, batch: State | Rules) -> None:
 
 
 def in_place(step: TorchStep, drawn: bool) -> InPlace:
-    """Return a step that overwrites its input state."""
 
     def run(state: State, rules: Rules, states_BNC: Tensor, cache: StaticCache) -> None:
         for place, value in zip(state, step(state, rules, states_BNC, cache, drawn=drawn), strict=True):

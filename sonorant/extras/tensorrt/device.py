@@ -15,7 +15,7 @@ from sonorant.errors import SonorantError
 
 
 def describe_gpu() -> tuple[str, tuple[int, int]]:
-    """Name and compute capability of the GPU that this process uses."""
+    """Return the name and compute capability of this process's GPU."""
     properties = _checked(cuda.cudaGetDeviceProperties(_checked(cuda.cudaGetDevice())))
     return properties.name.rstrip(b"\0").decode(), (properties.major, properties.minor)
 

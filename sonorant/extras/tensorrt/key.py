@@ -17,7 +17,6 @@ class Machine:
     tensorrt: str
     """TensorRT version, such as 11.4.0.106."""
     gpu: str
-    """Name of the GPU."""
     compute_capability: tuple[int, int]
 
 
@@ -52,7 +51,7 @@ def this_machine() -> Machine:
 LEAST = {"tokens": 2, "frames": 1}
 """Minimum sizes: every utterance has a start and an end token."""
 STRETCH = 2
-"""Maximum size as a multiple of the corpus' longest utterance, because the slowest speed doubles the frames."""
+"""Maximum size as a multiple of the corpus' longest utterance: the slowest speed doubles the frames."""
 MOST = {"tokens": 800, "frames": 1024}
 """Lower bound of the maximum size: twice the characters of the longest phrase (`sonorant.text.phrases`), and twice the
 frames computed at a time (`sonorant.speech.request.Limits`)."""
@@ -93,24 +92,21 @@ def _ranges(name: str, lengths: tuple[int, int, int, int]) -> tuple[Sizes, Sizes
 
 
 AMPERE = (8, 0)
-"""Compute capability of the oldest GPUs that run hardware-compatible engines."""
+"""Oldest compute capability that runs hardware-compatible engines."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EngineConfig:
-    """Settings for building TensorRT engines."""
-
     workspace_mib: int = 2048
     """Maximum device memory in MiB that a kernel may use as scratch."""
     max_batch: int = 8
     """Maximum number of rows per batch."""
     tf32: bool = False
-    """Whether float32 products may use TF32, which is faster but has only 10 bits of mantissa."""
+    """Whether float32 products may use TF32: faster, but only 10 bits of mantissa."""
     version_compatible: bool = False
-    """Whether later releases of the same major TensorRT version can run the engine, which makes it larger and possibly
-    slower."""
+    """Whether later releases of the same major TensorRT version can run the engine: larger, and possibly slower."""
     hardware_compatible: bool = False
-    """Whether any GPU from Ampere on can run the engine, which may make it slower."""
+    """Whether any GPU from Ampere on can run the engine; possibly slower."""
 
     def __post_init__(self) -> None:
         if min(self.workspace_mib, self.max_batch) < 1:

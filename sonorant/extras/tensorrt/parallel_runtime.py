@@ -55,8 +55,6 @@ class TensorRTRuntime(GraphRuntime):
 
 
 class _Work:
-    """A bundle's engines on several streams."""
-
     def __init__(self, bundle: Bundle, engines: Engines, options: LoadOptions) -> None:
         described = bundle.description.graphs
         variants = {graph: options.variant or described[graph].default_variant for graph in bundle.graphs}

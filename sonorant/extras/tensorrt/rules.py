@@ -53,12 +53,12 @@ CONSTANT_INPUTS = {
     "ReduceMax": (1,), "ReduceMean": (1,), "ReduceMin": (1,), "ReduceProd": (1,), "ReduceSum": (1,),
     "ReduceSumSquare": (1,),
 }  # fmt: skip
-"""Positions of each operator's inputs that must be known at build time."""
+"""Inputs of each operator, by position, that must be known at build time."""
 SHAPE_INPUTS = {
     "ConstantOfShape": (0,), "Expand": (1,), "Pad": (1,), "Range": (0, 1, 2), "Reshape": (1,), "Slice": (1, 2, 3, 4),
     "Split": (1,), "Tile": (1,), "TopK": (1,),
 }  # fmt: skip
-"""Positions of each operator's inputs that determine the output's shape."""
+"""Inputs of each operator, by position, that determine the output's shape."""
 WEIGHT_AXIS = {"Conv": 0, "ConvTranspose": 1, "Gemm": 1, "MatMul": 1}
 """Axis of each operator's weights (input 1) along which scales may differ: the output's."""
 MOST_DIMENSIONS = 8

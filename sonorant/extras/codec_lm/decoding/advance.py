@@ -1,7 +1,7 @@
-"""One decoding step, shared by all runtimes, from logits to the next state: fault guards, sampling, pointer. Codes are
-sampled by inverting the cumulative distribution at uniform numbers generated in advance on the host, so a seed gives
-the same codes under any runtime. Written in the Python array API standard, for numpy and torch. All branches are
-`where`, so that a device never waits for the host and a step can be compiled or captured."""
+"""One decoding step from logits to the next state, shared by all runtimes. Codes are sampled by inverting the
+cumulative distribution at uniform numbers generated on the host, so a seed gives the same codes under any runtime.
+Written in the Python array API standard, for numpy and torch. All branches are `where`, so that a device never waits
+for the host and a step can be compiled or captured."""
 
 import math
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ def watch(state: State, rules: Rules, codes_BG: Array, stays_B: Array, xp: Any) 
 
 
 Key = tuple[int, ...]
-"""Seed, candidate and attempt, which determine a row's noise independently of its place in the batch."""
+"""Seed, candidate and attempt that determine a row's noise in any batch."""
 
 
 def uniform_noise(keys: Sequence[Key], steps: int, numbers: int) -> NDArray[np.float32]:
@@ -107,10 +107,11 @@ LOG_HALF = math.log(0.5)
 def choose_advance(
     state: State, rules: Rules, advance_BA: Array, noise_B: Array, xp: Any, *, sampled: bool
 ) -> tuple[Array, Array, Array]:
-    """Return the phonemes to move and those to move if pushed, int64, and the log-probability of having stayed since
-    arrival, float32, (B,) each. Logits `advance_BA`: 0 = stay, a = move by a phonemes. Staying is nearly always most
-    likely, so a greedy pointer would get stuck. The median rule moves at the median of the phoneme's duration: once the
-    probability of staying so long is below one half. Without it, the class is drawn with the uniform `noise_B`."""
+    """Return the number of phonemes to move, the number if pushed, int64, and the log-probability of having stayed
+    since arrival, float32, (B,) each. Logits `advance_BA`: 0 = stay, a = move by a phonemes. Staying is nearly always
+    most likely, so a greedy pointer would get stuck. The median rule moves at the median of the phoneme's duration:
+    once the probability of staying so long is below one half. Without it, the class is drawn with the uniform
+    `noise_B`."""
     highest_B1 = xp.max(advance_BA, axis=-1, keepdims=True)
     weights_BA = xp.exp(advance_BA - highest_B1)
     log_stay_B = (advance_BA - highest_B1)[:, 0] - xp.log(xp.sum(weights_BA, axis=-1))

@@ -14,7 +14,7 @@ from sonorant.speech.decoding import DecodingConfig, DecodingDescription
 from sonorant.speech.speaking import FinishReason
 
 BLOCK = 32
-"""Frames between checks for whether all rows have ended; a check may wait for a device."""
+"""Frames between checks for the end of all rows; a check may wait for a device."""
 RETRY_TEMPERATURE = 0.7
 """Minimum temperature of a retry, because a greedy retry would repeat the fault."""
 
@@ -34,14 +34,13 @@ class Spoken:
     cut_B: NDArray[np.bool_]
     """Whether the frame budget ended the kept attempt, so that text may be missing."""
     attempts_B: Ints
-    """Attempts; 1 means no retry."""
+    """Number of attempts; 1 means no retry."""
 
 
 class Attempt(NamedTuple):
     """One completely decoded row."""
 
     well: bool
-    """Whether the finish reason is `WELL`."""
     whole: bool
     """Whether the row ended within its frame budget."""
     log_probability: float
@@ -68,8 +67,8 @@ def decode_texts(
 ) -> Spoken:
     """Decode a batch of texts completely. Rows are independent. A row whose best candidate did not end `WELL` is
     decoded again, up to `config.retries` times, with different noise, a temperature of at least `RETRY_TEMPERATURE` and
-    the median rule. `states_BNC`, `lengths_B`, `prompt`: see `Session`; `candidates`: number of rows per text, each
-    with separate noise. Raises SonorantError as `check_candidates` does."""
+    the median rule. `states_BNC`, `lengths_B`, `prompt`: see `Session`; `candidates`: rows per text, with different
+    noise. Raises SonorantError as `check_candidates` does."""
     check_candidates(config, seed, candidates)
     best: list[Attempt | None] = [None] * len(lengths_B)
     attempts_B = np.zeros(len(lengths_B), np.int64)

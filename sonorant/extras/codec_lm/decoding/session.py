@@ -16,7 +16,7 @@ from sonorant.speech.speaking import FinishReason
 
 
 class Stepper(Protocol):
-    """A language model with a cache for one batch at a time. Its inputs and outputs are numpy arrays."""
+    """A language model with a cache for one batch at a time. Uses numpy arrays."""
 
     def begin(
         self, states_BNC: Floats, lengths_B: Ints, prompt_BPG: Ints, prompt_lengths_B: Ints, rules: Rules
@@ -109,12 +109,11 @@ class Session:
 
     @property
     def finish_reasons_B(self) -> Ints:
-        """`FinishReason` of each row so far."""
         return self._state.finish_reason_B
 
     def pointers(self, row: int) -> Ints:
-        """Return the phoneme index of each frame of a row so far (f,), which never decreases. May extend past the
-        returned codes."""
+        """Return the phoneme index of each frame of a row so far (f,), never decreasing. May extend past the returned
+        codes."""
         ended = int(self._state.ended_B[row])
         return self._state.pointers_BS[row, : int(self._state.step_B[row]) if ended < 0 else ended]
 

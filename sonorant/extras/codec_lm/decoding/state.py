@@ -14,13 +14,13 @@ from sonorant.speech.decoding import DecodingConfig, DecodingDescription
 Array = Any
 """A numpy or torch array."""
 LONGEST_PERIOD = 8
-"""Maximum length in frames of a loop that is detected."""
+"""Maximum length of a detected loop, in frames."""
 EMPTY = 2
 """Phonemes of an empty text: `^` and `$`."""
 
 
 class Rules(NamedTuple):
-    """Constants of a batch, per row so that requests can share a batch."""
+    """Constants of a batch, one per row so that requests can share it."""
 
     noise_BSG: Array
     """Uniform numbers in 0..1 (B, S, G + 1): one per codebook, then one for the pointer."""
@@ -36,7 +36,7 @@ class Rules(NamedTuple):
     median_B: Array
     """Whether the pointer moves by the median rule instead of by sampling."""
     phonemes_B: Array
-    """Phonemes N, where the pointer ends."""
+    """Number of phonemes, after which the pointer ends."""
     budget_B: Array
     """Maximum number of frames."""
     longest_phoneme_B: Array
@@ -58,7 +58,7 @@ class State(NamedTuple):
     log_survival_B: Array
     """Log-probability that the phoneme lasts this long."""
     position_B: Array
-    """Position of the next step, equal to the number of filled cache slots."""
+    """Position of the next step: the number of filled cache slots."""
     ended_B: Array
     """Frames of the row; -1 if not ended. Its last codebook ends G - 1 steps later."""
     finish_reason_B: Array
@@ -79,7 +79,7 @@ class State(NamedTuple):
 
 
 NEVER = -(2**40)
-"""Step of a code that was not chosen."""
+"""Step of a code that was never chosen."""
 
 
 def make_rules(
