@@ -48,7 +48,7 @@ class QuantizeConfig:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
         for kind in self.auto_trains:
             if kind not in all_kinds():
-                raise ValueError(f"auto_trains: unknown kind of model '{kind}'; there are: {', '.join(all_kinds())}")
+                raise ValueError(f"auto_trains: unknown kind of model '{kind}'; use one of: {', '.join(all_kinds())}")
         if self.learning_rate <= 0:
             raise ValueError("learning_rate must be above 0")
 
