@@ -110,14 +110,16 @@ def _check(utterances: list[Utterance]) -> str:
     """Return the language. Raises SonorantError if the utterances cannot form a store."""
     if not any(utterance.split == "train" for utterance in utterances):
         raise SonorantError(
-            f"features: none of {len(utterances)} utterances is in the training split; see the report of the corpus"
+            f"features: none of {len(utterances)} utterances is in the training split; see the corpus report"
         )
     for utterance in utterances:
         if utterance.split is None or utterance.audio is None:
             raise SonorantError(f"features: utterance '{utterance.id}' has no split or audio; run: dvc repro prepare")
     languages = sorted({utterance.language for utterance in utterances})
     if len(languages) > 1:
-        raise SonorantError(f"features: the corpus mixes the languages {', '.join(languages)}; a voice has only one")
+        raise SonorantError(
+            f"features: the corpus mixes the languages {', '.join(languages)}; keep only one, because a voice has one"
+        )
     return languages[0]
 
 

@@ -69,7 +69,9 @@ def _write(features: Path, target: Path, key: str, says: Says) -> None:
             for i, mel_TM in zip(range(len(store)), said, strict=True):
                 if mel_TM.shape != (store.frames[i], bins) or not np.isfinite(mel_TM).all():
                     wanted = f"not finite or not of the recording's shape {(int(store.frames[i]), bins)}"
-                    raise SonorantError(f"utterance '{store.ids[i]}': the predicted mel {mel_TM.shape} is {wanted}")
+                    raise SonorantError(
+                        f"utterance '{store.ids[i]}': the predicted mel {mel_TM.shape} is {wanted}; train again"
+                    )
                 mels.append(mel_TM.astype(np.float16))
         for name in FILES:
             (new / name).parent.mkdir(exist_ok=True)

@@ -151,7 +151,7 @@ class Shards:
             break
         else:
             raise SonorantError(
-                f"{self._named(name, shard)}: evicted from the cache before it was read; raise cache_gib"
+                f"{self._named(name, shard)}: evicted from the cache before it was read; raise store.cache_gib"
             )
         dtype, row_shape = self._arrays[name]
         if file.dtype != dtype or file.shape[1:] != row_shape:

@@ -99,7 +99,7 @@ class TrainConfig:
 
     def describe_learning_rate(self, budget: int) -> str:
         if self.learning_rate_batch is None:
-            return f"learning rate {self.learning_rate:g}, for any batch size"
+            return f"learning rate {self.learning_rate:g} for any batch size"
         batch, factor = self.micro_batches_per_step * budget, self.learning_rate_factor(budget)
         rate = f"learning rate {self.learning_rate * factor:.4g}, {factor:.4g} times {self.learning_rate:g}"
         return f"{rate}: batch size {batch}, learning_rate_batch {self.learning_rate_batch}"

@@ -89,7 +89,9 @@ def read_initial(path: Path, kind: str) -> Initial:
         raise SonorantError(f"init_from: {error}; name another checkpoint") from None
     description = state["description"]
     if description["kind"] != kind:
-        raise SonorantError(f"init_from: {path} contains a model of kind '{description['kind']}', not '{kind}'")
+        raise SonorantError(
+            f"init_from: {path} contains a model of kind '{description['kind']}', not '{kind}'; name another"
+        )
     # The EMA is either the bare model, or wrapped together with the count of its updates.
     weights = {name.removeprefix("module."): value for name, value in state["ema"].items() if name != "n_averaged"}
     return Initial(source=str(path), weights=weights, description=description)

@@ -1,6 +1,6 @@
 """Prepare a network for training: activation checkpointing, compilation, DistributedDataParallel, optimizer.
 
-Blocks are compiled in place, one by one, so weights keep their names.
+Blocks are compiled in place, so weights keep their names.
 """
 
 import importlib.util

@@ -13,7 +13,7 @@ class Newcomers:
     """Speaker embedding rows of new speakers, the only weights trained in the first steps of fine-tuning."""
 
     steps: int
-    """Number of first optimizer steps that train only these rows."""
+    """Number of first steps that train only these rows."""
     embedding: nn.Embedding
     rows: tuple[int, ...]
 

@@ -1,4 +1,4 @@
-"""Losses of the EMA on the validation split, which is divided among the ranks."""
+"""Validation losses of the EMA, computed by all ranks together."""
 
 import torch
 

@@ -138,8 +138,8 @@ def refuse_other_copies(features: Path, codes: Path | None, fingerprint: str, co
     """Raise AllRanksError on all ranks if a node's features, codes, settings or code differ from rank 0's. A collective
     call.
 
-    With several nodes, one rank per node also compares all arrays with their hashes, which may take hours.
-    `fingerprint`: hash of settings, features and the recipe's VERSION; `code`: hash of the package.
+    With several nodes, one rank per node also compares all arrays with their hashes, which may take hours. `code`: hash
+    of the package.
     """
     if ranks.world_size == 1:
         return

@@ -35,7 +35,7 @@ class Nvml:
         except pynvml.NVMLError_LibraryNotFound:
             raise NoNvml("no NVIDIA driver here (libnvidia-ml.so.1)") from None
         except pynvml.NVMLError as error:
-            raise NoNvml(f"NVML does not start: {error}") from None
+            raise NoNvml(f"cannot start NVML: {error}") from None
 
     def __enter__(self) -> Nvml:
         return self
