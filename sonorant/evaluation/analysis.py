@@ -16,7 +16,7 @@ ORDER = 24
 """Highest mel-cepstral coefficient."""
 MEL_POINTS = 128
 SPEECH_DB = 50.0
-"""Minimum level of speech below the loudest frame, in dB."""
+"""Frames quieter than the loudest by more dB are silence."""
 QUIETEST = 1e-10
 """Floor of the power spectrum, full scale 1."""
 
@@ -80,7 +80,7 @@ def mel_cepstra(log_mel_TN: Doubles) -> Doubles:
 
 @lru_cache
 def _mel_interpolation(rate: int, bins: int) -> Doubles:
-    """Return a matrix (bins, MEL_POINTS) that interpolates at the middle of equal mel steps."""
+
     highest = 1127.0 * np.log1p(rate / 2 / 700.0)
     points = 700.0 * np.expm1((np.arange(MEL_POINTS) + 0.5) / MEL_POINTS * highest / 1127.0)
     frequencies = np.linspace(0.0, rate / 2, bins)

@@ -16,12 +16,12 @@ BLOCK_SECONDS = 0.0005
 WINDOW_SECONDS = 0.04
 """Analysis window: three periods of a deep voice."""
 VOICED_DB = 35.0
-"""Minimum level of reliable pitch below the loudest frame, in dB."""
+"""Pitch is unreliable in frames quieter than the loudest by more dB."""
 LEAST_FRAMES = 20
 TREBLE_HZ = 4000.0
 QUIETEST = 1e-12
 LOWEST_FLOOR_DB = -75.0
-"""Level of inaudible noise relative to speech."""
+"""Level relative to speech below which noise is inaudible."""
 
 
 @dataclass(frozen=True, kw_only=True)

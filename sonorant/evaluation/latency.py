@@ -46,7 +46,7 @@ class LatencyJob:
 
 
 def sentence_classes(tokens: Sequence[Ints]) -> dict[str, Ints]:
-    """Return the shortest, median and longest phoneme ids (N, 3) by class."""
+    """Return the shortest, median and longest phoneme ids (N, 3) as `short`, `medium` and `long`."""
     by_length = sorted(tokens, key=len)
     return {"short": by_length[0], "medium": by_length[len(by_length) // 2], "long": by_length[-1]}
 
@@ -60,7 +60,7 @@ def measure(
 ) -> Figures:
     """Time each candidate on one thread and on all cores, warm, one sentence at a time.
 
-    `candidates` has reasons for not timing, or None; `repeats` is the maximum number of rounds. Returns
+    `candidates` maps to reasons for not timing, or None; `repeats` is the maximum number of rounds. Returns
     `{candidate: {class: {threads_1 |
     threads_all: {rtf, p50_ms, p95_ms, p99_ms, seconds, phonemes, threads, repeats, over_fp32, over_fp32_ci95}}} | "not
     run: <why>"}`; `over_fp32` is the median speedup over `BASELINE`. Raises SonorantError if one of `REQUIRED` cannot

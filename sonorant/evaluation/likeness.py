@@ -113,7 +113,7 @@ def _errors(distance: Distance) -> dict[str, Weighted]:
 
 
 def _ratio(ours: float, theirs: float) -> Weighted:
-    """Weight by the divisor; the mean is a ratio of sums."""
+    """Weight by the divisor, so means are ratios of sums."""
     return Weighted(ours / theirs, theirs) if theirs > 0 else Weighted(float("nan"))
 
 

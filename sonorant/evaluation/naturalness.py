@@ -20,8 +20,6 @@ DNSMOS_BELOW = "dnsmos_below_recordings"
 
 @dataclass(frozen=True, kw_only=True)
 class JudgedSound:
-    """Sound measures per sentence."""
-
     speakers: tuple[str, ...]
     pairs: dict[str, list[Pair]]
     """Comparisons with recordings by kind."""
@@ -31,7 +29,7 @@ class JudgedSound:
     """Speaker embeddings (S, D) by kind, or the reason for none."""
 
     def summary(self) -> Figures:
-        """Return section `naturalness` over all sentences by kind. Recordings have only DNSMOS."""
+        """Return the section `naturalness` over all sentences by kind. Recordings have only DNSMOS."""
         found = self.figures()
         copies = found[VOCODER]
         named = (key for key in copies if not key.endswith("_ci95"))

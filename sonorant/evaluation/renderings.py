@@ -57,7 +57,7 @@ class Renderings:
     decoded: dict[str, tuple[Spoken, ...]]
     """Speech by variant; empty for non-autoregressive families."""
     unspoken: dict[str, str]
-    """Reasons for variants without evaluated sound."""
+    """Variants without evaluated sound, with reasons."""
     rate: int
     """Sample rate in Hz."""
     timings: dict[str, tuple[tuple[WordTiming, ...], ...]] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class Renderings:
         return tuple(kind for kind in self.kinds if kind != VOCODER)
 
     def without(self, unheard: Mapping[str, str]) -> Renderings:
-        """Remove variants, given with reasons."""
+        """Remove variants, with reasons in `unspoken`."""
         sounds = {kind: found for kind, found in self.sounds.items() if kind not in unheard}
         return replace(self, sounds=sounds, unspoken=self.unspoken | dict(unheard))
 

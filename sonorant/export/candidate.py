@@ -123,7 +123,7 @@ class Candidate(ABC):
         return f"{graphs} have {over_fp32:.4f} of fp32's bytes"
 
     def _quantizations(self) -> dict[str, dict[str, Any]]:
-        """Return `quantization` of `model.json`, by graph."""
+
         assert self.trained is not None
         speech, sound = (read_json(folder / "model.json").get("quantization", {}) for folder in self.trained)
         of_sound = load_family(self.bundle.description.family).waveform_graphs

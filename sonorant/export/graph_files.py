@@ -20,7 +20,7 @@ from sonorant.speech.bundle import Bundle
 
 Dtypes = dict[str, str]
 Interface = dict[str, tuple[Dtypes, Dtypes]]
-"""Dtypes of inputs and of outputs by name, by graph."""
+"""Dtypes by name of inputs and outputs, per graph."""
 
 
 def check_files(bundle: Bundle, variant: str) -> dict[str, int]:

@@ -223,7 +223,7 @@ def _relative(got: Floats, exact: Floats) -> float:
 
 
 def _intermediates(model: onnx.ModelProto, elements: dict[str, int], cases: Iterable[Arrays]) -> Iterator[Arrays]:
-    """Yield all tensors of a graph for each case."""
+
     wide = onnx.ModelProto()
     wide.CopyFrom(model)
     outputs = {value.name for value in model.graph.output}

@@ -76,7 +76,7 @@ def finish(store: Store, model: str) -> Move | None:
 
 
 def _carry_out(store: Store, model: str, move: Move) -> None:
-    """Idempotent."""
+    """Move the aliases; idempotent."""
     client, because = store.client, f": {move.reason}" if move.reason else ""
     if move.action == "rollback":
         gone, back = f"{move.time} to version {move.champion}", f"{move.time} from version {move.previous}"

@@ -81,7 +81,7 @@ def points(name: str, text: str, value: float, bounds: tuple[float, float], limi
 
 
 def finding(low: float, high: float, equal: float) -> str:
-    """Lower is better."""
+    """Compare an interval with `equal`; lower is better."""
     if high < equal:
         return "better"
     return "worse" if low > equal else "no difference beyond noise"
@@ -168,8 +168,8 @@ def _fraction(name: str, text: str, value: float, bounds: tuple[float, float], l
 
 
 def _every_speaker(name: str, rows: Mapping[str, Any], judge: Callable[..., Gate], variant: str, limit: Any) -> Gate:
-    """Fail if any speaker fails; name those, or the one closest to the limit. Few sentences per speaker make intervals
-    wide, so limits are wide too: they catch babbling, which the mean hides."""
+    """Fail if any speaker fails; name these or the speaker closest to the limit. Few sentences per speaker make
+    intervals wide, so limits are wide too: they catch babbling, which the mean hides."""
     judged = {speaker: check(name, judge, row, variant, limit) for speaker, row in rows.items()}
     nearest, worst = max(
         judged.items(), key=lambda found: (not found[1].passed, found[1].interval[1] if found[1].interval else 0.0)

@@ -31,7 +31,7 @@ class NaturalnessLimits:
     tempo_unevenness: Range = (None, 0.5)
     """Standard deviation of local tempo in octaves."""
     pause_seconds_per_minute: Range = (-6.0, 6.0)
-    """Additional pauses inside sentences."""
+    """Pauses inside sentences beyond the recordings'."""
     voicing_error: Range = (None, 0.3)
     """Fraction of frames voiced only in speech or recording."""
     pulses_db: Range = (-6.0, 2.0)
@@ -72,7 +72,7 @@ class PromoteConfig:
     max_faulty_sentences: dict[str, float] = field(default_factory=lambda: {"parallel": 0.25, "codec_lm": 0.25})
     """Maximum fraction of sentences with a skipped, repeated or babbled word, by family."""
     max_runaways: float = 0.05
-    """Maximum fraction of sentences that an autoregressive voice does not end by itself."""
+    """Maximum fraction of sentences whose first attempt a guard stops (autoregressive voices)."""
     max_wer_above_recordings_of_a_speaker: dict[str, float] = field(
         default_factory=lambda: {"parallel": 14.0, "codec_lm": 16.0}
     )

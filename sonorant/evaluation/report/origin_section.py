@@ -67,7 +67,7 @@ def corpus(summary: Document, audit: Document) -> Section:
 
 
 def lineage(models: Mapping[str, Document], hashes: Mapping[str, str], metrics: Document) -> Section:
-    """Show origins. `models` maps names to model.json, `hashes` project paths to DVC hashes."""
+    """Show the lineage. `models` maps names to model.json, `hashes` paths to DVC hashes."""
     environment = metrics["environment"]
     machine = [[name, str(value.value)] for name, value in environment.items() if name != "packages"]
     packages = [[name, version.text()] for name, version in environment["packages"].items()]

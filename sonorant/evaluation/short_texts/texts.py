@@ -45,7 +45,7 @@ class Suite:
 
 
 def _deck(cards: Sequence[str], random_numbers: random.Random) -> Iterator[str]:
-    """Repeat shuffles, so that all cards are equally frequent."""
+    """Shuffle repeatedly, so that all cards are equally frequent."""
     while True:
         yield from random_numbers.sample(cards, len(cards))
 

@@ -42,8 +42,8 @@ class Sent:
 
 
 class Delivery:
-    """Sends the missing part of a run directory, one process at a time. `spec` describes a new run and is then stored.
-    Raises SonorantError if there is none."""
+    """Sends the missing part of a run directory, one process at a time. `spec` describes a new run and is stored there.
+    Raises SonorantError if none is given or stored."""
 
     def __init__(self, directory: Path, spec: RunSpec | None = None) -> None:
         self.directory = directory
