@@ -11,7 +11,7 @@ from sonorant.files import read_json
 
 
 def needed_of(index: Path) -> Needed | None:
-    """Return the shards that `index` needs, a folder of the stage `features` or `train_waveform`; None without codes.
+    """Return the shards that the folder `index` of stage `features` or `train_waveform` needs; None without codes.
     Raises SonorantError if damaged."""
     header = read_json(index / HEADER)
     if isinstance(header, dict) and "index" in header:

@@ -66,8 +66,8 @@ class Recipe(ABC):
         self.seconds_per_frame = self.store.audio.hop / self.store.audio.sample_rate
 
     def _build(self, sizes: type, model: dict[str, Any], **more: Any) -> nn.Module:
-        """Build the model from the seed, and keep its description with `more`. `model`: fields of `sizes` and, for int8
-        layers, `quantization` as in `model.json`."""
+        """Build the model from the seed, and keep its description, extended by `more`. `model`: fields of `sizes` and,
+        for int8 layers, `quantization` as in `model.json`."""
         fields = {key: value for key, value in model.items() if key != "quantization"}
         self._description = describe(self.name, sizes(**fields), self.store.header, model.get("quantization")) | more
         torch.manual_seed(self.config.seed)

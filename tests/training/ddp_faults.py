@@ -20,7 +20,7 @@ CAUSES = {
     "one_replica_drifts": r"step 8: the weights of rank 1 .* differ from those of the other ranks, first in",
     "average_drifts": r"step 8: the average of rank 1 .* differ from those of the other ranks, first in",
     "other_initial_weights": r"before training: the weights of rank 1 .* first in",
-    "uneven_shards": r"step 2 .* computed by no rank, utterance \d+ was assigned to rank 1",
+    "uneven_shards": r"step 2 .* computed by no rank; utterance \d+ was assigned to rank 1",
     "loader_runs_dry": r"step 2: rank 1 .* ran out of data before the others",
 }
 

@@ -26,9 +26,9 @@ class Needed:
     index: Path
     place: Place
     keys: bytes
-    """Keys of its shards, as in the file `KEYS`."""
+    """Keys of the shards, as in the file `KEYS`."""
     objects: frozenset[str]
-    """Names of its arrays."""
+    """Names of the arrays."""
 
     @classmethod
     def of(cls, index: Path, objects: Iterable[bytes]) -> Needed:

@@ -100,9 +100,9 @@ class Ledger:
             return f"{len(foreign)} samples are not in the plan of this step, first utterance {foreign[0][0]}"
         dealt = [samples_of(batch for batch, _ in shard(batches, rank, len(pages))) for rank in range(len(pages))]
         owner = [page.rank for page, samples in zip(pages, dealt, strict=True) if missing[0] in samples][-1]
-        instead = f" ({len(foreign)} others were computed instead)" if foreign else ""
+        instead = f", but {len(foreign)} others were" if foreign else ""
         return (
-            f"{len(missing)} samples were computed by no rank{instead}, "
+            f"{len(missing)} samples were computed by no rank{instead}; "
             f"utterance {missing[0][0]} was assigned to {owner}"
         )
 
