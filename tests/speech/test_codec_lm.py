@@ -124,7 +124,7 @@ def test_no_part_waits_for_more_steps_than_its_samples_depend_on(voice: Voice, l
 @pytest.mark.parametrize(
     ("how", "line"),
     [
-        ({"speed": 1.5}, r"this voice speaks at its own pace \(family codec_lm\): leave out speed, pitch and energy"),
+        ({"speed": 1.5}, r"this voice speaks at its own pace \(family codec_lm\); leave out speed, pitch and energy"),
         ({"seed": -1}, "seed must be 0 to"),
         ({"candidates": 0, "decoding": DRAWN}, "candidates must be 1 to 16, not 0"),
         ({"whole": True, "lookahead": 0}, "whole-sentence decoding has no lookahead"),

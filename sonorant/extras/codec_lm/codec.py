@@ -21,9 +21,9 @@ SILENCE = -11.5129
 @dataclass(frozen=True, kw_only=True)
 class CodecConfig:
     kind: Literal["source_filter", "vocos"] = "vocos"
-    """Kind of codec, a key of `sonorant.extras.codec_lm.saved.CODECS`."""
+    """`vocos`, or `source_filter`, which also decodes pitch."""
     channels: int = 192
-    """Channels in the encoder and decoder."""
+    """Number of channels in the encoder and decoder."""
     expansion: int = 3
     """Hidden width of a block's MLP as a multiple of `channels`."""
     kernel: int = 7
@@ -43,8 +43,8 @@ class CodecConfig:
     codebook_dropout: float = 0.1
     """Fraction of training segments that lose later codebooks, so that the first ones carry the most information."""
     pretrained: str | None = None
-    """Hub id or folder of a pretrained DAC to use instead of training a codec (extra `codecs`). Only its first
-    `codebooks` codebooks are used; all sizes are ignored."""
+    """Hub id or folder of a pretrained DAC to use instead of training a codec (extra `codecs`). Uses only its first
+    `codebooks` codebooks and ignores all sizes."""
 
     def __post_init__(self) -> None:
         if self.kernel % 2 == 0:
@@ -84,8 +84,8 @@ class Codec(nn.Module):
         mel_mean: float = 0.0,
         mel_std: float = 1.0,
     ) -> None:
-        """`rate`: sample rate in Hz, for a codec with a source; `mel_mean`, `mel_std`: statistics of the corpus, saved
-        with the weights."""
+        """`rate`: Hz, for a codec with a source; `mel_mean`, `mel_std`: statistics of the corpus, saved with the
+        weights."""
         super().__init__()
         self.config = config
         self.codebooks, self.stride = config.codebooks, config.stride
@@ -161,7 +161,6 @@ class Codec(nn.Module):
         return values_BFGD.flatten(2)
 
     def _kept(self, values_BFGD: Tensor) -> Tensor:
-        """Return a mask (B, 1, G, 1) of the codebooks that each row keeps."""
         rows, device = len(values_BFGD), values_BFGD.device
         heard_B = torch.randint(1, self.codebooks, (rows,), device=device)
         heard_B = torch.where(torch.rand(rows, device=device) < self.config.codebook_dropout, heard_B, self.codebooks)

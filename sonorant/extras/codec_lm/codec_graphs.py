@@ -31,11 +31,11 @@ class _Decoding(Traced):
 
 
 def export_sound(codec: AnyCodec, files: dict[str, Path], config: ExportConfig) -> None:
-    """Write the graphs from codes to samples. Raises SonorantError if one is invalid ONNX.
+    """Write the graphs from codes to samples. Raises SonorantError for invalid ONNX.
 
     `vocoder`: codes (batch, frames, codebooks) int64, lengths (batch,) int64 -> samples (batch, frames * samples per
     frame) float32. With a source, `decoder`: codes, lengths -> frames (batch, rows, mel frames) float32, and `vocoder`:
-    frames including the source rows, lengths -> samples (batch, mel frames * hop).
+    frames with source rows, lengths -> samples (batch, mel frames * hop).
     """
     lengths, of_rows = torch.tensor([9, 8]), {0: "batch"}
     codes = {"codes": torch.zeros(2, 9, codec.codebooks, dtype=torch.int64), "lengths": lengths}
@@ -80,8 +80,8 @@ class _Listening(nn.Module):
 
 def export_prompt(codec: Codec, audio: MelConfig, path: Path, config: ExportConfig) -> None:
     """Write the graph that encodes recordings as codes (batch, frames, codebooks) int64: those of `Codec.encode`,
-    except where rounding selects a neighbouring code. Inputs: samples (batch, frames, samples per code frame) float32,
-    more than half of `n_fft`, and, with a source, pitch (batch, frames, mel frames per code frame, 2) float32 from
+    except where rounding selects a neighbour. Inputs: samples (batch, frames, samples per code frame) float32, more
+    than half of `n_fft`, and, with a source, pitch (batch, frames, mel frames per code frame, 2) float32 by
     `track_pitch`."""
     example, of_frames = {"samples": torch.zeros(2, 9, codec.samples_per_frame)}, {0: "batch", 1: "frames"}
     if isinstance(codec, SourceCodec):

@@ -60,7 +60,7 @@ class LanguageModel(ModelKind):
 
 
 class Codec(ModelKind):
-    """Model from log-mel and pitch to codes and from codes to samples; trained here or pretrained."""
+    """Model from log-mel and pitch to codes and to samples; trained here or pretrained."""
 
     name, title = "codec", "codec"
     why_no_qat = "a codec is not trained further, because a language model was trained on its codes"
@@ -110,7 +110,7 @@ class CodecLm(Family):
     name = "codec_lm"
     predictor, waveform = LanguageModel(), Codec()
     graphs = ("encoder", "prefill", "step", "decoder", "vocoder")
-    optional_graphs = ("decoder",)  # of codecs with a source
+    optional_graphs = ("decoder",)  # only for codecs with a source
     waveform_graphs = ("decoder", "vocoder")
     autoregressive = True
 

@@ -1,6 +1,6 @@
 """Continuous batching (Yu et al. 2022, "Orca"): the steps of all utterances of a thread are rows of one call. A step
 reads all weights for any number of rows, so four rows take little longer than one. Rows join and leave between steps,
-with separate positions, rules and noise. ONNX Runtime's CPU kernels gave each row the same bits in any batch."""
+each with its own position, rules and noise. ONNX Runtime's CPU kernels gave each row the same bits in any batch."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ class JoinedSteps:
             self._state = joined_states([row.state for row in rows if row.state])
 
     def _make_room(self, rows: Sequence[Row]) -> None:
-        """Resize buffers too small for the rows and one more step, or over twice as large as needed."""
+        """Resize buffers that are too small for the rows and one more step, or over twice as large."""
         there = self._buffers
         if not rows:
             self._buffers = None

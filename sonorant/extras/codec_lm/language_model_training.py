@@ -159,7 +159,6 @@ class LanguageModelRecipe(Utterances):
             )
 
     def _pace(self) -> dict[str, Any]:
-        """Code frames per phoneme in the training split."""
         frames_U = self.codes.frames[self.items] / self.store.tokens_count[self.items]
         return {"frames_per_phoneme": {"median": float(np.median(frames_U)), "p99": float(np.quantile(frames_U, 0.99))}}
 

@@ -71,7 +71,6 @@ class TokenCase:
 
     @property
     def tokens(self) -> int:
-        """Phonemes of the longest utterance."""
         return self.states.shape[1]
 
     def row(self, number: int) -> TokenCase:
@@ -102,7 +101,7 @@ def _rows(arrays: Arrays, rows: slice) -> Arrays:
 
 
 def prompts(batch: int, number: int, description: DecodingDescription) -> tuple[Ints, Ints]:
-    """Return prompts of random codes (B, P, G) and their lengths (B,), which are 0 for voices without prompts."""
+    """Return random prompts (B, P, G) and their lengths (B,), 0 for voices without prompts."""
     frames = min(PROMPT, description.prompt_frames)
     random = np.random.default_rng(number)
     prompt = random.integers(0, description.codes, (batch, max(1, frames), description.codebooks))
@@ -116,7 +115,7 @@ def greedy_rules(lengths: Ints, description: DecodingDescription) -> Rules:
 
 
 def _nothing_drawn(steps: int, numbers: int) -> Floats:
-    raise AssertionError("greedy decoding draws nothing")
+    raise AssertionError("greedy decoding draws no noise")
 
 
 def frames_of(grid_BSG: Ints, lengths: Ints) -> Ints:

@@ -61,8 +61,8 @@ class Measured:
     def compare(
         self, got: TokenCase, wanted: TokenCase, batch: int, other: str
     ) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield the graph and report row of each output. Raises Fault for the first too far from that of `other`, such
-        as "torch"."""
+        """Yield the graph and report row of each output. Raises Fault for the first too far from `other`'s, such as
+        "torch"."""
         pairs = zip(_outputs(got, self.graphs is not None), _outputs(wanted, self.graphs is not None), strict=True)
         for (graph, length, output, values), (_, _, _, expected) in pairs:
             where = where_of(graph, output, length, batch)
@@ -71,7 +71,6 @@ class Measured:
 
 
 def _outputs(case: TokenCase, graphs: bool) -> Iterator[tuple[str, int, str, NDArray[Any]]]:
-    """Yield the graph, length, name and values of each output."""
     yield "encoder", case.tokens, "states", case.states
     if graphs:
         for output in ("position", *sorted(case.prefilled.keys() - {"position"})):
@@ -95,7 +94,7 @@ def _real(output: str, prefilled: Arrays) -> NDArray[Any]:
 
 def check_values(measured: Measured, expected: Expected) -> dict[str, Any]:
     """Compare each graph's outputs with the expected ones; `length` is in tokens, steps or code frames. Prefill and
-    step are `NO_GRAPHS` if the runtime lacks them. Raises Fault for the first output outside the tolerance."""
+    step are `NO_GRAPHS` if the runtime lacks them. Raises Fault for the first output beyond the tolerance."""
     decoder = ("decoder",) if any(case.frames is not None for case in expected.cases) else ()
     names = ("encoder", "prefill", "step", *decoder, "vocoder")
     rows: dict[str, list[dict[str, Any]]] = {name: [] for name in names}

@@ -116,7 +116,7 @@ class SourceDecoder(nn.Module):
 
 def pitch_distance(said_BDT: Tensor, frames_BRT: Tensor, mels: int) -> Tensor:
     """Return the error of decoded pitch (octaves, weighted by voicing) plus that of voicing: means over frames, summed
-    over rows. Inputs (B, M + 2 or more, T)."""
+    over rows. Both (B, at least M + 2, T)."""
     pitch_BT, voicing_BT = frames_BRT[:, mels], frames_BRT[:, mels + 1]
     off_BT, wrong_BT = (said_BDT[:, mels] - pitch_BT).abs(), (said_BDT[:, mels + 1] - voicing_BT).abs()
     heard_BT = UNVOICED + (1 - UNVOICED) * voicing_BT

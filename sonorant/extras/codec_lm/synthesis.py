@@ -27,7 +27,7 @@ BATCH_FRAMES = 4096
 """Code frames decoded at a time, over all rows."""
 MOST_CANDIDATES = 16
 LARGEST_SEED = 2**63 - 1
-OWN_WAY = "this voice speaks at its own pace (family codec_lm): leave out speed, pitch and energy"
+OWN_WAY = "this voice speaks at its own pace (family codec_lm); leave out speed, pitch and energy"
 NO_PROMPTS = "this voice was trained without prompts (prompt_frames 0); leave out the prompt"
 
 
@@ -51,8 +51,7 @@ class CodecLmSpeaking:
         return self.runtime.stepper()
 
     def check(self, request: SpeechRequest) -> None:
-        """Raise SonorantError for a speed other than 1, changed pitch or energy, or settings that the voice does not
-        support."""
+        """Raise SonorantError for a speed other than 1, changed pitch or energy, or unsupported settings."""
         config = self._config(request)
         if request.speed != 1 or request.pitch or request.energy:
             raise SonorantError(OWN_WAY)
@@ -187,7 +186,7 @@ def token_ends(pointers_F: Ints, tokens: int, *, over: bool) -> Ints:
 
 def codes_of(recording: Path, bundle: Bundle) -> Ints:
     """Encode the beginning of a recording as codes (P, G), up to the voice's maximum. Raises SonorantError if the voice
-    accepts no prompts, or the file is unreadable, too short or contains NaN or infinity."""
+    accepts no prompts, or the file is unreadable, too short or not finite."""
     from sonorant.audio.wav import read_audio
     from sonorant.speech.onnx_sessions import open_session
 

@@ -1,5 +1,5 @@
 """torch as a Python array API namespace for `advance`, also when compiled. Replaces two functions of array-api-compat:
-compiled `take_along_dim` accepts only one input size, and `cumulative_sum` causes a compiler warning."""
+`take_along_dim` fixes the input's sizes when compiled, and `cumulative_sum` causes a compiler warning."""
 
 from array_api_compat.torch import *  # noqa: F403 - everything not redefined below
 from torch import Tensor

@@ -32,7 +32,7 @@ class Stream:
     def capture(self, enqueue: Callable[[], bool]) -> CudaGraph | None:
         """Record the work that `enqueue` queues, without running it. Returns None if `enqueue` returns False or
         recording fails."""
-        # Captures this thread only: others may allocate and copy on their own streams meanwhile.
+        # Captures this thread only: others may use their own streams meanwhile.
         _checked(cuda.cudaStreamBeginCapture(self._stream, cuda.cudaStreamCaptureMode.cudaStreamCaptureModeThreadLocal))
         queued = enqueue()
         error, graph = cuda.cudaStreamEndCapture(self._stream)
@@ -65,7 +65,7 @@ class Buffer:
         _copy(self.address, values.ctypes.data, values.nbytes, cuda.cudaMemcpyKind.cudaMemcpyHostToDevice, stream)
 
     def read(self, shape: tuple[int, ...], dtype: np.dtype, stream: Stream) -> NDArray[Any]:
-        """Queue a copy out of the buffer into an array, which is filled once the stream is synchronised."""
+        """Queue a copy out of the buffer; the array is filled once the stream is synchronised."""
         values = np.empty(shape, dtype)
         _copy(values.ctypes.data, self.address, values.nbytes, cuda.cudaMemcpyKind.cudaMemcpyDeviceToHost, stream)
         return values

@@ -19,7 +19,7 @@ class Engine:
 
     key: EngineKey
     sha256: str
-    """Hash of the engine's bytes, hexadecimal."""
+    """SHA-256 of the engine's bytes, hexadecimal."""
 
 
 class Engines:
@@ -56,7 +56,7 @@ class Engines:
 
         inputs = self.bundle.description.graphs[graph].inputs
         built = build_engine(source, inputs, profiles, config, self.folder / "timing.cache", label=f"{graph} {variant}")
-        self._description(path).unlink(missing_ok=True)  # if the process is killed here, the engine is incomplete
+        self._description(path).unlink(missing_ok=True)  # if killed now, the engine is incomplete
         with atomic_file(path) as temporary:
             temporary.write_bytes(built)
         key = EngineKey(onnx=sha256_file(source), machine=self.machine, config=config, profiles=profiles)
@@ -83,7 +83,7 @@ class Engines:
             return read_checked(description, Engine)
         except SonorantError as error:
             reason = str(error).split(";")[0]
-            raise SonorantError(f"{reason}: not the key of an engine; {REBUILD} {self.bundle.folder}") from None
+            raise SonorantError(f"{reason}: not a valid engine key; {REBUILD} {self.bundle.folder}") from None
 
     def _path(self, graph: str, variant: str) -> Path:
         return self.folder / f"{graph}.{variant}.engine"

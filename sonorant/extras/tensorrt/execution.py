@@ -83,7 +83,7 @@ class Execution:
         graph = self._stream.capture(lambda: context.execute_async_v3(self._stream.handle))
         if graph is None:
             _log.warning(
-                "shapes %s run without a CUDA graph, because recording failed (%s)",
+                "input shapes %s run without a CUDA graph, because recording failed (%s)",
                 shapes,
                 self._messages.told(),
             )
@@ -110,7 +110,6 @@ class Execution:
         return context
 
     def _most_bytes(self) -> dict[str, int]:
-        """Return the bytes of each input and output at the largest sizes of any profile."""
         most = dict.fromkeys([*self._inputs, *self._outputs], 0)
         for profile, context in enumerate(self._contexts):
             largest = {name: tuple(self._engine.get_tensor_profile_shape(name, profile)[2]) for name in self._inputs}

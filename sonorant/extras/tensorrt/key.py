@@ -1,4 +1,4 @@
-"""Key of an engine, which identifies stale ones: graph, machine, shape profiles and settings."""
+"""Key of an engine, to detect stale ones: graph, machine, shape profiles and settings."""
 
 from __future__ import annotations
 
@@ -75,8 +75,7 @@ class ShapeProfile:
 
 
 def profiles_of(graph: str, lengths: Lengths, max_batch: int) -> tuple[ShapeProfile, ShapeProfile]:
-    """Return a graph's two profiles: for usual utterances, tuned for the median, and for long ones, tuned for the
-    longest."""
+    """Return a graph's profiles for usual utterances, tuned for the median, and long ones, tuned for the longest."""
     tokens, frames = _ranges("tokens", lengths.tokens), _ranges("frames", lengths.frames)
     if graph == "decoder":  # its tokens are only looked up, and always padded to the largest bucket
         tokens = tokens[1], tokens[1]
@@ -102,11 +101,12 @@ class EngineConfig:
     max_batch: int = 8
     """Maximum number of rows per batch."""
     tf32: bool = False
-    """Whether float32 products may use TF32: faster, but only 10 bits of mantissa."""
+    """Whether float32 products may use TF32, which is faster but has only 10 bits of mantissa."""
     version_compatible: bool = False
-    """Whether later releases of the same major TensorRT version can run the engine: larger, and possibly slower."""
+    """Whether later releases of the same major TensorRT version can run the engine, which makes it larger and possibly
+    slower."""
     hardware_compatible: bool = False
-    """Whether any GPU from Ampere on can run the engine; possibly slower."""
+    """Whether any GPU from Ampere on can run the engine, which may make it slower."""
 
     def __post_init__(self) -> None:
         if min(self.workspace_mib, self.max_batch) < 1:

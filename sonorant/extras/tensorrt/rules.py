@@ -70,7 +70,7 @@ def check_graph(path: Path) -> list[str]:
     another file."""
     try:
         model = onnx.shape_inference.infer_shapes(onnx.load(path), data_prop=True)
-    except Exception as error:  # for a damaged file, onnx raises exceptions of protobuf, Python and its own
+    except Exception as error:  # onnx raises many kinds of exceptions for a damaged file
         raise SonorantError(
             f"{path}: not an ONNX graph ({' '.join(str(error).split())[:120]}); export it again"
         ) from None
@@ -185,7 +185,6 @@ def _outputs(graph: _Graph, node: onnx.NodeProto) -> Iterator[str]:
 
 
 def _quantization(graph: _Graph, node: onnx.NodeProto) -> Iterator[str]:
-    """Check that quantisation is symmetric int8 with constant scales of the computed type."""
     if node.op_type not in ("QuantizeLinear", "DequantizeLinear"):
         return
     quantizes = node.op_type == "QuantizeLinear"

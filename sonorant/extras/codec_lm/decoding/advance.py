@@ -56,7 +56,7 @@ def uniform_noise(keys: Sequence[Key], steps: int, numbers: int) -> NDArray[np.f
 def choose_codes(
     state: State, rules: Rules, logits_BGK: Array, noise_BG: Array, xp: Any, *, sampled: bool, penalised: bool
 ) -> tuple[Array, Array]:
-    """Choose a code per codebook, int64 (B, G). Returns it and its log-probability float32 (B, G) before penalty and
+    """Choose a code per codebook, int64 (B, G), and return its log-probability float32 (B, G) before penalty and
     temperature. The order is that of transformers: penalty, temperature, top k, top p."""
     scores_BGK = penalise(logits_BGK, state, rules, xp) if penalised else logits_BGK
     codes_BG = xp.argmax(scores_BGK, axis=-1)
@@ -87,7 +87,7 @@ def draw_codes(scores_BGK: Array, rules: Rules, noise_BG: Array, xp: Any) -> Arr
     weights_BGK = xp.exp(sorted_BGK - highest_BG1)
     top_BGK = xp.arange(scores_BGK.shape[-1], device=scores_BGK.device) < rules.top_k_B[:, None, None]
     sums_BGK = xp.cumulative_sum(xp.where(top_BGK, weights_BGK, 0.0), axis=-1)
-    # The last code of the nucleus is the one that reaches top p; the most likely code is always included.
+    # The nucleus ends with the code that reaches top p; the most likely code is always included.
     inside_BGK = top_BGK & (sums_BGK - weights_BGK < rules.top_p_B[:, None, None] * sums_BGK[:, :, -1:])
     lowest_BG1 = xp.min(xp.where(inside_BGK, sorted_BGK, highest_BG1), axis=-1, keepdims=True)
     weights_BGK = xp.where(scaled_BGK >= lowest_BG1, xp.exp(scaled_BGK - highest_BG1), 0.0)

@@ -22,7 +22,7 @@ class Stepper(Protocol):
         self, states_BNC: Floats, lengths_B: Ints, prompt_BPG: Ints, prompt_lengths_B: Ints, rules: Rules
     ) -> None:
         """Start a batch from encoder states, phonemes of each row, a prompt (P at least 1) and its frames in each row.
-        Reserves memory for the steps of `rules.noise_BSG` (B, S, G + 1)."""
+        Reserves room for the steps of `rules.noise_BSG` (B, S, G + 1)."""
 
     def run(self, state: State, steps: int) -> State:
         """Run `steps` steps from `state`. May stop earlier once all rows are complete, or run more if steps are shared
@@ -40,12 +40,12 @@ class TokenRuntime(Protocol):
         """Create a decoder from states to codes with a separate cache, for one thread."""
 
     def decode(self, codes: Ints, lengths: Ints) -> Floats:
-        """Decode codes (B, F, G), with real frames of each row (B,) -> frames (B, D, T), to be completed by
-        `SourceRows`. Only for voices with a source."""
+        """Decode codes (B, F, G), real frames of each row (B,) -> frames (B, D, T), to be completed by `SourceRows`.
+        Only for voices with a source."""
 
     def vocode(self, frames: NDArray[Any], lengths: Ints) -> Floats:
-        """Compute samples (B, S), about -1 to 1, from frames including the source rows (B, R, T), or codes (B, F, G)
-        without a source. `lengths`: real frames of each row (B,)."""
+        """Compute samples (B, S), about -1 to 1, from frames with source rows (B, R, T), or codes (B, F, G) without a
+        source. `lengths`: real frames of each row (B,)."""
 
 
 class Prompt(NamedTuple):

@@ -23,7 +23,7 @@ class Rules(NamedTuple):
     """Constants of a batch, one per row so that requests can share it."""
 
     noise_BSG: Array
-    """Uniform numbers in 0..1 (B, S, G + 1): one per codebook, then one for the pointer."""
+    """Uniform numbers in 0..1 (B, S, G + 1): one per codebook and the pointer."""
     temperature_B: Array
     """Sampling temperature; 0 means greedy."""
     top_k_B: Array
@@ -67,11 +67,11 @@ class State(NamedTuple):
     silent_B: Array
     """Consecutive silent steps."""
     recent_BRG: Array
-    """Last rows of the grid, newest first; -1 where there is none."""
+    """Last rows of the grid, newest first; -1 if missing."""
     repeats_BR: Array
     """For each period r + 1, consecutive steps equal to the step r + 1 earlier."""
     used_BGK: Array
-    """Step at which each code was last chosen; `NEVER` if it was not."""
+    """Step at which each code was last chosen; `NEVER` if none."""
     grid_BSG: Array
     """All codes so far, delayed; K elsewhere."""
     pointers_BS: Array
@@ -115,7 +115,6 @@ def make_rules(
 
 
 def start_state(rules: Rules, prompt_lengths_B: Ints, description: DecodingDescription) -> State:
-    """Return the state before the first step (numpy)."""
     rows, steps, _ = rules.noise_BSG.shape
     codebooks, codes = description.codebooks, description.codes
     return State(
@@ -152,7 +151,6 @@ def draws(rules: Rules) -> bool:
 
 
 def penalises(rules: Rules) -> bool:
-    """Whether any row penalises recent codes (numpy)."""
     return bool(((rules.penalty_B != 1) & (rules.recent_B > 0)).any())
 
 
@@ -173,7 +171,7 @@ def padded_state(state: State, rows: int, steps: int) -> State:
 
 
 def cut_state(state: State, rows: int, steps: int) -> State:
-    """Return the first rows and steps of a padded state."""
+    """Cut a padded state to its first rows and steps."""
     shorter = State(*(field[:rows] for field in state))
     return shorter._replace(grid_BSG=shorter.grid_BSG[:, :steps], pointers_BS=shorter.pointers_BS[:, :steps])
 
@@ -184,7 +182,7 @@ def row_of(batch: Batch, row: int) -> Batch:
 
 
 def one_row(state: State, row: int, rules: Rules) -> State:
-    """Return one row of joined states, cut to the steps of `rules` (numpy)."""
+    """Cut one row out of joined states, with the steps of `rules` (numpy)."""
     return cut_state(row_of(state, row), 1, rules.noise_BSG.shape[1])
 
 
