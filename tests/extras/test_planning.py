@@ -115,7 +115,7 @@ def estimated(
 
 def test_a_gpu_too_small_for_weights_and_optimizer_is_named(tmp_path: Path) -> None:
     huge = replace(NEEDS, bytes=NEEDS.bytes | {"optimizer": 2**40})
-    assert "does not fit" in str(estimated("t4", tmp_path, huge)["largest_micro_batch"])
+    assert "none fits" in str(estimated("t4", tmp_path, huge)["largest_micro_batch"])
 
 
 def test_time_energy_and_cost_follow_from_speed_and_options(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_an_estimate_is_labelled_and_exceeds_no_peak(count: int, tmp_path: Path)
         assert found["steps_per_second"] <= count * gpu.bandwidth / NEEDS.work.bytes
         assert found["hours_expected"] >= found["hours"]
         assert found["cost"] == pytest.approx(2.0 * count * found["hours_expected"])
-        assert ("bf16 is not for" in found["note"]) == (name in ("t4", "v100")), "which have no bf16"
+        assert ("do not support bf16" in found["note"]) == (name in ("t4", "v100")), "which have no bf16"
         assert ("micro_batches_per_step to 8" in found["note"]) == (count == 8)
     assert "ESTIMATE" in table(planned(tmp_path) | {"estimate": found})
 
@@ -185,7 +185,7 @@ def test_what_the_command_cannot_plan_is_one_line(words: tuple[str, ...], says: 
     [
         ("bf16", {}, []),
         ("fp32", {}, ["train_acoustic.precision: bf16"]),
-        ("bf16", {"data": 0.1}, ["10% of a step waits for data"]),
+        ("bf16", {"data": 0.1}, ["10% of a step is spent waiting for data"]),
         ("bf16", {"communication": 0.4}, ["40% of a step is communication"]),
         ("bf16", {"optimizer": 0.3}, ["the optimizer takes 30%"]),
     ],

@@ -74,7 +74,8 @@ def gather(places: Mapping[str, str], sentences: Sequence[Sentence], *, count: i
         some = ", ".join(f"{place} has '{min(systems[name].names)}'" for name, place in places.items())
         raise SonorantError(f"no sentence is in all folders ({some}); give all files of a sentence the same name")
     notes = [
-        f"note: {len(system.names) - len(common)} of {len(system.names)} sentences of {places[name]} are not in all folders"
+        f"note: {len(system.names) - len(common)} of {len(system.names)} sentences of {places[name]} "
+        "are not in all folders"
         for name, system in systems.items()
         if len(system.names) > len(common)
     ]

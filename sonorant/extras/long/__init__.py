@@ -1,4 +1,4 @@
-"""Corpora of long recordings beside their texts."""
+"""Corpora of long recordings with their texts."""
 
 from sonorant.plugins import Plugin
 

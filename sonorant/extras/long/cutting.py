@@ -1,8 +1,8 @@
 """Cut a long recording at pauses into utterances.
 
-Speech without a pause is an atom, which is never divided. Consecutive atoms whose text continues are a run; a jump of
-the reader ends it. An atom is left out if the recognised words differ from the text, or if a jump leaves it within a
-sentence, which the reader usually repeats.
+An atom is speech without a pause; it is never divided. A run is a sequence of atoms with continuous text; it ends where
+the reader jumps in the text. An atom is omitted if the recognised words differ from the text, or if a jump cuts its
+sentence short, because the reader usually repeats that sentence.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,18 +20,18 @@ PAUSE = 0.2
 MARGIN = 0.1
 """Seconds kept before the first and after the last word."""
 _SHORT_PAUSE = 0.03  # seconds
-_AT_CLAUSE, _ANYWHERE = 1.0, 3.0  # cost of a cut at a clause or anywhere, not at the end of a sentence
-_PER_SENTENCE = 0.8  # cost of each end of a sentence inside an utterance
-_LEFT_OUT = 20.0  # cost of leaving out an atom
-_PUT_IN_SECONDS = 0.3  # maximum extra words in an atom: a breath taken for a word
-_HEARD = 0.6  # share of an atom's words that must be recognised as written
-_ALIKE = 60  # percent of an atom's letters that must match, between good atoms
-_UNHEARD = 2  # words in a row that a recogniser may miss
+_AT_CLAUSE, _ANYWHERE = 1.0, 3.0  # cost of a cut at the end of a clause, or within one
+_PER_SENTENCE = 0.8  # cost of each sentence end inside an utterance
+_LEFT_OUT = 20.0  # cost of omitting an atom
+_PUT_IN_SECONDS = 0.3  # maximum duration of extra words in an atom, such as a misrecognised breath
+_HEARD = 0.6  # minimum fraction of an atom's words recognised as written
+_ALIKE = 60  # minimum percent of matching letters in an atom between good ones
+_UNHEARD = 2  # maximum consecutive words that a recogniser may miss
 
 
 @dataclass(frozen=True)
 class Cut:
-    """An utterance: `start` to `end` in seconds with margins, and the words `first` to before `last`."""
+    """An utterance: `start` and `end` in seconds, including margins, and the words [`first`, `last`)."""
 
     start: float
     end: float
@@ -47,17 +47,17 @@ class _Atom:
     last: int
     good: bool
     alike: bool
-    """Good if both neighbours are."""
+    """Whether it counts as good between good neighbours."""
     alone: bool = False
-    """Whether a run starts here."""
+    """Whether a run starts with this atom."""
     divided: bool = True
-    """Whether a cut is possible before it: no words were missed at the pause."""
+    """Whether a cut is possible before this atom, because no words were missed at the pause."""
     parted: bool = False
-    """Whether a cut is needed before it, because of other speech."""
+    """Whether a cut is required before this atom, because other speech precedes it."""
 
 
 def cut(heard: Sequence[Heard], places: Sequence[int], script: Script, shortest: float, longest: float) -> list[Cut]:
-    """Utterances of `shortest` to `longest` seconds in order; `places`: of the recognised words in the text."""
+    """Return utterances of `shortest` to `longest` seconds in order. `places`: positions of `heard` words."""
     atoms = _atoms(heard, places, script)
     _join(atoms, script)
     cuts: list[Cut] = []
@@ -70,7 +70,7 @@ def cut(heard: Sequence[Heard], places: Sequence[int], script: Script, shortest:
 
 
 def _atoms(heard: Sequence[Heard], places: Sequence[int], script: Script) -> list[_Atom]:
-    """Atoms with at least one placed word."""
+    """Return the atoms with at least one word in the text."""
     found, first, parted = [], 0, False
     for place in range(1, len(heard) + 1):
         if place < len(heard) and not _cuttable(heard, places, place):
@@ -85,7 +85,7 @@ def _atoms(heard: Sequence[Heard], places: Sequence[int], script: Script) -> lis
 
 
 def _cuttable(heard: Sequence[Heard], places: Sequence[int], place: int) -> bool:
-    """Whether there is a pause before a word; a short one suffices beside words that are not in the text (breaths)."""
+    """Whether there is a pause before a word; a short one suffices next to words that are not in the text (breaths)."""
     other = (places[place] == NOWHERE) != (places[place - 1] == NOWHERE)
     return heard[place][1] - heard[place - 1][2] >= (_SHORT_PAUSE if other else PAUSE)
 
@@ -104,7 +104,7 @@ def _atom(heard: Sequence[Heard], places: Sequence[int], script: Script) -> _Ato
 
 
 def _join(atoms: list[_Atom], script: Script) -> None:
-    """Set `alone` and `divided`."""
+    """Set `good`, `alone` and `divided`."""
     missed = [later.first - earlier.last for earlier, later in pairwise(atoms)]
     for place in range(1, len(atoms) - 1):
         around = atoms[place - 1].good and atoms[place + 1].good and missed[place - 1] == missed[place] == 0
@@ -113,7 +113,7 @@ def _join(atoms: list[_Atom], script: Script) -> None:
         atoms[0].alone = True
     for (before, atom), words in zip(pairwise(atoms), missed, strict=True):
         atom.alone = not 0 <= words <= _UNHEARD
-        # Within a sentence, a neighbour that differs from the text may hold a word of this side.
+        # Within a sentence, an atom that differs from the text may contain a word of its neighbour.
         sure = (before.good and atom.good) or atom.first in script.sentence_ends
         atom.divided = words == 0 and script.begins(atom.first) and sure
 
@@ -146,8 +146,8 @@ def _best(run: list[_Atom], script: Script, shortest: float, longest: float) -> 
 
 
 def _cheapest(count: int, parts: Callable[[int], Iterable[tuple[int, float]]]) -> list[tuple[int, int]]:
-    """The cheapest parts (first, after the last) of `count` items by dynamic programming; items may be left out.
-    `parts`: possible starts with their costs, by the end of a part."""
+    """Return the cheapest parts [first, last) of `count` items by dynamic programming; items may be omitted. `parts`
+    returns the possible starts of a part and their costs, given its end."""
     costs, came = [0.0], [(0, False)]
     for last in range(1, count + 1):
         best, how = costs[last - 1] + _LEFT_OUT, (last - 1, False)
@@ -179,7 +179,7 @@ def _cost(run: list[_Atom], first: int, last: int, script: Script) -> float:
 def join_stretches(
     stretches: Sequence[tuple[float, float]], shortest: float, longest: float
 ) -> list[tuple[float, float]]:
-    """Join stretches of speech by their pauses into utterances: seconds with margins."""
+    """Join stretches of speech across short pauses into utterances, in seconds with margins."""
 
     def parts(last: int) -> Iterator[tuple[int, float]]:
         for first in range(last - 1, -1, -1):

@@ -1,6 +1,6 @@
-"""Import recordings of minutes to hours, with or without a text beside each.
+"""Import recordings of minutes to hours, each with or without a text.
 
-An utterance is a part of its recording. Recordings with slow seeking (mp3, m4a) are copied as 16-bit FLAC.
+An utterance is a part of its recording. Recordings that seek slowly (mp3, m4a) are copied as 16-bit FLAC.
 """
 
 import sys
@@ -26,15 +26,16 @@ class _Pair:
     """A recording and its text; one may be missing."""
 
     name: str
-    """Path in the folder without suffix."""
+    """Path relative to the folder, without suffix."""
     recording: Path | None
     text: str | None
 
 
 def import_corpus(source: Path, out: Path, config: CorpusConfig, cache: Path | None) -> None:
-    """Import recordings and texts of the same name (`chapter1.mp3`, `chapter1.txt`), at any depth: manifest.jsonl,
-    unplaced.jsonl (speech without text, text without speech), summary.json, and audio/ with copies. `cache`: folder
-    of earlier results. Raises SonorantError naming the faulty file, or if the recogniser lacks the language."""
+    """Import recordings and texts of the same name (`chapter1.mp3`, `chapter1.txt`), at any depth. Writes
+    manifest.jsonl, unplaced.jsonl (speech without text, text without speech), summary.json, and copies in audio/.
+    `cache`: folder of cached results. Raises SonorantError naming the faulty file, or if the recogniser does not
+    support the language."""
     pairs = _pairs(source)
     settings = _settings(pairs, config)
     utterances: list[Utterance] = []
@@ -61,7 +62,7 @@ def import_corpus(source: Path, out: Path, config: CorpusConfig, cache: Path | N
         unplaced += [{"name": pair.name, **row} for row in found.unplaced]
         figures.append(_figures(found))
     if not utterances:
-        raise SonorantError(f"{source}: no part of its recordings could be placed; {_why_none(unplaced)}")
+        raise SonorantError(f"{source}: no utterance could be cut from its recordings; {_why_none(unplaced)}")
     total = {key: round(sum(one[key] for one in figures), 3) for key in figures[0]}
     rows = [{"name": pair.name, **one} for pair, one in zip(pairs, figures, strict=True)]
     write_manifest(out / "manifest.jsonl", utterances)
@@ -72,7 +73,7 @@ def import_corpus(source: Path, out: Path, config: CorpusConfig, cache: Path | N
 
 def _pairs(source: Path) -> list[_Pair]:
     if not source.is_dir():
-        raise SonorantError(f"{source}: not a folder; kind long needs recordings, each with a text of the same name")
+        raise SonorantError(f"{source}: not a folder; give a folder of recordings, each with a text of the same name")
     recordings: dict[str, Path] = {}
     texts: dict[str, Path] = {}
     for path in sorted(source.rglob("*")):
@@ -81,13 +82,13 @@ def _pairs(source: Path) -> list[_Pair]:
         if kind is None or any(part.startswith(".") for part in inside.parts) or not path.is_file():
             continue
         if path_inside(source, str(inside)) is None:
-            raise SonorantError(f"{path}: leads out of {source}; put the file itself there")
+            raise SonorantError(f"{path}: is a link to a file outside {source}; copy the file instead")
         name = inside.with_suffix("").as_posix()
         if name in kind:
-            raise SonorantError(f"{path}: {kind[name].name} beside it has the same name; keep one, or rename one")
+            raise SonorantError(f"{path}: {kind[name].name} in the same folder has the same name; delete or rename one")
         kind[name] = path
     if not recordings:
-        raise SonorantError(f"{source}: holds no recordings; kind long needs some, each with a text of the same name")
+        raise SonorantError(f"{source}: contains no recordings; add some, each with a text of the same name")
     read = {name: _read(path) for name, path in texts.items()}
     return [_Pair(name, recordings.get(name), read.get(name)) for name in sorted(recordings | texts)]
 
@@ -98,11 +99,11 @@ def _read(path: Path) -> str:
     except UnicodeDecodeError as error:
         raise SonorantError(f"{path}: not UTF-8 (byte {error.start}); save it as UTF-8") from None
     except OSError as error:
-        raise SonorantError(f"{path}: cannot be read ({error.strerror})") from None
+        raise SonorantError(f"{path}: cannot be read ({error.strerror}); check its permissions and the disk") from None
 
 
 def _settings(pairs: list[_Pair], config: CorpusConfig) -> LongConfig:
-    """Check everything before the hours of work."""
+    """Return the settings, after checking all recordings and the recogniser before hours of work."""
     for pair in pairs:
         if pair.recording:
             header(pair.recording)
@@ -120,14 +121,14 @@ def _settings(pairs: list[_Pair], config: CorpusConfig) -> LongConfig:
 
 
 def _named(kept: Path, source: Path, out: Path) -> tuple[str, str | None]:
-    """The recording's path in the manifest, and its hash if it is outside `out`."""
+    """Return the recording's path for the manifest, and its hash if it is outside `out`."""
     if kept.is_relative_to(out):
         return kept.relative_to(out).as_posix(), None
     return place_of(kept, source, out), sha256_file(kept)
 
 
 def _quick(name: str, recording: Path, out: Path) -> Path:
-    """The recording, or a copy in `out` with fast seeking."""
+    """Return the recording, or a copy in `out` if it seeks slowly."""
     if seeks_fast(recording):
         return recording
     kept = out / "audio" / f"{name}.flac"
@@ -162,11 +163,11 @@ def _figures(found: Placement) -> dict[str, float]:
 
 def _why_none(unplaced: list[dict[str, Any]]) -> str:
     reasons = sorted({row["why"] for row in unplaced}) or ["no speech was found"]
-    return f"{' and '.join(reasons)}; do texts, corpus.language and recordings belong together?"
+    return f"{' and '.join(reasons)}; check that texts, corpus.language and recordings match"
 
 
 def _tell(total: dict[str, float]) -> None:
     if total["untold_seconds"] or total["unheard_words"]:
         speech, words = f"{total['untold_seconds']:.0f} of {total['speech_seconds']:.0f} s of speech", total["words"]
-        lost = f"{speech} and {total['unheard_words']:.0f} of {words:.0f} words of the texts found no place"
-        print(f"warning: {lost}; unplaced.jsonl beside the manifest lists them", file=sys.stderr, flush=True)
+        lost = f"{speech} and {total['unheard_words']:.0f} of {words:.0f} words of the texts are in no utterance"
+        print(f"warning: {lost}; see unplaced.jsonl next to the manifest", file=sys.stderr, flush=True)

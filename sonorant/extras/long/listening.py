@@ -1,7 +1,7 @@
-"""Recognise the stretches of a long recording.
+"""Recognise the speech in a long recording.
 
 pocketsphinx uses a language model of the text (Moreno et al. 1998, "A recursive algorithm for the forced alignment of
-very long audio segments") and gives the time of each word. Other recognisers have an open vocabulary.
+very long audio segments") and returns the time of each word. Other recognisers have an open vocabulary.
 """
 
 import math
@@ -23,15 +23,15 @@ from sonorant.errors import SonorantError
 from sonorant.text.written_words import plain_words
 
 AROUND = 0.2
-"""Seconds before and after a stretch."""
+"""Seconds of audio included before and after a stretch of speech."""
 _FRAME = 0.01
 Heard = tuple[str, float, float]
-"""A word in lower case, with its start and end in the recording in seconds."""
+"""A recognised word in lower case, and its start and end in the recording in seconds."""
 
 
 @dataclass(frozen=True)
 class HeardPassage:
-    """Neighbouring stretches of one recording."""
+    """Consecutive stretches of speech in one recording."""
 
     recording: Path
     stretches: tuple[tuple[float, float], ...]
@@ -42,13 +42,13 @@ _work: tuple[str, str, tuple[str, ...] | None] = ("", "", None)
 
 
 def begin(recognizer: str, language: str, words: tuple[str, ...] | None) -> None:
-    """Initialise this process. `words`: of the text; None = no text."""
+    """Initialise this process. `words`: words of the text, or None without a text."""
     global _work
     _work = (recognizer, language, words)
 
 
 def listen(passage: HeardPassage) -> list[list[Heard]]:
-    """Recognised words of each stretch; without times from the recogniser, spread evenly."""
+    """Return the recognised words of each stretch, spread evenly if the recogniser returns no times."""
     listener = _listener(*_work)
     first = max(passage.stretches[0][0] - AROUND, 0.0)
     samples, _ = read_audio(passage.recording, RATE, start=first, end=passage.stretches[-1][1] + AROUND)
@@ -67,7 +67,7 @@ def listen(passage: HeardPassage) -> list[list[Heard]]:
 
 
 def understand(passage: HeardPassage) -> tuple[str, float | None]:
-    """Text of the whole passage, and the confidence, 0 to 1."""
+    """Return the text of the whole passage, and the confidence (0 to 1) if known."""
     listener = _listener(*_work)
     assert not isinstance(listener, _TextRecognizer)
     (start, end), *_ = passage.stretches
@@ -93,7 +93,7 @@ class _TextRecognizer:
         self._decoder: Any = Decoder(lm=None, loglevel="FATAL", maxhmmpf=self.ACTIVE_HMMS)
         known = [word for word in words if pronounced(self._decoder, word, language)]
         if not known:
-            raise SonorantError("none of the text's words can be pronounced; is it in the corpus' language?")
+            raise SonorantError("none of the text's words can be pronounced; check that it is in corpus.language")
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "text.lm"
             write_language_model(path, known)
@@ -104,7 +104,7 @@ class _TextRecognizer:
         integers = (np.clip(samples, -1.0, 1.0) * 32767.0).astype(np.int16)
         if not len(integers):
             return []
-        self._decoder.reinit_feat()  # independent of the stretch before
+        self._decoder.reinit_feat()  # forget the previous stretch
         self._decoder.start_utt()
         self._decoder.process_raw(integers.tobytes(), full_utt=True)
         self._decoder.end_utt()
@@ -139,7 +139,7 @@ _Ngram = tuple[str, ...]
 def _interpolated(
     counts: Counter[_Ngram], shorter: dict[_Ngram, float]
 ) -> tuple[dict[_Ngram, float], dict[_Ngram, float]]:
-    """Probabilities of n-grams, and the mass that each context leaves to shorter ones."""
+    """Return probabilities of n-grams, and the probability mass that each context leaves to shorter ones."""
     totals, followers = Counter[_Ngram](), Counter[_Ngram]()
     for ngram, count in counts.items():
         totals[ngram[:-1]] += count

@@ -1,7 +1,7 @@
-"""Utterances of one long recording, and the speech and text that could not be placed.
+"""Split one long recording into utterances, and list the speech and text in none of them.
 
-With a text, recognised words are placed in the text and cut at pauses. Without, the recording is cut at pauses, and the
-recogniser gives the text. Results are cached by content.
+With a text, recognised words are aligned with it and cut at pauses. Without a text, the recording is cut at pauses and
+transcribed. Results are cached by content.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,8 +26,8 @@ from sonorant.extras.long.script import Script, read_script
 from sonorant.extras.long.stretches import blocks, scan, stretches, widen
 from sonorant.files import sha256_file
 
-_PASSAGE = 20.0  # seconds of stretches per passage
-_LEAST = 0.3  # least seconds of speech to list
+_PASSAGE = 20.0  # maximum seconds of a passage
+_LEAST = 0.3  # minimum seconds of speech to list
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,24 +35,24 @@ class LongConfig:
     """Settings of recognition and cutting."""
 
     recognizer: str
-    """As in section `recognizer`."""
+    """Name, as in section `recognizer`."""
     revision: str
     """Version of the recogniser."""
     language: str
     shortest: float
-    """Seconds of an utterance."""
+    """Minimum seconds of an utterance."""
     longest: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class Placed:
     start: float
-    """Seconds, with a margin."""
+    """Start in seconds, including a margin."""
     end: float
     text: str
-    """As written, or as recognised."""
+    """Text as written, or as recognised without a given text."""
     confidence: float | None = None
-    """Of the recogniser, without a given text."""
+    """Confidence of the recogniser; None with a given text."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,8 +70,8 @@ class Placement:
 
 
 def place(recording: Path, name: str, text: str | None, config: LongConfig, cache: Path | None) -> Placement:
-    """Place one recording beside its text (None: there is no text). `name`: for the progress bar; `cache`: folder of
-    earlier results. Raises SonorantError as `decode`."""
+    """Split one recording into utterances, aligned with `text` if there is one. `name`: label of the progress bar;
+    `cache`: folder of cached results. Raises SonorantError as `decode` does."""
     code = code_of(sonorant.audio, sonorant.extras.long, sonorant.audio.recognizers, sonorant.text)
     key = key_of(code, config.revision, config.language, sha256_file(recording))
     seconds = header(recording).seconds
@@ -124,9 +124,9 @@ def _in_text(spans: list[Span], heard: list[Heard], script: Script, config: Long
     places = place_words([word for word, _, _ in heard], script).tolist()
     cuts = cut(heard, places, script, config.shortest, config.longest)
     utterances = [Placed(start=one.start, end=one.end, text=script.text(one.first, one.last)) for one in cuts]
-    why = "not in the text, broken off or not as written"
+    why = "not in the text, or not spoken as written"
     untold = _untold(spans, [(one.start, one.end) for one in cuts], heard, why)
-    return utterances, untold + _unheard(cuts, script, "not heard as written" if spans else "no speech was found")
+    return utterances, untold + _unheard(cuts, script, "not recognised as written" if spans else "no speech was found")
 
 
 def _as_recognised(spans: list[Span], parts: list[Span], said: list[tuple[str, float | None]]) -> _Result:
@@ -137,7 +137,7 @@ def _as_recognised(spans: list[Span], parts: list[Span], said: list[tuple[str, f
     ]
     silent = [part for part, (text, _) in zip(parts, said, strict=True) if not text]
     untold = _untold(spans, parts, [], "too short alone, or too long without a pause")
-    return utterances, untold + _untold(silent, [], [], "nothing was understood")
+    return utterances, untold + _untold(silent, [], [], "no words were recognised")
 
 
 def _passages(recording: Path, spans: Sequence[Span]) -> list[HeardPassage]:
@@ -150,7 +150,7 @@ def _passages(recording: Path, spans: Sequence[Span]) -> list[HeardPassage]:
 
 
 def _widened(heard: list[Heard], probability: Floats) -> list[Heard]:
-    """Widen words by the recogniser and the voice activity; neighbours share a pause."""
+    """Extend words over adjacent voice activity, at most to the middle of each pause."""
     found = []
     for place, (word, start, end) in enumerate(heard):
         before = heard[place - 1][2] if place else 0.0
@@ -161,7 +161,7 @@ def _widened(heard: list[Heard], probability: Floats) -> list[Heard]:
 
 
 def _unheard(cuts: Sequence[Cut], script: Script, why: str) -> list[dict[str, Any]]:
-    """Parts of the text without an utterance."""
+    """Return the parts of the text that are in no utterance."""
     spoken = [False] * len(script.words)
     for one in cuts:
         spoken[one.first : one.last] = [True] * (one.last - one.first)
@@ -175,7 +175,7 @@ def _unheard(cuts: Sequence[Cut], script: Script, why: str) -> list[dict[str, An
 
 
 def _untold(spans: Sequence[Span], covered: Sequence[Span], heard: Sequence[Heard], why: str) -> list[dict[str, Any]]:
-    """Parts of stretches without an utterance; both in order."""
+    """Return the parts of `spans` outside `covered`; both are in order."""
     found = []
     place = word = 0
     for start, end in spans:

@@ -1,6 +1,6 @@
-"""Place recognised words in a text, with jumps for skipped or repeated parts.
+"""Align recognised words with a text, with jumps for skipped or repeated parts.
 
-A Viterbi search over places in the text (Prahallad and Black 2011, "Segmentation of monologues in audio books").
+A Viterbi search over word positions (Prahallad and Black 2011, "Segmentation of monologues in audio books").
 Shapes: M recognised words, N words of the text.
 """
 
@@ -17,20 +17,20 @@ from sonorant.audio.arrays import Doubles
 from sonorant.extras.long.script import Script
 
 PUT_IN, LEFT_OUT, MISHEARD, JUMP, JUMP_TO_SENTENCE = 1.0, 1.0, 1.5, 4.0, 2.6
-"""Costs of an extra word, a skipped word, a wrong word (less if letters match) and a jump."""
-_AT_ONCE, _AHEAD = 400, 120  # recognised words placed at once, and looked at beyond them
-_AROUND = 800  # words of the text around the expected place
-_ANCHOR = 3  # words in a row that occur once in the text
+"""Costs of an extra word, a skipped word, a wrong word (less if letters match), and jumps."""
+_AT_ONCE, _AHEAD = 400, 120  # recognised words aligned at a time, and context after them
+_AROUND = 800  # words searched on each side of the expected position
+_ANCHOR = 3  # consecutive words that form an anchor
 NOWHERE = -1
 
 
 def place_words(heard: Sequence[str], script: Script) -> NDArray[np.int64]:
-    """(M,) int64: place in the text of each recognised word, or `NOWHERE`. Works in pieces of constant memory."""
+    """Return the position in the text of each recognised word, or `NOWHERE`: (M,) int64. Uses constant memory."""
     text = script.words
     starts = np.array([word in script.sentence_ends for word in range(len(text))])
     places = np.full(len(heard), NOWHERE, np.int64)
     anchors = _anchors(heard, text)
-    at = NOWHERE  # last placed word
+    at = NOWHERE  # position of the last aligned word
     for first in range(0, len(heard), _AT_ONCE):
         last = min(first + _AT_ONCE + _AHEAD, len(heard))
         near = anchors[first:last]
@@ -49,7 +49,7 @@ def place_words(heard: Sequence[str], script: Script) -> NDArray[np.int64]:
 
 
 def _anchors(heard: Sequence[str], text: Sequence[str]) -> NDArray[np.int64]:
-    """(M,): place of three words that occur once in the text, or `NOWHERE`."""
+    """Return the positions (M,) of three words that occur exactly once in the text, otherwise `NOWHERE`."""
     threes = list(zip(*(text[place:] for place in range(_ANCHOR)), strict=False))
     counts = Counter(threes)
     place_of = {three: place for place, three in enumerate(threes) if counts[three] == 1}
@@ -60,7 +60,7 @@ def _anchors(heard: Sequence[str], text: Sequence[str]) -> NDArray[np.int64]:
 
 
 def _costs(heard: Sequence[str], text: Sequence[str]) -> Doubles:
-    """(M, N): cost of taking each recognised word for each word of the text."""
+    """Return the cost of matching each recognised word with each word of the text, (M, N)."""
     own, rows = np.unique(np.array(heard), return_inverse=True)
     known, columns = np.unique(np.array(text), return_inverse=True)
     alike: Any = process.cdist(own.tolist(), known.tolist(), scorer=fuzz.ratio, dtype=np.uint8)
@@ -70,9 +70,10 @@ def _costs(heard: Sequence[str], text: Sequence[str]) -> Doubles:
 
 @numba.njit(cache=True)
 def _search(costs_MN: Doubles, jumps_N: Doubles, at: int) -> NDArray[np.int64]:
-    """(M,): cheapest place of each recognised word; -1 for extra words. `at`: place before the first."""
+    """Return the cheapest position of each recognised word, -1 for extra words, (M,). `at`: position of the previous
+    word."""
     heard, count = costs_MN.shape
-    # State s is on word s - 1; state 0 is before all words.
+    # State s is at word s - 1; state 0 is before all words.
     before = np.full(count + 1, jumps_N.max())
     before[at + 1] = 0.0
     now = np.empty(count + 1)

@@ -1,4 +1,4 @@
-"""A text as it is read aloud: written tokens, their spoken words, and ends of sentences."""
+"""A text as it is read aloud: written tokens, their spoken words, and sentence ends."""
 
 import re
 from dataclasses import dataclass
@@ -18,11 +18,11 @@ _CLAUSE_END = re.compile(r"[,;:–—-][\"'”’»)\]]*$")
 @dataclass(frozen=True)
 class Script:
     tokens: tuple[str, ...]
-    """As written, between blanks."""
+    """Written tokens, separated by white space."""
     words: tuple[str, ...]
-    """As spoken, in lower case."""
+    """Spoken words in lower case."""
     units: tuple[tuple[int, int], ...]
-    """Tokens (first, after the last) of each word's unit: "1984" is one unit of three words, never divided."""
+    """Tokens [first, last) of each word's unit, which is never divided: "1984" is one unit of three words."""
     sentence_ends: frozenset[int]
     """Indices of words at which a sentence or paragraph starts, and the number of words."""
     clause_ends: frozenset[int]
@@ -33,12 +33,12 @@ class Script:
         return word in (0, len(self.words)) or self.units[word] != self.units[word - 1]
 
     def text(self, first: int, last: int) -> str:
-        """Words from `first` to before `last` as written."""
+        """Return the words [`first`, `last`) as written."""
         return " ".join(self.tokens[self.units[first][0] : self.units[last - 1][1]])
 
 
 def read_script(text: str, language: str) -> Script:
-    """gruut writes out numbers and abbreviations if it has the language."""
+    """Read a text. Numbers and abbreviations are expanded if gruut supports the language."""
     tokens: list[str] = []
     words: list[str] = []
     units: list[tuple[int, int]] = []
@@ -65,7 +65,7 @@ def _frontend(language: str) -> Frontend | None:
 
 
 def _spoken(tokens: list[str], frontend: Frontend | None) -> list[tuple[list[str], list[str]]]:
-    """Units of a paragraph: tokens and their spoken words."""
+    """Return the units of a paragraph, each as tokens and their spoken words."""
     written = [(place, word) for place, token in enumerate(tokens) for word in plain_words(token)]
     said = plain_words(frontend.speak(" ".join(tokens)).text) if frontend else [word for _, word in written]
     # One unit per token, except where written and spoken words differ.
@@ -91,7 +91,7 @@ def _spoken(tokens: list[str], frontend: Frontend | None) -> list[tuple[list[str
 
 
 def _steps(written: list[str], said: list[str]) -> list[tuple[bool, int, int, int, int]]:
-    """Alternating stretches that are equal, or stand for each other."""
+    """Return alternately equal and different spans: (equal, first, last, start, end)."""
     steps: list[tuple[bool, int, int, int, int]] = []
     opcodes: list[Any] = Levenshtein.opcodes(written, said).as_list()
     for tag, first, last, start, end in opcodes:

@@ -10,16 +10,16 @@ from sonorant.audio.voice_activity import BLOCK_SECONDS, RATE, Span, speech_prob
 from sonorant.audio.wav import read_audio
 
 PAUSE = 0.2
-"""Seconds; shorter pauses do not separate stretches."""
-_BLOCK = 1875  # probabilities of a block: 60 s
+"""Minimum pause in seconds between stretches."""
+_BLOCK = 1875  # probabilities per block: 60 s
 _BEFORE = 100  # probabilities before a block, to initialise the network
 _LONGEST = 30.0  # seconds; longer stretches are split where speech is least likely
-_CERTAIN, _REACH = 0.8, 0.3  # probability of certain speech, and seconds that an edge may move
+_CERTAIN, _REACH = 0.8, 0.3  # minimum probability of certain speech, and maximum seconds that an edge moves
 
 
 @dataclass(frozen=True)
 class ScanBlock:
-    """Part of a recording, by indices of probabilities."""
+    """Part of a recording, as indices [first, last) of speech probabilities."""
 
     recording: Path
     first: int
@@ -32,20 +32,20 @@ def blocks(recording: Path, seconds: float) -> list[ScanBlock]:
 
 
 def scan(block: ScanBlock) -> list[float]:
-    """Probability of speech in each 32 ms of a block."""
+    """Return the probability of speech in each 32 ms of a block."""
     first = max(block.first - _BEFORE, 0)
     samples, _ = read_audio(block.recording, RATE, start=first * BLOCK_SECONDS, end=block.last * BLOCK_SECONDS)
     return speech_probability(samples, RATE)[block.first - first :].round(3).tolist()
 
 
 def stretches(probability: Floats) -> list[Span]:
-    """Stretches of speech in seconds, in order, from the probabilities (F,) of a whole recording."""
+    """Return stretches of speech in seconds, in order, from the probabilities (F,) of a whole recording."""
     spans = speech_spans(probability, PAUSE)
     return [part for span in spans for part in _parted(span, probability)]
 
 
 def widen(start: float, end: float, earliest: float, latest: float, probability: Floats) -> Span:
-    """Move a word's edges out over certain speech, at most to `earliest` and `latest`: recognisers are late at soft
+    """Extend a word over certain speech, at most to `earliest` and `latest`, because recognisers are late at soft
     onsets and early at final fricatives."""
     first, last = int(start / BLOCK_SECONDS), int(end / BLOCK_SECONDS)
     while first > 0 and first * BLOCK_SECONDS > max(start - _REACH, earliest) and probability[first] >= _CERTAIN:

@@ -1,7 +1,7 @@
-"""`sonorant plan`: memory, time and cost of a training or a corpus before it runs."""
+"""`sonorant plan`: estimate memory, time and cost of a training before it runs."""
 
 from sonorant.plugins import Plugin
 
 PLUGIN = Plugin(
-    programs={"plan": ("tasks", "memory, time and money that a training of params.yaml takes")},
+    programs={"plan": ("tasks", "estimate the memory, time and cost of a training of params.yaml")},
 )

@@ -1,4 +1,4 @@
-"""Forecast a training on this machine from measurements. Unknown values are sentences, never numbers."""
+"""Forecast a training on this machine from measurements. Unknown values are text, not numbers."""
 
 import math
 from dataclasses import asdict
@@ -11,19 +11,19 @@ from sonorant.training.worker import Job
 
 TITLES = {
     "parameters": "parameters",
-    "memory_mib": "memory a process, MiB",
+    "memory_mib": "memory per process, MiB",
     "micro_batch": "micro-batch",
     "speed": "speed, measured here",
     "until_the_end": "until the last step",
-    "work_a_step": "work a step, counted",
-    "estimate": "ESTIMATE for hardware that is not here",
+    "work_a_step": "work per step, counted",
+    "estimate": "ESTIMATE for other hardware",
 }
 
 
 def forecast(
     job: Job, needs: Needs, speed: Speed, *, steps: int, price: float | None, watts: float | None
 ) -> dict[str, Any]:
-    """Report for this machine as plain data; `price`: of an hour, `watts`: power it draws."""
+    """Return a report for this machine as plain data. `price`: per hour; `watts`: its power draw."""
     parts = seconds_of(job, speed, steps)
     hours = sum(parts.values()) / 3600
     config = model_kind(job.recipe).settings()(**job.train)
@@ -58,9 +58,9 @@ def forecast(
 
 
 def seconds_of(job: Job, speed: Speed, steps: int) -> dict[str, float]:
-    """Seconds of steps, validations, checkpoints and start."""
+    """Return the seconds of steps, validations, checkpoints and start."""
     times = {"validate_every": speed.validation, "checkpoint_every": speed.checkpoint}
-    often = {every: math.ceil(steps / job.train[every]) for every in times}  # the last step always counts
+    often = {every: math.ceil(steps / job.train[every]) for every in times}  # both also run at the last step
     return {
         "steps": steps * speed.seconds_per_step,
         "validations": often["validate_every"] * times["validate_every"],
@@ -70,33 +70,35 @@ def seconds_of(job: Job, speed: Speed, steps: int) -> dict[str, float]:
 
 
 def advice(job: Job, needs: Needs, speed: Speed) -> list[str]:
-    """Settings that would make training faster or fit."""
+    """Return changes of settings that would make training faster or fit into memory."""
     on_gpu, train, section, cores = needs.device.type == "cuda", job.train, f"train_{job.recipe}", usable_cores()
     waiting, talking, updating = (speed.shares.get(phase, 0.0) for phase in ("data", "communication", "optimizer"))
     idle = cores - speed.processes
     found = []
     if train["precision"] == "fp32":
-        found.append(f"{section}.precision: bf16 halves the activations and is faster if the processor has it")
+        found.append(f"{section}.precision: bf16 halves the activations and is faster if the processor supports it")
     if waiting > 0.02:
-        found.append(f"data.preload: memory, or more data.workers: {waiting:.0%} of a step waits for data")
+        found.append(f"data.preload: memory, or more data.workers: {waiting:.0%} of a step is spent waiting for data")
     if talking > 0.2:
         more = f"more {section}.micro_batches_per_step, or larger ones"
         found.append(f"{more}: {talking:.0%} of a step is communication")
     if updating > 0.15:
         found.append(f"larger micro-batches: the optimizer takes {updating:.0%} of a step, whatever their size")
     if on_gpu and needs.largest > 1.5 * needs.budget:
-        found.append(f"a larger micro-batch: {needs.largest} fits, {needs.budget} is set; a GPU is faster for it")
+        found.append(
+            f"a larger micro-batch: {needs.largest} fits, {needs.budget} is set; GPUs are faster with larger ones"
+        )
     if needs.bytes["activations"] > 0.5 * needs.allowed:
         found.append(f"{section}.activation_checkpointing: true, as activations take more than half of the memory")
     if on_gpu and not train["compile"]:
-        found.append(f"{section}.compile: true fuses operations bound by memory; it costs a minute at the start")
+        found.append(f"{section}.compile: true fuses operations bound by memory; it takes a minute at the start")
     if not on_gpu and idle > 0:
         found.append(f"{section}.micro_batches_per_step: {cores}, smaller ones: {idle} cores are idle")
     return found
 
 
 def table(forecast: dict[str, Any]) -> str:
-    """Aligned text, one block per part, advice last."""
+    """Return a forecast as aligned text, one block per part, advice last."""
     lines = [f"plan of the {forecast['model']} model"]
     for part, title in TITLES.items():
         if part in forecast:

@@ -1,4 +1,4 @@
-"""Published figures of GPUs and links, and the time to average gradients."""
+"""Published specifications of GPUs and links, and the time to average gradients."""
 
 import math
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ class Link:
     bandwidth: float
     """Bytes/s in one direction, as published."""
     latency: float
-    """Seconds for an empty message: assumed."""
+    """Assumed seconds for an empty message."""
 
 
 LINKS: dict[str, Link] = {
@@ -32,12 +32,13 @@ LINKS: dict[str, Link] = {
 """NVLink: NVIDIA's datasheets of V100 (300 GB/s both ways together), A100 (600) and H100 (900); PCIe of 16 lanes:
 PCI-SIG, 8 and 16 GT/s with 128b/130b; Ethernet and InfiniBand NDR: their line rates."""
 BETWEEN = [name for name in LINKS if name.startswith(("ethernet", "infiniband"))]
-"""Links between machines."""
+"""Names of links between machines."""
 
 
 def ring(n: int, size: float, link: Link) -> float:
-    """Seconds to average `size` bytes in a ring of `n`, by bucket, without overlap: each sends 2 (n - 1) / n of the
-    bytes and waits for 2 (n - 1) messages (Patarasuk and Yuan 2009). `benchmarks links` checks it."""
+    """Return the seconds to average `size` bytes in a ring of `n` ranks, by bucket, without overlap. Each rank sends
+    2 (n - 1) / n of the bytes and waits for 2 (n - 1) messages (Patarasuk and Yuan 2009). `benchmarks links` checks
+    this formula."""
     buckets = max(1, math.ceil(size / BUCKET))
     return 2 * (n - 1) / n * size / link.bandwidth + buckets * 2 * (n - 1) * link.latency
 
@@ -49,19 +50,19 @@ class GpuModel:
     fp32: float
     """FLOP/s outside tensor cores."""
     half: float
-    """FLOP/s of tensor cores in bf16 (else fp16)."""
+    """FLOP/s of tensor cores in bf16, or in fp16 without bf16."""
     bandwidth: float
-    """Memory bytes/s."""
+    """Memory bandwidth in bytes/s."""
     memory: float
-    """Bytes."""
+    """Memory size in bytes."""
     watts: float
-    """Highest board power."""
+    """Maximum board power."""
     link: str
     """Name in LINKS of the connection within a machine."""
     bf16: bool = True
-    """Tensor cores support bf16."""
+    """Whether tensor cores support bf16."""
     source: str
-    """Vendor document."""
+    """Vendor document of these values."""
 
 
 GPUS: dict[str, GpuModel] = {
@@ -91,10 +92,10 @@ class Fleet:
     gpu: str
     """Name in GPUS."""
     gpus: int = 1
-    """Per machine."""
+    """Number of GPUs per machine."""
     machines: int = 1
     link: str = "ethernet-10g"
-    """Name in BETWEEN."""
+    """Name in BETWEEN of the link between machines."""
 
     @property
     def model(self) -> GpuModel:
@@ -102,7 +103,7 @@ class Fleet:
 
     @property
     def count(self) -> int:
-        """Total GPUs."""
+        """Total number of GPUs."""
         return self.gpus * self.machines
 
     def __str__(self) -> str:
@@ -110,5 +111,5 @@ class Fleet:
         return inside if self.machines == 1 else f"{self.machines} machines of {inside} over {self.link}"
 
     def averaging(self, size: float) -> float:
-        """Seconds to average `size` bytes: within machines, then between them."""
+        """Return the seconds to average `size` bytes within machines, then between them."""
         return ring(self.gpus, size, LINKS[self.model.link]) + ring(self.machines, size, LINKS[self.link])

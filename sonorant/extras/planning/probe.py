@@ -1,4 +1,4 @@
-"""Short training runs on this machine: one process for memory and work, torchrun for speed."""
+"""Measure short training runs on this machine: memory and work in one process, speed under torchrun."""
 
 import contextlib
 import os
@@ -26,7 +26,7 @@ from sonorant.training.telemetry.stopwatch import Stopwatch
 from sonorant.training.worker import Job, recipe_of
 
 WARM_UP = 3
-"""Steps not timed."""
+"""Number of steps before timing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,20 +35,20 @@ class Needs:
 
     parameters: dict[str, int]
     bytes: dict[str, int]
-    """See `bytes_by_component`."""
+    """Bytes of memory by component, as from `bytes_by_component`."""
     device: torch.device
     allowed: int
     """Bytes of the device's memory that training may use."""
     budget: int
     """Size of a micro-batch."""
     largest: int
-    """Largest budget run that fits."""
+    """Largest size of a micro-batch that was run and fits."""
     bounded: bool
     """Whether the epoch's size, not memory, bounds `largest`."""
     work: Work
-    """Of one step."""
+    """Work of one step."""
     frames_a_step: float
-    """Mean mel frames over an epoch."""
+    """Mean number of mel frames per step over an epoch."""
     seconds_per_frame: float
 
 
@@ -56,23 +56,23 @@ class Needs:
 class Speed:
     processes: int
     seconds_per_step: float
-    """At average length."""
+    """Seconds of a step with an average amount of audio."""
     shares: dict[str, float]
-    """Shares of a step's time, as in `metrics.jsonl`."""
+    """Fraction of a step's time by phase, as in `metrics.jsonl`."""
     validation: float
     """Seconds of a validation with its samples and best checkpoint."""
     checkpoint: float
-    """Seconds of a checkpoint and the proof before it."""
+    """Seconds of a checkpoint and the check before it."""
     start: float
     """Seconds until the first step."""
 
 
 def needs_of(job: Job) -> Needs:
-    """Run the training's heaviest micro-batches in growing sizes, and count a step's work."""
+    """Run the training's heaviest micro-batches in increasing sizes, and count a step's work."""
     device = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
     with _alone():
         needs = _needs(job, device)
-    release(device)  # for the speed run
+    release(device)  # frees memory for the speed run
     return needs
 
 
@@ -115,7 +115,7 @@ def speed_of(job: Job, needs: Needs, steps: int) -> Speed:
     [validated] = [row["time"] for row in rows if "validation/loss" in row["metrics"]]
     measured = [row["metrics"] for row in taken[WARM_UP:]]
     names = [name for name in measured[0] if name.startswith("time/") and name.count("/") == 1]
-    # Steps differ in length and few are timed: scale by audio per second.
+    # Steps differ in length and few are timed, so their time is scaled by the amount of audio.
     pace = statistics.median(row["speed/audio_seconds_per_second"] for row in measured)
     seconds = needs.frames_a_step * needs.seconds_per_frame / pace
     return Speed(

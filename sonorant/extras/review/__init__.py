@@ -3,5 +3,5 @@
 from sonorant.plugins import Plugin
 
 PLUGIN = Plugin(
-    programs={"review": ("tasks", "a local page: listen to doubtful recordings first, then keep, drop or edit them")},
+    programs={"review": ("tasks", "listen to recordings on a local page, worst first, and keep, drop or edit them")},
 )

@@ -10,11 +10,11 @@ from sonorant.corpus.sound import read_sound
 from sonorant.evaluation.report.players import spectrogram
 
 KEPT = 16
-"""Clips kept in memory."""
+"""Number of clips kept in memory."""
 WINDOW = 0.03
-"""Minimum seconds of the spectrogram's window, to separate a voice's harmonics."""
+"""Minimum window of the spectrogram in seconds, to separate a voice's harmonics."""
 HIGHEST = 8000.0
-"""Maximum Hz of a spectrogram."""
+"""Maximum frequency of a spectrogram in Hz."""
 BINS = 80
 
 
@@ -31,12 +31,12 @@ class ClipSounds:
         return len(samples) / rate
 
     def _wav(self, utterance: Utterance) -> bytes:
-        """16-bit WAV at the recording's rate."""
+        """Return a 16-bit WAV at the recording's sample rate."""
         samples, rate = self._read(utterance)
         return wav_header(rate, len(samples)) + pcm16(samples).tobytes()
 
     def _picture(self, utterance: Utterance) -> bytes:
-        """PNG of the log-mel, exactly as long as the utterance."""
+        """Return a PNG of the log-mel spectrogram, exactly as long as the utterance."""
         samples, rate = self._read(utterance)
         n_fft = 1 << (int(WINDOW * rate) - 1).bit_length()
         top = min(HIGHEST, rate / 2)

@@ -1,12 +1,13 @@
 "use strict";
 
-const DOUBTFUL = 0.5; // a word's doubt from which it is marked
-const AROUND = 0.03; // seconds heard before and after a word
+const DOUBTFUL = 0.5; // minimum doubt of a word that is marked
+const AROUND = 0.03; // seconds played before and after a word
 const SHORTEST = 0.05; // seconds that must remain between the edges
-const LISTED = 200; // clips in the list at once, so that a large corpus does not slow each key
+const LISTED = 200; // maximum number of clips in the list, because a large corpus would slow down every key
 
-// clips: all, in the server's order. first, listed, fitting: the list shows `listed`, from the first-th of so many that
-// fit the filters. at: the playhead, in seconds. playing: {from, stop} while something is heard. edges: what is kept, as shown; it differs from the decision only while an edge is being moved.
+// clips: all, in the server's order. fitting: number of clips that match the filters. listed: those in the list, starting
+// at index `first`. at: playhead in seconds. playing: {from, stop} during playback. edges: start and end of the kept part
+// as shown; they differ from the decision only while an edge is being moved.
 const review = { clips: [], first: 0, listed: [], fitting: 0 };
 Object.assign(review, { clip: null, at: 0, playing: null, edges: null, undo: [], moving: null });
 let queue = Promise.resolve();
@@ -38,7 +39,7 @@ async function ask(path, body) {
   return answer;
 }
 
-// Steps run one after the other, so that fast keys act on the clip that is shown by then.
+// Run actions one after another, so that quickly pressed keys act on the clip that is then shown.
 function step(action) {
   queue = queue.then(action).catch((error) => {
     complain(error.message);
@@ -87,7 +88,7 @@ function refresh() {
   if (current >= 0) reveal(all[current].item);
 }
 
-// Show LISTED of them from review.first on, and what leads to the others.
+// Show LISTED clips from review.first on, and buttons for the earlier and later ones.
 function list(all) {
   review.first = Math.max(0, Math.min(review.first, all.length - LISTED));
   const rows = all.slice(review.first, review.first + LISTED);
@@ -111,7 +112,7 @@ function further(words, all, by) {
   return make("li", { className: "further" }, make("button", { type: "button", textContent: words, onclick }));
 }
 
-// Within the list alone: on a phone the page itself must stay where it is.
+// Scroll only the list, because on a phone the page itself must not move.
 function reveal(item) {
   const list = element("list");
   const below = item.offsetTop + item.offsetHeight - list.clientHeight;
@@ -126,7 +127,7 @@ function fill(listed) {
   element("fault").replaceChildren(new Option("all", ""), ...options);
   element("notice").hidden = listed.audited;
   element("notice").textContent =
-    "There is no audit of this corpus yet, so the clips come in the manifest's order and no word is marked.";
+    "This corpus has not been audited, so clips are in the manifest's order and no words are marked.";
 }
 
 // --- a clip ---
@@ -146,7 +147,7 @@ async function open(name) {
   if (element("autoplay").checked) play(review.edges.start, review.edges.end);
 }
 
-// Show what the server says of the clip now, in the list too.
+// Show a clip as described by the server, also in the list.
 function update(clip) {
   review.clip = clip;
   const row = review.clips.find((other) => other.clip === clip.clip);
@@ -158,7 +159,7 @@ function update(clip) {
   element("fault-name").className = clip.fault ? "badge bad" : "";
   verdict(clip.decision, element("verdict"));
   element("rejected").hidden = !clip.rejected;
-  element("rejected").textContent = `Left out by prepare: ${clip.rejected}`;
+  element("rejected").textContent = `Rejected by prepare: ${clip.rejected}`;
   element("original").hidden = clip.text === clip.original;
   element("original").textContent = `Before: ${clip.original}`;
   element("note").value = clip.decision?.note ?? "";
@@ -175,7 +176,7 @@ function showText(clip) {
     if (token.first === null) return [make("span", { textContent: token.text }), " "];
     const [first, last] = [clip.words[token.first], clip.words[token.last]];
     const doubtful = token.doubt >= DOUBTFUL;
-    const title = `${doubtful ? "doubtful; " : ""}press to hear it`;
+    const title = `${doubtful ? "doubtful; " : ""}press to play it`;
     const heard = make("button", { type: "button", textContent: token.text, title, onclick: () => hear(first, last) });
     heard.classList.toggle("doubtful", doubtful);
     return [heard, " "];
@@ -219,7 +220,7 @@ function showTimes(clip) {
   element("axis").replaceChildren(...marks);
 }
 
-// Words keep their true places; each goes into the first row in which its letters are free.
+// Keep the horizontal position of words; put each into the first row in which it does not overlap another.
 function stack(buttons) {
   const ends = [];
   const places = buttons.map((button) => {
@@ -285,7 +286,7 @@ async function play(from, end) {
   try {
     await audio.play();
   } catch {
-    // refused before the first key or click on the page, or another clip came
+    // browsers refuse before the first key or click on the page; or another clip was opened
     if (review.playing === playing) stop();
     return;
   }
@@ -312,7 +313,7 @@ function stop() {
   draw();
 }
 
-// From the playhead to the end of what is kept; from beyond it, to the end of the clip.
+// Play from the playhead to the end of the kept part, or from beyond it to the end of the clip.
 function toggle() {
   if (review.playing) return stop();
   const { at, edges, clip } = review;
@@ -348,14 +349,14 @@ async function decide(decision) {
 async function settle(verdict) {
   const { clip } = review;
   const edited = clip.decision?.decision === "edit";
-  // What was edited is kept as edited.
+  // Keeping an edited clip keeps the edit.
   if (!(verdict === "keep" && edited)) await decide({ decision: verdict });
   const done = { keep: edited ? "Kept as edited" : "Kept", drop: "Dropped" }[verdict];
   const all = shown();
   const after = all.slice(all.findIndex((other) => other.clip === clip.clip) + 1);
   const next = [...after, ...all].find((other) => !other.decision);
   if (next) await open(next.clip);
-  tell(`${done}: ${clip.id}.${next ? "" : " Everything shown is decided; dvc repro applies it."}`);
+  tell(`${done}: ${clip.id}.${next ? "" : " All clips shown are decided; dvc repro applies the decisions."}`);
 }
 
 async function edit(changes, line) {
@@ -375,7 +376,7 @@ function setEdge(id, at) {
   const { edges } = review;
   const fits = id === "start" ? at <= edges.end - SHORTEST : at >= edges.start + SHORTEST;
   if (!fits) {
-    complain(id === "start" ? "The start must lie before the end." : "The end must lie after the start.");
+    complain(id === "start" ? "The start must be before the end." : "The end must be after the start.");
     review.edges = { start: review.clip.decision?.start ?? 0, end: review.clip.decision?.end ?? review.clip.seconds };
     return draw();
   }
@@ -391,7 +392,7 @@ async function undo() {
   }
   if (!review.clip.decision) return tell("There is nothing to undo.");
   await write(review.clip.clip, review.clip.decision, null);
-  return tell(`The decision on ${review.clip.id} is taken back.`);
+  return tell(`Removed the decision on ${review.clip.id}.`);
 }
 
 async function move(by) {
@@ -419,7 +420,7 @@ function closeEdit() {
 element("edit").addEventListener("submit", (event) => {
   event.preventDefault();
   const text = element("new-text").value.split(/\s+/).filter(Boolean).join(" ");
-  if (!text) return complain("The text is empty; drop the clip if nothing is said in it.");
+  if (!text) return complain("The text is empty; drop the clip if it contains no speech.");
   closeEdit();
   return step(() => edit({ text }, "New text."));
 });
@@ -480,7 +481,7 @@ const arrows = { ArrowUp: "previous", ArrowDown: "next" };
 for (const [id, action] of Object.entries(actions)) {
   element(id).addEventListener("click", () => review.clip && action());
 }
-// A button pressed by mouse gives the focus back, so that the space bar plays.
+// Remove the focus from a button clicked by mouse, so that the space bar plays.
 document.addEventListener("click", (event) => event.detail && event.target.closest("button")?.blur());
 
 document.addEventListener("keydown", (event) => {

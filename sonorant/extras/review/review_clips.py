@@ -1,4 +1,4 @@
-"""Clips to decide on: the prepared corpus with the audit's findings, the worst first."""
+"""Clips to review: the prepared corpus with the audit's findings, worst first."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
@@ -23,13 +23,13 @@ class ReviewClip:
     """As in the corpus, without decisions."""
     audited: Audited | None
     rejected: str | None
-    """Reason of `prepare`; None if it is in the prepared corpus."""
+    """Reason why `prepare` rejected it; None if it is in the prepared corpus."""
 
 
 def load_clips(corpus: Path, prepared: Path, audit: Path | None, decided: Collection[str]) -> list[ReviewClip]:
-    """Clips of a prepared corpus, the worst of the audit first, then those without an audit, then rejected ones with a
-    decision (in `decided`), which can be removed. `audit`: folder of audit.jsonl; None: order of the manifest. Raises
-    SonorantError naming a file that is absent or of another corpus."""
+    """Load the clips of a prepared corpus: the audit's, worst first, then those without an audit, then rejected ones
+    with a decision (in `decided`), which can be removed. `audit`: folder of audit.jsonl; None means the manifest's
+    order. Raises SonorantError naming a file that is missing or belongs to another corpus."""
     found: dict[str, list[Utterance]] = {}
     for row in read_manifest(corpus / "manifest.jsonl"):
         found.setdefault(row.id, []).append(row)
@@ -38,11 +38,11 @@ def load_clips(corpus: Path, prepared: Path, audit: Path | None, decided: Collec
     clips: dict[str, ReviewClip] = {}
     for row in read_manifest(prepared / "manifest.jsonl"):
         if row.clip is None or row.sha256 is None:
-            raise SonorantError(f"{prepared}: utterance {row.id} has no clip's name; run the stage prepare again")
+            raise SonorantError(f"{prepared}: utterance {row.id} has no clip name; run the stage prepare again")
         of_id = (one for one in found.get(row.id, []) if one.audio == row.audio)
         origin = next((one for one in of_id if clip_name(row.sha256, one.start, one.end) == row.clip), None)
         if origin is None:
-            raise SonorantError(f"{corpus}: has no clip {row.clip}, which {prepared} has; run the stage prepare again")
+            raise SonorantError(f"{corpus}: clip {row.clip} of {prepared} is missing; run the stage prepare again")
         told = _as_found(audited.get(row.id), row.conditioning, (row.start or 0.0) - (origin.start or 0.0))
         clips.setdefault(row.clip, ReviewClip(name=row.clip, utterance=origin, audited=told, rejected=None))
     order = sorted(clips.values(), key=lambda clip: -1.0 if clip.audited is None else clip.audited.score, reverse=True)
@@ -51,7 +51,7 @@ def load_clips(corpus: Path, prepared: Path, audit: Path | None, decided: Collec
 
 
 def _as_found(audited: Audited | None, conditioning: Conditioning | None, moved: float) -> Audited | None:
-    """Convert an audit of an edited and conditioned utterance to times of the original clip. `moved`: seconds by
+    """Convert the times of an audit from the edited and conditioned utterance to the original clip. `moved`: seconds by
     which the edit moved the start."""
     if audited is None:
         return None
@@ -75,7 +75,7 @@ def before_conditioning(time: float, conditioning: Conditioning) -> float:
 
 
 def _rejected(corpus: Path, prepared: Path, found: dict[str, list[Utterance]]) -> list[ReviewClip]:
-    """Rejected utterances with readable sound."""
+    """Return the rejected utterances with readable sound."""
     clips = []
     for row in read_jsonl(prepared / "rejected.jsonl"):
         for origin in (one for one in found.get(row["id"], []) if one.audio and one.audio == row["file"]):

@@ -1,4 +1,4 @@
-"""The review's HTTP server: page, clips with sound and picture, and decisions, which are written at once."""
+"""HTTP server of the review: page, clips with sound and spectrogram, and decisions, which are written immediately."""
 
 import dataclasses
 import re
@@ -19,12 +19,12 @@ _GIVEN = {"decision": (str,), "text": (str,), "start": (int, float), "end": (int
 
 
 class ChangedError(Exception):
-    """The decision in the file differs from the page's."""
+    """The decision in the file differs from the one on the page."""
 
 
 class Review:
-    """Clips of a corpus and the file of decisions. `audit`: None or a folder without audit.jsonl = no audit. Raises
-    SonorantError as `load_clips` and `read_decisions`."""
+    """Clips of a corpus and the file of decisions. `audit`: None or a folder without audit.jsonl means no audit. Raises
+    SonorantError as `load_clips` and `read_decisions` do."""
 
     def __init__(self, corpus: Path, prepared: Path, audit: Path | None, decisions: Path) -> None:
         self.corpus = corpus
@@ -36,17 +36,17 @@ class Review:
         self._lock = threading.Lock()
 
     def decided(self) -> dict[str, Decision]:
-        """Current decisions of the file."""
+        """Read the decisions in the file."""
         return read_decisions(self.decisions) if self.decisions.exists() else {}
 
     def listed(self) -> dict[str, Any]:
-        """All clips in order, for the list."""
+        """Return all clips in order, for the page's list."""
         decided = self.decided()
         clips = [self._row(clip, decided.get(clip.name)) for clip in self.clips.values()]
         return {"audited": self.audited, "decisions": str(self.decisions), "clips": clips}
 
     def described(self, clip: ReviewClip, decision: Decision | None) -> dict[str, Any]:
-        """Everything about a clip. Times in seconds from its start, before any edit."""
+        """Describe a clip for the page. Times are seconds from its start, before any edit."""
         audited, utterance = clip.audited, clip.utterance
         row = self._row(clip, decision)
         words = audited.words if audited else ()
@@ -76,8 +76,8 @@ class Review:
         }
 
     def decide(self, clip: ReviewClip, before: Any, given: Any) -> Decision | None:
-        """Write the decision `given` (None: remove it) on a clip; `before`: the page's version. Raises ChangedError
-        if the file differs from it, ValueError for an invalid decision, SonorantError if the file cannot be read or
+        """Write the decision `given` on a clip, or remove it if `given` is None. Raises ChangedError if the decision in
+        the file is not `before`, ValueError for an invalid decision, SonorantError if the file cannot be read or
         written."""
         decision = None if given is None else _parse(clip.name, given)
         if decision is not None:
@@ -90,7 +90,7 @@ class Review:
 
 
 class ReviewServer(LocalServer):
-    """Raises SonorantError as `LocalServer`."""
+    """Server of one review. Raises SonorantError as `LocalServer` does."""
 
     def __init__(self, review: Review, port: int) -> None:
         self.review = review
@@ -102,13 +102,13 @@ class ReviewRequest(LocalRequest):
     largest = 50_000
 
     def get(self) -> None:
-        """Send the list of clips, a clip, its sound or its picture."""
+        """Send the list of clips, a clip, its sound or its spectrogram."""
         review, asked = self.server.review, _CLIP.fullmatch(unquote(self.path))
         clip = review.clips.get(asked[1]) if asked else None
         if self.path == "/clips":
             self.send_json(HTTPStatus.OK, review.listed())
         elif asked is None or clip is None:
-            self.refuse(HTTPStatus.NOT_FOUND, "there is no such clip" if asked else "there is no such page")
+            self.refuse(HTTPStatus.NOT_FOUND, "no such clip" if asked else "no such page")
         elif asked[2] == "/sound":
             self.send_range(review.sounds.wav(clip.utterance), "audio/wav")
         elif asked[2] == "/picture":
@@ -117,20 +117,20 @@ class ReviewRequest(LocalRequest):
             self.send_json(HTTPStatus.OK, review.described(clip, review.decided().get(clip.name)))
 
     def post(self, asked: dict[str, Any]) -> None:
-        """Write a decision: {"clip", "before": the page's version, "decision": the new one, or null to remove it}.
-        The answer describes the clip; 409 describes the file's version."""
+        """Write a decision: {"clip", "before": the page's decision, "decision": the new one, or null to remove it}.
+        The response describes the clip; status 409 means that the file has another decision."""
         review = self.server.review
         if asked.keys() != {"clip", "before", "decision"}:
             raise ValueError("the request must have clip, before and decision")
         clip = review.clips.get(asked["clip"]) if isinstance(asked["clip"], str) else None
         if self.path != "/decisions" or clip is None:
-            self.refuse(HTTPStatus.NOT_FOUND, "there is no such clip")
+            self.refuse(HTTPStatus.NOT_FOUND, "no such clip")
             return
         try:
             decision = review.decide(clip, asked["before"], asked["decision"])
             self.send_json(HTTPStatus.OK, review.described(clip, decision))
         except ChangedError:
-            error = f"{review.decisions} has another decision on this clip by now; it is shown, and nothing was written"
+            error = f"{review.decisions} now has another decision on this clip, shown here; nothing was written"
             answer = {"error": error, "clip": review.described(clip, review.decided().get(clip.name))}
             self.send_json(HTTPStatus.CONFLICT, answer)
 
@@ -144,13 +144,13 @@ def _as_row(decision: Decision | None) -> dict[str, Any] | None:
 
 
 def _parse(clip: str, given: Any) -> Decision:
-    """Raises ValueError naming the fault."""
+    """Parse a decision. Raises ValueError naming the fault."""
     if not isinstance(given, dict) or not {"decision"} <= given.keys() <= _GIVEN.keys():
-        raise ValueError(f"a decision is an object of {', '.join(_GIVEN)}")
+        raise ValueError(f"a decision must be an object with decision, and may only have {', '.join(_GIVEN)}")
     values = {key: value for key, value in given.items() if value is not None}
     for key, value in values.items():
         if not isinstance(value, _GIVEN[key]) or isinstance(value, bool):
-            raise ValueError(f"the decision's {key} is of type {type(value).__name__}")
+            raise ValueError(f"the decision's {key} must not be of type {type(value).__name__}")
     for edge in values.keys() & {"start", "end"}:
         values[edge] = round(float(values[edge]), 3)
     return Decision(clip=clip, **values)

@@ -1,4 +1,4 @@
-"""Compare texts word by word: written and spoken, spoken and recognised."""
+"""Compare texts word by word: written with spoken, spoken with recognised."""
 
 import re
 from collections.abc import Sequence
@@ -16,14 +16,14 @@ class Token:
 
     text: str
     first: int | None
-    """Index of its first spoken word; None if unknown."""
+    """Index of its first spoken word, or None."""
     last: int | None
     doubt: float
-    """Largest doubt of its spoken words; 0 if there are none."""
+    """Maximum doubt of its spoken words (0: certainly spoken, 1: certainly not); 0 if there are none."""
 
 
 def tokens(text: str, words: Sequence[AuditedWord]) -> list[Token]:
-    """Split a written text at blanks and find the spoken words of each part; "1999," has several."""
+    """Split a written text at white space and find the spoken words of each part; "1999," has several."""
     parts = text.split()
     places: list[tuple[int, int] | None] = [None] * len(parts)
     written, spoken = [plain(part) for part in parts], [plain(word.text) for word in words]
@@ -43,7 +43,7 @@ def _token(text: str, place: tuple[int, int] | None, words: Sequence[AuditedWord
 
 
 def differences(reference: str, heard: str) -> list[tuple[str, str]]:
-    """Stretches of words, each `same`, `other` (extra or different) or `missing`."""
+    """Return runs of words, each `same`, `other` (extra or different) or `missing`."""
     wanted, got = reference.split(), heard.split()
     matcher = SequenceMatcher(None, [plain(word) for word in wanted], [plain(word) for word in got], autojunk=False)
     stretches = []
@@ -56,5 +56,5 @@ def differences(reference: str, heard: str) -> list[tuple[str, str]]:
 
 
 def plain(word: str) -> str:
-    """A word without punctuation and case."""
+    """Remove punctuation and case from a word."""
     return _NOT_OF_A_WORD.sub("", word).casefold()

@@ -124,7 +124,7 @@ def test_what_belongs_to_nothing_is_listed_also_on_the_page_of_prepare(
 def test_another_text_places_nothing_and_says_so(speech: list[Floats], tmp_path: Path) -> None:
     write_chapter(tmp_path / "in/a.wav", speech, [1, 2])
     (tmp_path / "in/a.txt").write_text(text_of(5, 6), encoding="utf-8")
-    with pytest.raises(SonorantError, match="no part of its recordings could be placed"):
+    with pytest.raises(SonorantError, match="no utterance could be cut from its recordings"):
         cut_apart(tmp_path / "in", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -145,8 +145,8 @@ def wav(tmp_path: Path) -> bytes:
 
 def test_bad_input_is_one_line_and_nothing_is_written(tmp_path: Path, wav: bytes) -> None:
     for number, (contents, changes, message) in enumerate([
-        ({"notes_md": "x"}, {}, "holds no recordings"),
-        ({"a_wav": wav, "a_mp3": wav}, {}, r"a\.wav: a\.mp3 beside it has the same name"),
+        ({"notes_md": "x"}, {}, "contains no recordings"),
+        ({"a_wav": wav, "a_mp3": wav}, {}, r"a\.wav: a\.mp3 in the same folder has the same name"),
         ({"a_wav": wav, "a_txt": b"caf\xe9"}, {}, r"a\.txt: not UTF-8 \(byte 3\)"),
         ({"a_wav": b"no sound"}, {}, r"a\.wav: cannot be read as audio"),
         ({"a_wav": wav, "a_txt": "Hallo."}, {"language": "de-de"}, "corpus.recognizer: pocketsphinx supports English"),

@@ -120,7 +120,7 @@ def test_a_review_by_keys_from_the_first_clip_to_the_last(
         again.press("k")
         again.on(id)
     again.press("d")
-    again.said("Dropped: part. Everything shown is decided; dvc repro applies it.")
+    again.said("Dropped: part. All clips shown are decided; dvc repro applies the decisions.")
     assert {clip: row.decision for clip, row in again.decisions().items()} == {
         names[id]: decision
         for id, decision in {"two": "drop", "three": "edit", "four": "keep", "one": "keep", "part": "drop"}.items()
@@ -144,7 +144,7 @@ def test_edges_are_dragged_and_moved_by_arrow_keys(page: Page, browser: Browser,
     assert handle.get_attribute("aria-valuetext") == f"{page.decisions()[names['two']].end:.2f} s"
     page.seek(2.9)
     page.press("s")
-    page.until("document.getElementById('error').textContent === 'The start must lie before the end.'")
+    page.until("document.getElementById('error').textContent === 'The start must be before the end.'")
     assert page.decisions()[names["two"]].start == 0.11
 
 
@@ -173,7 +173,7 @@ def test_a_decision_by_hand_meanwhile_is_shown_and_stays(page: Page, names: dict
     by_hand = Decision(clip=names["two"], decision="drop", note="by hand")
     write_decision(page.file, by_hand.clip, by_hand)
     page.press("k")
-    page.until("document.getElementById('error').textContent.includes('has another decision on this clip by now')")
+    page.until("document.getElementById('error').textContent.includes('now has another decision on this clip')")
     assert page.decisions() == {by_hand.clip: by_hand}
     assert (page.text("verdict"), page.browser.run("return document.getElementById('note').value")) == (
         "dropped",
@@ -216,7 +216,7 @@ def test_readable_on_a_phone_and_every_field_has_a_name(browser: Browser, start:
     (folder / "audit/audit.jsonl").unlink()
     page = Page(browser, start().url, folder / "decisions.csv", width=360, height=800, dark=True)
     page.on("one")
-    assert page.text("notice").startswith("There is no audit of this corpus yet")
+    assert page.text("notice").startswith("This corpus has not been audited")
     assert browser.overflow() == 0
     each = "return [...document.querySelectorAll(arguments[0])]"
     labels = browser.run(f"{each}.map((field) => field.labels[0]?.textContent.trim())", "textarea, select, input")

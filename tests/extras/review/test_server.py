@@ -179,10 +179,10 @@ def test_after_prepare_times_stay_those_of_the_clip_and_what_it_left_out_can_be_
         ({"decision": "erase"}, "unknown decision 'erase'"),
         ({"decision": "edit", "end": 3.2}, "3.2 s is after the end of the clip, which lasts 3.000 s"),
         ({"decision": "edit", "start": -1}, "not a number of seconds"),
-        ({"decision": "edit", "start": True}, "start is of type bool"),
+        ({"decision": "edit", "start": True}, "start must not be of type bool"),
         ({"decision": "edit", "text": "half \ud83d"}, "half a character"),
-        ({"decision": "drop", "clip": "0123456789ab"}, "a decision is an object of"),
-        ("drop", "a decision is an object of"),
+        ({"decision": "drop", "clip": "0123456789ab"}, "a decision must be an object with"),
+        ("drop", "a decision must be an object with"),
     ],
     ids=str,
 )
