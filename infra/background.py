@@ -146,7 +146,6 @@ def call(command: Sequence[str], environment: Mapping[str, str]) -> None:
 
 
 def last_line(text: str) -> str:
-    """Return the last non-blank line."""
     return (text.strip().splitlines() or [""])[-1].strip()
 
 

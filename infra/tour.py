@@ -140,7 +140,6 @@ def command(*words: str) -> None:
 
 
 def client() -> Any:
-    """Return an MLflow client for the platform."""
     return open_store().client
 
 

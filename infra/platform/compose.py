@@ -76,7 +76,6 @@ WORDS = {
 
 
 def document() -> dict[str, Any]:
-    """Return the content of compose.yaml."""
     services = {name: service_entry(name, service) for name, service in SERVICES.items()}
     return {
         "name": "sonorant",
@@ -88,7 +87,6 @@ def document() -> dict[str, Any]:
 
 
 def service_entry(name: str, service: Service) -> dict[str, Any]:
-    """Return the Compose entry for a service of the table."""
     entry = {
         **IMAGES[service.image],
         "command": [filled(word, WORDS) for word in service.command],
@@ -170,7 +168,6 @@ Plain.add_representer(str, yaml.SafeDumper.represent_str)  # Prefect's commands 
 
 
 def written() -> str:
-    """Return the text of compose.yaml."""
     return HEADER + yaml.dump(document(), Dumper=Plain, sort_keys=False, width=110)
 
 

@@ -84,7 +84,6 @@ def where(environment: Mapping[str, str]) -> str:
 
 
 def one_line(error: psycopg.Error) -> str:
-    """Return the last line of libpq's message, the reason."""
     return str(error).strip().splitlines()[-1].strip()
 
 

@@ -97,7 +97,6 @@ class Platform:
         return outside | always | {name: value for name, value in own.items() if value}
 
     def healthy(self, service: Service) -> bool:
-        """Return whether the service's health check succeeds."""
         done = subprocess.run(self._filled(service.health), stdin=subprocess.DEVNULL, capture_output=True)
         return done.returncode == 0
 

@@ -42,8 +42,6 @@ password hash per request."""
 
 @dataclass(frozen=True, kw_only=True)
 class Service:
-    """A program of the platform."""
-
     command: tuple[str, ...]
     """Program and arguments. `python` is this environment's; other programs are found on PATH."""
     environment: Mapping[str, str] = field(default_factory=dict)

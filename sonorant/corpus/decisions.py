@@ -26,8 +26,8 @@ _NAME_HINT = "the first 12 hex digits of the audio file's SHA-256, with @<start>
 
 
 def clip_name(sha256: str, start: float | None = None, end: float | None = None) -> str:
-    """Return the name of a clip from the SHA-256 of its audio file, and its span in seconds if it is a part of the
-    file: `ab12cd34ef56`, `ab12cd34ef56@1.000-4.250` or `ab12cd34ef56@1.000-end`."""
+    """Return the name of a clip from its audio file's SHA-256, and its span in seconds if it is part of the file:
+    `ab12cd34ef56`, `ab12cd34ef56@1.000-4.250` or `ab12cd34ef56@1.000-end`."""
     whole = start is None and end is None
     return sha256[:12] + ("" if whole else f"@{start or 0.0:.3f}-{'end' if end is None else f'{end:.3f}'}")
 
@@ -39,11 +39,11 @@ class Decision:
     clip: str
     decision: Verdict
     text: str = ""
-    """New text of an edit; empty means unchanged."""
+    """New text; empty means unchanged."""
     start: float | None = None
-    """New start of an edit in seconds from the clip's start; None means unchanged."""
+    """New start in seconds from the clip's start; None means unchanged."""
     end: float | None = None
-    """New end of an edit in seconds from the clip's start; None means unchanged."""
+    """New end in seconds from the clip's start; None means unchanged."""
     note: str = ""
 
     def __post_init__(self) -> None:
@@ -129,8 +129,8 @@ def read_decisions(path: Path) -> dict[str, Decision]:
 
 
 def write_decision(path: Path, clip: str, decision: Decision | None) -> dict[str, Decision]:
-    """Write a decision, or remove a clip's decision if None; return all decisions. The file is read again first and
-    replaced as a whole. Raises SonorantError, and writes nothing, if it is damaged."""
+    """Write a decision, or remove a clip's decision if None; return all decisions. The file is read again first.
+    Raises SonorantError, and writes nothing, if it is damaged."""
     decisions = read_decisions(path) if path.exists() else {}
     if decision is None:
         decisions.pop(clip, None)
@@ -145,7 +145,7 @@ def write_decisions(path: Path, decisions: dict[str, Decision]) -> None:
     rows = ([getattr(row, name) for name in COLUMNS] for row in decisions.values())
     for row in ([*COLUMNS], *rows):
         cells = ["" if value is None else str(value) for value in row]
-        # Python 3.11 does not quote a cell whose only line break is a carriage return.
+        # Python 3.11 does not quote cells whose only line breaks are carriage returns.
         careful = "\r" in "".join(cells)
         quoting: Literal[0, 1] = csv.QUOTE_ALL if careful else csv.QUOTE_MINIMAL
         csv.writer(buffer, lineterminator="\n", quoting=quoting).writerow(cells)
@@ -156,7 +156,6 @@ def write_decisions(path: Path, decisions: dict[str, Decision]) -> None:
 
 
 def _columns(header: list[str]) -> list[str]:
-    """Return column names. Raises ValueError if they are invalid."""
     names = [name.strip() for name in header]
     for name in names:
         if name not in COLUMNS:

@@ -84,7 +84,7 @@ class Utterance:
     clip: str | None = None
     """Name by `sonorant.corpus.decisions.clip_name` before any edit."""
     confidence: float | None = None
-    """Confidence of the recogniser that produced the text, 0 to 1; None for a given text."""
+    """Confidence of the recogniser that transcribed the text, 0 to 1, if any."""
     split: str | None = None
     """train, validation or test."""
     defect: Defect | None = None

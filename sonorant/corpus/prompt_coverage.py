@@ -65,7 +65,6 @@ def measure_coverage(prompts: Iterable[str], frontend: Frontend) -> Coverage:
 
 
 def describe(coverage: Coverage) -> str:
-    """Return the counts as text."""
     phones, possible = coverage.phones, len(coverage.phones) ** 2 + 2 * len(coverage.phones)
     missing = [phone for phone, count in phones.items() if count == 0]
     lines = [

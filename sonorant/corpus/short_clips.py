@@ -31,9 +31,9 @@ class ShortClip:
     words: slice
     """Indices of the words."""
     before: Span | None
-    """Start and end in seconds of the gap before the clip; None if it starts with the utterance."""
+    """Gap before the clip in seconds; None if it starts with the utterance."""
     after: Span | None
-    """Start and end in seconds of the gap after the clip; None if it ends with the utterance."""
+    """Gap after the clip in seconds; None if it ends with the utterance."""
 
     @property
     def gap(self) -> float:
@@ -82,7 +82,6 @@ def _silent(samples: Floats, rate: int) -> int:
 
 
 def _power(samples: Floats, width: int) -> Floats:
-    """Return mean squares of frames of `width` samples."""
     frames = samples[: len(samples) // width * width].reshape(-1, width)
     return np.asarray(np.square(frames).mean(axis=1))
 
@@ -100,7 +99,7 @@ class FeaturesConfig:
     """Section `features` of params.yaml."""
 
     short_clips: float = 0.0
-    """Number of words and phrases to cut out of training utterances and train on, as a fraction of the utterances."""
+    """Short clips to cut out of training utterances and train on, as a fraction of their number."""
     minutes: float | None = None
     """Minutes of the training split to use; None means all."""
 
@@ -127,8 +126,8 @@ def read_short_clips(utterances: Sequence[Utterance], audited: Path, share: floa
 
 
 def choose(utterances: Sequence[Utterance], audited: Mapping[str, Audited], share: float) -> list[ShortClip]:
-    """Return clips with the widest gaps, at most one per utterance and `share` times the training utterances. No clip
-    equals the text of a held-out utterance."""
+    """Return the clips with the widest gaps, at most one per utterance and `share` of the training utterances, and none
+    with the text of a held-out utterance."""
     training = [utterance for utterance in utterances if utterance.split == "train"]
     held_out = {text_key(utterance) for utterance in utterances if utterance.split != "train"}
     best = []

@@ -32,15 +32,14 @@ def recording_of(corpus: Path, utterance: Utterance) -> Path:
 
 @lru_cache(maxsize=2**14)
 def _hash(file: Path, size: int, modified: int) -> str:
-    """Return a cached hash, because utterances may share a long recording, in any order."""
+    """Cached, because many utterances may share a recording."""
     return sha256_file(file)
 
 
 def read_sound(corpus: Path, utterance: Utterance, sample_rate: int | None = None) -> tuple[np.ndarray, int]:
     """Return the utterance, conditioned as planned, as mono float32 (S,), full scale 1.0, and its rate in Hz.
 
-    Features, recognisers and raters all use this function. Raises SonorantError if the file is absent, changed or
-    cannot be decoded.
+    Raises SonorantError if the file is absent, changed or cannot be decoded.
     """
     samples, rate = read_audio(recording_of(corpus, utterance), start=utterance.start or 0.0, end=utterance.end)
     if utterance.conditioning is not None:

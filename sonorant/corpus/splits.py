@@ -90,7 +90,7 @@ def describe_texts(utterances: Sequence[Utterance]) -> dict[str, Any]:
 def near_duplicates(held_out: set[str], read: set[str]) -> list[dict[str, Any]]:
     """Return the training text nearest to each held-out text by Levenshtein distance, and how many words differ.
 
-    Compares only texts that share three consecutive words, so that time is linear in the number of texts.
+    Compares only texts that share three consecutive words, for linear time.
     """
     holders: dict[tuple[str, ...], list[str]] = {shingle: [] for text in held_out for shingle in _shingles(text)}
     for text in read:

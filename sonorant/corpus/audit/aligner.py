@@ -1,7 +1,7 @@
 r"""The aligner: a small network, trained on the corpus itself, that locates each phone in time, in any language.
 
 A ConvNeXt stack over log-mels with the CTC loss (Graves et al. 2006, "Connectionist Temporal Classification"). Clips
-are judged by an aligner that was not trained on them. Shapes: T frames of 20 ms, L labels (blank, then phones).
+are judged by an aligner not trained on them. Shapes: T frames of 20 ms, L labels (blank, then phones).
 """
 
 from collections.abc import Sequence
@@ -35,8 +35,6 @@ Lesson = tuple[NDArray[np.float16], Ints]
 
 
 class Aligner(nn.Module):
-    """Network from log-mels to log-probabilities of phone labels."""
-
     def __init__(self, labels: int) -> None:
         super().__init__()
         self.into = nn.Conv1d(AUDIO.n_mels, CHANNELS, 5, stride=STRIDE, padding=2)
@@ -59,8 +57,8 @@ class Aligner(nn.Module):
 
 
 def mel_of(samples: Floats) -> tuple[NDArray[np.float16], Floats]:
-    """Return the log-mel (ceil(S / 160), 64) of samples (S,) at 16 kHz and the level of each frame. The mean of each
-    bin is subtracted to ignore level and timbre."""
+    """Return the log-mel (ceil(S / 160), 64) of samples (S,) at 16 kHz, minus the mean of each bin to ignore level and
+    timbre, and the level of each frame."""
     mel = log_mel(torch.from_numpy(samples), AUDIO).T.numpy()
     return ((mel - mel.mean(axis=0)) / (mel.std() + 1e-3)).astype(np.float16), mel.mean(axis=1)
 

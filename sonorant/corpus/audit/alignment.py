@@ -1,4 +1,4 @@
-"""Train the aligners of a corpus, and examine each clip with an aligner that was not trained on it."""
+"""Train a corpus's aligners, and examine each clip with an aligner not trained on it."""
 
 import dataclasses
 import hashlib
@@ -47,8 +47,8 @@ def train_aligners(
     steps: int,
     cache: Path,
 ) -> list[Path]:
-    """Train the aligners missing from `cache`. Return the weights file of an aligner trained without its text for each
-    utterance. `labels` counts those of the whole language, so that edited texts do not change other aligners."""
+    """Train the aligners missing from `cache`. Return, per utterance, the weights of the aligner trained without its
+    text. `labels` counts those of the whole language, so that edited texts do not change other aligners."""
     learning = code_of(*LEARNING)
     order = sorted(range(len(utterances)), key=lambda place: _order(utterances[place]))
     folds = [int(hashlib.sha256(text_key(utterance).encode()).hexdigest(), 16) % FOLDS for utterance in utterances]
@@ -141,6 +141,5 @@ def _order(utterance: Utterance) -> str:
 
 
 def _sample(places: list[int], utterances: Sequence[Utterance]) -> list[int]:
-    """Return the first of `places` that together last `LEARNED_SECONDS`."""
     seconds = np.cumsum([utterances[place].seconds or 0.0 for place in places])
     return places[: int(np.searchsorted(seconds, LEARNED_SECONDS)) + 1]

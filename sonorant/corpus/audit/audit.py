@@ -120,7 +120,6 @@ def why_not(utterances: Sequence[Utterance]) -> str | None:
 def _judge(
     texts: list[tuple[Said, ...]], found: list[dict[str, Any]], heard: dict[str, list[str]]
 ) -> tuple[list[float], list[Fault | None]]:
-    """Return the score and most likely fault of every clip; 0 and None if no source ran."""
     if not found and not heard:
         return [0.0] * len(texts), [None] * len(texts)
     understood = {name: [words_of(text) for text in said] for name, said in heard.items()}

@@ -27,7 +27,7 @@ class JudgedClip:
     other: tuple[Said, ...] | None
     """Words of another clip, to plant as faults; None plants no faults."""
     readings: tuple[tuple[Said, ...], ...]
-    """Alternative readings of the numbers and abbreviations of the text."""
+    """Alternative readings of the text's numbers and abbreviations."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ class Course:
 
 
 def train_aligner(course: Course) -> bytes:
-    """Train one aligner and return the bytes of its weights file."""
+    """Train an aligner; return its weights file."""
     before = torch.get_num_threads()
     torch.set_num_threads(course.threads)
     try:

@@ -56,7 +56,7 @@ def suffix_scores(emission_TL: Doubles, phones_N: Ints) -> Doubles:
 
 
 def best_path(emission_TL: Doubles, phones_N: Ints) -> NDArray[np.int32]:
-    """Return the index of the phone of each frame, int32 (T,), with -1 for a blank."""
+    """Return each frame's phone index, int32 (T,), -1 for a blank."""
     scores_TS, steps_TS = _paths(emission_TL, phones_N)
     path_T = np.empty(len(emission_TL), np.int32)
     state = 2 * len(phones_N)
@@ -101,7 +101,7 @@ class ClipEvidence:
     words: tuple[tuple[float, float, float], ...]
     """Start and end in seconds of each word, and nats per phone below the likeliest labels."""
     gaps: tuple[tuple[float, float, float], ...]
-    """Start and end in seconds and gain in nats of the best gap at the start, inside and at the end."""
+    """Start and end (seconds) and gain (nats) of the best gap at the start, inside and at the end."""
 
 
 def compare(logs_TL: Floats, energy: Floats, words: Sequence[Word]) -> ClipEvidence:
@@ -136,7 +136,7 @@ class _Search:
     before: Doubles
     after: Doubles
     first: Ints
-    """Index (W + 1,) of the first phone of each word, then the number of phones."""
+    """Index (W + 1,) of each word's first phone, then the number of phones."""
     filler: Doubles
     whole: float
     """Score of the whole text."""

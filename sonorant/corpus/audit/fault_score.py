@@ -20,8 +20,8 @@ from sonorant.corpus.audit.findings import Fault
 
 FOLDS = 5
 TRUSTED = 0.5
-"""Probability of a mismatch, by a first judge, above which a clip is not a training example of a correct clip. A fixed
-fraction would exclude the unusual clips of a clean corpus, and flag them."""
+"""Mismatch probability, by a first judge, above which a clip is not a training example of a correct clip. A fixed
+fraction would exclude and flag unusual clips of a clean corpus."""
 _GOOD = "good"
 
 
@@ -32,7 +32,6 @@ class Exhibit:
     clip: int
     """Index of the clip; its planted faults are in the same fold."""
     fault: Fault | None
-    """Planted fault, if any."""
     figures: dict[str, float]
 
 
@@ -69,7 +68,6 @@ class _Court:
         return [_GOOD, *sorted({*self.kind.tolist()} - {_GOOD})]
 
     def verdicts(self, make: Any) -> Doubles:
-        """Return probabilities (clips, kinds) of the clips without planted faults."""
         kinds, fold = self.kinds(), self.clip % FOLDS
         found = np.full((len(self.trusted), len(kinds)), 1e-9)
         as_it_is = self.kind == _GOOD

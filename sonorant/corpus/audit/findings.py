@@ -83,7 +83,7 @@ class Audited:
     heard: dict[str, str]
     """Transcript by recogniser."""
     reading: Reading | None = None
-    """Set if `fault` is `Fault.READING`."""
+    """Only with `Fault.READING`."""
     figures: dict[str, float]
     """Inputs of the score."""
 

@@ -13,8 +13,6 @@ CUT_SECONDS = (0.12, 0.4)
 
 @dataclass(frozen=True)
 class Planted:
-    """A clip with a planted fault."""
-
     fault: Fault
     words: tuple[Said, ...]
     start: float = 0.0

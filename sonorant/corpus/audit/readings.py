@@ -34,7 +34,7 @@ _READ_AS = {
     "mrs": ("missus", "mistress"),
     "ms": ("miz", "miss"),
 }
-"""Readings of English abbreviations; other languages have readings of numbers and capitals only."""
+"""Readings of English abbreviations; other languages have none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +47,7 @@ class Form:
 
 
 def forms(written: str, spoken: Sequence[str]) -> list[Form]:
-    """Return the stretches of a written text that are spoken in other words. `spoken` are the spoken words."""
+    """Return the stretches of a written text that are `spoken` in other words."""
     plain = unicodedata.normalize("NFKC", written)
     places = [match.span() for match in WORD.finditer(plain)]
     found: list[tuple[int, int, int, int]] = []
@@ -131,8 +131,6 @@ SHARE = 0.2
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """Possible readings of one utterance."""
-
     utterance: Utterance
     words: tuple[Said, ...]
     """The frontend's reading."""
@@ -150,7 +148,7 @@ class ReadingAnswer(TypedDict):
 
 
 def question_of(utterance: Utterance, words: Sequence[Said], labels: Labels) -> Question | None:
-    """Return the possible readings of an utterance, or None if the text has no number or abbreviation."""
+    """Return possible readings, or None if the text has no number or abbreviation."""
     spoken, language, others = [word for word, _ in words], utterance.language, dict[tuple[Said, ...], None]()
     if spoken != words_of(utterance.spoken or "") or not forms(utterance.text, spoken):
         return None
@@ -176,8 +174,8 @@ def with_reading(row: Audited, question: Question, answer: ReadingAnswer | None,
 
 
 def choose(question: Question, answer: ReadingAnswer | None, heard: Sequence[Sequence[str]]) -> tuple[int, bool] | None:
-    """Return the index of an alternative reading likelier than the frontend's, and whether it is certain. `heard`
-    contains each recogniser's words."""
+    """Return the index of a reading likelier than the frontend's, and whether it is certain. `heard` contains each
+    recogniser's words."""
     gains = answer["gains"] if answer else []
     if not question.others:
         return None

@@ -1,5 +1,5 @@
 """Import a corpus of any kind: write a manifest, and leave the recordings in place. Invalid rows are kept with their
-defect, so that `prepare` reports all of them."""
+defect, for `prepare` to report."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -67,7 +67,7 @@ Importer = Callable[[Path, Path, CorpusConfig, Path | None], None]
 
 
 def import_kind(source: Path, out: Path, config: CorpusConfig, cache: Path | None) -> None:
-    """Import a corpus as `import_corpus` does, into an existing folder."""
+    """Import as `import_corpus` does, into an existing folder."""
     from sonorant.corpus.importers import demo, folders, lhotse, metadata_files
 
     kinds: dict[str, Importer] = {

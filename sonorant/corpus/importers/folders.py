@@ -29,7 +29,7 @@ def import_texts(source: Path, out: Path, config: CorpusConfig, cache: Path | No
         raise SonorantError(
             f"{source}: no recording has a text of the same name next to it; add texts, such as a1.txt for a1.wav"
         )
-    # A text without a recording is imported as a missing recording.
+    # A text alone is imported as a missing recording.
     pairs = [(file, texts.get(file.with_suffix(""))) for file in recordings]
     pairs += [(text.with_suffix(".wav"), text) for name, text in texts.items() if name not in named]
     progress = tqdm(pairs, desc="importing", unit="utterance")

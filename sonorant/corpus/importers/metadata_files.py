@@ -2,7 +2,7 @@ r"""Corpora with a metadata file: the layout of LJSpeech, and tables in CSV or J
 
 LJSpeech (https://keithito.com/LJ-Speech-Dataset): lines of metadata.csv are `id|text|text written out`, unquoted;
 recordings are wavs/<id>.wav, or in other formats. A table has the columns audio and text, optionally id, speaker
-and language; audio paths are relative to its folder and must stay inside it. Bytes that are not UTF-8 are read as lone
+and language; audio paths are inside its folder and relative to it. Bytes that are not UTF-8 are read as lone
 surrogates (PEP 383), which mark the row as defective.
 """
 
@@ -130,7 +130,6 @@ def import_ljspeech(source: Path, out: Path, config: CorpusConfig, cache: Path |
 
 
 def _columns(lines: list[list[str]]) -> int:
-    """Return 2 if most rows have two columns, otherwise 3."""
     counts = Counter(len(line) for line in lines)
     return 2 if counts[2] > counts[3] else 3
 
@@ -142,7 +141,7 @@ def _ljspeech_row(line: list[str], columns: int, source: Path) -> CorpusRow:
 
 
 def _recording(source: Path, id: str) -> str:
-    """Return the file in the first existing format, otherwise .wav, which `prepare` reports as missing."""
+    """Return the file in the first existing format, otherwise a missing .wav."""
     files = [f"wavs/{id}{suffix}" for suffix in (*SUFFIXES, *map(str.upper, SUFFIXES))]
     present = (file for file in files if (inside := path_inside(source, file)) and file_exists(source / inside))
     return next(present, files[0])

@@ -31,8 +31,7 @@ class PrepareConfig:
     max_clipped: float = 0.01
     """Maximum fraction of samples at full scale."""
     min_channel_correlation: float | None = 0.5
-    """Minimum correlation of two channels. The average of less similar channels is not a recording of either; at 0.5,
-    averaging already costs 1.2 dB."""
+    """Minimum correlation of two channels. The average of less similar channels is not a recording of either."""
     min_snr_db: float | None = 10.0
     """Minimum signal-to-noise ratio in dB. A measurement that is None passes every limit."""
     max_reverberation: float | None = None
@@ -44,7 +43,7 @@ class PrepareConfig:
     max_soft_clipped: float | None = 0.01
     """Maximum fraction of samples clipped below full scale."""
     rate_dnsmos: bool = False
-    """Whether to rate recordings with DNSMOS (extra `mos`), which takes several times as long as all other checks."""
+    """Whether to rate recordings with DNSMOS (extra `mos`), which takes several times as long as other checks."""
     min_dnsmos: float | None = None
     """Minimum overall DNSMOS, 1 to 5."""
     max_rejected: float = 0.05
@@ -54,8 +53,8 @@ class PrepareConfig:
     test: float = 0.11
     """Fraction held out for evaluation."""
     most_held_out: int | None = 2000
-    """Maximum number of utterances in each of validation and test, because evaluation requires few. Texts and speakers
-    are not divided."""
+    """Maximum number of utterances in validation and in test, because evaluation requires few. Texts and speakers are
+    not split."""
     split_by: SplitBy = "text"
     """Unit that stays in one split: `text` (all takes of a sentence) or `speaker`."""
     min_speaker_seconds: float = 0.0
@@ -118,9 +117,7 @@ def decode_utterance(corpus: Path, utterance: Utterance, max_seconds: float) -> 
     except UndecodableError as error:
         raise Unsound(Defect.UNREADABLE, error.reason) from None
     start, end = min(utterance.start or 0.0, named.seconds), min(utterance.end or named.seconds, named.seconds)
-    if (
-        end - start > max_seconds
-    ):  # checked before decoding: a damaged header may imply hours, which do not fit in memory
+    if end - start > max_seconds:  # a damaged header may imply hours, which do not fit in memory
         raise Unsound(Defect.TOO_LONG, f"{end - start:.2f} s, at most {max_seconds:g} s is allowed")
     try:
         channels_SC = decode(path, utterance.start or 0.0, utterance.end)[0]

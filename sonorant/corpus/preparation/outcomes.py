@@ -15,7 +15,6 @@ class Outcome:
     reason: Defect | None
     """Reason for rejection; None if the utterance is accepted."""
     detail: str
-    """Details of the reason."""
     sound: str = ""
     """Hash of the decoded samples."""
     level_db: float = 0.0

@@ -52,8 +52,8 @@ _FIGURES = (
 
 
 def find_outliers(utterances: Sequence[Utterance]) -> list[dict[str, Any]]:
-    """Return outliers among speakers with at least `FEWEST` measured utterances, most unusual first: `id`, `deviations`
-    and `words`, which compare unusual measurements with the middle 90 % of the speaker's."""
+    """Return outliers, most unusual first: `id`, `deviations` and `words`, which compare unusual measurements with the
+    middle 90 % of the speaker's."""
     by_speaker: dict[str, list[Utterance]] = defaultdict(list)
     for utterance in utterances:
         by_speaker[utterance.speaker].append(utterance)

@@ -139,7 +139,7 @@ def _write(
 
 
 def without_repeated_ids(utterances: Iterable[Utterance]) -> Iterator[Utterance]:
-    """Mark utterances with the id of an earlier one as duplicates. Rows with another defect are ignored."""
+    """Mark utterances with an id used earlier as duplicates; ignore other defective rows."""
     seen: set[str] = set()
     for utterance in utterances:
         if utterance.defect is None and utterance.id in seen:
@@ -172,7 +172,7 @@ class Examination:
     """Cached result for one recording and its text, without the id."""
 
     reason: str | None = None
-    """A `Defect`; if None, the utterance is accepted, and all other fields are set."""
+    """A `Defect`; if None, all other fields are set."""
     detail: str = ""
     spoken: str = ""
     seconds: float = 0.0
@@ -192,7 +192,6 @@ _KNOWN = ("spoken", "seconds", "sample_rate", "channels", "channel_correlation",
 def _examined(
     utterance: Utterance, corpus: Path, config: PrepareConfig, condition: ConditionConfig, frontend: Frontend
 ) -> Examination:
-    """Return the result for an accepted utterance; otherwise raise Unsound."""
     if utterance.defect is not None:
         duplicate = utterance.defect == Defect.DUPLICATE_ID
         found = "an earlier row has this id and is kept" if duplicate else "see the corpus's own metadata"
@@ -270,7 +269,6 @@ def _keys(
     frontend: str,
     lexicon: str | None,
 ) -> list[str]:
-    """Return cache keys by audio file, text, settings and code."""
     code = code_of(sonorant.audio, sonorant.corpus.preparation, sonorant.text)
     settings = {key: value for key, value in dataclasses.asdict(config).items() if key not in _NOT_OF_A_RECORDING}
     settings |= dataclasses.asdict(condition)
@@ -288,7 +286,7 @@ def _frontend(name: str, lexicon: str | None, language: str) -> Frontend:
 
 
 def _load_frontends(utterances: list[Utterance], frontend: str, lexicon: str | None) -> None:
-    """Raise SonorantError for an unsupported language before examination starts."""
+    """Raise SonorantError for an unsupported language."""
     first = {utterance.language: utterance.id for utterance in reversed(utterances)}
     for language, id in sorted(first.items()):
         try:

@@ -32,7 +32,6 @@ MEASURES = {
     "pitch_hz": "Pitch: median fundamental frequency, Hz",
     "dnsmos": "DNSMOS: overall, 1 to 5",
 }
-"""Titles with units of fields of `Measures`."""
 _QUANTILES = {"min": 0, "p5": 5, "median": 50, "p95": 95, "max": 100}
 
 
@@ -185,7 +184,6 @@ def summary_page(
 
 
 def _histograms(values: dict[str, Iterable[float | None]]) -> Charts:
-    """Draw histograms by title with unit; omit those without values."""
     charts = []
     for title, all_ in values.items():
         name, _, unit = title.partition(": ")
@@ -285,7 +283,7 @@ def _rejected(counts: dict[str, Any], rejected: Sequence[dict[str, str | None]])
 
 
 def _table(caption: str, head: list[str], rows: list[list[Any]], prose: int) -> list[Part]:
-    """Return a table of the first `SHOWN` rows, whose last `prose` columns are text; nothing without rows."""
+    """Return a table of up to `SHOWN` rows, whose last `prose` columns are text, if any."""
     if not rows:
         return []
     table = Table(caption=caption, head=head, rows=rows[:SHOWN], prose=head[len(head) - prose :])
@@ -294,7 +292,7 @@ def _table(caption: str, head: list[str], rows: list[list[Any]], prose: int) -> 
 
 
 def summarize_unplaced(corpus: Path) -> dict[str, float] | None:
-    """Sum seconds of speech without text and words without speech; None if the corpus has no unplaced.jsonl."""
+    """Sum seconds of speech without text and words without speech, if the corpus lists them."""
     file = corpus / "unplaced.jsonl"
     if not file.exists():
         return None
