@@ -1,4 +1,4 @@
-"""Export of the codec as graphs: from codes to samples, and from recordings to codes, for prompts."""
+"""Export of the codec as graphs: codes to samples, and recordings to codes for prompts."""
 
 import math
 from pathlib import Path

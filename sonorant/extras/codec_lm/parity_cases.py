@@ -66,7 +66,6 @@ class TokenCase:
 
     @property
     def vocoded_lengths(self) -> Ints:
-        """Frames of each row (B,) of `vocoded`."""
         return self.lengths * self.stride
 
     @property

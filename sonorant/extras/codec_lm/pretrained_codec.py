@@ -25,8 +25,6 @@ FARTHEST = 256
 
 
 class PretrainedCodec(nn.Module):
-    """A DAC with the interface of `Codec`."""
-
     float_parts = ("model",)
     """Parts that are never quantised."""
 
@@ -145,7 +143,7 @@ def build_pretrained(about: dict[str, Any], audio: MelConfig) -> PretrainedCodec
 
 
 def measured_receptive_field(codec: PretrainedCodec) -> int:
-    """Measure the maximum distance in code frames from a changed code to an audible change, up to `FARTHEST`."""
+    """Measure the maximum distance in code frames to an audible change, up to `FARTHEST`."""
     generator = torch.Generator().manual_seed(0)
     for reach in (16, 64, FARTHEST):
         codes_BFG = torch.randint(codec.codes, (1, 2 * reach + 1, codec.codebooks), generator=generator)

@@ -61,8 +61,6 @@ Sizes = tuple[int, int, int]
 
 @dataclass(frozen=True, kw_only=True)
 class ShapeProfile:
-    """Sizes that an optimisation profile covers."""
-
     batch: Sizes
     """Number of rows."""
     tokens: Sizes

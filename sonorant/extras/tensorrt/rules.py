@@ -79,8 +79,6 @@ def check_graph(path: Path) -> list[str]:
 
 
 class _Graph:
-    """A model's graph, with its tensors by name."""
-
     def __init__(self, model: onnx.ModelProto) -> None:
         self.model = model
         self.nodes = model.graph.node

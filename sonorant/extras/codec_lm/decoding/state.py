@@ -187,14 +187,14 @@ def one_row(state: State, row: int, rules: Rules) -> State:
 
 
 def joined_states(states: Sequence[State]) -> State:
-    """Concatenate all rows, padded to the most steps of any (numpy)."""
+    """Concatenate all rows, padded to the most steps (numpy)."""
     steps = max(state.grid_BSG.shape[1] for state in states)
     wide = [padded_state(state, len(state.ended_B), steps) for state in states]
     return State(*map(np.concatenate, zip(*wide, strict=True)))
 
 
 def joined_rules(rules: Sequence[Rules]) -> Rules:
-    """Concatenate all rows, padded to the most steps of any (numpy)."""
+    """Concatenate all rows, padded to the most steps (numpy)."""
     steps = max(one.noise_BSG.shape[1] for one in rules)
     wide = [padded_rules(one, len(one.budget_B), steps) for one in rules]
     return Rules(*map(np.concatenate, zip(*wide, strict=True)))
