@@ -144,7 +144,9 @@ def why_unheard(config: EvaluateConfig, variant: str, speed: Figures) -> str | N
 def _check_same_recognizer(known: RecognizedRecordings, name: str, path: Path) -> None:
     revision = not_heard(name, known.language) or load_recognizer(name, known.language).revision
     if revision != known.revision:
-        raise SonorantError(f"{path}: made with '{known.revision}', not '{revision}'; run recognize_recordings again")
+        raise SonorantError(
+            f"{path}: made with '{known.revision}' instead of '{revision}'; run recognize_recordings again"
+        )
 
 
 def _chosen(inputs: EvaluationInputs, known: RecognizedRecordings) -> tuple[list[Utterance], list[Utterance]]:

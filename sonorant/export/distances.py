@@ -169,7 +169,7 @@ def check_ends(got: NDArray[Any], expected: NDArray[Any], tolerance: Tolerance, 
 def check_comparable(got: NDArray[Any], expected: NDArray[Any], where: str) -> None:
     """Raise Fault, beginning with `where`, if dtype or shape differ or a value is not finite."""
     if got.dtype != expected.dtype or got.shape != expected.shape:
-        raise Fault(f"{where}: {got.dtype} {got.shape} instead of {expected.dtype} {expected.shape}")
+        raise Fault(f"{where}: is {got.dtype} {got.shape}, must be {expected.dtype} {expected.shape}")
     if not np.isfinite(got).all():
         raise Fault(f"{where}: contains NaN or infinity")
     if not np.isfinite(expected).all():

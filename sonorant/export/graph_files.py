@@ -71,11 +71,15 @@ def check_integers(graph: str, file: Path) -> dict[str, Any]:
     in_float = [node.name for node in layers if node.name in left]
     unexpected = [node.name for node in layers if node.name in left and node.op_type not in NO_KERNEL]
     if unexpected:
-        raise Fault(f"graph {graph}: ONNX Runtime computes the quantised layers {', '.join(unexpected)} in float")
+        raise Fault(
+            f"graph {graph}: ONNX Runtime computes the quantised layers {', '.join(unexpected)} in float; quantise and "
+            "export the voice again"
+        )
     kernels = Counter(node.op_type for node in optimized.graph.node if node.op_type in INTEGER_KERNELS)
     if kernels.total() + len(in_float) < len(layers):
         raise Fault(
-            f"graph {graph}: ONNX Runtime has {kernels.total()} integer kernels for {len(layers)} quantised layers"
+            f"graph {graph}: ONNX Runtime has {kernels.total()} integer kernels for {len(layers)} quantised layers; "
+            "quantise and export the voice again"
         )
     return {"layers": len(layers), "kernels": dict(sorted(kernels.items())), "in_float": in_float}
 
@@ -124,7 +128,7 @@ def _optimized(graph: str, file: Path) -> onnx.ModelProto:
             onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
         except Exception as error:  # ONNX Runtime raises a different class for each cause
             raise Fault(
-                f"graph {graph}: ONNX Runtime does not load it ({' '.join(str(error).split())[:200]})"
+                f"graph {graph}: ONNX Runtime cannot load it ({' '.join(str(error).split())[:200]}); export it again"
             ) from None
         return onnx.load(options.optimized_model_filepath)
 

@@ -83,7 +83,7 @@ def write_graph(
         onnx.checker.check_model(model, full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
         raise SonorantError(
-            f"{path.name}: the exported graph is not valid ONNX ({' '.join(str(error).split())[:200]})"
+            f"{path.name}: not valid ONNX ({' '.join(str(error).split())[:200]}); try another export.opset"
         ) from None
     path.write_bytes(model.SerializeToString(deterministic=True))
 

@@ -75,7 +75,7 @@ class VerifyConfig:
                 if isinstance(value, dict):
                     missing |= {f"{variant} of family {family}" for family in set(family_names()) - value.keys()}
             if missing:
-                raise ValueError(f"{name} has no tolerance for {', '.join(sorted(missing))}")
+                raise ValueError(f"{name} has no tolerance for {', '.join(sorted(missing))}; add one")
             if min(_of(value, family) for value in values.values() for family in family_names()) <= 0:
                 raise ValueError(f"{name} must be above 0")
         for variant in ("fp32", "int8"):

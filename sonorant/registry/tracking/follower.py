@@ -177,11 +177,11 @@ class Follower(threading.Thread):
             action()
         except Exception as error:
             if not self.behind:
-                log.warning("MLflow is behind; the stage continues: %s", shown(error))
+                log.warning("cannot send to MLflow yet; the stage continues: %s", shown(error))
             self.behind = True
             return False
         if self.behind:
-            log.warning("MLflow has caught up")
+            log.warning("everything was sent to MLflow")
         self.behind = False
         return True
 
@@ -207,5 +207,5 @@ def sync(directory: Path) -> str:
     except SonorantError:
         raise
     except Exception as error:
-        raise TrackingUnavailable(f"{directory}: not complete in MLflow: {shown(error)}") from error
+        raise TrackingUnavailable(f"{directory}: not completely sent to MLflow ({shown(error)}); try again") from error
     return str(delivery.sent.run_id)

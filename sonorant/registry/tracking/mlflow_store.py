@@ -133,7 +133,7 @@ def unless_away(what: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        log.warning("%s: not complete in MLflow: %s", what, shown(error))
+        log.warning("%s: not completely recorded in MLflow: %s", what, shown(error))
 
 
 def _make_tables(database: Path) -> None:

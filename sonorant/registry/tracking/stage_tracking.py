@@ -75,4 +75,6 @@ def stage_run(
         finally:
             if not follower.finish(status, PATIENCE) and importlib.util.find_spec("mlflow"):
                 later = f"send the rest later with: sonorant sync-tracking {run_directory}"
-                log.warning("%s: not complete in MLflow; %s", stage, later if run_directory else "the rest is lost")
+                log.warning(
+                    "%s: not completely sent to MLflow; %s", stage, later if run_directory else "the rest is lost"
+                )
