@@ -27,7 +27,7 @@ ADVICE = ("To track the changes", "git add ", "To enable auto staging", "dvc con
 
 
 def failed(error: SonorantError) -> State[Any]:
-    """Return the state of a run that failed with this error, logged as one line without the engine's traceback."""
+    """Log the error as one line and return a failed state, without the engine's traceback."""
     get_run_logger().error("%s", error)
     return Failed(message=str(error))
 
@@ -139,7 +139,7 @@ def _signals_held() -> Iterator[None]:
 
 
 def _lines(process: subprocess.Popen[bytes], check: Callable[[], None]) -> Iterator[str]:
-    """Yield lines, and states of progress bars, until the command exits, even if a descendant keeps the pipe open."""
+    """Yield lines and states of progress bars until the command exits, even if a descendant holds the pipe."""
     assert process.stdout is not None
     descriptor, text = process.stdout.fileno(), b""
     while True:

@@ -13,7 +13,7 @@ from sonorant.errors import SonorantError
 
 @dataclass(frozen=True, kw_only=True)
 class Pipeline:
-    """The stages of a project; paths are relative to the project."""
+    """Stages of a project; paths are relative to the project."""
 
     stages: tuple[str, ...]
     """Names of the stages in execution order."""
@@ -22,7 +22,7 @@ class Pipeline:
     inputs: dict[str, tuple[Path, ...]]
     """Outputs of other stages that each stage reads."""
     params: dict[str, tuple[str, ...]]
-    """Sections and keys of params.yaml that each stage reads, or that dvc.yaml inserts into its definition."""
+    """Sections and keys of params.yaml that each stage reads or dvc.yaml inserts."""
     outs: tuple[Path, ...]
     writes: dict[str, tuple[Path, ...]]
     """Outputs of each stage."""

@@ -1,4 +1,4 @@
-"""Settings for a temporary Prefect server, for a flow started from the command line without `make serve`."""
+"""Settings of the temporary Prefect server for a flow started without `make serve`."""
 
 import os
 from pathlib import Path

@@ -18,7 +18,7 @@ SETTINGS = Path("corpora/recordings.yaml")
 class Recordings:
     folder: Path
     sample_rate: int
-    """Sample rate in Hz of the recording at the 1st percentile, so that few must be resampled up."""
+    """1st percentile of the recordings' sample rates in Hz."""
     hours: float
 
 
@@ -42,8 +42,8 @@ def find_recordings(folder: Path) -> Recordings:
 
 
 def overrides_for(found: Recordings, model: str, family: str) -> dict[str, Any]:
-    """Return overrides of params.yaml for a family. `model`: the demo's registered model, from whose name this one's is
-    derived. Raises SonorantError for an unknown family or a sample rate that is too low."""
+    """Return overrides of params.yaml for a family. `model`: the demo's registered model, which gives this one's name.
+    Raises SonorantError for an unknown family or a sample rate that is too low."""
     known = _known()
     if family not in known["families"]:
         raise SonorantError(f"{SETTINGS}: no settings for family {family}; choose from: {', '.join(known['families'])}")

@@ -84,8 +84,7 @@ def intelligibility_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def speaker_rows(metrics: Mapping[str, Any], variant: str | None) -> list[dict[str, str]]:
-    """Return a row per speaker of a voice with several, for the shipped variant: word errors and speaker
-    recognition."""
+    """Return word errors and speaker recognition of the shipped variant by speaker, if it has several."""
     found = metrics.get("speakers") or []
     recognised = (metrics.get("confusion") or {}).get(variant)
     own = {row["speaker"]: row for row in recognised} if isinstance(recognised, list) else {}

@@ -42,7 +42,7 @@ TRAINING = "train_"  # prefix of the stages that can use several machines
 
 
 def worth_retrying(task: Any, run: Any, state: Any) -> bool:
-    """Return whether the failure may be temporary: an exception may be; bad input is a state without one."""
+    """Whether the failure may be temporary: an exception may be; bad input is a state without one."""
     return isinstance(state.data, Exception)
 
 
@@ -78,7 +78,7 @@ def train_and_export(
             copy of the project below runs/workspaces; the working tree is unchanged.
         stages: Stages to run, with all they need (default: all). Only a run of all registers a voice.
         register: Whether to register and promote.
-        nodes: Number of machines to train on: this one, and workers of the pool sonorant-nodes.
+        nodes: Machines to train on: this one, and workers of the pool sonorant-nodes.
         shared: Whether all nodes have this folder under the same path; if not, they fetch features from DVC's remote.
         join_timeout: Maximum seconds for all nodes to fetch their features and join.
         scheduler: Address of a Dask cluster for the stages' work, whose workers have this folder under the same path
@@ -202,8 +202,7 @@ def refused(error: SonorantError) -> State[Any]:
 
 
 def outcome(state: Any) -> Any:
-    """Return a task's result. Raises SonorantError with the task's message if it failed, else the original
-    exception."""
+    """Return a task's result. Raises SonorantError with its message if it failed, else the original exception."""
     if state.is_failed() and state.message:
         raise SonorantError(" ".join(state.message.split()))
     return state.result()

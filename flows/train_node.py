@@ -1,4 +1,4 @@
-"""Flow of each node after the first in a training on several machines; the first is the stage's process."""
+"""Flow of each node after the first in a training on several machines."""
 
 import platform
 import sys

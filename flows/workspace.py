@@ -1,4 +1,4 @@
-"""Copies of the project that run with other settings and share its DVC cache and run directories."""
+"""Copies of the project with other settings that share its DVC cache and run directories."""
 
 import configparser
 import difflib
@@ -44,7 +44,7 @@ def all_settings(file: Path) -> dict[str, Any]:
 
 
 def check_settings(file: Path, overrides: Mapping[str, Any]) -> None:
-    """Raise SonorantError for unknown keys, and values that a stage would refuse, perhaps after hours of training."""
+    """Raise SonorantError for unknown keys, and for values that a stage would refuse."""
     check_overrides(file, overrides)
     if not overrides:
         return check_params.check(file)
@@ -127,12 +127,11 @@ def _files(root: Path) -> list[Path]:
 
 
 def _paths_out_of(root: Path, file: Path) -> dict[str, str]:
-    """Return settings of `file` that are paths outside the project, as absolute paths."""
+    """Return absolute paths of settings of `file` that point outside the project."""
     return {key: str((root / value).resolve()) for key, value in _texts(file) if Path(value).parts[:1] == ("..",)}
 
 
 def _texts(file: Path) -> list[tuple[str, str]]:
-    """Return key and value of each string setting of `file`."""
     return [(key, value) for key, value in leaves(params.read(file)) if isinstance(value, str)]
 
 

@@ -35,7 +35,7 @@ PLUMBING = (
     "sonorant/training/telemetry/nvml.py",
     *(f"tasks/{name}.py" for name in ("__init__", "fingerprint", "initial", "origin", "params", "stage", "training")),
 )
-"""Code that does not affect results; changes to it make no stage run again."""
+"""Code that does not affect results; its changes run no stage again."""
 PLUGINS = ROOT / "sonorant/plugins.py"
 ASKING = {"load_family", "family_of", "model_kind", "all_families", "all_kinds"}
 FAMILIES = "sonorant/*/*/family.py"
@@ -59,7 +59,7 @@ def syntax_of(file: Path) -> ast.Module:
 
 @cache
 def imported_names(file: Path) -> set[str]:
-    """Return dotted names of all imports of a file, including those inside functions."""
+    """Return dotted names of a file's imports, including those in functions."""
     return _names_in(syntax_of(file))
 
 
@@ -105,7 +105,7 @@ def closure(file: Path) -> frozenset[Path]:
 
 
 def _methods_called(file: Path) -> set[Path]:
-    """Return project files imported by the family methods that `file` calls, for every family of this project."""
+    """Return project files imported by the family methods that `file` calls, for every family."""
     families = [ROOT / "sonorant/families/family.py", *ROOT.glob(FAMILIES)]
     methods = [node for path in families for node in ast.walk(syntax_of(path)) if isinstance(node, ast.FunctionDef)]
     functions = {node.name for path in families for node in syntax_of(path).body if isinstance(node, ast.FunctionDef)}

@@ -14,7 +14,7 @@ from tasks.params import load
 from tasks.stage import run, stage_arguments
 
 MEASURED = 3
-"""Number of utterances, spread from shortest to longest, to measure value ranges of the 16-bit variants on."""
+"""Number of utterances, spread from shortest to longest, that measure ranges of the 16-bit variants."""
 
 
 def main() -> None:

@@ -22,8 +22,7 @@ from tasks.code_deps import write_notes
 from tasks.stage import add_inputs, run
 
 SEEN = "seen.json"
-"""File of hashes, sizes and modification times, so that an unchanged corpus is not read again. No stage depends on
-it."""
+"""File of hashes, sizes and modification times, so that an unchanged corpus is not read again."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +52,8 @@ def main() -> None:
 
 
 def write_note(note: Path, external: External | None) -> None:
-    """Write the hash of `external`. If it cannot be read, an existing note is kept; without one, the content is null,
-    and the stage that needs it runs and fails."""
+    """Write the hash of `external`. If it cannot be read, an existing note is kept, or the content is null and the
+    stage that needs it fails."""
     if external is None:
         write_json(note, {})
         return
@@ -68,7 +67,7 @@ def write_note(note: Path, external: External | None) -> None:
 
 
 def corpus_audio(seen: Path) -> External | None:
-    """Return the recordings of a table; DVC tracks the other kinds of corpora, which are folders."""
+    """Return the recordings of a table; DVC tracks other corpora, which are folders."""
     corpus = params.given("corpus")
     if corpus.get("kind") != "table":
         return None

@@ -10,17 +10,17 @@ from sonorant.cache import code_of
 
 
 def fingerprint(content: dict[str, Any]) -> str:
-    """Return 16 hex digits, the name of the run directory; with an equal fingerprint, a checkpoint can be resumed."""
+    """Return 16 hex digits, the name of the run directory; equal fingerprints can resume a checkpoint."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def code_in_use() -> str:
-    """Return a hash of the package's code, 16 hex digits, for provenance only: other code may resume a training."""
+    """Return a hash of the package's code, for provenance only: other code may resume a training."""
     return code_of(sonorant)[:16]
 
 
 def in_use(train: dict[str, Any]) -> dict[str, Any]:
-    """Return a training's settings without those that have no effect, so that changing them causes no new training."""
+    """Return a training's settings without ineffective ones, so that changing those causes no new training."""
     idle: set[str] = set()
     if not train.get("adversarial", True):
         idle |= {name for name in train if name.startswith("adversarial_")}
@@ -32,7 +32,7 @@ def in_use(train: dict[str, Any]) -> dict[str, Any]:
 
 
 def _rate_stays(train: dict[str, Any]) -> bool:
-    """Return whether the learning rate is used unscaled; false with the budget `auto`, because that is unknown."""
+    """Whether the learning rate is used unscaled; false for the budget `auto`."""
     batch = train.get("learning_rate_batch")
     budget = train.get("frames_per_micro_batch", train.get("segments_per_micro_batch"))
     return batch is None or (isinstance(budget, int) and train["micro_batches_per_step"] * budget == batch)

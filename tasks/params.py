@@ -53,13 +53,12 @@ Config = TypeVar("Config")
 
 
 def sections() -> list[str]:
-    """Return all valid sections."""
     kinds = [section for kind in plugins.all_kinds() for section in (kind, f"train_{kind}")]
     return [*OWNERS, *plugins.added("settings"), *kinds]
 
 
 def owner(section: str) -> type:
-    """Return a section's dataclass; a kind of model has a section for its sizes and `train_<kind>` for its training."""
+    """Return a section's dataclass; a kind of model has sections `<kind>` (sizes) and `train_<kind>`."""
     places = OWNERS | plugins.added("settings")
     if section in places:
         return plugins.load(places[section])
@@ -88,7 +87,7 @@ def _over(default: Any, value: Any) -> Any:
 
 
 def given(section: str, path: Path = PARAMS) -> dict[str, Any]:
-    """Return the settings of a section that the file sets; for a training, also those of the section `training`."""
+    """Return the settings that the file sets in a section; for a training, also in `training`."""
     settings = read(path)
     for name in (section, SHARED):
         if not isinstance(settings.get(name) or {}, dict):

@@ -42,7 +42,7 @@ INPUTS = {
 }
 """Help of the options for paths that several stages read."""
 OPTIONAL = ("cache", "quantized")
-"""Options of `INPUTS` that may be omitted; without `quantized`, int8 is skipped."""
+"""Optional `INPUTS`; without `quantized`, int8 is skipped."""
 
 
 def add_inputs(parser: argparse.ArgumentParser, *names: str) -> None:
@@ -92,7 +92,6 @@ def _disk_is_full(error: Exception) -> bool:
 
 
 def stage_of_graph(stage: str) -> dict[str, Any]:
-    """Read the definition of a stage from dvc.yaml."""
     return yaml.safe_load(GRAPH.read_text(encoding="utf-8"))["stages"][stage]
 
 
@@ -102,7 +101,7 @@ def stage_params(stage: str) -> dict[str, Any]:
 
 
 def names_of(outputs: list[Any]) -> list[str]:
-    """Return the paths of outputs in dvc.yaml, each a path or a path with options."""
+    """Return the paths of outputs in dvc.yaml, with or without options."""
     return [output if isinstance(output, str) else next(iter(output)) for output in outputs]
 
 

@@ -1,4 +1,4 @@
-"""Shared code of the training stages: command line, run directory by fingerprint, job, MLflow run."""
+"""Shared by the training stages: command line, run directory by fingerprint, job, MLflow run."""
 
 import argparse
 import os

@@ -1,4 +1,4 @@
-"""Check a search against the project before any trial runs: every key and figure exists and has the right type."""
+"""Check before any trial that all keys and figures of a search exist and have the right type."""
 
 from dataclasses import replace
 from functools import reduce

@@ -30,7 +30,7 @@ class Difference:
     defaults: float
     low: float
     high: float
-    """Upper end of the 95 % interval from `low` of the mean difference trial - defaults, paired by seed."""
+    """End of the 95 % interval (`low`, `high`) of the mean difference trial - defaults, paired by seed."""
     seeds: int
 
 
@@ -65,8 +65,7 @@ def seed_settings(seed: int, figures: Iterable[str] = ()) -> dict[str, Any]:
 
 
 def differences(comparison: TuningStudy) -> list[Difference]:
-    """Return the difference in each objective. Raises SonorantError if fewer than two seeds are complete for both
-    arms."""
+    """Return the difference in each objective. Raises SonorantError if fewer than two seeds are complete."""
     done = {trial.user_attrs[ARM]: trial for trial in comparison.trials if trial.state == TrialState.COMPLETE}
     both = [arm.split()[1] for arm in done if arm.startswith(OURS) and f"{DEFAULTS} {arm.split()[1]}" in done]
     if len(both) < 2:

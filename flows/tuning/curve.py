@@ -32,7 +32,7 @@ KEY = "features.minutes"
 TUNED = "-tuned"
 """Suffix of the size in a fine-tuned arm's name."""
 ALIKE = 0.99
-"""Fraction of all minutes above which a size is omitted, because it equals all."""
+"""Fraction of all minutes above which a size is omitted."""
 CHEAP: dict[str, Any] = {
     "quantize.method": "ptq",
     "verify.runtimes": ["onnxruntime"],
@@ -117,7 +117,7 @@ def settings_from(init_from: str, changes: Sequence[str]) -> dict[str, Any]:
 
 
 def cheap(figures: Sequence[str]) -> dict[str, Any]:
-    """Return settings that skip work that the figures do not need."""
+    """Return settings that skip work unneeded for `figures`."""
     if any("int8" in figure or figure.startswith(("speed.", "first_audio.", "memory.")) for figure in figures):
         return {"evaluate.hear": "all"}
     return CHEAP

@@ -41,7 +41,7 @@ class Figure:
 
     @property
     def kind(self) -> str | None:
-        """Kind of model if the figure is that of a training; otherwise None."""
+        """Kind of model of a training's figure; otherwise None."""
         section, slash, _ = self.name.partition("/")
         return section.removeprefix("train_") if slash and section.startswith("train_") else None
 
@@ -126,7 +126,7 @@ def points_of(curves: Path, name: str) -> list[Point]:
 
 
 def live_points(figure: Figure, runs: Path, execution: str) -> list[Point]:
-    """Read the points of a figure logged so far by the training that a pipeline execution runs in the folder `runs`."""
+    """Read the points of a figure logged so far by a pipeline execution's training in `runs`."""
     for note in (runs / f"train_{figure.kind}").glob("*/tracking.json"):  # written before training starts
         if read_json(note).get("spec", {}).get("execution") == execution:
             rows = read_metrics(note.parent / "metrics.jsonl")

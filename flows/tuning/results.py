@@ -1,4 +1,4 @@
-"""A study as text: rows of trials, the best trials, importance of the settings."""
+"""A study as text: trials, best trials, importance of settings."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from flows.tuning.study import ALSO, ARM, ERROR, INTERVALS, SECONDS, SETTINGS, T
 from sonorant.errors import SonorantError
 
 ENOUGH = 10
-"""Minimum number of complete trials to compute importance."""
+"""Minimum complete trials for importance."""
 STATES = {
     TrialState.COMPLETE: "complete", TrialState.PRUNED: "pruned", TrialState.RUNNING: "running",
     TrialState.FAIL: "failed",

@@ -82,7 +82,7 @@ class Pruning:
     first_step: int = 1
     """First step at which a trial may be stopped."""
     first_trials: int = 5
-    """Number of trials that are never stopped, to compare with."""
+    """Trials that are never stopped, to compare with."""
 
     def __post_init__(self) -> None:
         if self.first_step < 1 or self.first_trials < 1:
@@ -144,7 +144,7 @@ class Search:
 
     @property
     def count(self) -> int:
-        """Total number of trials, at most the points of a grid."""
+        """Total trials, at most the points of a grid."""
         return min(self.trials, math.prod(map(len, self.grid().values()))) if self.sampler == "grid" else self.trials
 
 

@@ -13,7 +13,7 @@ SIZES = "5,10,20,40"
 STUDY = "curve"
 REPORT = Path("reports/curve.json")
 MORE = 20.0
-"""Default number of further minutes to forecast."""
+"""Default further minutes to forecast."""
 
 
 def read_sizes(text: str) -> list[float]:
@@ -33,7 +33,7 @@ def corpus_path(root: Path) -> Path:
 
 
 def files_below(folder: Path) -> str:
-    """Return the number of files and a hash of their names and sizes, to detect added recordings."""
+    """Return the number and a hash of the files, to detect added recordings."""
     files = sorted(path for path in ([folder] if folder.is_file() else folder.rglob("*")) if path.is_file())
     listed = "".join(f"{path.relative_to(folder.parent)} {path.stat().st_size}\n" for path in files)
     return f"{len(files)} files, {hashlib.sha256(listed.encode()).hexdigest()[:8]}"

@@ -23,13 +23,13 @@ STORAGE = "SONORANT_TUNING_STORAGE"
 """Environment variable with the storage's address, which may contain a password."""
 LOCKS = Path("runs/tuning")
 HEARTBEAT = int(os.environ.get("SONORANT_TUNING_HEARTBEAT", "30"))
-"""Seconds between a worker's heartbeats; after three times as long without one, the worker is considered dead."""
+"""Seconds between a worker's heartbeats; a worker without one for three times as long is considered dead."""
 RETRIES = 5
-"""Maximum number of times that a dead worker's trial is repeated."""
+"""Maximum repetitions of a dead worker's trial."""
 WORTH = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.RUNNING)
 """States of trials for which a study is kept."""
 HOPELESS = 3
-"""Number of failed trials after which a study without a success is aborted."""
+"""Failed trials after which a study without success is aborted."""
 SEARCH, BASE, DEFAULTS, COMPARES = "search", "base", "defaults", "compares"
 """Names of a study's attributes."""
 AGAIN = "retry_history"
@@ -49,7 +49,7 @@ class TrialFailed(SonorantError):
 
 
 def open_storage(folder: Path = Path()) -> RDBStorage:
-    """Open the storage SONORANT_TUNING_STORAGE, or runs/tuning.db of the project. Raises SonorantError."""
+    """Open SONORANT_TUNING_STORAGE, or runs/tuning.db of the project. Raises SonorantError."""
     address = os.environ.get(STORAGE) or f"sqlite:///{(folder / 'runs' / 'tuning.db').resolve()}"
     sqlite = address.startswith("sqlite")
     (folder / "runs").mkdir(exist_ok=True)
@@ -71,8 +71,6 @@ def open_storage(folder: Path = Path()) -> RDBStorage:
 
 
 class TuningStudy:
-    """A search with its trials."""
-
     def __init__(self, study: optuna.Study) -> None:
         self.study = study
         self.search: Search = parse_checked(study.user_attrs[SEARCH], Search, Path(study.study_name))
@@ -98,7 +96,7 @@ class TuningStudy:
         return {number: trial.number for trial in self.trials for number in trial.system_attrs.get(AGAIN, [])}
 
     def left(self) -> int:
-        """Return the number of trials not yet started; a repeated trial counts once."""
+        """Return the number of trials not started; repeated trials count once."""
         trials = self.trials
         waiting = sum(trial.state == TrialState.WAITING for trial in trials)
         begun = len(trials) - waiting - len(self.again)
@@ -181,7 +179,7 @@ def make_study(storage: RDBStorage, search: Search, defaults: dict[str, Any], ba
         defaults: the project's values of the space's keys; used for the first trial if the space contains them.
         base: all other settings that affect the figures, by key.
 
-    Raises SonorantError if the study exists with another space, objectives or base, so that trials are not comparable.
+    Raises SonorantError if the study exists with another space, objectives or base.
     """
     wanted = json.loads(json.dumps({SEARCH: asdict(search), BASE: base, DEFAULTS: defaults}))
     with locked(LOCKS / f"{search.study}.lock"):

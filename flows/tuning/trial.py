@@ -129,7 +129,7 @@ class TrialWork:
         return lambda: self._report(live_points(figure, runs, execution))
 
     def _report_whole_curve(self, stage: str, graph: Pipeline) -> None:
-        """Report the points not yet reported: the last ones, or all if the training came from the cache."""
+        """Report the remaining points: the last ones, or all if training came from the cache."""
         if self.search.prune is not None and self._pruned_stage(graph) == stage:
             curves = self.where / "models" / stage.removeprefix(TRAINING) / "curves.csv"
             self._report(points_of(curves, Figure(self.search.prune.by).curve))
@@ -180,8 +180,7 @@ def trial_stage(stage: str, where: Path, execution: str, check: Callable[[], Non
 
 @contextmanager
 def once(graph: Pipeline, stage: str, settings: Mapping[str, Any]) -> Iterator[None]:
-    """Prevent other workers on this machine from running the same stage with the same settings, which DVC then
-    caches."""
+    """Prevent other workers here from running the same stage with the same settings, which DVC then caches."""
     touched = graph.settings_of(stage, sorted(settings))
     text = json.dumps([stage, {key: settings[key] for key in touched}])
     lock = LOCKS / "stages" / hashlib.sha256(text.encode()).hexdigest()[:16]

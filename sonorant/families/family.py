@@ -34,26 +34,26 @@ if TYPE_CHECKING:  # packages that import families
 
 
 Hear = Callable[[Floats, Floats], tuple[NDArray[Any], int]]
-"""Function: log-mel (M, T) and samples (T * hop,) of a recording -> frames without a batch axis, and their number."""
+"""Log-mel (M, T) and samples (T * hop,) of a recording -> frames without a batch axis, and their number."""
 
 
 class ModelKind(ABC):
-    """One of a family's two models: its settings, and how it is built, trained and evaluated."""
+    """One of a family's two models: settings, construction, training and evaluation."""
 
     name: ClassVar[str]
     """`kind` in `model.json` and section of params.yaml; the training's section is `train_<name>`."""
     title: ClassVar[str]
-    """Name of the model in messages."""
+    """Name in messages."""
     VERSION: ClassVar[int] = 1
-    """To increase when the same data and settings give another model, so that no training resumes with other maths."""
+    """Version of the recipe's maths; a training resumes only with the same version."""
     learns_codes: ClassVar[bool] = False
     """Whether the model's recipe reads a token store."""
     why_no_qat: ClassVar[str] = ""
-    """Why int8 training is impossible; empty if it is possible."""
+    """Why int8 training is impossible; otherwise empty."""
 
     @abstractmethod
     def sizes(self) -> type:
-        """Return the dataclass of the model's section of params.yaml."""
+        """Return the dataclass of the section `name`."""
 
     @abstractmethod
     def settings(self) -> type[TrainConfig]:
@@ -69,7 +69,7 @@ class ModelKind(ABC):
 
     @abstractmethod
     def judge(self, recipe: Any, model: torch.nn.Module, items: Ints) -> Judge:
-        """Return a judge that measures quantised models on utterances `items`; `model`: the float model."""
+        """Return a judge of quantised models on utterances `items`; `model`: the float model."""
 
     def recipe(self, model: dict[str, Any], train: dict[str, Any], features: Path, codes: Path | None = None) -> Recipe:
         """Return the training recipe. `model`: fields of `sizes` and, for int8 layers, `quantization` of `model.json`;
@@ -82,7 +82,7 @@ class ModelKind(ABC):
         """Raise SonorantError for settings that cannot work, such as a missing codec."""
 
     def pretrained(self, sizes: Any) -> str | None:
-        """Return the pretrained model named in the settings; None means training."""
+        """Return the settings' pretrained model, if any."""
         return None
 
     def take(self, sizes: Any, features: Path, out: Path, provenance: dict[str, Any]) -> None:
@@ -92,13 +92,13 @@ class ModelKind(ABC):
 
 class Family(ABC):
     name: ClassVar[str]
-    """Value of `voice.family` in params.yaml and `family` in `voice.json`."""
+    """`voice.family` in params.yaml and `family` in `voice.json`."""
     predictor: ClassVar[ModelKind]
     """Model from phonemes to frames."""
     waveform: ClassVar[ModelKind]
     """Model from frames to samples."""
     graphs: ClassVar[tuple[str, ...]]
-    """Names of the graphs in the order of synthesis; the last returns samples."""
+    """Graph names in order of synthesis; the last returns samples."""
     optional_graphs: ClassVar[tuple[str, ...]] = ()
     """Graphs of `graphs` that some voices lack."""
     autoregressive: ClassVar[bool]
@@ -115,15 +115,15 @@ class Family(ABC):
 
     @abstractmethod
     def loaders(self) -> Mapping[str, Callable[[Bundle, LoadOptions], Any]]:
-        """Return the loaders of the runtimes by name."""
+        """Return runtime loaders by name."""
 
     @abstractmethod
     def speaking(self, bundle: Bundle, runtime: Any) -> Speaking:
         """Return the synthesizer of a loaded runtime; not thread-safe."""
 
     def why_untimed(self, description: VoiceDescription) -> str:
-        """Return why the voice has no word times; empty if it has, so that `Speaking.parts` accepts `times` and
-        `Synthesized` has `ends`."""
+        """Return why the voice has no word times; if empty, `Speaking.parts` accepts `times` and `Synthesized` has
+        `ends`."""
         return f"voices of the family {self.name} have no word times"
 
     def prompt(self, recording: Path, bundle: Bundle) -> Ints:
@@ -148,15 +148,15 @@ class Family(ABC):
 
     @abstractmethod
     def interface(self, description: VoiceDescription) -> Interface:
-        """Return names and dtypes of each graph's inputs and outputs."""
+        """Return dtypes of each graph's inputs and outputs by name."""
 
     @abstractmethod
     def candidate(self) -> type[Candidate]:
-        """Return the class that checks the parity of one variant under one runtime."""
+        """Return the class of parity checks of one variant."""
 
     @abstractmethod
     def hear(self, description: VoiceDescription, waveform: Path) -> Hear:
-        """Return a function from a recording to the waveform graph's input. `waveform`: trained folder."""
+        """Return a function from recordings to the waveform graph's input. `waveform`: trained folder."""
 
     @abstractmethod
     def write_codes(self, waveform: Path, features: Path, out: Path) -> None:
@@ -179,7 +179,7 @@ class VoiceConfig:
 
 @contextmanager
 def as_value_error() -> Iterator[None]:
-    """Convert a SonorantError into a ValueError, to which the parser adds file and section."""
+    """Convert SonorantErrors to ValueErrors, to which the parser adds file and section."""
     try:
         yield
     except SonorantError as error:

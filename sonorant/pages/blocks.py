@@ -10,7 +10,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 POLICY = (
     "default-src 'none'; img-src data:; media-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 )
-"""Content security policy that blocks scripts and external addresses."""
+"""Policy that blocks scripts and external addresses."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Block:
 
 
 Part = str | Block
-"""Part of a page; strings are shown as notes in small type."""
+"""Strings are shown as notes in small type."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +44,7 @@ class Table(Block):
     rows: Sequence[Sequence[Cell]]
     """A short row's last cell spans the remaining columns."""
     prose: Sequence[str] = ()
-    """Names of the columns with running text."""
+    """Columns of running text."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,15 +67,13 @@ class Group(Block):
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """A linked part of the page."""
-
     anchor: str
     title: str
     parts: Sequence[Part]
 
 
 def not_run(caption: str, absent: Iterable[tuple[str, str]]) -> list[Part]:
-    """Return a folded table of (name, reason) pairs grouped by reason, or nothing without pairs."""
+    """Return a folded table of (name, reason) grouped by reason; empty without names."""
     names: dict[str, list[str]] = {}
     for name, why in absent:
         names.setdefault(why, []).append(name)

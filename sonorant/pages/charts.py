@@ -1,4 +1,4 @@
-"""Charts as inline SVG that adapt to dark mode and phones."""
+"""Charts as inline SVG for dark mode and phones."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -14,16 +14,14 @@ from sonorant.pages.blocks import Block
 WIDTH = 360.0
 """Width of every chart in SVG units."""
 BINS = 40
-"""Number of columns of a histogram."""
+"""Columns of a histogram."""
 ROW = 38.0
-"""Height of a row: name at the top, mark below it."""
+"""Height of a row: name above, mark below."""
 LEFT, TOP, RIGHT, BOTTOM = 38.0, 26.0, WIDTH - 16, 190.0
-"""Plot area of charts with two axes."""
+"""Plot area between two axes."""
 
 
 class Shape(NamedTuple):
-    """One SVG element."""
-
     tag: str
     attributes: dict[str, str]
     words: str = ""
@@ -31,7 +29,7 @@ class Shape(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Chart:
-    """A drawing of the width `WIDTH`."""
+    """A drawing `WIDTH` units wide."""
 
     title: str
     height: float
@@ -55,7 +53,7 @@ class ChartRow:
     low: float | None = None
     high: float | None = None
     said: str
-    """Value as text, shown on the right."""
+    """Value as text."""
     strong: bool = False
     """Whether the row is highlighted."""
 
@@ -81,7 +79,7 @@ def bars(title: str, rows: Sequence[ChartRow]) -> Chart:
 
 
 def intervals(title: str, unit: str, rows: Sequence[ChartRow], start: float = 0.0) -> Chart:
-    """Draw dots with intervals over one axis, which starts at `start` or below."""
+    """Draw dots with intervals over one axis from `start` or below."""
     low = min([start] + [row.value if row.low is None else row.low for row in rows])
     ticks = _ticks(low, max(row.value if row.high is None else row.high for row in rows))
     across, floor = _scale(ticks, 10, WIDTH - 10), len(rows) * ROW
@@ -124,7 +122,7 @@ def points(
     measured: Sequence[tuple[float, float, float, float]],
     line: Sequence[tuple[float, float]] = (),
 ) -> Chart:
-    """Draw points (x, y, low, high) with intervals, and a line; x starts at zero and is in `unit`."""
+    """Draw points (x, y, low, high) with intervals, and a line; x in `unit` starts at zero."""
     ys = [y for _, *ends in measured for y in ends] + [y for _, y in line]
     x_ticks, y_ticks = _ticks(0, max([x for x, *_ in measured] + [x for x, _ in line])), _ticks(min(ys), max(ys))
     across, up = _scale(x_ticks, LEFT, RIGHT), _scale(y_ticks, BOTTOM, TOP)
@@ -165,18 +163,17 @@ def histogram(title: str, unit: str, values: Doubles) -> Chart:
 
 
 def _grid(ticks: Sequence[float], up: Callable[[float], float]) -> list[Shape]:
-    """Draw horizontal rules with their values."""
     rules = [_rule("grid", LEFT, up(tick), RIGHT, up(tick)) for tick in ticks]
     return rules + [_text(_said(tick), LEFT - 5, up(tick) + 4, "end") for tick in ticks]
 
 
 def _scale(ticks: Sequence[float], start: float, end: float) -> Callable[[float], float]:
-    """Return a function that maps the ticks' range to `start`..`end`."""
+    """Map the ticks' range to `start`..`end`."""
     return lambda value: start + (end - start) * (value - ticks[0]) / (ticks[-1] - ticks[0])
 
 
 def _rising(ticks: Sequence[float], logarithmic: bool) -> Callable[[float], float]:
-    """Return a function that maps the ticks' range to heights."""
+    """Map the ticks' range to heights."""
     if not logarithmic:
         return _scale(ticks, BOTTOM, TOP)
     up = _scale([math.log10(tick) for tick in ticks], BOTTOM, TOP)

@@ -30,7 +30,7 @@ PAGES = {
     "/page.js": ("page.js", "text/javascript; charset=utf-8"),
     "/style.css": ("style.css", "text/css; charset=utf-8"),
 }
-"""Files next to the module of the request's class, except style.css, which is in this package."""
+"""Files next to the request's class, except style.css of this package."""
 
 _RANGE = re.compile(r"bytes=(\d*)-(\d*)")
 
@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 
 class LocalServer(ThreadingHTTPServer):
-    """Server with one thread per request; port 0 means any free port. Raises SonorantError if the port is taken or not
+    """One thread per request; port 0 means any free port. Raises SonorantError if the port is taken or not
     allowed."""
 
     daemon_threads = True
@@ -73,12 +73,12 @@ class LocalRequest(BaseHTTPRequestHandler):
     server_version = "Sonorant"
     sys_version = ""
     timeout = 30.0
-    """Timeout in seconds for sending or receiving."""
+    """Timeout in seconds."""
     largest: int
     """Maximum bytes of a body."""
 
     def get(self) -> None:
-        """Handle a GET request of a path not in PAGES. A SonorantError becomes status 500."""
+        """Handle a GET not in PAGES. A SonorantError becomes status 500."""
         raise NotImplementedError
 
     def post(self, asked: dict[str, Any]) -> None:
@@ -118,7 +118,7 @@ class LocalRequest(BaseHTTPRequestHandler):
         return False
 
     def read_json(self) -> dict[str, Any] | None:
-        """Return the JSON object of the body, or None if the request was refused."""
+        """Return the body's JSON object, or None if the request was refused."""
         length = self.headers.get("Content-Length", "")
         if self.headers.get_content_type() != "application/json":
             self.refuse(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "the request must be application/json")
@@ -173,10 +173,10 @@ class LocalRequest(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        """Log requests with `logging` instead of on stderr."""
+        """Log with `logging` instead of on stderr."""
         _log.info(format, *arguments)
 
 
 def as_json(value: dict[str, Any]) -> bytes:
-    """Encode `value` as ASCII JSON, including lone surrogates."""
+    """Encode as ASCII JSON, including lone surrogates."""
     return json.dumps(value, allow_nan=False).encode()

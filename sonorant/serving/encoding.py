@@ -24,7 +24,6 @@ class Encoding:
     """FFmpeg's name of the container; empty means raw 16-bit samples."""
     codec: str = ""
     options: dict[str, str] = field(default_factory=dict)
-    """FFmpeg options of the container."""
     bits_per_second: int | None = None
 
 

@@ -15,12 +15,12 @@ from sonorant.serving.voice_processes import in_daemon_thread
 from sonorant.serving.voices import REGISTRY, Offer, Offered, Voices, remove
 
 AGAIN_SECONDS = 30.0
-"""Delay in seconds before a failed download is retried."""
+"""Seconds before a failed download is retried."""
 _log = logging.getLogger(__name__)
 
 
 def fetch(offer: Offer, folder: Path) -> Offered:
-    """Return a voice in its current version; download a voice of the registry into `folder`. Raises SonorantError."""
+    """Return a voice, downloaded into `folder` if it is in the registry. Raises SonorantError."""
     if not offer.where.startswith(REGISTRY):
         return Offered(offer, Path(offer.where), "")
     version = _version_of(offer.where)

@@ -1,4 +1,4 @@
-"""Checks before the routes: number of connections, deadlines, Host, Origin, and size and format of the body."""
+"""Checks before the routes: connections, deadlines, Host, Origin, size and format of the body."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from sonorant.errors import SonorantError
 
 CONNECTIONS = 2_000
-"""Maximum number of simultaneous connections; further ones get status 503."""
+"""Maximum simultaneous connections; further ones get status 503."""
 HEAD_SECONDS = 10.0
 """Deadline in seconds for the headers of a request."""
 STALL_SECONDS = 30.0
@@ -80,8 +80,8 @@ class Gate:
             await _answer(send, *refused)
 
     def _refusal(self, headers: dict[str, str], here: tuple[str, int] | None) -> tuple[HTTPStatus, str] | None:
-        """Return why the headers are refused, or None. `here`: address and port that the client reached, always allowed
-        as Host, for probes."""
+        """Return why the headers are refused, or None. `here`: address that the client reached, always allowed as Host,
+        for probes."""
         if sum(len(name) + len(value) for name, value in headers.items()) > HEAD_BYTES:
             return (
                 HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
@@ -126,14 +126,14 @@ class Gate:
 
 
 def _names_in(host: str) -> Iterator[str]:
-    """Yield the names that a Host header may contain, with and without a port."""
+    """Yield the names that a Host header may contain."""
     for text in (host, host.rpartition(":")[0]):
         with suppress(SonorantError):
             yield host_name(text)
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
-    """Return a `receive` that returns the body once, then later messages (the disconnect)."""
+    """Return a `receive` that returns the body, then later messages (the disconnect)."""
     given = False
 
     async def replay() -> Message:
@@ -155,12 +155,12 @@ async def _answer(send: Send, status: HTTPStatus, line: str) -> None:
 
 
 def most_held(connections: int) -> int:
-    """Maximum number of open connections, including those that get status 503; others are closed immediately."""
+    """Maximum open connections, including those that get status 503; others are closed immediately."""
     return connections + connections // 10 + 1
 
 
 def needed_files(connections: int) -> int:
-    """Open files for the held connections and those accepted before one is closed."""
+    """Open files for the held connections and those being closed."""
     return most_held(connections) + connections
 
 

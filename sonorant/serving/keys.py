@@ -25,15 +25,13 @@ MINUTE = 60.0
 
 @dataclass(frozen=True, kw_only=True)
 class Key:
-    """A key and its limits."""
-
     name: str
     sha256: str
     """Hexadecimal hash of the key."""
     requests_a_minute: int = 120
     characters_a_minute: int = 100_000
     concurrent: int = 8
-    """Maximum number of simultaneous requests."""
+    """Maximum simultaneous requests."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +83,7 @@ class Keys:
     """The keys of a file, read again when it changes."""
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
-        """Read the file `path`. Raises SonorantError if it cannot be read or contains no key."""
+        """Raises SonorantError if the file cannot be read or contains no key."""
         self._path, self._clock = path, clock
         self._callers: dict[str, Caller] = {}
         self._read_at = -1
@@ -126,7 +124,7 @@ class Keys:
 
 
 def new_key(path: Path, name: str) -> str:
-    """Add a key to a file and return it. Only the owner can read a new file; an existing file keeps its permissions.
+    """Add a key to a file and return it. A new file is private; an existing file keeps its permissions.
     Raises SonorantError if the name is taken or the file would change its owner."""
     keys = parse_checked(read_json(path), KeyFile, path).keys if path.exists() else ()
     if not name or any(key.name == name for key in keys):
@@ -142,7 +140,7 @@ def new_key(path: Path, name: str) -> str:
 
 
 def _keep_access(former: Path, new: Path) -> None:
-    """Copy owner, group and mode to `new`, so that a server in that group can still read the file."""
+    """Copy owner, group and mode, so that a server in that group can still read the file."""
     kept = former.stat()
     try:
         os.chown(new, kept.st_uid, kept.st_gid)

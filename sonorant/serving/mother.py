@@ -26,11 +26,11 @@ from sonorant.speech.voice import Voice
 CHECK = "1, 2, 3."
 """Check sentence of every voice; numbers are words in every language."""
 SPEAKERS = 8
-"""Maximum number of speakers to check."""
+"""Maximum speakers to check."""
 QUIETEST = 1e-4
 """Minimum peak of speech, relative to full scale."""
 SHORTEST = 0.1
-"""Minimum duration in seconds of the check sentence."""
+"""Minimum seconds of the check sentence."""
 
 
 def check(voice: Voice) -> None:

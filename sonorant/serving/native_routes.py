@@ -33,14 +33,14 @@ ANSWER = (
     '"phonemes": [{"symbol": "k", "start": 0.05, "end": 0.14}]}]}\n{"end": true, "seconds": 0.93}\n'
 )
 MOST_WORDS = 200
-"""Maximum number of words in a request's lexicon."""
+"""Maximum words in a request's lexicon."""
 
 Word = Annotated[str, Field(pattern=r"^[^\s\x00-\x1f](.*\S)?$", max_length=LONGEST_WORD)]
 Phonemes = Annotated[str, Field(min_length=1, max_length=10 * LONGEST_WORD)]
 
 
 class Speech(BaseModel):
-    """A text and how to speak it; docs/serving.md lists which voices support which settings."""
+    """A text and how to speak it; docs/serving.md lists which voices support what."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [EXAMPLE]})
 
@@ -62,7 +62,7 @@ class Speech(BaseModel):
 
 
 def served_request(asked: Speech, one: Offered, limits: Limits) -> ServedRequest:
-    """Convert the body of a request to the voice `one`, without timings if the voice has none."""
+    """Convert a request's body, without timings if the voice has none."""
     how = asked.model_dump(exclude={"voice", "format", "timings", "temperature"})
     timed = asked.timings and not load_family(one.description.family).why_untimed(one.description)
     decoding = {} if asked.temperature is None else {"temperature": asked.temperature}
@@ -115,5 +115,5 @@ def error_line(line: str) -> bytes:
 
 
 def json_line(value: dict[str, Any]) -> bytes:
-    """Encode a line as ASCII JSON, which escapes all other characters."""
+    """Encode a line as ASCII JSON."""
     return json.dumps(value, allow_nan=False).encode() + b"\n"

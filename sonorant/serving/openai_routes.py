@@ -1,4 +1,4 @@
-"""OpenAI's API, for existing clients: `POST /v1/audio/speech` and `GET /v1/models`."""
+"""OpenAI's API: `POST /v1/audio/speech` and `GET /v1/models`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sonorant.serving.service import Service
 from sonorant.serving.voices import Offered
 
 PCM_RATE = 24_000
-"""Sample rate in Hz of the `pcm` format in OpenAI's API."""
+"""Sample rate in Hz of OpenAI's `pcm` format."""
 EXAMPLE: dict[str, Any] = {"model": "voice", "input": "Good morning.", "voice": "anna", "response_format": "wav"}
 Authorization = Annotated[str | None, Header(description="Bearer <key>, if the server requires keys")]
 ERRORS: dict[int | str, dict[str, Any]] = {
@@ -38,7 +38,7 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 
 
 class OpenAiSpeech(BaseModel):
-    """A request in the form that OpenAI documents."""
+    """A request as documented by OpenAI."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLE]})
 
@@ -91,7 +91,7 @@ def openai_routes(service: Service) -> APIRouter:
 
 
 def _model(one: Offered) -> dict[str, Any]:
-    """Describe a voice in OpenAI's fields and Sonorant's own."""
+    """Describe a voice in OpenAI's and Sonorant's fields."""
     description = one.description
     return {
         "id": one.offer.name,

@@ -13,7 +13,7 @@ PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def operation_routes(service: Service) -> APIRouter:
-    """Return the routes, which require no key."""
+    """Return routes that require no key."""
     routes = APIRouter(tags=["Operation"])
 
     @routes.get("/healthz")
@@ -44,7 +44,7 @@ def operation_routes(service: Service) -> APIRouter:
 
     @routes.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> PlainTextResponse:
-        """Report all metrics in Prometheus' format."""
+        """Report metrics in Prometheus' format."""
         return PlainTextResponse(service.metrics.text(), media_type=PROMETHEUS)
 
     return routes

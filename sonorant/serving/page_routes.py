@@ -1,4 +1,4 @@
-"""Routes of the demo page, which plays speech while it is computed or the text is typed."""
+"""Routes of the demo page, which plays speech while the text is typed."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def page_routes(service: Service) -> APIRouter:
 
     @routes.get("/voice")
     async def voice() -> JSONResponse:
-        """Return the settings that the page offers."""
+        """Return the page's settings."""
         told = _voice(service.voices.first.description, service.limits.characters)
         return JSONResponse(told, headers=HEADERS)
 
@@ -109,7 +109,6 @@ def page_routes(service: Service) -> APIRouter:
 
     @routes.post("/text")
     async def add(more: More) -> dict[str, Any]:
-        """Append to an arriving text."""
         if more.id not in texts:
             raise SonorantError("this text is complete; start another")
         texts[more.id].add(more)

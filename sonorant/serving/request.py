@@ -1,4 +1,4 @@
-"""Requests to the speaking processes, and the messages that return the speech."""
+"""Requests to speaking processes, and messages that return the speech."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
@@ -9,12 +9,12 @@ from sonorant.speech.word_times import WordTiming
 from sonorant.text.arriving import Fragment
 
 LIMITS = Limits(characters=5_000, audio_seconds=1_800.0, work_seconds=120.0)
-"""Default limits of one request, enough for about five minutes of speech."""
+"""Default limits of one request: about five minutes of speech."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServedRequest(SpeechRequest):
-    """A speech request and the format of the response, passed from the route to the speaking process."""
+    """A speech request and the format of the response."""
 
     text: str
     limits: Limits = field(default=LIMITS)
@@ -25,9 +25,9 @@ class ServedRequest(SpeechRequest):
     encoding: str = "pcm"
     """A key of `sonorant.serving.encoding.ENCODINGS`."""
     sample_rate: int | None = None
-    """Sample rate in Hz of the audio; None means the voice's."""
+    """Sample rate in Hz; None means the voice's."""
     skip: int = 0
-    """Number of pieces that a process that died already sent."""
+    """Pieces already sent by a process that died."""
 
     def to_speech(self, text: Iterable[Fragment]) -> SpeechRequest:
         """Return the request with an arriving text."""
@@ -48,8 +48,6 @@ class Piece(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """The end of a complete speech."""
-
     audio_seconds: float
     work_seconds: float
     """Computing time in seconds."""

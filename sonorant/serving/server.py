@@ -39,7 +39,7 @@ SEND_BUFFER = 128 * 1024
 FILES = 100
 """Open files in addition to connections and pipes to processes."""
 BYTES_A_CHARACTER = 12
-"""Maximum bytes per character of text: two JSON escapes such as \\ud83d."""
+"""Maximum bytes per character: two JSON escapes such as \\ud83d."""
 BYTES_BESIDE_TEXT = 16_000
 SAYS = "Speech from voices trained with Sonorant: OpenAI's API, and one with more settings and times."
 _log = logging.getLogger(__name__)
@@ -61,11 +61,11 @@ class ServeConfig:
     streams: int = 16
     """Requests that a process serves alternately."""
     queue: int = 128
-    """Maximum number of waiting requests."""
+    """Maximum waiting requests."""
     characters: int = LIMITS.characters
-    """Maximum number of characters per request."""
+    """Maximum characters per request."""
     memory_mib: int | None = None
-    """Maximum memory in MiB of all voices; None means no limit."""
+    """Maximum MiB of all voices; None means no limit."""
     poll_seconds: float = 5.0
     """Seconds between polls of the registry."""
     keys: Path | None = None
@@ -120,7 +120,7 @@ class Server(uvicorn.Server):
     """uvicorn server with a start callback and a shutdown that loses no request."""
 
     GRACE_SECONDS = 0.5
-    """Wait for connections accepted just before shutdown."""
+    """Seconds to wait for connections accepted just before shutdown."""
 
     def __init__(self, config: uvicorn.Config, service: Service, started: Callable[[], None]) -> None:
         super().__init__(config)
@@ -188,8 +188,7 @@ async def living(config: ServeConfig) -> AsyncIterator[Service]:
 
 
 def serve(config: ServeConfig, tell: Callable[[str], None]) -> None:
-    """Serve until SIGTERM or Ctrl-C. `tell` is called with the address. Raises SonorantError if the server cannot
-    start."""
+    """Serve until SIGTERM or Ctrl-C. `tell` is called with the address. Raises SonorantError."""
     asyncio.run(_serve(config, tell))
 
 

@@ -1,4 +1,4 @@
-"""State shared by the routes: voices, a bounded queue, keys and metrics."""
+"""Shared by the routes: voices, a bounded queue, keys and metrics."""
 
 from __future__ import annotations
 
@@ -63,15 +63,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(kw_only=True)
 class Service:
-    """State of one server."""
-
     voices: Voices
     turns: Turns
     metrics: Metrics
     keys: Keys | None = None
     """API keys; None means that no key is required."""
     limits: Limits = LIMITS
-    """Limits of one request."""
     log_texts: bool = False
     draining: bool = False
     """Whether the server is shutting down; late requests are still served."""

@@ -23,7 +23,7 @@ from sonorant.text.arriving import ArrivingText
 AHEAD = 4
 """Chunks computed ahead of the listener."""
 HUNG_SECONDS = 120.0
-"""Maximum seconds for one chunk; a slower process exits, and another takes over its requests."""
+"""Maximum seconds for one chunk; a slower process is replaced."""
 
 _log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class Variants:
         self._bundle = bundle
         self._loaded: dict[str | None, Voice] = {}
         self.prepared = 0
-        """Graphs opened so far; ONNX Runtime compiles a graph only when opening it."""
+        """Graphs opened so far; ONNX Runtime compiles graphs only on opening."""
 
     def load(self, variant: str | None = None) -> Voice:
         """Return the voice in a variant; None means its default."""
@@ -96,7 +96,7 @@ class Worker:
                     self._turns.pop(number).close()
 
     def _next(self) -> _Turn | None:
-        """Return the turn to advance: those without audio first, then the one that waited longest."""
+        """Return the next turn: those without audio first, then the one that waited longest."""
         able = [turn for turn in self._turns.values() if turn.credit and not turn.waits]
         return next((turn for turn in able if not turn.given), able[0] if able else None)
 

@@ -27,14 +27,14 @@ from sonorant.serving.request import Ended, Piece, ServedRequest
 from sonorant.speech.bundle import read_bundle
 
 ATTEMPTS = 3
-"""Maximum attempts at a request whose process dies; the text may be the cause."""
+"""Attempts at a request whose process dies; the text may be the cause."""
 AGAIN_SECONDS = 0.5
-"""Delay in seconds before the next attempt to replace a process."""
+"""Seconds before the next attempt to replace a process."""
 
 SILENT_SECONDS = 5.0
-"""Seconds without a message after which a process is the last choice for requests."""
+"""Seconds without a message after which a process gets requests last."""
 LOAD_SECONDS = 300.0
-"""Maximum seconds to load a voice and speak its check sentence; enough for gigabytes on a slow disk."""
+"""Maximum seconds to load and check a voice; enough for gigabytes on a slow disk."""
 
 Value = TypeVar("Value")
 Told = asyncio.Queue[tuple[Any, ...]]
@@ -43,8 +43,7 @@ _log = logging.getLogger(__name__)
 
 
 async def in_daemon_thread(function: Callable[..., Value], *arguments: object) -> Value:
-    """Run `function` like `asyncio.to_thread`, but for work that may hang: asyncio waits for its own threads on
-    exit."""
+    """Run work that may hang in a daemon thread: asyncio waits for its own threads on exit."""
     answer: Future[Value] = Future()
     answer.set_running_or_notify_cancel()  # so it cannot be cancelled before it has a result
 
@@ -146,8 +145,8 @@ class LoadedVoice:
 
     @classmethod
     async def start(cls, bundle: Path, workers: int, *, log: str = "ERROR", died: Callable[[], None]) -> LoadedVoice:
-        """Load the voice, speak its check sentence, and start `workers` processes. `died` is called when one dies.
-        Raises SonorantError if the voice cannot be loaded or cannot speak."""
+        """Load and check the voice, and start `workers` processes. `died` is called when one dies. Raises SonorantError
+        if the voice cannot be loaded or cannot speak."""
         voice = cls(bundle, workers, log, died)
         await voice._start_mother()
         for _ in range(workers):
@@ -238,7 +237,7 @@ class LoadedVoice:
         threading.Thread(target=self._mother.wait, daemon=True).start()
 
     def memory(self) -> int:
-        """Return the memory in bytes of all processes; shared pages count once."""
+        """Return the bytes of all processes; shared pages count once."""
         return sum(_proportional(pid) for pid in self.pids)
 
     async def _start_mother(self) -> None:
@@ -262,7 +261,7 @@ class LoadedVoice:
             raise SonorantError(f"{self.bundle}: {told['error']}" if "the process" in told["error"] else told["error"])
 
     def _kill_mother(self) -> None:
-        """Kill the loading process and its children, which serve no request yet."""
+        """Kill the loading process and its children."""
         with suppress(ProcessLookupError):
             os.killpg(self._mother.pid, signal.SIGKILL)
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""The voices of a server: loaded on first request, unloaded when memory is short, replaced by new versions."""
+"""A server's voices: loaded on first request, unloaded when memory is short, replaced by new versions."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ class Offered:
         self.not_loaded = ""
         """Why the last attempt to load the voice failed."""
         self.since = time.time()
-        """Time at which this version came into use."""
+        """When this version came into use."""
         self.used = 0.0
         self.load: asyncio.Task[None] | None = None
-        """Task that loads the voice, shared by the waiting requests."""
+        """Task that loads the voice, shared by waiting requests."""
         self.waiting = 0
         """Requests waiting for the load."""
 
@@ -80,7 +80,7 @@ class Voices:
         late: Callable[[str, int], None] = lambda *_: None,
     ) -> None:
         """`workers`: processes per voice. `memory`: maximum bytes of all voices; None means no limit. `late`: called
-        with a voice's name and the number of graphs compiled while requests waited. `log` and `died` are as in
+        with a voice's name and the graphs compiled while requests waited. `log` and `died` are as in
         `LoadedVoice.start`. Raises SonorantError for duplicate names."""
         self.by_name: dict[str, Offered] = {}
         for one in offered:
@@ -96,7 +96,7 @@ class Voices:
         return next(iter(self.by_name.values()))
 
     def named(self, name: str | None) -> Offered:
-        """Return a voice by name; None means the first. Raises SonorantError for an unknown name."""
+        """Return a voice by name; None means the first. Raises SonorantError."""
         if name is None:
             return self.first
         if name not in self.by_name:
@@ -105,8 +105,7 @@ class Voices:
 
     @asynccontextmanager
     async def use(self, one: Offered, *, asked: bool = True) -> AsyncIterator[LoadedVoice]:
-        """Load the voice if needed and keep it loaded for one request; `asked`: whether a request waits. Raises
-        NotSpoken."""
+        """Load the voice if needed and keep it loaded; `asked`: whether a request waits. Raises NotSpoken."""
         one.waiting += 1
         try:
             while one.loaded is None:

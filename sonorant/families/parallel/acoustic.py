@@ -21,17 +21,15 @@ MOST_OCTAVES = 1.5
 """Maximum distance of the pitch from its reference, in octaves: 71 to 566 Hz."""
 VOICING_MEAN = VOICING_STD = 0.5
 UNVOICED = 0.1
-"""Weight in the loss of an unvoiced frame's pitch, which is interpolated and inaudible."""
+"""Weight of an unvoiced frame's pitch, which is interpolated and inaudible."""
 LONGEST_TOKEN = 300.0
-"""Maximum number of frames of a token in synthesis."""
+"""Maximum frames of a token in synthesis."""
 SILENCE = -11.5129
 """Natural log of the mel's floor, 1e-5."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AcousticConfig:
-    """Size and kind of the acoustic model."""
-
     decoder: Literal["regression", "flow"] = "regression"
     """`regression`: L1 on the mel, best for very regular voices; `flow`: conditional flow matching, for real speech."""
     channels: int = 192
@@ -43,22 +41,22 @@ class AcousticConfig:
     encoder_kernel: int = 5
     """Kernel size of the encoder's blocks, in tokens; odd."""
     prior_kernel: int = 3
-    """Number of tokens that the alignment's prior depends on, odd; 1: the token alone; 3: also its neighbours. 0 uses
+    """Tokens that the alignment's prior depends on, odd; 1: the token alone; 3: also its neighbours. 0 uses
     the encoder's states; a token may then claim its neighbour's frames."""
     decoder_blocks: int = 6
     """ConvNeXt blocks over frames."""
     decoder_kernel: int = 7
     """Kernel size of the decoder's blocks, in frames; odd."""
     dropout: float = 0.05
-    """Dropout in the blocks, at least 0 and below 1."""
+    """Dropout in the blocks, below 1."""
     flow_steps: int = 4
-    """Number of Euler steps of the decoder's and the prosody's flow in synthesis."""
+    """Euler steps of the decoder's and prosody's flow in synthesis."""
     prosody_dropout: float = 0.4
-    """Dropout of the predictor of length, pitch and energy, at least 0 and below 1; high against memorising."""
+    """Dropout of the predictor of length, pitch and energy; high against memorising."""
     prosody_kind: Literal["regression", "flow"] = "regression"
     """Prediction of length, pitch and energy: `regression`, the mean; `flow`, a sample with the speaker's variance."""
     prosody_temperature: float = 0.0
-    """Spread of the prosody's samples, for `flow` only; 0: none; 1: as in the recordings."""
+    """Spread of the prosody's samples (`flow` only); 0: none; 1: as in the recordings."""
 
     def __post_init__(self) -> None:
         if self.encoder_kernel % 2 == 0 or self.decoder_kernel % 2 == 0:
@@ -86,14 +84,14 @@ class Encoded:
     @property
     def heard(self) -> tuple[Tensor, Tensor, Tensor]:
         """Input of the prosody predictor: detached states, mask (B, N, 1), lengths. The predictor overfits long before
-        the decoder is trained; its gradients would make the encoder overfit too, and words would get lost."""
+        the decoder is trained; with its gradients the encoder would too, losing words."""
         states_BNC, mask_BN1, lengths_B = self.heard_and_trained
         return states_BNC.detach(), mask_BN1, lengths_B
 
     @property
     def heard_and_trained(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Input of the prosody predictor with gradients, for steps with a frozen encoder: a new speaker's embedding
-        then learns pitch and pace."""
+        """Input of the prosody predictor with gradients, for steps with a frozen encoder, in which a new speaker's
+        embedding learns pitch and pace."""
         return self.states_BNC, self.mask_BN[..., None].to(self.states_BNC.dtype), self.lengths_B
 
 
@@ -109,7 +107,7 @@ class Expanded:
 
 
 class RegressionDecoder(nn.Module):
-    """Hidden states of frames -> normalised frames of D rows, in one pass and with an L1 loss."""
+    """Hidden states of frames -> normalised frames of D rows in one pass, with L1 loss."""
 
     def __init__(self, config: AcousticConfig, rows: int) -> None:
         super().__init__()
@@ -227,7 +225,7 @@ class AcousticModel(PhonemeEncoder):
 
     @property
     def receptive_field(self) -> int:
-        """Number of frames on either side that a mel frame depends on."""
+        """Frames on either side that a mel frame depends on."""
         config = self.config
         passes = config.flow_steps if config.decoder == "flow" else 1
         return config.decoder_blocks * (config.decoder_kernel // 2) * passes

@@ -28,8 +28,6 @@ from sonorant.training.waveform import WaveformRecipe, WaveformTrainConfig
 
 @dataclass(frozen=True, kw_only=True)
 class AcousticTrainConfig(UtteranceTrainConfig):
-    """Settings of the acoustic model's training."""
-
     steps: int = 1500
 
 
@@ -69,12 +67,9 @@ class AcousticLosses(nn.Module):
 
 
 class AcousticRecipe(Utterances):
-    """Training recipe of the acoustic model."""
-
     name = "acoustic"
 
     def __init__(self, model: dict[str, Any], train: dict[str, Any], features: Path) -> None:
-        """Arguments are as in `ModelKind.recipe`."""
         self.config = AcousticTrainConfig(**train)
         super().__init__(self.name, self.config, features)
         self.model = cast(AcousticModel, self._build(AcousticConfig, model))
@@ -131,13 +126,12 @@ def predicted_mels(folder: Path, store: FeatureStore) -> Iterator[Floats]:
 
 
 def say_in_time(model: AcousticModel, batch: Batch) -> Tensor:
-    """Batch of `UtteranceBatches` -> log-mel (B, T, M) with the recording's pitch, energy, and durations from the
-    alignment search of the training."""
+    """Batch of `UtteranceBatches` -> log-mel (B, T, M) with the recording's pitch, energy and aligned durations."""
     return mel_in_time(model, batch, durations_of(model, batch), batch["mel"].shape[1]).transpose(1, 2)
 
 
 def durations_of(model: AcousticModel, batch: Batch) -> Tensor:
-    """Return the number of frames of each token (B, N) from the alignment search."""
+    """Return the frames of each token (B, N) from the alignment search."""
     prior_BNM = model.encode(batch["tokens"], batch["token_lengths"], batch["speaker"]).prior_BNM.float()
     return align(prior_BNM, model.normalize(batch["mel"]), batch["token_lengths"], batch["mel_lengths"])
 
@@ -153,15 +147,11 @@ def mel_in_time(model: AcousticModel, batch: Batch, durations_BN: Tensor, frames
 
 @dataclass(frozen=True, kw_only=True)
 class VocoderTrainConfig(WaveformTrainConfig):
-    """Settings of the vocoder's training."""
-
     learning_rate_batch: int | None = 16
     checkpoint_every: int = 150
 
 
 class VocoderRecipe(WaveformRecipe):
-    """Training recipe of the vocoder."""
-
     name = "vocoder"
     sizes = VocoderConfig
     settings = VocoderTrainConfig

@@ -89,7 +89,7 @@ class Vocoder(ModelKind):
 
 
 class Parallel(Family):
-    """Family that computes all frames of a sentence together, with predicted lengths."""
+    """Computes all frames of a sentence together, with predicted lengths."""
 
     name = "parallel"
     predictor, waveform = Acoustic(), Vocoder()

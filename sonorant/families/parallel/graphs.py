@@ -66,7 +66,7 @@ class ParallelModels:
 
     @property
     def vocoder_rows(self) -> int:
-        """Number of rows of the vocoder's frames: the decoder's and the source's."""
+        """Rows of the vocoder's frames: the decoder's and the source's."""
         return int(self.described["audio"]["n_mels"]) + ROWS + SOURCE_ROWS
 
     @property
@@ -75,7 +75,7 @@ class ParallelModels:
         return ReceptiveField(decoder=self.predictor.receptive_field, vocoder=self.waveform.receptive_field)
 
     def write_prompt(self, path: Path, config: ExportConfig) -> bool:
-        """Return False, because the family does not support prompts."""
+        """Return False: the family supports no prompts."""
         return False
 
     def graph_inputs(self, files: dict[str, Path], batches: Sequence[Arrays]) -> dict[str, list[Arrays]]:
@@ -93,7 +93,7 @@ class ParallelModels:
         return inputs
 
     def decoding(self, defaults: DecodingConfig | None) -> DecodingDescription | None:
-        """Return None, because the family is not autoregressive."""
+        """Return None: the family is not autoregressive."""
         return None
 
 

@@ -26,7 +26,6 @@ class AcousticJudge:
             self.batches = [(plan, batch, durations_of(model, batch)) for plan, batch in alone(recipe, items)]
 
     def run(self, model: nn.Module) -> None:
-        """Synthesise all texts."""
         for _, batch, _ in self.batches:
             model.synthesize(batch["tokens"], batch["token_lengths"], batch["speaker"], torch.ones(1))  # type: ignore[operator]
 

@@ -1,4 +1,4 @@
-"""Parity checks of the family parallel: three graphs, each with torch's output of the previous graph as input."""
+"""Parity checks of the family parallel: three graphs, each fed torch's output of the previous."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ from sonorant.speech.runtimes import LoadOptions, Runtime, load_runtime
 
 
 class ReferenceRuntime(GraphRuntime):
-    """One evaluator of ONNX's reference implementation per graph."""
+    """One ONNX reference evaluator per graph."""
 
     def __init__(self, graphs: dict[str, Path]) -> None:
         self._evaluators = {graph: ReferenceEvaluator(str(graphs[graph])) for graph in OUTPUTS}
@@ -37,7 +37,7 @@ class ReferenceRuntime(GraphRuntime):
 
 
 SHORT = 3
-"""Number of cases for the slow reference evaluator, the shortest."""
+"""Shortest cases for the slow reference evaluator."""
 NO_KERNEL = re.compile(r"NOT_IMPLEMENTED.*?implementation for (\w+)")
 """ONNX Runtime's message for an operator without a kernel for a type."""
 
@@ -59,8 +59,7 @@ class ParallelCandidate(Candidate):
         return {"graphs": self._values, **from_float, **written, "padding": self._padding, "parts": self._parts}
 
     def refused(self, why: str) -> Exception:
-        """Return why a runtime refused the graphs; compute a variant without kernels with ONNX's reference
-        evaluator."""
+        """Return why a runtime refused; compute variants without kernels with ONNX's reference evaluator."""
         lacking = NO_KERNEL.search(why)
         if lacking and self.variant in ("fp16", "bf16"):
             return NotRun(
@@ -69,7 +68,7 @@ class ParallelCandidate(Candidate):
         return super().refused(why)
 
     def _measured(self, runtime: Runtime, variant: str | None = None) -> Measured:
-        """`variant`: the variant whose tolerance applies; None means the candidate's."""
+        """`variant`: whose tolerance applies; None means the candidate's."""
         return Measured(runtime, self.audio, self.tolerance(variant))
 
     def _values(self) -> dict[str, Any]:
@@ -93,7 +92,7 @@ class ParallelCandidate(Candidate):
         return without_cases(check_values(self._measured(runtime), expected))
 
     def _by_reference(self) -> str:
-        """Return the reference evaluator's result for a variant that no runtime supports, as a clause."""
+        """Return the reference evaluator's result for an unsupported variant, as a clause."""
         try:
             graphs = self._written()
         except Fault as fault:

@@ -21,7 +21,7 @@ NUDGE = 1.003
 PARTS = (23, 40)
 """Frames of the first part and of later parts in `check_chunks`."""
 ROUNDED = 1.0
-"""Maximum frames by which padding may move a token's end, if a sum of durations is between two frames."""
+"""Maximum frames by which padding may move a token's end."""
 GRAPHS = {"states": "encoder", "ends": "encoder", "mel": "decoder", "samples": "vocoder"}
 
 
@@ -36,8 +36,6 @@ def follow(runtime: Runtime, inputs: Arrays, description: VoiceDescription) -> C
 
 @dataclass(frozen=True)
 class Measured:
-    """A runtime and how it is compared."""
-
     runtime: Runtime
     audio: MelConfig
     tolerance: Tolerance
@@ -91,8 +89,8 @@ def check_values(measured: Measured, expected: Expected) -> dict[str, dict[str, 
 
 
 def _encoder_row(measured: Measured, expected: Expected, case: Case) -> dict[str, Any]:
-    """Compare the encoder. Two correct sums of durations may differ by one frame after rounding. A case that differs is
-    compared again at a slightly different speed: a tie disappears, a fault remains."""
+    """Compare the encoder. Correct sums of durations may differ by one frame after rounding. A case that differs is
+    compared again at another speed: a tie disappears, a fault remains."""
     again = False
     try:
         found = list(measured.compare(measured.encode(case), case, case.batch, expected.name))
@@ -164,7 +162,7 @@ def summary_of(cases: list[dict[str, Any]], tolerance: Tolerance) -> dict[str, A
 
 
 def without_cases(graphs: dict[str, Any]) -> dict[str, Any]:
-    """Return the result of `check_values` without its cases."""
+    """Return `check_values`' result without cases."""
     return {
         graph: {key: value for key, value in found.items() if key != "cases"} if isinstance(found, dict) else found
         for graph, found in graphs.items()

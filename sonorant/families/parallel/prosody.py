@@ -11,11 +11,11 @@ from sonorant.layers.convnext import ConvNeXtStack, Dropout
 from sonorant.layers.flow import FlowMatching
 
 PROSODY = 2
-"""Number of prosody values of a token: pitch and energy."""
+"""Prosody values of a token: pitch and energy."""
 TYPICAL = 1.5
-"""Initial log of a token's number of frames."""
+"""Initial log of a token's frames."""
 SPREAD = 0.6
-"""Standard deviation of the log number of frames around `TYPICAL`."""
+"""Standard deviation around `TYPICAL`."""
 NEAR_TOKENS = 16.0
 """Tokens from an utterance's start and end within which prosody depends on the position."""
 
@@ -26,7 +26,7 @@ def nepers(decibels: Tensor) -> Tensor:
 
 
 def length_errors(log_BN: Tensor, frames_BN: Tensor) -> Tensor:
-    """Return an eighth of the Poisson deviance of log frames, as large as the other errors. Its mean is unbiased,
+    """Return an eighth of the Poisson deviance of log frames, to match other errors. Its mean is unbiased,
     unlike that of a squared error of the logarithm, which shortens speech."""
     wanted_BN = frames_BN.clamp(min=1)
     return (log_BN.exp() - wanted_BN + wanted_BN * (wanted_BN.log() - log_BN)) / 8.0

@@ -1,5 +1,4 @@
-"""Loaders of the family parallel, one per runtime. Each imports its runtime when called, so that no other runtime's
-packages are needed."""
+"""Loaders of the family parallel, one per runtime. Each imports its runtime when called; others may be missing."""
 
 from collections.abc import Callable
 from functools import partial

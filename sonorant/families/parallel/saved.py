@@ -10,7 +10,6 @@ from sonorant.text.frontend import SymbolTable
 
 
 def build_acoustic(description: dict[str, Any]) -> AcousticModel:
-    """Build an untrained acoustic model as described by `model.json`."""
     return AcousticModel(
         AcousticConfig(**description["config"]),
         symbols=SymbolTable(description["symbols"]).size,
@@ -22,7 +21,6 @@ def build_acoustic(description: dict[str, Any]) -> AcousticModel:
 
 
 def build_vocoder(description: dict[str, Any]) -> Vocoder:
-    """Build an untrained vocoder as described by `model.json`."""
     audio, config = description["audio"], VocoderConfig(**description["config"])
     sizes = {"mels": audio["n_mels"], "n_fft": audio["n_fft"], "hop": audio["hop"], "rate": audio["sample_rate"]}
     return VOCODERS[config.kind](config, **sizes)

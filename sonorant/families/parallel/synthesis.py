@@ -23,7 +23,7 @@ OUTPUTS = {"encoder": ["states", "ends"], "decoder": ["mel"], "vocoder": ["sampl
 FIRST_FRAMES = (32, 96, 256)
 """Mel frames of the first parts: each part plays for longer than the next takes to compute."""
 BATCH_FRAMES = 8192
-"""Mel frames that `synthesize` computes at a time, in all rows together."""
+"""Mel frames that `synthesize` computes at a time."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class ParallelSpeaking:
 
 
 def speak(runtime: Runtime, states: Floats, ends: Ints, description: VoiceDescription, limit: int) -> Floats:
-    """Output of `encode` -> samples (B, T * hop), computed in parts of about `limit` frames of all rows together."""
+    """Output of `encode` -> samples (B, T * hop), computed in parts of about `limit` frames."""
     sees, sizes = description.receptive_field, [max(1, limit // len(ends))]
     frames = vocoder_frames(decode_chunks(runtime, states, ends, sees.decoder, sizes), description)
     return np.concatenate(list(compute_chunks(runtime.vocode, frames, ends[:, -1], sees.vocoder, sizes)), axis=1)

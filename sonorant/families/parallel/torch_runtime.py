@@ -19,7 +19,7 @@ class TorchRuntime(GraphRuntime):
     """One function of tensors per graph. Thread-safe."""
 
     def __init__(self, functions: dict[str, Function], device: torch.device) -> None:
-        """`functions`: by graph; inputs and outputs are tensors on `device`."""
+        """`functions`: by graph, of tensors on `device`."""
         self._functions, self._device = functions, device
 
     @torch.inference_mode()
@@ -65,7 +65,7 @@ def load_functions(trained: tuple[Path, Path], variant: str | None, device: torc
 
     `variant`: fp32 or int8 require folders of that kind, None accepts either; fp16 and bf16 halve decoder and vocoder
     of float models. The encoder stays in float: it determines all durations and takes little time. Raises SonorantError
-    if the device is missing, the folders contain another kind of model, or the device does not support the variant.
+    if the device is missing, the folders contain another kind of model, or the variant is unsupported.
     """
     check_device(device)
     (acoustic, described), (vocoder, vocoder_described) = load_acoustic(trained[0]), load_vocoder(trained[1])

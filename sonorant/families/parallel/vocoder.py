@@ -24,8 +24,6 @@ LOUDEST = 4.0
 
 @dataclass(frozen=True, kw_only=True)
 class VocoderConfig:
-    """Kind and size of the vocoder."""
-
     kind: Literal["source_filter", "vocos"] = "source_filter"
     """Kind of the vocoder: `source_filter` uses the pitch, `vocos` does not."""
     channels: int = 192
@@ -33,7 +31,7 @@ class VocoderConfig:
     expansion: int = 3
     """Hidden width of a block's MLP as a multiple of `channels`."""
     blocks: int = 5
-    """Number of ConvNeXt blocks."""
+    """ConvNeXt blocks."""
     kernel: int = 7
     """Kernel size of the ConvNeXt blocks, in frames; odd."""
 
@@ -63,7 +61,7 @@ class _FrameNetwork(nn.Module):
 
     @property
     def reach(self) -> int:
-        """Number of frames on either side that an output depends on."""
+        """Frames on either side that an output depends on."""
         return ENTER_KERNEL // 2 + self.config.blocks * (self.config.kernel // 2)
 
 
@@ -97,8 +95,7 @@ class SourceFilter(_FrameNetwork):
     the phase, which a network learns slowest."""
 
     def __init__(self, config: VocoderConfig, *, mels: int, n_fft: int, hop: int, rate: int) -> None:
-        """`rate`: sample rate in Hz. Raises ValueError if a hop cannot be divided into `FILTERS` parts of even
-        length."""
+        """`rate`: sample rate in Hz. Raises ValueError if a hop is not `FILTERS` parts of even length."""
         if hop % (2 * FILTERS) or n_fft % (4 * FILTERS):
             raise ValueError(f"source_filter: hop and n_fft must be multiples of {2 * FILTERS} and {4 * FILTERS}")
         length, shift = n_fft // FILTERS, hop // FILTERS
@@ -115,7 +112,7 @@ class SourceFilter(_FrameNetwork):
         self.inverse = InverseSTFT(length, shift, self.spectra.tables)
 
     def forward(self, frames_BRT: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-        """Shapes are as in `Vocos.forward`, but all R rows are required. P: filters of all frames, T * `FILTERS`."""
+        """Shapes as in `Vocos.forward`, with all R rows. P: filters of all frames, T * `FILTERS`."""
         mask_BT1 = mask_of(frames_BRT, lengths_B)
         filters_BTG = self.outputs(frames_BRT[:, : self.mels + ROWS], mask_BT1)
         filters_BPG = filters_BTG.unflatten(2, (FILTERS, -1)).flatten(1, 2)
@@ -165,5 +162,4 @@ def mask_of(frames_BRT: Tensor, lengths_B: Tensor | None) -> Tensor | None:
 
 
 VOCODERS: dict[str, type[Vocos] | type[SourceFilter]] = {"source_filter": SourceFilter, "vocos": Vocos}
-"""Vocoders by `VocoderConfig.kind`."""
 Vocoder = Vocos | SourceFilter

@@ -25,7 +25,7 @@ time (int64[one, tokens] ends) => (int64[frames] time, int64[one] lengths) {{
     lengths = Reshape (last, shape)
 }}
 """
-"""Graph that computes an utterance's frame numbers and their count."""
+"""Graph of an utterance's frame numbers and their count."""
 SOURCE = """
 <ir_version: {ir}, opset_import: ["": {opset}]>
 source (float[one, rows, frames] mel) => (float[one, all, frames] frames) {{
@@ -68,11 +68,10 @@ source (float[one, rows, frames] mel) => (float[one, all, frames] frames) {{
     frames = Concat <axis = 1> (mel, fraction, numbers)
 }}
 """
-"""Graph that appends `SourceRows` to the decoder's frames; the phase is summed in float64, as in `SourceRows`."""
+"""Graph that appends `SourceRows` to the decoder's frames; the phase is summed in float64 too."""
 
 
 def whole_graph(bundle: Bundle, variant: str | None = None) -> ModelProto:
-    """Return the graph of `Family.whole_graph`."""
     description = bundle.description
     encoder, decoder, vocoder = (_prefixed(onnx.load(bundle.graph_file(name, variant)), name) for name in bundle.graphs)
     facts: dict[str, object] = {"ir": encoder.ir_version, "opset": opset_of(encoder)}
@@ -92,13 +91,11 @@ def whole_graph(bundle: Bundle, variant: str | None = None) -> ModelProto:
 
 
 def _prefixed(model: ModelProto, name: str) -> ModelProto:
-    """Prefix all names with the graph's name."""
     return compose.add_prefix(model, f"{name}/")
 
 
 def _joined(first: ModelProto, second: ModelProto, links: list[tuple[str, str]], kept: list[str]) -> ModelProto:
-    """Merge two models; `links`: outputs of the first and inputs of the second; `kept`: outputs of the first that are
-    needed later."""
+    """Merge two models; `links`: outputs of the first and inputs of the second; `kept`: outputs needed later."""
     outputs = [*kept, *(each.name for each in second.graph.output)]
     return compose.merge_models(first, second, links, outputs=outputs)
 
