@@ -1,7 +1,7 @@
 #!/bin/sh
-# Install what pip cannot: flite, which speaks the demo corpus, and, where asked for by name, chromium, which the tests of the pages
-# look through, and postgresql, on which `make serve STACK=full`, its tests and those of searches run. Does nothing where they are there
-# already; otherwise it uses the package manager if it may without asking for a password, and says in one line what to install if not.
+# Install packages that pip cannot: flite, which speaks the demo corpus, and, if requested by name, chromium, which page tests use, and
+# postgresql, which `make serve STACK=full` and tests of it and of searches use. Installed packages are skipped. Uses the package manager
+# if it requires no password; otherwise prints one line with the command to run.
 #
 #   sh infra/install_system_packages.sh             # flite
 #   sh infra/install_system_packages.sh flite chromium
@@ -10,7 +10,7 @@ set -eu
 installed() {
     case $1 in
     chromium) command -v chromedriver >/dev/null 2>&1 && { command -v chromium || command -v google-chrome; } >/dev/null 2>&1 ;;
-    # Debian keeps the server's programs off PATH, so that each version has its own
+    # Debian installs the server's programs per version, outside PATH
     postgresql) command -v initdb >/dev/null 2>&1 || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 ;;
     *) command -v "$1" >/dev/null 2>&1 ;;
     esac
@@ -29,17 +29,17 @@ apt_install() {
     else
         refuse "run: sudo apt-get install $*"
     fi
-    # A fresh machine or container has no package lists; a machine with lists may be offline and not need new ones.
+    # A fresh machine or container has no package lists; a machine with lists may be offline.
     # shellcheck disable=SC2086 # as_root is a command and its arguments
     $as_root DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@" ||
         { $as_root apt-get update -q && $as_root DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@"; } ||
         refuse "run: sudo apt-get install $*"
 }
 
-# Debian's package makes a server of its own, and starts it on the usual port. Nothing here asked for it.
+# Keep Debian's package from creating a server and starting it on the default port.
 want_no_server() {
     settings=/etc/postgresql-common/createcluster.conf
-    ! [ -e "$settings" ] || return 0 # somebody's settings
+    ! [ -e "$settings" ] || return 0 # existing settings
     apt_install postgresql-common
     # shellcheck disable=SC2086 # as_root is a command and its arguments
     $as_root sed -i 's/^#*create_main_cluster.*/create_main_cluster = false/' "$settings"
@@ -49,14 +49,14 @@ want_no_server() {
 for name in "$@"; do
     case $name in
     flite) packages="flite" ;;
-    chromium) packages="chromium chromium-driver" ;; # as Debian calls them
+    chromium) packages="chromium chromium-driver" ;; # names in Debian
     postgresql) packages="postgresql" ;;
-    *) echo "error: '$name' is not known here; flite, chromium and postgresql are" >&2 && exit 1 ;;
+    *) echo "error: unknown package '$name'; use flite, chromium or postgresql" >&2 && exit 1 ;;
     esac
     ! installed "$name" || continue
     if command -v apt-get >/dev/null 2>&1; then
         [ "$name" != postgresql ] || want_no_server
-        # shellcheck disable=SC2086 # one word a package
+        # shellcheck disable=SC2086 # one word per package
         apt_install $packages
     elif [ "$(uname -s)" = Darwin ] && [ "$name" = postgresql ]; then
         refuse "run: brew install postgresql@17, and put its programs on PATH"
@@ -66,5 +66,5 @@ for name in "$@"; do
     else
         refuse "install it with this system's package manager (packages: $packages)"
     fi
-    installed "$name" || refuse "its package was installed but it is not on PATH; look where it went"
+    installed "$name" || refuse "its package is installed, but it is not on PATH; find it and add its folder to PATH"
 done
