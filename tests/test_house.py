@@ -28,6 +28,21 @@ def test_the_map_names_every_top_level_file_and_folder_and_every_room_of_the_lib
     assert (top - {"README.md", "corpora/"} | {"corpora/demo/"} | rooms) - set(mapped()) == set()
 
 
+def test_design_lists_every_file_of_the_library_tasks_flows_and_infra() -> None:
+    listed = (
+        (ROOT / "docs/DESIGN.md").read_text(encoding="utf-8").split("### Files by room", 1)[1].split("**Extras.**")[0]
+    )
+    braces = re.findall(r"`([^`{]+)\{([^}]+)\}\.py`|`([^`{]+)\.py`", listed)
+    named = {
+        f"{folder}{name}.py" if folder else f"{alone}.py"
+        for folder, names, alone in braces
+        for name in names.split(",")
+    }
+    there = {str(path) for path in files("sonorant", "tasks", "flows", "infra") if path.name != "__init__.py"}
+    there -= {f"sonorant/{name}.py" for name in ("cache", "errors", "files", "plugins", "processes")}
+    assert named == there
+
+
 def test_the_readme_fits_on_three_screens() -> None:
     lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
     assert len(lines) <= 130
