@@ -23,7 +23,7 @@ QUIETEST = 1e-10
 
 @dataclass(frozen=True)
 class Analysis:
-    """WORLD analysis (Morise et al. 2016): DIO with StoneMask, CheapTrick."""
+    """WORLD analysis (Morise et al. 2016) with DIO, StoneMask and CheapTrick."""
 
     samples: Doubles
     """(S,) in -1..1."""

@@ -21,7 +21,7 @@ LEAST_NOISE_WER = 90.0
 LEAST_SHUFFLED_WER = 80.0
 """Minimum in percent; different sentences share a few short words."""
 MOST_OWN_OF_SHUFFLED = 0.5
-"""Maximum ratio of a recording's error on its own text to that on another's."""
+"""Maximum ratio of a recording's error rate on its own text to that on another."""
 LEAST_PLANTED_WER = 50.0
 """Minimum in percent for one sentence."""
 KNOWN_WITHIN = 5.0

@@ -28,7 +28,7 @@ class ChooseConfig:
     target: Target = "latency"
     """latency: a medium sentence on all cores; throughput: on one thread, one request per core."""
     max_wer_above_fp32: float = 2.0
-    """Maximum percentage points of word error rate above fp32's."""
+    """Maximum word error rate above fp32's, in percentage points."""
     min_speedup: float = 1.05
     """Minimum multiple of fp32's speed, for the lower end of the 95 % interval."""
 

@@ -57,7 +57,7 @@ class PromoteConfig:
     """Section `promote` of params.yaml: conditions for becoming `champion`. Gates are named after their limits."""
 
     max_wer_above_recordings: dict[str, float] = field(default_factory=lambda: {"parallel": 4.0, "codec_lm": 6.0})
-    """Maximum points of word error rate above the recordings', by family."""
+    """Maximum word error rate above the recordings', in points, by family."""
     max_rtf: dict[str, float] = field(default_factory=lambda: {"parallel": 0.02, "codec_lm": 0.1})
     """Maximum real-time factor with one thread at medium length, by family."""
     naturalness_below_recordings: dict[str, NaturalnessLimits] = field(
@@ -76,9 +76,9 @@ class PromoteConfig:
     max_wer_above_recordings_of_a_speaker: dict[str, float] = field(
         default_factory=lambda: {"parallel": 14.0, "codec_lm": 16.0}
     )
-    """Maximum points of word error rate above each speaker's recordings, by family."""
+    """Maximum word error rate above each speaker's recordings, in points, by family."""
     max_wer_above_champion: float = 4.0
-    """Maximum points of word error rate above the champion's, on the same sentences."""
+    """Maximum word error rate above the champion's on the same sentences, in points."""
     max_latency_over_champion: float = 1.15
     """Maximum latency relative to the champion's, timed alternately."""
     max_dnsmos_below_champion: float = 0.1

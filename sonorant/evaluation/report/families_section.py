@@ -84,7 +84,7 @@ def _rows(name: str, judged: JudgedFamily, baseline: JudgedFamily | None) -> lis
             found.figure("speed", "medium", "threads_1", "rtf", form=".4f"),
             found.figure("first_audio", "p50_ms"),
             found.megabytes("size", "bytes"),
-            found.estimate("decoding", "runaway_rate", scale=100) or "cannot",
+            found.estimate("decoding", "runaway_rate", scale=100) or "not applicable",
         ]
         for variant, found in judged.figures["variants"].items()
     ]

@@ -36,7 +36,7 @@ class Player:
     times: Sequence[Timed] | str = ()
     """Word times, or the reason for none."""
     width: float
-    """Percent of the card; keeps one time scale per sentence."""
+    """Width in percent of the card, with one time scale per sentence."""
 
 
 @dataclass(frozen=True, kw_only=True)

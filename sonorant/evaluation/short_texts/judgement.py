@@ -27,7 +27,7 @@ MOST_CUT_WORDS = 40
 @dataclass(frozen=True, kw_only=True)
 class Judged:
     by: str
-    """`recordings`, or a variant."""
+    """Source of the sound: `recordings` or a variant."""
     kind: str
     text: str
     words: tuple[str, ...]

@@ -20,7 +20,7 @@ def rows(page: str) -> dict[str, str]:
 
 def test_a_family_that_was_not_run_says_how(own: ReportInputs) -> None:
     page = drawn(own)
-    assert "11.0 [9.0, 13.0]" in rows(page)["parallel"] and "cannot" in rows(page)["parallel"]
+    assert "11.0 [9.0, 13.0]" in rows(page)["parallel"] and "not applicable" in rows(page)["parallel"]
     assert "not run: evaluate it with make demo FAMILY=codec_lm" in rows(page)["codec_lm"]
     assert "<audio" not in section(page, "families") and 'id="decoding"' not in page and "#decoding" not in page
 
