@@ -61,7 +61,7 @@ class Part:
     commit: str
     """Commit of the first node's project."""
     folder: str | None = None
-    """The first node's project if shared; None means that the node copies its own and fetches features."""
+    """The first node's project if shared; None means that the node copies its own project and fetches features."""
     params: str = ""
     lock: str = ""
     """Content of the first node's params.yaml and dvc.lock, for the node's copy."""

@@ -121,7 +121,9 @@ def _files(root: Path) -> list[Path]:
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     done = subprocess.run(command, cwd=root, capture_output=True, check=False)
     if done.returncode != 0:
-        raise SonorantError(f"{root}: overrides require a git repository ({' '.join(done.stderr.decode().split())})")
+        raise SonorantError(
+            f"{root}: overrides require a git repository; run: git init ({' '.join(done.stderr.decode().split())})"
+        )
     names = [Path(name.decode()) for name in done.stdout.split(b"\0") if name]
     return [name for name in names if (root / name).is_symlink() or (root / name).is_file()]
 

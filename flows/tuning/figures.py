@@ -57,7 +57,7 @@ class Figure:
             raise SonorantError(f"figure '{self.name}': no such training{near}")
         stage = stage_of(self.kind) if self.kind else graph.writer(FEATURES if self.name == MINUTES else METRICS)
         if stage not in graph.stages:
-            raise SonorantError(f"figure '{self.name}': no stage of dvc.yaml measures it")
+            raise SonorantError(f"figure '{self.name}': no stage of dvc.yaml measures it; choose another figure")
         return str(stage)
 
     def check(self, root: Path) -> None:

@@ -13,7 +13,7 @@ from flows.tuning.study import ALSO, ARM, ERROR, INTERVALS, SECONDS, SETTINGS, T
 from sonorant.errors import SonorantError
 
 ENOUGH = 10
-"""Minimum complete trials for importance."""
+"""Minimum complete trials to compute importance."""
 STATES = {
     TrialState.COMPLETE: "complete", TrialState.PRUNED: "pruned", TrialState.RUNNING: "running",
     TrialState.FAIL: "failed",

@@ -67,7 +67,7 @@ def open_storage(folder: Path = Path()) -> RDBStorage:
             f"{STORAGE}: {shown(address)} needs a driver; run: pip install 'sonorant[postgres]'"
         ) from None
     except Exception as error:
-        raise SonorantError(f"{STORAGE}: {shown(address)} cannot be reached: {shown(error)[:200]}") from None
+        raise SonorantError(f"{STORAGE}: {shown(address)} cannot be reached; check it ({shown(error)[:200]})") from None
 
 
 class TuningStudy:
@@ -110,7 +110,7 @@ class TuningStudy:
         """Raise SonorantError if all trials fail, or the last trials with the same error, such as a full disk."""
         errors = [trial.user_attrs[ERROR] for trial in self.trials if ERROR in trial.user_attrs]
         if len(errors) >= HOPELESS and not any(trial.state in WORTH for trial in self.trials):
-            raise SonorantError(f"study '{self.name}': all {len(errors)} trials failed; the first: {errors[0]}")
+            raise SonorantError(f"study '{self.name}': all {len(errors)} trials failed; correct the cause: {errors[0]}")
         ended = sorted((trial.datetime_complete, trial.number) for trial in self.trials if trial.datetime_complete)
         last = [self.trials[number].user_attrs.get(ERROR) for _, number in ended[-HOPELESS:]]
         if len(last) == HOPELESS and last[0] and len(set(last)) == 1:
@@ -226,7 +226,7 @@ def make_comparison(search: Search, name: str, arms: dict[str, dict[str, Any]], 
 
 
 def load_study(storage: RDBStorage, name: str) -> TuningStudy:
-    """Load a study by name. Raises SonorantError if it does not exist."""
+    """Load a study. Raises SonorantError if it does not exist."""
     names = optuna.get_all_study_names(storage)
     if name not in names:
         there = f"choose one of: {', '.join(names)}" if names else "none exists; start one with: sonorant tune run"

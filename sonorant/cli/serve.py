@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> None:
         from sonorant.serving.server import ServeConfig, serve
         from sonorant.serving.voices import Offer
     except ModuleNotFoundError as error:
-        raise SonorantError(f"needs '{error.name}'; run: pip install 'sonorant[serve]'") from None
+        raise SonorantError(f"sonorant serve needs {error.name}; run: pip install 'sonorant[serve]'") from None
     if arguments.new_key is not None:
         if arguments.keys is None:
             raise SonorantError("--new-key requires a file; give it with --keys keys.json")

@@ -43,7 +43,7 @@ class ModelKind(ABC):
     name: ClassVar[str]
     """`kind` in `model.json` and section of params.yaml; the training's section is `train_<name>`."""
     title: ClassVar[str]
-    """Name in messages."""
+    """Name of the model in messages."""
     VERSION: ClassVar[int] = 1
     """Version of the recipe's maths; a training resumes only with the same version."""
     learns_codes: ClassVar[bool] = False
@@ -165,8 +165,6 @@ class Family(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class VoiceConfig:
-    """Section `voice` of the settings."""
-
     family: str = "parallel"
     """Family of the voice, one of `sonorant.plugins.family_names`."""
 

@@ -61,7 +61,7 @@ async def _gone(request: Request) -> None:
 
 class SpeechResponse(StreamingResponse):
     """A streamed response; closing it stops the speech. If the speech fails midway, `error_line` returns the last
-    bytes; without it, the connection breaks, so that clients notice."""
+    bytes; without it, the connection breaks, so that clients notice the error."""
 
     def __init__(
         self,

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Encoding:
-    """An audio format."""
-
     media_type: str
     container: str = ""
     """FFmpeg's name of the container; empty means raw 16-bit samples."""

@@ -66,11 +66,11 @@ class Caller:
         self._asked = [(when, count) for when, count in self._asked if when > now - MINUTE]
         again = self._asked[0][0] + MINUTE - now if self._asked else MINUTE
         if self._speaking >= key.concurrent:
-            raise LimitReached(f"the key '{key.name}' may have {key.concurrent} requests at a time", 1.0)
+            raise LimitReached(f"the key '{key.name}' allows {key.concurrent} requests at a time", 1.0)
         if len(self._asked) >= key.requests_a_minute:
-            raise LimitReached(f"the key '{key.name}' may send {key.requests_a_minute} requests per minute", again)
+            raise LimitReached(f"the key '{key.name}' allows {key.requests_a_minute} requests per minute", again)
         if sum(count for _, count in self._asked) + characters > key.characters_a_minute:
-            raise LimitReached(f"the key '{key.name}' may send {key.characters_a_minute} characters per minute", again)
+            raise LimitReached(f"the key '{key.name}' allows {key.characters_a_minute} characters per minute", again)
         self._asked.append((now, characters))
         self._speaking += 1
         try:

@@ -39,9 +39,9 @@ def check(voice: Voice) -> None:
         try:
             samples = voice.say(CHECK, speaker)
         except SonorantError as error:
-            raise SonorantError(f"does not speak its check sentence ({speaker}: {error})") from None
+            raise SonorantError(f"cannot speak its check sentence ({speaker}: {error})") from None
         if len(samples) < SHORTEST * voice.sample_rate or np.abs(samples).max() < QUIETEST:
-            raise SonorantError(f"does not speak its check sentence ({speaker}: silence)")
+            raise SonorantError(f"cannot speak its check sentence ({speaker}: silence)")
 
 
 def main() -> None:

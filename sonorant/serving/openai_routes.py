@@ -31,7 +31,7 @@ ERRORS: dict[int | str, dict[str, Any]] = {
         (413, "The request is too large", "the request is larger than 76000 bytes; shorten it"),
         (415, "The request is not JSON", "the request must be application/json"),
         (422, "A field is missing, unknown or wrong", "speed: Input should be less than or equal to 4"),
-        (429, "A limit of the key is reached", "the key 'app' may send 120 requests per minute"),
+        (429, "A limit of the key is reached", "the key 'app' allows 120 requests per minute"),
         (503, "Too many requests are waiting", "too many requests are waiting; try again in a moment"),
     )
 }

@@ -127,7 +127,7 @@ def test_a_server_with_keys_speaks_to_nobody_without_one(file: Path, voice_bundl
             assert ask(server.url, path, sent, JSON | {"Authorization": f"Bearer {secret}"}).status == 200
         limited = ask(server.url, "/v1/speech", body, JSON | {"Authorization": f"Bearer {secret}"})
         assert limited.status == 429 and 1 <= int(limited.headers["Retry-After"]) <= 60
-        assert json.loads(limited.read())["error"]["message"] == "the key 'app' may send 1 requests per minute"
+        assert json.loads(limited.read())["error"]["message"] == "the key 'app' allows 1 requests per minute"
         told = ask(server.url, "/metrics").read().decode()
         assert 'sonorant_requests_total{outcome="limited",voice="tiny"} 1.0' in told
         assert ask(server.url, "/").status == 404

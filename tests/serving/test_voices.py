@@ -144,7 +144,7 @@ def test_a_version_that_says_nothing_is_not_spoken_with_and_readyz_says_why(serv
     told = ask(server.url, "/readyz")
     trouble = json.loads(told.read())["voices"]["tiny"]["trouble"]
     assert told.status == 200
-    assert "models:/tiny/3 was refused; tiny/1 remains in use: does not speak its check sentence" in trouble
+    assert "models:/tiny/3 was refused; tiny/1 remains in use: cannot speak its check sentence" in trouble
     assert (version(server), loudest(server)) == ("tiny/1", plain)
     champion(2)
     wait_until(lambda: version(server) == "tiny/2")

@@ -23,7 +23,7 @@ OUTPUTS = {"encoder": ["states", "ends"], "decoder": ["mel"], "vocoder": ["sampl
 FIRST_FRAMES = (32, 96, 256)
 """Mel frames of the first parts: each part plays for longer than the next takes to compute."""
 BATCH_FRAMES = 8192
-"""Mel frames that `synthesize` computes at a time."""
+"""Mel frames of all rows that `synthesize` computes at a time."""
 
 
 @dataclass(frozen=True)
