@@ -23,7 +23,7 @@ from sonorant.files import read_json, write_json
 
 BOOT = Path("/proc/sys/kernel/random/boot_id")
 START_SECONDS, STOP_SECONDS = 400.0, 35.0
-"""A first start creates tables for a minute, or longer on a busy machine."""
+"""Maximum seconds to start or stop a server. A first start creates tables for a minute."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Background:
         write_json(self.folder / f"{name}.json", {"pid": child.pid, "begun": begin_of(child.pid)})
 
     def alive(self, name: str) -> psutil.Process | None:
-        """Return the server's process if it runs; a process with its pid but another start time is not it."""
+        """Return the server's process if it runs, identified by pid and start time."""
         known = self._known(name)
         if known is None:
             return None
@@ -109,7 +109,7 @@ class Background:
 
 
 def begin_of(pid: int) -> list[Any] | None:
-    """Return boot id, and ticks from boot to the start of a process, independent of the clock; None without one."""
+    """Return boot id and start of a process in ticks since boot, independent of the clock, or None if it is absent."""
     try:
         after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

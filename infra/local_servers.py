@@ -20,7 +20,7 @@ from tasks.stage import run
 STATE = Path("runs/serve")
 SERVERS = Background(STATE)
 POOL = "sonorant"
-NODES = "sonorant-nodes"  # for other machines of a training; without workers until started there
+NODES = "sonorant-nodes"  # for other machines of a training run; has no workers until they are started there
 NAMES = ("worker", "prefect", "mlflow")  # in the order of stopping
 
 
@@ -85,7 +85,6 @@ def stop() -> None:
 
 
 def worker_is_online(prefect_url: str) -> bool:
-    """Return whether the pool has an online worker."""
     address = f"{prefect_url}/api/work_pools/{POOL}/workers/filter"
     request = urllib.request.Request(address, data=b"{}", headers={"Content-Type": "application/json"})
     try:

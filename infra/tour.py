@@ -63,7 +63,9 @@ def walk() -> None:
             command("tasks.rollback", "--reason", "tour of the platform")
             heard.append(spoken_anew(url, heard[1], 3))
         if heard[2] != heard[0]:
-            raise SonorantError(f"{OUT}: speech after the rollback (3.wav) differs from speech before (1.wav)")
+            raise SonorantError(
+                f"{OUT}: speech after the rollback (3.wav) differs from speech before (1.wav); check the served version"
+            )
     tell(f"done: one server spoke with version {first}, then {second}, then {first} again: {OUT}/1.wav to 3.wav")
 
 
@@ -136,7 +138,7 @@ def command(*words: str) -> None:
     """Run `python -m <words>`. Raises SonorantError if it fails."""
     tell(f"python -m {' '.join(words)}")
     if subprocess.run([sys.executable, "-m", *words], check=False).returncode != 0:
-        raise SonorantError(f"python -m {words[0]} failed, see above")
+        raise SonorantError(f"python -m {words[0]} failed; see above")
 
 
 def client() -> Any:

@@ -1,7 +1,6 @@
 """Create missing buckets of the S3 store: `python -m infra.platform.buckets`.
 
-Address and keys are read from the standard variables of S3 clients (AWS_ENDPOINT_URL_S3, AWS_ACCESS_KEY_ID,
-AWS_SECRET_ACCESS_KEY).
+Reads the standard variables of S3 clients (AWS_ENDPOINT_URL_S3, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY).
 """
 
 from __future__ import annotations

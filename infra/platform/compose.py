@@ -139,8 +139,8 @@ def backup_entry() -> dict[str, Any]:
 
 
 def proxy_entry() -> dict[str, Any]:
-    """Return the entry for Caddy, the TLS proxy for other machines, in a profile. Its command requires the host names,
-    because Compose would require them even without the profile."""
+    """Return the entry for Caddy, the TLS proxy, in a profile. Its command checks the host names, because Compose would
+    require them even without the profile."""
     names = [f"SONORANT_{server}_HOST" for server in ("PREFECT", "MLFLOW", "S3")]
     named = " ".join(f'"$${{{name}:?set {name} in infra/.env}}"' for name in names)  # $$ is $ in the shell
     return {

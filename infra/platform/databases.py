@@ -59,7 +59,6 @@ def make_database(connection: psycopg.Connection, name: str, role: str) -> None:
 
 
 def remove_database(connection: psycopg.Connection, name: str) -> None:
-    """Remove a database if it exists, and end its connections."""
     connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
 
 

@@ -20,7 +20,7 @@ from sonorant.files import atomic_file
 from tasks.stage import run
 
 OF_BACKUP = "secrets.env"
-"""Name of the file in a backup."""
+"""Name of the secrets file in a backup."""
 
 
 def random_secrets() -> dict[str, str]:

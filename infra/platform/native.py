@@ -126,7 +126,7 @@ class Platform:
             raise
 
     def wait_for(self, names: Iterable[str]) -> None:
-        """Return once the servers in `names` respond; jobs complete when started."""
+        """Return once the servers in `names` respond; jobs have already completed."""
         for name in names:
             if name not in JOBS:
                 self.servers.wait_for(name, partial(self.healthy, NATIVE[name]), pause=1.0)
@@ -175,7 +175,7 @@ class Platform:
 
 
 def related(job: str) -> set[str]:
-    """Return services that a job needs or that need it; the job runs again only if one of them starts."""
+    """Return services that a job needs or that need it; the job runs again if one of them starts."""
     return needed_by(job) | {name for name in SERVICES if job in needed_by(name)}
 
 

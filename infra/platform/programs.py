@@ -64,14 +64,14 @@ def install_juicefs(folder: Path) -> None:
 
 
 def program(word: str, data: Path) -> str:
-    """Return the path of the first word of a service's command."""
+    """Return the path of the program `word` of a service's command."""
     if word == "python":
         return sys.executable
     return juicefs() if word == "juicefs" else postgres_program(word, data)
 
 
 def as_postgres(folder: Path) -> list[str]:
-    """Return words before PostgreSQL's commands that run them as another user than root, who then owns `folder`.
+    """Return a command prefix that runs PostgreSQL as a user other than root, who then owns `folder`.
 
     Raises SonorantError if that user cannot access the folder.
     """

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 DATABASES = {"prefect": ("prefect",), "mlflow": ("mlflow", "mlflow_auth")}
-"""Databases by role; each server has a role."""
+"""Databases of each server, by PostgreSQL role."""
 BUCKETS = ("mlflow", "dvc")
 POOLS = ("sonorant", "sonorant-nodes")
-"""Prefect work pools; `sonorant-nodes` is for other machines of a training, each with its own project folder."""
+"""Prefect work pools; `sonorant-nodes` is for other machines of a training run, each with its own project folder."""
 PORTS = {"postgres": 5432, "s3": 9000, "mlflow": 5000, "prefect": 4200, "worker": 8080}
 SECRETS = {
     "POSTGRES_PASSWORD": "password of PostgreSQL's superuser, postgres",
@@ -27,7 +27,7 @@ SECRETS = {
 }
 """Purpose of each secret in `infra/.env` and in the secrets file of `make serve STACK=full`."""
 OF_DATA = ("MLFLOW_ADMIN_PASSWORD", "MLFLOW_SECRET_KEY")
-"""Secrets that MLflow's databases depend on, and so does a backup."""
+"""Secrets that MLflow's databases, and so a backup, depend on."""
 
 MLFLOW_SIGN_IN = """\
 [mlflow]
@@ -197,7 +197,7 @@ SERVICES: dict[str, Service] = {
 
 
 def needed_by(name: str) -> set[str]:
-    """Return names of all services that a service needs, directly or indirectly."""
+    """Return all services that a service needs, directly or indirectly."""
     direct = set(SERVICES[name].needs)
     return direct | {each for needed in direct for each in needed_by(needed)}
 

@@ -60,9 +60,7 @@ class Decision:
             raise ValueError(f"column end: {self.end} is not after the start, {self.start}")
         edits = [name for name in ("text", "start", "end") if getattr(self, name) not in ("", None)]
         if self.decision != "edit" and edits:
-            raise ValueError(
-                f"column {edits[0]}: only 'edit' changes a clip, but the decision is {self.decision!r}; clear this"
-            )
+            raise ValueError(f"column {edits[0]}: only 'edit' changes a clip, not {self.decision!r}; clear the column")
         if self.decision == "edit" and not edits:
             raise ValueError("column decision: this edit changes nothing; give text, start or end, or write keep")
         for name in ("text", "note"):

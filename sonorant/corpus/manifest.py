@@ -57,14 +57,14 @@ class Utterance:
     """Audio file with forward slashes, absolute or relative to the corpus folder. A file outside it
     (`../../corpora/mine/a.wav`) requires `sha256`. None if the row names no usable file."""
     start: float | None = None
-    """Start in the audio file in seconds; None means its start."""
+    """Start in seconds; None means the start of the audio file."""
     end: float | None = None
-    """End in the audio file in seconds; None means its end."""
+    """End in seconds; None means the end of the audio file."""
     text: str
     """Text as imported, whitespace collapsed."""
     speaker: str
     language: str
-    """Tag such as en-us."""
+    """Language tag such as en-us."""
     spoken: str | None = None
     """Text with numbers, dates and abbreviations written out."""
     seconds: float | None = None

@@ -29,7 +29,7 @@ class ShortClip:
 
     utterance: Utterance
     words: slice
-    """Indices of the words."""
+    """Indices of the clip's words in the utterance."""
     before: Span | None
     """Gap before the clip in seconds; None if it starts with the utterance."""
     after: Span | None
@@ -99,7 +99,7 @@ class FeaturesConfig:
     """Section `features` of params.yaml."""
 
     short_clips: float = 0.0
-    """Short clips to cut out of training utterances and train on, as a fraction of their number."""
+    """Number of words and phrases to cut out and train on, as a fraction of training utterances."""
     minutes: float | None = None
     """Minutes of the training split to use; None means all."""
 

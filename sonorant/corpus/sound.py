@@ -32,7 +32,7 @@ def recording_of(corpus: Path, utterance: Utterance) -> Path:
 
 @lru_cache(maxsize=2**14)
 def _hash(file: Path, size: int, modified: int) -> str:
-    """Cached, because many utterances may share a recording."""
+    """Hash a file, cached because many utterances may share it."""
     return sha256_file(file)
 
 

@@ -91,7 +91,7 @@ def test_what_is_lost_comes_back_from_a_backup_as_it_was(stack: Stack) -> None:
     assert before["versions"]
     stack.run("infra.platform.backup", "save", backup)
     assert "exists; give a new folder" in one_line(stack.module("infra.platform.backup", "save", backup))
-    assert "end the platform first: make stop" in stack.module("infra.platform.backup", "restore", backup).stderr
+    assert "stop the platform first: make stop" in stack.module("infra.platform.backup", "restore", backup).stderr
     stack.run("infra.platform.native", "stop")
     ports = stack.folder / "ports.json"
     kept = {f"SONORANT_{name.upper()}_PORT": str(port) for name, port in json.loads(ports.read_text()).items()}

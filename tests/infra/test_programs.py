@@ -99,4 +99,4 @@ def test_a_version_that_is_gone_is_named(platform: Platform, tmp_path: Path, mon
     monkeypatch.setenv("PATH", str(install(tmp_path / "path", "18", "postgres")), prepend=":")
     with pytest.raises(SonorantError) as refused:
         platform.command(SERVICES["postgres"])
-    assert "made by PostgreSQL 16" in str(refused.value) and "postgresql-16" in str(refused.value)
+    assert "created by PostgreSQL 16" in str(refused.value) and "postgresql-16" in str(refused.value)

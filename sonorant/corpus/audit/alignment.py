@@ -48,7 +48,7 @@ def train_aligners(
     cache: Path,
 ) -> list[Path]:
     """Train the aligners missing from `cache`. Return, per utterance, the weights of the aligner trained without its
-    text. `labels` counts those of the whole language, so that edited texts do not change other aligners."""
+    text. `labels` is the number of labels of the whole language, so that edited texts do not change other aligners."""
     learning = code_of(*LEARNING)
     order = sorted(range(len(utterances)), key=lambda place: _order(utterances[place]))
     folds = [int(hashlib.sha256(text_key(utterance).encode()).hexdigest(), 16) % FOLDS for utterance in utterances]

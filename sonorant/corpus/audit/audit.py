@@ -1,4 +1,4 @@
-"""Stage `audit`: score how likely the sound of each utterance does not match its text.
+"""Stage `audit`: score the probability that the sound of an utterance does not match its text.
 
 An aligner trained on the corpus and speech recognisers compute figures; a classifier trained on planted faults, the
 judge, converts them to a score.
@@ -28,7 +28,7 @@ from sonorant.pages.charts import Charts, columns
 
 ALIGNER = "aligner"
 LEAST_SECONDS, LEAST_CLIPS = 600, 100
-"""Minimum amount of speech for training an aligner and a judge."""
+"""Minimum seconds and clips for training an aligner and a judge."""
 _GAIN = 10.0  # minimum gain in nats of a stretch reported as speech without text
 
 
@@ -41,7 +41,7 @@ class AuditConfig:
     steps: int = 2500
     """Number of training steps of an aligner."""
     doubt: float = 0.9
-    """Minimum score of a doubtful utterance."""
+    """Minimum score, from 0 to 1, of a doubtful utterance."""
     drop_above: float | None = None
     """Score above which an utterance is dropped without review; None disables dropping."""
 

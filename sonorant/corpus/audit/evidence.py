@@ -89,7 +89,7 @@ FILLER_COST = 0.7
 LEFT_OUT = 3
 """Maximum number of consecutive words to skip."""
 CUT_PHONES = 8
-"""Maximum number of phones to skip at an edge."""
+"""Maximum number of phones to skip at an edge of a text."""
 IMPOSSIBLE = -99.0
 _EDGE_FRAMES = 5
 

@@ -35,7 +35,7 @@ class AuditedWord:
     """Seconds from the start of the utterance; equals `end` if the word is not spoken."""
     end: float
     doubt: float
-    """From 0 (certainly spoken here) to 1 (certainly not)."""
+    """Doubt that the word is spoken here, from 0 to 1."""
 
     @property
     def doubtful(self) -> bool:
@@ -83,7 +83,7 @@ class Audited:
     heard: dict[str, str]
     """Transcript by recogniser."""
     reading: Reading | None = None
-    """Only with `Fault.READING`."""
+    """Set only with `Fault.READING`."""
     figures: dict[str, float]
     """Inputs of the score."""
 

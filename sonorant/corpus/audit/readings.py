@@ -159,7 +159,7 @@ def question_of(utterance: Utterance, words: Sequence[Said], labels: Labels) -> 
 
 
 def with_reading(row: Audited, question: Question, answer: ReadingAnswer | None, doubt: float) -> Audited:
-    """Set `Fault.READING` if it is the likely fault, or certain by the aligner's `answer`. `doubt` is the minimum
+    """Set `Fault.READING` if another reading is likely, or certain by the aligner's `answer`. `doubt` is the minimum
     score of doubtful rows."""
     if row.fault == Fault.OTHER_TEXT:
         return row
@@ -191,7 +191,7 @@ def choose(question: Question, answer: ReadingAnswer | None, heard: Sequence[Seq
 
 
 def heard_reading(question: Question, other: int) -> Reading:
-    """Return the number or abbreviation that the reading `other` words differently."""
+    """Return the number or abbreviation that is read differently in the reading `other`."""
     written = question.utterance.text
     own, heard = ([word for word, _ in words] for words in (question.words, question.others[other]))
     expected = {form.written: own[form.first : form.end] for form in forms(written, own)}

@@ -17,7 +17,7 @@ from sonorant.processes import usable_cores
 
 
 def import_corpus(source: Path, out: Path, config: CorpusConfig, cache: Path | None) -> None:
-    """Speak the first prompts. Raises SonorantError if too few or invalid, or if flite is missing or fails."""
+    """Speak the first prompts. Raises SonorantError if some are missing or invalid, or flite is missing or fails."""
     prompts = read_prompts(source / "prompts.txt", config.sentences)
     flite = shutil.which("flite")
     if flite is None:

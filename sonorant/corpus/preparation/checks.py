@@ -35,7 +35,7 @@ class PrepareConfig:
     min_snr_db: float | None = 10.0
     """Minimum signal-to-noise ratio in dB. A measurement that is None passes every limit."""
     max_reverberation: float | None = None
-    """Maximum reverberation in seconds, by `sonorant.audio.measures.reverberation`."""
+    """Maximum reverberation in seconds, measured by `sonorant.audio.measures.reverberation`."""
     min_bandwidth_hz: float | None = None
     """Minimum bandwidth in Hz."""
     max_hum_db: float | None = None
@@ -53,8 +53,8 @@ class PrepareConfig:
     test: float = 0.11
     """Fraction held out for evaluation."""
     most_held_out: int | None = 2000
-    """Maximum number of utterances in validation and in test, because evaluation requires few. Texts and speakers are
-    not split."""
+    """Maximum number of utterances in validation and in test, because evaluation requires at most thousands. Texts and
+    speakers are not split."""
     split_by: SplitBy = "text"
     """Unit that stays in one split: `text` (all takes of a sentence) or `speaker`."""
     min_speaker_seconds: float = 0.0

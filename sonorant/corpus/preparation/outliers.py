@@ -16,9 +16,9 @@ from sonorant.audio.arrays import Doubles
 from sonorant.corpus.manifest import Utterance
 
 FEWEST = 20
-"""Minimum number of recordings of a speaker."""
+"""Minimum number of recordings per speaker for detecting outliers."""
 UNUSUAL = 4.0
-"""Minimum deviations of an outlier from the median."""
+"""Minimum distance of an outlier from the median, in deviations."""
 _SHRINKAGE = 0.3
 _TO_SIGMA = 1.4826  # ratio of standard deviation to median absolute deviation of a normal distribution
 

@@ -178,7 +178,7 @@ def test_after_prepare_times_stay_those_of_the_clip_and_what_it_left_out_can_be_
         ({"decision": "keep", "text": "x"}, "only 'edit' changes a clip"),
         ({"decision": "erase"}, "unknown decision 'erase'"),
         ({"decision": "edit", "end": 3.2}, "3.2 s is after the end of the clip, which lasts 3.000 s"),
-        ({"decision": "edit", "start": -1}, "not a number of seconds"),
+        ({"decision": "edit", "start": -1}, "must be a number of seconds, at least 0"),
         ({"decision": "edit", "start": True}, "start must not be of type bool"),
         ({"decision": "edit", "text": "half \ud83d"}, "half a character"),
         ({"decision": "drop", "clip": "0123456789ab"}, "a decision must be an object with"),
