@@ -58,15 +58,14 @@ def add_worker(commands: argparse._SubParsersAction) -> None:
 
 
 def scheduler_command(host: str, port: int, dashboard_port: int, tls: bool) -> list[str]:
-    """Return the command line that starts a scheduler."""
     listen = ["--host", host, "--port", str(port), "--dashboard-address", f"{host}:{dashboard_port}"]
     return [sys.executable, "-m", "dask", "scheduler", *listen, *(["--protocol", "tls"] if tls else [])]
 
 
 def worker_command(address: str, processes: int) -> list[str]:
-    """Return the command line that starts workers. Each process has one thread, because models and initialisers are
-    process-wide. There is no memory limit, because Dask would kill a process that exceeds its share even if memory is
-    free. The preloaded module records the code version at start."""
+    """Return the command line that starts workers: single-threaded, because models and initialisers are process-wide,
+    and without a memory limit, because Dask would kill a process above its share even if memory is free. The preloaded
+    module records the code version at start."""
     settings = {
         "--nworkers": processes,
         "--nthreads": 1,

@@ -1,6 +1,6 @@
-r"""Spread items over a Dask cluster with a limited number in flight at a time.
+r"""Spread items over a Dask cluster with a limited number in flight.
 
-Dask retries the items of a worker that died. This module raises every other cluster failure as a one-line error.
+Dask retries the items of a dead worker. Every other cluster failure is raised as a one-line error.
 """
 
 import asyncio
@@ -139,8 +139,7 @@ class _Flight:
         self._seconds, self._sent = math.inf, 0
 
     async def results(self) -> AsyncIterator[tuple[range, list[Any]]]:
-        """Yield item indices and results by group. Groups that killed a worker run last, item by item, to identify
-        the culprit."""
+        """Yield item indices and results by group. Groups that killed a worker run last, item by item."""
         begin, suspects = 0, list[int]()
         try:
             await self._look()
@@ -167,7 +166,7 @@ class _Flight:
                 task.cancel()
 
     def _size(self, left: int) -> int:
-        """Return the number of items of the next group; `left` items are not sent yet."""
+        """Return the number of items of the next group."""
         share = math.ceil(left / (A_THREAD * max(1, self._threads)))
         return min(max(1, int(GROUP_SECONDS / self._seconds)) if self._seconds else GROUP, GROUP, share)
 

@@ -1,5 +1,5 @@
 """Run a group of items on a cluster worker: check that the worker matches the caller, prepare once, apply. A worker
-has one thread, so module state belongs to its current task. A new call of `spread` clears the state of the last."""
+has one thread, and each call of `spread` starts with clean module state."""
 
 import dataclasses
 import hashlib
@@ -40,7 +40,7 @@ class Work:
     folder: str
     """The caller's working directory."""
     files: dict[str, int]
-    """Size in bytes of each file that the caller reads; a worker must find the same files."""
+    """Size in bytes of each file that the caller reads; workers must find the same."""
     content: bytes
     """Pickled function, prepare and arguments."""
 
@@ -62,7 +62,7 @@ class Work:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python, sonorant and PACKAGES."""
+    """Versions of Python, sonorant and PACKAGES."""
     found = {"Python": ".".join(platform.python_version_tuple()[:2]), "sonorant": f"code {CODE[:12]}"}
     for name in PACKAGES:
         try:

@@ -21,7 +21,7 @@ from sonorant.training.distributed.launch import environment
 from sonorant.training.distributed.ranks import die_with_parent
 
 SECONDS = 180
-"""Time limit of the test; importing torch from a cold disk takes most of it."""
+"""Time limit; importing torch from a cold disk takes most of it."""
 ROUNDING = 1e-5
 SIZES = (2**20, 25 * 2**20)
 """Sizes in bytes of the timed all-reduces: a small one, and DDP's bucket."""

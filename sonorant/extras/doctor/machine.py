@@ -59,7 +59,7 @@ def check_cores(usable: int, quota: float | None) -> Finding:
 
 
 def check_memory(available: int) -> Finding:
-    """Check that `available` bytes suffice for ranks."""
+
     value = f"{available / GIB:.1f} GiB available"
     if available < 2 * GIB:
         return warning("memory", value, "a rank needs about 1 GiB: stop other programs or start fewer ranks")

@@ -35,7 +35,7 @@ def check_no_driver(why: str, cuda: str | None) -> Finding:
 
 
 def check_torch(driver: str, cuda: str | None, starts: bool) -> Finding:
-    """Check that torch can use this machine's GPUs."""
+
     value = f"{torch.__version__}, " + (f"CUDA {cuda}" if cuda else "built without CUDA")
     if driver and not cuda:
         return problem("torch", f"{value}, but there is a driver", "install a CUDA build of torch, or GPUs stay idle")
@@ -46,7 +46,7 @@ def check_torch(driver: str, cuda: str | None, starts: bool) -> Finding:
 
 
 def check_onnxruntime(packages: list[str]) -> Finding:
-    """Check that exactly one of ONNX Runtime's packages is installed."""
+
     if not packages:
         return not_run("ONNX Runtime", "not installed", "run pip install onnxruntime to export voices and speak")
     if len(packages) == 2:
@@ -69,7 +69,7 @@ def check_lock(lock: Path) -> Finding:
 
 
 def installed(package: str) -> str | None:
-    """Return the version of `package`, or None if it is not installed."""
+
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:

@@ -57,7 +57,7 @@ def examine_write(folder: Path) -> Iterator[Finding]:
 
 
 def check_free(name: str, free: int) -> Finding:
-    """Check that `free` bytes suffice for run directories."""
+
     value = f"{free / 2**30:.1f} GiB"
     if free < FREE_NEEDED:
         return problem(name, value, "a checkpoint may not fit: free some space, or use another disk")
@@ -81,7 +81,7 @@ def check_flock(name: str, file: Path) -> Finding:
 
 
 def writing(name: str, file: Path, size: int) -> Finding:
-    """Measure the speed of writing `size` bytes and flushing them to the disk."""
+    """Measure the speed of writing `size` bytes, flushed to the disk."""
     block = os.urandom(MIB)
     start = time.perf_counter()
     with file.open("wb") as out:
@@ -97,7 +97,7 @@ def writing(name: str, file: Path, size: int) -> Finding:
 
 
 def reading(name: str, file: Path) -> Finding:
-    """Measure the speed of reading up to SIZE bytes of a file, without the page cache where possible."""
+    """Measure the speed of reading up to SIZE bytes, bypassing the page cache if possible."""
     with file.open("rb", buffering=0) as source:
         if hasattr(os, "posix_fadvise"):
             os.posix_fadvise(source.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)

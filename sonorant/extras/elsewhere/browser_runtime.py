@@ -53,7 +53,7 @@ def browser_runtime(folder: Path | None = None) -> BrowserRuntime:
 
 
 def _fetch(folder: Path) -> None:
-    """Download the package with npm and extract the two files."""
+
     npm = shutil.which("npm")
     if npm is None:
         raise SonorantError(f"a page that speaks needs ONNX Runtime for browsers: {INSTALL}")

@@ -65,7 +65,7 @@ def add_export_page(commands: argparse._SubParsersAction) -> None:
 
 
 def _added(commands: argparse._SubParsersAction, name: str, what: str, examples: str) -> argparse.ArgumentParser:
-    """Add a command with the options that both exports share."""
+
     shape = argparse.RawDescriptionHelpFormatter
     command: argparse.ArgumentParser = commands.add_parser(name, help=what, epilog=examples, formatter_class=shape)
     add_voice(command)
@@ -98,7 +98,7 @@ def _run_page(arguments: argparse.Namespace) -> None:
 
 @contextmanager
 def _voice(arguments: argparse.Namespace) -> Iterator[Voice]:
-    """Load the voice. Raises SonorantError if that fails or onnx is not installed."""
+    """Load the voice. Raises SonorantError if onnx is not installed."""
     try:
         import onnx  # noqa: F401
     except ModuleNotFoundError:

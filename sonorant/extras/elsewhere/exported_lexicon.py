@@ -53,7 +53,7 @@ def _words_of(file: Path | None) -> Iterator[str]:
 
 
 def _words_of_gruut(frontend: Frontend) -> Iterator[str]:
-    """Yield the words of gruut's lexicon; none for other frontends."""
+    """Yield gruut's words; none for other frontends."""
     package = importlib.util.find_spec(f"gruut_lang_{frontend.language.split('-')[0]}")
     if frontend.name != "gruut" or package is None or not package.submodule_search_locations:
         return

@@ -27,7 +27,7 @@ LANGUAGES = {"en": "English", "de": "German", "es": "Spanish", "fr": "French"}
 BLANK = 0
 """Id of the token that sherpa-onnx inserts between words."""
 ALIKE = {";": ",", ":": ","}
-"""Punctuation marks that are read as another mark."""
+"""Punctuation marks read as another."""
 FRONT = """
 <ir_version: {ir}, opset_import: ["": {opset}]>
 front (int64[one, L] x, int64[one] x_length, float[one] noise_scale, float[one] length_scale,
@@ -76,8 +76,8 @@ def export_sherpa(voice: Voice, out: Path, words_file: Path | None = None, varia
 
 
 def with_front(model: ModelProto, table: np.ndarray, speakers: int) -> ModelProto:
-    """Prepend a graph with sherpa-onnx's inputs to the voice's graph. `table` (K, 3) int64: symbol, stress and word
-    start of each token id."""
+    """Prepend sherpa-onnx's inputs to the voice's graph. `table` (K, 3) int64: symbol, stress and word start of each
+    token id."""
     several = speakers > 1
     words = {
         "ir": model.ir_version,
@@ -102,7 +102,7 @@ def with_front(model: ModelProto, table: np.ndarray, speakers: int) -> ModelProt
 
 
 def metadata(bundle: Bundle, language: str) -> dict[str, object]:
-    """Return the metadata that sherpa-onnx requires of a VITS model."""
+    """Return metadata that sherpa-onnx requires of a VITS model."""
     description = bundle.description
     return {
         "model_type": "vits",
@@ -117,17 +117,17 @@ def metadata(bundle: Bundle, language: str) -> dict[str, object]:
 
 
 def tokens_file(ids: dict[Phoneme, int]) -> str:
-    """Return the content of tokens.txt: a token and its id per line."""
+    """Format tokens and their ids, one per line."""
     lines = [f"  {BLANK}", *(f"{token_of(phoneme)} {number}" for phoneme, number in ids.items())]
     lines += [f"{sign} {ids[Phoneme(pause)]}" for sign, pause in ALIKE.items()]
     return "\n".join(lines) + "\n"
 
 
 def lexicon_file(words: dict[str, Word]) -> str:
-    """Return the content of lexicon.txt: a word and its tokens per line."""
+    """Format words and their tokens, one word per line."""
     return "".join(f"{word} {' '.join(map(token_of, phonemes))}\n" for word, phonemes in words.items())
 
 
 def token_of(phoneme: Phoneme) -> str:
-    """Return a phoneme's name in both files: `#` if it starts a word, stress, symbol."""
+    """Return a phoneme's name in both files: `#` at a word's start, stress, symbol."""
     return f"{'#' * phoneme.word_start}{('', 'ˈ', 'ˌ')[phoneme.stress]}{phoneme.symbol}"

@@ -48,7 +48,7 @@ def export_page(
 
 
 def description(bundle: Bundle, symbols: SymbolTable, phonemes: list[Phoneme]) -> dict[str, object]:
-    """Return the data for the page's script; tokens are rows (symbol, stress, word start)."""
+    """Return data for the page's script; tokens are rows (symbol, stress, word start)."""
     pauses = symbols.to_tokens(Phoneme(pause) for pause in PAUSES)[1:-1].tolist()
     return {
         "sampleRate": bundle.description.audio.sample_rate,
@@ -62,6 +62,6 @@ def description(bundle: Bundle, symbols: SymbolTable, phonemes: list[Phoneme]) -
 
 
 def _in_page(name: str, content: bytes) -> str:
-    """Return `content` as a script element; the same content gives the same bytes."""
+    """Return a script element, deterministically."""
     packed = base64.b64encode(gzip.compress(content, mtime=0)).decode()
     return f'<script type="application/gzip" id="{name}">{packed}</script>'

@@ -14,7 +14,7 @@ class Measure:
     """Key in reports/metrics.json."""
     words: str
     unit: str = ""
-    """Unit of the displayed number, such as "points"; may be empty."""
+    """Unit of the number, such as "points"; may be empty."""
     scale: float = 1.0
     """Factor that converts a value for display."""
 
@@ -28,7 +28,7 @@ class Measure:
 
 
 def forecast_sentence(curve: Curve, measure: Measure, more: float) -> str:
-    """Describe the effect of `more` minutes. Raises SonorantError if they are too many for a forecast."""
+    """Describe the effect of `more` minutes. Raises SonorantError if `more` is too large."""
     forecast = curve.forecast(more)
     start = f"Another {more:g} minutes of recordings would change"
     if forecast is None:
@@ -43,7 +43,7 @@ def forecast_sentence(curve: Curve, measure: Measure, more: float) -> str:
 
 
 def gain_sentence(curve: Curve, measure: Measure) -> str:
-    """Describe the measured effect of the minutes so far."""
+    """Describe the effect of the minutes so far."""
     low, high = (measure.number(end) for end in curve.gain_ci95)
     first, last = curve.points[0].minutes, curve.most
     told = "" if excludes_zero(curve.gain_ci95) else ", which may be chance"

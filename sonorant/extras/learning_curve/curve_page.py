@@ -24,7 +24,7 @@ def as_json(
     study: str, found: Found, more: float, notes: Sequence[str] = (), source: str = "", tuned: Tuned | None = None
 ) -> dict[str, Any]:
     """Return the content of `reports/curve.json`. `source`: base voice of fine-tuning; `tuned`: its advantages. Raises
-    SonorantError if `more` minutes are too many for a forecast."""
+    SonorantError if `more` is too large."""
     figures: dict[str, dict[str, Any]] = {
         measure.name: {"not_run": curve} if isinstance(curve, str) else _as_json(curve, measure, more)
         for measure, curve in found.items()
@@ -68,7 +68,7 @@ def sentences_of(found: Found, more: float) -> list[str]:
 def curve_page(
     study: str, found: Found, more: float, notes: Sequence[str] = (), source: str = "", tuned: Tuned | None = None
 ) -> str:
-    """Return a page of sentences, then a chart and table per metric; arguments as for `as_json`."""
+    """Return a page of sentences, charts and tables. Arguments: see `as_json`."""
     sections = [Section(anchor="says", title="What more recordings bring", parts=[*sentences_of(found, more), *notes])]
     for number, (measure, curve) in enumerate(found.items(), 1):
         parts: list[Part] = [f"{curve}."] if isinstance(curve, str) else _parts(curve, measure, more)

@@ -20,7 +20,7 @@ FARTHEST = 2.0
 
 @dataclass(frozen=True, kw_only=True)
 class PowerLaws:
-    """R curves a + b * minutes^-c."""
+    """Parameters (R,) of curves a + b * minutes^-c."""
 
     a: Doubles
     b: Doubles
@@ -60,7 +60,7 @@ class Forecast:
 
 @dataclass(frozen=True, kw_only=True)
 class Curve:
-    """Points of a learning curve, and their fit."""
+    """A learning curve and its fit."""
 
     points: tuple[Point, ...]
     """Points by increasing minutes."""

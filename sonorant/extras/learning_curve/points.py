@@ -29,7 +29,7 @@ class Point:
     intervals: tuple[tuple[float, float], ...] = ()
     """95 % intervals over sentences, one per seed; may be empty."""
     parts: tuple[Doubles, ...] = ()
-    """Numerator and denominator of each sentence (S, 2), per seed; the metric is the ratio of their sums."""
+    """Numerator and denominator of each sentence (S, 2), per seed; the metric is the ratio of sums."""
 
     @property
     def mean(self) -> float:
@@ -49,8 +49,7 @@ def resampled(points: Sequence[Point], resamples: int = RESAMPLES) -> Doubles:
 
 
 def _other_sentences(points: Sequence[Point], resamples: int, random: np.random.Generator) -> Doubles:
-    """Draw means (resamples, sizes). Without per-sentence values, sizes are drawn independently, which widens the
-    intervals of differences."""
+    """Draw means (resamples, sizes), independently without per-sentence values, which widens differences' intervals."""
     if not paired(points):
         half_P = np.array([np.mean(np.diff(point.intervals)) / 2 if point.intervals else 0.0 for point in points])
         means_P = np.array([point.mean for point in points])

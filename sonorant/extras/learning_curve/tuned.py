@@ -21,7 +21,7 @@ class Advantage:
     difference: float
     """Tuned minus scratch."""
     ci95: tuple[float, float]
-    """95 % interval of the difference over seeds and sentences, paired if per-sentence values are known."""
+    """95 % interval of the difference over seeds and sentences."""
 
     def sentence(self, measure: Measure) -> str:
         low, high = (measure.number(end) for end in self.ci95)
@@ -55,7 +55,7 @@ Tuned = dict[Measure, list[Advantage] | str]
 
 
 def tuned_sentences(tuned: Tuned) -> list[str]:
-    """Return one sentence per metric and size."""
+
     told = []
     for measure, found in tuned.items():
         told += [f"{measure.words}: {found}."] if isinstance(found, str) else [each.sentence(measure) for each in found]
@@ -63,7 +63,7 @@ def tuned_sentences(tuned: Tuned) -> list[str]:
 
 
 def tuned_section(source: str, tuned: Tuned) -> list[Section]:
-    """Return the page's section, or nothing without fine-tuned voices."""
+    """Return the section, if there are fine-tuned voices."""
     head = ["minutes", "seeds", "from scratch", "fine-tuned", "difference", "95 % interval"]
     tables = [
         Table(caption=measure.name, head=head, rows=[_row(each, measure) for each in found])

@@ -20,7 +20,7 @@ class Header:
     """First line of an answers file."""
 
     test: str
-    """Hash of the sounds and the seed."""
+    """Hash of sounds and seed."""
     seed: int
     A: str
     """Folder or voice as typed, like `B` and `recordings`."""
@@ -31,8 +31,6 @@ class Header:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """A listener's answer to one trial."""
-
     listener: str
     kind: str
     """PAIR or RATING."""
@@ -61,8 +59,8 @@ class Answer:
 
 
 class AnswersFile:
-    """Answers to one test, open for appending. Raises SonorantError if the file contains something else, is not
-    writable, or is in use by another server."""
+    """Answers to one test, open for appending. Raises SonorantError if the file contains something else, is read-only,
+    or is used by another server."""
 
     def __init__(self, path: Path, header: Header) -> None:
         self.path = path
@@ -86,7 +84,7 @@ class AnswersFile:
         self._file.truncate(path.read_bytes().rfind(b"\n") + 1)
 
     def add(self, answer: Answer) -> None:
-        """Append an answer and sync it to disk. Raises SonorantError if that fails; the file is then unchanged."""
+        """Append an answer and sync it. Raises SonorantError if that fails; the file is then unchanged."""
         end, line = self._file.seek(0, os.SEEK_END), _line(answer).encode()
         try:
             while line:

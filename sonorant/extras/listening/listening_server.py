@@ -25,7 +25,7 @@ class AnsweredError(Exception):
 
 
 class Sitting:
-    """A test and its answers file. Results never reveal which system is which."""
+    """A test and its answers file. Replies never reveal which system is which."""
 
     def __init__(self, test: ListeningTest, answers: AnswersFile) -> None:
         self._test, self._answers = test, answers

@@ -19,7 +19,7 @@ from sonorant.extras.listening.systems import Sentence, open_system
 
 A, B, RECORDINGS, ANCHOR = "A", "B", "recordings", "anchor"
 LOUDNESS = -23.0
-"""Loudness of every sound in LUFS (EBU R 128); lower for a sentence with a peak that would exceed PEAK."""
+"""Loudness of sounds in LUFS (EBU R 128); lower for a sentence with a peak above PEAK."""
 PEAK = -1.0
 """Maximum true peak in dBTP."""
 CUTOFF = 3500.0
@@ -27,17 +27,15 @@ CUTOFF = 3500.0
 PASSED = 0.91
 """Passband of the resampler as a fraction of Nyquist."""
 SILENCE = (0.1, 0.4)
-"""Range of the random silence after a sound in seconds, so that copies of a recording differ in size."""
+"""Range of random seconds of silence after a sound, so that copies of a recording differ in size."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sounds:
-    """All sounds of a test."""
-
     rate: int
     """Sample rate in Hz."""
     by_system: Mapping[str, Mapping[str, Floats]]
-    """Samples, float32 (S,), by system and sentence: of A and B and, if any, the recordings and the anchor."""
+    """Samples, float32 (S,), by system and sentence; the recordings and the anchor are optional."""
     texts: Mapping[str, str]
     """Known texts by sentence."""
     content: str

@@ -18,9 +18,9 @@ from sonorant.training.intervals import LEAST, crossed_bootstrap, wilson_interva
 HEARD = 90
 """Minimum score of a recognised hidden reference."""
 MISSED = 0.15
-"""Maximum fraction of sentences in which a listener may score it lower."""
+"""Maximum fraction of sentences with a lower score of the hidden reference."""
 LISTENERS = 5
-"""Minimum number of listeners for intervals over listeners and sentences, not only over sentences."""
+"""Minimum number of listeners for intervals that cover listeners, not only sentences."""
 RESAMPLES = 2000
 DIFFERENCE = "A minus B"
 
@@ -29,7 +29,7 @@ DIFFERENCE = "A minus B"
 class Estimate:
     mean: float
     low: float
-    """Lower bound of the 95 % interval; `high` is the upper."""
+    """Lower bound of the 95 % interval."""
     high: float
 
 
@@ -40,9 +40,9 @@ class Results:
     excluded: Mapping[str, str]
     """Reason for exclusion by listener."""
     preferred: Mapping[str, Mapping[str | None, int]]
-    """Number of pairs won by each system, per listener; None counts pairs without preference."""
+    """Number of pairs won by each system, per listener; None counts ties."""
     preference: Estimate | None
-    """Percentage of pairs that A won, with ties counting half; None without pairs."""
+    """Percentage of pairs won by A, ties counting half; None without pairs."""
     ratings: Mapping[str, Estimate]
     """Mean rating of each system, and of DIFFERENCE within a sentence; may be empty."""
     by_listener: Mapping[str, Mapping[str, float]]
@@ -76,7 +76,7 @@ def judge(answers: Sequence[Answer]) -> Results:
 
 
 def screen(answers: Sequence[Answer]) -> dict[str, str]:
-    """Return the listeners who missed the hidden reference too often, with a reason each."""
+    """Return the listeners to exclude, each with a reason."""
     given: dict[str, list[int]] = defaultdict(list)
     for answer in answers:
         if answer.scores and RECORDINGS in answer.scores:
@@ -90,8 +90,8 @@ def screen(answers: Sequence[Answer]) -> dict[str, str]:
 
 
 def _preference(pairs: Sequence[Answer]) -> Estimate:
-    """Return the preference for A. Its interval includes Wilson's, because the bootstrap's has no width for unanimous
-    answers."""
+    """Estimate the preference for A. The interval includes Wilson's, because unanimous answers have no bootstrap
+    width."""
     won = [{A: 100.0, B: 0.0}.get(str(answer.prefers), 50.0) for answer in pairs]
     found = _estimate(pairs, won)
     low, high = wilson_interval(sum(won) / 100, len(won))
@@ -160,7 +160,7 @@ def _ratings(results: Results) -> list[str]:
 
 
 def _caution(results: Results, header: Header) -> list[str]:
-    """Return warnings about the intervals."""
+
     if results.preference is None and not results.ratings:
         return ["", "All listeners are excluded."]
     kept, lines = len(results.preferred.keys() | results.by_listener.keys()), [""]

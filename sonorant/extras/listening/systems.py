@@ -22,14 +22,12 @@ Heard = tuple[Floats, int]
 
 @dataclass(frozen=True, kw_only=True)
 class Sentence:
-    """A sentence to speak."""
-
     name: str
     text: str
     speaker: str | None = None
-    """Speaker of the recording; None if unknown."""
+    """Speaker of the recording, if known."""
     utterance: Utterance | None = None
-    """Row of the manifest; None if the sentence is from a text file."""
+    """Row of the manifest, if any."""
 
 
 def read_sentences(path: Path) -> list[Sentence]:

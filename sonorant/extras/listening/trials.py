@@ -34,7 +34,7 @@ class ListeningTest:
         )
 
     def trials(self, listener: str) -> list[Trial]:
-        """Return a listener's trials, with sentences in random order and A first in half of the pairs."""
+        """Return a listener's trials: sentences in random order, A first in half of the pairs."""
         draw = random.Random(f"{self._seed} {listener}")
         names = list(self.sounds.sentences)
         draw.shuffle(names)
@@ -49,6 +49,6 @@ class ListeningTest:
         return pairs + [Trial(RATING, name, tuple(draw.sample(rated, len(rated)))) for name in names]
 
     def token(self, listener: str, trial: Trial, what: object = "") -> str:
-        """Return an opaque name (32 hex digits) of a trial, or of a sound in it, for this listener."""
+        """Return an opaque name (32 hex digits) of a trial, or a sound in it, for this listener."""
         told = f"{listener}\0{trial.kind}\0{trial.sentence}\0{what}".encode()
         return hmac.new(f"{self.sounds.content} {self._seed}".encode(), told, hashlib.sha256).hexdigest()[:32]

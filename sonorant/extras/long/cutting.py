@@ -1,8 +1,8 @@
 """Cut a long recording at pauses into utterances.
 
-An atom is speech without a pause; it is never divided. A run is a sequence of atoms with continuous text; it ends where
-the reader jumps in the text. An atom is omitted if the recognised words differ from the text, or if a jump cuts its
-sentence short, because the reader usually repeats that sentence.
+An atom is speech without a pause; it is never divided. A run is a sequence of atoms with continuous text, up to the
+next jump in the text. An atom is omitted if the recognised words differ from the text, or if a jump interrupts its
+sentence, which the reader usually repeats.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,7 +23,7 @@ _SHORT_PAUSE = 0.03  # seconds
 _AT_CLAUSE, _ANYWHERE = 1.0, 3.0  # cost of a cut at the end of a clause, or within one
 _PER_SENTENCE = 0.8  # cost of each sentence end inside an utterance
 _LEFT_OUT = 20.0  # cost of omitting an atom
-_PUT_IN_SECONDS = 0.3  # maximum duration of extra words in an atom, such as a misrecognised breath
+_PUT_IN_SECONDS = 0.3  # maximum of extra words in an atom, such as breaths
 _HEARD = 0.6  # minimum fraction of an atom's words recognised as written
 _ALIKE = 60  # minimum percent of matching letters in an atom between good ones
 _UNHEARD = 2  # maximum consecutive words that a recogniser may miss
@@ -51,9 +51,9 @@ class _Atom:
     alone: bool = False
     """Whether a run starts with this atom."""
     divided: bool = True
-    """Whether a cut is possible before this atom, because no words were missed at the pause."""
+    """Whether a cut is possible before this atom: no words were missed there."""
     parted: bool = False
-    """Whether a cut is required before this atom, because other speech precedes it."""
+    """Whether a cut is required before this atom, after other speech."""
 
 
 def cut(heard: Sequence[Heard], places: Sequence[int], script: Script, shortest: float, longest: float) -> list[Cut]:
@@ -146,8 +146,8 @@ def _best(run: list[_Atom], script: Script, shortest: float, longest: float) -> 
 
 
 def _cheapest(count: int, parts: Callable[[int], Iterable[tuple[int, float]]]) -> list[tuple[int, int]]:
-    """Return the cheapest parts [first, last) of `count` items by dynamic programming; items may be omitted. `parts`
-    returns the possible starts of a part and their costs, given its end."""
+    """Return the cheapest parts [first, last) of `count` items by dynamic programming; items may be omitted. `parts`:
+    possible starts and their costs, by end."""
     costs, came = [0.0], [(0, False)]
     for last in range(1, count + 1):
         best, how = costs[last - 1] + _LEFT_OUT, (last - 1, False)

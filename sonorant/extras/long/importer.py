@@ -34,8 +34,7 @@ class _Pair:
 def import_corpus(source: Path, out: Path, config: CorpusConfig, cache: Path | None) -> None:
     """Import recordings and texts of the same name (`chapter1.mp3`, `chapter1.txt`), at any depth. Writes
     manifest.jsonl, unplaced.jsonl (speech without text, text without speech), summary.json, and copies in audio/.
-    `cache`: folder of cached results. Raises SonorantError naming the faulty file, or if the recogniser does not
-    support the language."""
+    Raises SonorantError naming the faulty file, or if the recogniser does not support the language."""
     pairs = _pairs(source)
     settings = _settings(pairs, config)
     utterances: list[Utterance] = []
@@ -103,7 +102,7 @@ def _read(path: Path) -> str:
 
 
 def _settings(pairs: list[_Pair], config: CorpusConfig) -> LongConfig:
-    """Return the settings, after checking all recordings and the recogniser before hours of work."""
+    """Check all inputs before hours of work. Return the settings."""
     for pair in pairs:
         if pair.recording:
             header(pair.recording)
@@ -121,7 +120,7 @@ def _settings(pairs: list[_Pair], config: CorpusConfig) -> LongConfig:
 
 
 def _named(kept: Path, source: Path, out: Path) -> tuple[str, str | None]:
-    """Return the recording's path for the manifest, and its hash if it is outside `out`."""
+    """Return the path for the manifest, and the hash of a recording outside `out`."""
     if kept.is_relative_to(out):
         return kept.relative_to(out).as_posix(), None
     return place_of(kept, source, out), sha256_file(kept)

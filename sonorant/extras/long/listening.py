@@ -23,10 +23,10 @@ from sonorant.errors import SonorantError
 from sonorant.text.written_words import plain_words
 
 AROUND = 0.2
-"""Seconds of audio included before and after a stretch of speech."""
+"""Seconds included before and after a stretch."""
 _FRAME = 0.01
 Heard = tuple[str, float, float]
-"""A recognised word in lower case, and its start and end in the recording in seconds."""
+"""A recognised word in lower case, and its start and end in seconds."""
 
 
 @dataclass(frozen=True)
@@ -35,14 +35,14 @@ class HeardPassage:
 
     recording: Path
     stretches: tuple[tuple[float, float], ...]
-    """Start and end in seconds."""
+    """Start and end of each in seconds."""
 
 
 _work: tuple[str, str, tuple[str, ...] | None] = ("", "", None)
 
 
 def begin(recognizer: str, language: str, words: tuple[str, ...] | None) -> None:
-    """Initialise this process. `words`: words of the text, or None without a text."""
+    """Initialise this process. `words`: words of the text, if any."""
     global _work
     _work = (recognizer, language, words)
 
@@ -67,7 +67,7 @@ def listen(passage: HeardPassage) -> list[list[Heard]]:
 
 
 def understand(passage: HeardPassage) -> tuple[str, float | None]:
-    """Return the text of the whole passage, and the confidence (0 to 1) if known."""
+    """Return the passage's text, and the confidence (0 to 1) if known."""
     listener = _listener(*_work)
     assert not isinstance(listener, _TextRecognizer)
     (start, end), *_ = passage.stretches
@@ -139,7 +139,7 @@ _Ngram = tuple[str, ...]
 def _interpolated(
     counts: Counter[_Ngram], shorter: dict[_Ngram, float]
 ) -> tuple[dict[_Ngram, float], dict[_Ngram, float]]:
-    """Return probabilities of n-grams, and the probability mass that each context leaves to shorter ones."""
+    """Return probabilities of n-grams, and the mass that each context leaves to shorter ones."""
     totals, followers = Counter[_Ngram](), Counter[_Ngram]()
     for ngram, count in counts.items():
         totals[ngram[:-1]] += count

@@ -50,7 +50,7 @@ class Placed:
     """Start in seconds, including a margin."""
     end: float
     text: str
-    """Text as written, or as recognised without a given text."""
+    """Text as written or recognised."""
     confidence: float | None = None
     """Confidence of the recogniser; None with a given text."""
 
@@ -161,7 +161,7 @@ def _widened(heard: list[Heard], probability: Floats) -> list[Heard]:
 
 
 def _unheard(cuts: Sequence[Cut], script: Script, why: str) -> list[dict[str, Any]]:
-    """Return the parts of the text that are in no utterance."""
+    """Return the parts of the text in no utterance."""
     spoken = [False] * len(script.words)
     for one in cuts:
         spoken[one.first : one.last] = [True] * (one.last - one.first)

@@ -25,7 +25,7 @@ NOWHERE = -1
 
 
 def place_words(heard: Sequence[str], script: Script) -> NDArray[np.int64]:
-    """Return the position in the text of each recognised word, or `NOWHERE`: (M,) int64. Uses constant memory."""
+    """Return the position in the text of each recognised word, or `NOWHERE`: (M,) int64."""
     text = script.words
     starts = np.array([word in script.sentence_ends for word in range(len(text))])
     places = np.full(len(heard), NOWHERE, np.int64)

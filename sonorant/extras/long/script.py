@@ -65,7 +65,7 @@ def _frontend(language: str) -> Frontend | None:
 
 
 def _spoken(tokens: list[str], frontend: Frontend | None) -> list[tuple[list[str], list[str]]]:
-    """Return the units of a paragraph, each as tokens and their spoken words."""
+    """Return a paragraph's units: tokens and their spoken words."""
     written = [(place, word) for place, token in enumerate(tokens) for word in plain_words(token)]
     said = plain_words(frontend.speak(" ".join(tokens)).text) if frontend else [word for _, word in written]
     # One unit per token, except where written and spoken words differ.

@@ -39,7 +39,7 @@ def scan(block: ScanBlock) -> list[float]:
 
 
 def stretches(probability: Floats) -> list[Span]:
-    """Return stretches of speech in seconds, in order, from the probabilities (F,) of a whole recording."""
+    """Return stretches of speech in seconds, in order, from the probabilities (F,) of a recording."""
     spans = speech_spans(probability, PAUSE)
     return [part for span in spans for part in _parted(span, probability)]
 

@@ -1,4 +1,4 @@
-"""Estimate a training's time on other GPUs, as a bound and an expectation, from counted work and published peaks."""
+"""Estimate a training's time on other GPUs from counted work and published peaks: a bound and an expectation."""
 
 import math
 from dataclasses import asdict, dataclass
@@ -19,7 +19,7 @@ HIDING = 2 / 3
 
 @dataclass(frozen=True, kw_only=True)
 class StepTime:
-    """Parts of a step's time at peak speed, in seconds."""
+    """Seconds of a step's parts at peak speed."""
 
     arithmetic: float
     memory: float
@@ -34,7 +34,7 @@ class StepTime:
 
     @property
     def best(self) -> float:
-        """Time of a step if averaging overlaps with the backward pass as far as possible."""
+        """Time of a step with averaging overlapped as far as possible."""
         return self.computing + max(self.averaging - HIDING * self.computing, 0.0)
 
     @property
@@ -58,13 +58,13 @@ def step_time(fleet: Fleet, needs: Needs, precision: str, micro_batches: int) ->
 
 
 def precision_on(gpu: GpuModel, job: Job) -> str:
-    """Return the precision in the settings; `auto` means the GPU's half precision."""
+    """Return the precision; `auto` means the GPU's half precision."""
     wanted = str(job.train["precision"])
     return wanted if wanted != "auto" else "bf16" if gpu.bf16 else "fp16"
 
 
 def largest_budget(gpu: GpuModel, job: Job, needs: Needs) -> int:
-    """Return the largest micro-batch that fits into the GPU's memory, or 0."""
+    """Return the largest micro-batch that fits into the GPU, or 0."""
     fixed = sum(needs.bytes.values()) - needs.bytes["activations"]
     room = job.machine.get("memory_share", 0.85) * gpu.memory - fixed
     return max(0, int(needs.budget * room / needs.bytes["activations"]))

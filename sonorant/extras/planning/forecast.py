@@ -23,7 +23,7 @@ TITLES = {
 def forecast(
     job: Job, needs: Needs, speed: Speed, *, steps: int, price: float | None, watts: float | None
 ) -> dict[str, Any]:
-    """Return a report for this machine as plain data. `price`: per hour; `watts`: its power draw."""
+    """Return a report for this machine. `price`: per hour; `watts`: its power draw."""
     parts = seconds_of(job, speed, steps)
     hours = sum(parts.values()) / 3600
     config = model_kind(job.recipe).settings()(**job.train)
@@ -58,7 +58,7 @@ def forecast(
 
 
 def seconds_of(job: Job, speed: Speed, steps: int) -> dict[str, float]:
-    """Return the seconds of steps, validations, checkpoints and start."""
+
     times = {"validate_every": speed.validation, "checkpoint_every": speed.checkpoint}
     often = {every: math.ceil(steps / job.train[every]) for every in times}  # both also run at the last step
     return {
@@ -70,7 +70,7 @@ def seconds_of(job: Job, speed: Speed, steps: int) -> dict[str, float]:
 
 
 def advice(job: Job, needs: Needs, speed: Speed) -> list[str]:
-    """Return changes of settings that would make training faster or fit into memory."""
+    """Suggest settings that would make training faster or fit."""
     on_gpu, train, section, cores = needs.device.type == "cuda", job.train, f"train_{job.recipe}", usable_cores()
     waiting, talking, updating = (speed.shares.get(phase, 0.0) for phase in ("data", "communication", "optimizer"))
     idle = cores - speed.processes
@@ -98,7 +98,7 @@ def advice(job: Job, needs: Needs, speed: Speed) -> list[str]:
 
 
 def table(forecast: dict[str, Any]) -> str:
-    """Return a forecast as aligned text, one block per part, advice last."""
+    """Format a forecast as aligned text, advice last."""
     lines = [f"plan of the {forecast['model']} model"]
     for part, title in TITLES.items():
         if part in forecast:

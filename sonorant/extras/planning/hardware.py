@@ -36,9 +36,8 @@ BETWEEN = [name for name in LINKS if name.startswith(("ethernet", "infiniband"))
 
 
 def ring(n: int, size: float, link: Link) -> float:
-    """Return the seconds to average `size` bytes in a ring of `n` ranks, by bucket, without overlap. Each rank sends
-    2 (n - 1) / n of the bytes and waits for 2 (n - 1) messages (Patarasuk and Yuan 2009). `benchmarks links` checks
-    this formula."""
+    """Return the seconds to average `size` bytes in a ring of `n` ranks, by bucket, without overlap: each rank sends
+    2 (n - 1) / n of the bytes and waits for 2 (n - 1) messages (Patarasuk and Yuan 2009)."""
     buckets = max(1, math.ceil(size / BUCKET))
     return 2 * (n - 1) / n * size / link.bandwidth + buckets * 2 * (n - 1) * link.latency
 
@@ -50,7 +49,7 @@ class GpuModel:
     fp32: float
     """FLOP/s outside tensor cores."""
     half: float
-    """FLOP/s of tensor cores in bf16, or in fp16 without bf16."""
+    """FLOP/s of tensor cores in bf16, or else fp16."""
     bandwidth: float
     """Memory bandwidth in bytes/s."""
     memory: float
@@ -58,11 +57,11 @@ class GpuModel:
     watts: float
     """Maximum board power."""
     link: str
-    """Name in LINKS of the connection within a machine."""
+    """Link within a machine, from LINKS."""
     bf16: bool = True
     """Whether tensor cores support bf16."""
     source: str
-    """Vendor document of these values."""
+    """Vendor document."""
 
 
 GPUS: dict[str, GpuModel] = {
@@ -92,10 +91,10 @@ class Fleet:
     gpu: str
     """Name in GPUS."""
     gpus: int = 1
-    """Number of GPUs per machine."""
+    """GPUs per machine."""
     machines: int = 1
     link: str = "ethernet-10g"
-    """Name in BETWEEN of the link between machines."""
+    """Link between machines, from BETWEEN."""
 
     @property
     def model(self) -> GpuModel:

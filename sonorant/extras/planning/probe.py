@@ -1,4 +1,4 @@
-"""Measure short training runs on this machine: memory and work in one process, speed under torchrun."""
+"""Short training runs on this machine, to measure memory and work (one process) and speed (torchrun)."""
 
 import contextlib
 import os
@@ -26,7 +26,7 @@ from sonorant.training.telemetry.stopwatch import Stopwatch
 from sonorant.training.worker import Job, recipe_of
 
 WARM_UP = 3
-"""Number of steps before timing."""
+"""Number of untimed steps."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,20 +35,20 @@ class Needs:
 
     parameters: dict[str, int]
     bytes: dict[str, int]
-    """Bytes of memory by component, as from `bytes_by_component`."""
+    """Memory, see `bytes_by_component`."""
     device: torch.device
     allowed: int
     """Bytes of the device's memory that training may use."""
     budget: int
     """Size of a micro-batch."""
     largest: int
-    """Largest size of a micro-batch that was run and fits."""
+    """Largest micro-batch that was run and fits."""
     bounded: bool
     """Whether the epoch's size, not memory, bounds `largest`."""
     work: Work
-    """Work of one step."""
+
     frames_a_step: float
-    """Mean number of mel frames per step over an epoch."""
+    """Mean number of mel frames per step."""
     seconds_per_frame: float
 
 
@@ -56,7 +56,7 @@ class Needs:
 class Speed:
     processes: int
     seconds_per_step: float
-    """Seconds of a step with an average amount of audio."""
+    """Seconds of an average step."""
     shares: dict[str, float]
     """Fraction of a step's time by phase, as in `metrics.jsonl`."""
     validation: float
@@ -68,7 +68,7 @@ class Speed:
 
 
 def needs_of(job: Job) -> Needs:
-    """Run the training's heaviest micro-batches in increasing sizes, and count a step's work."""
+    """Run the heaviest micro-batches in increasing sizes, and count a step's work."""
     device = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
     with _alone():
         needs = _needs(job, device)
@@ -115,7 +115,7 @@ def speed_of(job: Job, needs: Needs, steps: int) -> Speed:
     [validated] = [row["time"] for row in rows if "validation/loss" in row["metrics"]]
     measured = [row["metrics"] for row in taken[WARM_UP:]]
     names = [name for name in measured[0] if name.startswith("time/") and name.count("/") == 1]
-    # Steps differ in length and few are timed, so their time is scaled by the amount of audio.
+    # Steps differ in length and few are timed: scale by audio per second.
     pace = statistics.median(row["speed/audio_seconds_per_second"] for row in measured)
     seconds = needs.frames_a_step * needs.seconds_per_frame / pace
     return Speed(
@@ -140,7 +140,7 @@ def _alone() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _output_to_stderr() -> Iterator[None]:
-    """Send the ranks' output to stderr."""
+
     sys.stdout.flush()
     kept = os.dup(1)
     os.dup2(2, 1)

@@ -59,7 +59,7 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
 
 
 def parameter_counts(recipe: Recipe) -> dict[str, int]:
-    """Return the number of parameters of each part of the model and of the discriminators."""
+    """Count the parameters of each part of the model and the discriminators."""
     counts = {name: _count(part) for name, part in recipe.model.named_children()}
     counts |= {name: parameter.numel() for name, parameter in recipe.model.named_parameters(recurse=False)}
     counts |= {phase.name: _count(phase.module) for phase in recipe.phases[1:]}
@@ -67,7 +67,7 @@ def parameter_counts(recipe: Recipe) -> dict[str, int]:
 
 
 def bytes_by_component(trained: TrainStep) -> dict[str, int]:
-    """Return the bytes of weights with buffers, gradients, AdamW's averages, EMA, and the heaviest activations."""
+    """Return bytes of weights with buffers, gradients, AdamW's averages, EMA, and the heaviest activations."""
     modules = [phase.module for phase in trained.recipe.phases]
     gradients = sum(parameter.nbytes for module in modules for parameter in module.parameters())
     return {
@@ -80,7 +80,7 @@ def bytes_by_component(trained: TrainStep) -> dict[str, int]:
 
 
 def activations_of_heaviest(trained: TrainStep) -> int:
-    """Return the bytes kept from forward to backward for the heaviest micro-batch."""
+    """Return bytes kept from forward to backward for the heaviest micro-batch."""
     batches = trained.recipe.dataset(trained.recipe.heaviest())
     device = trained.ranks.device
     moved = ({name: value.to(device) for name, value in batches[index].items()} for index in range(len(batches)))  # type: ignore[arg-type]
@@ -88,7 +88,7 @@ def activations_of_heaviest(trained: TrainStep) -> int:
 
 
 def _kept(trained: TrainStep, batch: Batch) -> int:
-    """Return the maximum bytes kept over the phases, which run one after another."""
+    """Return the maximum over the phases, which run one after another."""
     kept: dict[int, int] = {}
     own = {parameter.data_ptr() for phase in trained.recipe.phases for parameter in phase.module.parameters()}
 

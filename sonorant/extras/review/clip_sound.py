@@ -31,12 +31,12 @@ class ClipSounds:
         return len(samples) / rate
 
     def _wav(self, utterance: Utterance) -> bytes:
-        """Return a 16-bit WAV at the recording's sample rate."""
+
         samples, rate = self._read(utterance)
         return wav_header(rate, len(samples)) + pcm16(samples).tobytes()
 
     def _picture(self, utterance: Utterance) -> bytes:
-        """Return a PNG of the log-mel spectrogram, exactly as long as the utterance."""
+        """Return a PNG of the log-mel, exactly as long as the utterance."""
         samples, rate = self._read(utterance)
         n_fft = 1 << (int(WINDOW * rate) - 1).bit_length()
         top = min(HIGHEST, rate / 2)

@@ -20,7 +20,7 @@ class ReviewClip:
 
     name: str
     utterance: Utterance
-    """As in the corpus, without decisions."""
+    """Utterance in the corpus, without decisions."""
     audited: Audited | None
     rejected: str | None
     """Reason why `prepare` rejected it; None if it is in the prepared corpus."""

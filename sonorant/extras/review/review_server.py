@@ -36,11 +36,11 @@ class Review:
         self._lock = threading.Lock()
 
     def decided(self) -> dict[str, Decision]:
-        """Read the decisions in the file."""
+
         return read_decisions(self.decisions) if self.decisions.exists() else {}
 
     def listed(self) -> dict[str, Any]:
-        """Return all clips in order, for the page's list."""
+        """Return the page's list of clips."""
         decided = self.decided()
         clips = [self._row(clip, decided.get(clip.name)) for clip in self.clips.values()]
         return {"audited": self.audited, "decisions": str(self.decisions), "clips": clips}
@@ -76,9 +76,8 @@ class Review:
         }
 
     def decide(self, clip: ReviewClip, before: Any, given: Any) -> Decision | None:
-        """Write the decision `given` on a clip, or remove it if `given` is None. Raises ChangedError if the decision in
-        the file is not `before`, ValueError for an invalid decision, SonorantError if the file cannot be read or
-        written."""
+        """Write the decision `given` on a clip, or remove it if None. Raises ChangedError if the file's decision is not
+        `before`, ValueError for an invalid decision, SonorantError if the file cannot be read or written."""
         decision = None if given is None else _parse(clip.name, given)
         if decision is not None:
             apply(clip.utterance, decision, self.sounds.seconds(clip.utterance))
@@ -118,7 +117,7 @@ class ReviewRequest(LocalRequest):
 
     def post(self, asked: dict[str, Any]) -> None:
         """Write a decision: {"clip", "before": the page's decision, "decision": the new one, or null to remove it}.
-        The response describes the clip; status 409 means that the file has another decision."""
+        The response describes the clip. Status 409: the file has another decision."""
         review = self.server.review
         if asked.keys() != {"clip", "before", "decision"}:
             raise ValueError("the request must have clip, before and decision")

@@ -19,7 +19,7 @@ class Token:
     """Index of its first spoken word, or None."""
     last: int | None
     doubt: float
-    """Maximum doubt of its spoken words (0: certainly spoken, 1: certainly not); 0 if there are none."""
+    """Maximum doubt of its spoken words, from 0 (certainly spoken) to 1."""
 
 
 def tokens(text: str, words: Sequence[AuditedWord]) -> list[Token]:
