@@ -27,9 +27,9 @@ def summary(found: Mapping[str, Any]) -> str:
     sections = {
         "Word error rates": plain_table(intelligibility_rows(metrics)),
         "Compared with the recordings": plain_table(naturalness_rows(metrics)),
-        "What ships": f"  {choice.get('sentence', 'nothing was chosen')}\n{plain_table(ran)}\n"
+        "Shipped variant": f"  {choice.get('sentence', 'nothing was chosen')}\n{plain_table(ran)}\n"
         f"  candidates that could not run, and why: {here / 'reports/choice.json'}",
-        "Seconds of each stage": plain_table(stage_rows(found["seconds"])),
+        "Seconds per stage": plain_table(stage_rows(found["seconds"])),
     }
     if speakers := speaker_rows(metrics, choice.get("variant")):
         sections["By speaker"] = plain_table(speakers)
@@ -40,8 +40,8 @@ def summary(found: Mapping[str, Any]) -> str:
         sections["Gates"] = plain_table(gate_rows(found["gates"]))
         sections["Registry"] = registry_lines(version, found["champion"])
     samples = sorted((where / "reports/evaluation").glob("samples/*.wav"))[:6]
-    sections["To listen to"] = "\n".join(f"  {here / path.relative_to(where)}" for path in samples) or "  no samples"
-    sections["To look at"] = f"  {here / 'reports/index.html'}"
+    sections["Audio samples"] = "\n".join(f"  {here / path.relative_to(where)}" for path in samples) or "  no samples"
+    sections["Report"] = f"  {here / 'reports/index.html'}"
     sections["Next"] = NEXT.format(voice=here / "artifacts/voice", again=AGAIN if here == Path() else BOTH).rstrip()
     return "\n" + "\n\n".join(f"{title}\n{text}" for title, text in sections.items())
 
@@ -152,8 +152,8 @@ def decoding_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
             "sentences": str(found["sentences"]),
             "ran away": str(found["runaways"]),
             "rate % (95 % interval)": _percent(found["runaway_rate"], *found["runaway_rate_ci95"]),
-            "attempts more": str(found["retries"]),
-            "still not well": str(found["unrecovered"]),
+            "extra attempts": str(found["retries"]),
+            "still abnormal": str(found["unrecovered"]),
             "first audio ms": _first_audio(metrics.get("first_audio", {}).get(variant)),
         }
         for variant, found in metrics.get("decoding", {}).items()

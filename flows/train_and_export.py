@@ -123,7 +123,9 @@ def show_dashboard(scheduler: str | None) -> None:
     page = dashboard(checked_address(scheduler, "scheduler"))
     get_run_logger().info("stages distribute their work over %s; dashboard: %s", scheduler, page or "none")
     if page:
-        create_link_artifact(key="workers", link=page, link_text="Dask's dashboard", description="Work of the stages")
+        create_link_artifact(
+            key="workers", link=page, link_text="Dask's dashboard", description="Progress of the stages' work"
+        )
 
 
 @task(task_run_name="{stage}", **STAGE)
@@ -219,5 +221,5 @@ def report(
     shows = "Word error rates, or the stages' times if none were measured"
     create_table_artifact(key="results", table=table, description=shows)
     page = f"```\n{results.summary(found)}\n```\n"
-    create_markdown_artifact(key="report", markdown=page, description="Results, and where they are")
+    create_markdown_artifact(key="report", markdown=page, description="Results and their files")
     return found

@@ -47,9 +47,9 @@ MEASURES = (
         unit="points",
     ),
     Measure(name="naturalness.fp32.dnsmos_below_recordings", words="DNSMOS below the recordings'", unit="points"),
-    Measure(name="naturalness.fp32.pitch_correlation", words="likeness of the melody to the recordings'"),
+    Measure(name="naturalness.fp32.pitch_correlation", words="pitch correlation with the recordings"),
     Measure(
-        name="short_texts.fp32.short.faulty_rate", words="short texts with a word lost", unit="points", scale=100.0
+        name="short_texts.fp32.short.faulty_rate", words="short texts with a lost word", unit="points", scale=100.0
     ),
 )
 """Metrics that a curve shows by default."""
@@ -136,7 +136,7 @@ def curves_of(study: TuningStudy) -> tuple[dict[Measure, Curve | str], list[str]
     notes = [f"{study.left() + study.at_work()} trainings are incomplete."] if study.left() + study.at_work() else []
     minutes = {size: float(np.mean([trial.values[0] for trial in trials])) for size, trials in by_size.items()}
     for size in [size for size in by_size if size != ALL and minutes[size] >= ALIKE * minutes.get(ALL, float("inf"))]:
-        notes.append(f"{size} minutes are left out: there are only {minutes[ALL]:.1f}.")
+        notes.append(f"{size} minutes are omitted, because there are only {minutes[ALL]:.1f}.")
         del by_size[size]
     found: dict[Measure, Curve | str] = {}
     for measure in measures_of(study):

@@ -107,7 +107,7 @@ def _sync_tracking(arguments: argparse.Namespace) -> None:
     from sonorant.registry.tracking import sync, tracked_runs
 
     for directory in tracked_runs(arguments.runs):
-        print(f"{directory}: MLflow run {sync(directory)} has everything", flush=True)
+        print(f"{directory}: MLflow run {sync(directory)} is up to date", flush=True)
 
 
 def _add_program(commands: argparse._SubParsersAction, task: str, room: str, summary: str) -> None:

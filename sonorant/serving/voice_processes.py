@@ -298,7 +298,7 @@ class LoadedVoice:
                     return
                 except (SonorantError, OSError) as error:
                     if self.trouble != str(error):
-                        _log.error("a process that died is not replaced yet: %s", error)
+                        _log.error("a speaking process cannot be replaced yet: %s", error)
                     self.trouble = str(error)
                     await asyncio.sleep(AGAIN_SECONDS)
 

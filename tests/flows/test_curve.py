@@ -73,7 +73,7 @@ def test_a_curve_of_what_is_done_and_why_there_is_none(here: Path) -> None:
     for _ in range(7):
         assert study.next_trial(voice)
     found, notes = curves_of(study)
-    assert notes == ["8 trainings are incomplete.", "45 minutes are left out: there are only 44.9."]
+    assert notes == ["8 trainings are incomplete.", "45 minutes are omitted, because there are only 44.9."]
     while study.next_trial(voice):
         pass
     found, notes = curves_of(study)

@@ -72,7 +72,7 @@ def test_a_codec_and_a_decoder_have_their_rows_and_the_copy_is_the_codecs() -> N
     told = {"bit/s": "623", "frames/s": "31.25", "codebooks": "2", "codes in use %": "97, 85"}
     assert results.codec_rows(metrics) == [told]
     [row] = results.decoding_rows(metrics)
-    assert (row["ran away"], row["still not well"]) == ("2", "1")
+    assert (row["ran away"], row["still abnormal"]) == ("2", "1")
     assert row["rate % (95 % interval)"] == "1.2 (0.3 - 4.4)"
     assert row["first audio ms"] == "71 (p95 97)"
     assert results.decoding_rows(metrics | {"first_audio": {"fp32": "not run: no threads"}})[0]["first audio ms"] == "-"
