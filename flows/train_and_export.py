@@ -42,7 +42,7 @@ TRAINING = "train_"  # prefix of the stages that can use several machines
 
 
 def worth_retrying(task: Any, run: Any, state: Any) -> bool:
-    """Whether the failure may be temporary: an exception may be; bad input is a state without one."""
+    """Return whether the failure may be temporary: only exceptions may be; bad input is a state without one."""
     return isinstance(state.data, Exception)
 
 
@@ -196,7 +196,7 @@ def promote_voice(where: str, version: int) -> dict[str, Any] | State[Any]:
 
 
 def refused(error: SonorantError) -> State[Any]:
-    """Return bad input as a failed state, without a retry. If the store did not respond, raise for a retry
+    """Convert bad input to a failed state, which is not retried. If the store did not respond, raise to retry
     (`ACTION`)."""
     if isinstance(error, TrackingUnavailable):
         raise error

@@ -35,7 +35,7 @@ PLUMBING = (
     "sonorant/training/telemetry/nvml.py",
     *(f"tasks/{name}.py" for name in ("__init__", "fingerprint", "initial", "origin", "params", "stage", "training")),
 )
-"""Code that does not affect results; its changes run no stage again."""
+"""Code that does not affect results; no stage runs again when it changes."""
 PLUGINS = ROOT / "sonorant/plugins.py"
 ASKING = {"load_family", "family_of", "model_kind", "all_families", "all_kinds"}
 FAMILIES = "sonorant/*/*/family.py"

@@ -35,7 +35,7 @@ class Difference:
 
 
 def begin_comparison(study: TuningStudy, trial: FrozenTrial, seeds: int) -> TuningStudy:
-    """Create or resume a comparison with `seeds` trials per arm. Raises SonorantError."""
+    """Create or resume a comparison with `seeds` trainings of the trial and of the defaults. Raises SonorantError."""
     from flows.graph import read_graph
     from flows.tuning.begin import base_of  # imports torch, not needed by `sonorant tune status`
 

@@ -91,8 +91,6 @@ class Pruning:
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
-    """A search, with the fields of its file."""
-
     study: str
     """Name of the study that stores the trials."""
     objectives: dict[str, Direction]

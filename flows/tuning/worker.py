@@ -142,7 +142,7 @@ def end(processes: list[subprocess.Popen[bytes]]) -> None:
 
 
 def share(things: list[Any], number: int, count: int) -> list[Any]:
-    """Return worker `number`'s share of `things` among `count` workers, which share them if too few."""
+    """Return worker `number`'s share of `things` among `count` workers; too few things are shared."""
     return things[number::count] or [things[number % len(things)]]
 
 

@@ -53,7 +53,7 @@ class ModelKind(ABC):
 
     @abstractmethod
     def sizes(self) -> type:
-        """Return the dataclass of the section `name`."""
+        """Return the dataclass of the params.yaml section `name`."""
 
     @abstractmethod
     def settings(self) -> type[TrainConfig]:

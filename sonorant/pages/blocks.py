@@ -58,8 +58,6 @@ class Fold(Block):
 
 @dataclass(frozen=True, kw_only=True)
 class Group(Block):
-    """Parts under a subheading."""
-
     template = "group.html"
     title: str
     parts: Sequence[Part]

@@ -82,7 +82,6 @@ class Arriving:
 
 
 def page_routes(service: Service) -> APIRouter:
-    """Return the page's routes, which OpenAPI omits."""
     routes = APIRouter(include_in_schema=False)
     texts: dict[str, Arriving] = {}
 
@@ -91,7 +90,6 @@ def page_routes(service: Service) -> APIRouter:
 
     @routes.get("/voice")
     async def voice() -> JSONResponse:
-        """Return the page's settings."""
         told = _voice(service.voices.first.description, service.limits.characters)
         return JSONResponse(told, headers=HEADERS)
 

@@ -96,7 +96,7 @@ class Worker:
                     self._turns.pop(number).close()
 
     def _next(self) -> _Turn | None:
-        """Return the next turn: those without audio first, then the one that waited longest."""
+        """Return the next turn, preferring turns without audio, then those that waited longest."""
         able = [turn for turn in self._turns.values() if turn.credit and not turn.waits]
         return next((turn for turn in able if not turn.given), able[0] if able else None)
 

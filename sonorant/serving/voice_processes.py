@@ -43,7 +43,7 @@ _log = logging.getLogger(__name__)
 
 
 async def in_daemon_thread(function: Callable[..., Value], *arguments: object) -> Value:
-    """Run work that may hang in a daemon thread: asyncio waits for its own threads on exit."""
+    """Run `function`, which may hang, in a daemon thread: asyncio waits for its own threads on exit."""
     answer: Future[Value] = Future()
     answer.set_running_or_notify_cancel()  # so it cannot be cancelled before it has a result
 

@@ -37,7 +37,7 @@ class ReferenceRuntime(GraphRuntime):
 
 
 SHORT = 3
-"""Shortest cases for the slow reference evaluator."""
+"""Number of shortest cases for the slow reference evaluator."""
 NO_KERNEL = re.compile(r"NOT_IMPLEMENTED.*?implementation for (\w+)")
 """ONNX Runtime's message for an operator without a kernel for a type."""
 

@@ -15,7 +15,7 @@ PROSODY = 2
 TYPICAL = 1.5
 """Initial log of a token's frames."""
 SPREAD = 0.6
-"""Standard deviation around `TYPICAL`."""
+"""Standard deviation of a token's log frames around `TYPICAL`."""
 NEAR_TOKENS = 16.0
 """Tokens from an utterance's start and end within which prosody depends on the position."""
 
