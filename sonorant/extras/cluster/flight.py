@@ -34,7 +34,7 @@ LOOK_SECONDS = 2.0
 A_THREAD = 2
 """Number of groups in flight per thread: one computing, one waiting."""
 GROUP_SECONDS, GROUP = 0.25, 32
-"""Work and maximum number of items per group. Items are grouped because each task costs milliseconds."""
+"""Seconds of work and maximum number of items per group. A group is one task, because each task costs milliseconds."""
 LOGGERS = ("distributed", "distributed.client", "distributed.comm", "distributed.core", "tornado.application")
 
 

@@ -49,7 +49,7 @@ def _words_of(file: Path | None) -> Iterator[str]:
     try:
         yield from file.read_text(encoding="utf-8").split()
     except (OSError, UnicodeDecodeError) as error:
-        raise SonorantError(f"{file}: cannot be read as a word list in UTF-8 ({error})") from None
+        raise SonorantError(f"{file}: cannot be read as a word list ({error}); give a UTF-8 file") from None
 
 
 def _words_of_gruut(frontend: Frontend) -> Iterator[str]:

@@ -27,7 +27,7 @@ LANGUAGES = {"en": "English", "de": "German", "es": "Spanish", "fr": "French"}
 BLANK = 0
 """Id of the token that sherpa-onnx inserts between words."""
 ALIKE = {";": ",", ":": ","}
-"""Punctuation marks read as another."""
+"""Punctuation marks that are read as another mark."""
 FRONT = """
 <ir_version: {ir}, opset_import: ["": {opset}]>
 front (int64[one, L] x, int64[one] x_length, float[one] noise_scale, float[one] length_scale,

@@ -62,6 +62,6 @@ def description(bundle: Bundle, symbols: SymbolTable, phonemes: list[Phoneme]) -
 
 
 def _in_page(name: str, content: bytes) -> str:
-    """Return a script element, deterministically."""
+    """Return `content` as a script element; equal content gives equal bytes."""
     packed = base64.b64encode(gzip.compress(content, mtime=0)).decode()
     return f'<script type="application/gzip" id="{name}">{packed}</script>'

@@ -19,7 +19,7 @@ class Measure:
     """Factor that converts a value for display."""
 
     def number(self, value: float) -> str:
-        """Format a difference with its sign."""
+
         return f"{self.scale * value:+.3g}"
 
     def amount(self, value: float) -> str:

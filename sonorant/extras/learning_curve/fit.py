@@ -67,7 +67,7 @@ class Curve:
     ci95: tuple[tuple[float, float], ...]
     """95 % interval of each point."""
     gain: float
-    """Mean at the most minutes minus mean at the fewest."""
+    """Change of the mean from the fewest to the most minutes."""
     gain_ci95: tuple[float, float]
     law: PowerLaws | None
     """Fit of the means, or None."""
@@ -99,7 +99,7 @@ class Curve:
 def curve_of(points: Sequence[Point]) -> Curve:
     """Fit a curve to `points`. Raises SonorantError for fewer than two sizes, or if no size has two seeds."""
     if len(points) < 2:
-        raise SonorantError("a learning curve needs at least two sizes")
+        raise SonorantError("a learning curve needs at least two sizes; give more with --minutes")
     points = sorted(points, key=lambda point: point.minutes)
     values_RP = resampled(points)
     means_P, minutes_P = np.array([point.mean for point in points]), np.array([point.minutes for point in points])
@@ -122,7 +122,7 @@ def curve_of(points: Sequence[Point]) -> Curve:
 
 
 def _missed(law: PowerLaws, minutes_P: Doubles, means_P: Doubles, values_RP: Doubles) -> float | None:
-    """Return the minutes of the first point that the curve misses by more than its relative uncertainty."""
+    """Return the minutes of the first point that the curve misses by more than the point's uncertainty."""
     places_RP = values_RP - values_RP.mean(axis=1, keepdims=True)  # an offset common to all sizes cannot bend a curve
     for place, (minutes, mean) in enumerate(zip(minutes_P, means_P, strict=True)):
         low, high = interval(places_RP[:, place])

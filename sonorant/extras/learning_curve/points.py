@@ -49,7 +49,8 @@ def resampled(points: Sequence[Point], resamples: int = RESAMPLES) -> Doubles:
 
 
 def _other_sentences(points: Sequence[Point], resamples: int, random: np.random.Generator) -> Doubles:
-    """Draw means (resamples, sizes), independently without per-sentence values, which widens differences' intervals."""
+    """Draw means (resamples, sizes). Without per-sentence values, sizes are independent, which widens differences'
+    intervals."""
     if not paired(points):
         half_P = np.array([np.mean(np.diff(point.intervals)) / 2 if point.intervals else 0.0 for point in points])
         means_P = np.array([point.mean for point in points])

@@ -14,7 +14,7 @@ class Advantage:
 
     minutes: float
     seeds: int
-    """Smaller number of seeds of both."""
+    """Number of seeds: the smaller one if they differ."""
     scratch: float
     tuned: float
     """Mean over seeds, like `scratch`."""

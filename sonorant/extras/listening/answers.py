@@ -38,11 +38,11 @@ class Answer:
     order: tuple[str, ...]
     """Systems in their order on the page."""
     prefers: str | None = None
-    """For a pair: A, B, or None for neither."""
+    """Preferred system of a pair: A, B, or None for neither."""
     scores: dict[str, int] | None = None
-    """For a rating: 0 to 100 for each system."""
+    """Ratings from 0 to 100 by system; None for a pair."""
     time: str
-    """ISO 8601, UTC."""
+    """Time of the answer, ISO 8601, UTC."""
 
     def __post_init__(self) -> None:
         if self.kind == RATING:
@@ -109,7 +109,9 @@ def read_answers(path: Path) -> tuple[Header, list[Answer]]:
     except FileNotFoundError:
         raise SonorantError(f"{path}: no such file; create it with sonorant listen A B") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise SonorantError(f"{path}: not a valid answers file ({error})") from None
+        raise SonorantError(
+            f"{path}: not an answers file ({error}); give a file that sonorant listen has written"
+        ) from None
     rows = [_parsed(path, number, line) for number, line in enumerate(text.split("\n")[:-1], 1)]
     if not rows or not isinstance(rows[0], dict) or "test" not in rows[0]:
         raise SonorantError(f"{path}: not an answers file; give a file that sonorant listen has written")

@@ -48,7 +48,7 @@ def add_listen(commands: argparse._SubParsersAction) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Serve the test until ctrl-C, or only print results."""
+
     try:
         _run(arguments)
     except ModuleNotFoundError as error:

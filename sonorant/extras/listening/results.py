@@ -18,7 +18,7 @@ from sonorant.training.intervals import LEAST, crossed_bootstrap, wilson_interva
 HEARD = 90
 """Minimum score of a recognised hidden reference."""
 MISSED = 0.15
-"""Maximum fraction of sentences with a lower score of the hidden reference."""
+"""Maximum fraction of sentences in which the hidden reference scores below HEARD."""
 LISTENERS = 5
 """Minimum number of listeners for intervals that cover listeners, not only sentences."""
 RESAMPLES = 2000

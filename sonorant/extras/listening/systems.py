@@ -46,7 +46,7 @@ def read_sentences(path: Path) -> list[Sentence]:
             f"{path}: no such file; give a text file with one sentence per line, or a manifest.jsonl"
         ) from None
     except (OSError, UnicodeDecodeError) as error:
-        raise SonorantError(f"{path}: cannot be read as UTF-8 text ({error})") from None
+        raise SonorantError(f"{path}: cannot be read ({error}); give a UTF-8 text file") from None
     sentences: dict[str, Sentence] = {}
     for number, line in enumerate(map(str.strip, lines), 1):
         first, *more = line.split("|")

@@ -47,7 +47,7 @@ class _Atom:
     last: int
     good: bool
     alike: bool
-    """Whether it counts as good between good neighbours."""
+    """Whether the atom counts as good between good neighbours."""
     alone: bool = False
     """Whether a run starts with this atom."""
     divided: bool = True
@@ -146,8 +146,8 @@ def _best(run: list[_Atom], script: Script, shortest: float, longest: float) -> 
 
 
 def _cheapest(count: int, parts: Callable[[int], Iterable[tuple[int, float]]]) -> list[tuple[int, int]]:
-    """Return the cheapest parts [first, last) of `count` items by dynamic programming; items may be omitted. `parts`:
-    possible starts and their costs, by end."""
+    """Return the cheapest parts [first, last) of `count` items by dynamic programming; items may be omitted. `parts`
+    maps an end to possible starts and their costs."""
     costs, came = [0.0], [(0, False)]
     for last in range(1, count + 1):
         best, how = costs[last - 1] + _LEFT_OUT, (last - 1, False)

@@ -23,7 +23,7 @@ from sonorant.errors import SonorantError
 from sonorant.text.written_words import plain_words
 
 AROUND = 0.2
-"""Seconds included before and after a stretch."""
+"""Seconds of audio included before and after a stretch."""
 _FRAME = 0.01
 Heard = tuple[str, float, float]
 """A recognised word in lower case, and its start and end in seconds."""

@@ -49,7 +49,7 @@ def place_words(heard: Sequence[str], script: Script) -> NDArray[np.int64]:
 
 
 def _anchors(heard: Sequence[str], text: Sequence[str]) -> NDArray[np.int64]:
-    """Return the positions (M,) of three words that occur exactly once in the text, otherwise `NOWHERE`."""
+    """Return the position of each three words that occur exactly once in the text, otherwise `NOWHERE`, (M,)."""
     threes = list(zip(*(text[place:] for place in range(_ANCHOR)), strict=False))
     counts = Counter(threes)
     place_of = {three: place for place, three in enumerate(threes) if counts[three] == 1}

@@ -57,7 +57,7 @@ class GpuModel:
     watts: float
     """Maximum board power."""
     link: str
-    """Link within a machine, from LINKS."""
+    """Key in LINKS of the link within a machine."""
     bf16: bool = True
     """Whether tensor cores support bf16."""
     source: str
@@ -89,12 +89,12 @@ class Fleet:
     """Identical machines with GPUs of one model."""
 
     gpu: str
-    """Name in GPUS."""
+    """Key in GPUS."""
     gpus: int = 1
     """GPUs per machine."""
     machines: int = 1
     link: str = "ethernet-10g"
-    """Link between machines, from BETWEEN."""
+    """Name in BETWEEN of the link between machines."""
 
     @property
     def model(self) -> GpuModel:

@@ -35,7 +35,7 @@ class Needs:
 
     parameters: dict[str, int]
     bytes: dict[str, int]
-    """Memory, see `bytes_by_component`."""
+    """Memory in bytes, see `bytes_by_component`."""
     device: torch.device
     allowed: int
     """Bytes of the device's memory that training may use."""

@@ -145,7 +145,7 @@ def _as_row(decision: Decision | None) -> dict[str, Any] | None:
 def _parse(clip: str, given: Any) -> Decision:
     """Parse a decision. Raises ValueError naming the fault."""
     if not isinstance(given, dict) or not {"decision"} <= given.keys() <= _GIVEN.keys():
-        raise ValueError(f"a decision must be an object with decision, and may only have {', '.join(_GIVEN)}")
+        raise ValueError(f"a decision must be an object with the key decision; allowed keys: {', '.join(_GIVEN)}")
     values = {key: value for key, value in given.items() if value is not None}
     for key, value in values.items():
         if not isinstance(value, _GIVEN[key]) or isinstance(value, bool):

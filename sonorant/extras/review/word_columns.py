@@ -16,7 +16,7 @@ class Token:
 
     text: str
     first: int | None
-    """Index of its first spoken word, or None."""
+    """Index of the token's first spoken word, or None."""
     last: int | None
     doubt: float
     """Maximum doubt of its spoken words, from 0 (certainly spoken) to 1."""
