@@ -13,7 +13,10 @@ STAGES = {
     "prepare": (("features", "recognize_recordings"), "Check the recordings, audit them, and compute features."),
     "train": (("train_waveform", "train_predictor"), "Train both models; an interrupted training continues."),
     "export": (("verify",), "Quantise both models, write every precision as ONNX, and check each against torch."),
-    "evaluate": (("choose", "report"), "Evaluate all precisions, choose one to ship, and write the report."),
+    "evaluate": (
+        ("choose", "report"),
+        "Measure the quality of all precisions, choose one to ship, and write the report.",
+    ),
 }
 """Last stages to run and summary, by command."""
 PROGRAMS = {

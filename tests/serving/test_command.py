@@ -82,7 +82,7 @@ def test_a_registry_that_hangs_does_not_hold_up_the_end(voice_bundle: Path, hang
     command = [sys.executable, "-c", REGISTRY_HANGS, str(voice_bundle), hangs]
     with start(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
-            assert {process.stdout.readline().split()[0] for _ in range(2)} == {"speaks", "hangs"}
+            assert {process.stdout.readline().split()[0] for _ in range(2)} == {"serving", "hangs"}
             process.terminate()
             assert process.wait(PATIENCE) == 0
             assert process.stderr.read() == ""
