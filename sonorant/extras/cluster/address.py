@@ -18,6 +18,6 @@ def checked_address(address: str, source: str) -> str:
 
 
 def require_dask(source: str) -> None:
-    """Raise SonorantError if Dask is not installed."""
+
     if importlib.util.find_spec("distributed") is None:
         raise SonorantError(f"{source}: distributed is not installed; run: pip install 'sonorant[cluster]'")

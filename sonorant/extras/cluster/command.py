@@ -18,7 +18,7 @@ examples:
 WORKER_EXAMPLES = f"""\
 examples:
   sonorant worker tcp://127.0.0.1:8786               one single-threaded process per core
-  sonorant worker {EXAMPLE} --processes 8       8 processes
+  sonorant worker {EXAMPLE} --processes 8  8 processes
 
 Run it in any folder, on a machine that has the project folder under the same path. It exits when its scheduler exits.
 """

@@ -112,7 +112,7 @@ async def _connected(address: str) -> AsyncIterator["Client"]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence Dask's log messages, because failures are raised as one-line errors."""
+    """Silence Dask's log messages."""
     import distributed  # noqa: F401 - importing it sets the levels of its loggers
 
     before = {name: logging.getLogger(name).level for name in LOGGERS}
@@ -172,7 +172,7 @@ class _Flight:
 
     def _send(self, group: range) -> int:
         items = pickle.dumps([self._items[place] for place in group])
-        self._sent += 1  # names are not reused, because Dask may remember the outcome of a task by its name
+        self._sent += 1  # names are not reused, because Dask may remember a task's outcome
         key = f"{self._label}-{self._work['call']}-{self._sent}"
         future = self._client.submit(run, self._work, self._content, items, key=key, pure=False)
         self._groups[asyncio.create_task(self._fetch(future))] = group

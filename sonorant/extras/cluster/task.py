@@ -62,7 +62,7 @@ class Work:
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python, sonorant and PACKAGES."""
+
     found = {"Python": ".".join(platform.python_version_tuple()[:2]), "sonorant": f"code {CODE[:12]}"}
     for name in PACKAGES:
         try:
@@ -116,7 +116,7 @@ def _forget() -> None:
 
 
 def _prepare(prepare: Callable[..., None], arguments: tuple[Any, ...], folder: str) -> None:
-    """Call an initialiser unless its module was last prepared with the same arguments."""
+
     content = hashlib.sha256(pickle.dumps((prepare, arguments, folder))).hexdigest()
     if _prepared.get(prepare.__module__) != content:
         _prepared.pop(prepare.__module__, None)

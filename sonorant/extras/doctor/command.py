@@ -31,7 +31,7 @@ def add_doctor(commands: argparse._SubParsersAction) -> None:
         type=Path,
         default=Path("requirements.lock"),
         metavar="FILE",
-        help="locked versions; default requirements.lock",
+        help="file of locked versions; default requirements.lock",
     )
     ranks = "skip the test of gradient averaging, which takes about ten seconds"
     add("--no-ranks", dest="ranks", action="store_false", help=ranks)

@@ -55,7 +55,7 @@ def check(kind: str, ranks: int, env: Mapping[str, str]) -> Finding:
 
 
 def judge(name: str, result: dict) -> Finding:
-    """Turn the ranks' result into a finding with the time of each all-reduce and its bus bandwidth."""
+    """Turn the ranks' result into a finding."""
     ranks = result["ranks"]
     if not result["difference"] <= ROUNDING:
         value = f"gradients differ from their mean by {result['difference']:.1e}"
@@ -105,7 +105,7 @@ def averaged_gradients(device: torch.device) -> float:
 
 
 def all_reduce_seconds(size: int, device: torch.device) -> float:
-    """Return the median seconds of an all-reduce of `size` bytes."""
+
     tensor = torch.ones(size // 4, device=device)
     seconds = []
     for _ in range(1 + REPEATS):
@@ -119,7 +119,7 @@ def all_reduce_seconds(size: int, device: torch.device) -> float:
 
 
 def main() -> None:
-    """Run one rank of the test; rank 0 writes the result."""
+    """Run one rank; rank 0 writes the result."""
     die_with_parent()
     kind, result = sys.argv[1:]
     device = torch.device(kind, int(os.environ["LOCAL_RANK"])) if kind == "cuda" else torch.device(kind)

@@ -44,7 +44,7 @@ def add_export_sherpa(commands: argparse._SubParsersAction) -> None:
     )
     command.description = (
         "Write a voice for sherpa-onnx: one graph, a token table and a lexicon. Requires a voice of family parallel in "
-        "English, German, Spanish and French."
+        "English, German, Spanish or French."
     )
     command.set_defaults(run=_run_sherpa)
     command.add_argument("-o", "--out", type=Path, required=True, metavar="FOLDER", help="the new folder to write")

@@ -43,7 +43,7 @@ def forecast_sentence(curve: Curve, measure: Measure, more: float) -> str:
 
 
 def gain_sentence(curve: Curve, measure: Measure) -> str:
-    """Describe the effect of the minutes so far."""
+
     low, high = (measure.number(end) for end in curve.gain_ci95)
     first, last = curve.points[0].minutes, curve.most
     told = "" if excludes_zero(curve.gain_ci95) else ", which may be chance"

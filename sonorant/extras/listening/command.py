@@ -1,4 +1,4 @@
-"""`sonorant listen`: a blind listening test of two voices on a local page, and its results."""
+"""`sonorant listen`: serve a blind listening test of two voices, or print its results."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ class Folder:
 
 
 def open_system(place: str, sentences: Mapping[str, Sentence]) -> Speaker | Folder:
-    """Open a folder of recordings or a voice. Raises SonorantError if it does not exist or has no sentences."""
+    """Open a folder or a voice. Raises SonorantError if it does not exist or has no sentences."""
     if place.startswith("models:/") or (Path(place) / "voice.json").is_file():
         return Speaker(place, sentences)
     return Folder(Path(place), sentences)

@@ -127,7 +127,7 @@ def _named(kept: Path, source: Path, out: Path) -> tuple[str, str | None]:
 
 
 def _quick(name: str, recording: Path, out: Path) -> Path:
-    """Return the recording, or a copy in `out` if it seeks slowly."""
+    """Return the recording, or a copy that seeks fast."""
     if seeks_fast(recording):
         return recording
     kept = out / "audio" / f"{name}.flac"

@@ -60,7 +60,7 @@ def _anchors(heard: Sequence[str], text: Sequence[str]) -> NDArray[np.int64]:
 
 
 def _costs(heard: Sequence[str], text: Sequence[str]) -> Doubles:
-    """Return the cost of matching each recognised word with each word of the text, (M, N)."""
+    """Return the cost (M, N) of matching recognised words with words of the text."""
     own, rows = np.unique(np.array(heard), return_inverse=True)
     known, columns = np.unique(np.array(text), return_inverse=True)
     alike: Any = process.cdist(own.tolist(), known.tolist(), scorer=fuzz.ratio, dtype=np.uint8)

@@ -14,7 +14,7 @@ REACHED = 0.3
 """Assumed fraction of peak speed reached. Large language models reach 0.21 to 0.46 of the tensor cores' peak
 (Chowdhery et al. 2022, table 3)."""
 HIDING = 2 / 3
-"""Fraction of a step's computing that can overlap with averaging: the backward pass, twice as long as the forward."""
+"""Fraction of computing that can overlap with averaging: the backward pass, twice as long as the forward."""
 
 
 @dataclass(frozen=True, kw_only=True)

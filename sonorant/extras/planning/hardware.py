@@ -9,8 +9,6 @@ BUCKET = 25 * 2**20
 
 @dataclass(frozen=True, kw_only=True)
 class Link:
-    """A connection between GPUs or machines."""
-
     bandwidth: float
     """Bytes/s in one direction, as published."""
     latency: float

@@ -40,7 +40,7 @@ class Review:
         return read_decisions(self.decisions) if self.decisions.exists() else {}
 
     def listed(self) -> dict[str, Any]:
-        """Return the page's list of clips."""
+
         decided = self.decided()
         clips = [self._row(clip, decided.get(clip.name)) for clip in self.clips.values()]
         return {"audited": self.audited, "decisions": str(self.decisions), "clips": clips}
