@@ -1,5 +1,3 @@
-"""Shared real parts: recordings, settings, the smallest corpus, tiny voices."""
-
 import os
 import shutil
 import time
@@ -24,7 +22,7 @@ ROOT = Path(__file__).parents[1]
 with suppress(ImportError):  # absent where only GPU tests run
     from hypothesis import HealthCheck, settings
 
-    # a busy machine is no failure
+    # a busy machine must not fail a test
     settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("busy")
 
@@ -74,13 +72,13 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 @pytest.fixture(scope="session")
 def voice_bundle(trained: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The bundle of `trained`; copy, do not change."""
+    """The bundle of `trained`; read-only."""
     return _exported(trained, tmp_path_factory, "voice")
 
 
 @pytest.fixture(scope="session")
 def trained_flow(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """As `trained`, with a flow decoder."""
+    """Like `trained`, with a flow decoder."""
     from tests.support.tiny_voice import write_trained
 
     return write_trained(tmp_path_factory.mktemp("trained_flow"), decoder="flow")
@@ -88,7 +86,7 @@ def trained_flow(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 @pytest.fixture(scope="session")
 def flow_bundle(trained_flow: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The bundle of `trained_flow`; copy, do not change."""
+    """The bundle of `trained_flow`; read-only."""
     return _exported(trained_flow, tmp_path_factory, "flow")
 
 
@@ -102,7 +100,7 @@ def trained_codec_lm(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Pa
 
 @pytest.fixture(scope="session")
 def codec_lm_bundle(trained_codec_lm: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The bundle of `trained_codec_lm`; copy, do not change."""
+    """The bundle of `trained_codec_lm`; read-only."""
     return _exported(trained_codec_lm, tmp_path_factory, "codec_lm")
 
 
@@ -122,7 +120,7 @@ def _exported(trained: tuple[Path, Path], factory: pytest.TempPathFactory, name:
 
 @pytest.fixture(scope="session")
 def tracked_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with an empty MLflow store, whose tables take seconds; copy it."""
+    """Folder with an empty MLflow store, which takes seconds to create; copy it."""
 
     def make(folder: Path) -> None:
         from sonorant.registry.tracking import open_store

@@ -1,5 +1,3 @@
-"""flite's speech, to plant faults in."""
-
 from pathlib import Path
 
 import numpy as np
@@ -19,12 +17,12 @@ SENTENCES = (
     "Hens lay eggs, and fish swim in the sea.",
     "Stop at the top of the step.",
 )
-"""They start and end with /h/, /th/, /s/, /f/ and /p/, which are cut first."""
+"""They start and end with weak sounds, which are cut first."""
 
 
 @pytest.fixture(scope="session")
 def spoken(tmp_path_factory: pytest.TempPathFactory) -> list[Floats]:
-    """float32 (S,) at `RATE`, a sentence each, with flite's silence."""
+    """One float32 array (S,) at `RATE` per sentence, with flite's silence."""
     folder = tmp_path_factory.mktemp("spoken")
     for number, sentence in enumerate(SENTENCES):
         speak_with_flite(sentence, folder / f"{number}.wav", "slt" if number % 2 else "rms")
@@ -32,7 +30,7 @@ def spoken(tmp_path_factory: pytest.TempPathFactory) -> list[Floats]:
 
 
 def noisy(samples: Floats, level_db: float | None, seed: int = 0) -> Floats:
-    """White noise of an RMS in dB of full scale; None: none."""
+    """Add white noise with an RMS of `level_db` dBFS; None adds none."""
     if level_db is None:
         return samples
     noise = np.random.default_rng(seed).standard_normal(len(samples)) * 10 ** (level_db / 20)

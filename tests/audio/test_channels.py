@@ -1,5 +1,3 @@
-"""Dead channels do not lower the level; channels with different sounds are detected."""
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -23,7 +21,6 @@ HUM = (0.0004 * np.sin(2 * np.pi * 50 * np.arange(2 * RATE) / RATE)).astype(np.f
 
 @pytest.mark.parametrize("dead", [np.zeros(2 * RATE, np.float32), HUM * 0.5, np.full(2 * RATE, 0.02, np.float32)])
 def test_a_dead_channel_takes_nothing_from_the_level(dead: np.ndarray) -> None:
-    """Silence, a quiet hum, a direct current."""
     speech = voice(1)
     for both in (np.stack([speech, dead], axis=1), np.stack([dead, speech], axis=1)):
         np.testing.assert_array_equal(mix(both), speech)
@@ -63,7 +60,6 @@ def test_what_is_not_finite_stays_to_be_found(value: float) -> None:
 )
 @pytest.mark.parametrize("gain", [0.01, 1.0, 30.0])
 def test_channels_are_compared(second: np.ndarray, kind: Channels, low: float, high: float, gain: float) -> None:
-    """One sound twice; with a little of another; inverted; two sounds; delayed."""
     for both in (np.stack([voice(1), second], axis=1), np.stack([second, voice(1)], axis=1)):
         finding = channel_finding(gain * both + 0.001 * gain, RATE)
         assert finding.kind is kind

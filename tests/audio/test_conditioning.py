@@ -1,5 +1,3 @@
-"""Each step changes what it should and nothing else; without steps every bit stays."""
-
 import dataclasses
 from dataclasses import replace
 from pathlib import Path
@@ -51,7 +49,7 @@ def test_a_pause_is_as_long_as_asked_and_its_joint_is_not_heard() -> None:
     (found,) = shortened.dropped
     assert SPEECH[0][1] < found[0] < found[1] < SPEECH[1][0]
     before, after = round(1.8 * RATE), round(1.4 * RATE)
-    assert np.array_equal(heard[:before], samples[:before])  # the speech itself is untouched
+    assert np.array_equal(heard[:before], samples[:before])
     assert np.array_equal(heard[-after:], samples[-after:])
     assert plan(samples, RATE, SPEECH, replace(UNCONDITIONED, longest_pause=0.8)).dropped == ()
 

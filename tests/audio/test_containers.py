@@ -1,5 +1,3 @@
-"""Truncated files are detected, whole ones are not, and no bytes raise."""
-
 from pathlib import Path
 
 import pytest

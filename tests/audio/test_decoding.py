@@ -1,5 +1,3 @@
-"""Every format is decoded in place; a part equals the same cut of the whole; anything else is one line."""
-
 import subprocess
 import sys
 from pathlib import Path
@@ -17,16 +15,15 @@ from tests.support.imports import ROOT
 
 SECONDS = 8.0
 PRIMED = {"aac.aac": 1024, "fragments.mp4": 1024, "ac3.ac3": 256, "mp3.avi": 1105, "wma.wma": -2048}
-"""Unmarked samples added by the encoder. WMA's decoder drops two frames, as Microsoft's encoder adds."""
+"""Samples added by the encoder without marking them. WMA's decoder drops two frames, which Microsoft's encoder adds."""
 FRAME = 4096
-"""Samples of the longest codec frame here."""
+"""Number of samples in the longest codec frame here."""
 LOSSLESS = ("alac.m4a", "pcm.mov", "flac.mka", "pcm.aiff", "alac.caf", "wav.wav", "flac.flac")
 RATES = {name: how["rate"] for name, how in FORMATS.items()} | dict.fromkeys(("wav.wav", "flac.flac", "a.ogg"), 16000)
 
 
 @pytest.fixture(scope="module")
 def encoded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file of each name in `RATES`."""
     folder = tmp_path_factory.mktemp("formats")
     for name, rate in RATES.items():
         if name in FORMATS:
@@ -60,7 +57,7 @@ def test_every_format_gives_the_sound_back_where_it_was_and_the_header_its_lengt
 @pytest.mark.parametrize("name", RATES)
 def test_a_part_is_the_whole_cut(encoded: Path, name: str, capfd: pytest.CaptureFixture[str]) -> None:
     whole, rate = decode(encoded / name)
-    stamped = ("webm", "mkv", "mka", "wma")  # in milliseconds
+    stamped = ("webm", "mkv", "mka", "wma")  # timestamps in milliseconds
     reach = round(0.001 * rate) if name.endswith(stamped) else 0
     for start, end in ((0.0, 1.5), (0.3, 2.0), (1.7, 2.2), (3.21, 6.4), (6.0, None), (7.5, 30.0), (2.0, 2.0)):
         part, _ = decode(encoded / name, start, end)

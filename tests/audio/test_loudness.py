@@ -1,5 +1,3 @@
-"""Loudness and true peak are the standard's."""
-
 import numpy as np
 import pytest
 

@@ -1,5 +1,3 @@
-"""Each measurement follows planted faults and is never NaN."""
-
 import dataclasses
 import json
 
@@ -30,7 +28,7 @@ def padded(spoken: list[Floats]) -> list[Floats]:
 def test_planted_noise_is_measured(padded: list[Floats], ratio: int) -> None:
     for number, samples in enumerate(padded):
         speech = measured(samples)
-        level = (speech.snr_db or 0) + (speech.noise_floor_db or 0)  # dB of the speech itself
+        level = (speech.snr_db or 0) + (speech.noise_floor_db or 0)  # speech level in dB
         found = measured(noisy(samples, level - ratio, number))
         assert found.snr_db == pytest.approx(ratio, abs=2.0)
         assert found.noise_floor_db == pytest.approx(level - ratio, abs=1.5)
@@ -54,7 +52,7 @@ def test_a_recording_of_a_lower_rate_in_a_larger_file_is_told(
     for samples in padded[:3]:
         inside = noisy(resample(resample(samples, RATE, rate), rate, 48000), later_noise)
         pcm = np.rint(inside * 32768) / 32768
-        least = 0.85 if later_noise is None else 0.6  # noise hides the faintest of the speech
+        least = 0.85 if later_noise is None else 0.6  # noise masks the quietest speech
         assert least * rate / 2 < (measured(pcm, 48000).bandwidth_hz or 0) <= 1.06 * rate / 2
 
 
@@ -66,7 +64,7 @@ def test_planted_hum_rises_out_of_the_noise(padded: list[Floats], mains: int) ->
         line = sum(np.sin(2 * np.pi * mains * k * time) / k for k in (1, 2, 3))
         found = [measured((samples + level * line).astype(np.float32)).hum_db or 0 for level in (0, 2e-3, 6e-3, 2e-2)]
         assert found[0] < 10 and all(np.diff(found) > 0), found
-        assert found[-1] - found[-2] == pytest.approx(10.5, abs=3)  # as planted
+        assert found[-1] - found[-2] == pytest.approx(10.5, abs=3)
         assert found[-1] > 20
 
 
@@ -87,7 +85,7 @@ def test_clipping_is_told_at_full_scale_and_below(padded: list[Floats], share: f
 
 
 def test_only_the_noise_floor_follows_the_level(padded: list[Floats]) -> None:
-    """And pitch the speed, dc the offset."""
+    """Pitch follows the speed, and DC follows the offset."""
     for samples in padded[:3]:
         shifted, higher = measured(samples + 0.02), measured(resample(samples, RATE, round(RATE / 1.2)))
         assert shifted.dc == pytest.approx(0.02, abs=1e-4)

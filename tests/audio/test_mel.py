@@ -1,5 +1,3 @@
-"""The mel spectrogram equals its definition."""
-
 import dataclasses
 
 import numpy as np
@@ -22,7 +20,7 @@ def speechlike(seconds: float, rate: int, seed: int = 0) -> np.ndarray:
 
 
 def direct_log_mel(samples: np.ndarray, config: MelConfig) -> np.ndarray:
-    """By the definition, in float64: windowed frames, transform, filters, logarithm; (M, T)."""
+    """Log-mel (M, T) by definition in float64: windowed frames, transform, filters, logarithm."""
     frames = -(-len(samples) // config.hop)
     padded = np.pad(samples.astype(np.float64), (0, frames * config.hop - len(samples)))
     mirrored = np.pad(padded, (config.n_fft - config.hop) // 2, mode="reflect")

@@ -1,5 +1,3 @@
-"""Pitch of known sounds, interpolation between voiced parts, and the source's phase."""
-
 import numpy as np
 import pytest
 

@@ -1,5 +1,3 @@
-"""Speech is found exactly, and no word loses its edge."""
-
 import numpy as np
 import pytest
 
@@ -10,7 +8,7 @@ from sonorant.audio.wav import resample
 from tests.audio.conftest import RATE, noisy
 
 AUDIBLE = 0.002
-"""Absolute value of an audible sample of flite's."""
+"""Absolute value of an audible sample of flite's speech."""
 
 
 def located(samples: Floats, rate: int = RATE) -> list[tuple[float, float]]:
@@ -34,7 +32,7 @@ def test_a_recording_of_another_rate_has_the_same_speech(spoken: list[Floats], r
     for samples in spoken[:3]:
         padded = noisy(np.pad(samples, RATE // 2), -60.0)
         expected, found = located(padded), located(resample(padded, RATE, rate), rate)
-        late = 0.2 if rate == 8000 else 0.04  # a telephone's rate has no /s/
+        late = 0.2 if rate == 8000 else 0.04  # no /s/ at a telephone's sample rate
         assert abs(found[0][0] - expected[0][0]) < late and abs(found[-1][1] - expected[-1][1]) < late
 
 
@@ -57,12 +55,12 @@ def test_nothing_of_one_recording_reaches_the_next(spoken: list[Floats], monkeyp
     first = speech_probability(spoken[0], RATE)
     speech_probability(spoken[1], RATE)
     assert np.array_equal(speech_probability(spoken[0], RATE), first)
-    monkeypatch.setattr(speech, "_BLOCKS_AT_ONCE", 7)  # a long recording is heard in pieces
+    monkeypatch.setattr(speech, "_BLOCKS_AT_ONCE", 7)  # long recordings are analysed in pieces
     assert np.allclose(speech_probability(spoken[0], RATE), first, atol=1e-5)
 
 
 def test_probabilities_become_spans_with_hysteresis() -> None:
     probability = np.array([0, 0.4, 0.6, 0.4, 0.4, 0.9, 0, 0, 0.9, 0.9, 0.9, 0, 0, 0, 0, 0, 0.9, 0, 0, 0], np.float32)
     spans = [(start / BLOCK_SECONDS, end / BLOCK_SECONDS) for start, end in speech_spans(probability)]
-    assert spans == [(2, 11)]  # a short pause is closed, a block alone is a knock
+    assert spans == [(2, 11)]  # a short pause is closed; a single block is a knock
     assert [start / BLOCK_SECONDS for start, _ in speech_spans(probability, 0.05)] == [2, 8]

@@ -1,5 +1,3 @@
-"""Resampling and writing of recordings."""
-
 from pathlib import Path
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""Every benchmark has a short form that runs to its end, and a row in the documentation."""
-
 import json
 import re
 import shutil

@@ -1,5 +1,3 @@
-"""`sonorant`: a wav, or one line and no file."""
-
 import io
 import os
 import pty
@@ -38,13 +36,12 @@ def heard(done: subprocess.CompletedProcess[str]) -> bytes:
 
 
 def assert_refused(done: subprocess.CompletedProcess[str], line: str, folder: Path) -> None:
-    """One line, and an empty folder."""
     assert error_line(done).startswith(line)
     assert list(folder.iterdir()) == []
 
 
 def test_say_writes_a_wav(voice_bundle: Path, tmp_path: Path) -> None:
-    """In a process without the tests' imports."""
+    """Runs in a process without the tests' imports."""
     command = [*SAY, "Hello there.", "--voice", voice_bundle, "--threads", "1", "-o", tmp_path / "hello.wav"]
     done = subprocess.run(command, capture_output=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
@@ -182,11 +179,11 @@ def test_a_stream_is_the_same_wav_as_it_is_in_a_file(voice_bundle: Path, tmp_pat
     np.testing.assert_allclose(file, whole, atol=1)
     np.testing.assert_allclose(np.frombuffer(raw, "<i2"), file, atol=1)  # in other chunks
     np.testing.assert_array_equal(np.frombuffer(piped[44:], "<i2"), file)
-    assert soundfile.info(io.BytesIO(piped)).samplerate == 16000  # the header of a pipe has no length
+    assert soundfile.info(io.BytesIO(piped)).samplerate == 16000  # a piped header has no length
 
 
 def speaking(voice_bundle: Path, *arguments: str | Path) -> subprocess.Popen[bytes]:
-    """A process that speaks from an open standard input."""
+    """Start a process that speaks its open standard input."""
     command = [*SAY, "-", "--stream", "--voice", voice_bundle, *arguments]
     process = start(command, **dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE))
     process.stdin.write(TEXT.encode() * 20)
@@ -244,7 +241,7 @@ def test_whoever_stops_listening_ends_it_without_a_word(voice_bundle: Path) -> N
     with speaking(voice_bundle, "-o", "-") as process:
         process.stdout.read(5_000)
         process.stdout.close()
-        with suppress(BrokenPipeError):  # it may have ended already
+        with suppress(BrokenPipeError):  # it may have exited already
             process.stdin.write(TEXT.encode() * 500)
             process.stdin.close()
         assert process.stderr.read() == b""

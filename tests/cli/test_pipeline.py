@@ -1,4 +1,4 @@
-"""`sonorant prepare`, `train`, `export` and `evaluate` run the stages of dvc.yaml up to theirs."""
+"""`sonorant prepare`, `train`, `export` and `evaluate` run dvc.yaml up to their own stage."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ GRAPH = yaml.safe_load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["stages"
 
 
 def test_together_they_run_every_stage_and_each_program_is_there() -> None:
-    """Each stage is a target or writes something that a later one reads."""
+    """Each stage is a target or writes something that a later stage reads."""
     targets = {target for names, _ in STAGES.values() for target in names}
     assert targets <= set(GRAPH)
     read = {dep for stage in GRAPH.values() for dep in stage.get("deps", [])}

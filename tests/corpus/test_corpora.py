@@ -1,5 +1,3 @@
-"""Every kind of corpus gives the same manifest; bad rows are isolated."""
-
 import importlib.util
 import shutil
 from collections.abc import Callable
@@ -122,7 +120,7 @@ def test_ljspeech_rows_keep_their_defects(tmp_path: Path, murmur: Murmur) -> Non
         "latin1": Defect.NOT_UTF8,
         "../../secret": Defect.LEAVES_FOLDER,
         "link": Defect.LEAVES_FOLDER,
-        "absent": None,  # for prepare to miss
+        "absent": None,  # prepare reports it missing
         "nul\0": Defect.LEAVES_FOLDER,
     }
     read = {utterance.id for utterance in utterances if utterance.sha256}
@@ -132,7 +130,7 @@ def test_ljspeech_rows_keep_their_defects(tmp_path: Path, murmur: Murmur) -> Non
 def test_ljspeech_with_two_columns(tmp_path: Path, murmur: Murmur) -> None:
     folder = ljspeech_folder(tmp_path / "in", b"a|One.\nb|Two.\nc|Three.|Three.\n", {"a.wav": murmur(1, 1)})
     (folder / "wavs/a.txt").write_text("Other words.")
-    utterances = imported(folder, tmp_path / "out", config("auto"))  # prefers this layout to texts beside recordings
+    utterances = imported(folder, tmp_path / "out", config("auto"))  # preferred to texts next to recordings
     assert [u.text for u in utterances][:2] == ["One.", "Two."]
     assert defects(utterances) == {"a": None, "b": None, "c": Defect.WRONG_COLUMNS}
 
@@ -182,10 +180,10 @@ def test_a_bad_pair_spoils_only_itself(tmp_path: Path, murmur: Murmur) -> None:
     assert defects(utterances) == {
         "good": None,
         "latin1": Defect.NOT_UTF8,
-        "mute": None,  # for prepare to find empty, as the next
+        "mute": None,  # prepare reports this and the next as empty
         "empty": None,
         "linked": Defect.LEAVES_FOLDER,
-        "alone": None,  # for prepare to miss
+        "alone": None,  # prepare reports it missing
     }
     assert {u.id for u in utterances if not u.text} == {"mute", "empty", "linked"}
     assert {u.id for u in utterances if u.sha256} == {"good", "mute", "empty"}

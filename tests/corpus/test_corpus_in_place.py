@@ -1,5 +1,3 @@
-"""Recordings are not copied, and later edits are detected everywhere."""
-
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -28,7 +26,7 @@ def imported(source: Path, out: Path) -> list[Utterance]:
 
 
 def test_recordings_stay_where_they_lie(tmp_path: Path, murmur: Murmur, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The manifest does not depend on the clone's place, also if `data` is a link."""
+    """The manifest does not depend on the clone's location, even if `data` is a link."""
     manifests = []
     for clone in ("one", "two"):
         ljspeech(tmp_path / clone / "corpora/mine", {}, {"a": murmur(2, 1)})

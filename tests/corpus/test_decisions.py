@@ -1,5 +1,3 @@
-"""Decisions are read as written, find their clip by content, and are applied once."""
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -168,7 +166,7 @@ def test_keep_changes_nothing_drop_is_a_defect_and_an_edge_outside_is_refused() 
 
 @pytest.fixture
 def corpus(tmp_path: Path, murmur: Murmur) -> Path:
-    """Four recordings of three seconds, of which the last two are parts of one file."""
+    """Four 3 s recordings; the last two are parts of one file."""
     folder = tmp_path / "corpus"
     folder.mkdir()
     rows = [replace(UTTERANCE, id=id, audio=f"{id}.wav") for id in "ab"]
@@ -181,13 +179,12 @@ def corpus(tmp_path: Path, murmur: Murmur) -> Path:
 
 
 def names(corpus: Path) -> dict[str, str]:
-    """Name of each clip, by id."""
     rows = read_manifest(corpus / "manifest.jsonl")
     return {row.id: clip_name(sha256_file(corpus / str(row.audio)), row.start, row.end) for row in rows}
 
 
 def prepared(corpus: Path, *made: Decision, **config: Any) -> dict[str, Utterance]:
-    """The accepted utterances by id, after these decisions."""
+    """Accepted utterances by id after these decisions."""
     path, out = corpus.parent / "decisions.csv", corpus.parent / "out"
     write_decisions(path, {decision.clip: decision for decision in made})
     prepare(

@@ -1,5 +1,3 @@
-"""Recordings of all formats become a corpus; each fault has one reason and affects nothing else."""
-
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,7 +25,7 @@ def prepared(source: Path, work: Path, config: PrepareConfig) -> tuple[list[Utte
 
 
 def faults(folder: Path, murmur: Murmur) -> dict[str, tuple[str, str]]:
-    """One recording of each fault; return reason and a word of the detail by id."""
+    """Write one recording per fault; return the reason and a word of its detail by id."""
     folder.mkdir(parents=True)
     number = iter(range(100))
     expected = {}

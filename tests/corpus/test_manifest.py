@@ -1,5 +1,3 @@
-"""A manifest is read as written; a damaged row is named in one line."""
-
 from pathlib import Path
 
 import pytest

@@ -1,5 +1,3 @@
-"""Each defect is reported once; sound utterances pass; a split depends on the text only."""
-
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -29,11 +27,11 @@ CONDITION = load("condition", ConditionConfig, ROOT / "params.yaml")
 LENIENT = replace(CONFIG, max_rejected=1.0)
 TEXT = "A sound sentence of some words."
 SAID = f"|{TEXT}|{TEXT}".encode()
-"""All of a row of metadata.csv but the id."""
+"""A row of metadata.csv without the id."""
 
 
 def ljspeech(folder: Path, rows: dict[str, bytes], recordings: dict[str, np.ndarray]) -> Path:
-    """An LJSpeech-like folder; a row's value is the rest of its line, without one it is `SAID`."""
+    """Write an LJSpeech-like folder. A row's value is its line after the id; the default is `SAID`."""
     (folder / "wavs").mkdir(parents=True)
     ids = dict.fromkeys([*recordings, *rows])
     (folder / "metadata.csv").write_bytes(b"".join(id.encode() + rows.get(id, SAID) + b"\n" for id in ids))
@@ -53,7 +51,7 @@ def prepared(
 
 
 def every_defect(folder: Path, murmur: Murmur) -> dict[str, Defect]:
-    """Fill `folder` with two sound utterances and one of each defect; return the reason expected for each id."""
+    """Fill `folder` with two sound utterances and one per defect; return the expected reasons by id."""
     number = iter(range(100))
 
     def sound(seconds: float = 2.0) -> np.ndarray:
@@ -156,7 +154,7 @@ def test_too_many_rejections_fail_in_one_line_and_leave_the_report(tmp_path: Pat
 
 @pytest.fixture
 def corpus(tmp_path: Path, murmur: Murmur) -> Path:
-    """An imported corpus of the one recording of `SOUND`, as yet without a manifest."""
+    """Imported corpus of the one recording of `SOUND`, without a manifest."""
     (tmp_path / "corpus").mkdir()
     soundfile.write(tmp_path / "corpus/a.wav", murmur(2, 1), 16000)
     return tmp_path / "corpus"

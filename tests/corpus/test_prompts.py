@@ -1,5 +1,3 @@
-"""The demo's prompts are enough and cover English; the counts are right."""
-
 import re
 from pathlib import Path
 
@@ -13,7 +11,7 @@ from tests.support.command import run_command
 from tests.support.imports import ROOT
 
 PROMPTS = ROOT / "corpora/demo/prompts.txt"
-SUBSET = 1000  # the fewest prompts a demo corpus may have
+SUBSET = 1000  # minimum number of prompts in a demo corpus
 RAREST = 30  # the rarest, the s of "measure", comes 52 times
 
 

@@ -1,5 +1,3 @@
-"""Short clips: words between pauses, cut in silence, with their phonemes."""
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +20,7 @@ from tests.support.imports import ROOT
 RATE = 16000
 AUDIO = load("audio", MelConfig, ROOT / "params.yaml")
 WORD, GAP, MARGIN = 0.4, 0.2, 0.3
-"""Seconds of each word, pause, and edge of `speak`."""
+"""Seconds of each word, pause and edge in `speak`."""
 TEXT = "Yes, old friend, we will go."
 
 
@@ -34,7 +32,7 @@ def spoken(id: str, text: str = TEXT, split: str = "train") -> Utterance:
 
 
 def audited(utterance: Utterance, gaps: dict[int, float] | None = None, fault: Fault | None = None) -> Audited:
-    """Words of `WORD` seconds; `gaps`: pauses after some words."""
+    """Words of `WORD` seconds, with pauses `gaps` after some words."""
     words, time = [], MARGIN
     for place, text in enumerate(str(utterance.spoken).split()):
         words.append(AuditedWord(text=text, start=time, end=time + WORD, doubt=0.0))
@@ -45,7 +43,7 @@ def audited(utterance: Utterance, gaps: dict[int, float] | None = None, fault: F
 
 
 def speak(utterance: Utterance, gaps: dict[int, float], seed: int = 0) -> np.ndarray:
-    """Each word a tone of its own, in faint noise."""
+    """Each word as its own tone in faint noise."""
     row = audited(utterance, gaps)
     samples = np.random.default_rng(seed).normal(0, 1e-4, round((row.words[-1].end + MARGIN) * RATE))
     for place, word in enumerate(row.words):

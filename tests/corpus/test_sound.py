@@ -1,5 +1,3 @@
-"""Sound is conditioned as planned; limits reject by name; outliers are listed."""
-
 import dataclasses
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +29,7 @@ USUAL = Measures(
 
 @pytest.fixture(scope="session")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An imported corpus: four sentences of flite's in a second of noise each, with an offset."""
+    """Imported corpus of four flite sentences, each in one second of noise, with an offset."""
     folder = tmp_path_factory.mktemp("corpus")
     rows = []
     for number, text in enumerate(SENTENCES):
@@ -171,7 +169,7 @@ def test_a_planted_stray_is_listed_with_what_is_unusual(change: dict[str, object
     found = find_outliers(recordings)
     assert found[0]["id"] == "anna7"
     assert words in found[0]["words"] and "others" in found[0]["words"]
-    # A second speaker, for whom it is usual, changes nothing.
+    # A second speaker for whom the value is usual changes nothing.
     others = [replace(r, measures=replace(r.measures or USUAL, **change)) for r in usual(50, "ben")]
     assert {row["id"] for row in find_outliers([*recordings, *others])} == {row["id"] for row in found}
 

@@ -1,5 +1,3 @@
-"""Held-out sentences are never trained on; a split depends on its own utterance only."""
-
 from dataclasses import replace
 
 from hypothesis import given
@@ -17,11 +15,11 @@ TAKES = st.lists(
 
 
 def corpus_of(takes: list[tuple[list[str], str]], by: SplitBy) -> list[Utterance]:
-    """Utterances as `prepare` splits them, three tenths to each held-out set."""
+    """Utterances split as `prepare` does, three tenths per held-out set."""
     found = []
     for number, (words, speaker) in enumerate(takes):
         text = " ".join(words)
-        # Takes of one text differ in case and marks, as they do where people type them.
+        # Takes of one text differ in case and punctuation, as typed by people.
         spoken = (text, text.capitalize() + ".", text.upper())[number % 3]
         utterance = Utterance(id=f"u{number}", audio="a", text=text, speaker=speaker, language="en-us", spoken=spoken)
         split = split_of(split_key(utterance, by), validation=0.3, test=0.3)
@@ -46,7 +44,7 @@ def test_adding_takes_moves_none(
 
 
 def held_out(utterances: list[Utterance], by: SplitBy, most: int) -> dict[str, set[str]]:
-    """Ids by held-out split, where each has at most `most`."""
+    """Ids by held-out split of at most `most` utterances."""
     surplus = beyond(utterances, by, most)
     rows = [u for u in utterances if split_key(u, by) not in surplus]
     return {split: {u.id for u in rows if u.split == split} for split in ("validation", "test")}

@@ -1,5 +1,3 @@
-"""Figures by speaker, computed in one pass."""
-
 from collections.abc import Sequence
 
 from hypothesis import given

@@ -1,5 +1,3 @@
-"""Speech by flite for the evaluator."""
-
 import shutil
 import subprocess
 from pathlib import Path

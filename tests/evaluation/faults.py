@@ -18,7 +18,7 @@ def copied(
     aperiodicity: float = 1.0,
     frames: Callable[[int], Sound] | None = None,
 ) -> Sound:
-    """WORLD copy with other pitch (Hz, 0 where unvoiced), aperiodicity or frames."""
+    """WORLD copy with changed pitch (Hz, 0 if unvoiced), aperiodicity or frames."""
     signal = np.ascontiguousarray(samples, np.float64)
     f0, times = pyworld.dio(signal, rate, frame_period=1000 * FRAME_SECONDS)
     f0 = pyworld.stonemask(signal, f0, times, rate)
@@ -49,7 +49,7 @@ def at_tempo(count: int, tempo: float) -> Sound:
 
 
 def in_jerks(count: int) -> Sound:
-    """Alternately fast and slow, 0.6 s each cycle."""
+    """Alternately fast and slow, in cycles of 0.6 s."""
     tempo = 1 + 0.7 * np.sin(2 * np.pi * np.arange(2 * count) * FRAME_SECONDS / 0.6)
     places = np.cumsum(tempo)
     return places[places < count - 1].round().astype(int)
@@ -75,7 +75,7 @@ def muffled(samples: Sound, rate: int) -> Sound:
 
 
 def swallowed(samples: Sound, rate: int) -> Sound:
-    """Every third 0.2 s 20 dB softer."""
+    """Every third 0.2 s is 20 dB quieter."""
     fifths = (np.arange(len(samples)) / (0.2 * rate)).astype(int)
     return samples * np.where(fifths % 3 == 2, 0.1, 1.0)
 

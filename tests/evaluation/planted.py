@@ -1,5 +1,3 @@
-"""Faults planted in an exported graph."""
-
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,7 +15,7 @@ PLANTED_WORK: Sequence[onnx.NodeProto] = (
     onnx.helper.make_node("Mul", ["planted_result", "planted_zero"], ["planted_nothing"]),
     onnx.helper.make_node("Add", ["right", "planted_nothing"], ["samples"]),
 )
-"""Slow, without changing samples."""
+"""Slow, but does not change samples."""
 
 
 def plant(graph: Path, out: Path, nodes: Sequence[onnx.NodeProto]) -> Path:

@@ -1,5 +1,3 @@
-"""Run the evaluation stages as dvc.yaml does."""
-
 import subprocess
 from pathlib import Path
 

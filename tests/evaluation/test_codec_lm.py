@@ -1,5 +1,3 @@
-"""Evaluation of the family codec_lm: codec copies and runaways."""
-
 import json
 import shutil
 from dataclasses import asdict, replace
@@ -46,7 +44,6 @@ def place(
     trained_codec_lm: tuple[Path, Path],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Path:
-    """Project folder with the inputs of evaluate."""
     corpus, _ = spoken_corpus
     folder = tmp_path_factory.mktemp("codec_lm")
     lay_out(folder, trained_codec_lm)
@@ -65,7 +62,7 @@ def place(
 
 @pytest.fixture(scope="module")
 def metrics(place: Path) -> dict[str, Any]:
-    """In this process, with few short texts: random weights run away on each."""
+    """Runs in this process with few short texts, because random weights run away on each."""
     few = replace(SUITES["en"], kinds={"yes_no": ("Yes.", "No.")})
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)

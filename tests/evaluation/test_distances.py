@@ -1,5 +1,3 @@
-"""Distances are zero for equal sounds and grow with the difference."""
-
 import numpy as np
 import pytest
 from scipy.signal import lfilter

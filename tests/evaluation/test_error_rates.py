@@ -1,5 +1,3 @@
-"""Corpus error rates, paired comparison, normalisation."""
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,5 +1,3 @@
-"""Both stages on real speech and a real bundle."""
-
 import json
 import re
 import socket
@@ -41,7 +39,6 @@ def parity() -> Figures:
 
 @pytest.fixture(scope="module")
 def place(spoken_corpus: tuple[Path, list[Utterance]], voice_bundle: Path, trained: tuple[Path, Path]) -> Path:
-    """Project folder with the inputs of both stages."""
     folder, _ = spoken_corpus
     lay_out(folder, trained)
     bundle = with_copies(voice_bundle, folder / "voice", "fp16", "bf16", "int8")
@@ -67,7 +64,11 @@ def metrics(place: Path, recordings: Figures) -> Figures:
 
 def test_error_rates_stand_beside_their_intervals_and_their_judge(metrics: Figures, recordings: Figures) -> None:
     assert recordings["requested"] == 160
-    assert {row["id"] for row in recordings["sentences"]} == {"set/0", "set/1", "set/2"}  # the others are for training
+    assert {row["id"] for row in recordings["sentences"]} == {
+        "set/0",
+        "set/1",
+        "set/2",
+    }  # the others are for training
     assert recordings["wer"] < 20
     judged = metrics["intelligibility"]
     assert judged["recordings"]["wer"] == recordings["wer"]
@@ -181,7 +182,7 @@ def test_what_stands_beside_another_family_has_figures_and_names_their_sentences
 
 
 def test_a_failing_self_test_fails_the_stage_and_writes_nothing(metrics: Figures, place: Path) -> None:
-    """Texts shifted by one sentence."""
+    """Texts are shifted by one sentence."""
     data = read_json(place / "recordings.json")
     rows = data["sentences"]
     moved = [row | {"reference": rows[number - 1]["reference"]} for number, row in enumerate(rows)]

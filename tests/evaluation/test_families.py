@@ -1,5 +1,3 @@
-"""A family's export allows checking comparability."""
-
 from copy import deepcopy
 from typing import Any
 

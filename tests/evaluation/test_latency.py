@@ -1,5 +1,3 @@
-"""Candidates are timed alternately with fp32; one that cannot run has a reason."""
-
 from functools import partial
 from pathlib import Path
 

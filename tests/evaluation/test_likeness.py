@@ -1,5 +1,3 @@
-"""The gate's figures together find planted faults and pass a good copy."""
-
 import csv
 from typing import Any
 
@@ -24,7 +22,7 @@ Figures = dict[str, object]
 
 
 def person() -> list[np.ndarray]:
-    """Sentences of a person, spread over the corpus."""
+    """Sentences of one person, spread over the corpus."""
     folder = (ROOT / "../shared/data/kathleen").resolve()
     if not folder.is_dir():
         pytest.skip("the recordings of a person (kathleen) are absent")

@@ -1,5 +1,3 @@
-"""Prompts of unseen people."""
-
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +12,6 @@ RANDOM = np.random.default_rng(0)
 
 
 def around(angle: float, count: int = 10) -> np.ndarray:
-    """Embeddings near a direction."""
     radians = np.radians(angle + RANDOM.normal(0, 3, count))
     return np.stack([np.cos(radians), np.sin(radians)], axis=1)
 

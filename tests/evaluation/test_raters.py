@@ -1,5 +1,3 @@
-"""Speaker similarity and DNSMOS of short clips."""
-
 import numpy as np
 import pytest
 
@@ -50,7 +48,6 @@ def test_cosines_are_with_other_sentences_of_the_same_and_of_other_speakers() ->
 
 @pytest.fixture(scope="module")
 def voices(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[np.ndarray]]:
-    """Three sentences by each flite voice."""
     for module in raters.MODULES:
         pytest.importorskip(module, reason=f"{module}, of the optional extra similarity, is not installed")
     folder = tmp_path_factory.mktemp("voices")

@@ -1,5 +1,3 @@
-"""Recognition depends on neither earlier clips nor the sample rate."""
-
 import importlib.util
 
 import numpy as np
@@ -29,7 +27,7 @@ def test_several_processes_hear_the_same_in_the_same_order(recognizer: PocketSph
 
 
 def test_what_is_heard_does_not_depend_on_the_clips_before(clips: list[Clip]) -> None:
-    """By word scores, which change before words do."""
+    """Compares word scores, which change before words do."""
     noise = Clip(0.1 * np.random.default_rng(0).standard_normal(4000).astype(np.float32), 16000)
     used = PocketSphinx()
     for before in (clips[0], noise):

@@ -1,5 +1,3 @@
-"""The self-test rejects a bad recogniser and mismatched texts."""
-
 import numpy as np
 import pytest
 

@@ -1,5 +1,3 @@
-"""Evaluated sentences depend on ids only and are held out."""
-
 import random
 from dataclasses import replace
 

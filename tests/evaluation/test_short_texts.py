@@ -1,5 +1,3 @@
-"""Short texts: content, planted faults, few false alarms."""
-
 import json
 from collections.abc import Iterator
 from dataclasses import replace
@@ -136,7 +134,7 @@ def listener() -> Listener:
 
 @pytest.fixture(scope="module")
 def flite(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[list[str], Floats]]:
-    """Words and flite's speech of each text."""
+    """Words of each text, and flite's speech."""
     folder = tmp_path_factory.mktemp("flite")
     for number, text in enumerate(TEXTS):
         speak_with_flite(text, folder / f"{number}.wav", "slt" if number % 2 else "rms")
@@ -144,7 +142,7 @@ def flite(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[list[str], Flo
 
 
 def check_planted(listener: Listener, spoken: list[tuple[list[str], Floats]], least: float, most: float) -> None:
-    """Minimum share of faults found and maximum false alarms."""
+    """Check the minimum share of faults found and the maximum of false alarms."""
     found: dict[str, list[bool]] = {}
     blamed = []
     for number, (words, clean) in enumerate(spoken):

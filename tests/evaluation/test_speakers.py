@@ -1,5 +1,3 @@
-"""Per-speaker figures add up and confusions are named."""
-
 from typing import Any
 
 import numpy as np
@@ -93,7 +91,7 @@ def test_a_speaker_of_few_rated_sentences_has_no_opinion_and_says_what_to_raise(
 
 
 def towards(*angles: float) -> np.ndarray:
-    """Embeddings of length 1."""
+    """Unit-length embeddings."""
     return np.array([[np.cos(angle), np.sin(angle)] for angle in np.radians(angles)])
 
 

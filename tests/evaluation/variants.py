@@ -1,5 +1,3 @@
-"""Bundles with copies of fp32 as further variants."""
-
 import dataclasses
 import shutil
 from pathlib import Path
@@ -9,7 +7,7 @@ from sonorant.speech.bundle import DESCRIPTION, BundledFile, read_bundle
 
 
 def with_copies(bundle: Path, out: Path, *variants: str) -> Path:
-    """Copy a bundle to `out` with fp32's graphs as each of the `variants`."""
+    """Copy a bundle to `out`, with fp32's graphs as each of `variants`."""
     shutil.copytree(bundle, out)
     for name in read_bundle(bundle).description.graphs:
         for variant in variants:
@@ -18,7 +16,6 @@ def with_copies(bundle: Path, out: Path, *variants: str) -> Path:
 
 
 def replace_graph(bundle: Path, name: str, variant: str, content: Path) -> None:
-    """Replace or add one graph's variant."""
     description = read_bundle(bundle).description
     target = bundle / f"{name}.{variant}.onnx"
     shutil.copyfile(content, target)

@@ -1,5 +1,3 @@
-"""Tiny voices in every precision, exported once."""
-
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
@@ -32,7 +30,7 @@ LAYERS = {"acoustic": ("encoder", "decoder"), "vocoder": ("enter", "stack", "out
 
 
 def write_quantized(model: torch.nn.Module, source: Path, speak: Callable[[Any], Any], out: Path) -> Path:
-    """Quantise the trained model in `source` into `out`, calibrated on the inputs that `speak` sends through it."""
+    """Quantise the model in `source` into `out`, calibrated on the inputs that `speak` passes to it."""
     kind = source.name
     names = [name for name in quantizable(model) if name.startswith(LAYERS.get(kind, ""))]
     scales = calibrate(model, names, speak)
@@ -58,7 +56,7 @@ class Parity:
         return read_bundle(self.folder)
 
     def verify(self, bundle: Bundle, quantized: Trained | None = None, **settings: Any) -> dict[str, Any]:
-        """Check all candidates of a bundle on three utterances, alone and together."""
+        """Check all candidates of a bundle on three utterances, separately and together."""
         config = dataclasses.replace(self.config, **settings)
         return verify_voice(bundle, self.trained, UTTERANCES, config, quantized=quantized or self.quantized)
 
@@ -74,7 +72,7 @@ def export_config() -> ExportConfig:
 
 @pytest.fixture(scope="session")
 def verify_config() -> VerifyConfig:
-    """verify in params.yaml; a tiny graph is mostly names, so int8 may be as large as fp32."""
+    """`verify` of params.yaml; a tiny graph is mostly names, so int8 may be as large as fp32."""
     return dataclasses.replace(
         load("verify", VerifyConfig, ROOT / "params.yaml"), int8_size=1.0, runtimes=["onnxruntime", "torch"]
     )
@@ -96,7 +94,7 @@ def quantized(trained: Trained, tmp_path_factory: pytest.TempPathFactory) -> Tra
 def exported(
     trained: Trained, quantized: Trained, export_config: ExportConfig, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, dict[str, Any]]:
-    """The bundle with fp32, fp16, bf16 and int8; copy, do not change."""
+    """The bundle with fp32, fp16, bf16 and int8; read-only."""
     sources = Sources(*trained, quantized=quantized, utterances=UTTERANCES)
 
     def export(folder: Path) -> None:
@@ -145,7 +143,7 @@ def codec_lm_variants(
     export_config: ExportConfig,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Path:
-    """The bundle of `trained_prompted` with fp32 and int8; copy, do not change."""
+    """The bundle of `trained_prompted` with fp32 and int8; read-only."""
     sources = Sources(*trained_prompted, quantized=quantized_prompted, decoding=DECODING)
 
     def export(folder: Path) -> None:

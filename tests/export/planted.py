@@ -1,4 +1,4 @@
-"""Faults planted in the files of a real bundle with matching hashes: only running a graph finds them."""
+"""Faults planted in a real bundle with matching hashes, found only by running a graph."""
 
 import shutil
 from collections.abc import Callable
@@ -60,7 +60,7 @@ def with_nan(values: np.ndarray) -> np.ndarray:
 
 
 def send_through(output: str, operator: str, constant: list[int] | None = None, **attributes: int) -> Change:
-    """Append an operator to an output, with a constant of int64 as its second input."""
+    """Append an operator to an output, with an int64 constant as second input."""
 
     def apply(model: onnx.ModelProto) -> None:
         node = next(node for node in model.graph.node if output in node.output)
@@ -113,9 +113,9 @@ LONGER = change_constant("prosody.out.bias", lambda bias: bias + np.array([0.3, 
 FILTER = scale_constant("out.weight_scale", 6.0)
 """The weights of an untrained filter are smaller by this factor."""
 SIGN = send_through("samples", "Neg")
-"""No measure of loudness or spectrum sees it."""
+"""No measure of loudness or spectrum detects it."""
 MISFIT = send_through("samples", "Reshape", [7, 11])
-"""A shape that fits no utterance: it loads and fails when run."""
+"""A shape that fits no utterance: the graph loads, but fails when run."""
 REVERSED_HEADS = send_through("key_0", "Gather", [1, 0], axis=1)
 OUT, EXPAND = "decoder.out.input_scale", "transformer.layers.0.expand.input_scale"
 FAULTS: dict[str, list[tuple[str, str, str, Change, str]]] = {  # graph, variant, fault, and how its line begins
@@ -147,7 +147,7 @@ FAULTS: dict[str, list[tuple[str, str, str, Change, str]]] = {  # graph, variant
             r"correlation -\S+, must be at least 0\.9$",
         ),
         ("vocoder", "int8", "misfit", MISFIT, "values: Fail: "),
-        # Right for every utterance alone.
+        # Correct for a single utterance.
         ("vocoder", "int8", "padding", unmask, r"values: graph vocoder, output samples, length \d+, batch 3"),
     ],
     "codec_lm": [

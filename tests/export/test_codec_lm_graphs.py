@@ -1,5 +1,3 @@
-"""Graphs of codec voices compute what torch computes, and the bundle describes the decoding."""
-
 from pathlib import Path
 
 import pytest

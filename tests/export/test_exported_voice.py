@@ -1,5 +1,3 @@
-"""Exported graphs compute what torch computes at any length and batch, and exports are reproducible."""
-
 from pathlib import Path
 
 import numpy as np

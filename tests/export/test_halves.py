@@ -1,5 +1,3 @@
-"""16-bit graphs: strict types, float32 at the border and where 16 bits would fail."""
-
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -56,7 +54,7 @@ def test_what_counts_frames_stays_in_float32(exported: tuple[Path, dict[str, Any
 
 
 def test_sums_of_squares_that_overflow_are_kept_in_float32(parallel: Parity) -> None:
-    """A vocoder whose first layer is ten million times as loud, normalised afterwards."""
+    """The vocoder's first layer is ten million times as loud and normalised afterwards."""
     runtime = load_runtime("onnxruntime", parallel.bundle, LoadOptions(threads=1))
     states, ends = runtime.encode(utterance(31)[None], np.array([31]), np.zeros(1, np.int64), ZERO + 1, ZERO, ZERO)
     mel = runtime.decode(states, ends, np.arange(ends[0, -1]))
@@ -71,7 +69,7 @@ def test_sums_of_squares_that_overflow_are_kept_in_float32(parallel: Parity) -> 
 
 
 def chain(operators: list[str], weight: np.ndarray) -> onnx.ModelProto:
-    """x (1, n) -> MatMul with `weight` -> operators in a row -> y."""
+    """x (1, n) -> MatMul with `weight` -> operators in sequence -> y."""
     names = [*(f"t{number}" for number in range(len(operators))), "y"]
     nodes = [helper.make_node("MatMul", ["x", "w"], names[:1], name="MatMul")]
     for operator, (given, made) in zip(operators, pairwise(names), strict=True):

@@ -1,5 +1,3 @@
-"""False int8 graphs are detected by their storage or by ONNX Runtime's kernels."""
-
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,7 +21,6 @@ def float_input(model: onnx.ModelProto) -> None:
 
 
 def float_weights(model: onnx.ModelProto) -> None:
-    """Store all weights in float."""
     constants = {constant.name: constant for constant in model.graph.initializer}
     dequantize = [node for node in model.graph.node if node.op_type == "DequantizeLinear"]
     for node in [node for node in dequantize if node.input[0] in constants]:

@@ -1,5 +1,3 @@
-"""A voice with a pretrained codec, from its stage to ONNX Runtime."""
-
 import shutil
 import sys
 from collections.abc import Iterator
@@ -38,7 +36,7 @@ transformers = pytest.importorskip("transformers")
 
 
 def saved(folder: Path) -> Path:
-    """A tiny random DAC of 320 samples a frame, with an odd stride."""
+    """Tiny random DAC with 320 samples per frame and an odd stride."""
     torch.manual_seed(0)
     sizes = {"encoder_hidden_size": 4, "downsampling_ratios": [4, 5, 4, 4], "decoder_hidden_size": 32}
     config = transformers.DacConfig(**sizes, n_codebooks=3, codebook_size=16, codebook_dim=4, sampling_rate=8000)

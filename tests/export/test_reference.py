@@ -1,5 +1,3 @@
-"""Continuing a recording encoded by a graph of the bundle."""
-
 from collections.abc import Callable
 from pathlib import Path
 
@@ -50,7 +48,7 @@ def test_codes_of_a_recording_are_the_codecs(
 def test_strangers_are_tried_as_prompts_one_after_the_other(
     codec_lm_variants: Path, tmp_path: Path, murmur: Callable[..., np.ndarray], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Loudness plants the speaker; the random voice follows nobody."""
+    """Loudness marks the speaker; the random voice follows no prompt."""
     for name, seed in (("carl", 1), ("dora", 2)):
         (tmp_path / name).mkdir()
         for number in range(2):

@@ -1,5 +1,3 @@
-"""`verify` finds faults planted in real graphs and stops only that candidate."""
-
 import dataclasses
 import re
 import shutil
@@ -27,7 +25,7 @@ GRAPHS = {family: load_family(family).graphs for family in ("parallel", "codec_l
 
 
 def assert_compared(found: dict[str, Any], graphs: tuple[str, ...]) -> None:
-    """A passed candidate: each graph alone, in a batch, and in parts."""
+    """Assert that a passed candidate was checked per graph, in a batch and in parts."""
     for graph in graphs:
         assert 0 <= found["graphs"][graph]["max_abs_diff"] <= found["graphs"][graph]["tolerance"]
         assert {case["batch"] for case in found["graphs"][graph]["cases"]} == {1, 3}

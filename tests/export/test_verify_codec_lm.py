@@ -1,5 +1,3 @@
-"""Verification of codec voices: tokens, and a codec in float."""
-
 import dataclasses
 import shutil
 from collections.abc import Callable
@@ -95,7 +93,7 @@ def test_a_codec_that_others_trained_is_not_weighed_and_one_of_our_own_is(
 
 @dataclasses.dataclass
 class FaultyStepper:
-    """Changes the state before each step, which no single graph can show."""
+    """Changes the state before each step, which no single graph shows."""
 
     right: Any
     change: Callable[[State], State]

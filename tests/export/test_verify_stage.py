@@ -1,5 +1,3 @@
-"""The stage `verify`: a report over all lengths, or one line."""
-
 import os
 import subprocess
 import sys

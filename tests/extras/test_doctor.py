@@ -33,7 +33,7 @@ def found(done: subprocess.CompletedProcess[str]) -> dict[str, Finding]:
 def test_it_checks_everything_here(tmp_path: Path) -> None:
     features, runs = tiny_features(tmp_path), tmp_path / "runs"
     runs.mkdir()
-    # On one of several nodes the self-test must not wait for others.
+    # On one of several nodes the self-test must not wait for the other nodes.
     nodes = {"PET_NNODES": "2", "PET_NODE_RANK": "1", "PET_MASTER_ADDR": "127.0.0.1"}
     done = doctor("--json", "--data", str(features), "--runs", str(runs), **nodes)
     seen = found(done)

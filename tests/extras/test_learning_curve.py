@@ -1,5 +1,3 @@
-"""Intervals contain planted curves; unknown figures are omitted."""
-
 import numpy as np
 import pytest
 

@@ -1,5 +1,3 @@
-"""Figures of a plan are measured, counted or estimated."""
-
 import json
 import subprocess
 import sys

@@ -1,5 +1,3 @@
-"""The core, other extras and the command line work without any extra."""
-
 import os
 import subprocess
 import sys

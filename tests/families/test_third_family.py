@@ -1,5 +1,7 @@
-"""A family that others bring goes the whole way that a built-in one goes. Only an entry point names it to Sonorant: a
-table that is still keyed by the built-in families fails on it."""
+"""A third-party family works everywhere that a built-in family does.
+
+Only an entry point registers it, so any table keyed by built-in families fails.
+"""
 
 import copy
 import shutil
@@ -46,11 +48,11 @@ SECTIONS = {
 
 
 PROJECT = project_settings()
-"""Read before the toy is registered, for which the project has no limits."""
+"""Read before the toy is registered, because the project has no limits for it."""
 
 
 def settings() -> dict[str, Any]:
-    """The project's own, for a small corpus and a toy: its sections, and a limit wherever families have their own."""
+    """The project's settings for a small corpus, with sections and limits for the toy."""
     params = copy.deepcopy(PROJECT | SECTIONS)
     params["voice"]["family"] = "toy"
     params["corpus"] |= {"path": str(ROOT / "corpora/demo"), "sentences": 30}
@@ -73,7 +75,7 @@ def settings() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def registered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder on the path, also of processes started here, that registers the toy as an installed package does."""
+    """A folder on the path, also of started processes, that registers the toy like an installed package."""
     folder = tmp_path_factory.mktemp("site")
     package = folder / "toy_voice-1.0.dist-info"
     package.mkdir()
@@ -122,7 +124,7 @@ def test_it_is_trained_quantised_and_judged_by_its_own_kinds(project: Path) -> N
     assert passed == {"onnxruntime/fp32", "onnxruntime/int8", "torch/fp32", "torch/int8"}
     metrics = read_json(project / "reports/metrics.json")
     assert metrics["family"] == "toy"
-    assert metrics["intelligibility"]["fp32"]["wer"] > 50  # it hums
+    assert metrics["intelligibility"]["fp32"]["wer"] > 50  # it only hums
     assert "hummer" in (project / "reports/index.html").read_text(encoding="utf-8")
 
 
@@ -133,7 +135,7 @@ def test_it_speaks_by_the_command_and_times_its_words(project: Path) -> None:
     samples, rate = read_audio(project / "one.wav", None)
     assert len(samples) > 0.05 * rate and abs(samples).max() > 0
     words = read_json(project / "one.json")["words"]
-    # `^` and every phoneme hum for 4 frames of a hop, pauses too.
+    # `^` and every phoneme, also pauses, hum for 4 frames of one hop.
     places = [round(second * 16000 / (4 * 256), 3) for word in words for second in (word["start"], word["end"])]
     assert [word["text"] for word in words] == ["One", "two"] and places == [1, 4, 5, 7]
     assert "<rt>" in (project / "reports/index.html").read_text(encoding="utf-8")

@@ -1,5 +1,3 @@
-"""Rows are read as written; a truncated file is detected."""
-
 import os
 from collections.abc import Callable
 from pathlib import Path

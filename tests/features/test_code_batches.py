@@ -1,5 +1,3 @@
-"""Prompts are parts of other utterances of the same speaker."""
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""The token store holds its codec's codes and rejects other features."""
-
 import math
 import os
 import pickle
@@ -157,6 +155,6 @@ def test_a_missing_shard_of_codes_is_named_with_the_command_that_makes_it(
 
 
 def test_codes_are_keyed_by_all_code_that_makes_them() -> None:
-    """Inherited code too."""
+    """Includes inherited code."""
     names = {module.__name__ for module in modules_of(SourceCodec)}
     assert names == {"sonorant.extras.codec_lm.codec", "sonorant.extras.codec_lm.source_codec"}

@@ -1,5 +1,3 @@
-"""Feature shards: computed once, reused, never mixed up."""
-
 import multiprocessing
 import os
 import random

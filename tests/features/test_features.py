@@ -1,5 +1,3 @@
-"""The feature store is complete, reproducible, and checked on reading."""
-
 import pickle
 import shutil
 from collections.abc import Callable
@@ -109,7 +107,7 @@ def test_the_header_describes_the_training_split_and_the_speakers(store: Path) -
 
 def test_the_number_of_processes_changes_no_byte(corpus: Corpus, tmp_path: Path) -> None:
     folder, utterances = corpus
-    many = [replace(u, id=f"{u.id}-{copy}") for copy in range(8) for u in utterances]  # more than may be under way
+    many = [replace(u, id=f"{u.id}-{copy}") for copy in range(8) for u in utterances]  # more than may be in progress
     for processes in (1, 2):
         write((folder, many), tmp_path / str(processes) / "features", processes)
     one, two = ({**contents(tmp_path / folder), "features/place.json": b""} for folder in ("1", "2"))
@@ -119,7 +117,7 @@ def test_the_number_of_processes_changes_no_byte(corpus: Corpus, tmp_path: Path)
 def test_a_worker_process_hashes_no_index_but_another_one(
     store: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else each process would hash the whole corpus' index."""
+    """Otherwise each process would hash the index of the whole corpus."""
     sent, hashed = pickle.dumps(FeatureStore.open(store)), []
     monkeypatch.setattr("sonorant.features.index.array_hash", lambda file: hashed.append(file) or "another")
     assert len(sent) < 1000 and len(pickle.loads(sent)) == len(corpus[1]) and hashed == []

@@ -1,5 +1,3 @@
-"""An index returns its rows and shard places in little memory."""
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,5 +1,3 @@
-"""The number of open shard files has a limit."""
-
 import resource
 from contextlib import suppress
 from pathlib import Path
@@ -29,7 +27,6 @@ def features(tmp_path: Path) -> Path:
 
 
 def open_below(folder: Path) -> list[str]:
-    """This process's open files in `folder`."""
     found = []
     for link in Path("/proc/self/fd").iterdir():
         with suppress(FileNotFoundError):
@@ -55,7 +52,7 @@ def test_a_quarter_of_those_that_the_system_allows(
 
 
 def test_what_the_cache_has_removed_is_closed(features: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Open files would occupy disk beyond the cache's bound."""
+    """Open files would occupy disk space beyond the cache's limit."""
     wanted = read_all(FeatureStore.open(features))
     monkeypatch.setattr(sonorant.features.shards, "open_store", lambda place: Distant(Path(place)))
     store = FeatureStore.open(features)
@@ -69,7 +66,7 @@ def test_what_the_cache_has_removed_is_closed(features: Path, tmp_path: Path, mo
 def test_what_was_removed_is_closed_when_more_is_fetched(
     features: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also in an idle process, as a rank between validations."""
+    """Also in an idle process, such as a rank between validations."""
     monkeypatch.setattr(sonorant.features.shards, "open_store", lambda place: Distant(Path(place)))
     store = FeatureStore.open(features)
     store.mel(0)

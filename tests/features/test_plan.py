@@ -1,5 +1,3 @@
-"""The epoch plan: each sample once, reproducible, different each epoch, little padding."""
-
 import numpy as np
 import pytest
 from hypothesis import given

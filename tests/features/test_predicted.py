@@ -1,5 +1,3 @@
-"""A store of predicted mels differs in the mels alone and belongs to one model."""
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""Preloaded features give the same batches; a copy is whole or absent."""
-
 import errno
 import multiprocessing
 import os

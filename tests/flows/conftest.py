@@ -1,5 +1,3 @@
-"""A Prefect server for the session, and small DVC projects whose stages are a line of Python each."""
-
 import os
 import subprocess
 import sys
@@ -54,7 +52,7 @@ train_acoustic:
 
 @pytest.fixture(scope="session")
 def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Address of a real server over a database of the session."""
+    """Address of a real server with a database for the session."""
     os.environ["PREFECT_HOME"] = str(tmp_path_factory.mktemp("prefect"))
     os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] = "false"
     os.environ["DO_NOT_TRACK"] = "1"
@@ -67,7 +65,7 @@ def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def make_project(tmp_path: Path) -> Callable[[str], Path]:
-    """make_project(name) -> a new folder with git, DVC and three stages, nothing run yet."""
+    """make_project(name) -> a new folder with git, DVC and three stages, nothing run."""
 
     def make(name: str, stages: str = STAGES) -> Path:
         root = tmp_path / name
@@ -89,7 +87,7 @@ def make_project(tmp_path: Path) -> Callable[[str], Path]:
 
 @pytest.fixture
 def run_flow(prefect_server: str, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    """run_flow(project, **parameters) -> the state in which train_and_export ended there."""
+    """run_flow(project, **parameters) -> final state of train_and_export."""
 
     def run(root: Path, **parameters: Any) -> Any:
         from flows.train_and_export import train_and_export
@@ -102,7 +100,7 @@ def run_flow(prefect_server: str, monkeypatch: pytest.MonkeyPatch) -> Callable[.
 
 
 def start_flow(root: Path, code: str, server: str) -> subprocess.Popen[bytes]:
-    """Start Python code that runs a flow, in a process of its own."""
+    """Run Python code that runs a flow, in a separate process."""
     environment = os.environ | {"PYTHONPATH": str(ROOT), "PREFECT_API_URL": server, TOKEN: str(root)}
     silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     return start([sys.executable, "-c", code], cwd=root, env=environment, **silent)
@@ -114,7 +112,7 @@ def commit(root: Path) -> None:
 
 
 def dvc(root: Path, *arguments: str) -> str:
-    """Run DVC as a person would, with this interpreter as `python`."""
+    """Run DVC with this interpreter as `python`."""
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     command = [sys.executable, "-m", "dvc", *arguments]
     done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True)
@@ -124,7 +122,7 @@ def dvc(root: Path, *arguments: str) -> str:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
-    """Address of a real Postgres server; a test that wants it is skipped by name where it is not installed."""
+    """Address of a real Postgres server, or skip."""
     if why := why_not():
         pytest.skip(why)
     with tempfile.TemporaryDirectory(prefix="pg") as folder, server(Path(folder)) as address:

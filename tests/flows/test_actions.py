@@ -1,5 +1,3 @@
-"""Register and promote as part of the flow, what is tried again, and what people read at the end."""
-
 import dataclasses
 import json
 import shutil

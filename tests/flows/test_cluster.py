@@ -1,5 +1,3 @@
-"""The stages of a flow spread their work over a cluster."""
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,7 +20,7 @@ stages:
     deps: [stage.py]
     outs: [prepared.txt]
 """
-# The parents of the processes that did the work: the stage itself, or a nanny of Dask's.
+# Parent processes of the workers: the stage itself, or a Dask nanny.
 STAGE = """\
 import os, pathlib
 from sonorant.processes import spread
@@ -37,7 +35,7 @@ if __name__ == "__main__":
 
 @pytest.fixture
 def project(make_project: Make, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project with a stage that spreads work and notes where it was done."""
+    """A project with a stage that spreads work and records where it ran."""
     monkeypatch.delenv(SCHEDULER, raising=False)
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     root = make_project("project", STAGES)

@@ -1,5 +1,3 @@
-"""`sonorant curve`: its trainings are kept and gone on with as trials are, and its report says what they found."""
-
 import json
 import shutil
 import signal
@@ -59,7 +57,8 @@ def made(sizes: Sequence[float | None], seeds: int = 3, base: str = "") -> Tunin
 
 
 def voice(trial: Trial, settings: dict[str, Any]) -> Sequence[float]:
-    """Of 44.9 minutes of recordings: words by a power law, a little by seed; nobody rated the sound."""
+    """From 44.9 minutes of recordings: word errors by a power law with small differences by seed; no ratings of
+    the sound."""
     minutes = min(settings[KEY] or 44.9, 44.9)
     wer = 2 + 12 * minutes**-0.5 + 0.02 * settings["seed"]
     wer -= 20 / minutes if INIT in settings else 0.0

@@ -1,5 +1,3 @@
-"""`make demo` for either family, and paths that a person can paste wherever the run worked."""
-
 from pathlib import Path
 
 import pytest

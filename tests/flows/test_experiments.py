@@ -1,5 +1,3 @@
-"""DVC draws the plots of this graph."""
-
 import json
 import re
 from collections.abc import Callable

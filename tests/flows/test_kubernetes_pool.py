@@ -1,4 +1,4 @@
-"""The commands of docs/platform.md that make the pool for Kubernetes and its deployment, on a real Prefect server."""
+"""Commands of docs/platform.md that create the Kubernetes pool and its deployment, on a real Prefect server."""
 
 import json
 import os
@@ -16,7 +16,7 @@ TEMPLATE = json.loads((ROOT / "infra/kubernetes/base-job-template.json").read_te
 
 
 def told(beginning: str) -> list[str]:
-    """The command of the page that begins so."""
+    """The page's command that starts with `beginning`."""
     page = (ROOT / "docs/platform.md").read_text(encoding="utf-8")
     (command,) = re.findall(rf"^prefect ({beginning}.*?)(?: +#.*)?$", page, flags=re.MULTILINE)
     return command.split()
@@ -24,7 +24,7 @@ def told(beginning: str) -> list[str]:
 
 @pytest.fixture
 def deployed(prefect_server: str) -> dict[str, Any]:
-    """The deployment as the server has it, once pool and deployment are made as the page tells."""
+    """The deployment as the server stores it after following the page."""
 
     def prefect(*words: str) -> str:
         environment = os.environ | {"PREFECT_API_URL": prefect_server, "PYTHONPATH": str(ROOT)}

@@ -1,5 +1,3 @@
-"""`make serve` on a small project: real servers, a real worker, a deployment run and a cancelled one."""
-
 import json
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""A flow on several machines: here a second folder with a worker of its own, which shares only a server."""
+"""A flow on several machines: the second is a folder with its own worker, which shares only a server."""
 
 import os
 import shutil
@@ -36,7 +36,7 @@ stages:
     deps: [prepared.txt]
     outs: [model.txt]
 """
-# Two "machines" meet in a folder named by the rendezvous' id; what the second does is written in `second`.
+# Two "machines" meet in a folder named by the rendezvous id; the second runs the code in `second`.
 NODE = """\
 import os, pathlib, sys, time
 me, count = os.environ['PET_NODE_RANK'], int(os.environ['PET_NNODES'])
@@ -59,7 +59,7 @@ if me == '0':
 def two_machines(
     prefect_server: str, make_project: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[Path, Path]]:
-    """A project, whose second machine has a copy and a worker of the pool of nodes; and the folder where they meet."""
+    """A project whose second machine has a copy and a worker of the node pool, and the meeting folder."""
     root, meetings = make_project("project", NODES), tmp_path / "meetings"
     meetings.mkdir()
     (root / "stage.py").write_text(NODE)

@@ -1,4 +1,4 @@
-"""`make demo CORPUS=<folder>`: the settings that a person's recordings are given."""
+"""Settings that `make demo CORPUS=<folder>` uses for a user's recordings."""
 
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""What people are shown of a run: every variant has a row, and what did not run says so in place of a number."""
-
 from flows import results
 from sonorant.export.choice import ChooseConfig, choose
 from tests.export.choice.figures import figures, variant

@@ -1,5 +1,3 @@
-"""The flow ends where `dvc repro` ends, leaves the working tree alone, and leaves no process behind."""
-
 import logging
 import signal
 import threading
@@ -37,7 +35,7 @@ def test_lock_file_is_that_of_dvc_repro(make_project: Make, run_flow: Run) -> No
     by_flow, by_dvc = make_project("flow"), make_project("dvc")
     state = run_flow(by_flow, register=False)
     assert state.is_completed()
-    wait_until(lambda: "trained 2" in prefect_log(state))  # Prefect sends what a stage prints when it finds the time
+    wait_until(lambda: "trained 2" in prefect_log(state))  # Prefect sends a stage's output with a delay
     dvc(by_dvc, "repro")
     assert (by_flow / "dvc.lock").read_bytes() == (by_dvc / "dvc.lock").read_bytes()
     assert done_stages(by_flow) == ["prepare", "train_predictor", "evaluate"]
@@ -90,8 +88,8 @@ stages:
     deps: [stage.py]
     outs: [prepared.txt]
 """
-# The stage counts what it did in its run directory, like a trainer; its child lives in a session of its own, like
-# torchrun's workers.
+# The stage counts its steps in its run directory, like a trainer; its child has a separate session, like torchrun's
+# workers.
 STAGE = """\
 import pathlib, subprocess, sys, time
 deaf = 'import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)'
@@ -130,7 +128,7 @@ def test_cancelling_leaves_no_process_and_the_next_run_resumes(
 
 
 def test_two_runs_in_one_folder_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """DVC would fail the second at once, and advise to remove the first one's lock."""
+    """DVC would reject the second immediately and advise removing the first one's lock."""
     monkeypatch.setattr("flows.train_and_export.get_run_logger", lambda: logging.getLogger("run"))
     begun, ended = threading.Event(), threading.Event()
     real_commands: list[str] = []

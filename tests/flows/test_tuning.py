@@ -1,5 +1,3 @@
-"""`sonorant tune` on a project whose trainings take no time: run, killed, gone on with, compared, applied."""
-
 import json
 import signal
 from contextlib import closing
@@ -23,7 +21,6 @@ def project(tmp_path: Path, tracked_project: Path, prefect_server: str) -> Tuned
 
 
 def trials(project: TunedProject, study: str = "tiny") -> list[Any]:
-    """The trials of a study, as Optuna has them."""
     import optuna
     from optuna.storages import RDBStorage
 
@@ -51,7 +48,7 @@ def test_a_search_runs_shared_stages_once_and_its_best_is_applied(project: Tuned
 
     assert project.run(TUNE, "status", "tiny") in printed
     best = min(done, key=lambda trial: trial.values[0])
-    project.run("dvc", "repro", "train_predictor")  # the defaults, at full length
+    project.run("dvc", "repro", "train_predictor")  # the defaults at full length
     printed = project.run(TUNE, "apply", "tiny")
     assert f"trial {best.number} of study 'tiny'" in printed
     after = (project.root / "params.yaml").read_text()
@@ -114,7 +111,7 @@ def test_a_worse_trial_is_ended_at_a_point_of_its_training(project: TunedProject
     space = {"acoustic.channels": {"choices": [192, 288]}}
     prune = {"by": LOSS, "first_step": 2, "first_trials": 1}
     search = project.search(space=space, sampler="grid", prune=prune, objectives={DNSMOS: "maximize"})
-    (project.root / "runs" / "hold").write_text("288")  # it takes two steps and would never end
+    (project.root / "runs" / "hold").write_text("288")  # it takes two steps, then waits forever
     printed = project.run(TUNE, "run", search)
     assert "1 complete, 1 pruned, 0 left" in printed
     [kept, pruned] = trials(project)

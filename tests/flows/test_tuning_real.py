@@ -1,4 +1,4 @@
-"""A search over the real stages: a worker is killed amid a training, another goes on from its checkpoint."""
+"""A search over the real stages: a worker is killed during a training, another continues from its checkpoint."""
 
 import json
 import re
@@ -42,7 +42,7 @@ def test_a_killed_search_goes_on_from_the_checkpoint_and_its_best_is_applied(tmp
         assert running.poll() is None, log.read_text()
         time.sleep(0.05)
     for process in project.processes():
-        process.kill()  # the machine goes down
+        process.kill()  # the machine fails
     running.wait(timeout=PATIENCE)
     [run] = project.root.glob("runs/train_vocoder/*/metrics.jsonl")
     taken = read_metrics(run)[-1]["step"]
@@ -55,7 +55,7 @@ def test_a_killed_search_goes_on_from_the_checkpoint_and_its_best_is_applied(tmp
     runs = list(project.root.glob("runs/train_vocoder/*/metrics.jsonl"))
     assert len(runs) == 2 and all(read_metrics(path)[-1]["step"] == 60 for path in runs)
 
-    project.run("dvc", "repro", "train_waveform")  # the defaults, which were the first trial: from its cache
+    project.run("dvc", "repro", "train_waveform")  # the defaults, which were the first trial, from its cache
     printed = project.run("flows.tune", "apply", "real", "--trial", str(_second(printed)))
     rate = yaml.safe_load((project.root / "params.yaml").read_text())["train_vocoder"]["learning_rate"]
     assert f"train_vocoder.learning_rate: {rate}" in printed
@@ -66,6 +66,6 @@ def test_a_killed_search_goes_on_from_the_checkpoint_and_its_best_is_applied(tmp
 
 
 def _second(printed: str) -> int:
-    """The number of the trial that was not the defaults."""
+    """Number of the trial that did not use the defaults."""
     rows = [line.split() for line in printed.split("Best")[0].splitlines() if re.match(r"\s+\d+ ", line)]
     return next(int(row[0]) for row in rows if "complete" in row and "(the" not in row)

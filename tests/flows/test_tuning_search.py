@@ -1,5 +1,3 @@
-"""A search that cannot work is one line before anything runs."""
-
 from pathlib import Path
 from typing import Any
 

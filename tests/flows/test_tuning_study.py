@@ -1,5 +1,3 @@
-"""Trials are handed out once each, taken up again when their worker dies, and compared only where they compare."""
-
 import json
 import os
 import signal
@@ -103,7 +101,7 @@ def test_a_failed_trial_ends_alone_and_says_why(here: Path) -> None:
 
 
 def test_what_fails_alike_again_and_again_does_not_use_up_the_trials(here: Path) -> None:
-    """As on a full disk; trials that fail each in its own way go on."""
+    """For example on a full disk. Trials that fail in different ways continue."""
     study, calls = made(trials=30), []
 
     def run(trial: Trial, settings: dict[str, Any]) -> Sequence[float]:
@@ -173,7 +171,7 @@ def handed_out(folder: Path) -> list[int]:
 
 
 def share_and_kill(folder: Path) -> TuningStudy:
-    """Three workers at six trials, one of them killed by SIGKILL amid one; the study when all is over."""
+    """Three workers share six trials; one is killed with SIGKILL during one. Return the finished study."""
     study = made(trials=6)
     (folder / "hold").touch()
     workers = [worker(folder) for _ in range(3)]
@@ -293,7 +291,7 @@ def test_a_worker_that_was_taken_for_dead_leaves_its_trial_to_the_other(here: Pa
     study = made(trials=1)
 
     def suspended(trial: Trial, settings: dict[str, Any]) -> Sequence[float]:
-        if trial.number == 0:  # what another worker does once no sign of life came
+        if trial.number == 0:  # as another worker does after missing signs of life
             study.study._storage.set_trial_state_values(trial._trial_id, TrialState.FAIL)
             studies.RetryHeartbeatStaleTrialCallback()(study.study, study.trials[0])
         trial.set_user_attr("too", "late")

@@ -1,5 +1,3 @@
-"""A copy of the project for one run."""
-
 from collections.abc import Callable
 from pathlib import Path
 
@@ -88,7 +86,7 @@ def test_settings_are_written_as_they_are_read_and_other_lines_stay(tmp_path: Pa
     file = tmp_path / "params.yaml"
     file.write_text(before, encoding="utf-8")
     values = {
-        "train_vocoder.learning_rate": 4e-05,  # PyYAML takes 4e-05 for a text
+        "train_vocoder.learning_rate": 4e-05,  # PyYAML reads 4e-05 as text
         "acoustic.channels": 96,
         "verify.runtimes": ["torch"],
         "training.precision": "bf16",

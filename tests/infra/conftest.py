@@ -1,4 +1,4 @@
-"""One platform for the session: its servers take a minute to start."""
+"""One platform per session, because its servers take a minute to start."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +10,7 @@ from tests.support.platform import Stack, platform, why_not
 
 @pytest.fixture(scope="session")
 def stack(voice_bundle: Path) -> Iterator[Stack]:
-    """A running platform with a small project; a test that wants it is skipped by name where it cannot be."""
+    """A running platform with a small project, or skip."""
     if why := why_not():
         pytest.skip(why)
     with platform(voice_bundle) as found:

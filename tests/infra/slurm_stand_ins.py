@@ -1,6 +1,6 @@
-"""Slurm's commands, so far as train.sbatch uses them, with the nodes of a job as processes of this machine.
+"""Slurm's commands as far as train.sbatch uses them, with a job's nodes as processes of this machine.
 
-What a real cluster adds (placement, cgroups, the queue) is not imitated: `scontrol requeue` only leaves a note.
+Features of a real cluster (placement, cgroups, the queue) are not imitated; `scontrol requeue` only leaves a note.
 """
 
 import os
@@ -44,10 +44,8 @@ esac
 
 
 class Slurm:
-    """A stand-in cluster whose nodes are this machine."""
-
     def __init__(self, folder: Path) -> None:
-        """`folder`: a new one, for the commands and their notes."""
+        """`folder`: a new folder for the commands and their notes."""
         self.folder = folder
         self._jobs: list[subprocess.Popen[str]] = []
         for name, text in {"srun": SRUN, "scancel": SCANCEL, "scontrol": SCONTROL}.items():
@@ -56,7 +54,7 @@ class Slurm:
             file.chmod(0o755)
 
     def submit(self, root: Path, *words: str, nodes: int, processes: int) -> subprocess.Popen[str]:
-        """Start a batch script with its arguments in `root` as Slurm would on its first node; `processes` a node."""
+        """Start a batch script in `root` as Slurm would on its first node, with `processes` per node."""
         foreign = ("PET_", "SLURM_", "SONORANT_", "MLFLOW_")
         env = {name: value for name, value in os.environ.items() if not name.startswith(foreign)} | {
             "PATH": f"{self.folder}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
@@ -81,7 +79,7 @@ class Slurm:
 
     @property
     def requeued(self) -> int:
-        """How often a job was put back into the queue."""
+        """Number of times a job was requeued."""
         return len(self._noted("requeued"))
 
     def _noted(self, name: str) -> list[str]:

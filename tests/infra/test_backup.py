@@ -1,5 +1,3 @@
-"""Restoring the databases of a backup, and upgrading MLflow's, on a PostgreSQL server of the tests' own."""
-
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,12 +26,12 @@ CREATE TABLE added (experiment integer REFERENCES experiments);
 INSERT INTO added VALUES (1);
 UPDATE experiments SET name = 'upgraded';
 """
-"""As `mlflow db upgrade` does: a new table with a foreign key to an old one."""
+"""Like `mlflow db upgrade`: a new table with a foreign key to an old one."""
 
 
 @pytest.fixture
 def environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
-    """libpq's variables of a new server that has the platform's databases, each with a table; the buckets are empty."""
+    """libpq's variables of a new server with the platform's databases, one table each; the buckets are empty."""
     if why := why_not():
         pytest.skip(why)
     monkeypatch.setattr(backup.buckets, "client", lambda environment: None)
@@ -60,7 +58,7 @@ def entered(name: str, **more: str) -> Iterator["psycopg.Connection"]:
 
 
 def content(name: str) -> dict[str, object]:
-    """Names of a database's tables, and the one row that says what state it is of."""
+    """A database's table names, and the row that identifies its state."""
     with entered(name) as connection:
         tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall()
         (state,) = connection.execute("SELECT name FROM experiments").fetchall()
@@ -68,7 +66,7 @@ def content(name: str) -> dict[str, object]:
 
 
 def known() -> set[str]:
-    """Names of all databases but the server's own."""
+    """Names of all databases except the server's own."""
     with entered("postgres") as connection:
         found = connection.execute("SELECT datname FROM pg_database WHERE NOT datistemplate").fetchall()
     return {name for (name,) in found} - {"postgres"}
@@ -88,7 +86,7 @@ def saved_before_an_upgrade(folder: Path, environment: dict[str, str]) -> Path:
 
 def test_a_restore_undoes_an_upgrade_that_added_tables(tmp_path: Path, environment: dict[str, str]) -> None:
     folder = saved_before_an_upgrade(tmp_path / "monday", environment)
-    with entered("mlflow") as left:  # of a server that somebody forgot to end
+    with entered("mlflow") as left:  # from a server that was left running
         backup.restore(folder, environment)
         with pytest.raises(psycopg.OperationalError):
             left.execute("SELECT 1")
@@ -146,7 +144,7 @@ def test_the_native_platform_brings_mlflows_tables_up_to_date(
     for name in PORTS:
         monkeypatch.setenv(f"SONORANT_{name.upper()}_PORT", str(free_port()))
     with tempfile.TemporaryDirectory(prefix="sonorant-platform-") as folder:
-        Path(folder).chmod(0o711)  # PostgreSQL's user has to get through
+        Path(folder).chmod(0o711)  # PostgreSQL's user must be able to enter
         monkeypatch.setenv("SONORANT_PLATFORM", f"{folder}/platform")
         platform = native.Platform.here()
         mlflow = platform.environment(native.NATIVE["mlflow"])

@@ -1,5 +1,3 @@
-"""The CI templates against the schemas of GitHub and GitLab, and their steps run on a small project's pull request."""
-
 import json
 import os
 import subprocess
@@ -31,7 +29,7 @@ stages:
     metrics: [metrics.json]
 """
 OTHERS = {"make check", 'make .venv/.installed && echo "$PWD/.venv/bin" >> "$GITHUB_PATH"'}
-"""Steps that are this project's own commands, which other tests run."""
+"""Steps that run this project's commands, which other tests run."""
 
 
 def template(name: str) -> dict[Any, Any]:
@@ -46,7 +44,7 @@ def test_the_service_knows_every_field(name: str) -> None:
     validator = jsonschema.validators.validator_for(schema)(schema)
     document = template(name)
     if True in document:
-        document["on"] = document.pop(True)  # YAML 1.1 reads GitHub's key `on` as a truth value
+        document["on"] = document.pop(True)  # YAML 1.1 reads GitHub's key `on` as a boolean
     assert [error.message for error in validator.iter_errors(document)] == []
     jobs = document["jobs"] if name == "github" else document
     jobs["pipeline"]["notAField"] = True
@@ -106,7 +104,7 @@ def test_steps_on_a_pull_request_run_what_it_reaches_and_compare(name: str, tmp_
 
 
 def programs(folder: Path) -> Path:
-    """A folder with the commands `dvc` and `python` of this environment, wherever they are installed."""
+    """Folder with the commands `dvc` and `python` of this environment."""
     found = folder / "programs"
     found.mkdir()
     (found / "dvc").write_text(f'#!/bin/sh\nexec {sys.executable} -m dvc "$@"\n')

@@ -1,5 +1,5 @@
-"""The platform on Kubernetes: folders that kustomize applies, Prefect's job template, values of the charts, all against
-strict schemas. No cluster ran them."""
+"""The platform on Kubernetes: kustomize folders, Prefect's job template and chart values, against strict schemas.
+Not run on a cluster."""
 
 import copy
 import json
@@ -24,7 +24,7 @@ SECRET = re.compile(r"password|secret_?key|auth_?string|token", re.IGNORECASE)
 
 
 def built(folder: str) -> list[dict[str, Any]]:
-    """What the official kustomize makes of a folder; Kubernetes knows every field of it."""
+    """Documents that the official kustomize builds from a folder; Kubernetes defines all their fields."""
     if shutil.which("kubectl") is None:
         pytest.skip("kubectl, which has the official kustomize, is not installed")
     done = subprocess.run(["kubectl", "kustomize", str(ROOT / folder)], capture_output=True, text=True)
@@ -39,7 +39,7 @@ def kinds(made: list[dict[str, Any]]) -> list[str]:
 
 
 def applied(page: str) -> list[str]:
-    """Folders that a page has kustomize apply."""
+    """Folders that a page applies with kustomize."""
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     return re.findall(r"^kubectl apply (?:.* )?-k (\S+)", text, flags=re.MULTILINE)
 
@@ -65,7 +65,7 @@ def test_an_overlay_is_a_training_without_the_volume_that_outlives_it(name: str)
 
 
 def rendered(**values: Any) -> dict[str, Any]:
-    """The job that Prefect's worker would make of the template, with these values."""
+    """The job that Prefect's worker would create from the template with these values."""
     templating = pytest.importorskip("prefect.utilities.templating")
     properties = TEMPLATE["variables"]["properties"]
     defaults = {name: each["default"] for name, each in properties.items() if "default" in each}
@@ -74,8 +74,8 @@ def rendered(**values: Any) -> dict[str, Any]:
 
 
 def as_kubernetes_takes_it(job: dict[str, Any]) -> dict[str, Any]:
-    """Without two fields that Prefect's worker demands in a pod and Kubernetes ignores there, and with variables as a
-    list, which the worker makes of them."""
+    """Remove two pod fields that Prefect's worker requires and Kubernetes ignores, and convert variables to a
+    list, as the worker does."""
     job = copy.deepcopy(job)
     pod = job["spec"]["template"]["spec"]
     assert (pod.pop("parallelism"), pod.pop("completions")) == (1, 1)
@@ -109,7 +109,7 @@ def test_each_placeholder_is_a_variable_and_each_variable_is_used() -> None:
 
 
 def test_a_flow_has_the_variables_that_it_has_natively() -> None:
-    """Addresses and keys by the secret, what is the same everywhere by the template; Prefect sets its own address."""
+    """The secret sets addresses and keys, the template what is the same everywhere; Prefect sets its own address."""
     page = (ROOT / "docs/platform.md").read_text(encoding="utf-8")
     row = re.search(r"^\| `sonorant-client` \| (.+) \|$", page, flags=re.MULTILINE)
     assert row
@@ -142,7 +142,7 @@ def test_values_name_secrets_and_hold_none(file: Any) -> None:
 
 
 def of_mlflow() -> tuple[dict[str, str], set[str]]:
-    """What the values set for MLflow's server, and the keys of its secret as docs/platform.md lists them."""
+    """Variables set by MLflow's chart values, and its secret's keys in docs/platform.md."""
     values = yaml.safe_load((INFRA / "kubernetes/values/mlflow.yaml").read_text(encoding="utf-8"))
     (secret,) = [each["secretRef"]["name"] for each in values["envFrom"]]
     page = (ROOT / "docs/platform.md").read_text(encoding="utf-8")
@@ -186,7 +186,7 @@ def test_values_and_policies_agree_on_labels_and_versions() -> None:
     servers = next(each["spec"] for each in policies() if each["metadata"]["name"] == "sonorant-servers")
     label = servers["podSelector"]["matchLabels"]
     assert values["prefect-server"]["server"]["podLabels"] == values["mlflow"]["podLabels"] == label
-    assert values["prefect-worker"]["worker"]["apiConfig"] == "selfHostedServer"  # as charts since 2025.3 call it
+    assert values["prefect-worker"]["worker"]["apiConfig"] == "selfHostedServer"  # its name in charts since 2025.3
     assert values["prefect-worker"]["worker"]["selfHostedServerApiConfig"]["apiUrl"].endswith(":4200/api")
     client = values["prefect-worker"]["worker"]["podLabels"]
     assert {"podSelector": {"matchLabels": client}} in servers["ingress"][0]["from"]

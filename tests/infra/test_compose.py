@@ -1,4 +1,4 @@
-"""infra/compose.yaml against Compose's own schema and the table, and what a schema does not see: who can reach what."""
+"""infra/compose.yaml against Compose's schema and the table, and network access, which a schema does not cover."""
 
 import copy
 import os
@@ -26,7 +26,7 @@ def document() -> dict[str, Any]:
 
 
 def refusals(document: dict[str, Any]) -> list[str]:
-    """What the schema of the Compose specification says against it."""
+    """Violations of the Compose specification's schema."""
     schemas = pytest.importorskip("check_jsonschema.builtin_schemas", reason="check-jsonschema is not installed")
     jsonschema = pytest.importorskip("jsonschema")
     schema = schemas.get_builtin_schema("vendor.compose-spec")
@@ -67,7 +67,7 @@ def test_a_page_behind_tls_is_not_refused_and_prefects_page_has_a_place(
 
 
 def test_who_writes_to_a_volume_is_the_user_to_whom_its_image_gives_the_folder(document: dict[str, Any]) -> None:
-    """Docker fills a new named volume from the image, owners included; its writer cannot be whoever SONORANT_UID is."""
+    """Docker fills a new named volume from the image, owners included, so its writer cannot be SONORANT_UID."""
     found = {}
     for name, entry in document["services"].items():
         for volume, folder in (each.split(":")[:2] for each in entry.get("volumes", [])):

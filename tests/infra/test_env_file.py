@@ -1,5 +1,3 @@
-"""Secrets of the platform in a file: random, for their owner alone, and kept, in a backup too."""
-
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from pathlib import Path
@@ -30,7 +28,7 @@ def test_secrets_are_random_private_and_kept(tmp_path: Path) -> None:
 
 @pytest.fixture
 def backup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Path]]:
-    """Runs the command in a folder with stores that are empty; returns the backup's folder."""
+    """Run the command in a folder with empty stores; return the backup's folder."""
     pytest.importorskip("boto3")
     from infra.platform import backup as module
 
@@ -88,7 +86,7 @@ def test_in_a_container_the_restore_names_the_command_that_takes_the_secrets_ove
 
 
 def test_every_file_of_a_backup_is_known_by_its_hash(tmp_path: Path) -> None:
-    """Of an artifact with the name of the list, too."""
+    """Also of an artifact named like the list."""
     content = pytest.importorskip("infra.platform.backup").content_of
     for name in ("content.json", "objects/content.json", "objects/weights.pt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)

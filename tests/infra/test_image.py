@@ -1,4 +1,4 @@
-"""The training image's Dockerfile, so far as it can be checked without building it."""
+"""Checks of the training image's Dockerfile that do not need a build."""
 
 import fnmatch
 import re

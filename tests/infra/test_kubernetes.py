@@ -1,4 +1,4 @@
-"""Manifests against the schemas of Kubernetes, and what schemas do not see: numbers and names that must agree."""
+"""Manifests against Kubernetes' schemas, and numbers and names that must agree, which schemas do not cover."""
 
 import re
 import shlex
@@ -25,9 +25,10 @@ TRAINJOB = {
                     "securityContext", "serviceAccountName", "terminationGracePeriodSeconds", "tolerations", "volumes"},
     "patched container": {"env", "name", "securityContext", "volumeMounts"},
 }  # fmt: skip
-"""What a manifest may use: manifests/base/crds/trainer.kubeflow.org_trainjobs.yaml of kubeflow/trainer 2.3.0."""
+"""Fields that a manifest may use, from manifests/base/crds/trainer.kubeflow.org_trainjobs.yaml of kubeflow/trainer
+2.3.0."""
 RESERVED = {"PET_NNODES", "PET_NPROC_PER_NODE", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT"}
-"""Set by Kubeflow's torch plugin for every node, refused in a TrainJob's own env (pkg/constants, same version)."""
+"""Set by Kubeflow's torch plugin on every node, rejected in a TrainJob's own env (pkg/constants, same version)."""
 
 
 def documents(name: str) -> dict[str, Any]:
@@ -40,7 +41,7 @@ def job() -> dict[str, Any]:
 
 
 def refusals(manifest: dict[str, Any]) -> list[str]:
-    """What the schemas of the newest Kubernetes that the validator knows say against it."""
+    """Violations of the newest Kubernetes schemas in the validator."""
     kubernetes_validate = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate is not installed")
     try:
         kubernetes_validate.validate(manifest, kubernetes_validate.latest_version(), strict=True)
@@ -95,13 +96,13 @@ def test_the_first_pod_is_found_by_its_name_and_by_the_jobs_pods_alone(job: dict
 
 def test_a_pod_that_ends_is_replaced_unless_its_command_is_wrong(job: dict[str, Any]) -> None:
     pod, container, _ = pod_of(job)
-    assert pod["restartPolicy"] == "Never"  # a podFailurePolicy is refused with any other
+    assert pod["restartPolicy"] == "Never"  # a podFailurePolicy requires it
     assert pod["terminationGracePeriodSeconds"] >= 2 * SHUTDOWN_SECONDS
     rules = {rule["action"]: rule for rule in job["spec"]["podFailurePolicy"]["rules"]}
     exits = rules["FailJob"]["onExitCodes"]
-    assert (exits["containerName"], exits["values"]) == (container["name"], [2])  # of argparse; a SonorantError is 1
+    assert (exits["containerName"], exits["values"]) == (container["name"], [2])  # argparse's; a SonorantError is 1
     assert job["spec"]["backoffLimit"] > 2 * job["spec"]["completions"]
-    assert JOIN_SECONDS >= 360  # the longest that Kubernetes waits before it starts a failed pod again
+    assert JOIN_SECONDS >= 360  # maximum delay before Kubernetes restarts a failed pod
 
 
 def check_mounts(pod: dict[str, Any], containers: list[dict[str, Any]]) -> None:
@@ -159,7 +160,7 @@ def test_what_kubeflow_sets_is_all_that_the_launcher_needs() -> None:
             "PET_NNODES": str(trainer["numNodes"]),
             "PET_NPROC_PER_NODE": str(trainer["numProcPerNode"]),
             "PET_NODE_RANK": str(rank),
-            "PET_MASTER_ADDR": "localhost",  # there: the pod of the first node
+            "PET_MASTER_ADDR": "localhost",  # there, the pod of the first node
             "PET_MASTER_PORT": "29400",
         }
         assert set(given) == RESERVED
@@ -171,7 +172,7 @@ def test_what_kubeflow_sets_is_all_that_the_launcher_needs() -> None:
 
 @pytest.fixture
 def prepare() -> dict[str, dict[str, Any]]:
-    """The documents of prepare.yaml, by kind and name."""
+    """Documents of prepare.yaml by kind and name."""
     found = {f"{each['kind']} {each['metadata']['name']}": each for each in yaml.safe_load_all(PREPARE.read_text())}
     assert len(found) == 4
     return found

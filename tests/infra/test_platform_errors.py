@@ -1,5 +1,3 @@
-"""A wrong password, key or token is one line that names it; what a second user of MLflow may do."""
-
 import os
 import re
 import subprocess
@@ -23,7 +21,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
 
 
 def one_line(done: subprocess.CompletedProcess[str]) -> str:
-    """The only line of an error; fails for anything else."""
+    """The only line of an error; fails otherwise."""
     lines = done.stderr.strip().splitlines()
     assert done.returncode == 1 and len(lines) == 1 and lines[0].startswith("error: "), done.stderr
     return lines[0].removeprefix("error: ")
@@ -61,7 +59,7 @@ def test_postgresql_with_a_wrong_password(stack: Stack) -> None:
     right = secrets.read_text()
     port = stack.environment["SONORANT_POSTGRES_PORT"]
     refused = f'PostgreSQL at 127.0.0.1:{port}: .*password authentication failed for user "postgres"'
-    Background(stack.folder / "processes").stop("worker")  # else there is nothing to start, and nobody asks PostgreSQL
+    Background(stack.folder / "processes").stop("worker")  # otherwise PostgreSQL is not contacted
     try:
         secrets.write_text(re.sub("(?m)^POSTGRES_PASSWORD=.*$", "POSTGRES_PASSWORD=not-this-one", right))
         said = one_line(stack.module("infra.platform.native", "start"))
@@ -77,7 +75,7 @@ Signed = Callable[[str], dict[str, str]]
 
 @pytest.fixture
 def signed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Signed]:
-    """MLflow with the platform's settings of its sign-in; signs this process in as one of PASSWORDS."""
+    """MLflow with the platform's sign-in settings; signs this process in as a user of PASSWORDS."""
     pytest.importorskip("flask_wtf")
     database = f"database_uri = sqlite:///{tmp_path}/users.db"
     lines = [database if line.startswith("database_uri") else line for line in MLFLOW_SIGN_IN.splitlines()]
@@ -118,7 +116,7 @@ def test_a_second_user_registers_and_promotes_what_others_made_and_the_admin_alo
             "ada: experiment sonorant: EDIT",
             f"ada: registered_model {CONFIG.model}: MANAGE",
         ], done.stderr
-    # the model is made now, after it was granted
+    # the model is created now, after it was granted
     register(voice_bundle, figures(), write_report(tmp_path / "of the admin"), CONFIG, {})
     get_app_client("basic-auth", admin["MLFLOW_TRACKING_URI"]).create_user("bob", PASSWORDS["bob"])
     with pytest.raises(MlflowException, match="Permission denied"):

@@ -1,5 +1,3 @@
-"""A missing bucket, a full store, a lost folder, a killed server: one line each, nothing lost, nothing twice."""
-
 import json
 import os
 import shutil
@@ -44,7 +42,7 @@ def test_a_missing_bucket_is_named_and_made_by_the_command_in_the_line(stack: St
 
 @contextmanager
 def full(stack: Stack) -> Iterator[None]:
-    """The store takes no new object: it has as many inodes as its quota allows."""
+    """A store that accepts no new object because of its inode quota."""
     volume = f"sqlite3://{stack.folder}/s3/volume.db"
 
     def limit(inodes: int) -> None:
@@ -106,12 +104,12 @@ def test_what_is_lost_comes_back_from_a_backup_as_it_was(stack: Stack) -> None:
 
 
 SERVER = ["sh", "-c", "sleep 601 & sh -c 'sleep 602 & sleep 603' & wait"]
-"""A server with a tree of processes, of which a killed `sh` takes none with it."""
+"""A server with a process tree that survives a killed `sh`."""
 
 
 @pytest.fixture
 def killed(tmp_path: Path) -> Iterator[Background]:
-    """The server `tree`, whose own process was killed, while what it had started goes on."""
+    """The server `tree` with its main process killed and its children still running."""
     servers = Background(tmp_path)
     servers.launch("tree", SERVER, os.environ)
     tree = servers.alive("tree")
@@ -157,11 +155,11 @@ def test_what_a_killed_server_left_ends_by_stop_and_before_it_starts_again(kille
 @pytest.mark.parametrize("changed", ["a machine that was started since", "a number that was given anew"])
 def test_a_session_that_only_has_the_number_is_left_alone(killed: Background, changed: str) -> None:
     known, left = recorded(killed), of_session(int(recorded(killed)["pid"]))
-    time.sleep(0.05)  # some ticks, by which records tell when a process began
+    time.sleep(0.05)  # some ticks, because records contain start times in ticks
     stranger = subprocess.Popen(["sleep", "600"], start_new_session=True)
     try:
         if changed == "a number that was given anew":
-            known["pid"] = stranger.pid  # began at another time than the record says
+            known["pid"] = stranger.pid  # started at another time than recorded
         else:
             known["begun"] = ["another", known["begun"][1]]
         (killed.folder / "tree.json").write_text(json.dumps(known))

@@ -1,5 +1,3 @@
-"""Flows, artifacts and DVC's remote on PostgreSQL and S3: from a deployment to the champion."""
-
 import shutil
 import sys
 
@@ -77,7 +75,7 @@ def test_eight_flows_at_once_from_two_workers_are_eight_trainings_one_version_an
     for run, count in zip(runs, steps, strict=True):
         assert [sorted(points) for executions, points in curves if run in executions] == [list(range(1, count + 1))]
     after = stack.registry(files=False)
-    [new] = after["versions"].keys() - before["versions"].keys()  # all exported the same voice, which is one version
+    [new] = after["versions"].keys() - before["versions"].keys()  # all exported the same voice, hence one version
     assert {name: version for name, version in after["versions"].items() if name != new} == before["versions"]
     said = [line for run in runs for line in stack.logs(run).splitlines() if line.startswith(f"models:/{MODEL}/")]
     assert len([line for line in said if "registered" in line]) == len(runs)

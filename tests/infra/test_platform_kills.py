@@ -1,7 +1,5 @@
-"""`kill -9` of each server in the middle of a training, a registration and a promotion: nothing lost, nothing twice.
-
-The training is a stand-in that notes a point a step; the servers, and all that speaks to them, are real.
-"""
+"""`kill -9` of each server during a training, a registration and a promotion: nothing is lost or repeated. The
+training is a stand-in that logs one point per step; the servers and their clients are real."""
 
 import subprocess
 from contextlib import suppress
@@ -18,20 +16,20 @@ from tests.support.waiting import PATIENCE, wait_until
 pytestmark = ON_THE_FULL_STACK
 
 STEPS = {"postgres": 400, "s3": 401, "mlflow": 402, "prefect": 403}
-"""Of the training in whose middle each server dies; another number is another run directory."""
+"""Number of training steps per killed server; each number has its own run directory."""
 SLOWLY = 0.2
-"""Seconds of a step, so that a server dies long before the end."""
+"""Seconds per step, so that a server dies long before the end."""
 
 
 def kill(stack: Stack, server: str) -> None:
-    """End a server and what it has started as a crash would; `make serve STACK=full` brings it back."""
+    """End a server and its children as a crash would; `make serve STACK=full` restarts it."""
     process = Background(stack.folder / "processes").alive(server)
     assert process is not None, f"{server} does not run"
     all_of_it = [process, *process.children(recursive=True)]
     for each in all_of_it:
         with suppress(psutil.NoSuchProcess):
             each.kill()
-    _, left = psutil.wait_procs(all_of_it, timeout=PATIENCE)  # PostgreSQL refuses to start beside a last process
+    _, left = psutil.wait_procs(all_of_it, timeout=PATIENCE)  # PostgreSQL does not start while an old process remains
     assert left == []
 
 
@@ -41,7 +39,7 @@ def bring_back(stack: Stack) -> None:
 
 
 def finished(stack: Stack, process: subprocess.Popen[str], *words: str) -> None:
-    """The command succeeded, or told why not in one line and succeeds when it is given again."""
+    """Assert that the command succeeded, or failed with one line and succeeds when repeated."""
     _, errors = process.communicate(timeout=900)
     if process.returncode != 0:
         last = errors.strip().splitlines()[-1]
@@ -82,7 +80,7 @@ def test_a_registration_is_whole_or_not_there(stack: Stack, server: str) -> None
 
 
 def uploading(stack: Stack) -> bool:
-    """Whether MLflow has the run of a registration, whose files are on their way."""
+    """Whether MLflow has the run of a registration whose files are being uploaded."""
     code = "import mlflow\nclient = mlflow.MlflowClient()\n"
     code += "experiments = [each.experiment_id for each in client.search_experiments()]\n"
     code += "runs = client.search_runs(experiments, max_results=50)\n"
@@ -93,7 +91,7 @@ def uploading(stack: Stack) -> bool:
 @pytest.mark.parametrize("server", ["postgres", "s3", "mlflow"])
 @pytest.mark.parametrize("moment", ["judging", "recording"])
 def test_a_promotion_happens_once(stack: Stack, server: str, moment: str) -> None:
-    """The promotion stands still while the server is killed, so it certainly has not ended."""
+    """The promotion is paused while the server is killed, so it cannot have finished."""
     crown_two(stack)
     stack.place_voice(f"promoted-{server}-{moment}")
     stack.run("tasks.register")
@@ -126,7 +124,7 @@ def test_a_promotion_happens_once(stack: Stack, server: str, moment: str) -> Non
 
 
 def crown_two(stack: Stack) -> None:
-    """See that there is a champion which followed another one: the next promotion moves both aliases."""
+    """Ensure a champion that followed another one, so the next promotion moves both aliases."""
     while "previous" not in (registry := stack.registry(files=False))["aliases"]:
         stack.place_voice(f"crowned-{len(registry['versions'])}")
         stack.run("tasks.register")
@@ -134,13 +132,12 @@ def crown_two(stack: Stack) -> None:
 
 
 def gates(stack: Stack, version: str) -> list[str]:
-    """Names of the gates whose verdict the version has."""
+    """Names of the gates with a verdict on the version."""
     found = stack.mlflow(f"model-versions/get?name={MODEL}&version={version}")["model_version"]
     return [tag["key"] for tag in found.get("tags", []) if tag["key"].startswith("gate.")]
 
 
 def champion(stack: Stack) -> str:
-    """The version that is it now."""
     found = stack.mlflow(f"registered-models/get?name={MODEL}")["registered_model"]["aliases"]
     return str(next(each["version"] for each in found if each["alias"] == "champion"))
 
@@ -160,7 +157,7 @@ def test_a_flow_goes_on_to_its_champion_though_prefect_dies(stack: Stack, task: 
 
 
 def running(stack: Stack, run: str) -> list[str]:
-    """Names of the tasks of a flow run that Prefect sees at work."""
+    """Names of a flow run's tasks that Prefect reports as running."""
     wanted = {"flow_runs": {"id": {"any_": [run]}}, "task_runs": {"state": {"type": {"any_": ["RUNNING"]}}}}
     return [str(each["name"]) for each in stack.prefect("task_runs/filter", wanted)]
 

@@ -1,4 +1,4 @@
-"""`kill -9` of the worker in the middle of a flow run, alone or with all that it started: nothing is done twice."""
+"""`kill -9` of the worker during a flow run, alone or with its children: nothing is repeated."""
 
 import psutil
 import pytest
@@ -11,7 +11,7 @@ from tests.support.waiting import PATIENCE, wait_until
 pytestmark = ON_THE_FULL_STACK
 
 STEPS = {"worker": 404, "machine": 405}
-"""Of the training that is cut off; another number is another run directory."""
+"""Number of steps of the interrupted training; each number has its own run directory."""
 
 
 @pytest.mark.parametrize("dies", STEPS)
@@ -28,7 +28,7 @@ def test_a_flow_run_whose_worker_died_goes_on_where_it_was_when_it_is_run_again(
     assert len(below) >= 3, "the flow, DVC and the training"
     for each in [worker, *(below if dies == "machine" else [])]:
         each.kill()
-    if dies == "worker":  # the flow finds out by its next line of log, which nobody reads, and ends its stage
+    if dies == "worker":  # the flow notices at its next log line, which nobody reads, and ends its stage
         assert stack.ended(run) == {run: "CRASHED"}
     _, left = psutil.wait_procs(below, timeout=PATIENCE)
     done = len(stack.trained(steps))

@@ -1,4 +1,4 @@
-"""Which PostgreSQL the native platform runs where several are installed: the one that made its data."""
+"""The native platform runs the PostgreSQL version that created its data if several are installed."""
 
 import socket
 from pathlib import Path
@@ -13,7 +13,7 @@ from sonorant.errors import SonorantError
 
 
 def install(folder: Path, version: str, *names: str) -> Path:
-    """Programs that know their version, where Debian would have them, and succeed if that is 15."""
+    """Install programs that report `version` where Debian puts them; only version 15 succeeds."""
     (folder / version / "bin").mkdir(parents=True)
     for name in names:
         file = folder / version / "bin" / name
@@ -24,7 +24,7 @@ def install(folder: Path, version: str, *names: str) -> Path:
 
 @pytest.fixture
 def platform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Platform:
-    """A platform whose data 15 made; 15 and 17 are installed."""
+    """A platform with data of version 15; 15 and 17 are installed."""
     for version in ("15", "17"):
         install(tmp_path / "versions", version, "postgres", "pg_isready", "pg_dump")
     monkeypatch.setattr(programs, "VERSIONS", tmp_path / "versions")
@@ -58,7 +58,7 @@ def test_an_object_that_goes_while_a_backup_is_made_is_left_out(
     exceptions = pytest.importorskip("botocore.exceptions")
 
     class Store:
-        """Lists two objects, one of which goes before it is read; refuses the bucket `code`."""
+        """Lists two objects, one of which disappears before it is read; rejects the bucket `code`."""
 
         def get_paginator(self, _: str) -> "Store":
             return self

@@ -1,5 +1,3 @@
-"""The batch script of Slurm: two nodes train together, a time limit loses nothing, a failure is not tried for ever."""
-
 import shutil
 import signal
 import subprocess
@@ -33,12 +31,12 @@ def _held(self, *arguments, really=Trainer.take_step):
 
 Trainer.take_step = _held
 """
-"""Has the project's trainer wait for its time limit in the middle, so that training is not over when that comes."""
+"""Makes the project's trainer wait mid-training for its time limit."""
 
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """A copy of this project with the features and the settings of a training of seconds."""
+    """Copy of this project with features, and settings for a training of seconds."""
     folder = tmp_path_factory.mktemp("slurm")
     project = Project(copy_of_this_project(folder / "project"), folder / "cache")
     with (project.root / "sonorant/training/trainer.py").open("a") as trainer:
@@ -54,7 +52,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 @pytest.fixture
 def slurm(tmp_path: Path) -> Iterator[Slurm]:
-    """A stand-in cluster, emptied afterwards."""
+    """A stand-in cluster, stopped afterwards."""
     cluster = Slurm(tmp_path)
     yield cluster
     cluster.end()
@@ -66,7 +64,7 @@ def status_of(project: Project) -> dict:
 
 
 def train(slurm: Slurm, root: Path) -> tuple[int, str]:
-    """Exit status and output of a job of two nodes that trains to the end."""
+    """Exit status and output of a two-node job that trains to the end."""
     job = slurm.submit(root, SCRIPT, "train_predictor", nodes=2, processes=1)
     said, _ = job.communicate(timeout=PATIENCE)
     return job.returncode, said
@@ -141,7 +139,7 @@ def test_a_job_of_two_nodes_spreads_a_stage_and_leaves_nothing_running(
     dvc(root, "init", "-q", "--no-scm")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     job = slurm.submit(root, str(ROOT / PREPARE), "prepare", nodes=2, processes=1)
-    said, _ = job.communicate(timeout=PATIENCE * 4)  # returns when all that held its output has ended
+    said, _ = job.communicate(timeout=PATIENCE * 4)  # returns when all processes that hold its output have exited
     assert job.returncode == 0, said
     assert (root / "runs/where").read_text() == "workers"
 

@@ -1,4 +1,4 @@
-"""The walk through the platform: it may be taken again, and leaves servers that it found as they were."""
+"""The platform tour can be repeated, and leaves existing servers as they were."""
 
 import os
 
@@ -16,7 +16,7 @@ pytestmark = ON_THE_FULL_STACK
 
 @pytest.fixture
 def here(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> Stack:
-    """This process is in the project's folder and signed in, as the walk is."""
+    """Run in the project's folder and signed in, like the tour."""
     monkeypatch.chdir(stack.root)
     for name, value in (stack.environment | stack.client).items():
         monkeypatch.setenv(name, value)

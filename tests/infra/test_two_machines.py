@@ -1,9 +1,6 @@
-"""A training on two machines survives the loss of one: the other ends, nothing is left running, and the next start ends
-with the same bits.
-
-The machines are network namespaces (testbed/machines.py), each with one core and its own working copy. A small voice is
-trained on both; in a second training one machine is killed with everything on it.
-"""
+"""A training on two machines survives the loss of one: the other ends, nothing is left running, and the next start
+reaches the same bits. The machines are network namespaces (testbed/machines.py), each with one core and a working
+copy. One training is undisturbed; in another, one machine is killed."""
 
 import json
 import re
@@ -30,15 +27,15 @@ from tests.support.settings import project_settings
 from tests.training.trainings import assert_same
 
 STAGE, RUNS = "train_predictor", "runs/train_acoustic"
-"""The stage that trains the acoustic model, and the folder of its run directories."""
+"""The stage that trains the acoustic model, and the parent of its run directories."""
 WITHIN = 60.0
-"""Seconds in which the machine that is left must have ended its training."""
+"""Maximum seconds until the remaining machine has ended its training."""
 PATIENCE = 300.0
 STEPS = 30
 
 
 class Scene:
-    """Two machines with copies of the project, the first one's copy first; the stage's command runs on each."""
+    """Two machines with copies of the project, the first one's first; the stage's command runs on each."""
 
     def __init__(self, copies: dict[Machine, Path]) -> None:
         self.copies, self.project = copies, next(iter(copies.values()))
@@ -65,12 +62,12 @@ class Scene:
         return RunDirectory(next((self.project / RUNS).iterdir()))
 
     def step(self) -> int:
-        """Step of the newest checkpoint; 0 before there is one."""
+        """Step of the newest checkpoint, 0 without one."""
         paths = checkpoint.existing(self.run().checkpoints) if (self.project / RUNS).exists() else []
         return int(re.findall(r"\d+", paths[0].name)[0]) if paths else 0
 
     def train(self) -> dict[str, Any]:
-        """Train to the end; the model that was saved, and the state of the last checkpoint."""
+        """Train to the end; return the saved model and the last checkpoint's state."""
         self.start()
         self.wait(self.ended)
         if any(process.returncode for process in self.running):
@@ -81,7 +78,7 @@ class Scene:
         }
 
     def wait(self, condition: Callable[[], bool]) -> float:
-        """Wait for the condition; the seconds it took."""
+        """Wait for the condition; return the seconds."""
         start = time.monotonic()
         while not condition():
             if time.monotonic() - start > PATIENCE:
@@ -91,7 +88,7 @@ class Scene:
 
 
 def play(scene: Scene) -> dict[str, Any]:
-    """Train undisturbed, then with one machine killed, then resume; compare the ends."""
+    """Train undisturbed, then with one machine killed and resumed; compare the results."""
     peace = scene.train()
     for name in (RUNS, "models"):
         shutil.rmtree(scene.project / name)
@@ -115,7 +112,7 @@ def play(scene: Scene) -> dict[str, Any]:
 
 
 def project(folder: Path) -> Path:
-    """A working copy with a small voice to train, large enough that a step is mostly computing, as on real machines."""
+    """Working copy with a small voice, large enough that steps are mostly computation, as on real machines."""
     copy_of_this_project(folder)
     (folder / "data/codes").mkdir(parents=True)
     shutil.copytree(tiny_features(folder.parent), folder / "data/features", symlinks=True)
@@ -132,7 +129,7 @@ def test_the_loss_of_a_machine_costs_no_bit(tmp_path: Path) -> None:
     if reason := why_not():
         pytest.skip(f"machines cannot be made: {reason}")
     command = [sys.executable, "-m", "tests.infra.test_two_machines", str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)  # `enter` changes the process for good
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)  # `enter` changes the process permanently
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["seconds"] <= WITHIN
@@ -141,7 +138,7 @@ def test_the_loss_of_a_machine_costs_no_bit(tmp_path: Path) -> None:
 
 
 def main(folder: Path) -> None:
-    """Play it in a process of its own and print what was found."""
+    """Play the scene in a separate process and print the results."""
     enter()
     with machines("node-a", "node-b") as (first, second):
         one = project(folder / "node-a")

@@ -1,4 +1,4 @@
-"""What the commands run: outside programs that tests need, and proofs that continuous integration leaves out."""
+"""External programs that tests need, and proofs that continuous integration omits."""
 
 import os
 import re
@@ -11,7 +11,7 @@ VARIABLE = "SONORANT_PLATFORM_FLOWS"
 
 
 def skipped(value: str | None) -> list[str]:
-    """Reasons for which one of the proofs is left out, with the variable set so; empty if it runs."""
+    """Reasons for skipping a proof when the variable has this value; empty if it runs."""
     code = "from tests.support.platform import ON_THE_FULL_STACK as marks\n"
     code += "print(*[mark.kwargs['reason'] for mark in marks if mark.name == 'skipif' and mark.args[0]])"
     environment = {name: text for name, text in os.environ.items() if name != VARIABLE}

@@ -1,5 +1,3 @@
-"""The alignment search against trying every path."""
-
 import os
 import shutil
 import subprocess

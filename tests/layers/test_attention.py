@@ -1,5 +1,3 @@
-"""All kinds of attention, in training and by step, against explicit scores."""
-
 import pytest
 import torch
 from torch.nn import functional as F

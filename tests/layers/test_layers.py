@@ -1,5 +1,3 @@
-"""Replacements of torch's CPU layers compute the same."""
-
 import pytest
 import torch
 from torch import nn

@@ -1,5 +1,3 @@
-"""A vocoder's source: pulses, spectra, noise."""
-
 import numpy as np
 import pytest
 import torch
@@ -26,7 +24,7 @@ def test_pulses_that_glide_equal_a_sum_of_cosines() -> None:
     weight = [np.clip(most - harmonic + 1, 0, 1) for harmonic in range(1, 60)]
     wanted = sum(2 * w * np.cos((k + 1) * phase) for k, w in enumerate(weight)) / np.sqrt(2 * most)
     got = pulses_of(octaves).numpy()
-    inner = slice(0, 99 * HOP)  # over the last frame pitch stays
+    inner = slice(0, 99 * HOP)  # pitch is constant over the last frame
     assert np.square(got[inner] - wanted[inner]).mean() < 1e-3  # of power 1
 
 

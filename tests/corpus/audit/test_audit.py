@@ -1,5 +1,3 @@
-"""The stage audit: faults are found, nothing is computed twice, and sources that did not run are named."""
-
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +27,7 @@ RATE = 16000
 
 
 def sing(text: str, seed: int) -> np.ndarray:
-    """Each phone of the text as a chord of its own, 0.1 s long, in faint noise."""
+    """Each phone of the text as its own 0.1 s chord in faint noise."""
     chance = np.random.default_rng(seed)
     time = np.arange(RATE // 10) / RATE
     frontend = load_frontend("gruut", "en-us")
@@ -44,7 +42,7 @@ def sing(text: str, seed: int) -> np.ndarray:
 def corpus_of(
     folder: Path, count: int, swapped: tuple[int, ...] = (), otherwise: tuple[int, ...] | None = None
 ) -> list[Utterance]:
-    """A corpus of sung sentences; `swapped` ones have another text. `otherwise`: texts with numbers, every second
+    """Corpus of sung sentences; `swapped` ones have another text. `otherwise`: texts with numbers, every second
     read as a year."""
     chance = np.random.default_rng(1)
     texts = [" ".join(chance.choice(PROMPT.split(), 6, replace=False)) for _ in range(count)]
@@ -87,7 +85,7 @@ def run_stage(folder: Path, config: AuditConfig, skip: str | None = None) -> dic
 
 @pytest.fixture
 def smaller(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Corpora of a few clips are audited."""
+    """Allow auditing corpora of a few clips."""
     monkeypatch.setattr(STAGE, "LEAST_CLIPS", 4)
     monkeypatch.setattr(STAGE, "LEAST_SECONDS", 1)
 
@@ -127,7 +125,10 @@ def test_numbers_read_in_another_way_are_found_and_the_reading_is_named(tmp_path
         reading, year = found[f"u{number}"], rows[number].text.split()[1]
         assert reading is not None and reading.written == year
         manners = number_readings(year, "en-us")
-        assert reading.heard in (manners["number"], manners["without and"])  # apart by one word that few texts hold
+        assert reading.heard in (
+            manners["number"],
+            manners["without and"],
+        )  # a difference of one word, which few texts contain
     assert reading.heard in (tmp_path / "out/audit.html").read_text()
 
 
@@ -149,7 +150,7 @@ def test_only_what_changed_is_worked_on_again(tmp_path: Path, monkeypatch: pytes
     assert examined() == (2, 12), "two aligners, every clip"
     before = (tmp_path / "out/audit.jsonl").read_bytes()
     assert examined() == (0, 0) and (tmp_path / "out/audit.jsonl").read_bytes() == before
-    monkeypatch.setattr(ALIGNMENT, "LEARNED_SECONDS", 6.0)  # the aligners learn from the first two clips of their order
+    monkeypatch.setattr(ALIGNMENT, "LEARNED_SECONDS", 6.0)  # the aligners learn from the first two clips in their order
     assert examined() == (2, 12)
     assert examined() == (0, 0)
     last = max(range(len(rows)), key=lambda place: ALIGNMENT._order(rows[place]))

@@ -1,5 +1,3 @@
-"""Each planted fault changes its figure."""
-
 import numpy as np
 import pytest
 
@@ -7,11 +5,11 @@ from sonorant.corpus.audit.evidence import ClipEvidence, compare
 from sonorant.corpus.audit.planted import plant
 
 WORDS = [(1, 2, 3), (4, 5), (6, 1, 4), (2, 6)]
-FRAMES = 4  # of each phone
+FRAMES = 4  # per phone
 
 
 def frames_of(words: list[tuple[int, ...]], silence: int = 6) -> tuple[np.ndarray, np.ndarray]:
-    """Log-probabilities of an aligner that is nearly sure, and levels: silence, the words, silence."""
+    """Log-probabilities of a nearly certain aligner, and levels, for silence, the words, silence."""
     labels = [0] * silence + [phone for word in words for phone in word for _ in range(FRAMES)] + [0] * silence
     noise = np.random.default_rng(0).normal(size=(len(labels), 7))
     noise[np.arange(len(labels)), labels] += 8.0

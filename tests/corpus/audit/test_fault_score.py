@@ -1,5 +1,3 @@
-"""The judge separates clips with faults from others."""
-
 import numpy as np
 
 from sonorant.corpus.audit.fault_score import Exhibit, judge
@@ -38,7 +36,7 @@ def test_what_looks_like_a_fault_is_found_and_named() -> None:
 
 
 def test_of_a_clean_corpus_its_oddities_are_flagged_at_most() -> None:
-    """One right clip in twenty sounds odd, but less than a fault."""
+    """One correct clip in twenty sounds odd, but less so than a fault."""
     chance = np.random.default_rng(2)
     odd = set(range(0, CLIPS, 20))
     rows = [

@@ -1,5 +1,3 @@
-"""Other readings of numbers and abbreviations, and the one in the sound."""
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""The compiled searches equal trying every path, on small cases."""
+"""The compiled searches find the same as trying every path."""
 
 from itertools import product
 

@@ -1,5 +1,3 @@
-"""Inputs of the report."""
-
 from pathlib import Path
 
 import pytest
@@ -15,5 +13,4 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> ReportInputs:
 
 @pytest.fixture
 def own(tmp_path: Path) -> ReportInputs:
-    """Inputs that a test may change."""
     return write_inputs(tmp_path / "own")

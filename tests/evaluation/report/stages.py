@@ -1,5 +1,3 @@
-"""Report inputs as the stages write them."""
-
 import math
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,7 @@ from tests.support.tiny_voice import write_trained
 
 RATE = 16000
 KINDS = {"recordings": 0, "vocoder": 0, "fp32": 1, "fp16": 1, "int8": 2}
-"""Kind to word errors in the second sentence."""
+"""Number of word errors in the second sentence, by kind."""
 REFERENCES = ("Nobody knew why.", "The harbor lights <flickered> and went out.", "A thin layer of frost.")
 HEARD = {
     0: "the harbor lights flickered and went out",
@@ -54,7 +52,6 @@ def write_inputs(folder: Path) -> ReportInputs:
 
 
 def drawn(inputs: ReportInputs, sentences: int = 6) -> str:
-    """Write and return the page."""
     out = inputs.evaluation.parent / "page.html"
     write_report(out, inputs, ReportConfig(sentences=sentences))
     return out.read_text(encoding="utf-8")

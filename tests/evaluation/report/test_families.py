@@ -1,5 +1,3 @@
-"""Compared families and the codec section."""
-
 import re
 from pathlib import Path
 
@@ -13,7 +11,6 @@ def section(page: str, anchor: str) -> str:
 
 
 def rows(page: str) -> dict[str, str]:
-    """Rows by first cell."""
     found = re.findall(r'<tr><th scope="row">(.*?)</th>(.*?)</tr>', section(page, "families"))
     return {name: re.sub(r"<[^>]*>", " ", rest) for name, rest in found}
 

@@ -1,5 +1,3 @@
-"""The report in Chromium: complete, no network, readable on a phone; planted faults are found."""
-
 from itertools import pairwise
 from pathlib import Path
 
@@ -56,7 +54,7 @@ def page(inputs: ReportInputs, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 
 def faults(browser: Browser, page: Path, *, width: int, dark: bool = False) -> list[str]:
-    """Problems with every fold open."""
+    """Problems with everything unfolded."""
     browser.open(page, width=width, dark=dark)
     browser.run("document.querySelectorAll('details').forEach(fold => fold.open = true)")
     durations = browser.driver.execute_async_script(LOADED)

@@ -1,5 +1,3 @@
-"""Report content: choice, order, marks, reasons in place of figures, errors."""
-
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,7 +23,6 @@ UNHEARD = "not run: the recogniser hears English only"
 
 
 def words_of(markup: str) -> str:
-    """Text between the tags."""
     return " ".join(re.sub(r"<[^>]*>", " ", markup).split())
 
 
@@ -52,7 +49,6 @@ def rewritten(file: Path, change: Callable[[dict[str, Any]], object]) -> None:
 
 
 def refusal(inputs: ReportInputs) -> str:
-    """The one-line error."""
     out = inputs.evaluation.parent / "report" / "index.html"
     with pytest.raises(SonorantError) as caught:
         write_report(out, inputs, ReportConfig(sentences=6))
@@ -114,7 +110,6 @@ def test_the_voice_has_word_times_or_a_reason(own: ReportInputs) -> None:
 
 
 def speaker(name: str, wer: float, runaways: float | None = None) -> dict[str, Any]:
-    """A row of section `speakers`."""
     rates = {"wer": wer, "wer_ci95": [wer - 1, wer + 1]}
     sound = {"dnsmos_below_recordings": "not run: x", "pitch_correlation": 0.61, "pitch_correlation_ci95": [0.5, 0.7]}
     went = {"runaway_rate": runaways, "runaway_rate_ci95": [0.0, 0.2]}

@@ -1,12 +1,10 @@
-"""Figures of reports/metrics.json with a test's changes."""
-
 from typing import Any
 
 BYTES = {"fp32": 16_000_000, "fp16": 8_100_000, "int8": 5_000_000}
 
 
 def variant(candidate: str, speedup: float = 1.0, spread: float = 0.02, wer: float = 12.0) -> dict[str, Any]:
-    """One candidate: its speed-up over fp32 with an interval, and its word error rate (fp32: 12)."""
+    """One candidate: speed-up over fp32 with its interval, and word error rate (fp32: 12)."""
     name = candidate.split("/")[1]
     timed = {"p50_ms": 40.0 / speedup, "rtf": 0.01 / speedup}
     if candidate != "onnxruntime/fp32":

@@ -1,5 +1,3 @@
-"""The stage `choose`: figures in, a shipped bundle out."""
-
 import subprocess
 from pathlib import Path
 from typing import Any

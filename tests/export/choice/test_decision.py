@@ -1,5 +1,3 @@
-"""The fastest correct variant ships; slower, worse or failed ones never do."""
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""Quantised layers: fake quantisation against ONNX Runtime's integers, gradients, weights that are never stale."""
-
 import copy
 from collections import Counter
 from pathlib import Path
@@ -36,7 +34,7 @@ def calibrated(name: str) -> tuple[nn.Sequential, nn.Sequential, torch.Tensor]:
 
 
 def exported(model: nn.Sequential, x: torch.Tensor, path: Path) -> onnx.ModelProto:
-    # Varying sizes: of fixed ones ONNX Runtime makes a float Gemm.
+    # Sizes vary, because ONNX Runtime turns fixed ones into a float Gemm.
     time = 1 if isinstance(model[0], nn.Linear | DepthwiseConv) else 2
     sizes = {0: torch.export.Dim("batch"), time: torch.export.Dim("time")}
     program = torch.export.export(model, (x,), dynamic_shapes=(sizes,), strict=True)

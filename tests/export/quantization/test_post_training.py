@@ -1,5 +1,3 @@
-"""Calibration, sensitivity, and the choice between two int8 models."""
-
 import dataclasses
 from pathlib import Path
 
@@ -24,9 +22,9 @@ CONFIG = QuantizeConfig(
 
 
 def write_float(kind: str, features: Path, folder: Path, decoder: str = "regression", spoil: str | None = None) -> Path:
-    """A trained folder of a tiny model with random weights.
+    """Write a trained folder of a tiny random model.
 
-    `spoil`: a block of the vocoder with one channel 3000 times as large, undone by the next weights. The function is
+    `spoil`: a vocoder block in which one channel is scaled by 3000 and the next weights undo it. The function is
     equal, but one scale no longer fits all channels.
     """
     recipe = tiny_recipe(kind, features, decoder=decoder)

@@ -1,5 +1,3 @@
-"""Training in int8: resume, two ranks, and the whole stage."""
-
 import dataclasses
 import json
 import os
@@ -95,7 +93,7 @@ def test_the_stage_writes_both_models_and_says_which_way_each_went(features: Pat
         (tmp_path / name).symlink_to(ROOT / name)
     sections = project_settings()
     few = {"calibration_utterances": 2, "sensitivity_utterances": 2, "steps": 2}
-    sections["quantize"] |= few | {"max_loss": -100.0}  # no calibration keeps to it: both models are trained
+    sections["quantize"] |= few | {"max_loss": -100.0}  # no calibration satisfies it, so both models are trained
     sections["train_vocoder"]["adversarial_frames"] = 16  # of these features frames are short
     (tmp_path / "params.yaml").write_text(yaml.safe_dump(sections), encoding="utf-8")
     folders = {kind: write_float(kind, features, tmp_path / "models" / kind) for kind in ("acoustic", "vocoder")}

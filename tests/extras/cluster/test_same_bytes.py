@@ -1,5 +1,3 @@
-"""One process, several and a cluster give the same bytes, whatever fails."""
-
 import random
 import subprocess
 import sys
@@ -60,7 +58,6 @@ def two(tmp_path: Path) -> Iterator[Cluster]:
 
 
 def started(project: Path, address: str) -> subprocess.Popen[str]:
-    """The stage at work."""
     stage = start_prepare(project, address)
     wait_until(lambda: cached(project) > 20 or stage.poll() is not None)
     assert stage.poll() is None and cached(project) < 250, "too late to disturb it"
@@ -104,7 +101,7 @@ def test_a_killed_scheduler_is_one_line_and_what_was_done_is_not_done_again(
     assert line.startswith(f"error: examining: the scheduler at {two.address} is gone; restart it and its workers")
     assert all(words.startswith("examining: ") for words in bar if words), said
     kept = cached(project)
-    wait_until(lambda: two.worker.poll() is not None)  # they end with their scheduler
+    wait_until(lambda: two.worker.poll() is not None)  # they exit with their scheduler
     two.start_scheduler()
     two.start_workers("worker", 1)
     said = finish(start_prepare(project, two.address))
@@ -122,7 +119,6 @@ def test_an_item_that_kills_its_workers_is_named(two: Cluster, monkeypatch: pyte
 
 
 def test_audit(tmp_path: Path, two: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All steps run on workers."""
     monkeypatch.setattr(STAGE, "LEAST_CLIPS", 4)
     monkeypatch.setattr(STAGE, "LEAST_SECONDS", 1)
     corpus_of(tmp_path, 70, otherwise=(4, 8))
@@ -142,7 +138,7 @@ def test_audit(tmp_path: Path, two: Cluster, monkeypatch: pytest.MonkeyPatch) ->
 
 @contextmanager
 def served(kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, list[bool]]]:
-    """A store in a shared folder, or in a bucket with occasional 503s; and for each request whether it failed."""
+    """A store in a shared folder, or in a bucket with occasional 503s; and whether each request failed."""
     refused: list[bool] = []
     if kind == "folder":
         yield str(folder / "store"), refused
@@ -177,7 +173,7 @@ class Features:
         return [features.header[part] for part in ("content", "mel_mean", "mel_std")]
 
     def shards(self, name: str) -> int:
-        """Number of whole shards."""
+        """Number of complete shards."""
         return sum(1 for _ in open_store(f"{self._place}/{name}").entries("shards/"))
 
 

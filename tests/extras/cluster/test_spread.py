@@ -1,5 +1,3 @@
-"""`spread` on a real cluster equals local work; errors are one line."""
-
 import json
 import os
 import shutil
@@ -35,7 +33,7 @@ def two_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture(params=["this machine", "a cluster"])
 def anywhere(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """This machine's processes, then a cluster's."""
+    """Run on this machine's processes, then on a cluster."""
     monkeypatch.delenv(SCHEDULER, raising=False)
     if request.param == "a cluster":
         monkeypatch.setenv(SCHEDULER, request.getfixturevalue("two_workers").address)
@@ -108,7 +106,7 @@ def test_what_the_function_raises_is_raised_as_it_is(items: range, error: type[E
 
 
 class Taken(Sequence[int]):
-    """Numbers, and the largest count taken but not yet kept."""
+    """Numbers, and the maximum number taken but not yet kept."""
 
     def __init__(self, count: int) -> None:
         self.count, self.out, self.most = count, 0, 0
@@ -149,18 +147,15 @@ def test_a_number_of_processes_means_this_machine() -> None:
     assert numbers(spread_work.parent, 3, processes=1) == [os.getpid()] * 3
 
 
-# --- what keeps a cluster from it -----------------------------------------------------------------------------------
-
-
 def corpus(folder: Path, **known: str) -> None:
-    """Enough utterances for several processes, without sound. `known` of each."""
+    """Enough utterances for several processes, without sound; each has `known`."""
     row = {"audio": "none.wav", "text": "One two three.", "speaker": "s", "language": "en-us", **known}
     write_manifest(folder / "corpus/manifest.jsonl", [Utterance(id=f"u{n}", **row) for n in range(70)])
     shutil.copy(ROOT / "params.yaml", folder)
 
 
 def prepare_in(folder: Path, address: str, **known: str) -> str:
-    """The stage's error; nothing is written. `known` of each utterance."""
+    """The stage's error; nothing is written. Each utterance has `known`."""
     corpus(folder, **known)
     words = ("--corpus", "corpus", "--out", "prepared", "--cache", "cache")
     done = run_command("tasks.prepare", *words, cwd=folder, **{SCHEDULER: address})
@@ -260,7 +255,7 @@ def test_dask_is_imported_where_a_cluster_is_used_alone() -> None:
 
 
 def test_a_pool_takes_few_items_before_the_first_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A future for each utterance would dominate memory."""
+    """One future per utterance would dominate memory."""
     monkeypatch.setattr(processes, "_AHEAD", 6)
     items = Taken(20)
     assert spread(spread_work.square, items, label="numbers", unit="number", processes=2, keep=items.kept) == []

@@ -1,5 +1,3 @@
-"""TLS by the documented variables; missing certificates are one line."""
-
 import os
 import re
 import shutil

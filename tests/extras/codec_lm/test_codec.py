@@ -1,5 +1,3 @@
-"""The codec, of either kind: quantisation, padding, parts, pitch, codebooks left out, int8."""
-
 import dataclasses
 import math
 from pathlib import Path
@@ -28,7 +26,7 @@ KINDS = pytest.mark.parametrize("kind", ["vocos", "source_filter"])
 
 
 def codec_of(kind: str = "vocos", **changes: object) -> Codec:
-    """In evaluation mode, with random weights that use many codes and make distant blocks audible."""
+    """A codec in evaluation mode, with random weights that use many codes and make distant blocks audible."""
     torch.manual_seed(0)
     config = dataclasses.replace(CONFIG, kind=kind, **changes)  # type: ignore[arg-type]
     codec = CODECS[kind](config, mels=MELS, n_fft=64, hop=HOP, rate=RATE, mel_mean=-5.0, mel_std=2.0).eval()
@@ -47,7 +45,7 @@ def source_codec() -> SourceCodec:
 
 
 def known_of(rows: int, frames: int) -> Tensor:
-    """Frames (B, D, T) as features hold them: log-mel, a gliding pitch, and alternating voicing."""
+    """Frames (B, D, T) as stored in features: log-mel, a gliding pitch, and alternating voicing."""
     random = torch.Generator().manual_seed(1)
     mel_BMT = torch.randn(rows, MELS, frames, generator=random) * 2.0 - 5.0
     start_B, slope_B = (torch.rand(2, rows, generator=random) - 0.5).unbind()
@@ -58,7 +56,7 @@ def known_of(rows: int, frames: int) -> Tensor:
 
 
 def driven(known_BDT: Tensor) -> Tensor:
-    """The same with the source's rows."""
+    """`known_BDT` with the source's rows."""
     return torch.from_numpy(SourceRows(RATE, HOP).append(known_BDT.numpy()))
 
 
@@ -95,7 +93,7 @@ def test_a_row_equals_itself_alone(kind: str, stride: int) -> None:
     codes_BFG = codec.encode(known, torch.tensor(lengths))
     counts = [-(-length // stride) for length in lengths]
     assert codes_BFG.shape == (4, counts[0], 3) and len(codes_BFG[0].unique(dim=0)) > 5
-    for row, count in enumerate(counts):  # noise, so that audible padding shows
+    for row, count in enumerate(counts):  # noise makes padding audible
         codes_BFG[row, count:] = torch.randint(codec.codes, codes_BFG[row, count:].shape)
     samples_BS = codec.decode(codes_BFG, torch.tensor(counts))
     assert samples_BS.shape == (4, counts[0] * codec.samples_per_frame)

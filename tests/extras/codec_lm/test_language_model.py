@@ -1,5 +1,3 @@
-"""The codec language model: all at once equals step by step, a row equals itself alone, nothing looks ahead."""
-
 from typing import Any
 
 import pytest
@@ -31,7 +29,7 @@ def model_of(**changes: Any) -> LanguageModel:
 
 
 def inputs() -> dict[str, torch.Tensor]:
-    """What `forward` takes beside states, for three rows of different text, prompt and length; padding is noise."""
+    """Arguments of `forward` except states, for three rows of different text, prompt and length; padding is noise."""
     generator = torch.Generator().manual_seed(1)
     steps = int(STEPS.max())
     time_T = torch.arange(steps)

@@ -1,5 +1,3 @@
-"""Decoding under ONNX Runtime gives torch's tokens, in any batch and with any number of sessions."""
-
 import random
 from dataclasses import replace
 from itertools import pairwise
@@ -24,7 +22,7 @@ from tests.support.runtimes import padded, utterance
 from tests.support.tiny_voice import DECODING
 
 BATCHES = ([31, 9, 2, 17], [220, 40])
-"""Phonemes of each row; the longest has some hundred frames."""
+"""Number of phonemes per row; the longest row has some hundred frames."""
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +39,7 @@ def in_torch(codec_lm_bundle: Path, trained_codec_lm: tuple[Path, Path]) -> Toke
 def decoded(
     runtime: TokenRuntime, bundle: Path, lengths: list[int], at_once: int = 10_000
 ) -> tuple[NDArray[np.int64], list[int]]:
-    """Codes and lengths of a batch, `at_once` frames at a time."""
+    """Codes and lengths of a batch, decoded `at_once` frames at a time."""
     tokens, lengths_B = padded([utterance(length) for length in lengths])
     states = runtime.encode(tokens, lengths_B, np.zeros(len(lengths), np.int64))
     described, keys = read_bundle(bundle).description.decoding, [(0, row, 0) for row in range(len(lengths))]
@@ -74,7 +72,7 @@ def test_a_runtime_without_the_family_names_those_with_it(codec_lm_bundle: Path)
 def begun(
     runtime: Any, bundle: Path, length: int, seed: int = 0, config: DecodingConfig = DECODING, factor: float = 1.0
 ) -> Session:
-    """A session of one text, before its first step; `factor`: of its encoder states."""
+    """A session of one text before its first step; `factor` scales its encoder states."""
     tokens, lengths_B = padded([utterance(length)])
     states = factor * runtime.encode(tokens, lengths_B, np.zeros(1, np.int64))
     return Session(
@@ -92,7 +90,7 @@ def to_the_end(session: Session, at_once: int = 9) -> NDArray[np.int64]:
 def test_rows_that_join_and_leave_equal_themselves_alone(
     runtime: TokenRuntime, codec_lm_bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """To the bit, drawn and penalised ones too."""
+    """Bit-identical, also when drawn and penalised."""
     drawn = replace(DECODING, temperature=0.9, top_p=0.9, repetition_penalty=1.3, advance="sample")
     asked = [
         (length, seed, (DECODING, drawn)[seed % 2]) for seed, length in enumerate((40, 31, 9, 150, 17, 25, 60, 12))
@@ -121,7 +119,7 @@ def test_rows_that_join_and_leave_equal_themselves_alone(
 
 
 def count_rows(runtime: Any, patch: pytest.MonkeyPatch) -> list[int]:
-    """A list of the rows of each later step."""
+    """Collect the number of rows of each later step."""
     right, rows = runtime._joined_steps()._step, []
 
     class Noting:

@@ -1,5 +1,3 @@
-"""A tiny DAC of random weights, saved by transformers and loaded by the real code."""
-
 import json
 import subprocess
 import sys
@@ -24,7 +22,7 @@ transformers = pytest.importorskip("transformers")
 
 AUDIO = MelConfig(sample_rate=8000, n_fft=80, hop=20, n_mels=20, f_min=0.0, f_max=4000.0)
 FRAME = 40
-"""Samples of a code frame: two mel frames."""
+"""Samples per code frame: two mel frames."""
 SIZES: dict[str, Any] = {
     "encoder_hidden_size": 4, "downsampling_ratios": [2, 4, 5], "decoder_hidden_size": 32, "n_codebooks": 3,
     "codebook_dim": 4, "codebook_size": 16, "sampling_rate": 8000,
@@ -33,13 +31,13 @@ SIZES: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder as a hub holds it."""
+    """A folder as on a hub."""
     torch.manual_seed(0)
     model = transformers.DacModel(transformers.DacConfig(**SIZES))
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if name.startswith("decoder") and name.endswith("bias"):
-                parameter.normal_(std=0.1)  # they start as zeros: padding could not be heard
+                parameter.normal_(std=0.1)  # initialised as zeros, which would hide padding
     folder = tmp_path_factory.mktemp("dac")
     model.save_pretrained(folder)
     return folder

@@ -1,4 +1,4 @@
-"""Codes become samples in parts that equal the whole; an arithmetic stand-in makes every part count."""
+"""Decoding codes in parts equals decoding the whole; in an arithmetic stand-in every part counts."""
 
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -23,13 +23,13 @@ LENGTHS = np.array([FRAMES, 33, 2])
 
 
 def around(x: np.ndarray, reach: int) -> np.ndarray:
-    """Each value with those up to `reach` on either side, every one of which counts."""
+    """Combine each value with those up to `reach` on either side."""
     padded = np.pad(x, [(0, 0)] * (x.ndim - 1) + [(reach, reach)])
     return sum(np.tanh(padded[..., k : k + x.shape[-1]] * (k + 1) * 0.3) for k in range(2 * reach + 1))
 
 
 class Arithmetic:
-    """In place of the two graphs: what they see, and nothing learned."""
+    """Replaces both graphs with arithmetic."""
 
     def decode(self, codes: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         real = (np.arange(codes.shape[1])[None] < lengths[:, None])[..., None]
@@ -38,7 +38,7 @@ class Arithmetic:
         return np.repeat(with_pitch, STRIDE, axis=2).astype(np.float32)
 
     def vocode(self, frames: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-        """The source's rows count too, so that a wrong phase shows."""
+        """The source's rows count too, so a wrong phase shows."""
         real = (np.arange(frames.shape[2])[None] < lengths[:, None])[:, None]
         return np.repeat(around(frames * real, SEES.vocoder).sum(1), HOP, axis=1).astype(np.float32)
 

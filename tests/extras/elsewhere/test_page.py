@@ -1,5 +1,3 @@
-"""A speaking page in Chromium: samples equal ONNX Runtime's."""
-
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,7 +41,7 @@ def page(voice_bundle: Path, runtime: BrowserRuntime, tmp_path_factory: pytest.T
     folder = tmp_path_factory.mktemp("page")
     (folder / "words.txt").write_text(" ".join(SENTENCES).translate(str.maketrans("", "", ".,?!")), encoding="utf-8")
     voice = Voice.load(voice_bundle)
-    with pytest.MonkeyPatch.context() as patched:  # gruut's lexicon takes half a minute
+    with pytest.MonkeyPatch.context() as patched:  # loading gruut's lexicon takes half a minute
         patched.setattr("sonorant.extras.elsewhere.exported_lexicon._words_of_gruut", lambda frontend: [])
         export_page(voice, folder / "voice.html", runtime, folder / "words.txt")
     return folder / "voice.html"

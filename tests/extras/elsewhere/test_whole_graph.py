@@ -1,5 +1,3 @@
-"""A voice as one graph and for sherpa-onnx: samples equal ours."""
-
 from itertools import product
 from pathlib import Path
 
@@ -19,12 +17,12 @@ from tests.support.runtimes import tokens_of
 
 TEXTS = ("Good morning.", "No?", "We came, we saw, and it was over in a moment!")
 ROUNDING = 2e-3
-"""sherpa-onnx brings its own ONNX Runtime."""
+"""sherpa-onnx has its own ONNX Runtime."""
 
 
 @pytest.fixture(scope="module")
 def words_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The texts' words alone: gruut's lexicon takes half a minute."""
+    """Only the texts' words, because gruut's whole lexicon takes half a minute."""
     path = tmp_path_factory.mktemp("words") / "words.txt"
     path.write_text(" ".join(TEXTS).translate(str.maketrans("", "", ".,?!")), encoding="utf-8")
     return path

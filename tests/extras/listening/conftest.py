@@ -1,5 +1,3 @@
-"""Systems told apart by pitch, and a listening server in this process."""
-
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -40,7 +38,7 @@ def places(tmp_path: Path) -> dict[str, str]:
 
 
 def heard(samples: np.ndarray, rate: int) -> str:
-    """The system of a sound, by its tone."""
+    """The system that made a sound, identified by its tone."""
     power = np.abs(np.fft.rfft(samples, 4 * rate))
     power = {name: power[round(4 * pitch)] for name, pitch in {**PITCH, "high": HIGH}.items()}
     system = max(PITCH, key=lambda name: power[name])

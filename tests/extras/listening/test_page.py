@@ -1,5 +1,3 @@
-"""The listening test in a real browser, by keyboard alone."""
-
 from pathlib import Path
 
 import numpy as np
@@ -70,7 +68,6 @@ class Page:
         return [heard(samples / 32768, RATE) for samples in sounds]
 
     def choose(self, steps: int) -> None:
-        """Move the choice by arrow keys."""
         self.tab_to("e.name === 'choice'")
         self.press(" ", *[Keys.ARROW_RIGHT] * steps)
 
@@ -100,7 +97,7 @@ def test_a_whole_test_by_keys_alone(browser: Browser, start: Start, tmp_path: Pa
     page.shows("Question 2 of 4")
     page.says("")
 
-    page = Page(browser, browser.driver.current_url)  # a reload: the window keeps the listener
+    page = Page(browser, browser.driver.current_url)  # after a reload the window keeps the listener
     page.shows("Question 2 of 4")
     assert browser.run("return [...document.getElementsByName('choice')].filter((e) => e.checked).length") == 0
     page.hear("1", "2")

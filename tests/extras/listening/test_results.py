@@ -1,5 +1,3 @@
-"""Planted preferences are found; intervals cover; inattentive listeners are excluded."""
-
 import numpy as np
 import pytest
 

@@ -1,5 +1,3 @@
-"""Listening tests are blind, balanced and safe against kills."""
-
 import io
 import json
 import re
@@ -69,7 +67,7 @@ def listen(address: str, token: str) -> tuple[np.ndarray, int]:
 
 
 def finish(server: ListenServer, listener: str, likes: dict[str, int], *, first: bool = False) -> None:
-    """Answer all trials by scores `likes`; `first`: the first always wins."""
+    """Answer all trials with scores `likes`; with `first`, the first sound always wins."""
     state = begin(server.url, listener)
     while trial := state["trial"]:
         scores = [likes[heard(*listen(server.url, token))] for token in trial["sounds"]]

@@ -11,7 +11,7 @@ from tests.extras.long.spoken import SENTENCES
 from tests.support.shared import made_once
 
 AUDIBLE = 0.002
-"""Absolute value of an audible sample of flite's."""
+"""Absolute value of an audible sample of flite's speech."""
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,3 @@
-"""Chapters of flite's sentences."""
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +18,7 @@ SENTENCES = (
     "They rehearsed the last scene again and again.",
     "Please make yourself at home.",
 )
-"""The first of the demo's prompts, in another order."""
+"""The demo's first prompts in another order."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +31,7 @@ class Part:
 
 
 def write_chapter(path: Path, speech: Sequence[Floats], order: Sequence[int], pause: float = 0.6) -> list[Part]:
-    """Write sentences in an order, with noisy pauses; return their places."""
+    """Write sentences in `order` with noisy pauses; return their places."""
     noise = np.random.default_rng(0)
     pieces, parts, written = [np.zeros(round(pause * RATE), np.float32)], [], round(pause * RATE)
     for number in order:

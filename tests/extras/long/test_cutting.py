@@ -1,5 +1,3 @@
-"""Cuts are at pauses, within the limits, and contain nothing doubtful."""
-
 from itertools import pairwise
 
 from hypothesis import given
@@ -15,7 +13,7 @@ SCRIPT = read_script(TEXT, "xx")
 
 
 def spoken(words: list[tuple[str, float]]) -> list[Heard]:
-    """Words of 0.4 s, each after so many seconds of silence."""
+    """Words of 0.4 s, each after the given seconds of silence."""
     heard, at = [], 0.0
     for word, pause in words:
         heard.append((word, at + pause, at + pause + 0.4))

@@ -1,5 +1,3 @@
-"""Long recordings become utterances with exact words; the rest is listed."""
-
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -42,7 +40,6 @@ def told(utterances: list[Utterance]) -> list[str]:
 
 
 def assert_edges(utterances: list[Utterance], parts: list[Part]) -> None:
-    """Utterances start and end with sentences."""
     for one in utterances:
         start, end = (one.start or 0.0) + MARGIN, (one.end or 0.0) - MARGIN
         assert min(abs(part.start - start) for part in parts) < LATE, one
@@ -171,7 +168,7 @@ def test_only_what_is_new_is_worked_on_also_after_an_end_in_the_middle(
     for name, order in {"a": [1, 2, 4], "b": [3, 6, 7]}.items():
         write_chapter(source / f"{name}.wav", speech, order)
         (source / f"{name}.txt").write_text(text_of(*order), encoding="utf-8")
-    monkeypatch.setattr(recording, "_PASSAGE", 3.0)  # a sentence each
+    monkeypatch.setattr(recording, "_PASSAGE", 3.0)  # one sentence each
     listened: list[str] = []
 
     def counted(passage: listening.HeardPassage) -> Any:

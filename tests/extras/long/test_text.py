@@ -1,5 +1,3 @@
-"""A text keeps its spelling, and its words are placed wherever they are read."""
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,7 +24,7 @@ def test_numbers_and_abbreviations_are_words_as_spoken_and_stay_as_written() -> 
     assert script.text(place["nineteen"], place["really"]) == "1984 —"
     assert script.text(0, len(script.words)) == "Mr. Howison paid $5.50 in 1984 — really? His dog, Lop-Ear, screamed"
     assert not script.begins(place["eighty"]) and not script.begins(place["ear"]) and script.begins(place["his"])
-    assert script.sentence_ends == {0, place["his"], len(script.words)}  # a paragraph's end, and no abbreviation's
+    assert script.sentence_ends == {0, place["his"], len(script.words)}  # a paragraph's end, but not an abbreviation's
     assert {place["lop"], place["screamed"]} <= script.clause_ends
 
 
@@ -38,7 +36,7 @@ def test_a_language_without_a_frontend_keeps_its_words() -> None:
 
 @st.composite
 def readings(draw: st.DrawFn) -> tuple[list[list[str]], list[int]]:
-    """Sentences without repeated words, and the order of reading: some skipped, some twice."""
+    """Sentences without repeated words, and a reading order: some skipped, some twice."""
     words = draw(st.permutations(WORDS))
     sentences = [words[first : first + 5] for first in range(0, 5 * draw(st.integers(2, 9)), 5)]
     return sentences, [number for number in range(len(sentences)) for _ in range(draw(st.integers(0, 2)))]
@@ -62,7 +60,7 @@ def test_what_is_not_in_the_text_is_nowhere() -> None:
 
 
 def test_a_long_text_is_placed_piece_by_piece() -> None:
-    """More words than are placed at once, and a jump over more than is searched."""
+    """More words than are placed at a time, and a jump beyond the search range."""
     chance = np.random.default_rng(1)
     words = [f"{WORDS[one]}{WORDS[two]}" for one, two in chance.integers(0, len(WORDS), (4000, 2))]
     script = script_of([words[first : first + 8] for first in range(0, 4000, 8)])

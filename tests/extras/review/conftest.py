@@ -1,5 +1,3 @@
-"""A prepared corpus with an audit, and the review's server in this process."""
-
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -29,7 +27,7 @@ SCORES = {"one": 0.1, "two": 0.95, "three": 0.6, "four": 0.2}
 
 
 def by_word(text: str, seconds: float, doubtful: str = "") -> tuple[AuditedWord, ...]:
-    """Words of one length from a tenth of the time to its last tenth."""
+    """Words of equal length from 10 % to 90 % of the duration."""
     words = text.split()
     edges = np.linspace(0.1 * seconds, 0.9 * seconds, len(words) + 1).round(3).tolist()
     return tuple(
@@ -40,7 +38,7 @@ def by_word(text: str, seconds: float, doubtful: str = "") -> tuple[AuditedWord,
 
 @pytest.fixture
 def folder(tmp_path: Path, murmur: Callable[..., np.ndarray], prepare_config: PrepareConfig) -> Path:
-    """corpus, prepared and audit of five utterances; the last is a part of its file."""
+    """Folders corpus, prepared and audit of five utterances; the last is a part of its file."""
     corpus = tmp_path / "corpus"
     corpus.mkdir()
     rows = []
@@ -83,13 +81,12 @@ def audit(folder: Path) -> None:
 
 @pytest.fixture
 def names(folder: Path) -> dict[str, str]:
-    """Name of each clip, by id."""
     return {row.id: str(row.clip) for row in read_manifest(folder / "prepared/manifest.jsonl")}
 
 
 @pytest.fixture
 def start(folder: Path) -> Iterator[Callable[[], ReviewServer]]:
-    """Start a server of `folder`, after stopping the one before."""
+    """Start a server for `folder`, stopping the previous one."""
     with ExitStack() as running:
 
         def begin() -> ReviewServer:

@@ -1,5 +1,3 @@
-"""The review in a real browser by keys; reloads continue."""
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -36,7 +34,6 @@ class Page:
         WebDriverWait(self.browser.driver, PATIENCE, 0.02).until(lambda _: self.browser.run(ready, *arguments))
 
     def on(self, id: str) -> None:
-        """Wait until a clip is shown and can be played."""
         self.until("review.clip?.id === arguments[0] && audio.readyState > 0 && review.edges", id)
 
     def press(self, *keys: str) -> None:
@@ -192,7 +189,7 @@ def test_a_note_goes_with_the_decision_and_letters_in_it_decide_nothing(page: Pa
 
 
 def test_of_a_large_corpus_the_list_shows_the_clips_around(browser: Browser, start: Start, folder: Path) -> None:
-    """With 500 clips; a full list of 10,000 would take seconds per key."""
+    """With 500 clips; in a full list of 10,000 a key would take seconds."""
     for name in ("corpus", "prepared"):
         rows = read_manifest(folder / name / "manifest.jsonl")
         [part] = [row for row in rows if row.id == "part"]

@@ -1,5 +1,3 @@
-"""The review's server: worst clips first, ranges of sound, decisions written at once, own page only."""
-
 import io
 import json
 import re

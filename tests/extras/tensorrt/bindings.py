@@ -44,7 +44,7 @@ _LIBRARIES = {
     "nvinfer_plugin": ("initLibNvInferPlugins",),
     "nvonnxparser": ("createNvOnnxParser_INTERNAL", "createNvOnnxParserRefitter_INTERNAL", "getNvOnnxParserVersion"),
 }  # fmt: skip
-"""TensorRT's libraries and the functions that bindings link to."""
+"""Functions of TensorRT's libraries that the bindings link to."""
 
 
 def main() -> None:

@@ -1,5 +1,3 @@
-"""TensorRT's real bindings, and a tiny voice with its reference."""
-
 import subprocess
 from pathlib import Path
 

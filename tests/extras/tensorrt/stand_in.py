@@ -27,7 +27,7 @@ from sonorant.speech.bundle import Bundle
 
 MACHINE = Machine(tensorrt="11.4.0.106", gpu="stand-in", compute_capability=(9, 0))
 SCRATCH = 4096
-"""Bytes of each engine's scratch."""
+"""Bytes of scratch memory per engine."""
 _OURS = (
     *(f"sonorant.extras.tensorrt.{name}" for name in ("device", "execution", "builder")),
     "sonorant.extras.tensorrt.parallel_runtime",
@@ -56,7 +56,7 @@ class Gpu:
     captures: int = 0
     replays: int = 0
     runs: int = 0
-    """Runs of engines, without replays."""
+    """Number of engine runs, without replays."""
     recordable: bool = True
     contexts: bool = True
     """Whether TensorRT creates contexts."""
@@ -74,7 +74,7 @@ class Gpu:
         return Error.cudaSuccess, address
 
     def piece(self, address: int, size: int, what: str) -> memoryview | None:
-        """The memory at an address; None and a fault where it was freed or is too small."""
+        """The memory at an address. None, with a fault, if it was freed or is too small."""
         held = self.memory.get(address)
         if held is None or size > len(held):
             self.faults.append(f"{what}: {size} bytes at {address:#x}, where there are {len(held) if held else 'none'}")
@@ -83,7 +83,7 @@ class Gpu:
 
 
 class Stream:
-    """Run queued work at once, or record it."""
+    """Runs queued work immediately, or records it."""
 
     known: dict[int, Stream] = {}  # noqa: RUF012 - by handle, as CUDA knows them
 
@@ -219,7 +219,7 @@ def installed() -> Iterator[Gpu]:
 
 
 def write_engines(bundle: Bundle, folder: Path, config: EngineConfig) -> None:
-    """Stand-in engines of all variants with real keys; all fp32 inside."""
+    """Write stand-in engines of all variants with real keys; all contain fp32."""
     folder.mkdir(exist_ok=True)
     for graph in bundle.graphs:
         for variant in bundle.description.graphs[graph].variants:

@@ -48,7 +48,7 @@ def type_check(major: str, files: list[Path], cache: Path) -> str:
     options = ["--config-file", Path(__file__).with_name("mypy.ini"), "--cache-dir", cache]
     command, env = [sys.executable, "-m", "mypy", *options, *files], os.environ | {"MYPYPATH": str(STUBS / major)}
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
-    # Neither an unreadable stub nor a crash passes.
+    # An unreadable stub or a crash does not pass.
     assert f"{len(files)} source files" in done.stdout.splitlines()[-1], done.stdout + done.stderr
     return done.stdout
 

@@ -1,5 +1,3 @@
-"""Engines cover the corpus' lengths; stale, damaged or absent ones are refused without TensorRT."""
-
 import dataclasses
 import shutil
 import tomllib
@@ -45,7 +43,7 @@ def engines(voice_bundle: Path, tmp_path: Path) -> Engines:
 
 
 def changed(engines: Engines, *keys: str, value: object) -> Engines:
-    """Change one value in the engine's JSON, by path of keys."""
+    """Change one value in the engine's JSON, given its keys."""
     path = engines.folder / "vocoder.fp32.json"
     data = inner = read_json(path)
     for key in keys[:-1]:
@@ -157,7 +155,7 @@ def test_where_tensorrt_is_absent_it_says_so(voice_bundle: Path) -> None:
 
 
 def test_no_extra_installs_a_second_onnx_runtime() -> None:
-    """Both own the same files and break each other."""
+    """Both install the same files and break each other."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     packages = [*project["dependencies"], *chain(*project["optional-dependencies"].values())]
     assert [package for package in packages if package.startswith("onnxruntime")] == ["onnxruntime"]

@@ -1,5 +1,3 @@
-"""The TensorRT runtime on stand-ins (stand_in.py): freeing, recording, replaying, padding, errors."""
-
 import dataclasses
 import gc
 import logging
@@ -42,7 +40,7 @@ def gpu() -> Iterator[Gpu]:
 
 @pytest.fixture
 def load(gpu: Gpu, bundle: Bundle, engines: Path) -> Load:
-    """load(bundle, **options) -> the runtime on the stand-ins; all optional."""
+    """load(bundle, **options) -> the runtime on the stand-ins."""
 
     def make(bundle: Bundle = bundle, **options: object) -> Bucketed:
         asked = {"variant": "fp32", "engines": engines, "threads": 1} | options
@@ -94,7 +92,7 @@ def test_a_shape_that_cannot_be_recorded_runs_and_is_not_counted(
         for _ in range(3):
             assert_equal(runtime, expected, 1, 12)
     assert (runtime.counters().prepared, gpu.replays) == (0, 0)
-    assert caplog.text.count("run without a CUDA graph") == 3 * STREAMS  # once a graph and stream
+    assert caplog.text.count("run without a CUDA graph") == 3 * STREAMS  # once per graph and stream
 
 
 def test_threads_get_their_own_results(load: Load, expected: Runtime) -> None:
@@ -114,7 +112,7 @@ def test_too_large_batches_and_refused_contexts_are_errors(gpu: Gpu, load: Load)
 def test_shapes_outside_all_profiles_run_in_fp32_if_the_cpu_lacks_the_variant(
     load: Load, bundle: Bundle, tmp_path: Path, expected: Runtime
 ) -> None:
-    """As bfloat16: ONNX Runtime does not load this graph."""
+    """As for bfloat16, because ONNX Runtime does not load this graph."""
     garbage = tmp_path / "garbage"
     garbage.write_bytes(b"no kernels for it")
     graphs = dict.fromkeys(bundle.graphs, garbage)

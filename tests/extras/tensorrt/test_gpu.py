@@ -1,5 +1,3 @@
-"""TensorRT's engines against ONNX Runtime, on a GPU."""
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""Violations of TensorRT's published rules are named."""
-
 from collections.abc import Callable
 from pathlib import Path
 
@@ -28,7 +26,7 @@ def saved(
 
 
 def quantized_convolution(**changes: object) -> Graph:
-    """x -> Q -> DQ -> Conv with int8 weights and a scale for each of its 6 output channels -> y."""
+    """x -> Q -> DQ -> Conv with int8 weights and one scale per output channel (6) -> y."""
     settings = {"axis": 0, "zero": 0, "weight": np.int8, "scales": 6, "scale": 0.1, "dtype": np.float32} | changes
     weights = {
         "x_scale": np.array(settings["scale"], settings["dtype"]),

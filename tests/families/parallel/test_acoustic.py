@@ -1,5 +1,3 @@
-"""The acoustic model: what padding, batching, speed and speakers may and may not change."""
-
 import math
 from dataclasses import replace
 from typing import Any
@@ -95,7 +93,7 @@ def test_contradictions_are_refused() -> None:
 @torch.no_grad()
 @pytest.mark.parametrize("kernel", [0, 1, 3])
 def test_a_token_finds_its_place_by_itself_and_its_neighbours_alone(kernel: int) -> None:
-    """Where its prior knows more, it may stand for the sound of a neighbour."""
+    """A prior that considered more could represent a neighbour's sound."""
     model = AcousticModel(replace(CONFIG, prior_kernel=kernel), symbols=12, speakers=1, mels=8).eval()
     text, lengths, speaker = tokens(1, 15), torch.tensor([15]), torch.tensor([0])
     before = model.encode(text, lengths, speaker)
@@ -117,7 +115,7 @@ def test_what_predicts_prosody_leaves_the_encoder_as_it_is(kind: str) -> None:
 
 
 def test_a_flow_speaks_as_unevenly_as_the_recordings_and_a_regression_evenly() -> None:
-    """Both learn tokens of 4 frames on the geometric mean, log spread 0.5, and a pitch of 0.5, spread 0.3."""
+    """Both learn tokens of 4 frames (geometric mean, log spread 0.5) and a pitch of 0.5 (spread 0.3)."""
     told = {}
     for kind in ("regression", "flow"):
         torch.manual_seed(0)
@@ -134,7 +132,7 @@ def test_a_flow_speaks_as_unevenly_as_the_recordings_and_a_regression_evenly() -
         heard = model.eval().encode(tokens(8, 40), torch.full((8,), 40), torch.zeros(8, dtype=torch.int64)).heard
         told[kind] = model.prosody(*heard).detach()
         assert float(told[kind][..., 1].mean()) == pytest.approx(0.5, abs=0.1)
-        # The mean of lengths, not of their logarithms, so that speech is neither hurried nor dragged.
+        # The mean of lengths, not of their logarithms: speech is neither hurried nor dragged.
         assert told[kind][..., 0].exp().mean() == pytest.approx(4 * math.exp(0.5**2 / 2), rel=0.08)
     assert told["regression"].std(dim=(0, 1))[:2].max() < 0.1
     assert told["flow"].std(dim=(0, 1))[:2].tolist() == pytest.approx([0.5, 0.3], abs=0.15)
@@ -144,7 +142,7 @@ def test_a_flow_speaks_as_unevenly_as_the_recordings_and_a_regression_evenly() -
 
 @torch.no_grad()
 def test_frames_are_told_as_they_are_stored(model: AcousticModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A decoder that says exactly what it is to learn gives the stored mel, pitch and voicing back."""
+    """A decoder that predicts its target exactly returns the stored mel, pitch and voicing."""
     mel, pitch, ends = torch.randn(1, 6, 8) - 5.0, torch.rand(1, 6, 2), torch.tensor([[2, 4, 6]])
     states = torch.cat([torch.zeros(1, 3, 16), model.prosody_of(mel, pitch, torch.tensor([[2, 2, 2]]))[0]], dim=2)
     wanted = model.normalized_frames(mel, pitch, model.expand(states, ends, torch.arange(6)).prosody_BT2)
@@ -155,7 +153,7 @@ def test_frames_are_told_as_they_are_stored(model: AcousticModel, monkeypatch: p
 
 @torch.no_grad()
 def test_prosody_of_a_recording_is_that_of_its_tokens() -> None:
-    """Pitch of each token is that of its voiced frames, its energy rises with its level, decibel by decibel."""
+    """A token's pitch is that of its voiced frames; its energy rises with its level, decibel by decibel."""
     model = AcousticModel(CONFIG, symbols=12, speakers=1, mels=8, mel_mean=-5.0, mel_std=2.0)
     mel = torch.randn(1, 6, 8) - 5.0
     pitch = torch.tensor([[[0.5, 1.0], [0.5, 1.0], [-0.25, 1.0], [0.0, 0.0], [0.125, 0.0], [0.125, 0.0]]])
@@ -171,7 +169,7 @@ def test_prosody_of_a_recording_is_that_of_its_tokens() -> None:
 @torch.no_grad()
 @pytest.mark.parametrize("decoder", ["regression", "flow"])
 def test_pitch_is_moved_by_so_many_semitones(decoder: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By exactly as many where the decoder adds nothing of its own, row by row; length and states stay."""
+    """Exactly, per row, where the decoder adds nothing; length and states stay."""
     torch.manual_seed(0)
     config = replace(CONFIG, decoder=decoder)
     model = AcousticModel(config, symbols=12, speakers=1, mels=8, mel_mean=-5.0, mel_std=2.0).eval()

@@ -1,5 +1,3 @@
-"""Ground-truth-aligned mels: the acoustic model predicts each recording's mel in the recording's own timing."""
-
 import json
 from pathlib import Path
 from typing import cast
@@ -25,14 +23,14 @@ def features(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def acoustic(features: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A trained folder of random weights."""
+    """Trained folder with random weights."""
     folder, recipe = tmp_path_factory.mktemp("models") / "acoustic", tiny_recipe("acoustic", features)
     save_model(folder, recipe.model.state_dict(), recipe.description() | {"provenance": {}})
     return folder
 
 
 class Planted(nn.Module):
-    """A prior that gives each token its own mel (B, N, M), normalised."""
+    """A prior that gives each token its own normalised mel (B, N, M)."""
 
     def __init__(self, prior_BNM: torch.Tensor) -> None:
         super().__init__()
@@ -44,7 +42,7 @@ class Planted(nn.Module):
 
 @torch.no_grad()
 def spoken(model: AcousticModel, tokens: int = 9) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
-    """A batch of one whose tokens have distinct sounds, which the model's prior predicts, and its durations (1, N)."""
+    """A batch of one whose tokens have distinct sounds, as the prior predicts, and its durations (1, N)."""
     torch.manual_seed(3)
     durations_N = torch.randint(1, 12, (tokens,))
     sounds_NM = torch.randn(tokens, model.mels) * 2.0 - 5.0

@@ -1,5 +1,3 @@
-"""The vocoder's inverse transform against torch's own; rows, padding and parts of both kinds of vocoder."""
-
 import numpy as np
 import pytest
 import torch
@@ -53,7 +51,7 @@ def test_a_part_with_its_receptive_field_is_that_of_the_whole_and_with_less_it_i
     vocoder: Vocoder, frames: torch.Tensor
 ) -> None:
     for block in vocoder.stack.blocks:
-        block.scale.mul_(20.0)  # so that what is far away is heard
+        block.scale.mul_(20.0)  # so that distant blocks are audible
     whole, reach = vocoder(frames), vocoder.receptive_field
 
     def part(reach: int) -> float:

@@ -1,4 +1,4 @@
-"""A third family of voice, as an installed package would bring it: this folder and one entry point."""
+"""A third voice family, as an installed package would provide it: this folder and one entry point."""
 
 from sonorant.plugins import Plugin
 

@@ -1,5 +1,3 @@
-"""The toy's models as graphs, and whether the graphs equal them."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -53,15 +51,15 @@ class ToyModels:
         return {}
 
     def decoding(self, defaults: Any) -> None:
-        """None."""
+        pass
 
 
 class ToyCandidate(Candidate):
-    """Two graphs, each given what torch gave before it."""
+    """Two graphs, each given torch's output of the previous step."""
 
     @staticmethod
     def expect(bundle: Bundle, trained: Trained, utterances: Sequence[NDArray[np.integer]], name: str) -> Expected:
-        """What torch makes of utterances, alone and together."""
+        """torch's results for utterances, alone and together."""
         runtime = load_runtime("torch", bundle, LoadOptions(trained=trained))
         cases = []
         for inputs in batches(utterances, 1):

@@ -1,5 +1,3 @@
-"""Two linear layers around a mel."""
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +11,7 @@ from sonorant.text.frontend import SymbolTable
 class HummerConfig:
     width: int
     frames: int
-    """Of every phoneme."""
+    """Number of frames per phoneme."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +46,7 @@ class Buzzer(nn.Module):
         self.enter, self.out = nn.Linear(mels, config.width), nn.Linear(config.width, hop)
 
     def forward(self, mel: torch.Tensor) -> torch.Tensor:
-        mel = mel[:, : self.enter.in_features]  # in training, frames that tell pitch too
+        mel = mel[:, : self.enter.in_features]  # in training, frames also contain pitch
         return self.out(self.enter(mel.transpose(1, 2)).tanh()).tanh().flatten(1)
 
 

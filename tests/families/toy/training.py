@@ -1,4 +1,4 @@
-"""How the toy learns: phonemes share an utterance's frames evenly."""
+"""Training of the toy: phonemes share an utterance's frames equally."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,12 +23,12 @@ from tests.families.toy.models import BuzzerConfig, Hummer, HummerConfig
 
 @dataclass(frozen=True, kw_only=True)
 class HummerTrainConfig(UtteranceTrainConfig):
-    """Training of the predictor."""
+    pass
 
 
 @dataclass(frozen=True, kw_only=True)
 class BuzzerTrainConfig(WaveformTrainConfig):
-    """Training of the waveform model."""
+    pass
 
 
 class HummerLosses(nn.Module):
@@ -48,8 +48,6 @@ class HummerLosses(nn.Module):
 
 
 class HummerRecipe(Utterances):
-    """Implements `Recipe`."""
-
     name = "toy_hummer"
     diagonal_steps = 0
 
@@ -75,13 +73,11 @@ class HummerRecipe(Utterances):
 
 
 class BuzzerRecipe(WaveformRecipe):
-    """Implements `Recipe`."""
-
     name, sizes, settings = "toy_buzzer", BuzzerConfig, BuzzerTrainConfig
 
 
 class HummerJudge:
-    """Judges predictors, with a measure of the family's own."""
+    """Judges predictors with a measure specific to the family."""
 
     def __init__(self, recipe: HummerRecipe, items: NDArray[np.int64]) -> None:
         self.recipe, self.batches = recipe, list(alone(recipe, items))

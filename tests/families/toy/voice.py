@@ -1,5 +1,3 @@
-"""The toy's graphs at work, and how they speak."""
-
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from functools import partial
@@ -53,14 +51,14 @@ class ToySpeaking:
         self.runtime, self.description = runtime, description
 
     def check(self, request: SpeechRequest) -> None:
-        """Anything will do."""
+        """Accepts any request."""
 
     def synthesize(self, tokens: Any, lengths: Any, speaker: Any, speed: Any) -> Synthesized:
         mel, frames = self.runtime.hum(tokens, lengths)
         ones = np.ones(len(lengths), np.int64)
         samples = self.runtime.vocode(mel, frames)
         hop = self.description.audio.hop
-        # Each token lasts as long.
+        # All tokens have the same length.
         ends = np.minimum(np.arange(1, tokens.shape[1] + 1), lengths[:, None]) * (frames // lengths)[:, None] * hop
         return Synthesized(samples, frames * hop, ones * FinishReason.WELL, ones, ends)
 

@@ -1,5 +1,3 @@
-"""A full cache keeps its bound."""
-
 import os
 from pathlib import Path
 
@@ -23,7 +21,7 @@ def store(tmp_path: Path) -> Folder:
 
 @pytest.fixture
 def names(store: Folder) -> list[str]:
-    """Three times as many objects as fit."""
+    """Names of three times as many objects as fit."""
     return [kept(store, os.urandom(SIZE)) for _ in range(3 * ROOM // SIZE)]
 
 
@@ -40,7 +38,7 @@ def test_two_processes_keep_one_bound(store: Folder, names: list[str], tmp_path:
 def test_a_count_that_is_wrong_is_mended_by_the_next_process(
     count: str, store: Folder, names: list[str], tmp_path: Path
 ) -> None:
-    """After a power cut, or deletion by hand."""
+    """After a power cut or manual deletion."""
     for name in names[:100]:
         Cache(store, tmp_path / "cache", ROOM).path(name)
     (tmp_path / "cache/held").write_text(count)

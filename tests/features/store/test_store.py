@@ -1,5 +1,3 @@
-"""Objects in a folder and in a bucket."""
-
 import hashlib
 import os
 import shutil
@@ -41,7 +39,6 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def kept(store: Store, data: bytes) -> str:
-    """Keep an object under its hash."""
     name = object_name(hashlib.sha256(data).hexdigest())
     with store.draft() as folder:
         (folder / "new").write_bytes(data)
@@ -137,7 +134,7 @@ def test_features_are_the_same_from_a_bucket(bucket: str, tmp_path: Path) -> Non
 
 
 class Distant(Folder):
-    """A folder that is fetched from, as a bucket is."""
+    """A folder that is fetched from like a bucket."""
 
     def local(self, name: str) -> Path | None:
         return None
@@ -238,7 +235,7 @@ def test_gc_keeps_old_shards_that_a_stage_has_just_found(tmp_path: Path) -> None
 
 
 def test_shards_that_workers_wrote_into_another_folder_are_missed(tmp_path: Path) -> None:
-    """As on another machine, whose folder is not shared."""
+    """Like another machine whose folder is not shared."""
     with pytest.raises(SonorantError, match="2 of 2 shards written by workers are missing"):
         check_written(str(tmp_path / "store"), ["0" * 64, "1" * 64])
 
@@ -264,7 +261,7 @@ def test_gc_removes_the_drafts_of_killed_processes(tmp_path: Path, capsys: pytes
 def test_gc_keeps_what_a_stage_needs_that_begins_while_it_removes(
     computes: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One reuses old shards, one computes the same arrays under other names."""
+    """One stage reuses old shards; another computes the same arrays under other names."""
     place = tmp_path / "store"
     old, new = features(tmp_path / "old", str(place), seed=1), features(tmp_path / "new", str(place), seed=2)
     long_ago = time.time() - 2 * 86400

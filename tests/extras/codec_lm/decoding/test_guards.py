@@ -1,5 +1,3 @@
-"""Runaway models end within their budget with a reason; sound ones are left alone."""
-
 from dataclasses import replace
 from typing import Any
 
@@ -62,7 +60,7 @@ def test_the_budget_ends_every_row() -> None:
 
 
 def pause(frames: int) -> Plant:
-    """`frames` of silence on the first phoneme, then other codes and one phoneme a frame."""
+    """`frames` of silence on the first phoneme, then other codes, one phoneme per frame."""
 
     def plant(logits: np.ndarray, hop: np.ndarray, step: int) -> None:
         (never if step >= frames else silent)(logits, hop, step)
@@ -132,7 +130,7 @@ def test_each_guard_pushes_on_as_soon_as_its_own_time_is_up(plant: Plant, limit:
     limits = {"longest_phoneme": 9.0, "longest_silence": 9.0, "longest_repeat": 9.0, limit: 0.5}
     session, _ = decoded(one_on(plant), 6, budget=30.0, **limits)
     assert session.finish_reasons_B[0] != FinishReason.WELL and not session.cut_B[0]
-    assert 0 <= session.lengths_B[0] - 6 * SECOND // 2 <= 4  # a loop shows after its first round
+    assert 0 <= session.lengths_B[0] - 6 * SECOND // 2 <= 4  # a loop is detected after its first round
 
 
 def test_leaving_a_phoneme_in_its_last_frame_is_no_fault() -> None:

@@ -1,4 +1,4 @@
-"""The median rule leaves a phoneme at the median of its duration; the likeliest class of each frame never would."""
+"""The median rule leaves a phoneme at its median duration; taking the likeliest class never would."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ XP = array_api_compat.array_namespace(np.zeros(1))
 
 
 def hazard(probability: float) -> np.ndarray:
-    """Logits that leave with this probability, likeliest by two phonemes."""
+    """Logits that leave the phoneme with this probability, most likely by two phonemes."""
     leave = probability * np.array([0.3, 0.6, 0.1])
     return np.log(np.array([[1 - probability, *leave]], np.float32))
 
@@ -31,7 +31,7 @@ def test_the_pointer_leaves_at_the_median_of_the_duration(probability: float) ->
             break
         state = state._replace(log_survival_B=survival)
     assert hop[0] == 2
-    # Geometric durations: the first number of frames after which less than half of them last on.
+    # Durations are geometric: the first number of frames that less than half of them exceed.
     assert 1 < stood == next(frames for frames in range(1, 1000) if (1 - probability) ** frames < 0.5)
 
 

@@ -1,5 +1,3 @@
-"""Codes are drawn by the probabilities of a reference; noise depends on its key alone."""
-
 from dataclasses import replace
 from typing import Any
 
@@ -43,7 +41,7 @@ def test_codes_are_drawn_by_the_probabilities_of_the_reference(temperature: floa
     scores = np.random.default_rng(3).standard_normal(CODES).astype(np.float32) * 2
     _, rules = batch(1, temperature=temperature, top_k=top_k, top_p=top_p)
     noise = np.random.default_rng(4).random((1, DRAWS), dtype=np.float32)
-    # Each stream is a draw of its own.
+    # Each stream is drawn independently.
     drawn = draw_codes(np.broadcast_to(scores, (1, DRAWS, CODES)), rules, noise, XP)[0]
     counts = np.bincount(drawn, minlength=CODES)
     expected = reference(scores.astype(np.float64), temperature, top_k, top_p) * DRAWS
@@ -73,5 +71,5 @@ def test_noise_follows_from_its_key() -> None:
     noise = uniform_noise(keys, 20, 3)
     assert noise.dtype == np.float32 and noise.min() >= 0 and noise.max() < 1
     assert len({row.tobytes() for row in noise}) == 4
-    assert (uniform_noise(keys[2:3], 20, 3)[0] == noise[2]).all()  # not by the row
-    assert (uniform_noise(keys, 50, 3)[:, :20] == noise).all()  # more steps begin the same
+    assert (uniform_noise(keys[2:3], 20, 3)[0] == noise[2]).all()  # independent of the row
+    assert (uniform_noise(keys, 50, 3)[:, :20] == noise).all()  # more steps start with the same noise

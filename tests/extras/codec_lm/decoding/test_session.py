@@ -1,5 +1,3 @@
-"""The same frames in pieces of any size, alone or in a batch, in numpy or torch."""
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""Settings of decoding."""
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""Retries and candidates: a failed row is decoded again, the best attempt is kept and reported."""
-
 from dataclasses import replace
 from typing import Any
 
@@ -27,7 +25,7 @@ DRAWN = replace(CONFIG, temperature=1.0, top_k=6)
 
 
 class FirstAttemptsFail(TinyStepper):
-    """The pointer never moves in the first batches; keeps the rules of each."""
+    """The pointer never moves in the first batches; keeps the rules of each batch."""
 
     def __init__(self, failing: int) -> None:
         super().__init__(plant=self._fail)
@@ -98,7 +96,7 @@ def test_attempts_rank_by_soundness_then_end_then_likelihood() -> None:
 
 
 def test_a_row_equals_itself_alone_with_retries_and_candidates() -> None:
-    config = replace(DRAWN, retries=2, longest_phoneme=0.2)  # so strict that some rows fail
+    config = replace(DRAWN, retries=2, longest_phoneme=0.2)  # strict enough that some rows fail
     lengths = (11, 6, 14, 9, 18, 5)
     together = speak(TinyStepper(), *lengths, config=config, seed=1, candidates=2)
     assert len(set(together.attempts_B.tolist())) > 1

@@ -1,5 +1,3 @@
-"""Decoding in torch: a growing cache, buffers of fixed shapes, compiled and recorded steps give the same codes."""
-
 import gc
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -32,7 +30,7 @@ TEXTS = {
     "two, short": (3, 4), "two": (9, 5), "two, long": (6, 25),
     "three, short": (4, 3, 4), "three": (3, 12, 7), "four, long": (25, 4, 18, 11),
 }  # fmt: skip
-"""Phonemes of each row: a batch for every shape; three rows are padded to four."""
+"""Number of phonemes per row: a batch for every shape; three rows are padded to four."""
 Static = Callable[..., StaticTokenRuntime]
 Say = Callable[..., Spoken]
 PENALISED = replace(CONFIG, repetition_penalty=1.5)
@@ -148,7 +146,7 @@ def test_a_shape_has_room_for_the_slots_before_the_first_frame(tmp_path: Path) -
     states = np.random.default_rng(3).standard_normal((1, 9, 16)).astype(np.float32)
     config = replace(CONFIG, longest_phoneme=1e3, longest_silence=1e3, longest_repeat=1e3)
     frames = round(config.budget * description.frames_per_phoneme.p99 * 9)
-    step.model.advance.bias.data[0] = 1e3  # the pointer never moves: all of the budget is used
+    step.model.advance.bias.data[0] = 1e3  # the pointer never moves, so the whole budget is used
     wanted = decode_texts(DynamicStepper(step), states, lengths, description, config)
     assert wanted.lengths_B[0] == frames
     needed = frames + description.codebooks - 1 + 2  # a start and a prompt's padding
@@ -160,7 +158,7 @@ def test_a_shape_has_room_for_the_slots_before_the_first_frame(tmp_path: Path) -
 
 
 def test_nan_left_in_the_buffers_harms_no_later_batch(trained_codec_lm: tuple[Path, Path]) -> None:
-    """In other rooms of the same memory too."""
+    """Also in other rooms of the same memory."""
     step, description = step_of(trained_codec_lm[0]), replace(DESCRIPTION, codes=15, advances=3)
     stepper = fixed(step, description, (1, 2), (64, 128))
     states, lengths = np.random.default_rng(2).standard_normal((2, 9, 16)).astype(np.float32), np.array([9, 9])
@@ -187,7 +185,7 @@ def test_threads_get_the_codes_of_one_thread(static: Static, say: Say) -> None:
 def test_a_step_continues_from_a_given_state(
     description: DecodingDescription, trained_codec_lm: tuple[Path, Path]
 ) -> None:
-    """As `verify` feeds every runtime the reference's states."""
+    """`verify` feeds every runtime the reference's states."""
     step = step_of(trained_codec_lm[0])
     states, lengths = np.random.default_rng(1).standard_normal((2, 6, 16)).astype(np.float32), np.array([6, 4])
     rules = make_rules(lengths, description, CONFIG, lambda steps, numbers: np.zeros((2, steps, numbers), np.float32))
@@ -208,7 +206,7 @@ def test_a_step_continues_from_a_given_state(
 def test_compiled_steps_give_the_same_codes_and_a_second_start_takes_them_from_the_cache(
     dynamic: TorchTokenRuntime, static: Static, say: Say, cpp: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every shape, greedy and drawn, from another thread too. torch fails where it would compile again."""
+    """Every shape, greedy and drawn, also from another thread. torch fails if it would compile again."""
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "")  # restored after the test
     # A pool of processes costs more than it saves here.
     monkeypatch.setattr(torch._inductor.config, "compile_threads", 1)
@@ -232,7 +230,7 @@ def test_compiled_steps_give_the_same_codes_and_a_second_start_takes_them_from_t
 
 @pytest.fixture(scope="session")
 def frontend() -> None:
-    """A machine that only trains may lack the tiny voice's text frontend; `gpu_tokens` needs none."""
+    """A training machine may lack the tiny voice's text frontend; `gpu_tokens` does not need one."""
     pytest.importorskip("gruut")
 
 

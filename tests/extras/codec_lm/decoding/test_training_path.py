@@ -1,5 +1,3 @@
-"""Decoding feeds the language model what training fed it."""
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +18,7 @@ CODES = 15
 
 
 class Watched(DynamicStepper):
-    """Keeps each state that the model was fed."""
+    """Keeps each state that was fed to the model."""
 
     def run(self, state: State, steps: int) -> State:
         for _ in range(steps):

@@ -1,4 +1,4 @@
-"""A very small language model, a random recurrent map in numpy or torch, and ways in which it runs away."""
+"""A very small language model (a random recurrent map in numpy or torch), and ways in which it runs away."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,11 +23,11 @@ DESCRIPTION = DecodingDescription(
 )  # fmt: skip
 
 Plant = Callable[[Any, Any, int], None]
-"""Changes logits (B, G, K) and hop (B, A) of a step in place, given its number; numpy."""
+"""Changes a step's logits (B, G, K) and hop (B, A) in place (numpy), given the step's number."""
 
 
 class TinyStepper:
-    """A `Stepper` whose cache is one vector a row; codes, phoneme, age, position and prompt change its logits."""
+    """A `Stepper` with one vector per row as its cache; codes, phoneme, age, position and prompt change its logits."""
 
     def __init__(self, library: str = "numpy", plant: Plant | None = None) -> None:
         draw = np.random.default_rng(7)
@@ -44,7 +44,7 @@ class TinyStepper:
         self._weights = {name: self._array(value, library) for name, value in weights.items()}
         self._library, self._plant = library, plant
         self.batches: list[int] = []
-        """Rows of each batch that was begun."""
+        """Number of rows of each batch."""
 
     @staticmethod
     def _array(value: Any, library: str) -> Any:
@@ -93,7 +93,7 @@ class TinyStepper:
 
 
 def texts(*lengths: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Encoder states (B, N, C) float32 and their lengths (B,) int64. A row's states depend on its length alone."""
+    """Encoder states (B, N, C) float32 and lengths (B,) int64. A row's states depend only on its length."""
     states = np.zeros((len(lengths), max(lengths), CHANNELS), np.float32)
     for row, length in enumerate(lengths):
         states[row, :length] = np.random.default_rng((seed, length)).standard_normal((length, CHANNELS))
@@ -101,7 +101,7 @@ def texts(*lengths: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 
 def start(rows: int, config: DecodingConfig) -> tuple[State, Rules]:
-    """Before the first step of texts of 9 phonemes, without noise."""
+    """State before the first step of texts of 9 phonemes, without noise."""
     lengths = np.full(rows, 9)
     rules = make_rules(lengths, DESCRIPTION, config, lambda *sizes: np.zeros((rows, *sizes), np.float32))
     return start_state(rules, np.zeros(rows, np.int64), DESCRIPTION), rules
@@ -113,13 +113,13 @@ def stays(logits: Any, hop: Any, step: int) -> None:
 
 
 def silent(logits: Any, hop: Any, step: int) -> None:
-    """Nothing but silence, on one phoneme for ever."""
+    """Only silence, on one phoneme forever."""
     for stream, code in enumerate(SILENCE):
         logits[:, stream, code] = 50.0
     stays(logits, hop, step)
 
 
 def loops(logits: Any, hop: Any, step: int) -> None:
-    """Three frames again and again, on one phoneme for ever."""
+    """The same three frames, on one phoneme forever."""
     logits[:, :, 4 + step % 3] = 50.0
     stays(logits, hop, step)
