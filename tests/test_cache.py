@@ -1,5 +1,3 @@
-"""Cached results survive an interrupted run and are never stale."""
-
 from pathlib import Path
 from unittest.mock import Mock
 

@@ -25,7 +25,7 @@ OTHERS = {"git", "source", "mlflow", "bash", "pip", "export"}
 
 
 def commands(marked: bool = False) -> list[tuple[str, str]]:
-    """Page and command, of those that run here or of the marked ones."""
+    """Pages and commands, either those that run here or the marked ones."""
     found = []
     for page in PAGES:
         for block in re.findall(r"```bash\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL):
@@ -42,7 +42,7 @@ def words_of(command: str) -> list[str]:
 
 
 def asked(words: list[str]) -> tuple[str, ...]:
-    """Our program and subcommands; none for other programs."""
+    """Our program and subcommands; empty for other programs."""
     if words[0] == "prefect":
         return tuple(words[: 2 if words[1] == "deploy" else 3])
     if words[:2] == ["python", "-m"]:
@@ -56,8 +56,7 @@ def asked(words: list[str]) -> tuple[str, ...]:
 
 @cache
 def options_of(*program: str) -> set[str]:
-    """Options in a program's `--help`."""
-    if program[0] == "prefect":  # in its own process: it changes yaml's writer
+    if program[0] == "prefect":  # in a separate process, because it changes yaml's writer
         command = [sys.executable, "-m", *program, "--help"]
         done = subprocess.run(command, capture_output=True, text=True)
     else:
@@ -67,7 +66,6 @@ def options_of(*program: str) -> set[str]:
 
 
 def deployments() -> set[str]:
-    """Flows registered by `prefect deploy`."""
     files = (ROOT / "prefect.yaml", ROOT / "infra/kubernetes/prefect.yaml")
     found = [each for file in files for each in yaml.safe_load(file.read_text(encoding="utf-8"))["deployments"]]
     return {f"{each['entrypoint'].split(':')[1].replace('_', '-')}/{each['name']}" for each in found}
@@ -113,7 +111,7 @@ def test_the_command_exists(page: str, command: str, tmp_path: Path, request: py
 
 @pytest.mark.parametrize(("page", "command"), commands(marked=True))
 def test_a_command_that_needs_hardware_is_written_as_its_program_wants_it(page: str, command: str) -> None:
-    """Ours and Prefect's."""
+    """The project's commands and Prefect's."""
     for part in re.split(r" \|{1,2} | && ", command):
         if asked(words_of(part)):
             check_arguments(words_of(part))

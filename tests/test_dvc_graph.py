@@ -1,5 +1,3 @@
-"""dvc.yaml against the code and settings that stages read."""
-
 import configparser
 import os
 import re

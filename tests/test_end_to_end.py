@@ -1,5 +1,3 @@
-"""The whole pipeline on a tiny project; tests inspect it or continue in projects with the same cache."""
-
 import csv
 import math
 import os
@@ -30,7 +28,7 @@ GRAPH = yaml.safe_load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["stages"
 STAGES = sorted(GRAPH.keys() - {"external"})
 """`external` always runs."""
 RUNS = {"train_predictor": "train_acoustic", "train_waveform": "train_vocoder"}
-"""MLflow's run name, where it differs from the stage's."""
+"""MLflow's run name if it differs from the stage's."""
 VARIANTS = ("fp32", "fp16", "int8")
 """Runtimes of a CPU."""
 PERSON = ("-c", "user.name=test", "-c", "user.email=test@localhost")
@@ -39,7 +37,7 @@ Make = Callable[..., Project]
 
 @pytest.fixture(scope="module")
 def make(tmp_path_factory: pytest.TempPathFactory) -> Make:
-    """make(name, section={"key": value}) -> a tiny project, nothing run; one shared DVC cache and store."""
+    """make(name, section={"key": value}) -> a new tiny project; all share one DVC cache and store."""
     folder = tmp_path_factory.mktemp("projects")
     original = copy_of_this_project(folder / "original")
     (folder / "store").mkdir()
@@ -143,7 +141,7 @@ def assert_whole(project: Project, sentences: int) -> None:
 
 
 def assert_shipped(project: Project, metrics: dict[str, Any]) -> None:
-    """The bundle: only passed variants, the default no slower or worse than fp32."""
+    """The bundle has only passed variants, and the default is no slower or worse than fp32."""
     choice, voice = project.json("reports/choice.json"), project.json("artifacts/voice/voice.json")
     assert voice["choice"] == choice
     rows = {row["candidate"]: row for row in choice["table"]}
@@ -174,7 +172,7 @@ def test_nothing_runs_twice_and_an_evaluation_setting_reaches_the_evaluation_alo
     assert finished.lock == lock
     finished.set(evaluate={"rare_sentences": 3})
     try:
-        # Without --dry the fixture's minute again.
+        # Without --dry the fixture's minute would repeat.
         assert ran(finished.run("dvc", "repro", "--dry")) == ["evaluate"]
     finally:
         (finished.root / "params.yaml").write_bytes(settings)
@@ -246,7 +244,7 @@ def test_make_demo_ends_in_the_same_lock_as_dvc_repro(finished: Project, make: M
 
 
 def test_the_same_graph_makes_a_codec_language_model_and_reports_both(finished: Project, make: Make) -> None:
-    """As `make demo FAMILY=codec_lm` beside a finished voice; an untrained voice is silent."""
+    """Like `make demo FAMILY=codec_lm` next to a finished voice; an untrained voice is silent."""
     project = make("codec_lm", voice={"family": "codec_lm"})
     other = Path("reports/families/parallel")
     shutil.copytree(finished.root / other, project.root / other)  # as the flow does
@@ -300,7 +298,7 @@ def test_a_killed_trainer_resumes_when_the_command_is_given_again(finished: Proj
 
 
 def last_step(trainings: Path) -> int:
-    """Newest logged step below the folder; 0 without one."""
+    """Newest logged step below the folder, 0 without one."""
     rows = [row["step"] for path in trainings.glob("*/metrics.jsonl") for row in read_metrics(path)]
     return max(rows, default=0)
 

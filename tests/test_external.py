@@ -1,5 +1,3 @@
-"""Files outside DVC in params.yaml re-run their stage when they change."""
-
 import json
 import os
 from collections.abc import Callable

@@ -1,5 +1,3 @@
-"""Files and folders are whole or absent; flushing is shared."""
-
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +12,7 @@ from tests.support.folders import contents
 
 @pytest.fixture
 def flushed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Flushed names in order, `all` for the file system."""
+    """Names in the order of flushing; `all` for the file system."""
     seen: list[str] = []
     flush, flush_all = files.flush_to_disk, files._flush_file_system
 

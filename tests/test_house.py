@@ -92,7 +92,7 @@ ROOMS = (
     "text", "audio", "pages", "layers", "corpus", "features", "training", "speech", "export", "families", "evaluation",
     "registry", "serving", "cli", "extras",
 )  # fmt: skip
-"""Rooms in the order of the pipeline; the core is all but `extras`."""
+"""Rooms in pipeline order; the core is all but `extras`."""
 
 
 def room_of(name: str) -> str:

@@ -1,4 +1,4 @@
-"""German, French and Spanish corpora with two speakers, through every stage. flite's English voice reads them."""
+"""German, French and Spanish corpora with two speakers through every stage, read by flite's English voice."""
 
 import csv
 import importlib.util
@@ -49,7 +49,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 def spoken_table(folder: Path, language: str) -> None:
-    """Sentences of the language, each spoken by both speakers."""
+    """Write a corpus of the language's sentences, each by both speakers."""
     folder.mkdir(parents=True)
     with (folder / "table.csv").open("w", encoding="utf-8", newline="") as file:
         rows = csv.writer(file)

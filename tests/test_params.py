@@ -1,5 +1,3 @@
-"""An error in params.yaml is one line with the key."""
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal

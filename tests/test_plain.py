@@ -1,5 +1,3 @@
-"""Parsing without pydantic equals pydantic's."""
-
 import copy
 import dataclasses
 import json

@@ -1,5 +1,3 @@
-"""A stage's MLflow run keeps the outputs of dvc.yaml."""
-
 import errno
 import json
 import shutil

@@ -64,11 +64,7 @@ def metrics(place: Path, recordings: Figures) -> Figures:
 
 def test_error_rates_stand_beside_their_intervals_and_their_judge(metrics: Figures, recordings: Figures) -> None:
     assert recordings["requested"] == 160
-    assert {row["id"] for row in recordings["sentences"]} == {
-        "set/0",
-        "set/1",
-        "set/2",
-    }  # the others are for training
+    assert {row["id"] for row in recordings["sentences"]} == {"set/0", "set/1", "set/2"}  # the others are for training
     assert recordings["wer"] < 20
     judged = metrics["intelligibility"]
     assert judged["recordings"]["wer"] == recordings["wer"]

@@ -1,5 +1,3 @@
-"""A local page's server: own page only, ranges of sound, JSON within limits, errors in a line."""
-
 import json
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""Projects with an MLflow registry: empty, with a champion, or with a previous one too. Each is made once and
+"""Projects with an MLflow registry: empty, with a champion, or also with a previous one. Each is made once and
 copied."""
 
 import shutil
@@ -17,7 +17,7 @@ pytest.importorskip("mlflow")
 
 @contextmanager
 def standing_in(folder: Path) -> Iterator[Path]:
-    """Work in `folder` with its store; restores mlflow's environment."""
+    """Work in `folder` with its store; restore mlflow's environment afterwards."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.delenv("SONORANT_EXECUTION", raising=False)
@@ -78,7 +78,7 @@ def two(project: Path, store_of_two: Path, voice_bundle: Path) -> Path:
 
 @pytest.fixture
 def second(champion: Path, project: Path) -> Path:
-    """A bundle of other content."""
+    """A bundle with different content."""
     return renamed(champion, project / "second")
 
 

@@ -27,23 +27,23 @@ CONFIG = RegisterConfig(model="test-voice")
 GATES = PromoteConfig(
     naturalness_below_recordings=load("promote", PromoteConfig, ROOT / "params.yaml").naturalness_below_recordings,
     max_rtf={"parallel": 0.05, "codec_lm": 0.5},
-    max_latency_over_champion=8.0,  # equal voices on a busy machine
+    max_latency_over_champion=8.0,  # equal voices may differ on a busy machine
 )
 FIGURES = tuple(GATES.naturalness_below_recordings["parallel"].ranges())
-"""Naturalness figures with a limit."""
+"""Naturalness figures that have a limit."""
 SENTENCES, WORDS = 160, 8
 SPEAKERS = ("anna", "ben")
-"""Alternate in the bundle."""
+"""They alternate in the bundle."""
 RECORDINGS = np.random.default_rng(0).binomial(WORDS, 0.12, SENTENCES)
-"""Word errors of each recording."""
+"""Number of word errors in each recording."""
 PARITY = {"passed": True, "failed": None, "max_abs_diff": {"encoder": 1e-6, "decoder": 1e-5, "vocoder": 0.0}}
 OPINIONS = 3.0 + np.random.default_rng(2).normal(0.0, 0.3, 64)
-"""Overall DNSMOS of the first sentences."""
+"""Overall DNSMOS scores of the first sentences."""
 JUDGE = {"recognizer": "pocketsphinx", "revision": "pocketsphinx 5.1.1", "normalizer": "words-1"}
 
 
 def more_errors(points: float, seed: int = 1, scatter: int = 0) -> np.ndarray:
-    """Word errors `points` above the recordings'; `scatter` more moved between sentences."""
+    """Word errors `points` above the recordings'; `scatter` more are moved between sentences."""
     rng, errors = np.random.default_rng(seed), RECORDINGS.copy()
     errors[rng.choice(SENTENCES, round(points / 100 * SENTENCES * WORDS), replace=False)] += 1
     errors[rng.choice(np.flatnonzero(errors > 0), scatter, replace=False)] -= 1
@@ -52,7 +52,7 @@ def more_errors(points: float, seed: int = 1, scatter: int = 0) -> np.ndarray:
 
 
 def naturalness(utterances: int = SENTENCES, **changed: float) -> dict[str, Any]:
-    """Like the recordings except `changed`; intervals 0.02 wide."""
+    """Figures like the recordings' except `changed`, with intervals 0.02 wide."""
     level = {name: 1.0 if name.endswith(("_ratio", "_correlation")) else 0.0 for name in FIGURES}
     found: dict[str, Any] = {"utterances": utterances, "dnsmos": {"ovrl": 3.0, "utterances": utterances}}
     for name, value in (level | changed).items():
@@ -77,7 +77,6 @@ def figures(errors: np.ndarray = RECORDINGS, variant: str = "fp32", rtf: float =
 
 
 def intelligibility(errors: np.ndarray, own: slice, variant: str, **judge: str) -> dict[str, Any]:
-    """Error rates over a slice of the sentences."""
     words, recordings, ours = np.full(SENTENCES, WORDS)[own], RECORDINGS[own], errors[own]
 
     def wer(wrong: np.ndarray) -> dict[str, Any]:
@@ -90,14 +89,14 @@ def intelligibility(errors: np.ndarray, own: slice, variant: str, **judge: str) 
 
 
 def speaker_row(name: str, errors: np.ndarray = RECORDINGS, variant: str = "fp32", **changed: float) -> dict[str, Any]:
-    """Figures of a speaker with every second sentence; `changed` as in `naturalness`."""
+    """Figures of a speaker with every second sentence; `changed` is as in `naturalness`."""
     own, sentences = slice(SPEAKERS.index(name), None, len(SPEAKERS)), SENTENCES // len(SPEAKERS)
     heard, sound = intelligibility(errors, own, variant), {variant: naturalness(sentences, **changed)}
     return {"speaker": name, "sentences": sentences, "intelligibility": heard, "naturalness": sound}
 
 
 def words_lost(share: float, seed: int = 0) -> dict[str, Any]:
-    """Scores of short texts and 50 sentences with this share of words skipped."""
+    """Scores of short texts and 50 sentences with this fraction of words skipped."""
     random_numbers, found = np.random.default_rng(seed), dict[str, list[Faults]]()
     for text in [*SUITES["en"].short_texts(), *SUITES["en"].sentences(50)]:
         words = plain_words(text.text)
@@ -117,7 +116,6 @@ def of_bundle(bundle: Path, metrics: dict[str, Any], variant: str = "fp32") -> d
 def sentences(
     errors: np.ndarray = RECORDINGS, variant: str = "fp32", opinions: np.ndarray = OPINIONS
 ) -> tuple[dict[str, Any], ...]:
-    """Rows of sentences.jsonl."""
     return tuple(
         {
             "id": f"s{index}",
@@ -131,7 +129,7 @@ def sentences(
 
 
 def write_report(folder: Path, *planted: Any, **more: Any) -> Path:
-    """A report with `sentences`."""
+    """Write a report with `sentences`."""
     (folder / "evaluation").mkdir(parents=True)
     (folder / "index.html").write_text("<html></html>")
     write_jsonl(folder / "evaluation" / "sentences.jsonl", sentences(*planted, **more))
@@ -139,7 +137,7 @@ def write_report(folder: Path, *planted: Any, **more: Any) -> Path:
 
 
 def renamed(bundle: Path, to: Path, variant: str = "fp32") -> Path:
-    """A bundle of other provenance and, optionally, variant name."""
+    """A bundle with different provenance and, optionally, variant name."""
     description = read_bundle(bundle).description
     graphs = {
         name: dataclasses.replace(graph, variants={variant: graph.variants["fp32"]}, default_variant=variant)

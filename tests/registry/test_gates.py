@@ -1,5 +1,3 @@
-"""Each gate passes, fails or lacks its figures."""
-
 import dataclasses
 from collections.abc import Callable
 from functools import partial
@@ -153,7 +151,7 @@ def test_a_voice_that_can_run_away_must_show_on_enough_sentences_that_it_does_no
 
 
 def babble(every: int) -> np.ndarray:
-    """Babble in every `every`-th of ben's sentences."""
+    """Word errors with babble in every `every`-th sentence of ben."""
     errors = RECORDINGS.copy()
     errors[1 :: 2 * every] = WORDS
     return errors
@@ -164,7 +162,7 @@ FEW["naturalness"]["fp32"]["utterances"] = 19
 
 
 def of_speakers(bundle: Path, ben: dict[str, Any] | None) -> dict[str, Gate]:
-    """Gates of a good anna and this ben."""
+    """Gates of a good anna and the given ben."""
     gates = alone(bundle, figures() | {"speakers": [speaker_row("anna"), *([ben] if ben else [])]})
     return {name: gates[name] for name in (WORD, SOUND)}
 

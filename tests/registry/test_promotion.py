@@ -1,5 +1,3 @@
-"""Challenger against champion in a real MLflow registry."""
-
 import dataclasses
 import json
 from pathlib import Path
@@ -33,7 +31,7 @@ BESIDE = {"wer_above_champion", "latency_over_champion", "dnsmos_below_champion"
 
 
 def challenge(bundle: Path, errors: np.ndarray = RECORDINGS, **limits: Any) -> Verdict:
-    """Register a challenger and check the gates."""
+    """Register a challenger and check its gates."""
     register(bundle, figures(errors), write_report(bundle.parent / f"report of {bundle.name}", errors), CONFIG, {})
     return promote("test-voice", dataclasses.replace(GATES, **limits))
 

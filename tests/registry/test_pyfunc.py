@@ -1,5 +1,3 @@
-"""The voice behind MLflow's scoring server: rows in, wavs out, a line for each bad row."""
-
 import base64
 import io
 import json
@@ -23,7 +21,6 @@ def server(voice_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def client(bundle: Path, folder: Path) -> Any:
-    """A client of a bundle's scoring server."""
     from fastapi.testclient import TestClient
     from mlflow import pyfunc
     from mlflow.pyfunc import scoring_server

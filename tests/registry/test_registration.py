@@ -1,5 +1,3 @@
-"""Registration in a real MLflow registry; speech through the pyfunc."""
-
 import base64
 import dataclasses
 import io
@@ -32,7 +30,7 @@ from tests.support.edited import edited
 
 
 def chosen(bundle: Path, to: Path, speedup: float = 1.61) -> Path:
-    """Variants fp32 and int8 (the same graphs), int8 chosen."""
+    """A bundle with variants fp32 and int8 (the same graphs), int8 chosen."""
     description = read_bundle(bundle).description
     files, graphs = [], {}
     for name, graph in description.graphs.items():

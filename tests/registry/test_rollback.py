@@ -1,5 +1,3 @@
-"""Rollback in one command, also after interruptions."""
-
 import dataclasses
 import json
 import os
@@ -35,7 +33,7 @@ for name in ("set_registered_model_tag", "set_model_version_tag", "set_registere
     setattr(MlflowClient, name, step)
 rollback("test-voice", "it hums")
 """
-"""A rollback that is killed before its n-th write."""
+"""Code of a rollback that is killed before its n-th write."""
 
 
 def test_the_former_champion_returns_and_both_versions_say_why(two: Path) -> None:

@@ -1,5 +1,3 @@
-"""Each point reaches a real MLflow once; no stage waits."""
-
 import json
 import multiprocessing
 import os
@@ -37,7 +35,7 @@ def project(tracked_project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.setenv("SONORANT_EXECUTION", "test-execution")
-    # First tables are slow on a busy machine.
+    # Creating tables is slow on a busy machine.
     monkeypatch.setattr("sonorant.registry.tracking.stage_tracking.PATIENCE", PATIENCE)
     return tmp_path
 
@@ -127,7 +125,7 @@ def test_resumed_directory_continues_its_run_without_repeating_a_point(project: 
     with stage_run("train", {"steps": 60}, run_directory=directory):
         pass
     first = tracking(directory)["sent"]["run_id"]
-    # Killed at step 40, resumed from the checkpoint at 30: later lines are rewritten.
+    # Killed at step 40, resumed from the checkpoint at 30, so later lines are rewritten.
     lines = (directory / "metrics.jsonl").read_text().splitlines(keepends=True)
     (directory / "metrics.jsonl").write_text("".join(lines[:30]))
     with stage_run("train", {"steps": 60}, run_directory=directory):
@@ -258,7 +256,7 @@ def experiment_id(_: int) -> str:
 
 
 def test_a_process_that_ends_while_it_makes_the_store_leaves_none(project: Path) -> None:
-    """A short stage ends without waiting for MLflow."""
+    """A short stage exits without waiting for MLflow."""
     (project / "runs" / "mlflow.db").unlink()
     maker = subprocess.Popen([sys.executable, "-c", "from sonorant.registry.tracking import open_store; open_store()"])
     unfinished = project / "runs" / ".mlflow.db.unfinished"

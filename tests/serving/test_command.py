@@ -1,5 +1,3 @@
-"""`sonorant serve`: address, voice names, log."""
-
 import json
 import os
 import subprocess
@@ -19,7 +17,7 @@ BAD = json.dumps({"text": TEXTS[1], "speaker": "nobody"}).encode()
 
 
 def written(bundle: Path, *options: str | Path) -> str:
-    """The server's stderr during a request and to its end."""
+    """The server's stderr during a request and until it exits."""
     with started(f"tiny={bundle}", "--workers", "1", *options) as (process, url):
         for body in (GOOD, BAD):
             ask(url, "/v1/speech", body).read()

@@ -1,5 +1,3 @@
-"""More connections than open files: some are refused, the others served."""
-
 import resource
 import socket
 from collections.abc import Iterator

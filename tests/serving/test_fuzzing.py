@@ -1,5 +1,3 @@
-"""Schemathesis with allowed and forbidden requests: no answer is a fault."""
-
 import pytest
 
 pytest.importorskip("schemathesis")
@@ -14,7 +12,7 @@ from tests.support.serving import Running
 pytestmark = pytest.mark.long
 
 EXAMPLES = 25
-"""By route and kind of request."""
+"""Per route and kind of request."""
 FUZZED = settings(
     max_examples=EXAMPLES,
     deadline=None,

@@ -1,5 +1,3 @@
-"""Invalid requests and slow clients: a status and a line, and no resource held."""
-
 import asyncio
 import json
 import socket
@@ -84,7 +82,7 @@ NAMED = ["voice.example.org", "Voice.Example.org:8443", "[2001:db8::1]:443", "12
 
 
 def test_a_server_goes_by_the_names_that_it_is_given_and_by_no_other(voice_bundle: Path) -> None:
-    """Behind a TLS proxy the server accepts the public name, and pages of that name alone."""
+    """Behind a TLS proxy the server accepts only the public name, and pages of that name."""
     names = ("Voice.example.org", "2001:db8:0::1")
     with serving(voice_bundle, allow_hosts=names) as served:
         for host in NAMED:

@@ -1,5 +1,3 @@
-"""Only the server imports FastAPI, uvicorn and Prometheus."""
-
 import subprocess
 import sys
 

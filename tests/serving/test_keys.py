@@ -1,5 +1,3 @@
-"""API keys: hashes, limits, removal by editing the file."""
-
 import errno
 import json
 import os
@@ -32,7 +30,7 @@ def test_a_key_is_kept_as_its_hash_alone(file: Path) -> None:
 
 
 def test_a_further_key_leaves_the_file_to_whom_it_was_readable(file: Path) -> None:
-    """For example the service's group."""
+    """Such as the service's group."""
     new_key(file, "one")
     file.chmod(0o640)
     if os.geteuid() == 0:

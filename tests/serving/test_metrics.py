@@ -1,5 +1,3 @@
-"""`/metrics`: right figures, all listed in `docs/serving.md`."""
-
 import re
 from pathlib import Path
 
@@ -10,7 +8,7 @@ from tests.support.serving import Running, ask, lines_of, running
 from tests.support.variants import with_variant
 
 GRAPHS = 3.0
-"""Encoder, decoder, vocoder."""
+"""Encoder, decoder and vocoder."""
 
 
 def counted(server: Running, name: str) -> dict[str, float]:
@@ -23,7 +21,7 @@ def speak(server: Running, **wish: str) -> None:
 
 
 def test_late_compilations_are_the_graphs_that_requests_waited_for(voice_bundle: Path, tmp_path: Path) -> None:
-    """Not the voice loaded at the start; another variant or voice once each."""
+    """The voice loaded at the start does not count; another variant or voice counts once each."""
     offers = [
         Offer(name=name, where=str(with_variant(voice_bundle, tmp_path / name, "other", {}))) for name in ("one", "two")
     ]

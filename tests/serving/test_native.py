@@ -1,5 +1,3 @@
-"""The native interface: timings, phonemes, lexicon, seed, and status."""
-
 import base64
 import json
 from pathlib import Path

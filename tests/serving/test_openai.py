@@ -1,5 +1,3 @@
-"""OpenAI's client in every format, whole and streamed."""
-
 import base64
 import io
 import json
@@ -64,7 +62,7 @@ def test_pcm_has_the_rate_that_clients_take_for_granted(client: openai.OpenAI, v
 
 @pytest.mark.parametrize("encoding", ["flac", "mp3", "opus"])
 def test_compressed_sound_is_the_same_speech(client: openai.OpenAI, voice: Voice, encoding: str) -> None:
-    """Lossy codecs change spectra; loudness over time stays."""
+    """Lossy codecs change spectra, but loudness over time stays."""
     plain = voice.say(TEXT)
     given = decoded(
         client.audio.speech.create(model="tiny", voice="anna", input=TEXT, response_format=encoding).read(), 16000

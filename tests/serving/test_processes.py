@@ -1,4 +1,4 @@
-"""Speaking processes: shared memory, quiet deaths, end with the server."""
+"""Speaking processes: shared memory, silent deaths, exit with the server."""
 
 import asyncio
 import os
@@ -59,7 +59,7 @@ async def spoken(
     kill_at: int | None = None,
     told: asyncio.Queue[tuple[str, ...]] | None = None,
 ) -> bytes:
-    """Speech of a process killed after so many pieces. `told`: receives the pieces."""
+    """Speech of a process that is killed after the given number of pieces. `told` receives the pieces."""
     sound, count = b"", 0
     async for piece in voice.speak(request, told):
         if isinstance(piece, Piece):
@@ -87,7 +87,7 @@ def test_a_process_that_is_killed_loses_nothing_of_what_it_spoke(voice_bundle: P
 
 
 def test_a_voice_that_cannot_be_loaded_again_is_told_so_and_comes_back(voice_bundle: Path, tmp_path: Path) -> None:
-    """Each waiting request would hold a place that all voices share."""
+    """Each waiting request would hold a place shared by all voices."""
     bundle = tmp_path / "voice"
     shutil.copytree(voice_bundle, bundle)
 
@@ -100,7 +100,7 @@ def test_a_voice_that_cannot_be_loaded_again_is_told_so_and_comes_back(voice_bun
             async with asyncio.timeout(PATIENCE):
                 with pytest.raises(NotSpoken, match="cannot be replaced yet"):
                     while True:
-                        with suppress(WorkerDied):  # deaths become known one by one
+                        with suppress(WorkerDied):  # deaths are detected one by one
                             await spoken(voice, ServedRequest(text=TEXT))
             assert voice.trouble
             (tmp_path / "away").rename(bundle / "vocoder.fp32.onnx")
@@ -174,7 +174,7 @@ def test_a_process_that_reads_nothing_holds_up_nobody(voice_bundle: Path, monkey
             stopped = voice._workers[0]
             assert stopped.pid
             os.kill(stopped.pid, signal.SIGSTOP)
-            rescue = threading.Timer(30.0, os.kill, (stopped.pid, signal.SIGKILL))  # else the loop would stand
+            rescue = threading.Timer(30.0, os.kill, (stopped.pid, signal.SIGKILL))  # otherwise the loop would block
             rescue.start()
             try:
                 for _ in range(2000):
@@ -213,7 +213,7 @@ def test_a_text_that_kills_each_time_is_given_up(voice_bundle: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_however_a_text_arrives_it_is_spoken_to_its_end(voice_bundle: Path, seed: int) -> None:
-    """Letters, words or nothing, with pauses, at once or during speech."""
+    """Letters, words or nothing, with pauses, all at once or during speech."""
     draw = random.Random(seed)
 
     async def work() -> None:

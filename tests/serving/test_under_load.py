@@ -1,6 +1,3 @@
-"""`sonorant serve` with many listeners: it drains before it ends, and replaces a killed process without loss of
-sound."""
-
 import json
 import os
 import random
@@ -41,7 +38,7 @@ def wholes(url: str) -> list[bytes]:
 
 @contextmanager
 def served(bundle: Path) -> Iterator[tuple[psutil.Process, str]]:
-    """A server and its process, which exits cleanly and leaves no child."""
+    """A server and its process, which must exit cleanly and leave no child."""
     with started(f"tiny={bundle}", "--workers", "2") as (process, url):
         server = psutil.Process(process.pid)
         children = server.children(recursive=True)
@@ -64,7 +61,7 @@ def test_sigterm_under_load_ends_every_stream_whole_and_takes_no_new_one(voice_b
         assert speaking(url) == LISTENERS
         server.terminate()
         wait_until(lambda: refused(url))
-        time.sleep(2 * Server.GRACE_SECONDS)  # nothing has ended, as nobody reads
+        time.sleep(2 * Server.GRACE_SECONDS)  # nothing has ended, because nobody reads
         assert server.status() != psutil.STATUS_ZOMBIE, "it takes no connection any more, and speaks on"
         with ThreadPoolExecutor(LISTENERS) as pool:
             heard = [first + rest for first, rest in zip(begun, pool.map(HTTPResponse.read, answers), strict=True)]

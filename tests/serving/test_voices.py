@@ -1,5 +1,3 @@
-"""Several voices: names, unloading when memory is short, replacement when the alias moves."""
-
 import asyncio
 import json
 import os
@@ -194,7 +192,7 @@ def test_a_version_whose_download_breaks_off_is_downloaded_again(
 
 
 class Slow:
-    """A voice that loads; `then` is the outcome of each load."""
+    """A voice that takes time to load; `then` is the outcome of each load."""
 
     def __init__(self, one: Offered, *then: Callable[[], None]) -> None:
         self.voices = Voices([one], workers=1, memory=None, log="ERROR", died=lambda: None)
@@ -230,7 +228,7 @@ def test_all_who_wait_for_a_voice_that_is_not_loaded_hear_of_its_one_failure(voi
 
 
 def test_a_voice_is_not_unloaded_before_those_who_waited_for_it_have_it(voice_bundle: Path) -> None:
-    """Memory is short and another voice finishes loading at the same moment."""
+    """Memory is short while another voice finishes loading."""
 
     async def work() -> None:
         one, two = (Offered(Offer(name=name, where=str(voice_bundle)), voice_bundle, "") for name in ("one", "two"))

@@ -1,5 +1,3 @@
-"""Speech of arriving text equals that of the whole text, each phrase at once."""
-
 import threading
 from collections.abc import Iterator
 
@@ -14,7 +12,7 @@ from tests.support.runtimes import joined
 from tests.support.waiting import PATIENCE
 
 TOLERANCE = 1e-5
-"""Of full scale."""
+"""Fraction of full scale."""
 TEXT = "Hello there. Dr. Smith paid $3.50 for it [[pause 0.3]] today. [[h ə l ˈoʊ]] Anna! Who,\n\nme"
 
 

@@ -1,5 +1,3 @@
-"""Requests through runtimes of fixed shapes: the same speech, warmed up, misses counted."""
-
 import dataclasses
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -53,7 +51,10 @@ def plain(bundle: Bundle) -> Runtime:
 def assert_same_speech(
     runtime: Runtime, plain: Runtime, arguments: tuple[np.ndarray, ...], first: int = 0, samples: float = 1e-6
 ) -> None:
-    """All three graphs on equal inputs; the decoder's frames from `first`. `samples`: tolerance for rounded sines."""
+    """Compare all three graphs on equal inputs, the decoder's frames from `first`.
+
+    `samples`: tolerance for rounded sines.
+    """
     states, ends = plain.encode(*arguments)
     got_states, got_ends = runtime.encode(*arguments)
     np.testing.assert_allclose(got_states, states, atol=1e-5)
@@ -123,7 +124,7 @@ def test_many_threads_prepare_a_shape_once_and_are_all_counted(plain: Runtime) -
 
 @pytest.fixture(scope="module")
 def compiled(bundle: Bundle, trained: tuple[Path, Path], cpp: None) -> Bucketed:
-    """One bucket a graph, because each takes seconds to compile."""
+    """One bucket per graph, because each takes seconds to compile."""
     lengths = Lengths(tokens=(32,) * 4, frames=(192,) * 4)
     small = dataclasses.replace(bundle, description=dataclasses.replace(bundle.description, lengths=lengths))
     return load_runtime("torch-compiled", small, LoadOptions(trained=trained, warm_up=True))

@@ -1,5 +1,3 @@
-"""A damaged, foreign or outdated bundle is refused in one line."""
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""Codec voices: streaming equals one shot, seeds reproduce, no text runs away."""
-
 import dataclasses
 import itertools
 from pathlib import Path
@@ -26,7 +24,7 @@ TOLERANCE = 1e-5
 SENTENCE = "When the rain had stopped at last, the children ran out into the garden."
 TEXTS = ("No.", "Hello there.", SENTENCE, f"{SENTENCE} Really? It cost $3.50!\n\nThe end")
 ONCE: dict[str, Any] = {"retries": 0}
-"""Greedy, without retries: random weights often end badly, and a stream cannot retry."""
+"""Greedy and without retries: random weights often end badly, and a stream cannot retry."""
 DRAWN = ONCE | {"temperature": 0.9, "top_k": 10, "advance": "sample"}
 
 
@@ -36,7 +34,7 @@ def voice(codec_lm_bundle: Path) -> Voice:
 
 
 def count_steps(voice: Voice) -> list[int]:
-    """A list that collects the steps of each stepper call."""
+    """A list of the number of steps of each stepper call."""
     right, steps = voice.runtime.stepper(), []
 
     def run(state: State, most: int) -> State:

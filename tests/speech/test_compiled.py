@@ -1,5 +1,3 @@
-"""Compilations are counted as new or cached, and torch can log why."""
-
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,7 +20,7 @@ def kept(tmp_path: Path, cpp: None) -> Iterator[None]:
 
 
 def test_a_number_that_changes_is_compiled_again_and_counted(kept: None) -> None:
-    """Each value is a graph of its own."""
+    """Each value requires its own graph."""
     compiler, x = Compiler(), torch.arange(6.0)
     function = compiler(scaled)
     for factor, prepared in ((2, 1), (2, 1), (3, 2), (2, 2)):

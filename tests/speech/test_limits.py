@@ -1,5 +1,3 @@
-"""Each limit stops a request with one line."""
-
 import itertools
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -84,7 +82,7 @@ def test_too_many_phonemes_in_one_breath(voice: Voice) -> None:
     [
         lambda ends: np.cumsum(np.full_like(ends, 300), axis=1),  # each token at its longest
         lambda ends: ends * 0,
-        lambda ends: np.full_like(ends, -(2**63)),  # NaN as an integer
+        lambda ends: np.full_like(ends, -(2**63)),  # NaN converted to an integer
     ],
     ids=["longest", "none", "not a number"],
 )

@@ -1,5 +1,3 @@
-"""Markup in both families: pauses, phonemes, speed, pitch."""
-
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,7 @@ from sonorant.text.phrases import split_phrases
 
 
 def silences(samples: np.ndarray, rate: int) -> list[float]:
-    """Seconds of each stretch of zeros from 50 ms."""
+    """Seconds of each stretch of zeros of at least 50 ms."""
     edges = np.flatnonzero(np.diff(np.concatenate([[0], samples == 0, [0]])))
     lengths = (edges[1::2] - edges[::2]) / rate
     return [float(length) for length in lengths if length >= 0.05]

@@ -1,5 +1,3 @@
-"""Speech in parts equals speech at once, alone and in a batch."""
-
 import numpy as np
 import pytest
 

@@ -1,5 +1,3 @@
-"""All runtimes of a voice agree; a missing one has a reason."""
-
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +26,10 @@ def expected(bundle: Bundle, trained: tuple[Path, Path]) -> Speech:
 
 
 def spoken(runtime: Runtime, bundle: Bundle, told: np.ndarray | None = None) -> Speech:
-    """Ends, frames and samples of two utterances. `told`: frames for the vocoder, because phases accumulate pitch
-    errors."""
+    """Ends, frames and samples of two utterances.
+
+    `told`: frames for the vocoder, because phases accumulate pitch errors.
+    """
     tokens = np.random.default_rng(0).integers(0, 2, (2, 30, 3)) + np.array([5, 0, 0])
     prosody = np.array([[1.0, 1.5], [0.0, 0.0], [0.0, 0.0]], np.float32)
     states, ends = runtime.encode(tokens, np.array([30, 12]), np.array([0, 1]), *prosody)

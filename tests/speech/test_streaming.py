@@ -1,5 +1,3 @@
-"""Streamed speech equals one shot, on demand, in constant memory."""
-
 import itertools
 import json
 import logging
@@ -22,7 +20,7 @@ from tests.conftest import ROOT
 from tests.support.runtimes import Replaced, joined, tokens_of
 
 TOLERANCE = 1e-5
-"""Of full scale; ONNX Runtime's rounding by shape is a tenth of it."""
+"""Fraction of full scale; ONNX Runtime's rounding by shape is a tenth of it."""
 SENTENCE = (
     "When the rain had stopped at last, the children ran out into the garden, where the old dog was already waiting "
     "for them beside the gate, and nobody thought of going home before the lamps were lit."
@@ -31,7 +29,7 @@ TEXTS = ("No.", "Hello there.", SENTENCE, f"{SENTENCE} Really? It cost $3.50!\n\
 
 
 def count_frames(voice: Voice) -> list[int]:
-    """A list that collects the frames of each decoder and vocoder call."""
+    """A list of the number of frames of each decoder and vocoder call."""
     right, frames = voice.runtime, []
 
     def decode(states: np.ndarray, ends: np.ndarray, time: np.ndarray) -> np.ndarray:
@@ -127,7 +125,7 @@ def test_unknown_characters_are_told_once_and_when_they_come(voice: Voice, caplo
 
 
 def test_twelve_thousand_words_take_no_more_memory_than_six_thousand(voice_bundle: Path) -> None:
-    """MiB of a separate process, above the use after sentences of every length."""
+    """MiB of a separate process above its use after sentences of every length."""
     program = r"""
 import json, re, sys
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""Timings as JSON, SubRip and WebVTT."""
-
 import json
 from pathlib import Path
 
@@ -13,7 +11,7 @@ from sonorant.speech.word_times import Timing, WordTiming
 
 
 def spoken(*sentences: str, start: float = 0.0) -> list[WordTiming]:
-    """Words of 0.1 s, 0.5 s between two sentences."""
+    """Words of 0.1 s, with 0.5 s between sentences."""
     found, first = [], 0
     for sentence in sentences:
         written = sentence.split()

@@ -1,5 +1,3 @@
-"""Timings match the samples, streamed or not, in both families."""
-
 from pathlib import Path
 
 import numpy as np
@@ -49,7 +47,7 @@ def test_a_stream_tells_the_same_each_word_with_the_chunk_that_completes_it(any_
             before, given = given, given + len(samples)
             for word in speech.completed:
                 assert round(word.end * any_voice.sample_rate) <= given
-                if any_voice.description.family == "parallel":  # no word comes late
+                if any_voice.description.family == "parallel":  # no word is late
                     assert round(word.end * any_voice.sample_rate) > before or word.end == 0
             told += speech.completed
         assert tuple(told) == words
@@ -88,7 +86,7 @@ def test_timings_of_a_voice_of_codes_are_where_its_pointer_stood() -> None:
 
 def test_words_that_a_runaway_did_not_reach_have_no_timing(codec_lm_bundle: Path, tmp_path: Path) -> None:
     def shorten(data: dict) -> None:
-        # A step advances 3 phonemes at most: a quarter of the steps is too few.
+        # A step advances at most 3 phonemes, so a quarter of the steps is too few.
         quarter = 0.25 / data["decoding"]["frames_per_phoneme"]["p99"]
         data["decoding"]["defaults"].update({"budget": quarter, "retries": 0})
 

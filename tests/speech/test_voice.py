@@ -1,5 +1,3 @@
-"""A voice lists skipped characters and needs no torch."""
-
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -56,7 +54,7 @@ def test_too_long_a_text_is_refused(voice: Voice) -> None:
 def test_a_voice_not_yet_used_is_used_by_many_at_once(own_voice: Voice, voice: Voice) -> None:
     texts = ("Good morning.", "The train was late again.", "No.", "We walked along the river, and it rained.") * 4
     with ThreadPoolExecutor(8) as pool:
-        together = list(pool.map(own_voice.say, texts))  # the first loads the text frontend
+        together = list(pool.map(own_voice.say, texts))  # the first one loads the text frontend
     for text, heard in zip(texts, together, strict=True):
         np.testing.assert_array_equal(heard, voice.say(text))
 

@@ -26,9 +26,9 @@ class Browser:
         self.driver = driver
 
     def open(self, address: str | Path, *, width: int = 1200, height: int = 900, dark: bool = False) -> None:
-        """Load a page, a file or a URL, in a window of this size in CSS pixels, and clear the logs."""
+        """Load a page (a file or a URL) in a window of this size in CSS pixels, and clear the logs."""
         view = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
-        # a real window is never narrower than 500
+        # a real window is at least 500 wide
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", view)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
@@ -45,7 +45,6 @@ class Browser:
         return self.driver.execute_script(script, *arguments)
 
     def complaints(self) -> list[str]:
-        """Console errors and warnings since the page was opened or the last call."""
         return [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
 
     def requests(self) -> list[str]:
@@ -56,12 +55,12 @@ class Browser:
         return [address for address in asked if not address.startswith(OWN)]
 
     def overflow(self) -> int:
-        """CSS pixels by which the page is wider than the window."""
+        """Number of CSS pixels by which the page is wider than the window."""
         return self.run("return document.documentElement.scrollWidth - document.documentElement.clientWidth")
 
 
 def start_browser() -> Browser:
-    """Start Chromium; skips the test if it, its driver or selenium is not installed."""
+    """Start Chromium; skip the test if it, its driver or selenium is not installed."""
     selenium = pytest.importorskip("selenium.webdriver", reason="selenium is not installed (extra dev)")
     program = next((found for found in map(shutil.which, BROWSERS) if found), None)
     chromedriver = shutil.which("chromedriver")
@@ -73,7 +72,7 @@ def start_browser() -> Browser:
     for argument in ARGUMENTS:
         options.add_argument(argument)
     if os.geteuid() == 0:
-        options.add_argument("--no-sandbox")  # root has no namespaces to give it
+        options.add_argument("--no-sandbox")  # namespaces are not available to root
     driver = selenium.Chrome(options=options, service=selenium.ChromeService(chromedriver))
     driver.set_script_timeout(PATIENCE)
     return Browser(driver)

@@ -1,4 +1,4 @@
-"""A real cluster: scheduler and workers by the commands of the documentation, on loopback or on other machines."""
+"""A real cluster: scheduler and workers started by the documented commands, on loopback or on other machines."""
 
 import os
 import re
@@ -19,10 +19,10 @@ from tests.support.waiting import wait_until
 
 
 class Cluster:
-    """A scheduler, and the workers that were started for it."""
+    """A scheduler and its workers."""
 
     def __init__(self, folder: Path, tls: Mapping[str, str] | None = None) -> None:
-        """`folder`: of what they print. `tls`: Dask's settings in the environment, with which the cluster encrypts."""
+        """`folder`: for the processes' output. `tls`: Dask's environment variables for encryption."""
         self.folder, self.port, self._tls = folder, free_port(), tls
         self.address = f"{'tls' if tls else 'tcp'}://127.0.0.1:{self.port}"
         self._started: list[subprocess.Popen[bytes]] = []
@@ -30,7 +30,7 @@ class Cluster:
         self.scheduler = self.start_scheduler()
 
     def start_scheduler(self) -> subprocess.Popen[bytes]:
-        """At the cluster's address, ready to be connected to."""
+        """Start the scheduler at the cluster's address and wait until it accepts connections."""
         before = self.said("scheduler").count("Scheduler at")
         ports = ("--port", str(self.port), "--dashboard-port", str(free_port()))
         self.scheduler = self._start("scheduler", "scheduler", *ports, *(["--tls"] if self._tls else []))
@@ -47,12 +47,11 @@ class Cluster:
         return self.worker
 
     def said(self, name: str) -> str:
-        """What a command printed."""
         file = self.folder / f"{name}.log"
         return file.read_text(errors="replace") if file.exists() else ""
 
     def end(self) -> None:
-        """End all of it, whatever state it is in."""
+        """End all processes, whatever their state."""
         for process in self._started:
             with suppress(psutil.Error):
                 for child in psutil.Process(process.pid).children(recursive=True):
@@ -74,7 +73,7 @@ class Cluster:
 
 
 def outside(environment: Mapping[str, str]) -> dict[str, Any]:
-    """An environment without a cluster of whoever runs the tests."""
+    """An environment without the cluster of the user who runs the tests."""
     return {name: value for name, value in environment.items() if name != SCHEDULER and not name.startswith("DASK_")}
 
 

@@ -1,4 +1,4 @@
-"""Commands of the project, run in this process as `python -m` would, without seconds of imports."""
+"""Run the project's commands in this process like `python -m`, without seconds of imports."""
 
 import contextlib
 import io
@@ -20,9 +20,9 @@ import torch
 def run_command(
     module: str, *words: str | Path, cwd: Path | None = None, stdin: bytes = b"", **env: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run `python -m module words` to its end, in the folder `cwd`, with more variables in the environment.
+    """Run `python -m module words` in the folder `cwd` with more environment variables.
 
-    The standard streams are real files, for commands that write to descriptors.
+    The standard streams are real files, because some commands write to descriptors.
     """
     command = [module, *map(str, words)]
     with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
@@ -42,7 +42,7 @@ def run_command(
 
 
 def error_line(done: subprocess.CompletedProcess[str]) -> str:
-    """The line of a failed command's error."""
+    """The error line of a failed command."""
     assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
     assert done.stderr.startswith("error: ")
     return done.stderr.removeprefix("error: ")
@@ -58,7 +58,7 @@ def _status_of(module: str) -> int:
 
 @contextlib.contextmanager
 def _surroundings(command: list[str], cwd: Path, env: dict[str, str]) -> Iterator[None]:
-    """Environment of a new process; restored afterwards."""
+    """The environment of a new process; restored afterwards."""
     log, threads = logging.getLogger(), torch.get_num_threads()
     handlers, level = log.handlers[:], log.level
     signals = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}

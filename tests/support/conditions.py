@@ -1,5 +1,3 @@
-"""A recording as it is: no step of conditioning."""
-
 from sonorant.audio.conditioning import ConditionConfig
 
 UNCONDITIONED = ConditionConfig(margin=None, longest_pause=None, remove_dc=False, loudness=None, true_peak=None)

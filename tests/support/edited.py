@@ -1,5 +1,3 @@
-"""JSON files, changed in place."""
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""Sound files of every format, encoded by PyAV."""
-
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -27,11 +25,11 @@ FORMATS: dict[str, dict[str, Any]] = {
     "amr.3gp": {"codec": "libopencore_amrnb", "rate": 8000},
     "mp3.avi": {"codec": "libmp3lame", "rate": 44100, "film": True},
 }
-"""By file name, as arguments of `encode`."""
+"""File name to arguments of `encode`."""
 
 
 def sweep(seconds: float, rate: int, channels: int = 1) -> np.ndarray:
-    """A tone that rises from 100 Hz and a pulsed one: float32 (S, C), different at every place."""
+    """A tone rising from 100 Hz and a pulsed one: float32 (S, C), different everywhere."""
     time = np.arange(round(seconds * rate)) / rate
     top = min(0.3 * rate, 6000.0)
     rising = 0.4 * np.sin(2 * np.pi * (100 * time + (top - 100) * time**2 / (2 * seconds)))
@@ -50,7 +48,8 @@ def encode(
     options: dict[str, str] | None = None,
     gap: tuple[float, float] = (0.0, 0.0),
 ) -> Path:
-    """Write float32 (S, C) to `path`; `film` adds pictures; `gap`: second at which time stamps jump, and how far."""
+    """Write float32 (S, C) to `path`; `film` adds pictures; `gap`: the second at which time stamps jump, and by
+    how much."""
     layout = "mono" if samples_SC.shape[1] == 1 else "stereo"
     cut = round(gap[0] * rate)
     with av.open(str(path), "w", format=container, options=options or {}) as file:

@@ -24,12 +24,12 @@ def rank() -> int:
 
 
 def wrapper_bypassed() -> None:
-    """The trainer calls the module without DDP's wrapper: every rank trains alone."""
+    """The trainer calls the module without DDP's wrapper, so every rank trains alone."""
     _bypass(0)
 
 
 def wrapper_bypassed_later() -> None:
-    """The same, after the startup proofs have passed."""
+    """As `wrapper_bypassed`, after the startup proofs have passed."""
     _bypass(LATER)
 
 
@@ -45,7 +45,7 @@ def _bypass(first: int) -> None:
 
 
 def same_data_on_two_ranks() -> None:
-    """Every rank loads the first one's data."""
+    """Every rank loads the first rank's data."""
     _shard_by(lambda batches, own, world_size: shard(batches, 0, world_size))
 
 
@@ -56,12 +56,12 @@ def node_local_slicing() -> None:
 
 
 def uneven_shards() -> None:
-    """A rank leaves out the epoch's last micro-batch."""
+    """A rank omits the epoch's last micro-batch."""
     _shard_by(lambda batches, own, world_size: _without_the_last(batches, own, world_size) or [(batches[0], 0.0)])
 
 
 def loader_runs_dry() -> None:
-    """A rank's loader, of one epoch, ends a micro-batch early."""
+    """A rank's one-epoch loader ends a micro-batch early."""
     trainer.STEPS_LOADED = 1
     trainer.shard = _without_the_last  # type: ignore[assignment]
 
@@ -75,7 +75,7 @@ def _without_the_last(batches: list[MicroBatch], own: int, world_size: int) -> S
 
 
 def never_reshuffled() -> None:
-    """The plan ignores the epoch's number."""
+    """The plan ignores the epoch number."""
 
     def planned_once(made: Any) -> None:
         first = made.plan.micro_batches(0)
@@ -85,8 +85,6 @@ def never_reshuffled() -> None:
 
 
 def epoch_never_set() -> None:
-    """The trainer repeats the plan's first epoch."""
-
     def first_epoch(self: trainer.Trainer) -> Iterator[tuple[list[MicroBatch], Iterator[Batch]]]:
         while self.step < self.config.steps:
             for micro_batches in self.recipe.plan.steps(0):
@@ -101,7 +99,7 @@ def two_ranks_on_one_device() -> None:
 
 
 def wrong_world_size() -> None:
-    """Each process is a world of its own."""
+    """Each process is its own world."""
     os.environ.update(RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()))
     os.environ["TORCHELASTIC_USE_AGENT_STORE"] = "False"
 
@@ -132,7 +130,7 @@ def average_drifts() -> None:
 
 
 def other_initial_weights() -> None:
-    """A rank draws its weights from a seed of its own."""
+    """A rank initialises its weights from a different seed."""
 
     def seeded(made: Any) -> None:
         torch.manual_seed(rank())
@@ -153,7 +151,7 @@ def _change_recipes(change: Callable[[Any], None]) -> None:
 
 
 def none() -> None:
-    """The control."""
+    """The control, without a fault."""
 
 
 FAULTS: dict[str, Callable[[], None]] = {

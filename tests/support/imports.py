@@ -1,4 +1,4 @@
-"""Where the project lies, and which of its files a module imports."""
+"""The project's root, and the project's files that a module imports."""
 
 from tasks.code_deps import ROOT, closure, imported_names, project_files
 

@@ -1,4 +1,4 @@
-"""Files of the project in which a function runs, in this process and in those that it starts."""
+"""Files of the project in which a function runs, in this process and those that it starts."""
 
 import os
 import sys
@@ -14,11 +14,11 @@ from tests.support.imports import ROOT
 FOLDERS = tuple(str(ROOT / name) + "/" for name in ("sonorant", "tasks", "flows"))
 START = "from tests.support.journey import trace_from_the_start\ntrace_from_the_start()\n"
 LOG = "SONORANT_TEST_JOURNEY"
-"""Environment variable: the file to append each name to. A process traces while `<file>.on` exists."""
+"""Environment variable with the file to which names are appended. A process traces while `<file>.on` exists."""
 
 
 class Journey:
-    """A trace: `environment` for the processes to start, and the files seen while it was `on`."""
+    """A trace: `environment` for processes to start, and the files seen while it was `on`."""
 
     def __init__(self, folder: Path) -> None:
         self._log = folder / "journey"

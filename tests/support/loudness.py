@@ -1,5 +1,3 @@
-"""Voices that differ in loudness, to identify a server's."""
-
 import json
 import shutil
 from pathlib import Path
@@ -13,7 +11,7 @@ from tests.support.serving import Running, ask
 
 
 def louder(bundle: Path, out: Path, by: float) -> Path:
-    """A copy of a bundle whose vocoder's output is multiplied."""
+    """A copy of a bundle whose vocoder output is multiplied by `by`."""
     shutil.copytree(bundle, out)
     graph = out / "vocoder.fp32.onnx"
     model = onnx.load(graph)

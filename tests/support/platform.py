@@ -1,4 +1,4 @@
-"""The platform of `make serve STACK=full` with a small project beside it: real servers."""
+"""The platform of `make serve STACK=full` with a small project: real servers."""
 
 import base64
 import json
@@ -70,7 +70,7 @@ class Stack:
 
     root: Path
     folder: Path
-    """Where the platform keeps all it has."""
+    """Folder of all the platform's data."""
     environment: dict[str, str]
 
     def module(self, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
@@ -103,7 +103,7 @@ class Stack:
         return dict(self.python(f"with_files = {files}\n{REGISTRY}"))
 
     def place_voice(self, note: str = "first") -> None:
-        """Put a voice, named by its note, and its figures where the stages would, for `register` and `promote`."""
+        """Put a voice identified by `note`, and its figures, where `register` and `promote` expect them."""
         for name in ("artifacts", "reports"):
             shutil.rmtree(self.root / name, ignore_errors=True)
         (self.root / "artifacts").mkdir()
@@ -114,7 +114,7 @@ class Stack:
         (self.root / "reports" / "metrics.json").write_text(json.dumps(found))
 
     def place_source(self, note: str) -> None:
-        """As `place_voice`, where the stages of a flow find it."""
+        """As `place_voice`, but where a flow's stages expect it."""
         corpora = self.root / "corpora"
         voice = renamed(corpora / "voice", corpora / note)
         shutil.rmtree(corpora / "voice")
@@ -132,22 +132,22 @@ class Stack:
         return read_env(file) if file.exists() else {}
 
     def prefect(self, path: str, body: Any = None) -> Any:
-        """Prefect's answer to a GET, or to a POST of `body`; its command line takes seconds to start."""
+        """Prefect's response to a GET, or to a POST of `body`; its command line takes seconds to start."""
         client = self.client
         return answer(f"{client['PREFECT_API_URL']}/{path}", client["PREFECT_API_AUTH_STRING"], body)
 
     def mlflow(self, path: str) -> Any:
-        """MLflow's answer to a GET; its client takes seconds to start."""
+        """MLflow's response to a GET; its client takes seconds to start."""
         client = self.client
         sign_in = f"{client['MLFLOW_TRACKING_USERNAME']}:{client['MLFLOW_TRACKING_PASSWORD']}"
         return answer(f"{client['MLFLOW_TRACKING_URI']}/api/2.0/mlflow/{path}", sign_in)
 
     def curves(self) -> list[tuple[list[str], list[int]]]:
-        """Every training in MLflow: its flow runs and logged steps."""
+        """Flow runs and logged steps of every training in MLflow."""
         return [(runs, steps) for runs, steps in self.python(CURVES)]
 
     def begin(self, **parameters: object) -> str:
-        """Id of a new run of the deployment."""
+        """Start a run of the deployment and return its id."""
         deployment = self.prefect("deployments/name/train-and-export/local")["id"]
         return str(self.prefect(f"deployments/{deployment}/create_flow_run", {"parameters": parameters})["id"])
 
@@ -157,7 +157,7 @@ class Stack:
         return [line for path in files for line in path.read_text().splitlines()]  # copies of the project share `runs`
 
     def state(self, run: str) -> str:
-        """Type of the run's state; empty while the server is away."""
+        """Type of the run's state; empty while the server is unavailable."""
         with suppress(OSError):
             return str(self.prefect(f"flow_runs/{run}")["state"]["type"])
         return ""
@@ -196,10 +196,10 @@ def why_not() -> str | None:
 
 @contextmanager
 def platform(voice: Path) -> Iterator[Stack]:
-    """A running platform; nothing of it is left behind."""
+    """A running platform, completely removed afterwards."""
     with tempfile.TemporaryDirectory(prefix="sonorant-platform-") as name:
         folder = Path(name)
-        folder.chmod(0o711)  # PostgreSQL's user has to get through
+        folder.chmod(0o711)  # PostgreSQL's user must be able to enter
         root = folder / "project"
         write_project(root, voice)
         outside = ("PREFECT", "MLFLOW", "AWS_", "PG", "SONORANT_")

@@ -1,4 +1,4 @@
-"""A small project for the platform: it trains for a moment, and exports a voice that passes the gates."""
+"""A small project for the platform: it trains briefly and exports a voice that passes the gates."""
 
 import dataclasses
 import json
@@ -67,7 +67,7 @@ SETTINGS: dict[str, Any] = {
 
 
 def write_project(root: Path, voice: Path) -> None:
-    """Write the project, which exports `voice`, into `root`."""
+    """Write the project, which exports `voice`, to `root`."""
     for package in ("flows", "tasks", "sonorant", "infra"):
         shutil.copytree(ROOT / package, root / package, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "prefect.yaml", root)

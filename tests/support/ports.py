@@ -1,5 +1,3 @@
-"""Ports for servers that tests start."""
-
 import secrets
 import socket
 

@@ -23,7 +23,7 @@ def why_not() -> str | None:
 
 @contextmanager
 def server(folder: Path) -> Iterator[str]:
-    """Address of a new server with data below `folder`, on loopback only."""
+    """Address of a new server on loopback with data below `folder`."""
     as_owner, data, port = as_postgres(folder), folder / "data", free_port()
 
     def run(program: str, *words: str) -> None:

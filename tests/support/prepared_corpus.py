@@ -1,4 +1,4 @@
-"""Recordings to prepare, and the stage `prepare` on them as a command of its own, which can be stopped and watched."""
+"""Recordings to prepare, and the stage `prepare` as a separate process, which can be stopped and watched."""
 
 import os
 import shutil
@@ -39,7 +39,7 @@ WORDS = [
 
 
 def write_recordings(project: Path, count: int, seconds: float = 2.0) -> None:
-    """A corpus of noises that swell and fade, each with a text of its own; every tenth file is broken or missing."""
+    """Write a corpus of noises that swell and fade, each with its own text; every tenth file is broken or missing."""
     random = np.random.default_rng(0)
     time = np.arange(round(seconds * RATE)) / RATE
     swell = 0.1 + 0.1 * np.sin(time * 2 * np.pi * 3)
@@ -62,21 +62,21 @@ def write_recordings(project: Path, count: int, seconds: float = 2.0) -> None:
 
 
 def start_prepare(project: Path, scheduler: str | None, out: str = "prepared") -> subprocess.Popen[str]:
-    """Start the stage in its project; None: on this machine's processes."""
+    """Start the stage in its project; without a scheduler, on this machine's processes."""
     command = [sys.executable, "-m", "tasks.prepare", "--corpus", "corpus", "--cache", "cache", "--out", out]
     environment = outside(os.environ) | {"PYTHONPATH": str(ROOT), **({SCHEDULER: scheduler} if scheduler else {})}
     return subprocess.Popen(command, cwd=project, env=environment, stderr=subprocess.PIPE, text=True)
 
 
 def finish(stage: subprocess.Popen[str]) -> str:
-    """What it printed; it must have ended well."""
+    """Output of a stage, which must have succeeded."""
     said = stage.communicate()[1]
     assert stage.returncode == 0, said
     return said
 
 
 def prepare_alone(project: Path) -> dict[str, bytes]:
-    """What the stage writes on one process, without a cache."""
+    """Output of the stage with one process and no cache."""
     program = (
         "import sys; from pathlib import Path; import sonorant.processes, sonorant.cache;"
         "sonorant.cache.usable_cores = lambda: 1;"
@@ -89,12 +89,11 @@ def prepare_alone(project: Path) -> dict[str, bytes]:
 
 
 def written(project: Path, out: str = "prepared") -> dict[str, bytes]:
-    """The files of the stage's output."""
     return contents(project / out)
 
 
 def cached(project: Path) -> int:
-    """How many results the stage has kept by now."""
+    """Number of results that the stage has cached so far."""
     file = project / "cache/cache.db"
     if not file.exists():
         return 0
@@ -104,6 +103,5 @@ def cached(project: Path) -> int:
 
 
 def fresh(project: Path) -> None:
-    """Forget what was prepared."""
     for name in ("cache", "prepared"):
         shutil.rmtree(project / name, ignore_errors=True)

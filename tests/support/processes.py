@@ -1,4 +1,4 @@
-"""Processes started by tests, found again by a folder in their environment."""
+"""Processes started by tests, identified by a folder in their environment."""
 
 import signal
 import subprocess
@@ -9,16 +9,16 @@ from typing import Any
 import psutil
 
 TOKEN = "SONORANT_TEST"
-"""The variable that holds the folder."""
+"""Name of the variable that holds the folder."""
 
 
 def start(command: list[Any], **settings: Any) -> subprocess.Popen[Any]:
-    """Start a command that obeys SIGINT, as a shell's background jobs do not."""
+    """Start a command that obeys SIGINT, unlike a shell's background jobs."""
     return subprocess.Popen(command, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL), **settings)
 
 
 def processes_of(folder: Path, *, having: str = TOKEN, running: str = "") -> list[psutil.Process]:
-    """Living processes of the folder, with the variable `having`, and the word `running` in the command."""
+    """Living processes with the variable `having` set to the folder, and with `running` in the command."""
     found = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):

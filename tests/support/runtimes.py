@@ -1,5 +1,4 @@
-"""What tests of runtimes share: random phonemes, bundles described otherwise, and runtimes that are watched or
-spoilt."""
+"""Helpers for tests of runtimes: random phonemes, edited bundles, and watched or faulty runtimes."""
 
 import shutil
 from collections.abc import Callable, Iterable, Sequence
@@ -22,7 +21,7 @@ def utterance(length: int) -> np.ndarray:
 
 
 def padded(rows: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Tokens (B, N, 3) of rows (n, 3), zero behind their ends, and the rows' lengths (B,)."""
+    """Tokens (B, N, 3) of rows (n, 3), zero after their ends, and the rows' lengths (B,)."""
     lengths = np.array([len(row) for row in rows])
     tokens = np.zeros((len(rows), lengths.max(), 3), np.int64)
     for number, row in enumerate(rows):
@@ -36,12 +35,12 @@ def tokens_of(voice: Voice, text: str) -> np.ndarray:
 
 
 def joined(chunks: Iterable[np.ndarray]) -> np.ndarray:
-    """The samples of a stream."""
+    """All samples of a stream."""
     return np.concatenate(list(chunks))
 
 
 def edited(bundle: Path, out: Path, change: Callable[[dict[str, Any]], object]) -> Path:
-    """A copy of a bundle at `out`; `change` edits the content of its voice.json in place."""
+    """Copy a bundle to `out`; `change` edits the content of its voice.json in place."""
     shutil.copytree(bundle, out)
     description = read_json(out / "voice.json")
     change(description)

@@ -26,7 +26,7 @@ JSON = {"Content-Type": "application/json"}
 
 @dataclass
 class Running:
-    """A server in this process, on a thread of its own."""
+    """A server on a thread of this process."""
 
     url: str
     service: Service
@@ -64,7 +64,7 @@ def serving(bundle: Path, **settings: Any) -> AbstractContextManager[Running]:
 
 @contextmanager
 def in_thread(server: Any) -> Iterator[Any]:
-    """Run a `LocalServer` on a thread of its own."""
+    """Run a `LocalServer` on a separate thread."""
     with server:
         thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         thread.start()
@@ -77,8 +77,8 @@ def in_thread(server: Any) -> Iterator[Any]:
 
 @contextmanager
 def started(*words: Any, under: tuple[str, ...] = (), **settings: Any) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """`sonorant serve` on a free port as a process, and its address; the process is killed if it still runs. `under`:
-    a command that runs the words behind it."""
+    """Start `sonorant serve` on a free port; yield the process, killed afterwards, and its address. `under`: a
+    command that runs the command after it."""
     command = [*under, sys.executable, "-m", "sonorant.cli.main", "serve", *map(str, words), "--port", "0"]
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with start(command, **pipes, **settings) as process:
@@ -94,7 +94,7 @@ def started(*words: Any, under: tuple[str, ...] = (), **settings: Any) -> Iterat
 
 
 def ask(url: str, path: str, body: bytes | None = None, headers: dict[str, str] = JSON) -> HTTPResponse:
-    """One request on a connection of its own."""
+    """Send one request on a new connection."""
     connection = HTTPConnection(urlsplit(url).netloc, timeout=PATIENCE)
     connection.request("GET" if body is None else "POST", path, body, headers)
     return connection.getresponse()

@@ -1,5 +1,3 @@
-"""The project's settings as plain data, for tests that change some and write a params.yaml of their own."""
-
 from typing import Any
 
 from tasks import params

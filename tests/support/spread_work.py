@@ -16,7 +16,7 @@ def prepare(what: str) -> None:
 
 
 def prepared(_: int) -> tuple[int, list[str]]:
-    """Process id and all its preparations."""
+    """Process id, and arguments of all its preparations."""
     return os.getpid(), list(_prepared)
 
 
@@ -26,17 +26,17 @@ def nothing(number: int) -> int:
 
 
 def parent(_: int) -> int:
-    """The process that started this one."""
+    """Id of this process's parent."""
     return os.getppid()
 
 
 def variable(name: str) -> str | None:
-    """Of this process' environment."""
+    """Value of this process's environment variable."""
     return os.environ.get(name)
 
 
 def square(number: int) -> int:
-    """Early numbers take longest: results arrive out of order."""
+    """Early numbers take longest, so results arrive out of order."""
     time.sleep(0.3 if number < 2 else 0.001)
     return number * number
 
@@ -47,7 +47,7 @@ def nap(number: int) -> int:
 
 
 def refuse(number: int) -> int:
-    """Raise what it is told to, at the third."""
+    """Raise a planned error at item 3."""
     if number == 3:
         raise SonorantError("item 3: broken; repair it")
     if number == 103:
@@ -78,7 +78,7 @@ def die_at_five(number: int) -> int:
 
 
 def sign(work: tuple[int, Path]) -> int:
-    """Leave the number of this process; take a while."""
+    """Write the process id to a file, slowly."""
     number, folder = work
     (folder / f"{os.getpid()}.pid").touch()
     time.sleep(0.1)

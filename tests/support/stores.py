@@ -1,4 +1,4 @@
-"""Feature stores that a test changes: the index written anew, and the header to match; a shard damaged."""
+"""Edit feature stores: rewrite the index and its header, or damage a shard."""
 
 import shutil
 from collections.abc import Callable
@@ -17,14 +17,14 @@ _NAMES = ("id", "split", "speaker", "frames", "tokens")
 
 
 def rows_of(store: Path) -> list[dict[str, Any]]:
-    """What a store's index says of each utterance: id, split, speaker, frames and tokens."""
+    """The index's data on each utterance: id, split, speaker, frames and tokens."""
     rows = _rows(store)
     columns = rows.split.tolist(), rows.speaker.tolist(), rows.frames.tolist(), rows.tokens.tolist()
     return [dict(zip(_NAMES, row, strict=True)) for row in zip(rows.ids, *columns, strict=True)]
 
 
 def _rows(store: Path) -> Rows:
-    """What a store's index was written from."""
+    """The rows that a store's index was written from."""
     index = Index.open(store, read_json(store / "header.json")["index"])
     return Rows(
         ids=list(index.ids),
@@ -38,7 +38,7 @@ def _rows(store: Path) -> Rows:
 
 
 def edit_index(store: Path, change: Callable[[list[dict[str, Any]]], list[dict[str, Any]]], **header: Any) -> None:
-    """Write the index as `change` makes it of `rows_of`, and `header` over the keys of the header."""
+    """Rewrite the index with `change` applied to `rows_of`, and `header` over the header's keys."""
     before = _rows(store)
     changed = change(rows_of(store))
     columns = {name: [row[name] for row in changed] for name in _NAMES}
@@ -57,12 +57,12 @@ def edit_index(store: Path, change: Callable[[list[dict[str, Any]]], list[dict[s
 
 
 def own_copy(features: Path, folder: Path) -> Path:
-    """A copy of a feature store in `folder` with shards of its own, which a test may damage."""
+    """A copy of a feature store in `folder` with its own shards, which a test may damage."""
     return local_copy(features, folder).rename(folder / "own")
 
 
 def object_of(features: Path, name: str, shard: int = 0) -> Path:
-    """The file of an array of a shard; `name` of `ARRAYS`."""
+    """The file of an array of a shard; `name` is in `ARRAYS`."""
     store = FeatureStore.open(features)
     sha256 = store.index.shard_objects[shard, ARRAYS.index(name)].tobytes().hex()
     return Path(store.place.store) / object_name(sha256)

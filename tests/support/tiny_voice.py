@@ -13,12 +13,12 @@ from sonorant.text import frontend_description, load_frontend
 
 AUDIO = {"sample_rate": 16000, "n_fft": 1024, "hop": 256, "n_mels": 20, "f_min": 0.0, "f_max": 8000.0}
 CORPUS = Lengths(tokens=(3, 20, 60, 120), frames=(8, 80, 240, 480))
-"""As if of a corpus."""
+"""As if from a corpus."""
 DECODING = DecodingConfig(
     temperature=0.0, top_k=0, top_p=1.0, repetition_penalty=1.0, repetition_window=16, advance="median", budget=2.0,
     longest_phoneme=1.5, longest_silence=2.0, longest_repeat=1.0, retries=2,
 )  # fmt: skip
-"""Greedy, as params.yaml has it."""
+"""Greedy, as in params.yaml."""
 
 
 def write_trained(folder: Path, decoder: str = "regression", audio: dict[str, Any] | None = None) -> tuple[Path, Path]:
@@ -42,8 +42,8 @@ def write_trained(folder: Path, decoder: str = "regression", audio: dict[str, An
 def write_trained_codec_lm(
     folder: Path, *, seed: int = 0, kind: str = "source_filter", **changes: Any
 ) -> tuple[Path, Path]:
-    """Write trained folders of a language model with two speakers and of its codec, of `kind` and 2 codebooks of 15
-    codes, with weights fixed by the arguments. `changes`: settings of the language model."""
+    """Write trained folders of a language model with two speakers and of its codec, of `kind` and with 2 codebooks
+    of 15 codes, with weights fixed by the arguments. `changes`: settings of the language model."""
     common = _common(AUDIO)
     sizes = {
         "kind": kind, "channels": 16, "expansion": 2, "kernel": 5, "encoder_blocks": 1, "decoder_blocks": 1,

@@ -1,4 +1,4 @@
-"""Trainings in processes of their own, for tests and benchmarks that disturb them."""
+"""Trainings in separate processes, for tests and benchmarks that disturb them."""
 
 import dataclasses
 import os
@@ -22,7 +22,7 @@ SLOW_WRITE = 0.5
 
 
 class Training:
-    """A tiny training under torchrun in a folder of its own; `job` are changes to its job."""
+    """A tiny training under torchrun in a separate folder; `job` contains changes to its job."""
 
     def __init__(
         self, kind: str, features: Path, folder: Path, job: dict[str, Any] | None = None, **changes: Any
@@ -36,7 +36,7 @@ class Training:
     def start(
         self, processes: int = 1, *, before: Callable[[], None] | None = None, **variables: str
     ) -> subprocess.Popen[bytes]:
-        """Start or resume it; `before` is called in the new process. DISTURBED: see that worker."""
+        """Start or resume the training; `before` is called in the new process. For DISTURBED, see the worker."""
         self.job.write(self.job_file)
         given = {**os.environ, "PET_NPROC_PER_NODE": str(processes)}
         env = environment(given, self.job.train["micro_batches_per_step"]) | {"OMP_NUM_THREADS": "1"} | variables
@@ -57,7 +57,7 @@ class Training:
         return self.said()
 
     def failed(self, agent: subprocess.Popen[bytes]) -> str:
-        """Wait for the end of a training that must fail and return its one error line."""
+        """Wait for a training that must fail, and return its one error line."""
         assert agent.wait(PATIENCE) != 0, self.said()
         assert "Traceback" not in self.said(), self.said()
         errors = [line for line in self.said().splitlines() if line.startswith("error: ")]
@@ -65,7 +65,6 @@ class Training:
         return errors[0]
 
     def wait_for(self, condition: Callable[[], Any], agent: subprocess.Popen[bytes]) -> None:
-        """Wait for `condition`; fail if the training ends first."""
         deadline = time.monotonic() + PATIENCE
         while not condition():
             assert agent.poll() is None and time.monotonic() < deadline, self.said()
@@ -73,6 +72,5 @@ class Training:
 
 
 def ranks_of(agent: subprocess.Popen[bytes]) -> dict[int, psutil.Process]:
-    """The ranks that torchrun has started."""
     children = psutil.Process(agent.pid).children(recursive=True)
     return {int(child.environ()["RANK"]): child for child in children if "RANK" in child.environ()}

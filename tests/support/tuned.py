@@ -139,7 +139,7 @@ class TunedProject:
         git(root, "commit", "-qm", "all")
 
     def search(self, **changes: Any) -> str:
-        """Write `SEARCH` with these changes, None to leave out, and return the file's name."""
+        """Write `SEARCH` with these changes (None removes a key) and return the file's name."""
         data = {name: value for name, value in (SEARCH | changes).items() if value is not None}
         (self.root / "search.yaml").write_text(yaml.safe_dump(data))
         return "search.yaml"
@@ -161,20 +161,20 @@ class TunedProject:
 
     @staticmethod
     def wait(running: subprocess.Popen[str], condition: Callable[[], object]) -> None:
-        """Wait for the condition; fail if the command ends first."""
+        """Wait for the condition; fail if the command exits first."""
         while not condition():
             if running.poll() is not None:
                 raise AssertionError(running.communicate()[0])
             time.sleep(0.05)
 
     def attempt(self, *words: str, **environment: str) -> tuple[int, str]:
-        """Run `python -m <words>`: status and output."""
+        """Run `python -m <words>`; return its status and output."""
         process = self.start(*words, **environment)
         printed, _ = process.communicate()
         return process.returncode, printed
 
     def run(self, *words: str, **environment: str) -> str:
-        """Run `python -m <words>` successfully: its output."""
+        """Run `python -m <words>` successfully; return its output."""
         status, printed = self.attempt(*words, **environment)
         assert status == 0, printed
         return printed
@@ -185,6 +185,6 @@ class TunedProject:
         return log.read_text().split() if log.exists() else []
 
     def steps(self) -> list[str]:
-        """The run directory of each training step that was taken."""
+        """The run directory of each training step."""
         log = self.root / "runs" / "steps"
         return log.read_text().split() if log.exists() else []

@@ -1,5 +1,3 @@
-"""One more variant for a bundle."""
-
 import dataclasses
 import shutil
 from pathlib import Path
@@ -8,7 +6,7 @@ from sonorant.speech.bundle import BundledFile, read_bundle, write_bundle
 
 
 def with_variant(bundle: Path, out: Path, variant: str, graphs: dict[str, Path]) -> Path:
-    """Write at `out` a copy of `bundle` with the variant: `graphs` are its files, the others the default's."""
+    """Copy `bundle` to `out` with an added variant: `graphs` are its files, the default's are used for the rest."""
     source = read_bundle(bundle)
     described, files = {}, []
     for name in source.graphs:

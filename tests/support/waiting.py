@@ -1,10 +1,8 @@
-"""Waiting, with one limit for all tests."""
-
 import time
 from collections.abc import Callable
 
 PATIENCE = 300.0
-"""Seconds after which something hangs."""
+"""Seconds after which something counts as hanging."""
 
 
 def wait_until(condition: Callable[[], object], patience: float = PATIENCE, pause: float = 0.05) -> None:

@@ -1,5 +1,3 @@
-"""The default frontend."""
-
 import pytest
 
 from sonorant.text import Frontend, load_frontend

@@ -1,5 +1,3 @@
-"""Phrases of arriving text equal those of the whole text, each as soon as its end is certain."""
-
 import re
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
@@ -31,7 +29,7 @@ def split(fragments: Iterable[Fragment], frontend: Frontend) -> Iterator[Phrase 
 
 
 def spoken(fragments: Iterable[Fragment], frontend: Frontend) -> list[tuple[object, ...]]:
-    """Everything a voice receives of each phrase; of silent ones the pauses."""
+    """All that a voice receives for each phrase; for silent phrases only the pauses."""
     found = [phrase for phrase in split(fragments, frontend) if isinstance(phrase, Phrase)]
     return [
         (phrase.spoken, phrase.words, phrase.goes_on, phrase.pause) for phrase in found if phrase.spoken.phonemes

@@ -1,5 +1,3 @@
-"""The optional frontend: the same properties as gruut's, or one line if it is not installed."""
-
 import importlib.util
 import pickle
 import shutil

@@ -1,5 +1,3 @@
-"""Token ids of phonemes."""
-
 import numpy as np
 import pytest
 

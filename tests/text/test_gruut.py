@@ -1,5 +1,3 @@
-"""The default frontend against gruut itself and arbitrary text."""
-
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version

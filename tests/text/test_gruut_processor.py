@@ -1,5 +1,3 @@
-"""The quick gruut equals plain gruut, and imports only what it needs."""
-
 import importlib.util
 import json
 import sqlite3
@@ -82,7 +80,7 @@ def test_liaison_does_not_stay_with_a_word() -> None:
     french = load_frontend("gruut", "fr-fr")
     texts = ["Les chats.", "Les amis ont eu.", "Vous.", "Vous avez.", "Les chats dorment.", "Vous partez."]
     there = [french.speak(text).phonemes for text in texts]
-    back = [french.speak(f"{text} ").phonemes for text in reversed(texts)][::-1]  # not the text that was kept
+    back = [french.speak(f"{text} ").phonemes for text in reversed(texts)][::-1]  # not the cached text
     assert there == back
     assert [phoneme.symbol for phoneme in there[4]][:3] == ["l", "e", "ʃ"]
 

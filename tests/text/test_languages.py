@@ -1,5 +1,3 @@
-"""gruut in several languages: words as in its lexicon, numbers and signs in the language."""
-
 import importlib.util
 import sqlite3
 from importlib import import_module

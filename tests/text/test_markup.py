@@ -1,5 +1,3 @@
-"""Marks in double brackets and SSML: meaning, places, and faults in one line."""
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,7 +14,7 @@ def phrases(text: str, frontend: Frontend, *, markup: bool = True) -> tuple[Mark
 
 
 def words(text: str, frontend: Frontend) -> list[tuple[str, str, str, float | None, Prosody]]:
-    """Of each unit: as spoken, as written, phonemes, seconds, prosody."""
+    """Each unit as spoken, as written, phonemes, seconds, prosody."""
     marked, found = phrases(text, frontend)
     rows = []
     for phrase in found:

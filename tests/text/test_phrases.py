@@ -1,5 +1,3 @@
-"""Phrases of a text equal the frontend's sentences, and are never too long."""
-
 from pathlib import Path
 
 import pytest

@@ -1,5 +1,3 @@
-"""The user's lexicon decides wherever a word occurs; faults are named by file and line."""
-
 import pickle
 from pathlib import Path
 

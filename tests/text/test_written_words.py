@@ -1,5 +1,3 @@
-"""Every spoken word belongs to one written word, whatever the frontend rewrote."""
-
 import re
 from itertools import pairwise
 

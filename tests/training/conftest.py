@@ -25,7 +25,7 @@ def group_of_one(backend: str, folder: Path) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
-    """An object store that clients find by environment variables."""
+    """An object store that clients find through environment variables."""
     with object_store(tmp_path_factory.mktemp("bucket") / "s3") as running, pytest.MonkeyPatch.context() as patch:
         for name, value in running.environment.items():
             patch.setenv(name, value)
@@ -34,13 +34,13 @@ def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
 
 @pytest.fixture
 def alone(tmp_path: Path) -> Iterator[None]:
-    """A process group of this process alone."""
+    """A process group of only this process."""
     yield from group_of_one("gloo", tmp_path)
 
 
 @pytest.fixture
 def alone_on_a_gpu(tmp_path: Path) -> Iterator[None]:
-    """As `alone`, on a GPU; skipped without one."""
+    """As `alone`, on a GPU, or skip."""
     if not torch.cuda.is_available():
         pytest.skip("needs a GPU")
     yield from group_of_one("cpu:gloo,cuda:nccl", tmp_path)

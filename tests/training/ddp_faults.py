@@ -26,7 +26,7 @@ CAUSES = {
 
 
 def faulty_job(features: Path, folder: Path, recipe: str = "acoustic") -> Job:
-    """Two steps an epoch, checked at steps 1, 4, 8 and 12."""
+    """A job of two steps per epoch, checked at steps 1, 4, 8 and 12."""
     folder.mkdir()
     job = tiny_job(recipe, features, folder, steps=12, checkpoint_every=4, validate_every=12)
     job.write(folder / "job.json")

@@ -1,4 +1,4 @@
-"""`sonorant.training.worker` with a delay or a lack of memory; DISTURBED names a function below."""
+"""`sonorant.training.worker` with a delay or too little memory; DISTURBED names a function below."""
 
 import io
 import os
@@ -84,7 +84,7 @@ def slow_loader() -> None:
 
 
 def scarce_passes() -> None:
-    """Rank 1 runs out of memory above SCARCE_LIMIT mel values in backward, twice as many in forward."""
+    """Rank 1 runs out of memory above SCARCE_LIMIT mel values in backward, and above twice as many in forward."""
     forward, limit = AcousticLosses.forward, int(os.environ["SCARCE_LIMIT"])
 
     def passed(self: AcousticLosses, batch: Batch, step: int) -> dict[str, torch.Tensor]:
@@ -118,7 +118,7 @@ class SlowPath(type(Path())):  # type: ignore[misc]
 
 
 def slow_disk() -> None:
-    """Slow checkpoints, so that a kill can hit a write."""
+    """Make checkpoints slow, so that a kill can hit a write."""
 
     @contextmanager
     def slow_atomic_file(path: Path) -> Iterator[Path]:

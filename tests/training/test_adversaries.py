@@ -1,5 +1,3 @@
-"""Discriminators judge the same random window of both signals, or all of a short one."""
-
 from pathlib import Path
 
 import pytest

@@ -1,5 +1,3 @@
-"""The measured budget fits, is equal on all ranks, and survives a resume."""
-
 import os
 from pathlib import Path
 from typing import Any
@@ -62,7 +60,7 @@ def test_a_peak_that_is_forgotten_does_not_count_for_the_next_trial() -> None:
     if not os.access("/proc/self/clear_refs", os.W_OK):
         pytest.skip("the system does not let a process forget its peak")
     device = torch.device("cpu")
-    memory.forget_peak(device)  # that of other tests
+    memory.forget_peak(device)  # the peak of other tests
     before = memory.peak(device)
     much = torch.ones(2**26)
     assert memory.peak(device) > before + 2**27

@@ -1,5 +1,3 @@
-"""The codec's recipe: gradients through the codes, and use of the codebooks."""
-
 from dataclasses import asdict
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""A failed training ends in one line and keeps its checkpoints."""
-
 import os
 import re
 import resource
@@ -28,7 +26,7 @@ def half(features: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A mounted file system of one MB."""
+    """A mounted 1 MB file system."""
     disk = tmp_path / "disk"
     disk.mkdir()
     if sys.platform != "linux" or os.geteuid() != 0:
@@ -75,7 +73,7 @@ def test_a_file_that_may_not_grow_leaves_the_last_checkpoint(features: Path, hal
 
 @pytest.mark.long
 def test_a_full_disk_leaves_the_last_checkpoint(features: Path, half: Path, small_disk: Path) -> None:
-    """Without room for a line of metrics."""
+    """There is no room for a line of metrics."""
     training = Continued(features, half, small_disk)
     training.output, training.job_file = small_disk.parent / "output.txt", small_disk.parent / "job.json"
     filler = small_disk / "filler"

@@ -1,5 +1,3 @@
-"""Changed mathematics needs a new VERSION of the recipe."""
-
 import json
 from pathlib import Path
 

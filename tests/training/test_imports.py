@@ -1,5 +1,3 @@
-"""Training imports torch, numpy, soundfile and no other part of the pipeline."""
-
 import subprocess
 import sys
 

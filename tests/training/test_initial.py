@@ -29,7 +29,7 @@ def trained(kind: str, features: Path, run: Path, /, **changes: Any) -> Trainer:
 
 
 def with_speakers(features: Path, to: Path, speakers: list[str], symbols: list[str] | None = None) -> Path:
-    """A copy of the store with these speakers in rotation and other mel statistics."""
+    """A copy of the store with these speakers in rotation and different mel statistics."""
     shutil.copytree(features, to)
     header = json.loads((to / "header.json").read_text())
     edit_index(

@@ -1,5 +1,3 @@
-"""Coverage of the intervals; paired differences."""
-
 import numpy as np
 import pytest
 
@@ -32,7 +30,7 @@ def test_a_paired_difference_is_blind_to_what_is_hard_for_both() -> None:
     random = np.random.default_rng(0)
     words = np.full(160, 10)
     hard = random.integers(0, 8, size=160)
-    worse = hard + (np.arange(160) % 2)  # half an error a sentence: 5 points
+    worse = hard + (np.arange(160) % 2)  # half an error per sentence: 5 points
     low, high = bootstrap(rate, worse - hard, words, resamples=1000)
     assert low <= 5.0 <= high
     assert high - low < 2

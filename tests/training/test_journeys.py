@@ -27,7 +27,7 @@ SENTENCE = "Good morning, Dr. Smith, it is 9 o'clock."
 
 
 def named(title: str) -> set[str]:
-    """Files that a journey of the page names; `a/{b,c}.py` stands for two."""
+    """Files that a journey of the page names; `a/{b,c}.py` means two."""
     section = DESIGN.split(f"### {title}\n", 1)[1].split("\n## ", 1)[0].split("\n### ", 1)[0]
     found = re.findall(r"`((?:sonorant|tasks|flows)/\S*?)(?:\{(\S+)\})?(\.py)`", section)
     return {start + name + end for start, names, end in found for name in names.split(",")}

@@ -1,5 +1,3 @@
-"""An idle, slow or hot rank is named once."""
-
 import re
 from pathlib import Path
 

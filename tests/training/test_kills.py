@@ -79,7 +79,7 @@ def kill(training: Training, processes: int, kind: str, step: int, dice: random.
         time.sleep(0.002)
     time.sleep(dice.uniform(0, 0.1))
     for number in [dice.choice(sorted(ranks))] if kind == "one rank" else ranks:
-        ranks[number].kill()  # before torchrun, whose end would let them save
+        ranks[number].kill()  # before torchrun, whose exit would let them save
     if kind == "all processes":
         agent.kill()
     assert not inside or unfinished_write(), "the kill missed its moment"

@@ -1,5 +1,3 @@
-"""Training of the codec language model: pointers, targets, prompts."""
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""The learning rate follows the batch; gradients are clipped."""
-
 import math
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -48,7 +46,7 @@ def test_the_project_trains_at_the_rate_that_it_sets_to_the_bit(kind: str, file:
 
 @pytest.mark.parametrize(("times", "micro_batches"), [(4, 1), (1, 4)])
 def test_four_times_the_batch_is_twice_the_rate(times: int, micro_batches: int) -> None:
-    """By larger micro-batches or by more of them."""
+    """By larger micro-batches or by more micro-batches."""
     config, budget = of_the_project("acoustic", {})
     larger = replace(config, micro_batches_per_step=micro_batches * config.micro_batches_per_step)
     for step in (0, 50, 700):
@@ -99,7 +97,7 @@ def test_settings_that_move_no_rate_name_no_other_run_directory() -> None:
 
 
 def test_gradients_are_clipped_after_unscaling(features: Path) -> None:
-    """With a scale of 65536, as a plain optimizer shows."""
+    """With a scale of 65536, as in a plain optimizer."""
     trained = step_of("acoustic", features, clip_norm=0.1)
     trained.scaler = torch.amp.GradScaler("cpu", init_scale=65536.0)
     trained.optimizers = {"acoustic": torch.optim.SGD(trained.recipe.model.parameters(), lr=1.0)}

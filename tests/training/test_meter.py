@@ -1,5 +1,3 @@
-"""Shares of a step's time, and the cause of a slow loader."""
-
 import json
 import re
 import time

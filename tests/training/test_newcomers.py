@@ -28,13 +28,13 @@ def three(features: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def base(kind: str, features: Path) -> Initial:
-    """A model of two speakers with random weights."""
+    """A trained model of two speakers with random weights."""
     recipe = tiny_recipe(kind, features, seed=2)
     return Initial(source="the base", weights=recipe.model.state_dict(), description=recipe.description())
 
 
 def tuned(kind: str, features: Path, store: Path, **changes: Any) -> Recipe:
-    """Fine-tune `base` on other features."""
+    """Fine-tune `base` on different features."""
     initial = base(kind, features)
     if kind == "language_model":
         codec = {"codec": CodeStore.open(tiny_codes(store), FeatureStore.open(store)).codec}

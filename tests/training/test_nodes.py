@@ -1,4 +1,4 @@
-"""Several nodes by PET_*, here processes with separate folders."""
+"""Several nodes through PET_* variables, here processes with separate folders."""
 
 import json
 import os
@@ -87,7 +87,7 @@ def test_nodes_are_what_torchrun_would_make_of_the_same_variables() -> None:
     assert Node.of(TWO) == Node(rank=1, count=2, host="10.0.0.1", port="29500")
     assert Node.of(TWO | {"PET_RDZV_ENDPOINT": "head:400"}) == Node(rank=1, count=2, host="head", port="400")
     assert Node.of(TWO | {"PET_MASTER_PORT": "7", "PET_RDZV_ENDPOINT": "head"}).port == "7"
-    # c10d numbers nodes by arrival, but the writer of the model must be fixed.
+    # c10d numbers nodes by arrival, but the node that writes the model must be fixed.
     assert environment(TWO | {"PET_RDZV_BACKEND": "c10d"}, 4)["PET_RDZV_BACKEND"] == "static"
 
 
@@ -196,7 +196,7 @@ def test_every_difference_between_two_nodes_has_its_mend(features: Path, tmp_pat
 
 
 def _one_of_two(rank: int, same: dict[str, Any], cases: list[dict[str, Any]], folder: Path) -> None:
-    """The second node has each case's differences from the first."""
+    """The second node has the differences of each case from the first."""
     os.environ["LOCAL_WORLD_SIZE"] = "1"
     torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/group", rank=rank, world_size=2)
     ranks, said = Ranks(rank, 2, 0, torch.device("cpu")), []

@@ -50,7 +50,7 @@ def test_the_absence_of_a_compiler_is_said_by_name(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.long
 def test_blocks_of_many_kernels_are_all_compiled(cpp: None) -> None:
-    """torch stops compiling with a mere warning after 8 graphs of one class."""
+    """torch stops compiling, with only a warning, after 8 graphs of one class."""
     blocks = torch.nn.ModuleList(ConvNeXtBlock(4, 1, 2 * half + 1) for half in range(10))
     sound, limit = torch.ones(1, 32, 4), torch._dynamo.config.patch(fail_on_recompile_limit_hit=True)
     want = [block(sound) for block in blocks]

@@ -24,7 +24,7 @@ EARLY: dict[str, Any] = {
     "patience": 2, "steps": 200, "validate_every": 3, "checkpoint_every": 4, "learning_rate": 3e-2, "warmup_steps": 20,
     "ema_decay": 0.2,
 }  # fmt: skip
-"""A learning rate that rises until the loss does."""
+"""The learning rate rises until the loss does."""
 
 
 @pytest.fixture(scope="module")

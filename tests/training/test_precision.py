@@ -1,5 +1,3 @@
-"""`precision: auto`: the fastest on the slowest rank, without effect on the training."""
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,7 @@ Clock = Callable[[dict[str, float]], None]
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """clock({"fp32": 1.0, "bf16": 0.5}): pretended seconds of a micro-batch."""
+    """clock({"fp32": 1.0, "bf16": 0.5}) sets the pretended seconds of a micro-batch."""
 
     def tell(seconds: dict[str, float]) -> None:
         def measured(trained: TrainStep, batch: Any) -> float:

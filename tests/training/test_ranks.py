@@ -1,5 +1,3 @@
-"""Ranks wait for a busy one outside of collectives, up to a limit."""
-
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor

@@ -1,5 +1,3 @@
-"""An interrupted training ends bit-identical to an uninterrupted one."""
-
 import signal
 from pathlib import Path
 from typing import Any
@@ -36,7 +34,7 @@ def test_resumed_equals_uninterrupted(kind: str, changes: dict, features: Path, 
     [("acoustic", "mel"), ("codec", "mel"), ("language_model", "codes"), ("language_model", "advance")],
 )
 def test_training_learns(kind: str, loss: str, features: Path, tmp_path: Path, alone: None) -> None:
-    """Else equality could be that of two idle trainings."""
+    """Otherwise two idle trainings would be equal."""
     recipe = tiny_recipe(kind, features, steps=40, validate_every=40, checkpoint_every=40)
     trainer_of(recipe, tmp_path / "run").train()
     losses = logged(tmp_path / "run", f"train/{loss}")

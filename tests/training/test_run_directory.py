@@ -67,7 +67,7 @@ def test_a_later_step_that_was_passed_over_as_damaged_crowds_no_whole_one_out(tm
 
 
 def test_an_utterance_in_another_split_is_other_data(features: Path, tmp_path: Path) -> None:
-    """Else a training would resume on held-out data."""
+    """Otherwise a training would resume on held-out data."""
     same = with_splits(features, tmp_path / "same", lambda _, split: split)
     assert hash_of(same) == hash_of(features)
     other = with_splits(features, tmp_path / "other", lambda number, split: split if number else "test")

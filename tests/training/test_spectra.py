@@ -1,5 +1,3 @@
-"""Hand-written gradients of spectral distances equal autograd's."""
-
 from collections.abc import Callable
 
 import pytest

@@ -1,5 +1,3 @@
-"""Out of memory on one rank changes neither the step nor the other ranks."""
-
 import json
 import re
 from pathlib import Path
@@ -20,7 +18,7 @@ from tests.training.trainings import ALONE, batches_of, gradients_of, logged, ne
 
 
 def test_training_goes_on_in_parts_and_follows_the_same_curve(features: Path, tmp_path: Path) -> None:
-    """Dropout would differ by part; of three micro-batches on two ranks, rank 0 accumulates two."""
+    """Dropout would differ between parts; of three micro-batches on two ranks, rank 0 accumulates two."""
     quiet = {"dropout": 0.0, "micro_batches_per_step": 3, "steps": 6, "validate_every": 6}
     first, second = (Training("acoustic", features, tmp_path / name, **quiet) for name in ("plenty", "scarce"))
     first.finish(2)

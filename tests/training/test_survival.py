@@ -1,4 +1,4 @@
-"""A training continues under changed code; a finished one only writes its model again."""
+"""A training continues under changed code; a finished one only rewrites its model."""
 
 import contextlib
 import json
@@ -31,7 +31,7 @@ def train(features: Path, tmp_path: Path, alone: None, monkeypatch: pytest.Monke
         work(job, ALONE)
 
     monkeypatch.setattr(tasks.training, "launch", launch)
-    # Release the lock: one process plays several trainers.
+    # Releases the lock, because one process plays several trainers.
     monkeypatch.setattr(RunDirectory, "lock", lambda run: None)
     monkeypatch.setattr(tasks.training, "stage_run", lambda *given: contextlib.nullcontext())
 

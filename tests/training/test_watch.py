@@ -1,5 +1,3 @@
-"""`sonorant watch`: lines from the run directory, and an exit status."""
-
 import json
 import os
 import subprocess

@@ -1,5 +1,3 @@
-"""Stalled ranks are named, and a stalled training ends."""
-
 import json
 import re
 import signal
@@ -71,14 +69,14 @@ def test_a_loader_that_hangs_is_named_and_the_training_ends_to_be_resumed(featur
 @pytest.mark.long
 @pytest.mark.parametrize("stopped", [0, 1])
 def test_a_rank_that_is_stopped_is_named(stopped: int, features: Path, tmp_path: Path) -> None:
-    """Rank 0 too, which holds the store."""
+    """Including rank 0, which holds the store."""
     training = hasty(features, tmp_path, 5000)
     agent = training.start(2)
     training.wait_for(lambda: len(read_metrics(training.run.metrics)) > 20, agent)
     ranks = ranks_of(agent)
     ranks[stopped].send_signal(signal.SIGSTOP)
     training.wait_for(lambda: "error: " in training.said(), agent)
-    ranks[stopped].send_signal(signal.SIGCONT)  # else torchrun waits half a minute
+    ranks[stopped].send_signal(signal.SIGCONT)  # otherwise torchrun waits half a minute
     error = training.failed(agent)
     words = rf"error: rank {stopped} on \S+ has not responded for \d+ s, last seen in phase \w+ \(step \d+\)"
     assert re.match(words, error), error
@@ -87,7 +85,7 @@ def test_a_rank_that_is_stopped_is_named(stopped: int, features: Path, tmp_path:
 
 @pytest.mark.long
 def test_a_training_that_was_suspended_as_a_whole_goes_on(features: Path, tmp_path: Path) -> None:
-    """As Slurm's preemption does."""
+    """Slurm's preemption does this."""
     training = hasty(features, tmp_path, 100_000)
     agent = training.start(2)
     training.wait_for(lambda: len(read_metrics(training.run.metrics)) > 20, agent)

@@ -1,5 +1,3 @@
-"""Training by windows of shards: each utterance once an epoch, exact resume, any number of ranks, folder or bucket."""
-
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +93,7 @@ def test_from_a_bucket_with_a_small_cache_it_is_the_same_training_to_the_bit(
 def test_a_validation_fetches_nothing_anew_after_windows_have_passed_through_the_cache(
     remote: Remote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Validation utterances lie in most shards."""
+    """Validation utterances are in most shards."""
     fetched: list[str] = []
     fetch = Bucket.fetch
     monkeypatch.setattr(Bucket, "fetch", lambda *given: fetched.append(given[1]) or fetch(*given))
@@ -110,7 +108,7 @@ def test_a_validation_fetches_nothing_anew_after_windows_have_passed_through_the
 
 
 def test_loader_processes_fetch_too(corpus: Path, remote: Remote) -> None:
-    """Fetched here first: the client would not survive a fork."""
+    """Fetched here first, because the client would not survive a fork."""
     wanted, found = (tiny_recipe("acoustic", features, window_shards=WINDOW) for features in (corpus, remote[0]))
     assert found.plan.fetch
     found.plan.fetch(1)
@@ -124,7 +122,7 @@ def test_loader_processes_fetch_too(corpus: Path, remote: Remote) -> None:
 def test_two_ranks_from_a_bucket_train_as_from_a_folder_and_as_one(
     corpus: Path, remote: Remote, tmp_path: Path
 ) -> None:
-    """Bit-identical on as many ranks, to rounding on others."""
+    """Bit-identical on as many ranks, and to rounding on others."""
     states = {}
     for name, features, ranks in (("folder", corpus, 1), ("folder", corpus, 2), ("bucket", remote[0], 2)):
         job = {"data": {"workers": 1}} if name == "bucket" else {}

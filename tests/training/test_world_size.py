@@ -1,5 +1,3 @@
-"""The loss curve does not depend on the number of ranks."""
-
 from pathlib import Path
 
 import pytest
@@ -15,7 +13,7 @@ LONG = ("vocoder, adversarial", "codec", "acoustic, flow", "language model")
     "case", ["acoustic, regression", *(pytest.param(case, marks=pytest.mark.long) for case in LONG)]
 )
 def test_two_ranks_follow_the_curve_of_one(case: str, features: Path, tmp_path: Path) -> None:
-    """Dropped codebooks come from the micro-batch's seed."""
+    """Dropped codebooks depend on the micro-batch's seed."""
     kind, changes = CASES[case]
     alone, together = (curves(kind, features, tmp_path / str(n), n, FIRST_STEPS, **changes) for n in (1, 2))
     assert all(len(losses) == FIRST_STEPS for losses in (*alone.values(), *together.values()))

@@ -45,7 +45,6 @@ def batches_of(recipe: Recipe, step: int = 0) -> tuple[list[MicroBatch], Iterato
 
 
 def gradients_of(trained: TrainStep) -> torch.Tensor:
-    """Gradients of the first step, as one vector."""
     trained.gradients(0, *batches_of(trained.recipe))
     weights = [weight for phase in trained.recipe.phases for weight in phase.module.parameters()]
     return torch.cat([weight.grad.flatten() for weight in weights if weight.grad is not None])
@@ -63,9 +62,9 @@ def newest_state(run: Path) -> dict[str, Any]:
 def into_a_bucket(
     features: Path, folder: Path, store: ObjectStore, utterances: int, per_shard: int = 8
 ) -> tuple[Path, int]:
-    """Write the corpus of `features` to an object store, read through a cache smaller than it, `folder / "cache"`.
+    """Write the corpus of `features` to an object store, read through a smaller cache, `folder / "cache"`.
 
-    Return its folder, and the bytes of the cache.
+    Return its folder and the cache's size in bytes.
     """
     sizes = [path.stat().st_size for path in Path(FeatureStore.open(features).place.store).glob("objects/*/*")]
     room, out = max(sizes) + sum(sizes) // 3, folder / "remote" / "features"
@@ -87,7 +86,6 @@ def with_splits(features: Path, copy: Path, split: Callable[[int, str], str]) ->
 
 
 def assert_same(first: Any, second: Any, where: str = "") -> None:
-    """Bit-identical."""
     if isinstance(first, torch.Tensor):
         assert torch.equal(first, second), where
     elif isinstance(first, dict):
@@ -99,7 +97,7 @@ def assert_same(first: Any, second: Any, where: str = "") -> None:
 
 
 def assert_resumes(make: Callable[[Path], Trainer], folder: Path, step: int) -> Trainer:
-    """Die after a step, resume, and compare with the returned uninterrupted training."""
+    """Stop after a step, resume, and compare with the returned uninterrupted training."""
     whole = make(folder / "whole")
     assert whole.train() == "finished"
     cut = RunDirectory(Path(shutil.copytree(whole.run.path, folder / "cut")))

@@ -1,6 +1,7 @@
 """Loss curves of one training on several numbers of processes.
 
-Steps add in another order: losses start within 1e-7, and training amplifies that. Only first steps are compared.
+Steps add in a different order: losses start within 1e-7, and training amplifies that, so only first steps are
+compared.
 """
 
 import shutil
@@ -23,15 +24,15 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "language model": ("language_model", {"frames_per_micro_batch": 400, "prompt_frames": 4}),
 }
 FIRST_STEPS, FIRST_BOUND = 10, 1e-5
-"""Largest relative difference of a loss in the first steps."""
+"""Number of first steps, and maximum relative difference of their losses."""
 Curves = dict[str, np.ndarray]
-"""Loss of each phase and step, (steps,) float64."""
+"""Losses of each phase by step, (steps,) float64."""
 
 
 def curves(
     kind: str, features: Path, folder: Path, processes: int, steps: int, start: Path | None = None, **changes: Any
 ) -> Curves:
-    """Train to `steps` on this many processes, from checkpoint `start`."""
+    """Train to `steps` on the given number of processes, from checkpoint `start`."""
     changes |= {"validate_every": steps, "checkpoint_every": max(1, steps - FIRST_STEPS), "log_every": 1}
     training = Training(kind, features, folder, steps=steps, micro_batches_per_step=MICRO_BATCHES, **changes)
     training.run.checkpoints.mkdir(parents=True)

@@ -128,7 +128,7 @@ def test_numbers_read_in_another_way_are_found_and_the_reading_is_named(tmp_path
         assert reading.heard in (
             manners["number"],
             manners["without and"],
-        )  # a difference of one word, which few texts contain
+        )  # apart by one word, which few texts contain
     assert reading.heard in (tmp_path / "out/audit.html").read_text()
 
 

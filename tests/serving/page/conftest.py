@@ -1,5 +1,3 @@
-"""The demo page in its own process on a free port."""
-
 import re
 import signal
 from collections.abc import Iterator
@@ -45,7 +43,7 @@ def codec_lm_page(codec_lm_bundle: Path) -> Iterator[str]:
 
 @contextmanager
 def served(bundle: Path) -> Iterator[str]:
-    """Address of a demo page; its process exits cleanly with no unexpected output."""
+    """Address of a demo page; its process must exit cleanly without unexpected output."""
     with started(bundle, "--workers", "1") as (process, url):
         yield url
         process.send_signal(signal.SIGINT)

@@ -1,5 +1,3 @@
-"""The demo page in a real browser."""
-
 import base64
 from pathlib import Path
 
@@ -32,7 +30,7 @@ document.getElementById("speak").click();
   done(player.context.currentTime);
 })();
 """
-"""Speak with a stopped clock: late samples are scheduled as if in time."""
+"""Speaks with a stopped clock: late samples are scheduled as if in time."""
 LOUDEST = """
 const meter = new AnalyserNode(player.context, { fftSize: 32768 });
 player.output.connect(meter);
@@ -62,7 +60,7 @@ player.context.resume();
 const look = () => (player.context.currentTime > player.ends + 0.3 ? done(lit) : setTimeout(look, 20));
 look();
 """
-"""Highlighted text to the end of the speech, with the sound's clock."""
+"""Collects the highlighted text until the end of the speech, using the sound's clock."""
 READY = "return typeof player !== 'undefined' && player.rate > 0"
 
 
@@ -128,7 +126,7 @@ def test_what_is_typed_is_spoken_while_it_is_typed(
     until(browser, f"return player.seconds * 16000 > {alone} - 1")
     assert browser.run("return player.complete") is None
     field.send_keys("wo pears,")
-    assert line(browser, "spoken").rstrip() == "One apple. Two"  # the last word may go on
+    assert line(browser, "spoken").rstrip() == "One apple. Two"  # the last word may continue
     field.send_keys(" and what else?")
     longer = len(voice.say(TEXT))
     until(browser, f"return player.seconds * 16000 > {longer} - 1")  # after a pause
@@ -145,7 +143,7 @@ def test_what_was_given_to_the_voice_cannot_be_changed(opened: Browser) -> None:
     box.click()
     field.send_keys("One apple. Tow")
     until(opened, "return player.typed?.sent === 'One apple. '")
-    field.send_keys(Keys.BACKSPACE * 2, "wo ")  # of a word that may go on
+    field.send_keys(Keys.BACKSPACE * 2, "wo ")  # of a word that may continue
     until(opened, "return player.typed.sent === 'One apple. Two '")
     field.send_keys(Keys.BACKSPACE * 3)
     assert line(opened, "error").startswith("The text that you changed was already sent to the voice")
@@ -239,7 +237,7 @@ def test_words_are_lit_while_they_are_spoken(
     lit = browser.driver.execute_async_script(LIT_WORDS)
     order = [[word.text for word in words].index(word) for word, _ in lit]
     assert len(lit) > 1 and order == sorted(set(order))  # a busy browser may skip words
-    for text_lit, at in lit:  # a browser's frame may be late
+    for text_lit, at in lit:  # a frame of the browser may be late
         [own] = [word for word in words if word.text == text_lit]
         assert own.start - 0.01 <= at - began - 0.05 <= own.end + 0.2
     assert browser.run(LIT) == []

@@ -1,5 +1,3 @@
-"""The demo page: its files, its settings, and text that arrives."""
-
 import asyncio
 import base64
 import json
@@ -45,7 +43,7 @@ def test_nothing_else_is_served(page: str, path: str) -> None:
 
 @contextmanager
 def arriving(page: str) -> Iterator[tuple[str, Iterator[dict[str, Any]]]]:
-    """The id of an arriving text, and the lines of its speech."""
+    """The id of an arriving text, and its lines of speech."""
     with closing(HTTPConnection(urlsplit(page).netloc, timeout=PATIENCE)) as connection:
         wish = {"text": "One ", "arrives": True, "format": "pcm"}
         connection.request("POST", "/speech", json.dumps(wish).encode(), JSON)
@@ -100,7 +98,7 @@ def test_what_waits_for_text_delays_nobody_and_ends_with_its_listener(server: Ru
 def test_a_text_that_does_not_grow_or_grows_for_ever_is_over(
     text: str, longest: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It holds a place."""
+    """Each such text occupies a place."""
     monkeypatch.setattr(page_routes, "IDLE", 0.2)
     monkeypatch.setattr(page_routes, "LONGEST", longest)
 
