@@ -125,10 +125,7 @@ def test_numbers_read_in_another_way_are_found_and_the_reading_is_named(tmp_path
         reading, year = found[f"u{number}"], rows[number].text.split()[1]
         assert reading is not None and reading.written == year
         manners = number_readings(year, "en-us")
-        assert reading.heard in (
-            manners["number"],
-            manners["without and"],
-        )  # apart by one word, which few texts contain
+        assert reading.heard in (manners["number"], manners["without and"])  # apart by one word that few texts hold
     assert reading.heard in (tmp_path / "out/audit.html").read_text()
 
 

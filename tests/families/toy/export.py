@@ -51,7 +51,7 @@ class ToyModels:
         return {}
 
     def decoding(self, defaults: Any) -> None:
-        pass
+        """The toy decodes no codes."""
 
 
 class ToyCandidate(Candidate):

@@ -23,12 +23,12 @@ from tests.families.toy.models import BuzzerConfig, Hummer, HummerConfig
 
 @dataclass(frozen=True, kw_only=True)
 class HummerTrainConfig(UtteranceTrainConfig):
-    pass
+    """Training of the predictor."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BuzzerTrainConfig(WaveformTrainConfig):
-    pass
+    """Training of the waveform model."""
 
 
 class HummerLosses(nn.Module):
